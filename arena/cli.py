@@ -1,0 +1,197 @@
+"""The command line: `arena COMMAND ...`. Exit codes: 0 done, 1 a run that failed, 2 a user's mistake.
+
+What a command needs is imported inside it: `arena --help` starts neither MPI nor torch.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from arena.errors import ConfigError
+
+if TYPE_CHECKING:
+    from arena.plan import Plan
+
+_DESCRIPTION = "Many policies learning with and against each other, in many copies of many games, over MPI."
+_OVERRIDE_HELP = "change one value of the configuration, such as matches[0].lanes=4; may be given many times"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs one command and gives its exit code; a usage error of argparse ends with exit 2 by itself."""
+    arguments = _parser().parse_args(argv)
+    if os.getcwd() not in sys.path:
+        sys.path.append(os.getcwd())  # so that a configuration can name a user's own `my_module:MyWorker`
+    try:
+        return int(arguments.command(arguments))
+    except ConfigError as error:
+        print(f"arena: error: {error}", file=sys.stderr)
+        return 2
+    except BrokenPipeError:  # the reader, such as `head`, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="arena", description=_DESCRIPTION)
+    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+    _add_train(commands)
+    _add_plan(commands)
+    _add_check(commands)
+    _add_evaluate(commands)
+    listing = commands.add_parser("list", help="the built-in environments and algorithms")
+    listing.set_defaults(command=_list)
+    return parser
+
+
+def _add_train(commands: Any) -> None:
+    train = commands.add_parser(
+        "train",
+        help="run a configuration",
+        description="Under mpirun or srun: takes its role in the run. Otherwise: starts mpirun itself with as many "
+        "processes as the plan needs.",
+    )
+    _add_config(train)
+    train.add_argument("--run-dir", metavar="DIR", help="the run's folder (default: runs/<name>)")
+    train.add_argument("--ticks", type=_count, metavar="N", help="ticks of every match, over the configuration's")
+    train.add_argument("--resume", action="store_true", help="go on from the last checkpoints of the run's folder")
+    _add_ranks(train)
+    train.set_defaults(command=_train)
+
+
+def _add_plan(commands: Any) -> None:
+    plan = commands.add_parser("plan", help="show which rank does what, without starting anything")
+    _add_config(plan)
+    _add_ranks(plan)
+    form = plan.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help="as JSON")
+    form.add_argument("--dot", action="store_true", help="as a drawing for Graphviz")
+    plan.set_defaults(command=_plan)
+
+
+def _add_check(commands: Any) -> None:
+    check = commands.add_parser("check", help="validate a configuration, its environments and its algorithms")
+    _add_config(check)
+    check.set_defaults(command=_check)
+
+
+def _add_evaluate(commands: Any) -> None:
+    evaluate = commands.add_parser("evaluate", help="play without learning")
+    evaluate.add_argument("target", metavar="RUN_OR_CONFIG", help="a run's folder, or a configuration file")
+    evaluate.add_argument("--episodes", type=_count, default=100, metavar="N", help="episodes to play (default: 100)")
+    evaluate.add_argument("--run-dir", metavar="DIR", help="where the records go")
+    evaluate.add_argument("--against", metavar="POLICY", help="who plays the other seats")
+    evaluate.add_argument("--greedy", action="store_true", help="the most likely actions instead of sampled ones")
+    _add_ranks(evaluate)
+    evaluate.set_defaults(command=_evaluate)
+
+
+def _add_config(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("config", metavar="CONFIG", help="a YAML file")
+    parser.add_argument(
+        "--set", dest="overrides", action="append", default=[], metavar="KEY.PATH=VALUE", help=_OVERRIDE_HELP
+    )
+
+
+def _add_ranks(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--ranks", type=_count, metavar="N", help="processes (default: as many as needed); 1: everything in this one"
+    )
+
+
+def _count(text: str) -> int:
+    number = int(text) if text.isascii() and text.isdigit() else 0
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"expected an integer >= 1, got {text!r}")
+    return number
+
+
+def _train(arguments: argparse.Namespace) -> int:
+    from arena.launch import train
+
+    return train(
+        arguments.config,
+        overrides=arguments.overrides,
+        run_dir=arguments.run_dir,
+        ticks=arguments.ticks,
+        resume=arguments.resume,
+        ranks=arguments.ranks,
+    )
+
+
+def _plan(arguments: argparse.Namespace) -> int:
+    from arena import show
+    from arena.plan import to_json
+
+    plan = _load_plan(arguments.config, arguments.overrides, arguments.ranks)
+    examination = _examine(plan, arguments.config)
+    if arguments.json:
+        print(json.dumps(to_json(plan), indent=2))
+    elif arguments.dot:
+        print(show.dot(plan))
+    else:
+        overrides = [part for text in arguments.overrides for part in ("--set", text)]
+        print(show.plan_text(plan, examination, config=arguments.config, arguments=overrides))
+    return 0
+
+
+def _check(arguments: argparse.Namespace) -> int:
+    plan = _load_plan(arguments.config, arguments.overrides, None)
+    print(f"configuration {arguments.config}: valid")
+    for line in _examine(plan, arguments.config, conformance=True).lines:
+        print(line)
+    print(f"plan: {plan.processes} processes")
+    return 0
+
+
+def _evaluate(arguments: argparse.Namespace) -> int:
+    from arena.evaluate import evaluate
+
+    return evaluate(
+        arguments.target,
+        episodes=arguments.episodes,
+        ranks=arguments.ranks,
+        run_dir=arguments.run_dir,
+        against=arguments.against,
+        greedy=arguments.greedy,
+    )
+
+
+def _list(_: argparse.Namespace) -> int:
+    from arena.registry import ALGORITHMS, ENVIRONMENTS
+
+    width = max(map(len, (*ENVIRONMENTS, *ALGORITHMS)))
+    for title, entries in (("environments", ENVIRONMENTS), ("algorithms", ALGORITHMS)):
+        print(f"{title}:")
+        for name, entry in entries.items():
+            print(f"  {name:<{width}}  {entry.description}")
+    return 0
+
+
+def _load_plan(path: str, overrides: Sequence[str], ranks: int | None) -> Plan:
+    from arena.config import load_config
+    from arena.plan import make_plan
+
+    config = load_config(path, overrides)
+    try:
+        return make_plan(config, ranks=ranks)
+    except ConfigError as error:
+        raise _from(path, error) from error
+
+
+def _examine(plan: Plan, path: str, *, conformance: bool = False) -> Any:
+    from arena.examination import examine
+
+    try:
+        return examine(plan, conformance=conformance)
+    except ConfigError as error:
+        raise _from(path, error) from error
+
+
+def _from(path: str, error: ConfigError) -> ConfigError:
+    """The error with the file that it is about."""
+    return ConfigError(error.message, path=error.path, source=error.source or path)

@@ -1,0 +1,13 @@
+"""The room of communication: roles talk through it and never see MPI or threads.
+
+A role holds an `Endpoint`. Two kinds of talk go through it:
+
+- *messages*, whole byte strings with a tag, for control and for the groups: `send`, `receive`, `receive_any`;
+- a *link*, two fixed buffers between an environment and one of its seats, for the step path: `post`, `wait`.
+
+`mpi` (between processes) and `local` (between threads of one process, one running at a time) implement both.
+"""
+
+from arena.comm.interface import ANYONE, Endpoint, Link, Tag
+
+__all__ = ["ANYONE", "Endpoint", "Link", "Tag"]

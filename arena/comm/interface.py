@@ -1,0 +1,83 @@
+"""What every transport offers to a role."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+Bytes: TypeAlias = bytes | bytearray | memoryview
+
+ANYONE = -1
+"""The source of `receive` that stands for every other role."""
+
+
+class Tag(IntEnum):
+    """Which conversation a message belongs to; messages of one tag between two roles keep their order."""
+
+    TO_ROOT = 1  # any role to the root: what `arena.messages` lists
+    FROM_ROOT = 2  # the root to any role: go, goodbye
+    WELCOME = 3  # environment to worker, once: what the seat looks like
+    GROUP = 4  # among the workers of one policy
+    REQUEST = 5  # link, seat to environment: one per tick
+    REPLY = 6  # link, environment to seat: one per tick
+    REQUEST_EXTRA = 7  # link: a part of variable length that follows a request or a reply when it says so
+    REPLY_EXTRA = 8
+
+
+class Side(IntEnum):
+    """The two ends of a link."""
+
+    ENVIRONMENT = 0
+    SEAT = 1
+
+
+class Link(Protocol):
+    """Two fixed buffers between an environment and a seat.
+
+    The two ends speak in turn, so a buffer is never written while the other end still reads it.
+    """
+
+    outbox: NDArray[np.uint8]
+    inbox: NDArray[np.uint8]
+
+    def post(self, nbytes: int) -> None:
+        """Hands the first `nbytes` of `outbox` to the other end; does not wait for it."""
+        ...
+
+    def wait(self) -> None:
+        """Returns when the other end's next message lies in `inbox`."""
+        ...
+
+    def post_extra(self, data: Bytes) -> None: ...
+
+    def wait_extra(self) -> Bytes: ...
+
+    def close(self) -> None:
+        """Ends the conversation on this side, after the last word was said; further calls do nothing."""
+        ...
+
+
+class Endpoint(Protocol):
+    """The place of one role in the world. Addresses are 0 (the root) to `size - 1`."""
+
+    address: int
+    size: int
+
+    def send(self, to: int, tag: Tag, data: Bytes) -> None:
+        """Sends a message; `data` may be reused when the call returns."""
+        ...
+
+    def receive(self, source: int, tag: Tag) -> tuple[int, Bytes]:
+        """The next message with this tag from `source` (or `ANYONE`) and the address that it came from."""
+        ...
+
+    def link(self, peer: int, side: Side, *, request_bytes: int, reply_bytes: int) -> Link:
+        """This end of a link; the other end must ask for one of the same sizes."""
+        ...
+
+    def group_communicator(self, color: int | None) -> Any:
+        """A plain mpi4py communicator of all roles with this color; None between threads. Called by everybody once."""
+        ...

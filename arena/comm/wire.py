@@ -1,0 +1,221 @@
+"""The messages of the step path, as views on a link's buffers: fixed before the first tick, no pickle, no allocation.
+
+    request   seat -> environment, once per tick
+        kind        ACT      the actions of all rows follow
+                    IDLE     do nothing for me: the environment plays the seat's idle action
+                    RESET    begin new episodes (only a seat that is alone in its match may); seeds and options are
+                             in the extra part
+                    LEAVE    the worker is done: idle for it from now on, it neither asks nor listens any more
+        actions     one block per group of equal spaces: [L, entities of the block, *shape] per leaf
+
+    reply     environment -> seat, once before the first request and then one per request (none to LEAVE)
+        tick        ticks played so far in this match
+        last        1: the budget is used, no request may follow
+        extra       1: infos follow as an extra part
+        ended       number of rows that ended; so many rows of `final` are sent
+        terminated, truncated, active, fresh, rewards [L, E]
+        masks       action masks, per block
+        observations per block; on the tick that ends a lane's episode already the next episode's first (fresh)
+        final       the last observations of the rows that ended, packed in row order; only what is there is sent
+
+A row is one entity in one lane; rows are in lane-major order: row = lane * E + entity.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from gymnasium.spaces import Space
+from numpy.typing import NDArray
+
+from arena.lockstep import RequestKind
+from arena.spaces import leaves_of, unflatten
+
+_ALIGNMENT = 8
+Buffer = NDArray[np.uint8]
+
+
+@dataclass(frozen=True)
+class Block:
+    """Entities of a seat that have the same spaces, so that their rows lie in one array."""
+
+    entities: tuple[int, ...]  # positions within the seat
+    observation_space: Space[Any]
+    action_space: Space[Any]
+    mask_size: int
+
+
+@dataclass(frozen=True)
+class SeatLayout:
+    """Everything that both ends of a link must know to read each other's bytes."""
+
+    lanes: int
+    blocks: tuple[Block, ...]
+
+    @classmethod
+    def of(
+        cls,
+        lanes: int,
+        observation_spaces: Sequence[Space[Any]],
+        action_spaces: Sequence[Space[Any]],
+        mask_sizes: Sequence[int],
+    ) -> SeatLayout:
+        kinds = list(zip(observation_spaces, action_spaces, mask_sizes, strict=True))
+        if all(kind == kinds[0] for kind in kinds):
+            return cls(lanes, (Block(tuple(range(len(kinds))), *kinds[0]),))
+        return cls(lanes, tuple(Block((index,), *kind) for index, kind in enumerate(kinds)))
+
+    @property
+    def entities(self) -> int:
+        return sum(len(block.entities) for block in self.blocks)
+
+    @property
+    def rows(self) -> int:
+        return self.lanes * self.entities
+
+    @property
+    def uniform(self) -> bool:
+        """Whether all entities of the seat have the same spaces."""
+        return len(self.blocks) == 1
+
+
+class _Carver:
+    """Cuts typed arrays out of a buffer one after the other; without a buffer it only counts the bytes."""
+
+    def __init__(self, buffer: Buffer | None) -> None:
+        self._buffer = buffer
+        self.offset = 0
+
+    def take(self, dtype: Any, *shape: int) -> NDArray[Any]:
+        kind = np.dtype(dtype)
+        start = self.offset
+        nbytes = int(np.prod(shape, dtype=np.int64)) * kind.itemsize
+        self.offset = -(-(start + nbytes) // _ALIGNMENT) * _ALIGNMENT
+        if self._buffer is None:
+            return np.broadcast_to(np.zeros((), kind), shape)
+        return np.ndarray(shape, kind, self._buffer, start)
+
+    def sample(self, space: Space[Any], *axes: int) -> list[NDArray[Any]]:
+        return [self.take(leaf.dtype, *axes, *leaf.shape) for leaf in leaves_of(space)]
+
+
+class RequestView:
+    """A request, read and written in place."""
+
+    def __init__(self, layout: SeatLayout, buffer: Buffer | None = None) -> None:
+        carver = _Carver(buffer)
+        self._header = carver.take(np.int64, 1)
+        self.header_bytes = carver.offset
+        self._leaves = [carver.sample(b.action_space, layout.lanes, len(b.entities)) for b in layout.blocks]
+        self.nbytes = carver.offset
+        # Per entity a batched action [L, *shape], and for the whole block [L * entities, *shape]: views, not copies.
+        self.by_entity = _by_entity(layout, self._leaves, [b.action_space for b in layout.blocks])
+        self.rows = [[_flat(leaf) for leaf in leaves] for leaves in self._leaves]
+
+    @property
+    def kind(self) -> RequestKind:
+        return RequestKind(int(self._header[0]))
+
+    @kind.setter
+    def kind(self, kind: RequestKind) -> None:
+        self._header[0] = kind
+
+
+class ReplyView:
+    """A reply, read and written in place."""
+
+    def __init__(self, layout: SeatLayout, buffer: Buffer | None = None) -> None:
+        self._layout = layout
+        self._buffer = buffer
+        lanes, entities = layout.lanes, layout.entities
+        carver = _Carver(buffer)
+        self.header = carver.take(np.int64, 4)  # tick, last, extra, ended
+        self.terminated = carver.take(np.bool_, lanes, entities)
+        self.truncated = carver.take(np.bool_, lanes, entities)
+        self.active = carver.take(np.bool_, lanes, entities)
+        self.fresh = carver.take(np.bool_, lanes, entities)
+        self.rewards = carver.take(np.float64, lanes, entities)
+        masks = [carver.take(np.int8, lanes, len(b.entities), b.mask_size) for b in layout.blocks]
+        self._leaves = [carver.sample(b.observation_space, lanes, len(b.entities)) for b in layout.blocks]
+        self._final_offset = carver.offset
+        self.nbytes = carver.offset + sum(
+            _packed_bytes(b.observation_space, lanes * len(b.entities)) for b in layout.blocks
+        )
+        self.masks_by_entity = [
+            masks[index][:, position] if block.mask_size else None
+            for index, block in enumerate(layout.blocks)
+            for position in range(len(block.entities))
+        ]
+        self.mask_rows = [_flat(mask) for mask in masks]
+        self.by_entity = _by_entity(layout, self._leaves, [b.observation_space for b in layout.blocks])
+        self.rows = [[_flat(leaf) for leaf in leaves] for leaves in self._leaves]
+
+    @property
+    def tick(self) -> int:
+        return int(self.header[0])
+
+    @property
+    def last(self) -> bool:
+        return bool(self.header[1])
+
+    @property
+    def extra(self) -> bool:
+        return bool(self.header[2])
+
+    def message_bytes(self) -> int:
+        """How much of the buffer is to be sent: all but the unused part of `final`."""
+        return self._final(self._ended_of_blocks())[1] if self.header[3] else self._final_offset
+
+    def ended(self) -> NDArray[np.bool_]:
+        """[L, E] the rows whose episode ended on this tick."""
+        return self.terminated | self.truncated
+
+    def pack_final(self) -> None:
+        """Copies the observations of the rows that ended to `final`, before the next episode's overwrite them."""
+        ended = self._ended_of_blocks()
+        self.header[3] = sum(len(rows) for rows in ended)
+        if self.header[3]:
+            finals, _ = self._final(ended)
+            for rows, final, leaves in zip(ended, finals, self.rows, strict=True):
+                for target, leaf in zip(final, leaves, strict=True):
+                    np.take(leaf, rows, axis=0, out=target)
+
+    def final(self) -> list[tuple[NDArray[np.intp], list[NDArray[Any]]]]:
+        """Per block the rows (of the block) that ended and the leaves of their last observations."""
+        ended = self._ended_of_blocks()
+        return list(zip(ended, self._final(ended)[0], strict=True))
+
+    def _ended_of_blocks(self) -> list[NDArray[np.intp]]:
+        ended = self.ended()
+        if self._layout.uniform:
+            return [np.flatnonzero(ended)]
+        return [np.flatnonzero(ended[:, block.entities[0]]) for block in self._layout.blocks]
+
+    def _final(self, ended: list[NDArray[np.intp]]) -> tuple[list[list[NDArray[Any]]], int]:
+        carver = _Carver(self._buffer)
+        carver.offset = self._final_offset
+        blocks = self._layout.blocks
+        finals = [carver.sample(b.observation_space, len(rows)) for b, rows in zip(blocks, ended, strict=True)]
+        return finals, carver.offset
+
+
+def _packed_bytes(space: Space[Any], rows: int) -> int:
+    carver = _Carver(None)
+    carver.sample(space, rows)
+    return carver.offset
+
+
+def _flat(leaf: NDArray[Any]) -> NDArray[Any]:
+    return leaf.reshape(leaf.shape[0] * leaf.shape[1], *leaf.shape[2:])
+
+
+def _by_entity(layout: SeatLayout, leaves: list[list[NDArray[Any]]], spaces: list[Space[Any]]) -> list[Any]:
+    return [
+        unflatten(space, [leaf[:, position] for leaf in block_leaves])
+        for block, block_leaves, space in zip(layout.blocks, leaves, spaces, strict=True)
+        for position in range(len(block.entities))
+    ]
+

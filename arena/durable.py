@@ -1,0 +1,56 @@
+"""Files that are whole or not there: what a crash at any instant must not spoil.
+
+Everything that a run writes belongs to its owner alone: folders 0700, files 0600.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+
+def private(path: str, flags: int) -> int:
+    """An opener for `open` that creates files which only their owner can read."""
+    return os.open(path, flags, 0o600)
+
+
+def make_folder(path: Path) -> None:
+    """Makes a folder that only its owner can enter; its parents as the system makes them. It may exist already."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.mkdir(mode=0o700, exist_ok=True)
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[IO[bytes]]:
+    """Writes a new version of a file beside it; at the end of the block it takes the old one's place at once.
+
+    The bytes are on the disk before the name points to them, so a crash at any instant leaves the old file or the
+    new one. If the block raises, the old file stays. What a kill leaves beside it is `part_of(path)`.
+    """
+    part = part_of(path)
+    try:
+        with open(part, "wb", opener=private) as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(part, path)
+    finally:
+        part.unlink(missing_ok=True)
+    _sync_folder(path.parent)
+
+
+def part_of(path: Path) -> Path:
+    """Where the new version of a file stands while it is written."""
+    return path.with_name(f".{path.name}.part")
+
+
+def _sync_folder(folder: Path) -> None:
+    """Brings the names in a folder to the disk; without this a new name may be lost with the power."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

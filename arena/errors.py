@@ -1,0 +1,74 @@
+"""Everything that the arena raises.
+
+    ArenaError
+    ├── ConfigError          a user's mistake: exit 2, one message, no traceback
+    ├── BudgetReached        the match has used its ticks: ends a worker's `run`
+    ├── ProtocolError        two roles disagree about what is said (a bug, or a mixed installation)
+    ├── GroupError           workers of one policy called different collectives, or hold different weights
+    ├── Deadlock             every role waits for another one
+    └── RunStopped           somebody else failed; this role ends quietly
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class ArenaError(Exception):
+    """Base of all errors of the arena."""
+
+
+class ConfigError(ArenaError):
+    """A mistake in the configuration or on the command line.
+
+    Args:
+        message: what was found and what is allowed.
+        path: where in the configuration, as `matches[0].seats[2]`.
+        source: the file, or another name of where the configuration came from.
+    """
+
+    def __init__(self, message: str, *, path: str = "", source: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.path = path
+        self.source = source
+
+    def __str__(self) -> str:
+        where = ": ".join(part for part in (self.source, self.path) if part)
+        return f"{where}: {self.message}" if where else self.message
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (_rebuild_config_error, (self.message, self.path, self.source))
+
+
+def _rebuild_config_error(message: str, path: str, source: str) -> ConfigError:
+    return ConfigError(message, path=path, source=source)
+
+
+class BudgetReached(ArenaError):
+    """The match has used all its ticks: a worker's `run` ends here."""
+
+
+class ProtocolError(ArenaError):
+    """A message that does not fit the state of the conversation."""
+
+
+class GroupError(ArenaError):
+    """The workers of one policy do not do the same thing at the same time."""
+
+
+class Deadlock(ArenaError):
+    """Every role waits for another one; the message names what each waits for."""
+
+
+class RunStopped(ArenaError):
+    """Another role failed or the run was interrupted; nothing more to say here."""
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """The sentence that helps after an unknown name: the nearest one, then all of them."""
+    names = sorted(known)
+    close = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
+    hint = f"did you mean {close[0]!r}? " if close else ""
+    return f"{hint}known: {', '.join(names) if names else 'none'}"

@@ -1,0 +1,303 @@
+"""What can be known about a plan before anything starts: every environment is made once, every algorithm is asked.
+
+    examine(plan)                      entities, faces, options, sizes; what `arena plan` needs
+    examine(plan, conformance=True)    plays each environment through the checks of `arena.testing` too: `arena check`
+
+`seat_face` is the part of it that a worker can do alone, with the spaces of its own seat.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from gymnasium import spaces
+from gymnasium.spaces import Space
+
+from arena import registry
+from arena.errors import ConfigError
+from arena.interface import Interface
+from arena.plan import MatchPlan, Plan, PolicyPlan, check_seats, choose_face
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from arena.interface import BatchedEnv
+
+_PROBE_LANES = 1
+
+
+class PolicyFindings(NamedTuple):
+    """What is known of a policy and its seats."""
+
+    faces: tuple[str, ...]  # that its seats give, each once
+    rows: tuple[int, ...]  # lanes x entities of each of its seats
+    sizes: dict[str, int]  # what its algorithm derives from them, such as samples per update; may be empty
+
+
+@dataclass(frozen=True)
+class Examination:
+    """What an examination found. `lines` says, one line each, what was checked."""
+
+    interfaces: tuple[Interface, ...]  # [match]
+    seats: tuple[tuple[tuple[int, ...], ...], ...]  # [match][seat]: entity indices
+    policies: dict[str, PolicyFindings]
+    lines: tuple[str, ...]
+
+    def entity_names(self, match: int, seat: int) -> tuple[str, ...]:
+        """The entities of a seat by name."""
+        return tuple(self.interfaces[match].entities[index] for index in self.seats[match][seat])
+
+
+def examine(plan: Plan, *, conformance: bool = False) -> Examination:
+    """Makes each distinct environment of a plan once, and holds seats and algorithms against it.
+
+    Raises:
+        ConfigError: the first thing that is wrong, with its place in the configuration.
+    """
+    lines: list[str] = []
+    algorithms = {name: _examine_algorithm(policy, lines.append) for name, policy in plan.policies.items()}
+    interfaces = _interfaces(plan.matches, conformance, lines.append)
+    seats = tuple(check_seats(match, interface) for match, interface in zip(plan.matches, interfaces, strict=True))
+    findings = {
+        name: _examine_policy(plan, policy, algorithms[name], interfaces, seats)
+        for name, policy in plan.policies.items()
+    }
+    lines += [_policy_line(policy, findings[name]) for name, policy in plan.policies.items()]
+    return Examination(interfaces, seats, findings, tuple(lines))
+
+
+def _examine_algorithm(policy: PolicyPlan, report: Callable[[str], None]) -> type[Any]:
+    path = f"policies.{policy.name}"
+    with _at(f"{path}.algorithm"):
+        cls = registry.algorithm(policy.algorithm)
+    registry.check_options(cls, policy.options, path=f"{path}.options")
+    report(f"policy {policy.name}: algorithm {policy.algorithm}, {_count(len(policy.options), 'option')}")
+    if policy.load is not None:
+        from arena import checkpoint
+
+        with _at(f"{path}.load"):
+            found = checkpoint.find(policy.load, policy.name)
+        report(f"policy {policy.name}: begins with {found}")
+    return cls
+
+
+def _interfaces(
+    matches: Sequence[MatchPlan], conformance: bool, report: Callable[[str], None]
+) -> tuple[Interface, ...]:
+    """The interface of every match; environments that are made alike are made once."""
+    known: dict[str, Interface] = {}
+    for match in matches:
+        key = _likeness(match)
+        if key not in known:
+            known[key] = _examine_environment(match, conformance)
+            report(_environment_line(match, known[key], conformance))
+    return tuple(known[_likeness(match)] for match in matches)
+
+
+def _likeness(match: MatchPlan) -> str:
+    return json.dumps([match.make, match.env_kwargs, match.idle_action], default=repr)
+
+
+def _examine_environment(match: MatchPlan, conformance: bool) -> Interface:
+    game = make_game(match, _PROBE_LANES)
+    try:
+        if conformance:
+            _check_conformance(game, match)
+        _check_idle_action(match, game.interface)
+        return game.interface
+    finally:
+        game.close()
+
+
+def make_game(match: MatchPlan, lanes: int) -> BatchedEnv:
+    """The environment of a match.
+
+    Raises:
+        ConfigError: it cannot be made; whatever its constructor raised is in the message, and is the cause.
+    """
+    with _at(f"envs.{match.env}.make"):
+        registry.environment_factory(match.make)
+    try:
+        return registry.adapt_environment(match.make, match.env_kwargs, lanes)
+    except ConfigError as error:
+        raise ConfigError(f"environment {match.env!r}: {error.message}", path=match.path) from error
+    except Exception as error:
+        raise ConfigError(
+            f"environment {match.env!r} could not be made with {match.env_kwargs}: "
+            f"{type(error).__name__}: {error}{registry.where_raised(error)}",
+            path=match.path,
+        ) from error
+
+
+def _check_conformance(game: BatchedEnv, match: MatchPlan) -> None:
+    from arena.testing import check_batched_env
+
+    try:
+        check_batched_env(game)
+    except Exception as error:
+        raise ConfigError(
+            f"environment {match.env!r} does not behave as the interface asks: {type(error).__name__}: {error}"
+            f"{registry.where_raised(error)}",
+            path=match.path,
+        ) from error
+
+
+def _check_idle_action(match: MatchPlan, interface: Interface) -> None:
+    if match.idle_action is None:
+        return
+    for entity, space in zip(interface.entities, interface.action_spaces, strict=True):
+        if not _fits(space, match.idle_action):
+            raise ConfigError(
+                f"{match.idle_action!r} is no action of {entity}, whose space is {space}",
+                path=f"envs.{match.env}.idle_action",
+            )
+
+
+def _fits(space: Space[Any], action: Any) -> bool:
+    """Whether an action as YAML can write it (lists for arrays) is one of the space's."""
+    if isinstance(space, spaces.Dict):
+        parts = space.spaces
+        return (
+            isinstance(action, Mapping)
+            and set(action) == set(parts)
+            and all(_fits(parts[key], action[key]) for key in parts)
+        )
+    if isinstance(space, spaces.Tuple):
+        return (
+            isinstance(action, Sequence)
+            and len(action) == len(space.spaces)
+            and all(_fits(part, item) for part, item in zip(space.spaces, action, strict=True))
+        )
+    try:
+        array = np.asarray(action)
+        cast = array.astype(space.dtype)
+    except (TypeError, ValueError):
+        return False
+    exact = np.issubdtype(array.dtype, np.number) and (array.dtype.kind == "f") <= (cast.dtype.kind == "f")
+    return bool(exact and space.contains(cast))
+
+
+def _examine_policy(
+    plan: Plan,
+    policy: PolicyPlan,
+    cls: type[Any],
+    interfaces: Sequence[Interface],
+    seats: Sequence[Sequence[tuple[int, ...]]],
+) -> PolicyFindings:
+    faces: dict[str, None] = {}
+    rows = []
+    shared: _SeatSpaces | None = None
+    for number, seat in policy.workers:
+        match = plan.matches[number]
+        own = _SeatSpaces.of(interfaces[number], seats[number][seat])
+        path = match.seat_path(seat)
+        with _at(path, f"policy {policy.name!r} ({policy.algorithm})"):
+            if shared is None or own != shared or match.lanes != plan.matches[policy.workers[0][0]].lanes:
+                face = seat_face(cls, own.observations, own.actions, lanes=match.lanes)
+                faces[face] = None
+            _check_shared(cls, shared, own)
+        shared = shared or own
+        rows.append(match.lanes * len(seats[number][seat]))
+    return PolicyFindings(tuple(faces), tuple(rows), _sizes(cls, plan, policy, rows))
+
+
+class _SeatSpaces(NamedTuple):
+    """The spaces of a seat's entities, in their order."""
+
+    observations: tuple[Space[Any], ...]
+    actions: tuple[Space[Any], ...]
+
+    @classmethod
+    def of(cls, interface: Interface, entities: Sequence[int]) -> _SeatSpaces:
+        return cls(
+            tuple(interface.observation_spaces[index] for index in entities),
+            tuple(interface.action_spaces[index] for index in entities),
+        )
+
+
+def seat_face(
+    cls: type[Any], observation_spaces: Sequence[Space[Any]], action_spaces: Sequence[Space[Any]], *, lanes: int
+) -> str:
+    """The face that a seat gives an algorithm, after asking the algorithm whether it can take the seat's spaces.
+
+    Args:
+        cls: the algorithm; its classmethod `check(observation_space, action_space)`, where it has one, is asked.
+        observation_spaces: of the seat's entities, in their order.
+        action_spaces: likewise.
+        lanes: of the match.
+
+    Raises:
+        ConfigError: no face fits, or the algorithm cannot take a space.
+    """
+    pairs = list(zip(observation_spaces, action_spaces, strict=True))
+    uniform = all(pair == pairs[0] for pair in pairs)
+    face = choose_face(cls.face, lanes=lanes, entities=len(pairs), uniform_spaces=uniform)
+    if hasattr(cls, "check"):
+        for observation_space, action_space in pairs[:1] if uniform else pairs:
+            _ask(cls, observation_space, action_space)
+    return face
+
+
+def _ask(cls: type[Any], observation_space: Space[Any], action_space: Space[Any]) -> None:
+    try:
+        cls.check(observation_space, action_space)
+    except (TypeError, ValueError, AssertionError) as error:  # the ordinary ways of a user's class to say no
+        raise ConfigError(f"{error} (observation space {observation_space}, action space {action_space})") from error
+
+
+def _check_shared(cls: type[Any], shared: _SeatSpaces | None, own: _SeatSpaces) -> None:
+    """A policy with weights keeps one set of them, so all its seats have the same spaces for each entity."""
+    if shared is None or not hasattr(cls, "state_dict"):
+        return
+    kinds = {*map(repr, zip(shared.observations, shared.actions, strict=True))}
+    for pair in zip(own.observations, own.actions, strict=True):
+        if repr(pair) not in kinds:
+            raise ConfigError(
+                f"observes {pair[0]} and acts in {pair[1]} here, in its first seat {shared.observations[0]} and "
+                f"{shared.actions[0]}; one policy keeps one set of weights: give this seat a policy of its own"
+            )
+
+
+def _sizes(cls: type[Any], plan: Plan, policy: PolicyPlan, rows: Sequence[int]) -> dict[str, int]:
+    """What the algorithm derives for this policy; empty without workers, or where its seats differ in rows."""
+    if not hasattr(cls, "sizes") or len(set(rows)) != 1:
+        return {}
+    with _at(f"policies.{policy.name}.options"):
+        sizes = cls.sizes(dict(policy.options), rows=rows[0], ticks=plan.ticks, workers=len(rows))
+    return {str(name): int(size) for name, size in sizes.items()}
+
+
+@contextmanager
+def _at(path: str, who: str = "") -> Iterator[None]:
+    """Gives errors their place in the configuration, and says who is meant."""
+    try:
+        yield
+    except ConfigError as error:
+        where = f"{error.source}: " if error.source else ""
+        prefix = f"{who}: " if who else ""
+        raise ConfigError(f"{prefix}{where}{error.message}", path=path) from error
+
+
+def _environment_line(match: MatchPlan, interface: Interface, conformance: bool) -> str:
+    kept = ", keeps the interface" if conformance else ""
+    kwargs = f" with {match.env_kwargs}" if match.env_kwargs else ""
+    count = _count(len(interface.entities), "entity", "entities")
+    return f"environment {match.env} ({match.make}){kwargs}: {count}: {', '.join(interface.entities)}{kept}"
+
+
+def _policy_line(policy: PolicyPlan, findings: PolicyFindings) -> str:
+    if not findings.rows:
+        return f"policy {policy.name}: has no seat in any match"
+    return (
+        f"policy {policy.name}: {_count(len(findings.rows), 'seat')}, face {' and '.join(findings.faces)}: "
+        "can take their spaces"
+    )
+
+
+def _count(number: int, one: str, many: str = "") -> str:
+    return f"{number} {one if number == 1 else many or one + 's'}"

@@ -1,0 +1,115 @@
+"""What roles tell each other outside the step path.
+
+To the root (tag TO_ROOT), from
+    everybody      Ready      I can begin: the game is made, or the algorithm is built
+                   Failed     I cannot go on; the run ends with this message
+                   Done       I have nothing more to do
+    environments   Progress   so many ticks played, these episodes finished
+    group roots    Update     the policy has learnt once more
+From the root (tag FROM_ROOT)
+    environments   Go         everybody is ready: play
+    everybody      Goodbye    everybody is done: leave
+From an environment to each of its workers, once (tag WELCOME)
+                   Welcome    what your seat looks like
+
+These are rare, so they are pickled; processes of one run trust each other.
+"""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from gymnasium.spaces import Space
+
+from arena.comm.interface import Bytes
+from arena.comm.wire import SeatLayout
+from arena.errors import ProtocolError
+from arena.plan import Role
+from arena.records import EpisodeRecord, UpdateRecord
+
+Message = TypeVar("Message")
+
+
+@dataclass(frozen=True)
+class Ready:
+    role: Role
+
+
+@dataclass(frozen=True)
+class Done:
+    role: Role
+
+
+@dataclass(frozen=True)
+class Progress:
+    match: int
+    tick: int
+    episodes: tuple[EpisodeRecord, ...]
+
+
+@dataclass(frozen=True)
+class Update:
+    record: UpdateRecord
+
+
+@dataclass(frozen=True)
+class Failed:
+    """Why a role ends.
+
+    Args:
+        who: rank, role, match and policy, in words.
+        message: what to tell the user: a configuration error's sentence, or a traceback.
+        exit_code: 2 for a user's mistake in the configuration, 1 for everything else.
+    """
+
+    who: str
+    message: str
+    exit_code: int
+
+
+@dataclass(frozen=True)
+class Go:
+    pass
+
+
+@dataclass(frozen=True)
+class Goodbye:
+    pass
+
+
+@dataclass(frozen=True)
+class Welcome:
+    """A seat, as its environment describes it: one item per entity that the seat drives."""
+
+    lanes: int
+    entities: tuple[str, ...]
+    observation_spaces: tuple[Space[Any], ...]
+    action_spaces: tuple[Space[Any], ...]
+    mask_sizes: tuple[int, ...]
+    alone: bool  # the only seat of its match: it may reset the game
+
+    def layout(self) -> SeatLayout:
+        return SeatLayout.of(self.lanes, self.observation_spaces, self.action_spaces, self.mask_sizes)
+
+
+def pack(message: object) -> bytes:
+    return pickle.dumps(message, protocol=pickle.HIGHEST_PROTOCOL)
+
+
+def unpack(data: Bytes) -> Any:
+    return pickle.loads(data)
+
+
+def expect(kind: type[Message], received: tuple[int, Bytes]) -> Message:
+    """The message that was received, which must be of this kind.
+
+    Raises:
+        ProtocolError: it is another one.
+    """
+    source, data = received
+    message = unpack(data)
+    if not isinstance(message, kind):
+        raise ProtocolError(f"address {source} said {message} where {kind.__name__} was due")
+    return message

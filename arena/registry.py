@@ -1,0 +1,224 @@
+"""Names to objects: the built-in environments and algorithms, and a user's own as `package.module:attribute`.
+
+This is the only way by which the arena reaches `envs` and `policies`: by name, when they are needed.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import importlib
+import inspect
+import sys
+import traceback
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+from arena.errors import ConfigError, nearest
+
+if TYPE_CHECKING:
+    from arena.interface import BatchedEnv
+
+
+class Entry(NamedTuple):
+    """A built-in: where it is, and what it is in one line."""
+
+    target: str
+    description: str
+
+
+ENVIRONMENTS: dict[str, Entry] = {
+    "touchdown": Entry("envs.touchdown:Touchdown", "two teams on a square; who crosses the far line first wins"),
+    "cover": Entry("envs.cover:Cover", "players share the reward of covering all targets"),
+    "matrix": Entry("envs.matrix:Matrix", "matrix games of two players with known optima"),
+}
+
+ALGORITHMS: dict[str, Entry] = {
+    "random": Entry("policies.random_actions:Random", "uniform over the allowed actions; learns nothing"),
+    "scripted": Entry("policies.scripted:Scripted", "a constant action, or a function of the observations"),
+    "ppo": Entry("policies.ppo:PPO", "proximal policy optimisation (Schulman et al. 2017)"),
+}
+
+_OWN_PACKAGES = ("envs", "policies")  # installed beside `arena`, under names that a user's folder may have too
+_HOME = Path(__file__).resolve().parent.parent
+_GIVEN_BY_ARENA = 3  # of a worker's parameters: self, env, group
+
+
+def load_object(target: str) -> Any:
+    """The object that `package.module:attribute` names; the attribute may have dots.
+
+    Raises:
+        ConfigError: not of this form; no such module or attribute; or the module itself fails when it is imported
+            (its own error is in the message, and is the cause).
+    """
+    module_name, colon, attribute = target.partition(":")
+    if not (colon and attribute and module_name and not module_name.startswith(".")):
+        raise ConfigError(f"{target!r} is not of the form 'package.module:attribute'")
+    found: Any = _import(module_name, target)
+    for part in attribute.split("."):
+        if not hasattr(found, part):
+            raise ConfigError(f"{target!r}: {_no_attribute(found, part)}{_shadow_note(module_name)}")
+        found = getattr(found, part)
+    return found
+
+
+def _import(module_name: str, target: str) -> ModuleType:
+    try:
+        return importlib.import_module(module_name)
+    except Exception as error:
+        if isinstance(error, ModuleNotFoundError) and _is_part(error.name, module_name):
+            raise ConfigError(
+                f"{target!r}: there is no module {error.name!r}; it has to be installed, or to lie in the current "
+                f"directory{_shadow_note(module_name)}"
+            ) from error
+        raise ConfigError(
+            f"{target!r}: the module {module_name!r} was found, but importing it failed with "
+            f"{type(error).__name__}: {error}{where_raised(error)}"
+        ) from error
+
+
+def _is_part(missing: str | None, module_name: str) -> bool:
+    """Whether the module that was not found is the one asked for, or a package of it: not one that *it* imports."""
+    return missing is not None and f"{module_name}.".startswith(f"{missing}.")
+
+
+def where_raised(error: BaseException) -> str:
+    """The innermost line that the error came through, as ` (file, line n)`; empty when that is here."""
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith("<")]
+    own = [frame for frame in frames if Path(frame.filename).parent.name != "importlib"]
+    last = own[-1] if own else None
+    return f" ({last.filename}, line {last.lineno})" if last and last.filename != __file__ else ""
+
+
+def _no_attribute(owner: Any, name: str) -> str:
+    where = getattr(owner, "__file__", None) or repr(owner)
+    close = difflib.get_close_matches(name, [other for other in dir(owner) if other[0] != "_"], n=1)
+    return f"{where} has no {name!r}" + (f"; did you mean {close[0]!r}?" if close else "")
+
+
+def _shadow_note(module_name: str) -> str:
+    """Explains two packages of one name: the arena's own `envs` or `policies`, and a user's."""
+    package = module_name.partition(".")[0]
+    if package not in _OWN_PACKAGES:
+        return ""
+    here = _location(sys.modules.get(package))
+    other = Path.cwd() / package
+    if here is not None and here != _HOME / package:
+        return f". The arena's own package {package!r} is hidden by {here}: rename that one"
+    if other.exists() and other.resolve() != _HOME / package:
+        return f". The name {package!r} belongs to the arena's own package in {_HOME}: rename your folder {other}"
+    return ""
+
+
+def _location(module: ModuleType | None) -> Path | None:
+    if module is None:
+        return None
+    paths = list(getattr(module, "__path__", ())) or [module.__file__ or ""]
+    return Path(paths[0]).resolve()
+
+
+def environment_factory(make: str) -> Callable[..., Any]:
+    """What makes an environment: `factory(**kwargs)`.
+
+    Args:
+        make: a short name, `gymnasium:ID`, `pettingzoo:NAME`, or `package.module:callable`.
+
+    Raises:
+        ConfigError: nothing has this name.
+    """
+    source, colon, name = make.partition(":")
+    if colon and source in ("gymnasium", "pettingzoo"):
+        return cast("Callable[..., Any]", load_object(f"envs.adapters:{source}_factory")(name))
+    factory = load_object(_target(make, ENVIRONMENTS, "environment"))
+    if not callable(factory):
+        raise ConfigError(f"{make!r} is {_article(factory)}, not something that makes an environment when called")
+    return cast("Callable[..., Any]", factory)
+
+
+def adapt_environment(make: str, kwargs: Mapping[str, Any], lanes: int) -> BatchedEnv:
+    """Makes an environment of `lanes` lanes. Errors of its own constructor pass through unchanged."""
+    adapt = load_object("envs.adapters:adapt")
+    return cast("BatchedEnv", adapt(environment_factory(make), dict(kwargs), lanes))
+
+
+def algorithm(name: str) -> type[Any]:
+    """The class of an algorithm: a short name, or `package.module:Class`.
+
+    Raises:
+        ConfigError: nothing has this name, or it is no class with `face` and `run`.
+    """
+    found = load_object(_target(name, ALGORITHMS, "algorithm"))
+    if not isinstance(found, type):
+        raise ConfigError(f"the algorithm {name!r} is {_article(found)}; it has to be a class")
+    missing = [attribute for attribute in ("face", "run") if not hasattr(found, attribute)]
+    if missing:
+        raise ConfigError(f"the algorithm {name!r} has no {' and no '.join(missing)}; a worker class has both")
+    return found
+
+
+def _target(name: str, known: Mapping[str, Entry], what: str) -> str:
+    if ":" in name:
+        return name
+    if name not in known:
+        raise ConfigError(f"unknown {what} {name!r}; {nearest(name, known)}; or your own as 'package.module:Name'")
+    return known[name].target
+
+
+def _article(found: Any) -> str:
+    return f"a {type(found).__name__} ({found!r:.60})"
+
+
+class Parameters(NamedTuple):
+    """The options that an algorithm takes."""
+
+    names: tuple[str, ...]
+    required: tuple[str, ...]
+    open: bool  # takes others as well (`**kwargs`)
+
+
+def option_parameters(cls: type[Any]) -> Parameters:
+    """The options of an algorithm: the fields of its `Options` dataclass, else the keywords of its `__init__`."""
+    options = getattr(cls, "Options", None)
+    if options is not None and dataclasses.is_dataclass(options):
+        parameters = list(inspect.signature(cast("type[Any]", options)).parameters.values())
+    else:
+        parameters = list(inspect.signature(cls.__init__).parameters.values())[_GIVEN_BY_ARENA:]
+    named = [item for item in parameters if item.kind in (item.KEYWORD_ONLY, item.POSITIONAL_OR_KEYWORD)]
+    named = [item for item in named if item.name != "ticks"]  # the arena's own
+    return Parameters(
+        names=tuple(item.name for item in named),
+        required=tuple(item.name for item in named if item.default is item.empty),
+        open=any(item.kind is item.VAR_KEYWORD for item in parameters),
+    )
+
+
+def check_options(cls: type[Any], options: Mapping[str, Any], *, path: str) -> None:
+    """Refuses options that an algorithm does not take, or that its `Options` dataclass finds wrong.
+
+    Raises:
+        ConfigError: with `path` (of the options) and the option's name.
+    """
+    parameters = option_parameters(cls)
+    for name in options:
+        if name == "ticks" or (name not in parameters.names and not parameters.open):
+            raise ConfigError(f"{cls.__name__} has no option {name!r}; {nearest(name, parameters.names)}", path=path)
+    missing = [name for name in parameters.required if name not in options]
+    if missing:
+        raise ConfigError(f"{cls.__name__} needs the option {missing[0]!r}, which has no default", path=path)
+    _check_values(cls, options, path)
+
+
+def _check_values(cls: type[Any], options: Mapping[str, Any], path: str) -> None:
+    """Lets the `Options` dataclass look at the values: contradictions are known before anything starts."""
+    declared = getattr(cls, "Options", None)
+    if declared is None or not dataclasses.is_dataclass(declared):
+        return
+    try:
+        cast("type[Any]", declared)(**options)
+    except ConfigError as error:
+        where = f"{path}.{error.path}" if error.path else path
+        raise ConfigError(error.message, path=where, source=error.source) from error
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"{cls.__name__}: {error}", path=path) from error

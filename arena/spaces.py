@@ -1,0 +1,164 @@
+"""Spaces as columns: every sample of a space is a fixed list of arrays.
+
+A *leaf* is one array of a sample: `Dict(a=Box(3), b=Discrete(5))` has the leaves `a` (float32, (3,)) and `b`
+(int64, ()). Leaves are what travels between processes: no pickle, no allocation, and the layout of a message is
+known as soon as the space is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from gymnasium import spaces
+from gymnasium.spaces import Space
+from numpy.typing import NDArray
+
+from arena.errors import ConfigError
+
+Array = NDArray[Any]
+
+
+class Leaf(NamedTuple):
+    """One array of a sample: where it stands in the sample, and what it is without the batch axes."""
+
+    path: tuple[str | int, ...]
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+
+    @property
+    def nbytes(self) -> int:
+        return int(np.prod(self.shape, dtype=np.int64)) * self.dtype.itemsize
+
+
+_ARRAY_SPACES = (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)
+
+
+def leaves_of(space: Space[Any]) -> tuple[Leaf, ...]:
+    """The leaves of a space, in the space's own order.
+
+    Raises:
+        ConfigError: the space, or a part of it, has no fixed layout (Text, Sequence, Graph, OneOf).
+    """
+    if isinstance(space, _ARRAY_SPACES):
+        return (Leaf((), np.dtype(space.dtype), tuple(space.shape or ())),)
+    if isinstance(space, (spaces.Dict, spaces.Tuple)):
+        return tuple(
+            Leaf((key, *leaf.path), leaf.dtype, leaf.shape)
+            for key, part in _parts(space)
+            for leaf in leaves_of(part)
+        )
+    raise ConfigError(
+        f"the space {space} has no fixed layout; seats can hold Box, Discrete, MultiDiscrete, MultiBinary, "
+        "and Dict and Tuple of these"
+    )
+
+
+def _parts(space: spaces.Dict | spaces.Tuple[Any]) -> list[tuple[str | int, Space[Any]]]:
+    if isinstance(space, spaces.Dict):
+        return list(space.spaces.items())
+    return list(enumerate(space.spaces))
+
+
+def flatten(space: Space[Any], sample: Any) -> list[Array]:
+    """The arrays of a sample, in the order of `leaves_of`; any leading batch axes are kept."""
+    if isinstance(space, (spaces.Dict, spaces.Tuple)):
+        return [array for key, part in _parts(space) for array in flatten(part, sample[key])]
+    return [np.asarray(sample)]
+
+
+def unflatten(space: Space[Any], arrays: Sequence[Array]) -> Any:
+    """The sample that holds these arrays: the inverse of `flatten`, without a copy."""
+    remaining = iter(arrays)
+
+    def build(part: Space[Any]) -> Any:
+        if isinstance(part, spaces.Dict):
+            return {key: build(inner) for key, inner in part.spaces.items()}
+        if isinstance(part, spaces.Tuple):
+            return tuple(build(inner) for inner in part.spaces)
+        return next(remaining)
+
+    return build(space)
+
+
+def map_arrays(function: Callable[[Array], Any], sample: Any) -> Any:
+    """Applies a function to every array of a (batched) sample and keeps its containers."""
+    if isinstance(sample, dict):
+        return {key: map_arrays(function, value) for key, value in sample.items()}
+    if isinstance(sample, tuple):
+        return tuple(map_arrays(function, value) for value in sample)
+    return function(sample)
+
+
+def copy_rows(space: Space[Any], source: Any, target: Any, rows: Any) -> None:
+    """Copies rows of one batched sample into the same rows of another.
+
+    Raises:
+        TypeError: an array would lose its meaning in the space's dtype (a float where an action is an integer).
+    """
+    for array, into in zip(flatten(space, source), flatten(space, target), strict=True):
+        _check_dtype(space, array, into)
+        into[rows] = array[rows]
+
+
+def write_sample(space: Space[Any], sample: Any, target: Any, rows: Any) -> None:
+    """Writes one sample into one row, or into several rows, of a batched one.
+
+    Raises:
+        TypeError: as `copy_rows`.
+        ValueError: an array does not have the shape that the space says.
+    """
+    for array, into in zip(flatten(space, sample), flatten(space, target), strict=True):
+        _check_dtype(space, array, into)
+        if array.shape != into.shape[1:]:
+            raise ValueError(f"a sample of {space} has the shape {into.shape[1:]}, got {array.shape}")
+        into[rows] = array
+
+
+def _check_dtype(space: Space[Any], array: Array, into: Array) -> None:
+    if array.dtype != into.dtype and not np.can_cast(array.dtype, into.dtype, casting="same_kind"):
+        raise TypeError(f"{array.dtype} values for {space}, which holds {into.dtype}")
+
+
+def row(space: Space[Any], batched: Any, index: Any) -> Any:
+    """One sample out of a batched one, a copy, with the types that the space itself would sample."""
+    if isinstance(space, spaces.Dict):
+        return {key: row(part, batched[key], index) for key, part in space.spaces.items()}
+    if isinstance(space, spaces.Tuple):
+        return tuple(row(part, value, index) for part, value in zip(space.spaces, batched, strict=True))
+    value = batched[index]
+    return value.copy() if isinstance(value, np.ndarray) else value  # a Discrete row is a numpy scalar
+
+
+def empty_batch(space: Space[Any], *axes: int) -> Any:
+    """A batched sample of zeros with the given leading axes."""
+    return unflatten(space, [np.zeros((*axes, *leaf.shape), leaf.dtype) for leaf in leaves_of(space)])
+
+
+def no_op(space: Space[Any], mask: NDArray[np.int8] | None = None) -> Any:
+    """The action of somebody who does nothing: zeros (Discrete: `start`), brought into the space's bounds.
+
+    Where a mask forbids it, the first allowed action of a Discrete space.
+    """
+    if isinstance(space, spaces.Dict):
+        return {key: no_op(part) for key, part in space.spaces.items()}
+    if isinstance(space, spaces.Tuple):
+        return tuple(no_op(part) for part in space.spaces)
+    if isinstance(space, spaces.Discrete):
+        offset = 0 if mask is None or mask[0] or not mask.any() else int(np.argmax(mask))
+        return np.dtype(space.dtype).type(space.start + offset)
+    if isinstance(space, spaces.Box):
+        return np.clip(np.zeros(space.shape, space.dtype), space.low, space.high)
+    if isinstance(space, spaces.MultiDiscrete):
+        return space.start.astype(space.dtype)
+    return np.zeros(space.shape, space.dtype)
+
+
+def mask_size(space: Space[Any]) -> int:
+    """How long an action mask for this space is: one item per action (MultiDiscrete: all its choices in a row)."""
+    if isinstance(space, spaces.Discrete):
+        return int(space.n)
+    if isinstance(space, spaces.MultiDiscrete):
+        return int(space.nvec.sum())
+    return 0

@@ -1,0 +1,104 @@
+"""A policy's state as bytes: a JSON text for its structure and one `.npy` file for each array. No pickle.
+
+    state  = None | bool | int | float | str | array | list | tuple | dict with keys str or int
+    array  = numpy array or scalar, or a torch tensor, which comes back as a numpy array
+
+In the JSON text, None, bool, int, str and finite floats stand for themselves and a list for a list. Everything else
+is an object with one key:
+
+    {"tuple": [...]}   {"dict": [[key, value], ...]}   {"float": "7ff8000000000000"}   bits of NaN and infinities
+    {"array": 3}       {"scalar": 3}                   the third array file; a scalar is an array without axes
+
+Subclasses are kept as what they are made of: an OrderedDict comes back as dict, a named tuple as tuple.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+import struct
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+def encode(state: Any) -> tuple[Any, list[bytes]]:
+    """The structure of a state, ready for `json.dumps`, and its arrays as `.npy` files.
+
+    Raises:
+        TypeError: a part of the state cannot be kept; the message says which and what to do.
+    """
+    arrays: list[bytes] = []
+    return _encode(state, "state", arrays), arrays
+
+
+def decode(structure: Any, arrays: Sequence[bytes]) -> Any:
+    """The state that `encode` was given: equal bit for bit, arrays writable and with memory of their own.
+
+    Raises:
+        ValueError: the structure is not one that `encode` makes.
+    """
+    if isinstance(structure, list):
+        return [decode(item, arrays) for item in structure]
+    if not isinstance(structure, dict):
+        return structure
+    if len(structure) != 1:
+        raise ValueError(f"an object with one key expected, got the keys {sorted(structure)}")
+    ((kind, content),) = structure.items()
+    if kind == "tuple":
+        return tuple(decode(item, arrays) for item in content)
+    if kind == "dict":
+        return {key: decode(value, arrays) for key, value in content}
+    if kind == "float":
+        return struct.unpack(">d", bytes.fromhex(content))[0]
+    if kind in ("array", "scalar"):
+        array = np.lib.format.read_array(io.BytesIO(arrays[content]), allow_pickle=False)
+        return array if kind == "array" else array[()]
+    raise ValueError(f"unknown kind of value {kind!r}")
+
+
+def _encode(value: Any, where: str, arrays: list[bytes]) -> Any:
+    if isinstance(value, np.generic):  # before float: a numpy.float64 is one
+        return {"scalar": _store(np.asarray(value), where, arrays)}
+    if value is None or isinstance(value, (bool, int, str)):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else {"float": struct.pack(">d", value).hex()}
+    if isinstance(value, dict):
+        return {"dict": [[_key(key, where), _encode(item, f"{where}[{key!r}]", arrays)] for key, item in value.items()]}
+    if isinstance(value, (list, tuple)):
+        items = [_encode(item, f"{where}[{index}]", arrays) for index, item in enumerate(value)]
+        return {"tuple": items} if isinstance(value, tuple) else items
+    return {"array": _store(_array(value, where), where, arrays)}
+
+
+def _key(key: Any, where: str) -> str | int:
+    if type(key) in (str, int):
+        return key  # type: ignore[no-any-return]
+    raise TypeError(f"{where}: a key of a dict is a str or an int, got {key!r} of type {type(key).__name__}")
+
+
+def _array(value: Any, where: str) -> NDArray[Any]:
+    if isinstance(value, np.ndarray):
+        return value
+    if not hasattr(value, "detach"):  # what every torch tensor has, asked without importing torch
+        raise TypeError(
+            f"{where}: a {type(value).__name__} cannot be kept in a checkpoint; allowed are None, bool, int, float, "
+            "str, arrays, tensors, and lists, tuples and dicts of these"
+        )
+    if "bfloat16" in str(value.dtype):
+        raise TypeError(
+            f"{where}: a {value.dtype} tensor has no numpy form; save tensor.float() and turn it back after loading"
+        )
+    return np.asarray(value.detach().cpu().numpy())
+
+
+def _store(array: NDArray[Any], where: str, arrays: list[bytes]) -> int:
+    if array.dtype.hasobject:
+        raise TypeError(f"{where}: an array of Python objects cannot be kept in a checkpoint; save numbers")
+    file = io.BytesIO()
+    np.lib.format.write_array(file, array, allow_pickle=False)
+    arrays.append(file.getvalue())
+    return len(arrays) - 1

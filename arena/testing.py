@@ -1,0 +1,255 @@
+"""Checks for those who write games for the arena.
+
+`check_batched_env` holds a game against every sentence of the contract in `arena.interface`:
+
+    def test_my_game_keeps_the_contract():
+        check_batched_env(MyGame(lanes=3))
+
+It plays with random actions, resets lanes as they end, plays everything twice with the same seeds, and raises
+`ContractBroken` at the first thing that is not as it should be.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from gymnasium.spaces import Discrete, MultiDiscrete, Space
+from numpy.typing import NDArray
+
+from arena import spaces
+from arena.errors import ArenaError, ConfigError
+from arena.interface import BatchedEnv, Frame, Step
+
+
+class ContractBroken(ArenaError, AssertionError):
+    """A game does not do what `arena.interface` says; the message tells what, where, and what was expected."""
+
+
+def check_batched_env(env: BatchedEnv, *, ticks: int = 200, seed: int = 0) -> None:
+    """Plays `ticks` ticks with random actions, twice, and checks all that the game says.
+
+    Args:
+        env: the game; it is left open, in the middle of an episode.
+        ticks: how long to play. Long enough for some episodes to end, or less is checked.
+        seed: of the game's lanes and of the random actions.
+
+    Raises:
+        ContractBroken: at the first breach.
+    """
+    _check_interface(env)
+    first = _play(env, ticks, seed)
+    second = _play(env, ticks, seed)
+    for event, (one, other) in enumerate(zip(first, second, strict=True)):
+        _must(
+            len(one) == len(other) and all(np.array_equal(a, b) for a, b in zip(one, other, strict=True)),
+            f"frame {event}: the same seeds and actions gave another game the second time",
+            "everything random must come from the seeds given to reset",
+        )
+    _check_picture(env.render())
+
+
+def _must(holds: Any, found: str, expected: str) -> None:
+    if not holds:
+        raise ContractBroken(f"{found}; {expected}")
+
+
+def _check_interface(env: BatchedEnv) -> None:
+    _must(
+        isinstance(env, BatchedEnv),
+        f"{type(env).__name__} is no BatchedEnv",
+        "it needs lanes, interface and four methods",
+    )
+    _must(env.lanes >= 1, f"lanes is {env.lanes}", "a game has at least one lane")
+    interface = env.interface
+    names = interface.entities
+    _must(names and len(set(names)) == len(names), f"entities are {names}", "at least one, each with its own name")
+    for field in ("observation_spaces", "action_spaces", "mask_sizes"):
+        size = len(getattr(interface, field))
+        _must(size == len(names), f"interface.{field} has {size} items", f"one per entity, so {len(names)}")
+    for name, space, size in zip(names, interface.action_spaces, interface.mask_sizes, strict=True):
+        allowed = (0, spaces.mask_size(space))
+        _must(size in allowed, f"{name}: mask_size is {size}", f"for {space} it is one of {allowed}")
+
+
+def _play(env: BatchedEnv, ticks: int, seed: int) -> list[list[NDArray[Any]]]:
+    """Everything that the game said, frame by frame, as arrays."""
+    referee = _Referee(env)
+    actors = _actors(env, seed)
+    rng = np.random.default_rng(seed)
+    everybody = np.ones(env.lanes, np.bool_)
+    frame = env.reset(everybody, [seed + lane for lane in range(env.lanes)])
+    referee.see_reset(frame, everybody)
+    story = [_said(env, frame)]
+    for tick in range(ticks):
+        step = env.step(_random_actions(env, referee.masks, actors, rng))
+        referee.see_step(step)
+        flags = (step.rewards, step.terminated, step.truncated)
+        story.append([*_said(env, step.frame), *(array.copy() for array in flags)])
+        over = referee.over
+        if tick % 3 == 2 and over.any():  # not at once: lanes that are over must stand still meanwhile
+            frame = env.reset(over)
+            referee.see_reset(frame, over)
+            story.append([array[over] for array in _said(env, frame)])
+    return story
+
+
+def _said(env: BatchedEnv, frame: Frame) -> list[NDArray[Any]]:
+    """Copies of a frame's arrays, which hold only until the next call."""
+    arrays = [frame.active, *(mask for mask in frame.masks if mask is not None)]
+    for space, batched in zip(env.interface.observation_spaces, frame.observations, strict=True):
+        arrays += spaces.flatten(space, batched)
+    return [array.copy() for array in arrays]
+
+
+class _Referee:
+    """What is known of the episodes so far, and whether what the game says next fits it."""
+
+    def __init__(self, env: BatchedEnv) -> None:
+        self._env = env
+        shape = (env.lanes, len(env.interface.entities))
+        self.ended = np.ones(shape, np.bool_)
+        self.active = np.zeros(shape, np.bool_)
+        self.masks = [np.ones((env.lanes, size), np.int8) for size in env.interface.mask_sizes]
+
+    @property
+    def over(self) -> NDArray[np.bool_]:
+        return np.asarray(self.ended.all(axis=1), np.bool_)
+
+    def see_reset(self, frame: Frame, lanes: NDArray[np.bool_]) -> None:
+        """After a reset of these lanes."""
+        _check_frame(self._env, frame, lanes, "after reset")
+        self.ended[lanes] = False
+        self._remember(frame, lanes)  # the rows of other lanes mean nothing
+        self._check_somebody_acts("after reset")
+
+    def _remember(self, frame: Frame, lanes: NDArray[np.bool_]) -> None:
+        self.active[lanes] = frame.active[lanes]
+        for kept, mask in zip(self.masks, frame.masks, strict=True):
+            if mask is not None:
+                kept[lanes] = mask[lanes]
+
+    def see_step(self, step: Step) -> None:
+        """After a step of all lanes."""
+        self._check_types(step)
+        _check_frame(self._env, step.frame, ~self.over, "after step")
+        silent = self.ended
+        _must(not step.rewards[silent].any(), "an entity that had ended got a reward", "it must be 0 until a reset")
+        flags = step.terminated | step.truncated
+        _must(not flags[silent].any(), "an entity ended twice in an episode", "flags are true on one tick only")
+        self.ended = self.ended | flags
+        self._remember(step.frame, np.ones(self._env.lanes, np.bool_))
+        _must(not self.active[self.ended].any(), "an entity that has ended is active", "it is out until a reset")
+        self._check_somebody_acts("after step")
+
+    def _check_types(self, step: Step) -> None:
+        for name, dtype in (("rewards", np.float64), ("terminated", np.bool_), ("truncated", np.bool_)):
+            _check_array(getattr(step, name), dtype, self.ended.shape, f"step.{name}")
+        _must(np.isfinite(step.rewards).all(), f"rewards are {step.rewards}", "they must be finite")
+
+    def _check_somebody_acts(self, when: str) -> None:
+        stuck = np.flatnonzero(~self.over & ~self.active.any(axis=1))
+        _must(not stuck.size, f"{when}: in lane {stuck} nobody is active", "a lane goes on until all have ended")
+
+
+def _check_array(array: Any, dtype: Any, shape: tuple[int, ...], where: str) -> None:
+    found = f"{where} is {array.dtype}{array.shape}" if isinstance(array, np.ndarray) else f"{where} is {array!r}"
+    fits = isinstance(array, np.ndarray) and array.dtype == dtype and array.shape == shape
+    _must(fits, found, f"expected an array {np.dtype(dtype)}{shape}")
+
+
+def _check_frame(env: BatchedEnv, frame: Frame, lanes: NDArray[np.bool_], when: str) -> None:
+    """Of the lanes of the mask, everything; of the others, only that their rows are there."""
+    names = env.interface.entities
+    _check_array(frame.active, np.bool_, (env.lanes, len(names)), f"{when}: active")
+    for field in ("observations", "masks"):
+        size = len(getattr(frame, field))
+        _must(size == len(names), f"{when}: {field} has {size} items", f"one per entity, so {len(names)}")
+    for entity, name in enumerate(names):
+        where = f"{when}: {name!r}"
+        _check_observation(env, frame.observations[entity], entity, lanes, where)
+        _check_mask(env, frame, entity, lanes, where)
+    _check_infos(env, frame, when)
+
+
+def _check_observation(env: BatchedEnv, batched: Any, entity: int, lanes: NDArray[np.bool_], where: str) -> None:
+    space = env.interface.observation_spaces[entity]
+    try:
+        layout = spaces.leaves_of(space)
+    except ConfigError:  # no fixed shape: one object per lane
+        _check_array(batched, np.object_, (env.lanes,), f"{where}: observations")
+        rows = batched
+    else:
+        for leaf, array in zip(layout, spaces.flatten(space, batched), strict=True):
+            at = "".join(f"[{key!r}]" for key in leaf.path)
+            _check_array(array, leaf.dtype, (env.lanes, *leaf.shape), f"{where}: observations{at}")
+        rows = [spaces.row(space, batched, lane) for lane in range(env.lanes)]
+    for lane in np.flatnonzero(lanes):
+        _must(space.contains(rows[lane]), f"{where}: lane {lane} observes {rows[lane]}", f"it must lie in {space}")
+
+
+def _check_mask(env: BatchedEnv, frame: Frame, entity: int, lanes: NDArray[np.bool_], where: str) -> None:
+    size, mask = env.interface.mask_sizes[entity], frame.masks[entity]
+    if mask is None or not size:
+        _must(mask is None and not size, f"{where}: mask is {mask}, mask_size {size}", "None, and 0, or neither")
+        return
+    _check_array(mask, np.int8, (env.lanes, size), f"{where}: mask")
+    _must(np.isin(mask[lanes], (0, 1)).all(), f"{where}: mask {mask}", "items are 0 (forbidden) and 1 (allowed)")
+    acting = mask[lanes & frame.active[:, entity]]
+    _must(acting.any(axis=1).all(), f"{where}: the mask forbids everything", "who is to act must have a choice")
+
+
+def _check_infos(env: BatchedEnv, frame: Frame, when: str) -> None:
+    if frame.infos is None:
+        return
+    sizes = [len(lane) for lane in frame.infos]
+    expected = [len(env.interface.entities)] * env.lanes
+    _must(sizes == expected, f"{when}: infos have the sizes {sizes}", f"[L][E], so {expected}")
+    for lane in frame.infos:
+        for info, size in zip(lane, env.interface.mask_sizes, strict=True):
+            _must(isinstance(info, dict), f"{when}: an info is {info!r}", "it must be a dict")
+            _must(not (size and "action_mask" in info), f"{when}: a mask is in an info", "masks are in frame.masks")
+
+
+def _check_picture(image: Any) -> None:
+    if image is None:
+        return
+    fits = isinstance(image, np.ndarray) and image.dtype == np.uint8 and image.ndim == 3 and image.shape[2] == 3
+    found = f"{image.dtype}{image.shape}" if isinstance(image, np.ndarray) else repr(type(image))
+    _must(fits, f"render gave {found}", "expected uint8 [height, width, 3], or None")
+
+
+def _actors(env: BatchedEnv, seed: int) -> list[Space[Any]]:
+    """Copies of the action spaces with seeds of their own: the game's are not touched."""
+    actors = [copy.deepcopy(space) for space in env.interface.action_spaces]
+    for entity, actor in enumerate(actors):
+        actor.seed(seed + entity)
+    return actors
+
+
+def _random_actions(
+    env: BatchedEnv, masks: Sequence[NDArray[np.int8]], actors: Sequence[Space[Any]], rng: np.random.Generator
+) -> list[Any]:
+    """`[E]` batched samples, allowed ones where there are masks."""
+    actions = [spaces.empty_batch(space, env.lanes) for space in actors]
+    for actor, batched, mask in zip(actors, actions, masks, strict=True):
+        leaves = spaces.flatten(actor, batched)
+        for lane in range(env.lanes):
+            for leaf, value in zip(leaves, spaces.flatten(actor, _sample(actor, mask[lane], rng)), strict=True):
+                leaf[lane] = value
+    return actions
+
+
+def _sample(space: Space[Any], mask: NDArray[np.int8], rng: np.random.Generator) -> Any:
+    """A random sample that the mask allows; any, where it allows nothing or is empty."""
+    if not mask.any():
+        return space.sample()
+    if isinstance(space, Discrete):
+        return space.start + rng.choice(np.flatnonzero(mask))
+    if isinstance(space, MultiDiscrete):
+        parts = np.split(mask, np.cumsum(space.nvec.reshape(-1))[:-1])
+        chosen = [rng.choice(np.flatnonzero(part)) if part.any() else 0 for part in parts]
+        return space.start + np.reshape(chosen, space.nvec.shape)
+    return space.sample()

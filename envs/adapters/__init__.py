@@ -1,0 +1,14 @@
+"""Everybody else's games, brought to the form of `arena.interface.BatchedEnv`.
+
+    adapt(factory, kwargs, lanes)        any of the four interfaces below, or a natively batched class
+    gymnasium_factory("CartPole-v1")     makes instances of a registered Gymnasium id
+    pettingzoo_factory("mpe2.simple_tag_v3")   makes instances of a PettingZoo module's game
+
+One module per interface turns a single instance into a `Game` (one lane): `gymnasium_env`, `pettingzoo_parallel`,
+`pettingzoo_aec`, `list_env`. `lanes` packs several `Game`s into one `BatchedEnv`.
+"""
+
+from envs.adapters.kinds import adapt
+from envs.adapters.sources import gymnasium_factory, pettingzoo_factory
+
+__all__ = ["adapt", "gymnasium_factory", "pettingzoo_factory"]

@@ -1,0 +1,50 @@
+"""A `gymnasium.Env` as a `Game` with one entity, `agent_0`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium.spaces import Space
+from numpy.typing import NDArray
+
+from arena.interface import Info
+from envs.adapters.game import Moment, picture
+
+
+class GymnasiumGame:
+    """Plays a Gymnasium environment; masks are those in `info["action_mask"]`."""
+
+    entities: tuple[str, ...] = ("agent_0",)
+    mask_sizes: tuple[int, ...] = (0,)
+    turn_based = False
+
+    def __init__(self, env: gymnasium.Env[Any, Any]) -> None:
+        self._env = env
+        self.observation_spaces: tuple[Space[Any], ...] = (env.observation_space,)
+        self.action_spaces: tuple[Space[Any], ...] = (env.action_space,)
+
+    def reset(self, seed: int | None, options: Mapping[str, Any] | None) -> Moment:
+        """Begins an episode."""
+        observation, info = self._env.reset(seed=seed, options=None if options is None else dict(options))
+        return _moment(observation, info, 0.0, terminated=False, truncated=False)
+
+    def step(self, actions: Sequence[Any]) -> Moment:
+        """One step."""
+        observation, reward, terminated, truncated, info = self._env.step(actions[0])
+        return _moment(observation, info, float(reward), terminated=terminated, truncated=truncated)
+
+    def render(self) -> NDArray[np.uint8] | None:
+        """The environment's own picture."""
+        return picture(self._env)
+
+    def close(self) -> None:
+        """Closes the environment."""
+        self._env.close()
+
+
+def _moment(observation: Any, info: Info, reward: float, *, terminated: bool, truncated: bool) -> Moment:
+    over = bool(terminated or truncated)
+    return Moment((observation,), (not over,), (info,), (reward,), (terminated,), (truncated,))

@@ -1,0 +1,99 @@
+"""A PettingZoo `AECEnv` as a `Game`: its agents act in turn, one per tick.
+
+A tick is the step of the agent that is to move, and after it the steps with None by which PettingZoo takes ended
+agents out of the game. `AECEnv.rewards` is what each agent was paid by the last step; a tick pays that of its one
+real step, so the ticks add up to PettingZoo's cumulative rewards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from arena.errors import ProtocolError
+from arena.interface import Info
+from envs.adapters.game import Moment, picture
+from envs.adapters.pettingzoo_spaces import Cast
+
+
+class AECGame:
+    """Plays an AEC environment; active is the agent to move.
+
+    Observations are refreshed for the agent that is to move, for those that ended on this tick, and on a reset for
+    everybody.
+    """
+
+    turn_based = True
+
+    def __init__(self, env: Any) -> None:
+        self._env = env
+        self._cast = Cast(env)
+        self.entities = self._cast.entities
+        self.observation_spaces = self._cast.observation_spaces
+        self.action_spaces = self._cast.action_spaces
+        self.mask_sizes = self._cast.mask_sizes
+
+    def reset(self, seed: int | None, options: Mapping[str, Any] | None) -> Moment:
+        """Begins an episode."""
+        self._env.reset(seed=seed, options=None if options is None else dict(options))
+        return self._moment({agent: self._look(agent) for agent in self._env.agents}, {})
+
+    def step(self, actions: Sequence[Any]) -> Moment:
+        """One turn of the agent that is to move."""
+        env = self._env
+        env.step(actions[self._cast.index[env.agent_selection]])
+        rewards = dict(env.rewards)
+        terminated = {agent: bool(env.terminations[agent]) for agent in env.agents}
+        truncated = {agent: bool(env.truncations[agent]) for agent in env.agents}
+        seen = {agent: self._look(agent) for agent in env.agents if terminated[agent] or truncated[agent]}
+        self._bury()
+        if env.agents:
+            seen[env.agent_selection] = self._look(env.agent_selection)
+        return self._moment(seen, rewards, terminated, truncated)
+
+    def _bury(self) -> None:
+        """Takes ended agents out of the game: each leaves `agents` by one step with None."""
+        env = self._env
+        for _ in range(len(env.agents)):
+            if not env.agents or not self._selected_ended():
+                return
+            env.step(None)
+        if env.agents and self._selected_ended():
+            raise ProtocolError(f"{env}: {env.agent_selection!r} has ended, but step(None) does not take it out")
+
+    def _selected_ended(self) -> bool:
+        agent = self._env.agent_selection
+        return bool(self._env.terminations[agent] or self._env.truncations[agent])
+
+    def _look(self, agent: Any) -> tuple[Any, Info]:
+        return self._cast.split(agent, self._env.observe(agent), self._env.infos.get(agent, {}))
+
+    def _moment(
+        self,
+        seen: Mapping[Any, tuple[Any, Info]],
+        rewards: Mapping[Any, float],
+        terminated: Mapping[Any, bool] | None = None,
+        truncated: Mapping[Any, bool] | None = None,
+    ) -> Moment:
+        agents, env = self._cast.agents, self._env
+        mover = env.agent_selection if env.agents else None
+        return Moment(
+            observations=[seen[agent][0] if agent in seen else None for agent in agents],
+            active=[agent == mover for agent in agents],
+            infos=[seen[agent][1] if agent in seen else {} for agent in agents],
+            rewards=[float(rewards.get(agent, 0.0)) for agent in agents],
+            terminated=[bool(terminated and terminated.get(agent)) for agent in agents],
+            truncated=[bool(truncated and truncated.get(agent)) for agent in agents],
+            over=not env.agents,
+        )
+
+    def render(self) -> NDArray[np.uint8] | None:
+        """The environment's own picture."""
+        return picture(self._env)
+
+    def close(self) -> None:
+        """Closes the environment."""
+        self._env.close()

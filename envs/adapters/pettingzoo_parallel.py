@@ -1,0 +1,69 @@
+"""A PettingZoo `ParallelEnv` as a `Game`: its agents act at once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from arena.interface import Info
+from arena.spaces import no_op
+from envs.adapters.game import Moment, picture
+from envs.adapters.pettingzoo_spaces import Cast
+
+
+class ParallelGame:
+    """Plays a parallel environment; entities are its `possible_agents`, active those in `agents`."""
+
+    turn_based = False
+
+    def __init__(self, env: Any) -> None:
+        self._env = env
+        self._cast = Cast(env)
+        self.entities = self._cast.entities
+        self.observation_spaces = self._cast.observation_spaces
+        self.action_spaces = self._cast.action_spaces
+        self.mask_sizes = self._cast.mask_sizes
+
+    def reset(self, seed: int | None, options: Mapping[str, Any] | None) -> Moment:
+        """Begins an episode."""
+        observations, infos = self._env.reset(seed=seed, options=None if options is None else dict(options))
+        return self._moment(observations, {}, {}, {}, infos)
+
+    def step(self, actions: Sequence[Any]) -> Moment:
+        """One joint step; agents that the environment keeps after their end are given the no-op."""
+        joint = {}
+        for agent in self._env.agents:
+            index = self._cast.index[agent]
+            joint[agent] = no_op(self.action_spaces[index]) if actions[index] is None else actions[index]
+        return self._moment(*self._env.step(joint))
+
+    def _moment(
+        self,
+        observations: Mapping[Any, Any],
+        rewards: Mapping[Any, float],
+        terminated: Mapping[Any, bool],
+        truncated: Mapping[Any, bool],
+        infos: Mapping[Any, Info],
+    ) -> Moment:
+        agents, present = self._cast.agents, set(self._env.agents)
+        split = [self._cast.split(agent, observations.get(agent), infos.get(agent, {})) for agent in agents]
+        return Moment(
+            observations=[observation for observation, _ in split],
+            active=[agent in present for agent in agents],
+            infos=[info for _, info in split],
+            rewards=[float(rewards.get(agent, 0.0)) for agent in agents],
+            terminated=[bool(terminated.get(agent, False)) for agent in agents],
+            truncated=[bool(truncated.get(agent, False)) for agent in agents],
+            over=not present,
+        )
+
+    def render(self) -> NDArray[np.uint8] | None:
+        """The environment's own picture."""
+        return picture(self._env)
+
+    def close(self) -> None:
+        """Closes the environment."""
+        self._env.close()

@@ -1,0 +1,97 @@
+"""Where instances of other libraries' games come from: Gymnasium's registry and PettingZoo's modules."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import re
+from collections.abc import Callable
+from functools import partial
+from types import ModuleType
+from typing import Any
+
+import gymnasium
+
+from arena.errors import ConfigError
+
+
+def gymnasium_factory(name: str) -> Callable[..., gymnasium.Env[Any, Any]]:
+    """A callable that makes instances of a registered id.
+
+    Args:
+        name: as `CartPole-v1`, `ALE/Pong-v5`, or `module:Id-v0` where the module registers the id when imported.
+
+    Raises:
+        ConfigError: the id is not registered, or its module cannot be imported.
+    """
+    module, _, registered = name.rpartition(":")
+    if module:
+        _imported(module, f"Gymnasium cannot make {name!r}")
+    try:
+        gymnasium.spec(registered)
+    except gymnasium.error.Error as error:
+        close = difflib.get_close_matches(registered, gymnasium.registry, n=1, cutoff=0.5)
+        hint = f"; did you mean {close[0]!r}?" if close else ""
+        raise ConfigError(f"Gymnasium cannot make {name!r}: {error}{hint}") from error
+    return partial(gymnasium.make, registered)
+
+
+def pettingzoo_factory(name: str) -> Callable[..., Any]:
+    """A callable that makes instances of a PettingZoo game, in its parallel form where it has one.
+
+    Args:
+        name: `classic.connect_four_v3`, or `classic/connect_four-v3` as PettingZoo's registry (1.27 and later) has
+            it; or a module with `parallel_env` or `env`, as `mpe2.simple_tag_v3`.
+
+    Raises:
+        ConfigError: there is no such game, or it cannot be imported.
+    """
+    registered = _registered(name)
+    if registered is not None:
+        return registered
+    module = _first_of(f"pettingzoo.{name}", name)
+    for maker in ("parallel_env", "env"):
+        if callable(made := getattr(module, maker, None)):
+            found: Callable[..., Any] = made
+            return found
+    raise ConfigError(f"the module {module.__name__!r} has neither parallel_env nor env")
+
+
+def _registered(name: str) -> Callable[..., Any] | None:
+    """The game out of PettingZoo's registry: from 1.27 on, importing the modules of its own games is deprecated."""
+    try:
+        pettingzoo = importlib.import_module("pettingzoo")
+    except ImportError:  # games of other packages may still be found as modules
+        return None
+    known_as = re.sub(r"_v(\d+)$", r"-v\1", name.replace(".", "/"))
+    for kind in ("parallel", "aec"):
+        spec = getattr(pettingzoo, f"{kind}_registry", {}).get(known_as)
+        if spec is not None:
+            _imported(str(spec.entry_point).partition(":")[0], f"PettingZoo cannot make {name!r}")
+            return partial(pettingzoo.make, kind, known_as)
+    return None
+
+
+def _first_of(*modules: str) -> ModuleType:
+    for module in modules:
+        try:
+            return importlib.import_module(module)
+        except ImportError as error:
+            absent = isinstance(error, ModuleNotFoundError) and _is_part(error.name, module)
+            if not absent:  # the module is there, but something that it needs is not
+                raise ConfigError(f"{module} cannot be imported: {error}") from error
+    tried = " or ".join(repr(module) for module in modules)
+    raise ConfigError(
+        f"there is no module {tried}; is the package installed, and the version at its end the right one?"
+    )
+
+
+def _is_part(missing: str | None, module: str) -> bool:
+    return missing is not None and (module == missing or module.startswith(f"{missing}."))
+
+
+def _imported(module: str, complaint: str) -> ModuleType:
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise ConfigError(f"{complaint}: {module} cannot be imported: {error}") from error

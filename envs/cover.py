@@ -1,0 +1,128 @@
+"""Cover: N players spread over N targets, together and without talking.
+
+Players and targets are drawn uniformly from the square [-1, 1]^2; targets stay where they are. On each tick every
+player stays or moves by 0.1 along an axis, held inside the square; players may stand on each other. All of them get
+the same reward: minus the distance from a target to its nearest player, averaged over the targets,
+
+    r = -1/N * sum over targets j of  min over players i of  |x_i - z_j|.
+
+Its upper bound 0 is reached when every target is covered. The game has no end of its own: it is truncated after
+`max_steps` ticks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+from numpy.typing import NDArray
+
+from arena.interface import Frame, Interface, Step
+from envs import drawing, options
+from envs.streams import LaneStreams
+
+STEP = 0.1  # length of a move
+MOVES = STEP * np.array([[0, 0], [1, 0], [-1, 0], [0, 1], [0, -1]], np.float64)  # stay, +x, -x, +y, -y
+
+
+class Cover:
+    """`players` players and as many targets, all lanes computed together.
+
+    Entities: `player_0`, ... Actions: one of the five `MOVES`. Observation: float32 `[4 * players]`: the own
+    (x, y), then all targets and then the other players, as seen from the own place (their position minus one's own).
+
+    Args:
+        lanes: games that step together.
+        players: players, and targets.
+        max_steps: ticks of an episode.
+
+    Raises:
+        ConfigError: an option with a value that is not allowed.
+    """
+
+    batched = True
+
+    def __init__(self, *, lanes: int, players: int = 3, max_steps: int = 300) -> None:
+        self.lanes = options.count("lanes", lanes)
+        self.players = options.count("players", players)
+        self.max_steps = options.count("max_steps", max_steps)
+        self.interface = self._describe()
+        self.positions = np.zeros((self.lanes, self.players, 2))  # [L, E, 2] float64
+        self.targets = np.zeros((self.lanes, self.players, 2))  # [L, E, 2] float64
+        self.ticks = np.zeros(self.lanes, np.int64)  # [L] played in this episode
+        self._playing = np.zeros(self.lanes, np.bool_)  # [L]
+        self._streams = LaneStreams(self.lanes)
+        everybody = range(self.players)
+        others = [[i for i in everybody if i != me] for me in everybody]
+        self._others = np.array(others, np.intp).reshape(self.players, self.players - 1)  # [E, E - 1]
+
+    def _describe(self) -> Interface:
+        high = np.full(4 * self.players, 2.0, np.float32)  # two points of the square are at most 2 apart on an axis
+        high[:2] = 1.0
+        return Interface(
+            entities=tuple(f"player_{index}" for index in range(self.players)),
+            observation_spaces=(spaces.Box(-high, high, dtype=np.float32),) * self.players,
+            action_spaces=(spaces.Discrete(len(MOVES)),) * self.players,
+            mask_sizes=(0,) * self.players,
+        )
+
+    def reset(
+        self,
+        lanes: NDArray[np.bool_],
+        seeds: Sequence[int | None] | None = None,
+        options: Mapping[str, Any] | None = None,
+    ) -> Frame:
+        """Draws the places of players and targets in these lanes; `options` are not used."""
+        for lane in self._streams.begin(lanes, seeds):
+            places = self._streams[lane].uniform(-1.0, 1.0, (2, self.players, 2))
+            self.positions[lane], self.targets[lane] = places
+        self.ticks[lanes] = 0
+        self._playing |= lanes
+        return self._frame()
+
+    def step(self, actions: Sequence[Any]) -> Step:
+        """One tick; `actions[e]` is int `[L]`."""
+        played = self._playing
+        chosen = np.where(played, np.stack(actions), 0)  # [E, L]
+        self.positions += MOVES[chosen.T] * played[:, None, None]
+        np.clip(self.positions, -1.0, 1.0, out=self.positions)
+        self.ticks += played
+        late = played & (self.ticks >= self.max_steps)
+        self._playing = played & ~late
+        rewards = np.where(played, -self._mean_gap(), 0.0)
+        never = np.zeros((self.lanes, self.players), np.bool_)
+        return Step(self._frame(), self._for_all(rewards), never, self._for_all(late))
+
+    def _mean_gap(self) -> NDArray[np.float64]:
+        """The distance from a target to the nearest player, mean over the targets: `[L]`."""
+        apart = self.targets[:, :, None] - self.positions[:, None]  # [L, target, player, 2]
+        gaps: NDArray[np.float64] = np.sqrt(np.square(apart).sum(-1)).min(-1).mean(-1)
+        return gaps
+
+    def _for_all(self, lanes: NDArray[Any]) -> NDArray[Any]:
+        return np.repeat(lanes[:, None], self.players, axis=1)
+
+    def _frame(self) -> Frame:
+        own = self.positions[:, :, None]  # [L, E, 1, 2]
+        seen = np.concatenate([own, self.targets[:, None] - own, self.positions[:, self._others] - own], axis=2)
+        by_player = seen.reshape(self.lanes, self.players, -1).swapaxes(0, 1).astype(np.float32, order="C")
+        return Frame(list(by_player), self._for_all(self._playing), (None,) * self.players)
+
+    def render(self) -> NDArray[np.uint8]:
+        """Lane 0 from above, `[480, 480, 3]`: targets are rings, green where a player is within a move of them."""
+        world = drawing.World()
+        canvas = world.canvas()
+        gaps = np.linalg.norm(self.targets[0][:, None] - self.positions[0], axis=-1).min(-1)
+        for (x, y), gap in zip(self.targets[0], gaps, strict=True):
+            color = drawing.GREEN if gap <= STEP else drawing.ORANGE
+            canvas.disc(*world.place(x, y), STEP * world.unit, drawing.mixed(color, drawing.WHITE, 0.8))
+            canvas.ring(*world.place(x, y), STEP * world.unit, color, width=3)
+        for x, y in self.positions[0]:
+            canvas.disc(*world.place(x, y), STEP / 2 * world.unit + 1.5, drawing.WHITE)
+            canvas.disc(*world.place(x, y), STEP / 2 * world.unit, drawing.BLUE)
+        return canvas.pixels
+
+    def close(self) -> None:
+        """Nothing is held."""

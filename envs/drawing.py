@@ -1,0 +1,110 @@
+"""A small canvas: what the pictures of the games are made of, in numpy alone.
+
+Places on a canvas are (row, column) in pixels, fractions allowed; row 0 is the top. `World` turns places of a game
+on the square [-1, 1]^2 into them.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Color = tuple[int, int, int]
+
+BLUE: Color = (31, 119, 180)
+RED: Color = (214, 39, 40)
+GREEN: Color = (44, 160, 44)
+ORANGE: Color = (255, 127, 14)
+INK: Color = (45, 52, 60)
+GREY: Color = (190, 196, 202)
+PALE: Color = (226, 229, 232)
+PAPER: Color = (248, 249, 250)
+WHITE: Color = (255, 255, 255)
+
+# Glyphs of 3 x 5 pixels, one string of three per row from the top.
+_GLYPHS = {
+    "0": "### #.# #.# #.# ###", "1": ".#. ##. .#. .#. ###", "2": "### ..# ### #.. ###", "3": "### ..# ### ..# ###",
+    "4": "#.# #.# ### ..# ..#", "5": "### #.. ### ..# ###", "6": "### #.. ### #.# ###", "7": "### ..# ..# ..# ..#",
+    "8": "### #.# ### #.# ###", "9": "### #.# ### ..# ###", "-": "... ... ### ... ...", ".": "... ... ... ... .#.",
+    "e": "... ### ### #.. ###", "+": "... .#. ### .#. ...", " ": "... ... ... ... ...",
+}  # fmt: skip
+
+
+def mixed(color: Color, other: Color, share: float) -> Color:
+    """The first colour with a share in [0, 1] of the other one in it."""
+    red, green, blue = (round(a + (b - a) * share) for a, b in zip(color, other, strict=True))
+    return red, green, blue
+
+
+class Canvas:
+    """A picture in the making; `pixels` is `[height, width, 3]` uint8."""
+
+    def __init__(self, height: int, width: int, color: Color = PAPER) -> None:
+        self.pixels: NDArray[np.uint8] = np.empty((height, width, 3), np.uint8)
+        self.pixels[:] = color
+
+    def rectangle(self, top: float, left: float, bottom: float, right: float, color: Color) -> None:
+        """Fills from (top, left) up to, not with, (bottom, right)."""
+        rows = slice(max(0, round(top)), max(0, round(bottom)))
+        self.pixels[rows, max(0, round(left)) : max(0, round(right))] = color
+
+    def frame(self, top: float, left: float, bottom: float, right: float, color: Color, width: float = 2) -> None:
+        """The border of a rectangle, `width` pixels to the inside."""
+        self.rectangle(top, left, top + width, right, color)
+        self.rectangle(bottom - width, left, bottom, right, color)
+        self.rectangle(top, left, bottom, left + width, color)
+        self.rectangle(top, right - width, bottom, right, color)
+
+    def disc(self, row: float, column: float, radius: float, color: Color) -> None:
+        """A filled disc with a soft edge."""
+        self._blend(row, column, radius, color, hole=0.0)
+
+    def ring(self, row: float, column: float, radius: float, color: Color, width: float = 2) -> None:
+        """A circle whose line is `width` pixels wide, to the inside."""
+        self._blend(row, column, radius, color, hole=radius - width)
+
+    def _blend(self, row: float, column: float, radius: float, color: Color, hole: float) -> None:
+        height, width, _ = self.pixels.shape
+        top, bottom = max(0, int(row - radius - 1)), min(height, int(row + radius + 3))
+        left, right = max(0, int(column - radius - 1)), min(width, int(column + radius + 3))
+        distance = np.hypot(np.arange(top, bottom)[:, None] - row, np.arange(left, right) - column)
+        share = np.clip(radius + 0.5 - distance, 0, 1)
+        if hole > 0:
+            share *= np.clip(distance - hole + 0.5, 0, 1)
+        patch = self.pixels[top:bottom, left:right]
+        patch[:] = np.rint(patch + (np.array(color) - patch) * share[..., None])
+
+    def number(self, row: float, column: float, text: str, color: Color, scale: int = 4) -> None:
+        """Writes a number (`%g`) around a middle; a glyph is 3 x 5 times `scale` pixels."""
+        top, left = round(row - 2.5 * scale), round(column - (4 * len(text) - 1) * scale / 2)
+        for index, letter in enumerate(text):
+            bits = np.array([[dot == "#" for dot in line] for line in _GLYPHS[letter].split()])
+            corner = left + 4 * index * scale
+            patch = self.pixels[top : top + 5 * scale, corner : corner + 3 * scale]
+            patch[bits.repeat(scale, 0).repeat(scale, 1)] = color
+
+
+class World(NamedTuple):
+    """Where the square [-1, 1]^2 lies on a square canvas; y points up."""
+
+    size: int = 480  # pixels of the canvas
+    margin: int = 28  # pixels around the square
+
+    @property
+    def unit(self) -> float:
+        """Pixels per unit of length."""
+        return (self.size - 2 * self.margin) / 2
+
+    def place(self, x: float, y: float) -> tuple[float, float]:
+        """The (row, column) of a point."""
+        return self.margin + (1 - y) * self.unit, self.margin + (x + 1) * self.unit
+
+    def canvas(self) -> Canvas:
+        """An empty field with its border."""
+        canvas = Canvas(self.size, self.size)
+        inner = (self.margin, self.margin, self.size - self.margin, self.size - self.margin)
+        canvas.rectangle(*inner, WHITE)
+        canvas.frame(inner[0] - 2, inner[1] - 2, inner[2] + 2, inner[3] + 2, GREY)
+        return canvas

@@ -1,0 +1,237 @@
+"""Matrix games: two players choose at once, a table pays. Small enough that the right answer is known.
+
+| game | played | pays | known |
+|---|---|---|---|
+| `prisoners_dilemma` | 100 times | (3,3) both cooperate (action 0), (1,1) both defect, 5 and 0 | defecting dominates |
+| `rock_paper_scissors` | 10 times | 1, 0, -1, zero-sum | value 0; only equilibrium: a third each |
+| `matching_pennies` | 10 times | 1, -1, zero-sum | value 0; only equilibrium: a half each |
+| `stag_hunt` | 10 times | (4,4) both hunt stag (action 0), (3,3) both hare, 0 and 3 | both are equilibria; (4,4) best |
+| `two_step` | two ticks | shared: 7, or [[0, 1], [1, 8]] | optimum 8 |
+
+The two-step game is the one of Rashid et al. 2018, "QMIX: Monotonic Value Function Factorisation", table 1: on the
+first tick, which pays nothing, player 0's action chooses state 2A or 2B; on the second both act again, and both get
+7 in 2A, and in 2B what the table says. Who values actions one player at a time goes to 2A and gets 7.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from gymnasium import spaces
+from numpy.typing import NDArray
+
+from arena.errors import ConfigError
+from arena.interface import Frame, Interface, Step
+from envs import drawing, options
+
+Table = NDArray[np.float64]  # [states, actions of player 0, actions of player 1, 2 players]
+
+
+@dataclass(frozen=True)
+class MatrixGame:
+    """Pays `table[state, a_0, a_1]`. With one state it is repeated for `rounds` ticks; with three it is a two-step."""
+
+    table: Table
+    rounds: int
+
+    @property
+    def staged(self) -> bool:
+        """Whether player 0's first action chooses the table of the second tick."""
+        return len(self.table) > 1
+
+
+def _paying(first: Any, second: Any = None) -> Table:
+    """One table from what each player gets, `[n_0, n_1]`; without the second: zero-sum."""
+    pays = np.asarray(first, np.float64)
+    return np.stack([pays, -pays + 0.0 if second is None else np.asarray(second, np.float64)], axis=-1)[None]
+
+
+def _shared(*tables: Any) -> Table:
+    return np.concatenate([_paying(table, table) for table in tables])
+
+
+GAMES: Final[Mapping[str, MatrixGame]] = {
+    "prisoners_dilemma": MatrixGame(_paying([[3, 0], [5, 1]], [[3, 5], [0, 1]]), rounds=100),
+    "rock_paper_scissors": MatrixGame(_paying([[0, -1, 1], [1, 0, -1], [-1, 1, 0]]), rounds=10),
+    "matching_pennies": MatrixGame(_paying([[1, -1], [-1, 1]]), rounds=10),
+    "stag_hunt": MatrixGame(_paying([[4, 0], [3, 3]], [[4, 3], [0, 3]]), rounds=10),
+    "two_step": MatrixGame(_shared([[0, 0], [0, 0]], [[7, 7], [7, 7]], [[0, 1], [1, 8]]), rounds=2),
+}
+OWN_ROUNDS = 10  # of a game given by its payoffs
+
+
+class Matrix:
+    """A game for two, all lanes computed together.
+
+    Entities: `player_0`, `player_1`; actions: Discrete. Repeated games end by truncation after `rounds` ticks;
+    the observation is float32 `[n_own + n_other + 1]`: one-hot of the own last action, one-hot of the other's, and a
+    last 1 on the first tick, when there is none yet. The two-step game terminates after its second tick; its
+    observation is the one-hot of the state (first, 2A, 2B), float32 `[3]`.
+
+    Args:
+        lanes: games that step together.
+        game: a name out of `GAMES`; `prisoners_dilemma` if neither this nor `payoffs` is given.
+        payoffs: a game of one's own: `[n_0][n_1][2]`, or `[n_0][n_1]` for what player 0 gets of player 1.
+        rounds: ticks of an episode of a repeated game.
+
+    Raises:
+        ConfigError: an unknown game, `payoffs` that are no table, both of them, or `rounds` for the two-step game.
+    """
+
+    batched = True
+
+    def __init__(
+        self,
+        *,
+        lanes: int,
+        game: str | None = None,
+        payoffs: Sequence[Any] | None = None,
+        rounds: int | None = None,
+    ) -> None:
+        self.lanes = options.count("lanes", lanes)
+        self.game = _chosen(game, payoffs, rounds)
+        self.interface = self._describe()
+        self.ticks = np.zeros(self.lanes, np.int64)  # [L] played in this episode
+        self.state = np.zeros(self.lanes, np.int64)  # [L] which table is played
+        self.last = np.full((self.lanes, 2), -1, np.int64)  # [L, 2] last actions; -1: none yet
+        self._playing = np.zeros(self.lanes, np.bool_)  # [L]
+        self._past: list[tuple[int, int]] = []  # of lane 0, for the picture
+
+    def _describe(self) -> Interface:
+        states, n_0, n_1, _ = self.game.table.shape
+        length = states if self.game.staged else n_0 + n_1 + 1
+        return Interface(
+            entities=("player_0", "player_1"),
+            observation_spaces=(spaces.Box(0.0, 1.0, (length,), np.float32),) * 2,
+            action_spaces=(spaces.Discrete(n_0), spaces.Discrete(n_1)),
+            mask_sizes=(0, 0),
+        )
+
+    def reset(
+        self,
+        lanes: NDArray[np.bool_],
+        seeds: Sequence[int | None] | None = None,
+        options: Mapping[str, Any] | None = None,
+    ) -> Frame:
+        """Forgets the last actions of these lanes. Nothing is random: `seeds` and `options` are not used."""
+        self.ticks[lanes], self.state[lanes], self.last[lanes] = 0, 0, -1
+        self._playing = self._playing | lanes
+        if lanes[0]:
+            self._past.clear()
+        return self._frame()
+
+    def step(self, actions: Sequence[Any]) -> Step:
+        """One tick; `actions[e]` is int `[L]`."""
+        played = self._playing
+        chosen = np.where(played[:, None], np.stack(actions, axis=1), self.last)  # [L, 2]
+        paid = self.game.table[self.state, chosen[:, 0], chosen[:, 1]]  # [L, 2]
+        self.ticks += played
+        self.last = chosen
+        over = played & (self.ticks >= self.game.rounds)
+        self._playing = played & ~over
+        if played[0]:
+            self._past.append((int(chosen[0, 0]), int(chosen[0, 1])))
+        if self.game.staged:
+            self.state = np.where(self._playing, 1 + chosen[:, 0], self.state)
+        ended, never = self._for_both(over), np.zeros((self.lanes, 2), np.bool_)
+        terminated, truncated = (ended, never) if self.game.staged else (never, ended)
+        return Step(self._frame(), np.where(played[:, None], paid, 0.0), terminated, truncated)
+
+    def _for_both(self, lanes: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        return np.repeat(lanes[:, None], 2, axis=1)
+
+    def _frame(self) -> Frame:
+        seen = (self._state_seen(),) * 2 if self.game.staged else (self._past_seen(0), self._past_seen(1))
+        return Frame(seen, self._for_both(self._playing), (None, None))
+
+    def _state_seen(self) -> NDArray[np.float32]:
+        return np.eye(len(self.game.table), dtype=np.float32)[self.state]
+
+    def _past_seen(self, player: int) -> NDArray[np.float32]:
+        n_own, n_other = self.game.table.shape[1 + player], self.game.table.shape[2 - player]
+        own, other = self.last[:, player], self.last[:, 1 - player]
+        lanes = np.arange(self.lanes)
+        seen = np.zeros((self.lanes, n_own + n_other + 1), np.float32)
+        none_yet = own < 0
+        seen[lanes, np.where(none_yet, -1, own)] = 1.0
+        seen[lanes, np.where(none_yet, -1, n_own + other)] = 1.0
+        return seen
+
+    def render(self) -> NDArray[np.uint8]:
+        """Lane 0, `[480, 480, 3]`: the table in play, the last choice framed, and below it the last choices.
+
+        Rows are player 0's actions and columns player 1's; in a cell, what player 0 gets is blue on the left and
+        what player 1 gets is red on the right.
+        """
+        canvas = drawing.Canvas(480, 480)
+        table = self.game.table[self.state[0]]
+        played = self._past[-1] if self._past and (not self.game.staged or len(self._past) > 1) else None
+        _draw_table(canvas, table, played)
+        for index, joint in enumerate(self._past[-PAST_SHOWN:]):
+            _draw_choice(canvas, 24 + index * 432 / PAST_SHOWN, joint, table.shape[:2])
+        return canvas.pixels
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+PAST_SHOWN = 24  # last choices in a picture
+
+
+def _chosen(game: str | None, payoffs: Sequence[Any] | None, rounds: int | None) -> MatrixGame:
+    if payoffs is not None:
+        if game is not None:
+            raise ConfigError(f"got the game {game!r} and payoffs; give one of them", path="payoffs")
+        chosen = MatrixGame(_table(payoffs), OWN_ROUNDS)
+    else:
+        chosen = GAMES[options.choice("game", "prisoners_dilemma" if game is None else game, tuple(GAMES))]
+    if rounds is None:
+        return chosen
+    if chosen.staged:
+        raise ConfigError("the two-step game always has two ticks; leave `rounds` out", path="rounds")
+    return MatrixGame(chosen.table, options.count("rounds", rounds))
+
+
+def _table(payoffs: Sequence[Any]) -> Table:
+    try:
+        pays = np.asarray(payoffs, np.float64)
+    except (TypeError, ValueError):
+        pays = np.empty(0)
+    if pays.size and np.isfinite(pays).all():
+        if pays.ndim == 2:
+            return _paying(pays)
+        if pays.ndim == 3 and pays.shape[2] == 2:
+            return pays[None]
+    raise ConfigError(
+        f"got {payoffs!r}, expected numbers [n_0][n_1][2] (what each player gets), or [n_0][n_1] for a zero-sum game",
+        path="payoffs",
+    )
+
+
+def _draw_table(canvas: drawing.Canvas, table: NDArray[np.float64], played: tuple[int, int] | None) -> None:
+    """The table `[n_0, n_1, 2]`; the more a cell pays somebody, the stronger that half's colour."""
+    n_0, n_1, _ = table.shape
+    height, width = 340 / n_0, 432 / n_1
+    low, span = table.min(), max(float(np.ptp(table)), 1e-9)
+    for row, column in np.ndindex(n_0, n_1):
+        top, left = 24 + row * height, 24 + column * width
+        for player, color in enumerate((drawing.BLUE, drawing.RED)):
+            pays = float(table[row, column, player])
+            half = left + player * (width - 4) / 2
+            shade = drawing.mixed(color, drawing.WHITE, 0.92 - 0.6 * (pays - low) / span)
+            canvas.rectangle(top, half, top + height - 4, half + (width - 4) / 2, shade)
+            scale = max(1, min(6, int(min(width / 40, height / 8))))
+            canvas.number(top + height / 2, half + width / 4, f"{pays:.3g}", drawing.INK, scale)
+        if (row, column) == played:
+            canvas.frame(top, left, top + height - 4, left + width - 4, drawing.INK, width=4)
+
+
+def _draw_choice(canvas: drawing.Canvas, left: float, joint: tuple[int, int], sizes: tuple[int, ...]) -> None:
+    """One column of the strip of last choices: blue above, red below; the darker, the higher the action's number."""
+    for player, color in enumerate((drawing.BLUE, drawing.RED)):
+        share = joint[player] / max(1, sizes[player] - 1)
+        top, right = 384 + player * 40, left + 432 / PAST_SHOWN - 3
+        canvas.rectangle(top, left, top + 34, right, drawing.mixed(drawing.WHITE, color, 0.25 + 0.75 * share))

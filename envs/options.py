@@ -1,0 +1,41 @@
+"""The options of a game: what a user wrote, checked, or a `ConfigError` that says what is allowed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from arena.errors import ConfigError, nearest
+
+
+def count(name: str, value: Any, *, least: int = 1) -> int:
+    """A whole number of at least `least`.
+
+    Raises:
+        ConfigError: anything else; True and False are not numbers here.
+    """
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise ConfigError(f"got {value!r}, expected a whole number of at least {least}", path=name)
+    return value
+
+
+def switch(name: str, value: Any) -> bool:
+    """A yes or a no.
+
+    Raises:
+        ConfigError: anything but True and False.
+    """
+    if not isinstance(value, bool):
+        raise ConfigError(f"got {value!r}, expected true or false", path=name)
+    return value
+
+
+def choice(name: str, value: Any, allowed: Sequence[str]) -> str:
+    """One of the allowed words.
+
+    Raises:
+        ConfigError: another one; the message names the nearest.
+    """
+    if value not in allowed:
+        raise ConfigError(f"got {value!r}; {nearest(str(value), allowed)}", path=name)
+    return str(value)

@@ -1,0 +1,27 @@
+"""The random streams of a batched game: one generator per lane, so that lanes know nothing of each other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+class LaneStreams:
+    """One `numpy.random.Generator` per lane; fresh entropy until a lane is given a seed."""
+
+    def __init__(self, lanes: int) -> None:
+        self._generators = [np.random.default_rng() for _ in range(lanes)]
+
+    def begin(self, lanes: NDArray[np.bool_], seeds: Sequence[int | None] | None) -> list[int]:
+        """The lanes that begin an episode, reseeded where they are given a seed."""
+        chosen = [int(lane) for lane in np.flatnonzero(lanes)]
+        for lane in chosen:
+            seed = None if seeds is None else seeds[lane]
+            if seed is not None:
+                self._generators[lane] = np.random.default_rng(seed)
+        return chosen
+
+    def __getitem__(self, lane: int) -> np.random.Generator:
+        return self._generators[lane]

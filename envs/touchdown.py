@@ -1,0 +1,240 @@
+"""Touchdown: two teams try to carry themselves across the field, each to the other's side.
+
+The field is the square [-1, 1]^2. Blue starts on the line y = +0.9 and wins by reaching y <= -0.9; red starts on
+y = -0.9 and wins by reaching y >= +0.9. One tick:
+
+    1. every player moves (0.1 in a direction, or a vector of at most 0.1 per axis) and is held inside the field;
+    2. opponents closer than 0.1 to each other both go back to their own start lines, keeping their x; all such pairs
+       at once, so one player can send back several;
+    3. a player of the others across the line wins: +1 for everybody of the winning team, -1 for the other team, and
+       the game is over. If both teams cross on the same tick, it is a draw: 0 for all.
+
+A player that was sent back cannot have crossed. After `max_steps` ticks the game is truncated with 0 for all. The x
+of every player's start is drawn uniformly from [-0.9, 0.9].
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+from gymnasium.spaces import Space
+from numpy.typing import NDArray
+
+from arena.interface import Frame, Interface, Step
+from envs import drawing, options
+from envs.streams import LaneStreams
+
+STEP = 0.1  # length of a move
+LINE = 0.9  # |y| of the start lines, which are also the lines to cross
+NEAR = 0.1  # opponents closer than this go back
+MARGIN = 1e-6  # sums of 0.1 miss the lines by rounding; nothing in the rules is this small
+
+MOVES = STEP * np.array([[0, 0], [1, 0], [-1, 0], [0, 1], [0, -1]], np.float64)  # stay, +x, -x, +y, -y
+
+VIEWS = ("vector", "image")
+CONTROLS = ("discrete", "continuous")
+
+IMAGE = 84  # pixels of an image observation, each way
+SPRITE = 2  # a player is a square of 2 * SPRITE + 1 pixels
+GREY_LINE, GREY_OPPONENT, GREY_MATE, GREY_SELF = 50, 110, 180, 255
+
+
+class Touchdown:
+    """`team_size` against `team_size`, all lanes computed together.
+
+    Entities: `blue_0`, ..., then `red_0`, ... Actions of a team: `discrete`, the five `MOVES`; or `continuous`,
+    float32 `[2]` in [-1, 1], scaled to 0.1. Observations of a team:
+
+    - `vector`: float32 `[4 * team_size]`, the (x, y) of all players: the seeing player first, then its team mates,
+      then the opponents, each in the order of their names.
+    - `image`: uint8 `[84, 84, 1]`, the field from above, +y on top; the lines, opponents, team mates and the seeing
+      player in four greys that grow in this order.
+
+    Args:
+        lanes: games that step together.
+        team_size: players per team.
+        max_steps: ticks after which an undecided game is truncated.
+        blue_obs: `vector` or `image`; so is `red_obs`.
+        blue_actions: `discrete` or `continuous`; so is `red_actions`.
+        mirror: red sees the field turned by half a circle and its moves are turned back: it believes that it plays
+            blue, so one policy can play both sides. Without it, positions and moves are absolute for both teams.
+
+    Raises:
+        ConfigError: an option with a value that is not allowed.
+    """
+
+    batched = True
+
+    def __init__(
+        self,
+        *,
+        lanes: int,
+        team_size: int = 1,
+        max_steps: int = 1500,
+        blue_obs: str = "vector",
+        red_obs: str = "vector",
+        blue_actions: str = "discrete",
+        red_actions: str = "discrete",
+        mirror: bool = False,
+    ) -> None:
+        self.lanes = options.count("lanes", lanes)
+        self.team_size = options.count("team_size", team_size)
+        self.max_steps = options.count("max_steps", max_steps)
+        views = [options.choice("blue_obs", blue_obs, VIEWS), options.choice("red_obs", red_obs, VIEWS)]
+        controls = [
+            options.choice("blue_actions", blue_actions, CONTROLS),
+            options.choice("red_actions", red_actions, CONTROLS),
+        ]
+        self._views = [view for view in views for _ in range(self.team_size)]  # per player
+        self._controls = [control for control in controls for _ in range(self.team_size)]
+        self._side = np.repeat([1.0, -1.0], self.team_size)  # [E] sign of the y of the own start line
+        self._sight = np.where((self._side < 0) & options.switch("mirror", mirror), -1.0, 1.0)  # [E]
+        self._order = self._players_as_seen()  # [E, E]
+        self._background = _empty_field()
+        self._streams = LaneStreams(self.lanes)
+
+        self.interface = self._describe()
+        self.positions = np.zeros((self.lanes, 2 * self.team_size, 2))  # [L, E, 2] float64, absolute
+        self.ticks = np.zeros(self.lanes, np.int64)  # [L] played in this episode
+        self._playing = np.zeros(self.lanes, np.bool_)  # [L]
+
+    def _players_as_seen(self) -> NDArray[np.intp]:
+        """For each player the indices of all players: itself, its team mates, its opponents."""
+        blue, red = np.split(np.arange(2 * self.team_size), 2)
+        teams = [(blue, red)] * self.team_size + [(red, blue)] * self.team_size
+        seen = [[me, *own[own != me], *others] for me, (own, others) in enumerate(teams)]
+        return np.array(seen, np.intp)
+
+    def _describe(self) -> Interface:
+        players = 2 * self.team_size
+        sights: dict[str, Space[Any]] = {
+            "vector": spaces.Box(-1.0, 1.0, (2 * players,), np.float32),
+            "image": spaces.Box(0, 255, (IMAGE, IMAGE, 1), np.uint8),
+        }
+        moves: dict[str, Space[Any]] = {
+            "discrete": spaces.Discrete(len(MOVES)),
+            "continuous": spaces.Box(-1.0, 1.0, (2,), np.float32),
+        }
+        names = [f"{team}_{index}" for team in ("blue", "red") for index in range(self.team_size)]
+        return Interface(
+            entities=tuple(names),
+            observation_spaces=tuple(sights[view] for view in self._views),
+            action_spaces=tuple(moves[control] for control in self._controls),
+            mask_sizes=(0,) * players,
+        )
+
+    def reset(
+        self,
+        lanes: NDArray[np.bool_],
+        seeds: Sequence[int | None] | None = None,
+        options: Mapping[str, Any] | None = None,
+    ) -> Frame:
+        """Puts everybody of these lanes on the start lines; `options` are not used."""
+        for lane in self._streams.begin(lanes, seeds):
+            self.positions[lane, :, 0] = self._streams[lane].uniform(-LINE, LINE, 2 * self.team_size)
+            self.positions[lane, :, 1] = self._side * LINE
+        self.ticks[lanes] = 0
+        self._playing |= lanes
+        return self._frame()
+
+    def step(self, actions: Sequence[Any]) -> Step:
+        """One tick; `actions[e]` is int `[L]` or float `[L, 2]`."""
+        played = self._playing
+        self._move(actions)
+        self._send_back()
+        blue, red = self._crossed()
+        self.ticks += played
+        decided = (blue | red) & played
+        late = played & ~decided & (self.ticks >= self.max_steps)
+        self._playing = played & ~decided & ~late
+        margin = np.where(decided, blue.astype(np.float64) - red, 0.0)  # [L] +1 blue wins, -1 red wins
+        rewards = margin[:, None] * self._side + 0.0  # + 0.0: no negative zeros
+        return Step(self._frame(), rewards, self._for_all(decided), self._for_all(late))
+
+    def _move(self, actions: Sequence[Any]) -> None:
+        for player, control in enumerate(self._controls):
+            if control == "discrete":
+                move = MOVES[np.where(self._playing, actions[player], 0)]
+            else:
+                move = np.clip(actions[player], -1.0, 1.0) * STEP
+            place = self.positions[:, player]
+            np.add(place, move * self._sight[player], out=place, where=self._playing[:, None])
+        np.clip(self.positions, -1.0, 1.0, out=self.positions)
+
+    def _send_back(self) -> None:
+        n = self.team_size
+        apart = self.positions[:, :n, None] - self.positions[:, None, n:]  # [L, blue, red, 2]
+        close = np.einsum("lbrc,lbrc->lbr", apart, apart) < (NEAR - MARGIN) ** 2
+        if close.any():
+            close &= self._playing[:, None, None]
+            back = np.concatenate([close.any(2), close.any(1)], axis=1)  # [L, E]
+            self.positions[..., 1] = np.where(back, self._side * LINE, self.positions[..., 1])
+
+    def _crossed(self) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+        """Whether somebody of blue, and of red, is across the line: each `[L]`."""
+        across = self.positions[..., 1] * self._side <= MARGIN - LINE
+        return across[:, : self.team_size].any(1), across[:, self.team_size :].any(1)
+
+    def _for_all(self, lanes: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        return np.repeat(lanes[:, None], 2 * self.team_size, axis=1)
+
+    def _frame(self) -> Frame:
+        observations = [self._seen_by(player) for player in range(2 * self.team_size)]
+        return Frame(observations, self._for_all(self._playing), (None,) * len(observations))
+
+    def _seen_by(self, player: int) -> NDArray[Any]:
+        seen = self.positions[:, self._order[player]] * self._sight[player]  # [L, E, 2]
+        if self._views[player] == "vector":
+            return np.asarray(seen.reshape(self.lanes, -1), np.float32)
+        return self._drawn(seen)
+
+    def _drawn(self, seen: NDArray[np.float64]) -> NDArray[np.uint8]:
+        """The images `[L, 84, 84, 1]`; later sprites hide earlier ones, so the seeing player comes last."""
+        pixels = np.rint((np.array([1.0, -1.0]) * seen + 1.0) * ((IMAGE - 1) / 2)).astype(np.intp)
+        np.clip(pixels, SPRITE, IMAGE - 1 - SPRITE, out=pixels)
+        centres = pixels[..., 1] * IMAGE + pixels[..., 0] + np.arange(self.lanes)[:, None] * IMAGE**2  # [L, E]
+        images = np.repeat(self._background[None], self.lanes, axis=0)
+        flat = images.reshape(-1)
+        for grey, first, last in (
+            (GREY_OPPONENT, self.team_size, None),
+            (GREY_MATE, 1, self.team_size),
+            (GREY_SELF, 0, 1),
+        ):
+            flat[centres[:, first:last, None] + _SPRITE_OFFSETS] = grey
+        return images
+
+    def render(self) -> NDArray[np.uint8]:
+        """Lane 0 from above, `[480, 480, 3]`; discs that touch are as close as opponents may be."""
+        world = drawing.World()
+        canvas = world.canvas()
+        for y, color in ((LINE, drawing.BLUE), (-LINE, drawing.RED)):
+            row, left = world.place(-1, y)
+            pale = drawing.mixed(color, drawing.WHITE, 0.85)
+            edge = world.place(-1, np.sign(y))[0]
+            canvas.rectangle(min(row, edge), left, max(row, edge), world.size - world.margin, pale)
+            canvas.rectangle(row - 1, left, row + 2, world.size - world.margin, color)
+        row, left = world.place(-1, 0)
+        canvas.rectangle(row - 1, left, row + 1, world.size - world.margin, drawing.PALE)
+        for (x, y), side in zip(self.positions[0], self._side, strict=True):
+            color = drawing.BLUE if side > 0 else drawing.RED
+            canvas.disc(*world.place(x, y), NEAR / 2 * world.unit + 1.5, drawing.WHITE)
+            canvas.disc(*world.place(x, y), NEAR / 2 * world.unit, color)
+        return canvas.pixels
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+def _empty_field() -> NDArray[np.uint8]:
+    """An image with nobody on it, `[84, 84, 1]`: the two lines."""
+    image = np.zeros((IMAGE, IMAGE, 1), np.uint8)
+    rows = np.rint((1.0 - np.array([LINE, -LINE])) * ((IMAGE - 1) / 2)).astype(np.intp)
+    image[rows] = GREY_LINE
+    return image
+
+
+_AROUND = np.arange(-SPRITE, SPRITE + 1)
+_SPRITE_OFFSETS = (_AROUND[:, None] * IMAGE + _AROUND).reshape(-1)  # of a sprite's pixels from its middle

@@ -1,0 +1,202 @@
+"""Networks: observations of any fixed layout to features, features to actions and values.
+
+A *leaf* is one array of an observation (see `arena.spaces`). Leaves that are images go through a small convolutional
+network which actor and critic share; all others become numbers as they are. The features of all leaves, side by
+side, feed an actor and a critic that share nothing else.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+import torch
+from gymnasium import spaces
+from gymnasium.spaces import Space
+from torch import Tensor, nn
+from torch.nn import functional
+from torch.nn.utils import skip_init
+
+from arena.errors import ConfigError
+from arena.spaces import leaves_of
+from policies.actions import ActionHead
+from policies.distributions import Distribution
+
+ACTIVATIONS: dict[str, type[nn.Module]] = {"tanh": nn.Tanh, "relu": nn.ReLU}
+_HIDDEN_GAIN = math.sqrt(2)
+_IMAGE_FEATURES = 512
+_SMALL_IMAGE = 36  # pixels; the large network's three layers leave nothing of a smaller image
+
+Layer = TypeVar("Layer", nn.Linear, nn.Conv2d)
+
+
+def _empty(kind: type[Layer], *sizes: int, **more: int) -> Layer:
+    """A layer whose weights are not set: setting them here would draw from torch's global generator."""
+    layer: Layer = skip_init(kind, *sizes, **more)  # type: ignore[no-untyped-call]
+    return layer
+
+
+def _initialised(layer: Layer, gain: float, generator: torch.Generator) -> Layer:
+    """Orthogonal weights (Saxe et al. 2014, arXiv 1312.6120) and zero biases."""
+    nn.init.orthogonal_(layer.weight, gain, generator)
+    nn.init.zeros_(layer.bias)  # type: ignore[arg-type]
+    return layer
+
+
+def _linear(inputs: int, outputs: int, gain: float, generator: torch.Generator) -> nn.Linear:
+    return _initialised(_empty(nn.Linear, inputs, outputs), gain, generator)
+
+
+def mlp(
+    sizes: Sequence[int], outputs: int, *, activation: str, output_gain: float, generator: torch.Generator
+) -> nn.Sequential:
+    """A multi-layer perceptron [N, sizes[0]] -> [N, outputs] with an activation after every layer but the last."""
+    layers: list[nn.Module] = []
+    for inputs, hidden in itertools.pairwise(sizes):
+        layers += [_linear(inputs, hidden, _HIDDEN_GAIN, generator), ACTIVATIONS[activation]()]
+    return nn.Sequential(*layers, _linear(sizes[-1], outputs, output_gain, generator))
+
+
+class Numbers(nn.Module):
+    """A leaf of numbers as they are, flattened; bytes that use their whole range are scaled to [0, 1]."""
+
+    def __init__(self, space: spaces.Box | spaces.MultiBinary) -> None:
+        super().__init__()
+        self.features = int(np.prod(space.shape))
+        whole_bytes = isinstance(space, spaces.Box) and space.dtype == np.uint8 and int(space.high.max()) == 255
+        self._scale = 1 / 255 if whole_bytes else 1.0
+
+    def forward(self, leaf: Tensor) -> Tensor:
+        numbers = leaf.reshape(len(leaf), -1).to(torch.float32)  # [N, features]
+        return numbers if self._scale == 1.0 else numbers * self._scale
+
+
+class OneHot(nn.Module):
+    """A leaf of choices, each of them as a one-hot vector."""
+
+    def __init__(self, space: spaces.Discrete | spaces.MultiDiscrete) -> None:
+        super().__init__()
+        counts = np.ravel(space.n if isinstance(space, spaces.Discrete) else space.nvec)
+        self._counts = [int(count) for count in counts]
+        self._starts = [int(start) for start in np.ravel(space.start)]
+        self.features = sum(self._counts)
+
+    def forward(self, leaf: Tensor) -> Tensor:
+        columns = leaf.reshape(len(leaf), -1).unbind(1)
+        parts = zip(columns, self._starts, self._counts, strict=True)
+        return torch.cat([functional.one_hot(column - start, count) for column, start, count in parts], 1).float()
+
+
+class Image(nn.Module):
+    """The convolutional network of Mnih et al. 2015 (doi 10.1038/nature14236); a shallower one below 36 pixels.
+
+    Takes bytes [N, H, W, C] or [N, C, H, W]; the axis with the fewest items holds the channels.
+    """
+
+    def __init__(self, space: spaces.Box, generator: torch.Generator) -> None:
+        super().__init__()
+        self._channels_first = int(np.argmin(space.shape[::-1])) == 2  # the last axis wins a tie
+        channels, height, width = space.shape if self._channels_first else np.roll(space.shape, 1)
+        small = min(height, width) < _SMALL_IMAGE
+        kernels = ((3, 1), (3, 2), (3, 2)) if small else ((8, 4), (4, 2), (3, 1))
+        layers: list[nn.Module] = []
+        inputs = int(channels)
+        for outputs, (kernel, stride) in zip((32, 64, 64), kernels, strict=True):
+            layer = _empty(nn.Conv2d, inputs, outputs, kernel, stride=stride, padding=int(small))
+            layers += [_initialised(layer, _HIDDEN_GAIN, generator), nn.ReLU()]
+            inputs = outputs
+        self.layers = nn.Sequential(*layers, nn.Flatten())
+        with torch.no_grad():
+            flat = self.layers(torch.zeros(1, int(channels), int(height), int(width))).shape[1]
+        self.linear = _linear(flat, _IMAGE_FEATURES, _HIDDEN_GAIN, generator)
+        self.features = _IMAGE_FEATURES
+
+    def forward(self, leaf: Tensor) -> Tensor:
+        pixels = leaf if self._channels_first else leaf.permute(0, 3, 1, 2)
+        hidden = self.layers(pixels.to(torch.float32) * (1 / 255))
+        return functional.relu(self.linear(hidden))
+
+
+def is_image(space: Space[Any]) -> bool:
+    """Whether a leaf is taken for a picture: bytes with three axes, one of which can be the channels."""
+    return isinstance(space, spaces.Box) and space.dtype == np.uint8 and len(space.shape) == 3
+
+
+class Encoder(nn.Module):
+    """All leaves of an observation to features [N, features]; its only weights are those of images."""
+
+    def __init__(self, space: Space[Any], generator: torch.Generator) -> None:
+        super().__init__()
+        leaves_of(space)  # refuses what has no fixed layout
+        self.parts = nn.ModuleList(_leaf_encoder(leaf, generator) for leaf in leaf_spaces(space))
+        self.features = sum(part.features for part in self.parts)  # type: ignore[misc]
+        if self.features == 0:
+            raise ConfigError(f"the observation space {space} holds no number; there is nothing to learn from")
+
+    def forward(self, leaves: Sequence[Tensor]) -> Tensor:
+        if len(self.parts) == 1:
+            return self.parts[0](leaves[0])  # type: ignore[no-any-return]
+        return torch.cat([part(leaf) for part, leaf in zip(self.parts, leaves, strict=True)], 1)
+
+
+def leaf_spaces(space: Space[Any]) -> Iterator[Space[Any]]:
+    """The spaces of an observation's leaves, in the order of `arena.spaces.leaves_of`."""
+    if isinstance(space, (spaces.Dict, spaces.Tuple)):
+        for part in space.spaces.values() if isinstance(space, spaces.Dict) else space.spaces:
+            yield from leaf_spaces(part)
+    else:
+        yield space
+
+
+def _leaf_encoder(space: Space[Any], generator: torch.Generator) -> Image | OneHot | Numbers:
+    if is_image(space):
+        assert isinstance(space, spaces.Box)
+        return Image(space, generator)
+    if isinstance(space, (spaces.Discrete, spaces.MultiDiscrete)):
+        return OneHot(space)
+    assert isinstance(space, (spaces.Box, spaces.MultiBinary))
+    return Numbers(space)
+
+
+class ActorCritic(nn.Module):
+    """What a policy-gradient algorithm learns; answers two questions: what to do, and what this is worth.
+
+    Args:
+        space: one entity's observation space.
+        head: what the actor's outputs mean.
+        hidden_sizes: layers of the actor and of the critic, each their own.
+        activation: a name in `ACTIVATIONS`.
+        generator: where the initial weights come from.
+    """
+
+    def __init__(
+        self,
+        space: Space[Any],
+        head: ActionHead,
+        *,
+        hidden_sizes: Sequence[int],
+        activation: str,
+        generator: torch.Generator,
+    ) -> None:
+        super().__init__()
+        self.encoder = Encoder(space, generator)
+        self.head = head
+        sizes = (self.encoder.features, *hidden_sizes)
+        self.actor = mlp(sizes, head.outputs, activation=activation, output_gain=0.01, generator=generator)
+        self.critic = mlp(sizes, 1, activation=activation, output_gain=1.0, generator=generator)
+
+    def policy(self, leaves: Sequence[Tensor], mask: Tensor | None = None) -> Distribution:
+        """The distribution of actions for leaves [N, ...]; mask bool [N, mask_size]."""
+        return self.head.distribution(self.actor(self.encoder(leaves)), mask)
+
+    def value(self, leaves: Sequence[Tensor]) -> Tensor:
+        """V(s), [N]."""
+        return self.critic(self.encoder(leaves)).squeeze(-1)  # type: ignore[no-any-return]
+
+    def policy_and_value(self, leaves: Sequence[Tensor], mask: Tensor | None = None) -> tuple[Distribution, Tensor]:
+        """Both answers for one encoding of the observations."""
+        features = self.encoder(leaves)
+        return self.head.distribution(self.actor(features), mask), self.critic(features).squeeze(-1)

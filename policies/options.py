@@ -1,0 +1,75 @@
+"""Checks of option values: an algorithm's `Options` calls them, a configuration's author reads their errors."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+from arena.errors import ConfigError, nearest
+
+
+def wrong(name: str, value: object, expected: str) -> ConfigError:
+    """The error for an option's value, with its place in the configuration."""
+    return ConfigError(f"got {value!r}, expected {expected}", path=f"options.{name}")
+
+
+def is_number(value: object, *, whole: bool = False) -> bool:
+    """Whether a value is a finite number and no bool."""
+    kinds = (int,) if whole else (int, float)
+    return isinstance(value, kinds) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def check_numbers(
+    options: object,
+    *names: str,
+    at_least: float,
+    at_most: float = math.inf,
+    whole: bool = False,
+    optional: bool = False,
+) -> None:
+    """Checks that options are numbers in a range; `optional` also takes None.
+
+    Raises:
+        ConfigError: one is not.
+    """
+    top = f" and at most {at_most:g}" if at_most < math.inf else ""
+    expected = f"a {'whole ' if whole else ''}number, at least {at_least:g}{top}{', or null' if optional else ''}"
+    for name in names:
+        value = getattr(options, name)
+        if optional and value is None:
+            continue
+        if not is_number(value, whole=whole) or not at_least <= value <= at_most:
+            raise wrong(name, value, expected)
+
+
+def check_choice(options: object, name: str, known: Iterable[str]) -> None:
+    """Checks that an option is one of the known words.
+
+    Raises:
+        ConfigError: it is not; the message names the nearest.
+    """
+    value = getattr(options, name)
+    if value not in tuple(known):
+        raise ConfigError(f"unknown value {value!r}; {nearest(str(value), known)}", path=f"options.{name}")
+
+
+def check_flag(options: object, name: str) -> None:
+    """Checks that an option is true or false.
+
+    Raises:
+        ConfigError: it is neither.
+    """
+    if not isinstance(getattr(options, name), bool):
+        raise wrong(name, getattr(options, name), "true or false")
+
+
+def check_sizes(options: object, name: str) -> tuple[int, ...]:
+    """An option that is a list of positive whole numbers, as a tuple.
+
+    Raises:
+        ConfigError: it is something else.
+    """
+    value = getattr(options, name)
+    if isinstance(value, (list, tuple)) and all(is_number(size, whole=True) and size > 0 for size in value):
+        return tuple(value)
+    raise wrong(name, value, "a list of positive whole numbers, as [64, 64]")

@@ -1,0 +1,121 @@
+"""Random actions: every action is drawn from its space, uniformly where the space is bounded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from gymnasium import spaces
+from gymnasium.spaces import Space
+from gymnasium.vector.utils import batch_space
+from numpy.typing import NDArray
+
+from arena.spaces import mask_size
+
+if TYPE_CHECKING:
+    from arena.group import Group
+
+Actor = Callable[[Any, Mapping[str, Any]], Any]
+
+
+@dataclass(frozen=True)
+class Options:
+    """Random has no options."""
+
+
+class Random:
+    """One worker of a random policy, for seats of any spaces. It learns nothing and has nothing to save.
+
+    Args:
+        env: a vector environment or a PettingZoo parallel environment.
+        group: its `seed` starts this worker's random stream.
+        ticks: not used; the environment says when it ends.
+    """
+
+    face = ("vector", "parallel")
+    Options = Options
+
+    def __init__(self, env: Any, group: Group, *, ticks: int, **options: Any) -> None:
+        self.env = env
+        self._seed = group.seed
+        Options(**options)
+
+    def run(self) -> None:
+        """Plays until the environment raises `BudgetReached`."""
+        act = self.actor()
+        play(self.env, act)
+
+    def actor(self, *, greedy: bool = False) -> Actor:
+        """A function from (observations, infos) to actions as the face takes them; greedy changes nothing."""
+        if hasattr(self.env, "num_envs"):
+            return batched_actor(self.env.single_action_space, self.env.num_envs, self._seed)
+        return _parallel_actor(self.env, self._seed)
+
+
+def play(env: Any, act: Actor) -> None:
+    """Plays with a function from (observations, infos) to actions until the environment raises `BudgetReached`.
+
+    The environment is a vector environment, which begins new episodes by itself, or a PettingZoo parallel
+    environment, which is reset when nobody is left in it.
+    """
+    begins_anew = hasattr(env, "num_envs")
+    observations, infos = env.reset()
+    while True:
+        observations, _, _, _, infos = env.step(act(observations, infos))
+        if not begins_anew and not env.agents:
+            observations, infos = env.reset()
+
+
+def batched_actor(space: Space[Any], rows: int, seed: int) -> Actor:
+    """An actor that draws `rows` actions of one space at a time, by action mask where the infos have one."""
+    rng = np.random.default_rng(seed)
+    if isinstance(space, spaces.Discrete):
+        counts, starts = np.array([int(space.n)]), np.array([int(space.start)])
+    elif isinstance(space, spaces.MultiDiscrete):
+        counts, starts = space.nvec.ravel(), space.start.ravel()
+    else:
+        batched = batch_space(space, rows)
+        batched.seed(seed)
+        return lambda observations, infos: batched.sample()
+    shape, dtype = (rows, *(space.shape or ())), space.dtype
+    cuts = np.cumsum(counts)[:-1]
+
+    def act(observations: Any, infos: Mapping[str, Any]) -> NDArray[Any]:
+        mask = infos.get("action_mask")
+        if mask is None:
+            drawn = rng.integers(starts, starts + counts, size=(rows, len(counts)))
+        else:
+            drawn = starts + np.stack([_allowed(part, rng) for part in np.split(mask, cuts, axis=1)], axis=1)
+        return drawn.reshape(shape).astype(dtype, copy=False)
+
+    return act
+
+
+def _allowed(mask: NDArray[np.int8], rng: np.random.Generator) -> NDArray[np.intp]:
+    """For each row [B, n] one of the items that are not 0, all equally likely; 0 where there is none."""
+    keys = np.where(mask, rng.random(mask.shape), -1.0)
+    chosen: NDArray[np.intp] = keys.argmax(axis=1)
+    return chosen
+
+
+def _parallel_actor(env: Any, seed: int) -> Actor:
+    seeds = np.random.SeedSequence(seed).generate_state(len(env.possible_agents))
+    for agent, own in zip(env.possible_agents, seeds, strict=True):
+        env.action_space(agent).seed(int(own))
+
+    def act(observations: Any, infos: Mapping[str, Any]) -> dict[str, Any]:
+        return {agent: _sample(env.action_space(agent), infos.get(agent, {})) for agent in env.agents}
+
+    return act
+
+
+def _sample(space: Space[Any], info: Mapping[str, Any]) -> Any:
+    mask = info.get("action_mask")
+    if mask is None or mask_size(space) == 0:
+        return space.sample()
+    mask = np.asarray(mask, np.int8)
+    if isinstance(space, spaces.MultiDiscrete):
+        return space.sample(mask=tuple(np.split(mask, np.cumsum(space.nvec.ravel())[:-1])))
+    return space.sample(mask=mask)

@@ -1,0 +1,100 @@
+"""Generalised advantage estimation (Schulman et al. 2016, arXiv 1506.02438), also for games in turns.
+
+A *transition* of a row begins on a tick where the row acts and is complete on the next tick where it ends its
+episode or may act again; the rewards of the ticks between belong to it. Where every row acts on every tick a
+transition is one tick, and this is the textbook's estimator. Discounting counts transitions, not ticks.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.floating[Any]]
+Flags = NDArray[np.bool_]
+
+
+class Trajectories(NamedTuple):
+    """What `T` ticks of `B` rows gave. All arrays are [T, B] unless said otherwise."""
+
+    rewards: Floats
+    values: Floats  # V(s) of what the row saw when it acted
+    terminated: Flags  # the row's episode ended by the game's rules: nothing comes after
+    truncated: Flags  # the row's episode was cut: what would have come is estimated by `final_values`
+    final_values: Floats  # V(final observation), read only where truncated and not terminated
+    active: Flags  # the row acted on this tick
+    last_values: Floats  # [B] V of what the row sees after the last tick
+    last_active: Flags  # [B] the row may act after the last tick
+
+
+class Advantages(NamedTuple):
+    """Estimates per transition, stored on the tick where it began; all arrays are [T, B]."""
+
+    advantages: NDArray[np.float64]  # 0 where not valid
+    returns: NDArray[np.float64]  # advantage + value: the target of the value function
+    valid: Flags  # a complete transition began on this tick
+
+
+def advantages_of(seen: Trajectories, *, gamma: float, gae_lambda: float) -> Advantages:
+    """Advantages by equations (11) to (16) of arXiv 1506.02438, cut where episodes end.
+
+    A transition that is still incomplete after the last tick is not valid: the row has acted, waits for the others,
+    and what it will see next is not known yet. The row's earlier transitions look ahead as far as its beginning.
+
+    Args:
+        seen: the trajectories.
+        gamma: discount per transition.
+        gae_lambda: weight of the longer looks ahead; 0 is one-step, 1 is Monte Carlo minus the value.
+    """
+    if seen.active.all() and seen.last_active.all():
+        return _every_tick(seen, gamma, gae_lambda)
+    return _in_turns(seen, gamma, gae_lambda)
+
+
+def _final_values(seen: Trajectories) -> NDArray[np.float64]:
+    """What an episode's end is still worth [T, B]: V where it was only cut, else 0. Terminated wins over truncated."""
+    cut = seen.truncated & ~seen.terminated
+    return np.where(cut, seen.final_values, 0.0).astype(np.float64)
+
+
+def _every_tick(seen: Trajectories, gamma: float, gae_lambda: float) -> Advantages:
+    """The usual case: every row acts on every tick, so all but the recursion is done at once."""
+    values = seen.values.astype(np.float64)
+    ended = seen.terminated | seen.truncated
+    next_values = np.concatenate([values[1:], seen.last_values[None].astype(np.float64)])
+    next_values = np.where(ended, _final_values(seen), next_values)
+    deltas = seen.rewards + gamma * next_values - values  # eq. (11)
+    decay = gamma * gae_lambda * ~ended
+    advantages = np.empty_like(values)
+    ahead = np.zeros(values.shape[1])
+    for t in range(len(values) - 1, -1, -1):
+        ahead = deltas[t] + decay[t] * ahead  # eq. (16) as a recursion
+        advantages[t] = ahead
+    return Advantages(advantages, advantages + values, np.ones_like(ended))
+
+
+def _in_turns(seen: Trajectories, gamma: float, gae_lambda: float) -> Advantages:
+    """The general case, one backward pass that keeps for each row what comes after its next own action."""
+    values = seen.values.astype(np.float64)
+    ended = seen.terminated | seen.truncated
+    final_values = _final_values(seen)
+    advantages, valid = np.zeros_like(values), np.zeros_like(ended)
+    known = seen.last_active.copy()  # is it known what follows the row's action?
+    value, ahead = seen.last_values.astype(np.float64), np.zeros(values.shape[1])
+    owed = np.zeros(values.shape[1])  # rewards since then, earned by the action before them
+    for t in range(len(values) - 1, -1, -1):
+        end, acted = ended[t], seen.active[t]
+        known = known | end
+        value = np.where(end, final_values[t], value)
+        ahead = np.where(end, 0.0, ahead)
+        owed = np.where(end, 0.0, owed) + seen.rewards[t]
+        estimate = owed + gamma * value - values[t] + gamma * gae_lambda * ahead
+        valid[t] = acted & known
+        advantages[t] = np.where(valid[t], estimate, 0.0)
+        value = np.where(acted, values[t], value)
+        ahead = np.where(acted, advantages[t], ahead)
+        owed = np.where(acted, 0.0, owed)
+        known = known | acted  # what is seen at this action is what follows the one before
+    return Advantages(advantages, np.where(valid, advantages + values, 0.0), valid)

@@ -1,0 +1,199 @@
+"""What was seen: preallocated storage of one rollout, and the batch of transitions that it becomes.
+
+All storage is allocated by torch, which aligns it alike in every process: the same numbers at another alignment may
+give other last bits in a matrix product.
+"""
+
+from __future__ import annotations
+
+import itertools
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from gymnasium.spaces import Space
+from numpy.typing import NDArray
+from torch import Tensor
+
+from arena.spaces import flatten, leaves_of
+from policies.actions import ActionHead
+from policies.returns import Trajectories
+from policies.tensors import storage_dtype
+
+
+def to_leaves(space: Space[Any], observations: Any) -> list[Tensor]:
+    """A batch of observations as tensors [N, ...], one per leaf, in the dtypes that networks take."""
+    parts = zip(leaves_of(space), flatten(space, observations), strict=True)
+    return [torch.tensor(array).to(storage_dtype(leaf.dtype)) for leaf, array in parts]
+
+
+def to_mask(infos: Mapping[str, Any], mask_size: int) -> Tensor | None:
+    """The action mask in a vector environment's infos as bool [N, mask_size]; None where there is none."""
+    mask = infos.get("action_mask") if mask_size else None
+    return None if mask is None else torch.tensor(np.asarray(mask, np.bool_))
+
+
+class Batch(NamedTuple):
+    """Complete transitions of one worker or of many; `N` of them."""
+
+    observations: tuple[Tensor, ...]  # leaves [N, ...]
+    masks: Tensor | None  # bool [N, mask_size]
+    actions: Tensor  # [N, ...]
+    log_probs: Tensor  # [N] of the policy that acted
+    values: Tensor  # [N] when it acted
+    advantages: Tensor  # [N]
+    returns: Tensor  # [N]
+
+    @property
+    def size(self) -> int:
+        return len(self.actions)
+
+    def take(self, index: Tensor) -> Batch:
+        """The transitions at an int64 index, in its order."""
+        return self._map(lambda tensor: tensor.index_select(0, index))
+
+    def to(self, device: torch.device) -> Batch:
+        return self._map(lambda tensor: tensor.to(device))
+
+    def split(self, parts: int) -> list[Batch]:
+        """Cuts into `parts` runs that differ by one in size at most; some are empty where there is too little."""
+        ends = [self.size * (part + 1) // parts for part in range(parts)]
+        return [self._map(operator.itemgetter(slice(*edges))) for edges in itertools.pairwise([0, *ends])]
+
+    def _map(self, function: Callable[[Tensor], Tensor]) -> Batch:
+        fields: list[Any] = [None if field is None else function(field) for field in self[1:]]
+        return Batch(tuple(function(leaf) for leaf in self.observations), *fields)
+
+
+def to_samples(batch: Batch) -> dict[str, Any]:
+    """A batch as the nested dict of arrays that a group gathers; the inverse is `from_samples`."""
+    fields = zip(Batch._fields[1:], batch[1:], strict=True)
+    samples: dict[str, Any] = {name: tensor.cpu().numpy() for name, tensor in fields if tensor is not None}
+    samples["observations"] = {str(index): leaf.cpu().numpy() for index, leaf in enumerate(batch.observations)}
+    return samples
+
+
+def from_samples(parts: Sequence[Mapping[str, Any]]) -> Batch:
+    """One batch of all that a group has gathered, in the order of the workers."""
+
+    def joined(arrays: list[NDArray[Any]]) -> Tensor:
+        return torch.cat([torch.from_numpy(np.array(array)) for array in arrays])
+
+    leaves = parts[0]["observations"]
+    observations = tuple(joined([part["observations"][name] for part in parts]) for name in leaves)
+    fields = {name: joined([part[name] for part in parts]) if name in parts[0] else None for name in Batch._fields[1:]}
+    return Batch(observations, **fields)  # type: ignore[arg-type]
+
+
+class Rollout:
+    """Storage of `T` ticks of `B` rows, used again for every rollout.
+
+    rollout.begin(*env.reset())
+    for t in range(T):
+        rollout.leaves(t), rollout.mask(t)               what the rows see, before they act
+        rollout.add(t, actions, *env.step(...))
+    rollout.trajectories(values, final_values), rollout.batch(...)
+    rollout.go_on()                                      what was seen last is what the next rollout sees first
+    """
+
+    def __init__(self, space: Space[Any], head: ActionHead, *, ticks: int, rows: int) -> None:
+        self.ticks, self.rows = ticks, rows
+        self._space, self._mask_size = space, head.mask_size
+        layout = leaves_of(space)
+        self._leaves = [torch.zeros(ticks + 1, rows, *leaf.shape, dtype=storage_dtype(leaf.dtype)) for leaf in layout]
+        self._masks: Tensor | None = None  # allocated when the first mask is seen
+        self._actions = torch.zeros(ticks, rows, *head.shape, dtype=head.dtype)
+        self._leaf_arrays = [leaf.numpy() for leaf in self._leaves]
+        self._action_array = self._actions.numpy()
+        self._active = np.ones((ticks + 1, rows), np.bool_)
+        self._rewards = np.zeros((ticks, rows), np.float64)
+        self._terminated = np.zeros((ticks, rows), np.bool_)
+        self._truncated = np.zeros((ticks, rows), np.bool_)
+        self._cut: list[tuple[int, NDArray[np.intp], list[Tensor]]] = []  # tick, rows, their last leaves
+
+    def begin(self, observations: Any, infos: Mapping[str, Any]) -> None:
+        """Takes what `env.reset` gave."""
+        self._see(0, observations, infos)
+
+    def go_on(self) -> None:
+        """Begins the next rollout where this one ended."""
+        self._cut.clear()
+        for storage in (*self._leaf_arrays, self._active):
+            storage[0] = storage[-1]
+        if self._masks is not None:
+            self._masks[0] = self._masks[-1]
+
+    def add(
+        self,
+        t: int,
+        actions: NDArray[Any],
+        observations: Any,
+        rewards: NDArray[np.float64],
+        terminated: NDArray[np.bool_],
+        truncated: NDArray[np.bool_],
+        infos: Mapping[str, Any],
+    ) -> None:
+        """Takes tick `t`: actions [B, ...] as learnt from, and what `env.step` gave."""
+        self._action_array[t] = actions
+        self._rewards[t] = rewards
+        self._terminated[t] = terminated
+        self._truncated[t] = truncated
+        if truncated.any():
+            self._keep_final(t, infos)
+        self._see(t + 1, observations, infos)
+
+    def leaves(self, t: int) -> list[Tensor]:
+        """What the rows see before tick `t`, leaves [B, ...]; `t` = T is what they see in the end."""
+        return [leaf[t] for leaf in self._leaves]
+
+    def mask(self, t: int) -> Tensor | None:
+        """What the rows may do on tick `t`, bool [B, mask_size]."""
+        return None if self._masks is None else self._masks[t]
+
+    def final_leaves(self) -> list[Tensor]:
+        """The last observations of all episodes that were cut, leaves [K, ...]; empty where none was."""
+        return [torch.cat(parts) for parts in zip(*(leaves for _, _, leaves in self._cut), strict=True)]
+
+    def flat(self) -> tuple[list[Tensor], Tensor | None, Tensor]:
+        """Leaves, masks and actions of all ticks [T*B, ...], tick by tick."""
+        masks = None if self._masks is None else self._masks[:-1].flatten(0, 1)
+        return [leaf[:-1].flatten(0, 1) for leaf in self._leaves], masks, self._actions.flatten(0, 1)
+
+    def trajectories(self, values: NDArray[np.float32], final_values: NDArray[np.float32]) -> Trajectories:
+        """All that advantages are made of, from V of what was seen [T+1, B] and V of `final_leaves` [K]."""
+        finals = np.zeros_like(self._rewards)
+        start = 0
+        for t, rows, _ in self._cut:
+            finals[t, rows] = final_values[start : start + len(rows)]
+            start += len(rows)
+        return Trajectories(
+            rewards=self._rewards,
+            values=values[:-1],
+            terminated=self._terminated,
+            truncated=self._truncated,
+            final_values=finals,
+            active=self._active[:-1],
+            last_values=values[-1],
+            last_active=self._active[-1],
+        )
+
+    def _see(self, t: int, observations: Any, infos: Mapping[str, Any]) -> None:
+        for storage, array in zip(self._leaf_arrays, flatten(self._space, observations), strict=True):
+            storage[t] = array
+        self._active[t] = infos.get("active", True)  # other vector environments know no inactive rows
+        mask = to_mask(infos, self._mask_size)
+        if mask is None and self._masks is None:
+            return
+        if self._masks is None:
+            self._masks = torch.ones(self.ticks + 1, self.rows, self._mask_size, dtype=torch.bool)
+        self._masks[t] = True if mask is None else mask
+
+    def _keep_final(self, t: int, infos: Mapping[str, Any]) -> None:
+        rows = np.flatnonzero(self._truncated[t] & ~self._terminated[t])
+        if len(rows) == 0:
+            return
+        samples = [flatten(self._space, infos["final_obs"][row]) for row in rows]
+        leaves = [torch.from_numpy(np.stack(column)) for column in zip(*samples, strict=True)]
+        self._cut.append((t, rows, [leaf.to(kept.dtype) for leaf, kept in zip(leaves, self._leaves, strict=True)]))

@@ -1,0 +1,59 @@
+"""From arrays to tensors and back: observations as they are kept, and nested state that can be stored."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from arena.errors import ConfigError
+
+
+def storage_dtype(dtype: np.dtype[Any]) -> torch.dtype:
+    """How a leaf of an observation is kept: flags and bytes as bytes, other integers int64, floats float32."""
+    if dtype == np.bool_ or dtype == np.uint8:
+        return torch.uint8
+    return torch.int64 if np.issubdtype(dtype, np.integer) else torch.float32
+
+
+def to_arrays(state: Any) -> Any:
+    """A copy of a nested state in which every tensor is a numpy array; containers and plain values stay.
+
+    A zero-dimensional tensor becomes a zero-dimensional array, so that `to_tensors` gives it back.
+    """
+    if isinstance(state, Tensor):
+        return state.detach().cpu().numpy().copy()
+    if isinstance(state, Mapping):
+        return {key: to_arrays(value) for key, value in state.items()}
+    if isinstance(state, (list, tuple)):
+        return type(state)(to_arrays(value) for value in state)
+    return state
+
+
+def to_tensors(state: Any) -> Any:
+    """The inverse of `to_arrays`: a copy of a nested state in which every numpy array is a tensor on the CPU."""
+    if isinstance(state, np.ndarray):
+        return torch.from_numpy(np.array(state))  # a copy: the array may be read-only, or a part of a file
+    if isinstance(state, Mapping):
+        return {key: to_tensors(value) for key, value in state.items()}
+    if isinstance(state, (list, tuple)):
+        return type(state)(to_tensors(value) for value in state)
+    return state
+
+
+def load_weights(module: nn.Module, weights: Mapping[str, Any]) -> None:
+    """Loads weights, arrays or tensors, into a module of the same shape.
+
+    Raises:
+        ConfigError: names or shapes differ: the weights were learnt with other spaces or other layer sizes.
+    """
+    try:
+        module.load_state_dict(to_tensors(weights))
+    except RuntimeError as error:
+        raise ConfigError(
+            f"the stored weights do not fit this network: {error}; load them with the layer sizes and the "
+            "environment's spaces that they were learnt with"
+        ) from error

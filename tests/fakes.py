@@ -1,0 +1,250 @@
+"""Stand-ins for what an algorithm holds: groups without an arena, and environments that are as small as can be."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import gymnasium
+import numpy as np
+import torch
+from gymnasium.spaces import Space
+from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector.utils import batch_space
+from numpy.typing import NDArray
+
+from arena.errors import BudgetReached, GroupError
+from arena.spaces import row
+
+
+class Moments(NamedTuple):
+    mean: float
+    std: float
+    count: int
+
+
+class ThreadGroup:
+    """One worker's view of a group whose workers are threads of this process.
+
+    Every collective is a rendezvous: each worker leaves its part, and sees those of all. What the group was told by
+    `log` and `save` is kept in `logged` and `saved`; `called` lists the collectives in order.
+    """
+
+    def __init__(self, meeting: Meeting, rank: int, *, sync: str = "gradients", seed: int = 0) -> None:
+        self._meeting = meeting
+        self.rank, self.size = rank, meeting.size
+        self.sync, self.seed, self.shared_seed = sync, 1000 * seed + rank, seed
+        self.policy = "blue"
+        self.logged: list[dict[str, float]] = []
+        self.saved: list[Any] = []
+        self.called: list[str] = []
+
+    @property
+    def is_root(self) -> bool:
+        return self.rank == 0
+
+    def average_gradients(self, parameters: Iterable[torch.Tensor], *, weight: float = 1.0, **scalars: float) -> Any:
+        held = list(parameters)
+        gradients = [torch.zeros_like(p) if p.grad is None else p.grad.clone() for p in held]
+        parts = self._meet("average", (weight, gradients, scalars))
+        total = sum(part[0] for part in parts)
+        for index, parameter in enumerate(held):
+            mean = sum(part[1][index].double() * part[0] for part in parts) / total
+            parameter.grad = mean.to(parameter.dtype)
+        return {name: sum(part[2][name] * part[0] for part in parts) / total for name in scalars}
+
+    def broadcast(self, module: torch.nn.Module) -> None:
+        parts = self._meet("broadcast", {key: value.clone() for key, value in module.state_dict().items()})
+        module.load_state_dict(parts[0])
+
+    def share(self, value: Any) -> Any:
+        return self._meet("share", value)[0]
+
+    def gather(self, samples: Any) -> list[Any] | None:
+        parts = self._meet("gather", samples)
+        return parts if self.is_root else None
+
+    def pool(self, samples: Any) -> list[Any]:
+        return self._meet("pool", samples)
+
+    def moments(self, values: NDArray[Any]) -> Moments:
+        pooled = np.concatenate([np.ravel(part) for part in self._meet("moments", values)]).astype(np.float64)
+        return Moments(float(pooled.mean()), float(pooled.std()), pooled.size) if pooled.size else Moments(0.0, 0.0, 0)
+
+    def mean(self, value: float, *, weight: float = 1.0) -> float:
+        parts = self._meet("mean", (value, weight))
+        return sum(part * w for part, w in parts) / sum(w for _, w in parts)
+
+    def maximum(self, value: float) -> float:
+        return max(self._meet("maximum", value))
+
+    def check_equal(self, module: torch.nn.Module) -> None:
+        states = self._meet("check_equal", [value.clone() for value in module.state_dict().values()])
+        if not all(torch.equal(a, b) for state in states for a, b in zip(states[0], state, strict=True)):
+            raise GroupError("workers hold different weights")
+
+    def log(self, **values: float) -> None:
+        self.logged.append(values)
+
+    def save(self, state: Any) -> None:
+        self.saved.append(state)
+
+    def _meet(self, name: str, part: Any) -> list[Any]:
+        self.called.append(name)
+        return self._meeting.exchange(self.rank, name, part)
+
+
+class Meeting:
+    """Where the threads of one group meet. A worker that fails breaks it, and the others raise instead of waiting."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self._barrier = threading.Barrier(size)
+        self._parts: list[Any] = [None] * size
+
+    def exchange(self, rank: int, name: str, part: Any) -> list[Any]:
+        self._parts[rank] = (name, part)
+        self._barrier.wait(20)
+        seen = list(self._parts)
+        self._barrier.wait(20)
+        if len({name for name, _ in seen}) > 1:
+            raise GroupError(f"different collectives: {[name for name, _ in seen]}")
+        return [part for _, part in seen]
+
+    def abort(self) -> None:
+        self._barrier.abort()
+
+
+def solo_group(*, sync: str = "gradients", seed: int = 0) -> ThreadGroup:
+    """A group of one."""
+    return ThreadGroup(Meeting(1), 0, sync=sync, seed=seed)
+
+
+def together(size: int, work: Callable[[ThreadGroup], Any], *, sync: str = "gradients", seed: int = 0) -> list[Any]:
+    """Runs `work(group)` in one thread per worker; the results in group order. The first error is raised."""
+    meeting = Meeting(size)
+    results: list[Any] = [None] * size
+    errors: list[BaseException] = []
+
+    def body(rank: int) -> None:
+        try:
+            results[rank] = work(ThreadGroup(meeting, rank, sync=sync, seed=seed))
+        except BaseException as error:
+            errors.append(error)
+            meeting.abort()
+
+    threads = [threading.Thread(target=body, args=(rank,), daemon=True) for rank in range(size)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    if errors:
+        raise next((error for error in errors if not isinstance(error, threading.BrokenBarrierError)), errors[0])
+    return results
+
+
+class ScriptedEnv(VectorEnv[Any, Any, Any]):
+    """A vector environment of any spaces, whose observations are random and whose episodes are of fixed length.
+
+    Args:
+        observation_space: of one row.
+        action_space: of one row.
+        rows: `num_envs`.
+        ticks: the budget; the step after it raises `BudgetReached`.
+        length: ticks of an episode, which is then truncated (`cut`) or terminated.
+        reward: what an action is worth, [B] from (observations, actions); 0 without.
+        masks: a function from the tick to `infos["action_mask"]`.
+        active: a function from the tick to `infos["active"]`.
+    """
+
+    def __init__(
+        self,
+        observation_space: Space[Any],
+        action_space: Space[Any],
+        *,
+        rows: int = 4,
+        ticks: int = 10_000,
+        length: int = 5,
+        cut: bool = True,
+        seed: int = 0,
+        reward: Callable[[Any, Any], NDArray[np.float64]] | None = None,
+        masks: Callable[[int], NDArray[np.int8]] | None = None,
+        active: Callable[[int], NDArray[np.bool_]] | None = None,
+    ) -> None:
+        self.num_envs = rows
+        self.single_observation_space, self.single_action_space = observation_space, action_space
+        self.observation_space = batch_space(observation_space, rows)
+        self.action_space = batch_space(action_space, rows)
+        self.observation_space.seed(seed)
+        self.metadata = {"autoreset_mode": AutoresetMode.SAME_STEP}
+        self.ticks, self.length, self.cut, self.tick = ticks, length, cut, 0
+        self._reward, self._masks, self._active = reward, masks, active
+        self.actions: list[Any] = []
+
+    def reset(self, *, seed: Any = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        self._seen = self.observation_space.sample()
+        return self._seen, self._infos()
+
+    def step(self, actions: Any) -> tuple[Any, NDArray[Any], NDArray[Any], NDArray[Any], dict[str, Any]]:
+        if self.tick >= self.ticks:
+            raise BudgetReached
+        self.tick += 1
+        self.actions.append(actions)
+        rewards = np.zeros(self.num_envs) if self._reward is None else self._reward(self._seen, actions)
+        ended = np.full(self.num_envs, self.tick % self.length == 0)
+        never = np.zeros(self.num_envs, np.bool_)
+        last, self._seen = self.observation_space.sample(), self.observation_space.sample()
+        infos = self._infos()
+        if ended.any():
+            infos["final_obs"] = np.empty(self.num_envs, object)
+            for index in range(self.num_envs):
+                infos["final_obs"][index] = row(self.single_observation_space, last, index)
+            infos["_final_obs"] = ended
+        return self._seen, rewards, never if self.cut else ended, ended if self.cut else never, infos
+
+    def _infos(self) -> dict[str, Any]:
+        infos: dict[str, Any] = {"active": np.ones(self.num_envs, np.bool_)}
+        if self._active is not None:
+            infos["active"] = self._active(self.tick)
+        if self._masks is not None:
+            infos["action_mask"] = self._masks(self.tick)
+        return infos
+
+
+def lanes_of(make: Callable[[], gymnasium.Env[Any, Any]], count: int, *, ticks: int) -> VectorEnv[Any, Any, Any]:
+    """Gymnasium's own lanes of an environment, with a budget; all rows are always active."""
+    return Budgeted(gymnasium.vector.SyncVectorEnv([make] * count, autoreset_mode=AutoresetMode.SAME_STEP), ticks)
+
+
+class Budgeted(gymnasium.vector.VectorWrapper):
+    """Raises `BudgetReached` at the step after the budget."""
+
+    def __init__(self, env: VectorEnv[Any, Any, Any], ticks: int) -> None:
+        super().__init__(env)
+        self.ticks, self.tick = ticks, 0
+
+    def reset(self, *, seed: Any = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        observations, infos = self.env.reset(seed=seed, options=options)
+        return observations, {**infos, "active": np.ones(self.num_envs, np.bool_)}
+
+    def step(self, actions: Any) -> tuple[Any, NDArray[Any], NDArray[Any], NDArray[Any], dict[str, Any]]:
+        if self.tick >= self.ticks:
+            raise BudgetReached
+        self.tick += 1
+        observations, rewards, terminated, truncated, infos = self.env.step(actions)
+        return observations, rewards, terminated, truncated, {**infos, "active": np.ones(self.num_envs, np.bool_)}
+
+
+def flat_weights(module: torch.nn.Module) -> NDArray[np.float32]:
+    """All weights of a module, one after the other."""
+    return np.concatenate([value.detach().numpy().ravel() for value in module.parameters()])
+
+
+def all_equal(left: Mapping[str, Any] | Sequence[Any] | Any, right: Any) -> bool:
+    """Whether two nested states are the same to the bit."""
+    if isinstance(left, Mapping):
+        return left.keys() == right.keys() and all(all_equal(left[key], right[key]) for key in left)
+    if isinstance(left, (list, tuple)):
+        return len(left) == len(right) and all(all_equal(a, b) for a, b in zip(left, right, strict=True))
+    return bool(np.array_equal(np.asarray(left), np.asarray(right)))

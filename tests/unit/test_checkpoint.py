@@ -1,0 +1,371 @@
+"""Checkpoints: bit for bit, whole or not there, and clear about what they are not."""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import os
+import stat
+import struct
+import zipfile
+from collections import OrderedDict
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as npst
+
+from arena import checkpoint
+from arena.errors import ConfigError
+from arena.state import decode, encode
+
+
+def save(folder: Path, state: Any = None, *, ticks: int = 0, keep: int = 3) -> Path:
+    return checkpoint.save(folder, state, policy="blue", algorithm="ppo", ticks=ticks, update=ticks // 10, keep=keep)
+
+
+def names(folder: Path) -> list[int]:
+    return [int(path.stem) for path in checkpoint.list_checkpoints(folder)]
+
+
+def bits(value: Any) -> Any:
+    """A form of a state in which equal means equal bit for bit and type for type."""
+    if isinstance(value, dict):
+        return ("dict", [(key, bits(item)) for key, item in value.items()])
+    if isinstance(value, (list, tuple)):
+        return (type(value), [bits(item) for item in value])
+    if isinstance(value, (np.ndarray, np.generic)):
+        return (type(value), value.dtype.str, value.shape, value.tobytes())
+    if isinstance(value, float):
+        return (float, struct.pack(">d", value))
+    return (type(value), value)
+
+
+arrays = npst.arrays(
+    dtype=st.one_of(
+        npst.floating_dtypes(endianness="?"),
+        npst.integer_dtypes(),
+        npst.unsigned_integer_dtypes(),
+        npst.boolean_dtypes(),
+    ),
+    shape=npst.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=3),
+)
+leaves = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.floats(),
+    st.text(),
+    arrays,
+    arrays.map(lambda array: array[()]),
+)
+keys = st.one_of(st.text(), st.integers())
+trees = st.recursive(
+    leaves,
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=4),
+        st.lists(inner, max_size=4).map(tuple),
+        st.dictionaries(keys, inner, max_size=4),
+    ),
+    max_leaves=12,
+)
+
+
+@settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(state=trees)
+def test_any_state_comes_back_bit_for_bit(tmp_path: Path, state: Any) -> None:
+    loaded = checkpoint.load(save(tmp_path, state))
+    assert bits(loaded.state) == bits(state)
+
+
+def test_what_a_checkpoint_says_of_itself_comes_back(tmp_path: Path) -> None:
+    path = checkpoint.save(tmp_path / "a" / "blue", {"w": 1}, policy="blue", algorithm="ppo", ticks=1200, update=7)
+    assert path.name == "000000001200.ckpt"
+    assert checkpoint.load(path) == checkpoint.Checkpoint({"w": 1}, "blue", "ppo", 1200, 7)
+
+
+def test_generator_states_with_numbers_of_128_bits_are_kept(tmp_path: Path) -> None:
+    generator = np.random.default_rng(3)
+    loaded = checkpoint.load(save(tmp_path, generator.bit_generator.state)).state
+    other = np.random.default_rng()
+    other.bit_generator.state = loaded
+    assert other.random(5).tolist() == generator.random(5).tolist()
+
+
+def test_tensors_come_back_as_numpy_arrays(tmp_path: Path) -> None:
+    module = torch.nn.Linear(3, 2)
+    state = {"weights": module.state_dict(), "grad": module.weight, "rng": torch.Generator().get_state()}
+    loaded = checkpoint.load(save(tmp_path, state)).state
+    assert type(loaded["weights"]) is dict
+    assert loaded["weights"]["weight"].tobytes() == module.weight.detach().numpy().tobytes()
+    assert isinstance(loaded["grad"], np.ndarray)
+    assert loaded["rng"].dtype == np.uint8
+
+
+def test_loaded_arrays_can_be_written_to_and_do_not_share_memory(tmp_path: Path) -> None:
+    shared = np.zeros(3)
+    first, second = checkpoint.load(save(tmp_path, [shared, shared])).state
+    first += 1
+    assert second.tolist() == [0, 0, 0]
+
+
+class Point(NamedTuple):
+    """A tuple that has a class."""
+
+    x: int
+    y: float
+
+
+def test_ordered_dicts_and_named_tuples_come_back_as_plain_ones(tmp_path: Path) -> None:
+    loaded = checkpoint.load(save(tmp_path, OrderedDict(b=Point(1, 2.0), a=0))).state
+    assert bits(loaded) == bits({"b": (1, 2.0), "a": 0})
+    assert type(loaded["b"]) is tuple
+
+
+@pytest.mark.parametrize(
+    ("state", "message"),
+    [
+        ({"net": [torch.zeros(1, dtype=torch.bfloat16)]}, r"state\['net'\]\[0\]: a torch.bfloat16 .* tensor.float\(\)"),
+        ({"f": print}, r"state\['f'\]: a builtin_function_or_method cannot be kept"),
+        ([np.array([None])], r"state\[0\]: an array of Python objects"),
+        ({("a", 1): 2}, r"state: a key of a dict is a str or an int, got \('a', 1\) of type tuple"),
+        ({True: 2}, "a str or an int, got True of type bool"),
+        ({"b": b"x"}, "a bytes cannot be kept"),
+    ],
+    ids=["bfloat16", "function", "objects", "tuple-key", "bool-key", "bytes"],
+)
+def test_what_cannot_be_kept_is_named_by_its_place(tmp_path: Path, state: Any, message: str) -> None:
+    with pytest.raises(TypeError, match=message):
+        save(tmp_path, state)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_same_state_gives_the_same_bytes(tmp_path: Path) -> None:
+    first, second = (save(tmp_path / name, {"w": np.arange(5)}) for name in "ab")
+    assert first.read_bytes() == second.read_bytes()
+
+
+def test_checkpoints_are_private(tmp_path: Path) -> None:
+    path = save(tmp_path / "blue")
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+
+
+def test_the_newest_and_the_very_first_are_kept(tmp_path: Path) -> None:
+    for ticks in range(0, 1000, 100):
+        save(tmp_path, ticks, ticks=ticks)
+    assert names(tmp_path) == [0, 700, 800, 900]
+    assert checkpoint.load(tmp_path).state == 900
+    save(tmp_path, 1000, ticks=1000, keep=1)
+    assert names(tmp_path) == [0, 1000]
+
+
+def test_what_was_just_written_stays_even_beside_newer_files(tmp_path: Path) -> None:
+    for ticks in (0, 700, 800, 900, 500):
+        save(tmp_path, ticks=ticks)
+    assert names(tmp_path) == [0, 500, 700, 800, 900]
+
+
+def test_a_run_that_goes_on_from_a_tick_discards_what_is_newer(tmp_path: Path) -> None:
+    for ticks in (0, 10, 20, 30):
+        save(tmp_path, ticks, ticks=ticks)
+    assert checkpoint.discard_after(tmp_path, 10) == 2
+    assert checkpoint.load(tmp_path).state == 10
+
+
+def test_more_ticks_than_fit_the_name_still_sort(tmp_path: Path) -> None:
+    for ticks in (10**12, 10**12 - 1, 5 * 10**13):
+        save(tmp_path, ticks=ticks)
+    assert names(tmp_path) == [10**12 - 1, 10**12, 5 * 10**13]
+
+
+class Killed(BaseException):
+    """Stands for the end of the process: nothing in the code may catch it for good."""
+
+
+def kill_at(patch: pytest.MonkeyPatch, step: int, *, clean: bool) -> list[str]:
+    """Lets the process die at its n-th call to the operating system; returns the calls that were made."""
+    calls: list[str] = []
+
+    def counted(name: str, real: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*arguments: Any, **keywords: Any) -> Any:
+            if len(calls) >= step and (not clean or name != "unlink"):
+                raise Killed(name)
+            calls.append(name)
+            return real(*arguments, **keywords)
+
+        return call
+
+    for name in ("open", "fsync", "replace", "unlink", "close"):
+        patch.setattr(os, name, counted(name, getattr(os, name)))
+    return calls
+
+
+@pytest.mark.parametrize("clean", [True, False], ids=["interrupted", "killed"])
+def test_a_kill_at_any_step_leaves_a_loadable_checkpoint(tmp_path: Path, clean: bool) -> None:
+    for step in range(100):
+        folder = tmp_path / str(step)
+        for ticks in (0, 10, 20, 30):
+            save(folder, {"w": np.full(3, ticks)}, ticks=ticks)
+        with pytest.MonkeyPatch.context() as patch:
+            calls = kill_at(patch, step, clean=clean)
+            try:
+                save(folder, {"w": np.full(3, 40)}, ticks=40)
+                finished = True
+            except Killed:
+                finished = False
+        loaded = checkpoint.load(folder)
+        assert loaded.ticks == (40 if "replace" in calls else 30)
+        assert loaded.state["w"].tolist() == [loaded.ticks] * 3
+        save(folder, {"w": np.full(3, 50)}, ticks=50)
+        assert sorted(path.suffix for path in folder.iterdir()) == [".ckpt"] * 4, "rests of killed saves are removed"
+        if finished:
+            break
+    assert finished
+    assert step >= 5, "open, fsync, replace, fsync of the folder, removal of an old one"
+
+
+def test_a_full_disk_raises_and_leaves_what_was_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    save(tmp_path, "old", ticks=1)
+
+    def full(_: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        with pytest.raises(OSError, match="No space left"):
+            save(tmp_path, "new", ticks=2)
+    assert [path.name for path in tmp_path.iterdir()] == ["000000000001.ckpt"]
+
+
+def test_an_old_checkpoint_that_cannot_be_removed_does_not_fail_the_save(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refuse(path: Path) -> None:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    for ticks in (0, 1):
+        save(tmp_path, ticks=ticks)
+    with monkeypatch.context() as patch:
+        real = Path.unlink
+        patch.setattr(Path, "unlink", lambda path, missing_ok=False: real(path, True) if missing_ok else refuse(path))
+        save(tmp_path, ticks=2, keep=1)
+    assert names(tmp_path) == [0, 1, 2]
+    assert "an old checkpoint stays" in caplog.text
+
+
+def test_a_file_cut_at_any_byte_is_damaged_and_the_one_before_it_is_used(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    save(tmp_path, "old", ticks=1)
+    newest = save(tmp_path, {"w": np.arange(4.0)}, ticks=2)
+    content = newest.read_bytes()
+    caplog.set_level(logging.WARNING)
+    for size in range(0, len(content), 7):
+        newest.write_bytes(content[:size])
+        with pytest.raises(ConfigError, match=r"000000000002\.ckpt: is"):
+            checkpoint.load(newest)
+        caplog.clear()
+        assert checkpoint.load(tmp_path).state == "old"
+        assert "passed over" in caplog.text
+        assert newest.name in caplog.text
+
+
+def test_a_flipped_bit_anywhere_is_found_or_harmless(tmp_path: Path) -> None:
+    state = {"w": np.arange(4.0), "n": [1, (2.5, "x")]}
+    path = save(tmp_path, state, ticks=2)
+    content = path.read_bytes()
+    found = 0
+    for place in range(len(content)):
+        path.write_bytes(content[:place] + bytes([content[place] ^ 0x10]) + content[place + 1 :])
+        try:
+            loaded = checkpoint.load(path)
+        except ConfigError:
+            found += 1
+        else:
+            assert (bits(loaded.state), loaded.ticks, loaded.policy) == (bits(state), 2, "blue")
+    assert found > len(content) // 2
+
+
+def rewritten(path: Path, header: dict[str, Any]) -> None:
+    """Writes a checkpoint with this header and a digest that is right."""
+    with path.open("wb") as file:
+        checkpoint._write(file, header, [])
+
+
+def test_a_newer_format_is_refused_with_both_versions(tmp_path: Path) -> None:
+    save(tmp_path, ticks=1)
+    newer = tmp_path / "000000000002.ckpt"
+    rewritten(newer, {"version": 2, "arena": "9.1", "state": None})
+    for path in (newer, tmp_path):
+        with pytest.raises(ConfigError, match=r"format version 2, written by arena 9\.1; this arena reads up to"):
+            checkpoint.load(path)
+
+
+@pytest.mark.parametrize(
+    "header",
+    [{}, {"version": "1"}, {"version": 1, "state": {"pickle": "x"}}, {"version": 1, "state": {"array": 0}}, []],
+    ids=str,
+)
+def test_a_strange_header_is_an_error_and_nothing_else(tmp_path: Path, header: Any) -> None:
+    path = tmp_path / "x.ckpt"
+    rewritten(path, header)
+    with pytest.raises(ConfigError, match=r"x\.ckpt: is not a checkpoint"):
+        checkpoint.load(path)
+
+
+def test_a_file_of_something_else_is_not_a_checkpoint(tmp_path: Path) -> None:
+    text = tmp_path / "weights.pt"
+    text.write_text("hello")
+    with pytest.raises(ConfigError, match=r"weights\.pt: is not a checkpoint, or is damaged"):
+        checkpoint.load(text)
+    torch.save({"w": torch.zeros(2)}, text)  # also a zip file
+    with pytest.raises(ConfigError, match="is not a checkpoint: a zip file of something else"):
+        checkpoint.load(text)
+
+
+def test_pickled_arrays_are_never_opened(tmp_path: Path) -> None:
+    structure, _ = encode(np.zeros(2))
+    np.save(tmp_path / "x.npy", np.array([print], dtype=object), allow_pickle=True)
+    with pytest.raises(ValueError, match="allow_pickle=False"):
+        decode(structure, [(tmp_path / "x.npy").read_bytes()])
+
+
+def test_an_empty_folder_and_a_missing_file_are_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="no whole checkpoint in this folder"):
+        checkpoint.load(tmp_path)
+    with pytest.raises(ConfigError, match=r"x\.ckpt: cannot be read: No such file"):
+        checkpoint.load(tmp_path / "x.ckpt")
+
+
+def test_a_load_setting_may_name_a_file_a_policy_folder_or_a_run_folder(tmp_path: Path) -> None:
+    folder = tmp_path / "checkpoints" / "blue"
+    path = save(folder)
+    assert checkpoint.find(path, "blue") == path
+    assert checkpoint.find(folder, "anybody") == folder
+    assert checkpoint.find(tmp_path, "blue") == folder
+
+
+def test_a_load_setting_that_finds_nothing_says_what_there_is(tmp_path: Path) -> None:
+    save(tmp_path / "checkpoints" / "blue")
+    with pytest.raises(ConfigError, match=r"policy 'bleu' in this run; did you mean 'blue'\? known: blue; .*/blue"):
+        checkpoint.find(tmp_path, "bleu")
+    with pytest.raises(ConfigError, match="there is no such checkpoint file"):
+        checkpoint.find(tmp_path / "nowhere", "blue")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(ConfigError, match="no checkpoint in this folder"):
+        checkpoint.find(tmp_path / "empty", "blue")
+
+
+def test_the_structure_is_plain_json(tmp_path: Path) -> None:
+    path = save(tmp_path, {"a": (1, [math.inf]), 2: np.float32(0.5)})
+    with zipfile.ZipFile(path) as archive:
+        header = json.loads(archive.read("checkpoint.json"))
+        assert archive.namelist() == ["checkpoint.json", "arrays/0.npy", "sha256"]
+    assert header["state"] == {"dict": [["a", {"tuple": [1, [{"float": "7ff0000000000000"}]]}], [2, {"scalar": 0}]]}

@@ -1,0 +1,357 @@
+"""A configuration is read, overridden and checked; every mistake says where it is and what is allowed."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from arena import yaml_text
+from arena.config import Config, MatchConfig, load_config, parse_config, resolved_yaml
+from arena.errors import ConfigError
+from arena.plan import make_plan
+
+CONFIGS = Path(__file__).resolve().parents[2] / "configs"
+
+VALID: dict[str, Any] = {
+    "name": "duel",
+    "ticks": 100,
+    "envs": {"game": {"make": "touchdown", "kwargs": {"team_size": 2}}},
+    "policies": {
+        "blue": {"algorithm": "ppo", "options": {"learning_rate": 1e-3}, "color": "#1f77b4"},
+        "red": {"algorithm": "random"},
+    },
+    "matches": [
+        {"env": "game", "seats": [["blue", "blue"], "red", "red"], "entities": [0, "blue_1", 2, 3], "lanes": 4},
+        {"round_robin": {"env": "game", "policies": ["blue", "red"], "team_size": 2}},
+    ],
+}
+
+
+def parse(data: Any = VALID, *overrides: str) -> Config:
+    return parse_config(data, source="duel.yaml", overrides=overrides)
+
+
+def changed(path: list[Any], value: Any) -> dict[str, Any]:
+    """The valid data with another value in one place."""
+    data = copy.deepcopy(VALID)
+    node: Any = data
+    for key in path[:-1]:
+        node = node[key]
+    node[path[-1]] = value
+    return data
+
+
+def error_of(data: Any, *overrides: str) -> ConfigError:
+    with pytest.raises(ConfigError) as caught:
+        parse(data, *overrides)
+    return caught.value
+
+
+# What is read
+
+
+def test_defaults_are_those_that_the_reference_names() -> None:
+    config = parse({key: value for key, value in VALID.items() if key != "name"})
+    assert (config.name, config.seed, config.rounds, config.scale) == ("duel", 0, 1, False)
+    assert config.checkpoint_every is None
+    red = config.policies["red"]
+    assert (red.options, red.color, red.frozen, red.load, red.sync) == ({}, None, False, None, "gradients")
+    assert config.envs["game"].idle_action is None
+
+
+def test_round_robins_are_written_out_as_matches_of_teams() -> None:
+    (_, first), (path, second) = parse().entries()
+    assert first.seats == (("blue", "blue"), "red", "red")
+    assert path == "matches[1].round_robin"
+    assert second == MatchConfig(env="game", seats=("blue", "blue", "red", "red"))
+
+
+def test_the_data_given_is_not_changed() -> None:
+    before = copy.deepcopy(VALID)
+    parse(VALID, "policies.blue.options.learning_rate=1", "matches[0].lanes=2", "envs.game.kwargs.more=1")
+    assert before == VALID
+
+
+@pytest.mark.parametrize("path", sorted(CONFIGS.glob("*.yaml")), ids=lambda path: path.stem)
+def test_the_shipped_configurations_are_valid(path: Path) -> None:
+    config = load_config(path)
+    assert make_plan(config).processes >= 2
+    assert parse_config(yaml_text.load(resolved_yaml(config), source="again"), source="again") == config
+
+
+@pytest.mark.parametrize(
+    ("name", "processes"), [("touchdown_2v2", 6), ("touchdown_1v1", 13), ("round_robin_4x5", 151)]
+)
+def test_the_shipped_examples_need_the_processes_that_they_say(name: str, processes: int) -> None:
+    assert make_plan(load_config(CONFIGS / f"{name}.yaml")).processes == processes
+
+
+# Round trip
+
+names = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,8}", fullmatch=True)
+words = st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1, max_size=12)
+values = st.recursive(
+    st.one_of(st.none(), st.booleans(), st.integers(), st.floats(allow_nan=False), words, st.just("3e-4")),
+    lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(words, inner, max_size=3)),
+    max_leaves=6,
+)
+
+
+@st.composite
+def configurations(draw: st.DrawFn) -> dict[str, Any]:
+    envs = draw(st.dictionaries(names, st.fixed_dictionaries({"make": words, "idle_action": values}), min_size=1, max_size=2))
+    policy = st.fixed_dictionaries(
+        {"algorithm": words},
+        optional={
+            "options": st.dictionaries(words, values, max_size=3),
+            "color": st.from_regex(r"#[0-9a-f]{6}", fullmatch=True),
+            "frozen": st.booleans(),
+            "load": st.one_of(st.none(), words),
+            "sync": st.sampled_from(["gradients", "samples"]),
+        },
+    )
+    policies = draw(st.dictionaries(names, policy, min_size=2, max_size=3))
+    one = st.sampled_from(sorted(policies))
+    seat = st.one_of(one, st.builds(lambda name, count: [name] * count, one, st.integers(1, 3)))
+    common = {"env": st.sampled_from(sorted(envs))}
+    sizes = {"copies": st.integers(1, 3), "lanes": st.integers(1, 3), "env_kwargs": st.dictionaries(words, values, max_size=2)}
+    match = st.fixed_dictionaries({**common, "seats": st.lists(seat, min_size=1, max_size=3)}, optional=sizes)
+    robin = st.fixed_dictionaries(
+        {**common, "policies": st.just(sorted(policies))},
+        optional={**sizes, "team_size": st.integers(1, 2), "both_sides": st.booleans()},
+    )
+    matches = st.lists(st.one_of(match, st.fixed_dictionaries({"round_robin": robin})), min_size=1, max_size=3)
+    optional = {"name": names, "seed": st.integers(0, 2**64), "scale": st.booleans(), "checkpoint_every": st.integers(1, 9)}
+    return {"envs": envs, "policies": policies, **draw(
+        st.fixed_dictionaries({"ticks": st.integers(1, 10**9), "matches": matches}, optional=optional)
+    )}
+
+
+@given(configurations())
+def test_the_resolved_yaml_loads_to_an_equal_configuration(data: dict[str, Any]) -> None:
+    config = parse_config(data, source="drawn.yaml")
+    text = resolved_yaml(config)
+    again = parse_config(yaml_text.load(text, source="again"), source="other.yaml")
+    assert again == config
+    assert resolved_yaml(again) == text
+
+
+# Any change of a valid configuration is a valid one, or a ConfigError
+
+
+def _places(node: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    inner = node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, list) else ()
+    return [place for key, value in inner for place in ((*path, key), *_places(value, (*path, key)))]
+
+
+odd_values = st.one_of(values, st.sampled_from([-1, 0, [], {}, "", [[]], {"round_robin": 1}, ["blue"], [["red", 1]], "blue"]))
+
+
+@settings(max_examples=300)
+@given(place=st.sampled_from(_places(VALID)), value=odd_values, remove=st.booleans())
+def test_a_mutated_configuration_raises_nothing_but_configuration_errors(
+    place: tuple[Any, ...], value: Any, remove: bool
+) -> None:
+    data = changed(list(place), value)
+    if remove:
+        node: Any = data
+        for key in place[:-1]:
+            node = node[key]
+        del node[place[-1]]
+    try:
+        make_plan(parse(data))
+    except ConfigError as error:
+        assert error.message
+        assert error.source == "duel.yaml" or error.path == "matches"
+
+
+@given(st.text(max_size=30), st.text(max_size=10))
+def test_any_override_raises_nothing_but_configuration_errors(path: str, value: str) -> None:
+    try:
+        parse(VALID, f"{path}={value}")
+    except ConfigError as error:
+        assert str(error)
+
+
+@given(st.binary(max_size=60))
+def test_any_file_content_raises_nothing_but_configuration_errors(tmp_path_factory: Any, content: bytes) -> None:
+    path = tmp_path_factory.getbasetemp() / "any.yaml"
+    path.write_bytes(content)
+    with pytest.raises(ConfigError, match=r"any\.yaml"):
+        load_config(path)
+
+
+# Mistakes, one by one
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "path", "message"),
+    [
+        (["tics"], 3, "tics", "unknown key 'tics'; did you mean 'ticks'?"),
+        (["envs", "game", "mak"], 3, "envs.game.mak", "did you mean 'make'?"),
+        (["policies", "red", "colour"], "#000000", "policies.red.colour", "did you mean 'color'?"),
+        (["matches", 0, "lane"], 1, "matches[0].lane", "did you mean 'lanes'?"),
+        (["matches", 1, "copies"], 1, "matches[1].copies", "known: round_robin"),
+        (["matches", 1, "round_robin", "teamsize"], 1, "matches[1].round_robin.teamsize", "did you mean 'team_size'?"),
+        (["ticks"], 0, "ticks", "found 0: expected integer >= 1"),
+        (["ticks"], True, "ticks", "found true: expected integer, got true or false"),
+        (["ticks"], "many", "ticks", "found 'many': expected integer, got text"),
+        (["seed"], -1, "seed", "found -1: expected integer >= 0"),
+        (["seed"], 1.5, "seed", "found 1.5"),
+        (["rounds"], 2, "rounds", "rounds need a matchmaking rule"),
+        (["checkpoint_every"], 0, "checkpoint_every", "expected integer >= 1"),
+        (["scale"], "yes please", "scale", "expected true or false, got text"),
+        (["name"], "a/b", "name", "a name becomes a folder"),
+        (["name"], "..", "name", "a name becomes a folder"),
+        (["envs"], {}, "envs", "at least one is needed"),
+        (["envs", "a b"], {"make": "x"}, "envs", "the name 'a b' cannot be used"),
+        (["policies", 3], {"algorithm": "x"}, "policies", "the name 3 cannot be used"),
+        (["policies", "red", "algorithm"], 3, "policies.red.algorithm", "expected text, got integer"),
+        (["policies", "red", "color"], "red", "policies.red.color", 'a colour as "#1f77b4"'),
+        (["policies", "red", "sync"], "gradient", "policies.red.sync", "did you mean 'gradients'? known: gradients, samples"),
+        (["policies", "red"], "random", "policies.red", "expected a mapping"),
+        (["policies", "red"], {}, "policies.red", "the key 'algorithm' is missing, and has no default"),
+        (["matches"], [], "matches", "at least one is needed"),
+        (["matches"], {}, "matches", "found {}; expected a list"),
+        (["matches", 0, "env"], "gam", "matches[0].env", "unknown environment 'gam'; did you mean 'game'?"),
+        (["matches", 0, "seats"], [], "matches[0].seats", "at least one seat"),
+        (["matches", 0, "seats", 2], "rod", "matches[0].seats[2]", "unknown policy 'rod'; did you mean 'red'?"),
+        (["matches", 0, "seats", 0, 1], "blu", "matches[0].seats[0][1]", "did you mean 'blue'?"),
+        (["matches", 0, "seats", 0, 1], "red", "matches[0].seats[0]", "they are all of one policy"),
+        (["matches", 0, "seats", 1], [], "matches[0].seats[1]", "is empty"),
+        (["matches", 0, "seats", 1], [["red"]], "matches[0].seats[1][0]", "expected text, got list"),
+        (["matches", 0, "entities"], [0, 1], "matches[0].entities", "lists 2 entities for 4 entries"),
+        (["matches", 0, "entities", 3], 2, "matches[0].entities[3]", "2 is listed twice"),
+        (["matches", 0, "entities", 3], -1, "matches[0].entities[3]", "expected integer >= 0"),
+        (["matches", 0, "copies"], 0, "matches[0].copies", "expected integer >= 1"),
+        (["matches", 0, "lanes"], -4, "matches[0].lanes", "expected integer >= 1"),
+        (["matches", 1, "round_robin", "policies"], ["red"], "matches[1].round_robin.policies", "two or more"),
+        (["matches", 1, "round_robin", "policies", 1], "blue", "matches[1].round_robin.policies[1]", "listed twice"),
+        (["matches", 1, "round_robin", "policies", 1], "x", "matches[1].round_robin.policies[1]", "unknown policy"),
+        (["matches", 1, "round_robin", "env"], "x", "matches[1].round_robin.env", "unknown environment"),
+        (["matches", 1, "round_robin", "team_size"], 0, "matches[1].round_robin.team_size", "expected integer >= 1"),
+    ],
+)
+def test_a_mistake_is_named_with_its_place(place: list[Any], value: Any, path: str, message: str) -> None:
+    error = error_of(changed(place, value))
+    assert error.path == path
+    assert message in error.message
+    assert str(error).startswith(f"duel.yaml: {path}: ")
+
+
+@pytest.mark.parametrize("key", ["ticks", "envs", "policies", "matches"])
+def test_a_missing_key_is_named(key: str) -> None:
+    error = error_of({name: value for name, value in VALID.items() if name != key})
+    assert f"the key {key!r} is missing, and has no default" in str(error)
+
+
+def test_a_file_whose_name_cannot_name_a_run_asks_for_a_name(tmp_path: Path) -> None:
+    path = tmp_path / "my config.yaml"
+    path.write_text(yaml_text.dump({key: value for key, value in VALID.items() if key != "name"}))
+    with pytest.raises(ConfigError, match="the run's name 'my config'"):
+        load_config(path)
+
+
+# Files
+
+
+def test_a_missing_file_is_named_with_the_nearest_one(tmp_path: Path) -> None:
+    (tmp_path / "duel.yaml").write_text("")
+    with pytest.raises(ConfigError, match=r"duell\.yaml: there is no such file; did you mean 'duel\.yaml'\?"):
+        load_config(tmp_path / "duell.yaml")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "the file is empty"),
+        (b"# nothing but a comment\n", "the file is empty"),
+        (b"- 1\n- 2\n", r"is a mapping of keys to values, found \[1, 2\]"),
+        (b"ticks: \xff\xfe", "is not UTF-8 text"),
+        (b"ticks: 3\nenvs: [1\n", "line 3"),
+        (b"ticks: 3\n\tseed: 1\n", "line 2"),
+        (b"ticks: 3\nticks: 4\n", "given twice"),
+    ],
+)
+def test_a_file_that_holds_no_configuration_says_why(tmp_path: Path, content: bytes, message: str) -> None:
+    path = tmp_path / "bad.yaml"
+    path.write_bytes(content)
+    with pytest.raises(ConfigError, match=message) as caught:
+        load_config(path)
+    assert str(caught.value).startswith(str(path))
+
+
+def test_a_directory_is_not_a_configuration(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="is a directory"):
+        load_config(tmp_path)
+
+
+# Overrides
+
+
+@pytest.mark.parametrize(
+    ("override", "read"),
+    [
+        ("ticks=5", lambda config: config.ticks == 5),
+        ("policies.blue.options.learning_rate=3e-4", lambda config: config.policies["blue"].options["learning_rate"] == 3e-4),
+        ("policies.red.options.deep.er=[1, {a: b}]", lambda config: config.policies["red"].options == {"deep": {"er": [1, {"a": "b"}]}}),
+        ("matches[0].lanes=9", lambda config: config.matches[0].lanes == 9),
+        ("matches.0.lanes=9", lambda config: config.matches[0].lanes == 9),
+        ("matches.0.seats.0.1=blue", lambda config: config.matches[0].seats[0] == ("blue", "blue")),
+        ("matches[1].round_robin.copies=2", lambda config: config.matches[1].round_robin.copies == 2),
+        ("policies.green.algorithm=random", lambda config: config.policies["green"].algorithm == "random"),
+        ("policies.red.load=", lambda config: config.policies["red"].load is None),
+        ("policies.red.load=a=b", lambda config: config.policies["red"].load == "a=b"),
+        ("matches=[{env: game, seats: [red]}]", lambda config: config.matches == (MatchConfig(env="game", seats=("red",)),)),
+    ],
+)
+def test_an_override_reaches_any_key(override: str, read: Any) -> None:
+    assert read(parse(VALID, override))
+
+
+def test_an_override_finds_keys_that_hold_dots() -> None:
+    data = changed(["policies", "ppo.v2"], {"algorithm": "ppo", "options": {"net.size": 1}})
+    config = parse(data, "policies.ppo.v2.frozen=true", "policies.ppo.v2.options.net.size=2")
+    assert config.policies["ppo.v2"].frozen
+    assert config.policies["ppo.v2"].options == {"net.size": 2}
+
+
+def test_of_two_overrides_the_later_one_wins() -> None:
+    assert parse(VALID, "ticks=5", "ticks=6").ticks == 6
+
+
+def test_an_override_repairs_what_the_file_has_wrong() -> None:
+    assert parse(changed(["ticks"], 0), "ticks=6").ticks == 6
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("ticks=0", "ticks: found 0"),
+        ("tics=3", "tics: unknown key 'tics'; did you mean 'ticks'?"),
+        ("matches[0].lane=2", "matches[0].lane: unknown key 'lane'; did you mean 'lanes'?"),
+        ("matches[0].seats[1]=rod", "matches[0].seats[1]: unknown policy 'rod'"),
+        ("matches[7].lanes=2", "matches: is a list of 2, it has no place '7'"),
+        ("matches.first.lanes=2", "matches: is a list of 2, it has no place 'first'"),
+        ("ticks.more=2", "ticks: holds 100, which has nothing named 'more'"),
+        ("policies.blu.options.gamma=1", "policies.blu: the key 'algorithm' is missing, and has no default (policies.blu was made by this; did you mean 'blue'?"),
+        ("policies.blue.colour.x=1", "policies.blue.colour: unknown key 'colour'; did you mean 'color'?"),
+        ("ticks", "expected key.path=value"),
+        ("=3", "expected key.path=value"),
+        ("a..b=3", "expected key.path=value"),
+        ("ticks=[1", "line 1, column 3"),
+    ],
+)
+def test_a_wrong_override_is_named_instead_of_the_file(override: str, message: str) -> None:
+    error = error_of(VALID, override)
+    assert str(error).startswith(f"--set {override}: ")
+    assert message in str(error)
+
+
+def test_a_mistake_of_the_file_is_not_blamed_on_an_override() -> None:
+    assert str(error_of(changed(["seed"], -1), "ticks=3")).startswith("duel.yaml: seed: ")

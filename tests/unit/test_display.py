@@ -1,0 +1,206 @@
+"""The two faces of the display, and what the end of a run says. Time is a number that the test sets."""
+
+from __future__ import annotations
+
+import io
+import re
+import threading
+
+import pytest
+
+from arena.display import Display, LiveDisplay, PlainDisplay, Rate, make_display, summary_lines
+from arena.outcome import Outcome
+from arena.records import EpisodeRecord, SeatRecord, UpdateRecord
+from arena.scoreboard import Scoreboard
+
+
+class Clock:
+    """Time that passes when told to."""
+
+    def __init__(self) -> None:
+        self.seconds = 100.0
+
+    def __call__(self) -> float:
+        return self.seconds
+
+
+class Screen(io.StringIO):
+    """A stream that is read in parts."""
+
+    def fresh(self) -> str:
+        """What was written since the last call, without control sequences."""
+        text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", self.getvalue())
+        self.seek(0)
+        self.truncate()
+        return text
+
+
+def play(board: Scoreboard, games: int, outcome: Outcome | None, *, gain: float = 1.0) -> None:
+    other: Outcome | None = {"win": "loss", "loss": "win"}.get(str(outcome), outcome)  # type: ignore[assignment]
+    for _ in range(games):
+        seats = (SeatRecord("blue", (0,), gain, outcome), SeatRecord("red", (1,), -gain, other))
+        board.episode(EpisodeRecord(0, 0, "game", 0, 0, 1, 10, True, False, seats))
+
+
+def shown(display: Display, clock: Clock, screen: Screen, at: float, ticks: int, board: Scoreboard) -> str:
+    clock.seconds = at
+    display.update(ticks, board)
+    return screen.fresh()
+
+
+def test_a_pipe_gets_a_plain_line_every_five_seconds() -> None:
+    clock, screen, board = Clock(), Screen(), Scoreboard(["blue", "red"])
+    display = make_display(screen, terminal=False, total_ticks=20000, colors={}, clock=clock)
+    display.start()
+    play(board, 3, "win", gain=0.41)
+    play(board, 1, "loss", gain=0.41)
+    assert shown(display, clock, screen, 100.0, 0, board) == ""
+    assert shown(display, clock, screen, 104.9, 5880, board) == ""
+    assert shown(display, clock, screen, 105.0, 6000, board) == (
+        "6000/20000 ticks  30 %  1200 ticks/s | blue return 0.41 win 75 % | red return -0.41 win 25 %\n"
+    )
+    assert shown(display, clock, screen, 109.9, 12000, board) == ""
+    assert shown(display, clock, screen, 110.0, 12000, board).startswith("12000/20000 ticks  60 %  1200 ticks/s | ")
+
+
+def test_the_last_state_is_printed_once_at_the_end() -> None:
+    clock, screen = Clock(), Screen()
+    display = PlainDisplay(screen, total_ticks=10, clock=clock)
+    display.start()
+    display.update(10, Scoreboard(["blue"]))
+    display.stop()
+    display.stop()
+    assert screen.fresh() == "10/10 ticks  100 %  - ticks/s | blue\n"
+
+
+def test_a_display_that_was_never_updated_says_nothing() -> None:
+    screen = Screen()
+    display = PlainDisplay(screen, total_ticks=10)
+    display.start()
+    display.stop()
+    assert screen.fresh() == ""
+
+
+def test_a_terminal_shows_progress_and_a_row_per_policy() -> None:
+    clock, screen, board = Clock(), Screen(), Scoreboard(["blue", "red"])
+    colors = {"blue": "#1f77b4", "red": None}
+    display = make_display(screen, terminal=True, width=100, total_ticks=20000, colors=colors, clock=clock)
+    play(board, 3, "win")
+    board.update(UpdateRecord("blue", 1, 1, 1, 0.1, {"entropy": 0.5, "policy_loss": -0.012, "value_loss": 0.34}))
+    display.start()
+    shown(display, clock, screen, 100.0, 0, board)
+    text = shown(display, clock, screen, 110.0, 5000, board)
+    display.stop()
+    assert "5000/20000 ticks  25 %  500 ticks/s  0:30 left" in text
+    rows = [" ".join(line.split()) for line in text.splitlines()]
+    assert "policy episodes return win rate last update" in rows
+    assert "blue 3 1.00 100 % policy_loss -0.01 value_loss 0.34" in rows
+    assert "red 3 -1.00 0 %" in rows
+
+
+def test_a_terminal_is_drawn_at_most_five_times_a_second_and_without_a_thread() -> None:
+    clock, screen, board = Clock(), Screen(), Scoreboard(["blue"])
+    display = LiveDisplay(screen, total_ticks=1000, colors={}, width=80, clock=clock)
+    threads = threading.active_count()
+    display.start()
+    drawn = sum("ticks/s" in shown(display, clock, screen, 100 + step / 100, step, board) for step in range(200))
+    assert threading.active_count() == threads
+    display.stop()
+    assert 9 <= drawn <= 10
+
+
+def test_the_terminal_gets_its_cursor_back_and_the_last_state_stays() -> None:
+    clock, screen = Clock(), Screen()
+    display = LiveDisplay(screen, total_ticks=10, colors={}, width=80, clock=clock)
+    display.start()
+    display.update(4, Scoreboard())
+    display.update(10, Scoreboard())
+    display.stop()
+    display.stop()
+    written = screen.getvalue()
+    assert written.rindex("\x1b[?25h") > written.rindex("\x1b[?25l")
+    assert "10/10 ticks  100 %" in written[written.rindex("4/10") :]
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_a_message_is_shown_as_it_is(terminal: bool) -> None:
+    screen = Screen()
+    display = make_display(screen, terminal=terminal, width=80, total_ticks=10, colors={})
+    display.start()
+    display.message("[red]checkpoint[/] saved: matches[0]")
+    display.stop()
+    assert "[red]checkpoint[/] saved: matches[0]\n" in screen.fresh()
+
+
+def test_names_that_look_like_markup_are_names() -> None:
+    screen, board = Screen(), Scoreboard(["[bold]"])
+    board.update(UpdateRecord("[bold]", 1, 1, 1, 0.1, {"[x]_loss": 0.5}))
+    display = LiveDisplay(screen, total_ticks=10, colors={}, width=80)
+    display.start()
+    display.update(1, board)
+    display.stop()
+    assert re.search(r"\[bold\] .* \[x\]_loss 0\.50", screen.fresh())
+
+
+def test_the_rate_is_that_of_the_last_ten_seconds() -> None:
+    clock = Clock()
+    rate = Rate(clock)
+    assert rate.per_second is None
+    for second in range(31):
+        clock.seconds = 100.0 + second
+        rate.add(100 * second if second <= 15 else 1500 + 1000 * (second - 15))
+    assert rate.per_second == 1000.0
+
+
+def test_the_rate_of_a_resumed_run_counts_only_what_it_played_itself() -> None:
+    clock = Clock()
+    rate = Rate(clock)
+    rate.add(10_000)
+    clock.seconds += 2
+    rate.add(10_400)
+    assert rate.per_second == 200.0
+
+
+def test_many_calls_in_a_second_keep_the_rate_small_and_right() -> None:
+    clock = Clock()
+    rate = Rate(clock)
+    for step in range(100_000):
+        clock.seconds = 100 + step / 5000
+        rate.add(step)
+    assert rate.per_second == pytest.approx(5000, rel=1e-6)
+    assert len(rate._points) <= 60
+
+
+def test_the_summary_tells_how_each_policy_began_and_ended() -> None:
+    board = Scoreboard(["blue", "red", "idle"])
+    play(board, 12, "win")
+    play(board, 88, "loss")
+    play(board, 30, "draw")
+    play(board, 19, "loss")
+    play(board, 81, "win")
+    assert summary_lines(board, "runs/x") == [
+        "run folder: runs/x",
+        "blue  won 12 % of its first 100 games, 81 % of its last 100",
+        "red   won 88 % of its first 100 games, 19 % of its last 100",
+        "idle  finished no episode",
+    ]
+
+
+def test_the_summary_of_a_short_run_claims_no_change() -> None:
+    board = Scoreboard()
+    play(board, 1, "win")
+    assert summary_lines(board, "x")[1:] == ["blue  won 100 % of its 1 game", "red   won 0 % of its 1 game"]
+
+
+def test_first_and_last_games_of_the_summary_do_not_overlap() -> None:
+    board = Scoreboard()
+    play(board, 15, "loss")
+    play(board, 15, "win")
+    assert summary_lines(board, "x")[1] == "blue  won 0 % of its first 15 games, 100 % of its last 15"
+
+
+def test_the_summary_of_a_game_without_winners_tells_returns() -> None:
+    board = Scoreboard()
+    play(board, 100, None, gain=21.25)
+    play(board, 100, None, gain=480.0)
+    assert summary_lines(board, "x")[1] == "blue  return 21.25 in its first 100 episodes, 480.00 in its last 100"

@@ -1,0 +1,142 @@
+"""JSON lines that survive a kill."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import stat
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from arena.durable import part_of
+from arena.errors import ConfigError
+from arena.journal import Journal, JournalReader, truncate_after
+
+
+def write(path: Path, *lines: dict[str, Any]) -> None:
+    journal = Journal(path)
+    for line in lines:
+        journal.append(line)
+    journal.close()
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "episodes.jsonl"
+
+
+def test_lines_come_back_in_order(path: Path) -> None:
+    lines = [{"tick": tick, "name": "ä\n"} for tick in range(5)]
+    write(path, *lines)
+    assert list(JournalReader(path)) == lines
+    assert path.read_bytes().count(b"\n") == 5
+
+
+def test_a_second_writer_goes_on_where_the_first_ended(path: Path) -> None:
+    write(path, {"tick": 1})
+    write(path, {"tick": 2})
+    assert list(JournalReader(path)) == [{"tick": 1}, {"tick": 2}]
+
+
+def test_numbers_that_are_not_finite_become_null(path: Path) -> None:
+    write(path, {"a": math.nan, "b": math.inf, "c": np.float32("-inf")})
+    assert list(JournalReader(path)) == [{"a": None, "b": None, "c": None}]
+
+
+def test_numpy_scalars_are_written_as_numbers(path: Path) -> None:
+    write(path, {"a": np.float64(0.5), "b": np.int64(3), "c": np.bool_(True)})
+    assert path.read_text() == '{"a":0.5,"b":3,"c":true}\n'
+
+
+def test_what_json_cannot_hold_is_refused_by_its_type(path: Path) -> None:
+    with closing(Journal(path)) as journal, pytest.raises(TypeError, match="a PosixPath cannot be written"):
+        journal.append({"a": Path()})
+
+
+def test_only_the_owner_can_read_the_file(path: Path) -> None:
+    write(path, {"tick": 1})
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_nothing_is_in_the_file_before_flush(path: Path) -> None:
+    journal = Journal(path)
+    journal.append({"tick": 1})
+    assert path.read_bytes() == b""
+    journal.flush()
+    assert path.read_bytes() == b'{"tick":1}\n'
+    journal.close()
+    journal.close()
+
+
+def test_a_file_cut_at_any_byte_reads_as_its_whole_lines_and_can_be_continued(path: Path) -> None:
+    lines: list[dict[str, Any]] = [{"tick": 1, "x": "a"}, {"tick": 22, "x": "bb"}, {"tick": 333}]
+    write(path, *lines)
+    content = path.read_bytes()
+    for size in range(len(content) + 1):
+        path.write_bytes(content[:size])
+        whole = content[:size].count(b"\n")
+        reader = JournalReader(path)
+        assert list(reader) == lines[:whole]
+        assert reader.unfinished == (not content[:size].endswith(b"\n") and size > 0)
+        write(path, {"tick": 4})
+        assert list(JournalReader(path)) == [*lines[:whole], {"tick": 4}]
+
+
+def test_a_long_unfinished_line_is_cut_off_too(path: Path) -> None:
+    path.write_bytes(b'{"tick":1}\n' + b"x" * 200_000)
+    write(path, {"tick": 2})
+    assert list(JournalReader(path)) == [{"tick": 1}, {"tick": 2}]
+
+
+@pytest.mark.parametrize("middle", [b"{broken\n", b"[1]\n", b"\n", b"\xff\n"])
+def test_damage_before_the_end_names_file_and_line(path: Path, middle: bytes) -> None:
+    path.write_bytes(b'{"tick":1}\n' + middle + b'{"tick":2}\n')
+    with pytest.raises(ConfigError, match=r"episodes\.jsonl: line 2: is damaged"):
+        list(JournalReader(path))
+
+
+def test_a_missing_file_is_named(path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"episodes\.jsonl: cannot be read: No such file"):
+        list(JournalReader(path))
+
+
+def test_truncating_keeps_the_lines_up_to_the_tick_byte_for_byte(path: Path) -> None:
+    path.write_bytes(b'{"tick": 1}\n{"ticks":5}\n{"tick":6}\n{"tick":5}\n{"ti')
+    assert truncate_after(path, 5) == 2
+    assert path.read_bytes() == b'{"tick": 1}\n{"ticks":5}\n{"tick":5}\n'
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_truncating_what_is_not_there_does_nothing(path: Path) -> None:
+    assert truncate_after(path, 5) == 0
+    assert not path.exists()
+
+
+def test_truncating_refuses_lines_without_a_tick(path: Path) -> None:
+    write(path, {"tick": 1}, {"name": "x"})
+    before = path.read_bytes()
+    with pytest.raises(ConfigError, match="has no tick"):
+        truncate_after(path, 5)
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("step", ["fsync", "replace"])
+def test_a_failure_while_truncating_leaves_the_old_file(path: Path, step: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    write(path, {"tick": 1}, {"tick": 9})
+    before = path.read_bytes()
+    with monkeypatch.context() as patch:
+        patch.setattr(os, step, fail)
+        with pytest.raises(OSError, match="No space"):
+            truncate_after(path, 5)
+    assert path.read_bytes() == before
+    assert not part_of(path).exists()
+    assert json.loads(before.splitlines()[1]) == {"tick": 9}

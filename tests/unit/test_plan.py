@@ -1,0 +1,305 @@
+"""A plan puts every role on exactly one rank, and keeps what belongs to a match with that match."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import subprocess
+import sys
+from collections import Counter
+from itertools import combinations
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from arena.config import Config, parse_config
+from arena.errors import ConfigError
+from arena.plan import (
+    MatchPlan,
+    Plan,
+    Role,
+    RoleKind,
+    SeatPlan,
+    choose_face,
+    make_plan,
+    resolve_entities,
+    schedule_proof,
+    to_json,
+)
+
+ENV = {"duel": {"make": "touchdown", "kwargs": {"team_size": 2, "max_steps": 9}, "idle_action": 0}}
+
+
+def config_of(*matches: dict[str, Any], policies: str = "blue red", **keys: Any) -> Config:
+    data = {
+        "ticks": 100,
+        "envs": ENV,
+        "policies": {name: {"algorithm": "random"} for name in policies.split()},
+        "matches": list(matches),
+        **keys,
+    }
+    return parse_config(data, source="test.yaml")
+
+
+def match_of(*seats: Any, **keys: Any) -> dict[str, Any]:
+    return {"env": "duel", "seats": list(seats), **keys}
+
+
+names = st.sampled_from(["blue", "red"])
+descriptions = st.builds(
+    match_of,
+    names,
+    names,
+    copies=st.integers(1, 4),
+    lanes=st.integers(1, 3),
+    env_kwargs=st.dictionaries(st.sampled_from(["max_steps", "marker"]), st.integers(0, 9), max_size=2),
+)
+configurations = st.builds(
+    lambda matches, scale: config_of(*matches, scale=scale), st.lists(descriptions, min_size=1, max_size=4), st.booleans()
+)
+
+
+def test_two_against_two_is_six_processes() -> None:
+    plan = make_plan(config_of(match_of("blue", "blue", "red", "red")))
+    assert plan.processes == 6
+    assert list(plan.ranks) == [
+        (Role(RoleKind.ROOT),),
+        (Role(RoleKind.ENVIRONMENT, 0),),
+        *((Role(RoleKind.WORKER, 0, seat),) for seat in range(4)),
+    ]
+    assert plan.policies["red"].workers == ((0, 2), (0, 3))
+
+
+def test_the_four_policy_round_robin_in_five_copies_is_151_processes() -> None:
+    names = ["red", "blue", "green", "yellow"]
+    robin = {"round_robin": {"env": "duel", "policies": names, "team_size": 2, "copies": 5}}
+    plan = make_plan(config_of(robin, policies=" ".join(names)))
+    assert plan.processes == 151
+    assert len(plan.matches) == 30
+    sides = Counter((match.seats[0].policy, match.seats[2].policy) for match in plan.matches)
+    assert sides == {pair: 5 for pair in combinations(names, 2)}
+
+
+@given(n=st.integers(2, 6), size=st.integers(1, 3), copies=st.integers(1, 3), both=st.booleans())
+def test_a_round_robin_counts_as_the_formula_says(n: int, size: int, copies: int, both: bool) -> None:
+    names = [f"p{number}" for number in range(n)]
+    robin = {"env": "duel", "policies": names, "team_size": size, "copies": copies, "both_sides": both}
+    plan = make_plan(config_of({"round_robin": robin}, policies=" ".join(names)))
+    games = n * (n - 1) // 2 * (2 if both else 1)
+    assert len(plan.matches) == games * copies
+    assert plan.processes == games * copies * (1 + 2 * size) + 1
+    assert {len(policy.workers) for policy in plan.policies.values()} == {games * copies * 2 * size // n}
+
+
+def test_both_sides_plays_each_pairing_from_either_side() -> None:
+    robin = {"env": "duel", "policies": ["red", "blue"], "both_sides": True}
+    plan = make_plan(config_of({"round_robin": robin}))
+    assert [[seat.policy for seat in match.seats] for match in plan.matches] == [["red", "blue"], ["blue", "red"]]
+
+
+@given(configurations, st.one_of(st.none(), st.integers(1, 90)))
+def test_every_role_is_hosted_exactly_once(config: Config, ranks: int | None) -> None:
+    try:
+        plan = make_plan(config, ranks=ranks)
+    except ConfigError:
+        return
+    hosted = [role for roles in plan.ranks for role in roles]
+    wanted = [Role(RoleKind.ROOT)]
+    for match in plan.matches:
+        wanted.append(Role(RoleKind.ENVIRONMENT, match.match))
+        wanted += [Role(RoleKind.WORKER, match.match, seat.index) for seat in match.seats]
+    assert hosted == wanted
+    assert [match.match for match in plan.matches] == list(range(len(plan.matches)))
+    assert plan.processes == (ranks or len(wanted))
+    assert all(role in plan.ranks[plan.rank_of(role)] for role in wanted)
+    workers = sorted(worker for policy in plan.policies.values() for worker in policy.workers)
+    assert workers == sorted((role.match, role.seat) for role in plan.roles(RoleKind.WORKER))
+
+
+@given(configurations, st.integers(2, 90))
+def test_env_kwargs_stay_with_their_own_match_under_copies_and_scale(config: Config, ranks: int) -> None:
+    try:
+        plan = make_plan(config, ranks=ranks)
+    except ConfigError:
+        return
+    for match in plan.matches:
+        description = config.matches[match.entry]
+        assert match.env_kwargs == {"team_size": 2, "max_steps": 9, **description.env_kwargs}
+        assert match.lanes == description.lanes
+        assert match.path == f"matches[{match.entry}]"
+    copies = Counter((match.entry, match.copy) for match in plan.matches)
+    assert set(copies.values()) == {1}  # numbered on, never twice
+
+
+@given(configurations, st.integers(2, 90))
+def test_scale_fills_the_ranks_with_whole_repetitions(config: Config, ranks: int) -> None:
+    once = make_plan(config).processes - 1
+    if ranks < once + 1:
+        with pytest.raises(ConfigError, match=f"needs {once + 1} processes"):
+            make_plan(config, ranks=ranks)
+        return
+    repetitions = (ranks - 1) // once if config.scale else 1
+    plan = make_plan(config, ranks=ranks)
+    assert len(plan.matches) == repetitions * sum(entry.copies for _, entry in config.entries())
+    assert len(plan.idle_ranks) == ranks - 1 - repetitions * once
+
+
+def test_scale_repeats_all_matches_in_turn_and_numbers_their_copies_on() -> None:
+    config = config_of(match_of("blue", "red", copies=2), match_of("red"), scale=True)
+    plan = make_plan(config, ranks=1 + 2 * 8)
+    assert [(match.entry, match.copy) for match in plan.matches] == [(0, 0), (0, 1), (1, 0), (0, 2), (0, 3), (1, 1)]
+
+
+def test_without_a_number_of_ranks_nothing_is_repeated() -> None:
+    config = config_of(match_of("blue", "red"), scale=True)
+    assert len(make_plan(config).matches) == 1
+    assert len(make_plan(config, ranks=1).matches) == 1
+
+
+def test_one_rank_hosts_everything() -> None:
+    plan = make_plan(config_of(match_of("blue", "red", copies=3)), ranks=1)
+    assert plan.processes == 1
+    assert len(plan.ranks[0]) == 1 + 3 * 3
+
+
+def test_too_few_ranks_says_how_many_are_needed_and_the_way_out() -> None:
+    with pytest.raises(ConfigError, match=r"needs 4 processes .* got 3; .*--ranks 1"):
+        make_plan(config_of(match_of("blue", "red")), ranks=3)
+
+
+def test_an_absurd_number_of_copies_is_refused_before_the_memory_is_full() -> None:
+    with pytest.raises(ConfigError, match="copies"):
+        make_plan(config_of(match_of("blue", "red", copies=10**9)))
+
+
+def test_nested_seats_drive_several_entities_and_entities_remap_them() -> None:
+    plain = make_plan(config_of(match_of(["blue", "blue"], "red", "red")))
+    assert [seat.entities for seat in plain.matches[0].seats] == [(0, 1), (2,), (3,)]
+    mapped = make_plan(config_of(match_of(["blue", "blue"], "red", entities=["b_1", 0, 2])))
+    assert [seat.entities for seat in mapped.matches[0].seats] == [("b_1", 0), (2,)]
+
+
+def test_a_plan_survives_pickling() -> None:
+    plan = make_plan(config_of(match_of("blue", "red", copies=2)))
+    plan.roles()  # fills the cache
+    again: Plan = pickle.loads(pickle.dumps(plan))
+    assert again == plan
+    assert again.rank_of(Role(RoleKind.WORKER, 1, 1)) == 6
+
+
+def test_checkpoints_are_by_default_ten_times_a_run_and_at_least_each_tick() -> None:
+    assert make_plan(config_of(match_of("blue"), ticks=1234)).checkpoint_every == 123
+    assert make_plan(config_of(match_of("blue"), ticks=3)).checkpoint_every == 1
+    assert make_plan(config_of(match_of("blue"), checkpoint_every=7)).checkpoint_every == 7
+
+
+def test_the_json_has_processes_matches_and_ranks() -> None:
+    plan = make_plan(config_of(match_of(["blue", "blue"], "red", env_kwargs={"max_steps": 3}, lanes=2)), ranks=5)
+    found = json.loads(json.dumps(to_json(plan)))
+    assert found == {
+        "name": "test",
+        "processes": 5,
+        "matches": [
+            {
+                "match": 0,
+                "env": "duel",
+                "env_kwargs": {"team_size": 2, "max_steps": 3},
+                "lanes": 2,
+                "seats": [{"policy": "blue", "entities": [0, 1]}, {"policy": "red", "entities": [2]}],
+            }
+        ],
+        "ranks": [
+            {"rank": 0, "roles": [{"role": "root", "match": None, "policy": None, "entities": []}]},
+            {"rank": 1, "roles": [{"role": "environment", "match": 0, "policy": None, "entities": []}]},
+            {"rank": 2, "roles": [{"role": "worker", "match": 0, "policy": "blue", "entities": [0, 1]}]},
+            {"rank": 3, "roles": [{"role": "worker", "match": 0, "policy": "red", "entities": [2]}]},
+            {"rank": 4, "roles": []},
+        ],
+    }
+
+
+def test_the_schedule_statement_names_matches_and_ticks() -> None:
+    assert "2 matches plays exactly 100 ticks" in schedule_proof(make_plan(config_of(match_of("blue", copies=2))))
+
+
+@given(st.permutations(range(5)), st.lists(st.booleans(), min_size=5, max_size=5), st.integers(1, 4))
+def test_any_cover_by_index_or_name_resolves_to_the_indices(order: list[int], by_name: list[bool], cut: int) -> None:
+    entities = tuple(f"e{index}" for index in range(5))
+    asked = [entities[index] if named else index for index, named in zip(order, by_name, strict=True)]
+    seats = (SeatPlan(0, "a", tuple(asked[:cut])), SeatPlan(1, "b", tuple(asked[cut:])))
+    assert resolve_entities(seats, entities) == (tuple(order[:cut]), tuple(order[cut:]))
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        ((0,), "nobody plays blue_1"),
+        ((0, 1, 0), "more than one seat plays blue_0"),
+        ((0, "blue_0"), "nobody plays blue_1; more than one seat plays blue_0"),
+        ((0, 1, 2), "there is no entity 2"),
+        ((0, "blu_1"), "there is no entity 'blu_1'; did you mean 'blue_1'?"),
+    ],
+)
+def test_seats_that_do_not_cover_the_entities_once_are_refused(asked: tuple[Any, ...], message: str) -> None:
+    seats = [SeatPlan(index, "blue", (entity,)) for index, entity in enumerate(asked)]
+    with pytest.raises(ConfigError) as caught:
+        resolve_entities(seats, ("blue_0", "blue_1"))
+    assert message in str(caught.value)
+    assert f"2 entities (0 blue_0, 1 blue_1) exactly once; they name {len(asked)}" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("faces", "lanes", "entities", "uniform", "face"),
+    [
+        ("gym", 1, 1, True, "gym"),
+        ("vector", 8, 3, True, "vector"),
+        ("parallel", 1, 3, False, "parallel"),
+        (("vector", "parallel"), 1, 2, False, "parallel"),
+        (("gym", "vector"), 2, 1, True, "vector"),
+    ],
+)
+def test_the_first_face_that_fits_is_taken(
+    faces: str | tuple[str, ...], lanes: int, entities: int, uniform: bool, face: str
+) -> None:
+    assert choose_face(faces, lanes=lanes, entities=entities, uniform_spaces=uniform) == face
+
+
+@pytest.mark.parametrize(
+    ("faces", "lanes", "entities", "uniform", "message"),
+    [
+        ("gym", 4, 1, True, "needs one lane, the match has 4: set `lanes: 1`"),
+        ("gym", 1, 2, True, "needs one entity, the seat has 2"),
+        ("parallel", 2, 2, True, "needs one lane"),
+        ("vector", 1, 2, False, "needs equal spaces"),
+        ("vectr", 1, 1, True, "did you mean 'vector'?"),
+        ((), 1, 1, True, "cannot give"),
+    ],
+)
+def test_a_face_that_the_seat_cannot_give_is_refused_with_a_remedy(
+    faces: str | tuple[str, ...], lanes: int, entities: int, uniform: bool, message: str
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        choose_face(faces, lanes=lanes, entities=entities, uniform_spaces=uniform)
+    assert message in str(caught.value)
+
+
+def test_a_seat_of_a_round_robin_has_the_round_robins_place() -> None:
+    robin = {"env": "duel", "policies": ["red", "blue"]}
+    plan = make_plan(config_of(match_of("blue", "red"), {"round_robin": robin}))
+    assert plan.matches[0].seat_path(1) == "matches[0].seats[1]"
+    assert plan.matches[1].seat_path(1) == "matches[1].round_robin"
+
+
+def test_holding_a_plan_needs_neither_yaml_nor_msgspec_nor_mpi() -> None:
+    code = "import sys, arena.plan; print([m for m in ('yaml', 'msgspec', 'mpi4py', 'torch') if m in sys.modules])"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "[]"
+
+
+def test_a_match_is_plain_frozen_data() -> None:
+    match = make_plan(config_of(match_of("blue", "red"))).matches[0]
+    assert isinstance(match, MatchPlan)
+    with pytest.raises(AttributeError):
+        match.lanes = 2  # type: ignore[misc]

@@ -1,0 +1,156 @@
+"""Records: what a line holds, and the recorder that writes them."""
+
+from __future__ import annotations
+
+import json
+import math
+import pickle
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from arena.journal import JournalReader
+from arena.recorder import Recorder
+from arena.records import EpisodeRecord, SeatRecord, UpdateRecord, episode_of
+from arena.run_folder import RunFolder
+
+EPISODE = EpisodeRecord(
+    round=0,
+    match=3,
+    env="touchdown",
+    lane=1,
+    episode=4,
+    tick=50,
+    length=12,
+    terminated=True,
+    truncated=False,
+    seats=(SeatRecord("blue", (0, "b"), 1.0, "win", 2), SeatRecord("red", (2,), -1.0, "loss")),
+)
+UPDATE = UpdateRecord("blue", 1, 64, 128, 0.5, {"policy_loss": -0.25, "value_loss": 2.0})
+
+
+class Clock:
+    """Time that passes when told to."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    def __call__(self) -> float:
+        return self.seconds
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> RunFolder:
+    return RunFolder.open(tmp_path / "run")
+
+
+def test_an_episode_line_has_exactly_the_keys_of_the_contract(folder: RunFolder) -> None:
+    with Recorder(folder) as recorder:
+        recorder.episode(EPISODE)
+    assert json.loads(folder.episodes.read_text()) == {
+        "round": 0,
+        "match": 3,
+        "env": "touchdown",
+        "lane": 1,
+        "episode": 4,
+        "tick": 50,
+        "length": 12,
+        "terminated": True,
+        "truncated": False,
+        "seats": [
+            {"policy": "blue", "entities": [0, "b"], "return": 1.0, "outcome": "win", "idle_ticks": 2},
+            {"policy": "red", "entities": [2], "return": -1.0, "outcome": "loss", "idle_ticks": 0},
+        ],
+    }
+
+
+def test_an_update_line_has_the_fixed_keys_first_and_then_what_was_logged(folder: RunFolder) -> None:
+    with Recorder(folder) as recorder:
+        recorder.update(UPDATE)
+    assert list(json.loads(folder.metrics.read_text()).items()) == [
+        ("policy", "blue"),
+        ("update", 1),
+        ("ticks", 64),
+        ("samples", 128),
+        ("seconds", 0.5),
+        ("policy_loss", -0.25),
+        ("value_loss", 2.0),
+    ]
+
+
+def test_a_line_read_back_is_the_record_that_was_written(folder: RunFolder) -> None:
+    with Recorder(folder) as recorder:
+        recorder.episode(EPISODE)
+    assert [episode_of(line) for line in JournalReader(folder.episodes)] == [EPISODE]
+
+
+def test_a_return_that_is_no_number_is_null_in_the_file_and_nan_when_read(folder: RunFolder) -> None:
+    with Recorder(folder) as recorder:
+        recorder.episode(replace(EPISODE, seats=(SeatRecord("blue", (0,), math.nan),)))
+    (line,) = JournalReader(folder.episodes)
+    assert line["seats"][0]["return"] is None
+    assert math.isnan(episode_of(line).seats[0].return_)
+
+
+def test_records_can_be_sent_between_processes() -> None:
+    assert pickle.loads(pickle.dumps((EPISODE, UPDATE))) == (EPISODE, UPDATE)
+
+
+def test_a_logged_name_that_is_taken_is_refused() -> None:
+    with pytest.raises(ValueError, match="'blue' logs seconds, ticks: taken"):
+        replace(UPDATE, values={"ticks": 1.0, "loss": 2.0, "seconds": 0.0})
+
+
+def test_lines_reach_the_file_within_a_second(folder: RunFolder) -> None:
+    clock = Clock()
+    with Recorder(folder, clock=clock) as recorder:
+        recorder.episode(EPISODE)
+        clock.seconds = 0.9
+        recorder.poll()
+        assert folder.episodes.read_bytes() == b""
+        clock.seconds = 1.0
+        recorder.poll()
+        assert len(list(JournalReader(folder.episodes))) == 1
+
+
+def test_closing_twice_or_after_an_error_keeps_every_line(folder: RunFolder) -> None:
+    recorder = Recorder(folder)
+    with pytest.raises(KeyboardInterrupt), recorder:
+        recorder.episode(EPISODE)
+        recorder.update(UPDATE)
+        raise KeyboardInterrupt
+    recorder.close()
+    assert len(list(JournalReader(folder.episodes))) == len(list(JournalReader(folder.metrics))) == 1
+
+
+def test_a_closed_recorder_takes_nothing_more(folder: RunFolder) -> None:
+    recorder = Recorder(folder)
+    recorder.close()
+    with pytest.raises(ValueError, match="closed"):
+        recorder.episode(EPISODE)
+
+
+def test_recording_and_showing_import_neither_torch_nor_mpi(tmp_path: Path) -> None:
+    program = f"""
+import io, sys
+from pathlib import Path
+from arena import checkpoint
+from arena.display import make_display
+from arena.recorder import Recorder
+from arena.records import UpdateRecord
+from arena.run_folder import RunFolder
+from arena.scoreboard import Scoreboard
+assert "rich" not in sys.modules, "rich is for terminals only"
+folder = RunFolder.open(Path({str(tmp_path / "run")!r}))
+with Recorder(folder) as recorder:
+    recorder.update(UpdateRecord("blue", 1, 1, 1, 0.1, {{"loss": 1.0}}))
+checkpoint.load(checkpoint.save(folder.checkpoints_path("blue"), {{}}, policy="blue", algorithm="x", ticks=1, update=1))
+display = make_display(io.StringIO(), terminal=True, width=80, total_ticks=1, colors={{}})
+display.start(); display.update(1, Scoreboard()); display.stop()
+print([name for name in ("torch", "mpi4py", "tensorboardX", "google.protobuf") if name in sys.modules])
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    assert (done.stdout, done.stderr) == ("[]\n", "")

@@ -1,0 +1,101 @@
+"""The run folder: its tree, its rights, and who may have it."""
+
+from __future__ import annotations
+
+import json
+import stat
+from pathlib import Path
+
+import pytest
+
+from arena.errors import ConfigError
+from arena.run_folder import RunFolder
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def started(path: Path) -> RunFolder:
+    """A run that has come as far as its first file."""
+    folder = RunFolder.open(path)
+    folder.write_config("name: x\n")
+    return folder
+
+
+def test_a_new_run_gets_a_private_tree(tmp_path: Path) -> None:
+    folder = RunFolder.open(tmp_path / "runs" / "x")
+    folder.write_config("seed: 7\n")
+    folder.write_plan({"processes": 6})
+    assert sorted(path.name for path in folder.path.iterdir()) == [
+        "checkpoints",
+        "config.yaml",
+        "logs",
+        "plan.json",
+        "tensorboard",
+    ]
+    assert {mode(path) for path in (folder.path, folder.logs, folder.checkpoints, folder.tensorboard)} == {0o700}
+    assert {mode(path) for path in (folder.config, folder.plan)} == {0o600}
+    assert folder.config.read_text() == "seed: 7\n"
+    assert json.loads(folder.plan.read_text()) == {"processes": 6}
+
+
+def test_paths_in_the_folder_are_those_of_the_contract() -> None:
+    folder = RunFolder(Path("runs/x"))
+    paths = (folder.episodes, folder.metrics, folder.log_path(3), folder.checkpoints_path("blue"), folder.report)
+    assert [str(path) for path in paths] == [
+        "runs/x/episodes.jsonl",
+        "runs/x/metrics.jsonl",
+        "runs/x/logs/rank-0003.log",
+        "runs/x/checkpoints/blue",
+        "runs/x/report.html",
+    ]
+
+
+def test_runs_of_one_name_get_folders_of_their_own(tmp_path: Path) -> None:
+    names = [started(tmp_path / "x").path.name for _ in range(3)]
+    assert names == ["x", "x-2", "x-3"]
+
+
+def test_two_runs_that_start_at_once_never_share_a_folder(tmp_path: Path) -> None:
+    assert RunFolder.open(tmp_path / "x").path != RunFolder.open(tmp_path / "x").path
+
+
+def test_a_named_folder_with_files_is_refused_with_the_remedy(tmp_path: Path) -> None:
+    started(tmp_path / "x")
+    with pytest.raises(ConfigError, match=r"x: the run folder holds files already; continue a run with --resume"):
+        RunFolder.open(tmp_path / "x", given=True)
+
+
+def test_a_named_folder_that_is_empty_or_not_there_is_used(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    assert RunFolder.open(tmp_path / "empty", given=True).path == tmp_path / "empty"
+    assert RunFolder.open(tmp_path / "a" / "b", given=True).path == tmp_path / "a" / "b"
+
+
+def test_a_named_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "x").write_text("")
+    with pytest.raises(ConfigError, match="the run folder is a file"):
+        RunFolder.open(tmp_path / "x", given=True)
+    with pytest.raises(ConfigError, match="cannot be made"):
+        RunFolder.open(tmp_path / "x" / "y", given=True)
+
+
+def test_resume_takes_the_last_run_of_the_name(tmp_path: Path) -> None:
+    for _ in range(10):
+        started(tmp_path / "x")
+    started(tmp_path / "x-other")
+    assert RunFolder.open(tmp_path / "x", resume=True).path.name == "x-10"
+
+
+def test_resume_takes_the_named_folder(tmp_path: Path) -> None:
+    started(tmp_path / "x")
+    started(tmp_path / "x")
+    assert RunFolder.open(tmp_path / "x", resume=True, given=True).path.name == "x"
+
+
+@pytest.mark.parametrize("given", [True, False])
+def test_resume_without_a_run_says_so_and_makes_nothing(tmp_path: Path, given: bool) -> None:
+    with pytest.raises(ConfigError, match="there is no run to resume"):
+        RunFolder.open(tmp_path / "x", resume=True, given=given)
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,105 @@
+"""YAML in and out: plain data, numbers as YAML 1.2 reads them, errors that show the line."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from arena import yaml_text
+from arena.errors import ConfigError
+
+scalars = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.floats(allow_nan=False),
+    st.text(st.characters(exclude_categories=["Cs"]), max_size=20),
+    st.sampled_from(["3e-4", "1e5", "010", "12:30", "2024-01-01", "no", "~", "", "=", "<<", "0x1f", "1_000", ".5", "#a"]),
+)
+plain_data = st.recursive(
+    scalars,
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=4), st.dictionaries(st.text("abcxyz019.-_<~", max_size=5), inner, max_size=4)
+    ),
+    max_leaves=12,
+)
+
+
+@given(plain_data)
+def test_what_is_dumped_loads_as_equal_data_of_equal_types(data: Any) -> None:
+    loaded = yaml_text.load(yaml_text.dump(data), source="test")
+    assert loaded == data
+    assert repr(loaded) == repr(data)  # 1 == 1.0 == True, but they are not the same
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("3e-4", 3e-4),
+        ("1E5", 1e5),
+        ("-2.5e+3", -2500.0),
+        ("1.", 1.0),
+        (".5", 0.5),
+        ("+.inf", float("inf")),
+        ("010", 10),
+        ("0x1F", 31),
+        ("0o17", 15),
+        ("1_000", 1000),
+        ("12:30", "12:30"),
+        ("2024-01-01", "2024-01-01"),
+        ("e5", "e5"),
+        ("=", "="),
+        ("on", True),
+        ("null", None),
+        ("", None),
+    ],
+)
+def test_a_plain_word_is_read_as(text: str, value: object) -> None:
+    loaded = yaml_text.load(text, source="test")
+    assert loaded == value
+    assert type(loaded) is type(value)
+
+
+def test_a_doubled_key_is_refused_and_both_lines_are_named() -> None:
+    with pytest.raises(ConfigError, match=r"'a' is given twice \(first in line 1\)") as caught:
+        yaml_text.load("a: 1\nb: {c: 2}\na: 3\n", source="f.yaml")
+    assert "line 3, column 1:\n    a: 3\n    ^" in str(caught.value)
+
+
+def test_a_doubled_key_deep_inside_is_refused() -> None:
+    with pytest.raises(ConfigError, match="'c' is given twice"):
+        yaml_text.load("a: [{b: {c: 1, c: 2}}]", source="f.yaml")
+
+
+def test_a_syntax_error_shows_the_line_with_a_caret() -> None:
+    with pytest.raises(ConfigError) as caught:
+        yaml_text.load("ticks: 5\nenvs: {a: [1, 2}\n", source="f.yaml")
+    assert str(caught.value).startswith("f.yaml: ")
+    assert "line 2, column 16:\n    envs: {a: [1, 2}\n                   ^" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "!!python/object/apply:os.system [ls]",
+        "&a [*a]",
+        "? [1, 2]\n: 3\n? {a: 1}\n: 4",
+        "[" * 5000,
+        "a: \x00",
+        "*unknown",
+        "a: 1\n--- \nb: 2",
+        "!!int x",
+        "9" * 5000,
+    ],
+)
+def test_text_that_is_not_plain_data_is_a_configuration_error(text: str) -> None:
+    with pytest.raises(ConfigError):
+        yaml_text.load(text, source="f.yaml")
+
+
+def test_merge_keys_and_anchors_work() -> None:
+    text = "base: &base {a: 1, b: 2}\nmore: {<<: *base, b: 3}"
+    assert yaml_text.load(text, source="test")["more"] == {"a": 1, "b": 3}
