@@ -38,8 +38,8 @@ class EpisodeAccount:
         self._stated: dict[tuple[int, int], Any] = {}  # (lane, entity) -> what the game says of the outcome
 
     def idle(self, seat: int, active: NDArray[np.bool_]) -> None:
-        """Counts a tick that the seat lets pass in the lanes where it should act; `active` is [L, E] of the game."""
-        self._idle[:, seat] += active[:, self._seats[seat]].any(axis=1)
+        """Counts a tick that the seat lets pass in the lanes where it should act; `active` is [L, E] of the seat."""
+        self._idle[:, seat] += active.any(axis=1)
 
     def tick(self, step: Step) -> NDArray[np.bool_]:
         """Adds one tick; returns the lanes [L] that are over: each of their entities has ended."""

@@ -125,7 +125,8 @@ class Plan:
 
     def seat(self, role: Role) -> SeatPlan:
         """The seat of a worker's role."""
-        assert role.match is not None and role.seat is not None, f"{role} has no seat"
+        if role.match is None or role.seat is None:
+            raise ValueError(f"{role} has no seat; only workers have one")
         return self.matches[role.match].seats[role.seat]
 
     @cached_property
@@ -371,6 +372,6 @@ def schedule_proof(plan: Plan) -> str:
     waits for it.
     """
     return (
-        f"no deadlock: each of the {len(plan.matches)} matches plays exactly {plan.ticks} ticks, "
-        "and the match with the fewest ticks done can always go on"
+        f"no deadlock: every match plays exactly {plan.ticks} ticks, and the match with the fewest ticks done "
+        "can always go on"
     )

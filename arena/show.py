@@ -43,11 +43,16 @@ def command_line(plan: Plan, *, config: str, arguments: Sequence[str] = ()) -> s
 
 
 def _processes(plan: Plan) -> str:
-    workers, matches, idle = len(plan.roles(RoleKind.WORKER)), len(plan.matches), len(plan.idle_ranks)
+    environments = _count(len(plan.matches), "environment")
+    workers = _count(len(plan.roles(RoleKind.WORKER)), "worker")
     if plan.processes == 1:
-        return f"1, which hosts 1 root, {matches} environments and {workers} workers"
-    rest = f" + {idle} idle" if idle else ""
-    return f"{plan.processes} = 1 root + {matches} environments + {workers} workers{rest}"
+        return f"1, which hosts the root, {environments} and {workers}"
+    rest = f" + {len(plan.idle_ranks)} idle" if plan.idle_ranks else ""
+    return f"{plan.processes} = 1 root + {environments} + {workers}{rest}"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'s' * (number != 1)}"
 
 
 def _table(plan: Plan, examination: Examination) -> str:
@@ -85,15 +90,14 @@ def _matches_lines(plan: Plan) -> Iterator[str]:
         kwargs = f" {json.dumps(first.env_kwargs, default=repr)}" if first.env_kwargs else ""
         players = " ".join(seat.policy for seat in first.seats)
         what = "match" if len(copies) == 1 else "matches"
-        lanes = "1 lane" if first.lanes == 1 else f"{first.lanes} lanes"
+        lanes = _count(first.lanes, "lane")
         yield f"{what} {numbers}: {first.env}{kwargs}, {lanes}, {plan.ticks} ticks: {players}"
 
 
 def _policy_lines(plan: Plan, examination: Examination) -> Iterator[str]:
     for name, policy in plan.policies.items():
         findings = examination.policies[name]
-        count = len(policy.workers)
-        parts = [f"{policy.algorithm}, {count} worker{'s' * (count != 1)}"]
+        parts = [f"{policy.algorithm}, {_count(len(policy.workers), 'worker')}"]
         if findings.faces:
             parts.append(f"face {' and '.join(findings.faces)}")
         parts += ["frozen"] * policy.frozen

@@ -45,9 +45,7 @@ def leaves_of(space: Space[Any]) -> tuple[Leaf, ...]:
         return (Leaf((), np.dtype(space.dtype), tuple(space.shape or ())),)
     if isinstance(space, (spaces.Dict, spaces.Tuple)):
         return tuple(
-            Leaf((key, *leaf.path), leaf.dtype, leaf.shape)
-            for key, part in _parts(space)
-            for leaf in leaves_of(part)
+            Leaf((key, *leaf.path), leaf.dtype, leaf.shape) for key, part in _parts(space) for leaf in leaves_of(part)
         )
     raise ConfigError(
         f"the space {space} has no fixed layout; seats can hold Box, Discrete, MultiDiscrete, MultiBinary, "

@@ -26,11 +26,12 @@ import torch
 from gymnasium.spaces import Space
 from gymnasium.vector import AutoresetMode, VectorEnv
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
 from arena.errors import ConfigError
 from arena.spaces import leaves_of
 from policies.actions import action_head
+from policies.adam import Adam
 from policies.networks import ACTIVATIONS, ActorCritic
 from policies.options import check_choice, check_flag, check_numbers, check_sizes, wrong
 from policies.returns import advantages_of
@@ -117,9 +118,7 @@ class PPO:
             activation=self.options.activation,
             generator=torch.Generator().manual_seed(group.shared_seed),
         ).to(self.device)
-        self.optimizer = torch.optim.Adam(
-            self.network.parameters(), lr=self.options.learning_rate, eps=1e-5, fused=True
-        )
+        self.optimizer = Adam(self.network)
         self.generator = _stream(group.seed, _EXPLORING)  # all that this worker draws: exploration and shuffling
         self.updates = self.ticks_done = self.early_stops = 0
 
@@ -172,10 +171,9 @@ class PPO:
             return {}
         if self.options.normalize_advantage:
             batch = batch._replace(advantages=(batch.advantages - errors.mean) / (errors.std + 1e-8))
-        rate = self._set_learning_rate()
         together = self._learn_from_samples if self.group.sync == "samples" else self._learn_from_gradients
         explained = 1 - (errors.std / spread.std) ** 2 if spread.std > 0 else math.nan
-        return {**together(batch), "explained_variance": explained, "learning_rate": rate}
+        return {**together(batch), "explained_variance": explained, "learning_rate": self.learning_rate}
 
     def record(self, figures: Figures) -> None:
         """Tells the group what this update was like, and checks and saves what it has led to; a collective."""
@@ -215,7 +213,9 @@ class PPO:
             if self.options.target_kl is not None and measured[-1]["approx_kl"] > 1.5 * self.options.target_kl:
                 self.early_stops += 1
                 break
-            self._step()
+            if self.options.max_grad_norm is not None:
+                self.optimizer.clip(self.options.max_grad_norm)
+            self.optimizer.step(self.learning_rate)
         means = {name: float(np.mean([figures[name] for figures in measured])) for name in measured[0]}
         return {**means, "early_stops": float(self.early_stops)}
 
@@ -226,19 +226,14 @@ class PPO:
             yield from batch.take(order.to(self.device)).split(minibatches)
 
     def _gradients(self, minibatch: Batch, average: Callable[..., Figures]) -> Figures:
-        """Leaves the group's mean gradient in the parameters; the group's mean figures."""
+        """Leaves the group's mean gradient in the optimiser; the group's mean figures."""
         self.optimizer.zero_grad()
         figures = dict.fromkeys(("policy_loss", "value_loss", "entropy", "approx_kl", "clip_fraction"), 0.0)
         if minibatch.size:  # a worker with nothing to say takes part with weight 0
             loss, measured = self.loss(minibatch)
             loss.backward()  # type: ignore[no-untyped-call]
             figures = dict(zip(figures, measured.tolist(), strict=True))
-        return average(self.network.parameters(), weight=float(minibatch.size), **figures)
-
-    def _step(self) -> None:
-        if self.options.max_grad_norm is not None:
-            nn.utils.clip_grad_norm_(self.network.parameters(), self.options.max_grad_norm)
-        self.optimizer.step()
+        return average([self.optimizer.vector], weight=float(minibatch.size), **figures)
 
     # --------------------------------------------------------------------------------------------------- the maths
 
@@ -265,12 +260,12 @@ class PPO:
             errors = torch.max(errors, (batch.values + move - batch.returns).square())
         return errors.mean()
 
-    def _set_learning_rate(self) -> float:
-        left = max(0.0, 1 - self.ticks_done / self.ticks) if self.options.learning_rate_schedule == "linear" else 1.0
-        rate = self.options.learning_rate * left
-        for parameters in self.optimizer.param_groups:
-            parameters["lr"] = rate
-        return rate
+    @property
+    def learning_rate(self) -> float:
+        """The learning rate of the update that comes next."""
+        if self.options.learning_rate_schedule == "constant":
+            return self.options.learning_rate
+        return self.options.learning_rate * max(0.0, 1 - self.ticks_done / self.ticks)
 
     def _log_probs_and_values(
         self, leaves: Sequence[Tensor], masks: Tensor | None, actions: Tensor

@@ -50,8 +50,7 @@ class ThreadGroup:
         parts = self._meet("average", (weight, gradients, scalars))
         total = sum(part[0] for part in parts)
         for index, parameter in enumerate(held):
-            mean = sum(part[1][index].double() * part[0] for part in parts) / total
-            parameter.grad = mean.to(parameter.dtype)
+            parameter.grad = (sum(part[1][index].double() * part[0] for part in parts) / total).to(parameter.dtype)
         return {name: sum(part[2][name] * part[0] for part in parts) / total for name in scalars}
 
     def broadcast(self, module: torch.nn.Module) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +53,15 @@ def error_of(data: Any, *overrides: str) -> ConfigError:
     return caught.value
 
 
+def refusal(action: Callable[[], object]) -> ConfigError | None:
+    """The configuration error that an action ends with; any other error fails the test."""
+    try:
+        action()
+    except ConfigError as error:
+        return error
+    return None
+
+
 # What is read
 
 
@@ -84,9 +94,7 @@ def test_the_shipped_configurations_are_valid(path: Path) -> None:
     assert parse_config(yaml_text.load(resolved_yaml(config), source="again"), source="again") == config
 
 
-@pytest.mark.parametrize(
-    ("name", "processes"), [("touchdown_2v2", 6), ("touchdown_1v1", 13), ("round_robin_4x5", 151)]
-)
+@pytest.mark.parametrize(("name", "processes"), [("touchdown_2v2", 6), ("touchdown_1v1", 13), ("round_robin_4x5", 151)])
 def test_the_shipped_examples_need_the_processes_that_they_say(name: str, processes: int) -> None:
     assert make_plan(load_config(CONFIGS / f"{name}.yaml")).processes == processes
 
@@ -104,7 +112,9 @@ values = st.recursive(
 
 @st.composite
 def configurations(draw: st.DrawFn) -> dict[str, Any]:
-    envs = draw(st.dictionaries(names, st.fixed_dictionaries({"make": words, "idle_action": values}), min_size=1, max_size=2))
+    envs = draw(
+        st.dictionaries(names, st.fixed_dictionaries({"make": words, "idle_action": values}), min_size=1, max_size=2)
+    )
     policy = st.fixed_dictionaries(
         {"algorithm": words},
         optional={
@@ -119,17 +129,28 @@ def configurations(draw: st.DrawFn) -> dict[str, Any]:
     one = st.sampled_from(sorted(policies))
     seat = st.one_of(one, st.builds(lambda name, count: [name] * count, one, st.integers(1, 3)))
     common = {"env": st.sampled_from(sorted(envs))}
-    sizes = {"copies": st.integers(1, 3), "lanes": st.integers(1, 3), "env_kwargs": st.dictionaries(words, values, max_size=2)}
+    sizes = {
+        "copies": st.integers(1, 3),
+        "lanes": st.integers(1, 3),
+        "env_kwargs": st.dictionaries(words, values, max_size=2),
+    }
     match = st.fixed_dictionaries({**common, "seats": st.lists(seat, min_size=1, max_size=3)}, optional=sizes)
     robin = st.fixed_dictionaries(
         {**common, "policies": st.just(sorted(policies))},
         optional={**sizes, "team_size": st.integers(1, 2), "both_sides": st.booleans()},
     )
     matches = st.lists(st.one_of(match, st.fixed_dictionaries({"round_robin": robin})), min_size=1, max_size=3)
-    optional = {"name": names, "seed": st.integers(0, 2**64), "scale": st.booleans(), "checkpoint_every": st.integers(1, 9)}
-    return {"envs": envs, "policies": policies, **draw(
-        st.fixed_dictionaries({"ticks": st.integers(1, 10**9), "matches": matches}, optional=optional)
-    )}
+    optional = {
+        "name": names,
+        "seed": st.integers(0, 2**64),
+        "scale": st.booleans(),
+        "checkpoint_every": st.integers(1, 9),
+    }
+    return {
+        "envs": envs,
+        "policies": policies,
+        **draw(st.fixed_dictionaries({"ticks": st.integers(1, 10**9), "matches": matches}, optional=optional)),
+    }
 
 
 @given(configurations())
@@ -149,7 +170,9 @@ def _places(node: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     return [place for key, value in inner for place in ((*path, key), *_places(value, (*path, key)))]
 
 
-odd_values = st.one_of(values, st.sampled_from([-1, 0, [], {}, "", [[]], {"round_robin": 1}, ["blue"], [["red", 1]], "blue"]))
+odd_values = st.one_of(
+    values, st.sampled_from([-1, 0, [], {}, "", [[]], {"round_robin": 1}, ["blue"], [["red", 1]], "blue"])
+)
 
 
 @settings(max_examples=300)
@@ -163,19 +186,14 @@ def test_a_mutated_configuration_raises_nothing_but_configuration_errors(
         for key in place[:-1]:
             node = node[key]
         del node[place[-1]]
-    try:
-        make_plan(parse(data))
-    except ConfigError as error:
-        assert error.message
-        assert error.source == "duel.yaml" or error.path == "matches"
+    error = refusal(lambda: make_plan(parse(data)))
+    assert error is None or (error.message and (error.source == "duel.yaml" or error.path == "matches"))
 
 
 @given(st.text(max_size=30), st.text(max_size=10))
 def test_any_override_raises_nothing_but_configuration_errors(path: str, value: str) -> None:
-    try:
-        parse(VALID, f"{path}={value}")
-    except ConfigError as error:
-        assert str(error)
+    error = refusal(lambda: parse(VALID, f"{path}={value}"))
+    assert error is None or str(error).startswith(("--set", "duel.yaml"))
 
 
 @given(st.binary(max_size=60))
@@ -213,7 +231,12 @@ def test_any_file_content_raises_nothing_but_configuration_errors(tmp_path_facto
         (["policies", 3], {"algorithm": "x"}, "policies", "the name 3 cannot be used"),
         (["policies", "red", "algorithm"], 3, "policies.red.algorithm", "expected text, got integer"),
         (["policies", "red", "color"], "red", "policies.red.color", 'a colour as "#1f77b4"'),
-        (["policies", "red", "sync"], "gradient", "policies.red.sync", "did you mean 'gradients'? known: gradients, samples"),
+        (
+            ["policies", "red", "sync"],
+            "gradient",
+            "policies.red.sync",
+            "did you mean 'gradients'? known: gradients, samples",
+        ),
         (["policies", "red"], "random", "policies.red", "expected a mapping"),
         (["policies", "red"], {}, "policies.red", "the key 'algorithm' is missing, and has no default"),
         (["matches"], [], "matches", "at least one is needed"),
@@ -298,8 +321,14 @@ def test_a_directory_is_not_a_configuration(tmp_path: Path) -> None:
     ("override", "read"),
     [
         ("ticks=5", lambda config: config.ticks == 5),
-        ("policies.blue.options.learning_rate=3e-4", lambda config: config.policies["blue"].options["learning_rate"] == 3e-4),
-        ("policies.red.options.deep.er=[1, {a: b}]", lambda config: config.policies["red"].options == {"deep": {"er": [1, {"a": "b"}]}}),
+        (
+            "policies.blue.options.learning_rate=3e-4",
+            lambda config: config.policies["blue"].options["learning_rate"] == 3e-4,
+        ),
+        (
+            "policies.red.options.deep.er=[1, {a: b}]",
+            lambda config: config.policies["red"].options == {"deep": {"er": [1, {"a": "b"}]}},
+        ),
         ("matches[0].lanes=9", lambda config: config.matches[0].lanes == 9),
         ("matches.0.lanes=9", lambda config: config.matches[0].lanes == 9),
         ("matches.0.seats.0.1=blue", lambda config: config.matches[0].seats[0] == ("blue", "blue")),
@@ -307,7 +336,10 @@ def test_a_directory_is_not_a_configuration(tmp_path: Path) -> None:
         ("policies.green.algorithm=random", lambda config: config.policies["green"].algorithm == "random"),
         ("policies.red.load=", lambda config: config.policies["red"].load is None),
         ("policies.red.load=a=b", lambda config: config.policies["red"].load == "a=b"),
-        ("matches=[{env: game, seats: [red]}]", lambda config: config.matches == (MatchConfig(env="game", seats=("red",)),)),
+        (
+            "matches=[{env: game, seats: [red]}]",
+            lambda config: config.matches == (MatchConfig(env="game", seats=("red",)),),
+        ),
     ],
 )
 def test_an_override_reaches_any_key(override: str, read: Any) -> None:
@@ -339,7 +371,11 @@ def test_an_override_repairs_what_the_file_has_wrong() -> None:
         ("matches[7].lanes=2", "matches: is a list of 2, it has no place '7'"),
         ("matches.first.lanes=2", "matches: is a list of 2, it has no place 'first'"),
         ("ticks.more=2", "ticks: holds 100, which has nothing named 'more'"),
-        ("policies.blu.options.gamma=1", "policies.blu: the key 'algorithm' is missing, and has no default (policies.blu was made by this; did you mean 'blue'?"),
+        (
+            "policies.blu.options.gamma=1",
+            "policies.blu: the key 'algorithm' is missing, and has no default "
+            "(policies.blu was made by this; did you mean 'blue'?",
+        ),
         ("policies.blue.colour.x=1", "policies.blue.colour: unknown key 'colour'; did you mean 'color'?"),
         ("ticks", "expected key.path=value"),
         ("=3", "expected key.path=value"),

@@ -21,7 +21,11 @@ def test_a_large_plan_has_no_two_equal_seeds() -> None:
     seeds = [environment_seed(1, entry=entry, copy=copy, lane=lane) for entry, copy in places for lane in range(16)]
     for policy in ("red", "blue", "green", "yellow"):
         seeds.append(policy_seed(1, policy=policy))
-        seeds += [worker_seed(1, policy=policy, entry=entry, copy=copy, seat=seat) for entry, copy in places for seat in range(2)]
+        seeds += [
+            worker_seed(1, policy=policy, entry=entry, copy=copy, seat=seat)
+            for entry, copy in places
+            for seat in range(2)
+        ]
     assert len(set(seeds)) == len(seeds)
 
 

@@ -17,7 +17,9 @@ scalars = st.one_of(
     st.integers(),
     st.floats(allow_nan=False),
     st.text(st.characters(exclude_categories=["Cs"]), max_size=20),
-    st.sampled_from(["3e-4", "1e5", "010", "12:30", "2024-01-01", "no", "~", "", "=", "<<", "0x1f", "1_000", ".5", "#a"]),
+    st.sampled_from(
+        ["3e-4", "1e5", "010", "12:30", "2024-01-01", "no", "~", "", "=", "<<", "0x1f", "1_000", ".5", "#a"]
+    ),
 )
 plain_data = st.recursive(
     scalars,

@@ -1,0 +1,98 @@
+"""Adam (Kingma and Ba 2015, arXiv 1412.6980) on all parameters of a module as one vector.
+
+One vector makes an update of a small network a handful of operations, and a group's message one array. torch's own
+optimisers also import torch's compiler when the first one is made: more than a second for every worker that starts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from arena.errors import ConfigError
+
+_ALIGNMENT = 16  # float32 numbers in 64 bytes: every parameter begins as aligned as if it stood alone
+
+
+class Adam:
+    """Moves a module's parameters down their gradient.
+
+    From here on the parameters and their gradients are views of `vector` and `vector.grad`: what writes into one
+    writes into the other. The module stays on its device.
+
+    Args:
+        module: whose parameters are moved.
+        betas: decay of the running means of gradient and squared gradient, beta_1 and beta_2.
+        epsilon: added to the root of the squared gradient.
+    """
+
+    def __init__(self, module: nn.Module, *, betas: tuple[float, float] = (0.9, 0.999), epsilon: float = 1e-5) -> None:
+        self.betas, self.epsilon = betas, epsilon
+        self.vector, self._gradient = _flatten(list(module.parameters()))
+        self.steps = 0
+        self._mean = torch.zeros_like(self.vector)  # m_t
+        self._square = torch.zeros_like(self.vector)  # v_t
+
+    @property
+    def gradient(self) -> Tensor:
+        """The gradient of all parameters [n]."""
+        assert self.vector.grad is not None
+        return self.vector.grad
+
+    def zero_grad(self) -> None:
+        """Forgets the gradient, and makes the parameters' gradients views again if somebody has put another one."""
+        self.vector.grad = self._gradient.zero_()
+
+    def clip(self, longest: float) -> None:
+        """Shortens the gradient to the given Euclidean length, if it is longer."""
+        length = float(torch.linalg.vector_norm(self.gradient))
+        if length > longest:
+            self.gradient.mul_(longest / length)
+
+    @torch.no_grad()
+    def step(self, rate: float) -> None:
+        """One step of algorithm 1, with the corrections of both means folded into the rate (end of section 2)."""
+        self.steps += 1
+        beta_1, beta_2 = self.betas
+        correction = (1 - beta_2**self.steps) ** 0.5
+        self._mean.lerp_(self.gradient, 1 - beta_1)
+        self._square.mul_(beta_2).addcmul_(self.gradient, self.gradient, value=1 - beta_2)
+        spread = self._square.sqrt().add_(self.epsilon * correction)
+        self.vector.addcdiv_(self._mean, spread, value=-rate * correction / (1 - beta_1**self.steps))
+
+    def state_dict(self) -> dict[str, Any]:
+        """Counter and running means."""
+        return {"steps": self.steps, "mean": self._mean, "square": self._square}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Goes on from a stored state.
+
+        Raises:
+            ConfigError: it belongs to a module of another size.
+        """
+        if state["mean"].shape != self._mean.shape:
+            raise ConfigError(
+                f"the stored optimiser moves {state['mean'].numel()} numbers, this network has {self._mean.numel()}"
+            )
+        self.steps = int(state["steps"])
+        self._mean.copy_(state["mean"])
+        self._square.copy_(state["square"])
+
+
+def _flatten(parameters: list[nn.Parameter]) -> tuple[nn.Parameter, Tensor]:
+    """One vector and one gradient, of which the parameters and their gradients become views."""
+    starts = [0]
+    for parameter in parameters:
+        starts.append(starts[-1] + -(-parameter.numel() // _ALIGNMENT) * _ALIGNMENT)
+    vector = nn.Parameter(torch.zeros(starts[-1], device=parameters[0].device))
+    gradient = torch.zeros_like(vector, requires_grad=False)
+    for parameter, start in zip(parameters, starts, strict=False):
+        part = slice(start, start + parameter.numel())
+        vector.data[part] = parameter.data.flatten()
+        parameter.data = vector.data[part].view_as(parameter)
+        parameter.grad = gradient[part].view_as(parameter)
+    vector.grad = gradient
+    return vector, gradient

@@ -1,0 +1,161 @@
+"""Small games of known behaviour that tests put into environments."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+from pettingzoo import AECEnv, ParallelEnv
+
+
+class Countdown(gymnasium.Env[Any, Any]):
+    """Shows how many steps are left; ends after `length` steps, terminated or truncated as asked; pays the action."""
+
+    def __init__(self, length: int = 5, truncate: bool = False) -> None:
+        self.observation_space = spaces.Box(0, 100, (1,), np.float32)
+        self.action_space = spaces.Discrete(3)
+        self.length = length
+        self.truncate = truncate
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        super().reset(seed=seed)
+        self.left = self.length
+        return np.array([self.left], np.float32), {"length": self.length}
+
+    def step(self, action: Any) -> Any:
+        self.left -= 1
+        over = self.left == 0
+        observation = np.array([self.left], np.float32)
+        return observation, float(action), over and not self.truncate, over and self.truncate, {"left": self.left}
+
+
+class Rich(gymnasium.Env[Any, Any]):
+    """Dict, Tuple, Discrete with start, MultiBinary, uint8: every kind of leaf, drawn from the episode's seed."""
+
+    def __init__(self) -> None:
+        self.observation_space = spaces.Dict(
+            image=spaces.Box(0, 255, (4, 4, 1), np.uint8),
+            pair=spaces.Tuple((spaces.Discrete(3, start=5), spaces.MultiBinary(3))),
+            many=spaces.MultiDiscrete([2, 3]),
+            wide=spaces.Box(-1, 1, (2,), np.float64),
+        )
+        self.action_space = spaces.Dict(move=spaces.Discrete(3, start=-1), force=spaces.Box(-1, 1, (2,), np.float32))
+        self.steps = 0
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        super().reset(seed=seed)
+        self.steps = 0
+        if seed is not None:
+            self.observation_space.seed(seed)
+        return self.observation_space.sample(), {}
+
+    def step(self, action: Any) -> Any:
+        assert self.action_space.contains(action), action
+        self.steps += 1
+        return self.observation_space.sample(), float(action["move"]), self.steps == 4, False, {}
+
+
+class Dropout(ParallelEnv[str, Any, Any]):
+    """Entity i ends (terminated) after `lengths[i]` steps; the others go on. Reward i+1 per step while in the game."""
+
+    metadata = {"name": "dropout"}
+
+    def __init__(self, lengths: tuple[int, ...] = (2, 4, 6)) -> None:
+        self.lengths = tuple(lengths)
+        self.possible_agents = [f"e{i}" for i in range(len(self.lengths))]
+        self.agents: list[str] = []
+
+    def observation_space(self, agent: str) -> Any:
+        return spaces.Box(0, 100, (1,), np.float32)
+
+    def action_space(self, agent: str) -> Any:
+        return spaces.Discrete(2)
+
+    def reset(self, seed: int | None = None, options: Any = None) -> Any:
+        self.agents = list(self.possible_agents)
+        self.steps = 0
+        return {a: np.zeros(1, np.float32) for a in self.agents}, {a: {} for a in self.agents}
+
+    def step(self, actions: dict[str, Any]) -> Any:
+        assert set(actions) == set(self.agents), (actions, self.agents)
+        self.steps += 1
+        playing = self.agents
+        ends = {a: self.steps == self.lengths[int(a[1:])] for a in playing}
+        self.agents = [a for a in playing if not ends[a]]
+        return (
+            {a: np.array([self.steps], np.float32) for a in playing},
+            {a: float(int(a[1:]) + 1) for a in playing},
+            ends,
+            dict.fromkeys(playing, False),
+            {a: {} for a in playing},
+        )
+
+
+class Alternate(AECEnv[str, Any, Any]):
+    """Two players move in turn, six moves in all; every move pays its mover 1 and the other one 10."""
+
+    metadata = {"name": "alternate", "is_parallelizable": False}
+
+    def __init__(self, moves: int = 6) -> None:
+        super().__init__()
+        self.possible_agents = ["first", "second"]
+        self.moves = moves
+        self.observation_spaces = {a: spaces.Box(0, 100, (1,), np.float32) for a in self.possible_agents}
+        self.action_spaces = {a: spaces.Discrete(2) for a in self.possible_agents}
+        self.render_mode = None
+
+    def observation_space(self, agent: str) -> Any:
+        return self.observation_spaces[agent]
+
+    def action_space(self, agent: str) -> Any:
+        return self.action_spaces[agent]
+
+    def observe(self, agent: str) -> Any:
+        return np.array([self.made], np.float32)
+
+    def reset(self, seed: int | None = None, options: Any = None) -> None:
+        self.agents = list(self.possible_agents)
+        self.made = 0
+        self.rewards = dict.fromkeys(self.agents, 0.0)
+        self._cumulative_rewards = dict.fromkeys(self.agents, 0.0)
+        self.terminations = dict.fromkeys(self.agents, False)
+        self.truncations = dict.fromkeys(self.agents, False)
+        self.infos: dict[str, Any] = {a: {} for a in self.agents}
+        self.agent_selection = "first"
+
+    def step(self, action: Any) -> None:
+        agent = self.agent_selection
+        if self.terminations[agent] or self.truncations[agent]:
+            self._was_dead_step(action)
+            return
+        self._cumulative_rewards[agent] = 0.0
+        self.made += 1
+        self.rewards = {a: 1.0 if a == agent else 10.0 for a in self.agents}
+        if self.made == self.moves:
+            self.terminations = dict.fromkeys(self.agents, True)
+        self.agent_selection = "second" if agent == "first" else "first"
+        self._accumulate_rewards()
+
+
+class Raises(Countdown):
+    """Fails where it is told to: `make`, `reset` or `step`."""
+
+    def __init__(self, where: str, length: int = 5) -> None:
+        if where == "make":
+            raise RuntimeError("the game cannot be made")
+        super().__init__(length)
+        self.where = where
+        self.resets = 0
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        self.resets += 1
+        if self.where == "reset" and self.resets > 2:
+            raise RuntimeError("the game cannot be reset")
+        return super().reset(seed=seed, options=options)
+
+    def step(self, action: Any) -> Any:
+        if self.where == "step" and self.left == 1:
+            raise RuntimeError("the game cannot be stepped")
+        return super().step(action)

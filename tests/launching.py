@@ -1,0 +1,105 @@
+"""Runs the command line as a user does: real processes, a time limit, and nothing left behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import yaml
+
+from arena import mpirun
+from arena.journal import JournalReader
+
+TESTS = Path(__file__).parent
+ARENA = [sys.executable, "-m", "arena"]
+
+
+class Ended(NamedTuple):
+    """How a command has ended."""
+
+    code: int
+    out: str
+    err: str
+    seconds: float
+
+
+def environment(**changes: str) -> dict[str, str]:
+    """The test's own environment variables, with the tests' modules in reach, as if no launcher had started it."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("OMPI_", "PMIX_", "PMI_"))}
+    path = os.pathsep.join([str(TESTS), kept.get("PYTHONPATH", "")])
+    return {**kept, "PYTHONPATH": path, "PYTHONWARNINGS": "ignore", **changes}
+
+
+def start(command: list[str], cwd: Path, **changes: str) -> subprocess.Popen[str]:
+    """Starts a command in a process group of its own."""
+    return subprocess.Popen(
+        command,
+        cwd=cwd,
+        env=environment(**changes),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def finish(process: subprocess.Popen[str], *, timeout: float = 120.0) -> Ended:
+    """Waits for a command; past the time limit it and all that it has started are killed and the test fails."""
+    begun = time.monotonic()
+    try:
+        out, err = process.communicate(timeout=timeout)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        out, err = process.communicate()
+        raise AssertionError(f"no end within {timeout} s\n{out}\n{err}") from None
+    return Ended(process.returncode, out, err, time.monotonic() - begun)
+
+
+def arena(cwd: Path, *arguments: str, timeout: float = 120.0, **changes: str) -> Ended:
+    """`arena ...`"""
+    return finish(start([*ARENA, *arguments], cwd, **changes), timeout=timeout)
+
+
+def by_hand(cwd: Path, ranks: int, *arguments: str, timeout: float = 120.0, **changes: str) -> Ended:
+    """`mpirun -n RANKS arena ...`, with the flags that the README gives."""
+    line, settings = mpirun.command(mpirun.find_launcher(), ranks, [*ARENA, *arguments])
+    added = {name: value for name, value in settings.items() if name not in os.environ}
+    return finish(start(line, cwd, **added, **changes), timeout=timeout)
+
+
+def write(cwd: Path, data: Any, name: str = "config.yaml") -> str:
+    """Writes a configuration file; returns its name."""
+    (cwd / name).write_text(yaml.safe_dump(data))
+    return name
+
+
+def episodes(run: Path) -> list[str]:
+    """The lines of a run's episodes, in an order that does not depend on who was faster."""
+    return sorted(json.dumps(line, sort_keys=True) for line in JournalReader(run / "episodes.jsonl"))
+
+
+def left_behind(cwd: Path) -> list[str]:
+    """Command lines of processes that still live in this folder."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            if os.path.realpath(entry / "cwd") == os.path.realpath(cwd):
+                found.append((entry / "cmdline").read_text().replace("\0", " "))
+        except OSError:
+            continue  # gone, or somebody else's
+    return found
+
+
+def wait_for(condition: Any, *, timeout: float = 30.0) -> None:
+    """Waits until a condition holds; fails the test if it never does."""
+    deadline = time.monotonic() + timeout
+    while not condition():
+        assert time.monotonic() < deadline, f"{condition} did not come true within {timeout} s"
+        time.sleep(0.05)

@@ -1,0 +1,162 @@
+"""Real processes under a real MPI: start, play, end well, fail well."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from launching import ARENA, arena, by_hand, episodes, finish, left_behind, start, wait_for, write
+
+pytestmark = pytest.mark.mpi
+
+CONFIGS = Path(__file__).parent.parent.parent / "configs"
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_left_behind(tmp_path: Path) -> Iterator[None]:
+    yield
+    wait_for(lambda: not left_behind(tmp_path), timeout=10)
+
+
+def duel(blue: Any = None, *, ticks: int = 200, env: Any = None, copies: int = 1) -> dict[str, Any]:
+    return {
+        "name": "duel",
+        "seed": 4,
+        "ticks": ticks,
+        "envs": {"game": env or {"make": "matrix", "kwargs": {"game": "rock_paper_scissors"}}},
+        "policies": {"blue": blue or {"algorithm": "random"}, "red": {"algorithm": "random"}},
+        "matches": [{"env": "game", "seats": ["blue", "red"], "copies": copies}],
+    }
+
+
+def test_two_learning_teams_play_the_same_games_under_mpirun_by_hand_by_itself_and_in_one_process(
+    tmp_path: Path,
+) -> None:
+    config = str(CONFIGS / "touchdown_2v2.yaml")
+    small = ["--set", "ticks=400", "--set", "envs.touchdown.kwargs.max_steps=40"]
+    small += [part for p in ("blue", "red") for part in ("--set", f"policies.{p}.options.n_steps=64")]
+    by = by_hand(tmp_path, 6, "train", config, *small, "--run-dir", "by-hand")
+    alone = arena(tmp_path, "train", config, *small, "--run-dir", "launched")
+    one = arena(tmp_path, "train", config, *small, "--run-dir", "threads", "--ranks", "1")
+    assert (by.code, alone.code, one.code) == (0, 0, 0), by.err + alone.err + one.err
+    expected = episodes(tmp_path / "threads")
+    assert len(expected) >= 100
+    assert episodes(tmp_path / "by-hand") == expected
+    assert episodes(tmp_path / "launched") == expected
+    updates = [json.loads(line) for line in (tmp_path / "by-hand" / "metrics.jsonl").read_text().splitlines()]
+    assert {update["policy"] for update in updates} == {"blue", "red"}
+
+
+def test_the_round_robin_of_151_processes_starts_plays_and_ends(tmp_path: Path) -> None:
+    ended = arena(tmp_path, "train", str(CONFIGS / "round_robin_4x5.yaml"), "--run-dir", "run", timeout=200)
+    assert ended.code == 0, ended.err
+    assert len(list((tmp_path / "run" / "logs").iterdir())) == 151
+    assert "151 processes" in ended.out
+
+
+def test_the_root_and_the_environments_never_import_torch(tmp_path: Path) -> None:
+    data = duel({"algorithm": "ppo", "options": {"n_steps": 50}})
+    ended = arena(tmp_path, "train", write(tmp_path, data), "--run-dir", "run", PYTHONVERBOSE="1")
+    assert ended.code == 0, ended.err
+    logs = {path.name: path.read_text() for path in (tmp_path / "run" / "logs").iterdir()}
+    imports = "import 'torch'"
+    assert imports in logs["rank-0002.log"], "the learner's log shows what it imports"
+    assert "import 'arena.environment'" in logs["rank-0001.log"] + ended.err
+    assert imports not in logs["rank-0001.log"]
+    root = [line for line in ended.err.splitlines() if imports in line]
+    assert len(root) == 0, "the root's stderr is the launcher's"
+
+
+@pytest.mark.parametrize(("ranks", "code", "words"), [(3, 2, "needs 4 processes"), (6, 0, "2 of the processes are idle")])
+def test_too_few_processes_are_refused_and_too_many_are_idle(
+    ranks: int, code: int, words: str, tmp_path: Path
+) -> None:
+    ended = by_hand(tmp_path, ranks, "train", write(tmp_path, duel()))
+    assert ended.code == code
+    assert words in ended.out + ended.err
+    assert "Traceback" not in ended.err
+
+
+def test_thirty_one_processes_play_as_one_does(tmp_path: Path) -> None:
+    config = write(tmp_path, duel(copies=10, ticks=60))
+    assert arena(tmp_path, "train", config, "--run-dir", "many").code == 0
+    assert arena(tmp_path, "train", config, "--run-dir", "one", "--ranks", "1").code == 0
+    assert episodes(tmp_path / "many") == episodes(tmp_path / "one")
+
+
+@pytest.mark.parametrize("where", ["make", "reset", "step"])
+def test_a_game_that_raises_ends_everything_with_one_traceback(where: str, tmp_path: Path) -> None:
+    data = duel(env={"make": "games:Raises", "kwargs": {"where": where}})
+    data["matches"] = [{"env": "game", "seats": ["blue"], "copies": 2}]
+    ended = arena(tmp_path, "train", write(tmp_path, data), timeout=30)
+    assert ended.code == 1
+    assert ended.err.count("Traceback") == 1, ended.err
+    assert "environment of match" in ended.err
+    assert "the game cannot be" in ended.err
+
+
+@pytest.mark.parametrize("where", ["init", "late", "state"])
+def test_a_worker_that_raises_ends_everything_with_one_traceback(where: str, tmp_path: Path) -> None:
+    data = duel({"algorithm": "runners:Fails", "options": {"where": where}}, copies=2)
+    ended = arena(tmp_path, "train", write(tmp_path, data), timeout=30)
+    assert ended.code == 1
+    assert ended.err.count("Traceback") == 1, ended.err
+    assert "worker of policy 'blue' in seat 0 of match 0" in ended.err
+    assert f"ZeroDivisionError: {where}" in ended.err
+    assert "MPI_ABORT" not in ended.err, "the launcher's banner says nothing that we did not say"
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"policies": {"blue": {"algorithm": "pppo"}, "red": {"algorithm": "random"}}}, "did you mean 'ppo'"),
+        ({"matches": [{"env": "game", "seats": ["blue"]}]}, "nobody plays"),
+        ({"matches": [{"env": "game", "seats": ["blue", "green"]}]}, "green"),
+        ({"matches": [{"env": "game", "seats": ["blue", "red"], "entities": [0, 7]}]}, "no entity 7"),
+        ({"tiks": 5}, "did you mean 'ticks'"),
+        ({"ticks": 0}, "ticks"),
+        ({"envs": {"game": {"make": "touchdwn"}}}, "did you mean 'touchdown'"),
+    ],
+)
+def test_a_mistake_in_the_configuration_is_one_message_and_exit_2(change: Any, words: str, tmp_path: Path) -> None:
+    ended = arena(tmp_path, "train", write(tmp_path, {**duel(), **change}), timeout=60)
+    assert ended.code == 2, ended.err
+    assert words in ended.err
+    assert "Traceback" not in ended.err
+    assert ended.err.count("arena: error:") == 1, ended.err
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_everything_and_keeps_what_was_played(number: signal.Signals, tmp_path: Path) -> None:
+    process = start([*ARENA, "train", write(tmp_path, duel(ticks=10**9)), "--run-dir", "run"], tmp_path)
+    journal = tmp_path / "run" / "episodes.jsonl"
+    wait_for(lambda: journal.exists() and journal.stat().st_size > 0)
+    process.send_signal(number)
+    ended = finish(process, timeout=15)
+    assert ended.code == 128 + number
+    assert "Traceback" not in ended.err
+    assert len(episodes(tmp_path / "run")) > 0
+
+
+@pytest.mark.parametrize("victim", ["launcher", "mpirun", "worker"])
+def test_a_killed_process_takes_all_others_with_it(victim: str, tmp_path: Path) -> None:
+    process = start([*ARENA, "train", write(tmp_path, duel(ticks=10**9)), "--run-dir", "run"], tmp_path)
+    journal = tmp_path / "run" / "episodes.jsonl"
+    wait_for(lambda: journal.exists() and journal.stat().st_size > 0)
+    mpirun = _children(process.pid)[0]
+    target = {"launcher": process.pid, "mpirun": mpirun, "worker": _children(mpirun)[-1]}[victim]
+    os.kill(target, signal.SIGKILL)
+    ended = finish(process, timeout=20)
+    assert ended.code != 0
+    assert ended.code != 2
+
+
+def _children(pid: int) -> list[int]:
+    found = subprocess.run(["ps", "-o", "pid=", "--ppid", str(pid)], capture_output=True, text=True, check=False)
+    return [int(word) for word in found.stdout.split()]

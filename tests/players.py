@@ -1,0 +1,202 @@
+"""Worker algorithms that tests put into seats. What they find out they append to `staging.NOTES`."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any, ClassVar
+
+import gymnasium
+import numpy as np
+from gymnasium.utils.env_checker import check_env
+from pettingzoo.test import parallel_api_test
+from staging import NOTES
+
+from arena.errors import BudgetReached
+
+
+class Player:
+    """Keeps what it is given."""
+
+    face: ClassVar[str | tuple[str, ...]] = "gym"
+
+    def __init__(self, env: Any, group: Any, *, ticks: int) -> None:
+        self.env = env
+        self.group = group
+        self.ticks = ticks
+
+
+class CheckGymnasium(Player):
+    """Gymnasium's own conformance check, its warnings as errors."""
+
+    def run(self) -> None:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            check_env(self.env, skip_render_check=True)
+        NOTES.append("conforms")
+
+
+class CheckParallel(Player):
+    """PettingZoo's own conformance check."""
+
+    face = "parallel"
+
+    def run(self) -> None:
+        parallel_api_test(self.env, num_cycles=200)
+        NOTES.append("conforms")
+
+
+class Stepper(Player):
+    """Plays a fixed action and writes down every step."""
+
+    def __init__(self, env: Any, group: Any, *, ticks: int, action: Any = 0, name: str = "") -> None:
+        super().__init__(env, group, ticks=ticks)
+        self.action = action
+        self.name = name
+
+    def run(self) -> None:
+        while True:
+            observation, info = self.env.reset()
+            NOTES.append((self.name, "reset", observation, info))
+            over = False
+            while not over:
+                observation, reward, terminated, truncated, info = self.env.step(self.action)
+                NOTES.append((self.name, "step", observation, reward, terminated, truncated, info))
+                over = terminated or truncated
+
+
+class Uniform(Player):
+    """Uniform actions from the proxy's own action space, which the arena has seeded."""
+
+    face = ("vector", "gym")
+
+    def run(self) -> None:
+        env = self.env
+        env.reset()
+        while True:
+            step = env.step(env.action_space.sample())
+            if env.action_space is not getattr(env, "single_action_space", env.action_space):
+                continue
+            if not isinstance(env, gymnasium.vector.VectorEnv) and (step[2] or step[3]):
+                env.reset()
+
+
+class MatchesSync(Player):
+    """Steps Gymnasium's SyncVectorEnv beside the proxy, with the same seeds and actions, and compares everything."""
+
+    face = "vector"
+
+    def __init__(self, env: Any, group: Any, *, ticks: int, env_id: str, steps: int) -> None:
+        super().__init__(env, group, ticks=ticks)
+        self.steps = steps
+        self.reference = gymnasium.vector.SyncVectorEnv(
+            [lambda: gymnasium.make(env_id) for _ in range(env.num_envs)],
+            autoreset_mode=gymnasium.vector.AutoresetMode.SAME_STEP,
+        )
+
+    def run(self) -> None:
+        self.reference.action_space.seed(3)
+        same(self.env.reset(seed=5), self.reference.reset(seed=5))
+        ends = 0
+        for step in range(self.steps):
+            actions = self.reference.action_space.sample()
+            mine, theirs = self.env.step(actions), self.reference.step(actions)
+            same(mine, theirs)
+            ends += int((theirs[2] | theirs[3]).sum())
+            if step == self.steps // 2:
+                same(self.env.reset(seed=[9] * self.env.num_envs), self.reference.reset(seed=[9] * self.env.num_envs))
+        NOTES.append(ends)
+        self.reference.close()
+
+
+def same(mine: Any, theirs: Any, where: str = "result") -> None:
+    """Equality to the bit and the dtype through tuples, dicts and object arrays; the arena's `active` is its own."""
+    if isinstance(theirs, dict):
+        extra = set(mine) - set(theirs) - {"active", "action_mask", "_action_mask"}
+        assert not extra, f"{where} has {extra}"
+        for key in theirs:
+            same(mine[key], theirs[key], f"{where}[{key!r}]")
+    elif isinstance(theirs, (tuple, list)):
+        assert len(mine) == len(theirs), where
+        for index, (a, b) in enumerate(zip(mine, theirs, strict=True)):
+            same(a, b, f"{where}[{index}]")
+    elif isinstance(theirs, np.ndarray) and theirs.dtype == object:
+        same(list(mine), list(theirs), where)
+    elif isinstance(theirs, np.ndarray):
+        assert mine.dtype == theirs.dtype, f"{where}: {mine.dtype}, not {theirs.dtype}"
+        np.testing.assert_array_equal(mine, theirs, err_msg=where)
+    else:
+        assert mine == theirs, f"{where}: {mine}, not {theirs}"
+
+
+class LeavesEarly(Player):
+    """Plays some steps, then its `run` returns."""
+
+    def __init__(self, env: Any, group: Any, *, ticks: int, steps: int) -> None:
+        super().__init__(env, group, ticks=ticks)
+        self.steps = steps
+
+    def run(self) -> None:
+        self.env.reset()
+        for _ in range(self.steps):
+            _, _, terminated, truncated, _ = self.env.step(self.env.action_space.sample())
+            if terminated or truncated:
+                self.env.reset()
+
+
+class ResetsOften(Player):
+    """Calls reset in mid-episode every few steps."""
+
+    def run(self) -> None:
+        while True:
+            self.env.reset()
+            for _ in range(3):
+                _, _, terminated, truncated, _ = self.env.step(self.env.action_space.sample())
+                if terminated or truncated:
+                    break
+            NOTES.append(self.env.ticks)
+
+
+class Swallows(Player):
+    """Catches BudgetReached several times before it gives up."""
+
+    def run(self) -> None:
+        self.env.reset()
+        for _ in range(3):
+            try:
+                while True:
+                    _, _, terminated, truncated, _ = self.env.step(self.env.action_space.sample())
+                    if terminated or truncated:
+                        self.env.reset()
+            except BudgetReached:
+                NOTES.append(self.env.ticks)
+
+
+class Counts(Player):
+    """Counts its ticks; has a state, an actor, and a group that adds up."""
+
+    face = "vector"
+
+    def __init__(self, env: Any, group: Any, *, ticks: int, every: int = 10) -> None:
+        super().__init__(env, group, ticks=ticks)
+        self.every = every
+        self.count = 0
+
+    def run(self) -> None:
+        self.env.reset()
+        while True:
+            self.env.step(np.zeros_like(self.env.action_space.sample()))
+            self.count += 1
+            if self.count % self.every == 0:
+                mean = self.group.mean(float(self.group.rank))
+                self.group.log(count=self.count, mean=mean)
+                self.group.save(self.state_dict)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"count": self.count, "array": np.arange(3)}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.count = state["count"]
+        NOTES.append(("loaded", self.count))
+
+    def actor(self, *, greedy: bool = False) -> Any:
+        return lambda observations, infos: np.zeros_like(self.env.action_space.sample())

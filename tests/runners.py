@@ -1,0 +1,84 @@
+"""Worker algorithms that do something unusual: leave in turn, fail, disagree, wait in a circle."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from players import Player
+from staging import NOTES
+
+
+class LeavesInTurn(Player):
+    """Worker r of the group makes 1 + 2 r updates, then its `run` returns."""
+
+    def run(self) -> None:
+        self.env.reset()
+        updates = 1 + 2 * self.group.rank
+        for _ in range(updates):
+            for _ in range(5):
+                _, _, terminated, truncated, _ = self.env.step(0)
+                if terminated or truncated:
+                    self.env.reset()
+            self.group.mean(1.0)
+            self.group.pool(np.arange(3))
+        NOTES.append((self.group.rank, updates))
+
+
+class Fails(Player):
+    """Raises where it is told to; only the worker of group rank 0."""
+
+    face = "vector"
+
+    def __init__(self, env: Any, group: Any, *, ticks: int, where: str) -> None:
+        super().__init__(env, group, ticks=ticks)
+        self.where = where
+        self.calls = 0
+        self.fail("init")
+
+    def fail(self, where: str) -> None:
+        if self.where == where and self.group.is_root:
+            raise ZeroDivisionError(where)
+
+    def run(self) -> None:
+        self.env.reset()
+        self.fail("run")
+        for step in range(30):
+            self.env.step(np.zeros(self.env.num_envs, np.int64))
+            if step == 20:
+                self.fail("late")
+            if step % 5 == 0:
+                self.group.mean(1.0)
+        self.fail("leave")
+
+    def state_dict(self) -> dict[str, Any]:
+        self.calls += 1
+        if self.calls > 1:
+            self.fail("state")
+        return {}
+
+
+class Disagrees(Player):
+    """Half of the group averages while the other half pools."""
+
+    face = "vector"
+
+    def run(self) -> None:
+        self.env.reset()
+        if self.group.is_root:
+            self.group.mean(1.0)
+        else:
+            self.group.pool(1)
+
+
+class PerEpisode(Player):
+    """Meets its group after every episode of its own: with others in the game that can wait in a circle."""
+
+    def run(self) -> None:
+        while True:
+            self.env.reset()
+            over = False
+            while not over:
+                _, _, terminated, truncated, _ = self.env.step(0)
+                over = terminated or truncated
+            self.group.mean(1.0)

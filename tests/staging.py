@@ -1,0 +1,55 @@
+"""Plays a configuration in this process, for tests: the whole arena in threads."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from arena import hosting
+from arena.config import parse_config
+from arena.display import PlainDisplay
+from arena.journal import JournalReader
+from arena.prepare import prepare
+from arena.run import Run
+from arena.scoreboard import Scoreboard
+
+NOTES: list[Any] = []
+"""What the players of the test that runs now have written down; `play` empties it."""
+
+
+class Played:
+    """What a run has left."""
+
+    def __init__(self, run: Run, scoreboard: Scoreboard) -> None:
+        self.run = run
+        self.scoreboard = scoreboard
+        self.folder = run.folder
+        self.notes = list(NOTES)
+
+    @property
+    def episodes(self) -> list[dict[str, Any]]:
+        """The lines of episodes.jsonl, by match, lane and episode."""
+        return sorted(JournalReader(self.folder.episodes), key=lambda e: (e["match"], e["lane"], e["episode"]))
+
+    @property
+    def updates(self) -> list[dict[str, Any]]:
+        return list(JournalReader(self.folder.metrics))
+
+
+def play(
+    data: Mapping[str, Any], path: Path, *, resume: bool = False, given: bool = False, **changes: Any
+) -> Played:
+    """Runs a configuration, given as the YAML would give it, below `path`; `changes` are fields of the `Run`."""
+    NOTES.clear()
+    config = parse_config({"name": "test", **data}, source="test")
+    run = prepare(config, ranks=1, run_dir=str(path / "run") if resume or given else str(_next(path)), resume=resume)
+    display = PlainDisplay(io.StringIO(), total_ticks=1)
+    return Played(run, hosting.in_one_process(replace(run, **changes), display))
+
+
+def _next(path: Path) -> Path:
+    number = len(list(path.glob("run*")))
+    return path / ("run" if number == 0 else f"run-{number}")

@@ -1,0 +1,80 @@
+"""Adam against torch's own, and the vector that a module's parameters are views of."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from arena.errors import ConfigError
+from policies.adam import Adam
+
+
+def module(outputs: int = 3) -> nn.Module:
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        return nn.Sequential(nn.Linear(5, 7), nn.Tanh(), nn.Linear(7, outputs))
+
+
+def gradient_of(net: nn.Module, step: int) -> None:
+    data = torch.randn(11, 5, generator=torch.Generator().manual_seed(step))
+    net(data).square().mean().backward()
+
+
+def test_moves_parameters_as_torchs_adam_does_with_the_same_clipping() -> None:
+    ours, theirs = module(), module()
+    adam, oracle = Adam(ours, epsilon=1e-5), torch.optim.Adam(theirs.parameters(), eps=1e-5)
+    for step in range(30):
+        rate = 0.01 / (1 + step)
+        adam.zero_grad()
+        gradient_of(ours, step)
+        adam.clip(0.3)
+        adam.step(rate)
+        oracle.zero_grad()
+        gradient_of(theirs, step)
+        nn.utils.clip_grad_norm_(theirs.parameters(), 0.3)
+        oracle.param_groups[0]["lr"] = rate
+        oracle.step()
+    for left, right in zip(ours.parameters(), theirs.parameters(), strict=True):
+        torch.testing.assert_close(left, right, atol=1e-6, rtol=0)
+
+
+def test_becoming_views_leaves_the_weights_as_they_were() -> None:
+    net = module()
+    Adam(net)
+    for left, right in zip(net.parameters(), module().parameters(), strict=True):
+        assert torch.equal(left, right)
+
+
+def test_loading_weights_into_the_module_writes_into_the_vector() -> None:
+    net = module()
+    adam = Adam(net)
+    net.load_state_dict({name: torch.full_like(value, 2.0) for name, value in net.state_dict().items()})
+    assert adam.vector.detach().sum() == 2 * sum(parameter.numel() for parameter in net.parameters())
+
+
+def test_a_gradient_put_in_its_place_by_others_is_the_one_stepped_on() -> None:
+    net = module()
+    adam = Adam(net)
+    for _ in range(2):
+        adam.zero_grad()
+        gradient_of(net, 0)
+        assert adam.gradient.abs().sum() > 0
+        adam.vector.grad = torch.zeros_like(adam.gradient)  # as a group may do
+        adam.step(0.1)
+    for left, right in zip(net.parameters(), module().parameters(), strict=True):
+        assert torch.equal(left, right)
+
+
+def test_a_rate_of_zero_changes_no_bit() -> None:
+    net = module()
+    adam = Adam(net)
+    gradient_of(net, 0)
+    adam.step(0.0)
+    for left, right in zip(net.parameters(), module().parameters(), strict=True):
+        assert torch.equal(left.view(torch.int32), right.view(torch.int32))
+
+
+def test_the_state_of_another_network_is_refused() -> None:
+    with pytest.raises(ConfigError, match="numbers, this network has"):
+        Adam(module(3)).load_state_dict(Adam(module(30)).state_dict())

@@ -1,0 +1,578 @@
+"""Adapted games against the same games played without the arena, and what the adapters promise beyond them."""
+
+from __future__ import annotations
+
+import copy
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pettingzoo
+import pytest
+from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Space, Text, Tuple
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from mpe2 import simple_spread_v3, simple_tag_v3
+
+from arena.errors import ConfigError, ProtocolError
+from arena.interface import BatchedEnv
+from arena.testing import check_batched_env
+from envs.adapters import adapt, gymnasium_factory, pettingzoo_factory
+from envs.touchdown import Touchdown
+
+ONE = np.ones(1, bool)
+
+
+def connect_four() -> Any:
+    return pettingzoo_factory("classic.connect_four_v3")
+
+
+def tictactoe() -> Any:
+    return pettingzoo_factory("classic.tictactoe_v3")
+
+
+def assert_same(space: Space[Any], batched: Any, lane: int, sample: Any) -> None:
+    """The lane's row is the sample, part by part."""
+    if isinstance(space, Dict):
+        for key, part in space.spaces.items():
+            assert_same(part, batched[key], lane, sample[key])
+    elif isinstance(space, Tuple):
+        for part, column, value in zip(space.spaces, batched, sample, strict=True):
+            assert_same(part, column, lane, value)
+    else:
+        np.testing.assert_array_equal(batched[lane], np.asarray(sample, space.dtype))
+
+
+def batched_of(space: Space[Any], samples: list[Any]) -> Any:
+    """Samples, one per lane, as a batched sample."""
+    if isinstance(space, Dict):
+        return {key: batched_of(part, [sample[key] for sample in samples]) for key, part in space.spaces.items()}
+    if isinstance(space, Tuple):
+        return tuple(batched_of(part, [s[i] for s in samples]) for i, part in enumerate(space.spaces))
+    return np.stack([np.asarray(sample) for sample in samples])
+
+
+class Sundry(gymnasium.Env[Any, Any]):
+    """Every kind of space at once; tells in its info what it was given."""
+
+    observation_space = Dict(
+        {
+            "pair": Tuple((Box(-1, 1, (2, 3), np.float64), Discrete(4, start=-1))),
+            "bits": MultiBinary(3),
+            "many": MultiDiscrete([2, 5]),
+        }
+    )
+    action_space = Dict({"push": Box(-1, 1, (2,), np.float32), "pick": Tuple((Discrete(3), MultiBinary(2)))})
+
+    def __init__(self) -> None:
+        self.observation_space = copy.deepcopy(self.observation_space)  # it draws from its own, not from all lanes'
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed)
+        self.observation_space.seed(int(self.np_random.integers(2**31)))
+        return self.observation_space.sample(), {"options": options} if options else {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        assert self.action_space.contains(action)
+        draw = self.np_random.random()
+        return self.observation_space.sample(), draw, draw < 0.2, draw < 0.1, {"given": action}
+
+
+GYMNASIUM: dict[str, Callable[..., Any]] = {
+    "CartPole": gymnasium_factory("CartPole-v1"),
+    "Taxi": gymnasium_factory("Taxi-v4"),
+    "MountainCarContinuous": gymnasium_factory("MountainCarContinuous-v0"),
+    "Blackjack": gymnasium_factory("Blackjack-v1"),
+    "Sundry": Sundry,
+}
+
+
+@pytest.mark.parametrize("name", GYMNASIUM)
+def test_a_gymnasium_game_is_played_as_it_is_alone(name: str) -> None:
+    make, lanes = GYMNASIUM[name], 3
+    env, alone = adapt(make, {}, lanes), [make() for _ in range(lanes)]
+    (observed,), (acted,) = env.interface.observation_spaces, env.interface.action_spaces
+    acted.seed(0)
+    frame = env.reset(np.ones(lanes, bool), list(range(lanes)))
+    for lane, game in enumerate(alone):
+        assert_same(observed, frame.observations[0], lane, game.reset(seed=lane)[0])
+    for _ in range(150):
+        samples = [acted.sample() for _ in alone]
+        step = env.step([batched_of(acted, samples)])
+        over = (step.terminated | step.truncated)[:, 0]
+        for lane, game in enumerate(alone):
+            observation, reward, terminated, truncated, _ = game.step(samples[lane])
+            assert_same(observed, step.frame.observations[0], lane, observation)
+            said = (step.rewards[lane, 0], step.terminated[lane, 0], step.truncated[lane, 0])
+            assert said == (reward, terminated, truncated)
+        if over.any():
+            frame = env.reset(over)
+        for lane in np.flatnonzero(over):
+            assert_same(observed, frame.observations[0], lane, alone[lane].reset()[0])
+    env.close()
+
+
+def test_both_flags_may_be_true_and_infos_and_options_pass() -> None:
+    env = adapt(Sundry, {}, 1)
+    frame = env.reset(ONE, [0], {"level": 3})
+    assert frame.infos is not None
+    assert frame.infos[0][0] == {"options": {"level": 3}}
+    assert env.reset(ONE, [0]).infos is None
+    action = {"push": np.zeros((1, 2), np.float32), "pick": (np.array([2]), np.zeros((1, 2), np.int8))}
+    flags = set()
+    for _ in range(60):
+        step = env.step([action])
+        flags.add((bool(step.terminated[0, 0]), bool(step.truncated[0, 0])))
+        if any((*step.terminated[0], *step.truncated[0])):
+            assert step.frame.infos is not None
+            assert step.frame.infos[0][0]["given"]["pick"][0] == 2
+            env.reset(ONE)
+    assert {(False, False), (True, False), (True, True)} <= flags
+
+
+def test_taxi_has_its_masks_and_its_other_infos() -> None:
+    env, alone = adapt(gymnasium_factory("Taxi-v4"), {}, 2), gymnasium.make("Taxi-v4")
+    assert env.interface.mask_sizes == (6,)
+    frame = env.reset(np.ones(2, bool), [3, 4])
+    _, info = alone.reset(seed=4)
+    mask = frame.masks[0]
+    assert mask is not None
+    assert mask.dtype == np.int8
+    assert frame.infos is not None
+    np.testing.assert_array_equal(mask[1], info["action_mask"])
+    assert frame.infos[1][0] == {"prob": info["prob"]}
+
+
+def test_looking_for_masks_does_not_change_what_a_seed_gives() -> None:
+    env = adapt(gymnasium_factory("Taxi-v4"), {}, 1)
+    first = env.reset(ONE, [11]).observations[0][0]
+    assert first == gymnasium.make("Taxi-v4").reset(seed=11)[0]
+
+
+class Ticking(gymnasium.Env[Any, Any]):
+    """Ends after two steps, and fails if it is stepped beyond."""
+
+    observation_space, action_space = Box(0, 9, (1,), np.float32), Box(0, 1, (1,), np.float32)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        self.steps = 0
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action: Any) -> Any:
+        self.steps += 1
+        if self.steps > 2:
+            raise RuntimeError("stepped after the end")
+        return np.full(1, self.steps, np.float32), 1.0, self.steps == 2, False, {}
+
+
+def test_a_lane_that_is_over_is_not_stepped() -> None:
+    env, action = adapt(Ticking, {}, 2), [np.zeros((2, 1), np.float32)]
+    assert not env.step(action).frame.active.any()  # nor before its first reset
+    env.reset(np.ones(2, bool))
+    env.step(action)
+    last = env.step(action)
+    assert last.terminated.all()
+    assert not last.frame.active.any()
+    still = env.step(action)
+    assert not (still.rewards.any())
+    assert not (still.terminated.any())
+    assert not (still.truncated.any())
+    assert env.reset(np.array([True, False])).active.tolist() == [[True], [False]]
+    assert env.step(action).rewards.tolist() == [[1.0], [0.0]]
+
+
+def test_what_a_game_raises_passes_unchanged() -> None:
+    class Failing(Ticking):
+        def step(self, action: Any) -> Any:
+            raise ZeroDivisionError("the game's own")
+
+    env = adapt(Failing, {}, 1)
+    env.reset(ONE)
+    with pytest.raises(ZeroDivisionError, match="the game's own"):
+        env.step([np.zeros((1, 1), np.float32)])
+
+
+def test_an_observation_that_does_not_fit_its_space_is_named() -> None:
+    class Wrong(Ticking):
+        observation_space = Box(0, 9, (4,), np.float32)
+
+    with pytest.raises(ProtocolError, match=r"'agent_0' an observation of shape \(1,\)"):
+        adapt(Wrong, {}, 1).reset(ONE)
+
+
+def test_a_space_without_a_layout_is_named() -> None:
+    class Wordy(Ticking):
+        action_space = Text(5)
+
+    with pytest.raises(ConfigError, match="'agent_0', action: the space Text"):
+        adapt(Wordy, {}, 1)
+
+
+PARALLEL: dict[str, tuple[Callable[..., Any], Callable[..., Any], dict[str, Any]]] = {
+    "spread": (
+        pettingzoo_factory("mpe2.simple_spread_v3"),
+        simple_spread_v3.parallel_env,
+        {"max_cycles": 9, "continuous_actions": True},
+    ),
+    "tag": (pettingzoo_factory("mpe2.simple_tag_v3"), simple_tag_v3.parallel_env, {"max_cycles": 8}),
+}
+
+
+@pytest.mark.parametrize("name", PARALLEL)
+def test_a_parallel_game_is_played_as_it_is_alone(name: str) -> None:
+    factory, make, kwargs = PARALLEL[name]
+    env, alone = adapt(factory, kwargs, 2), make(**kwargs)
+    assert env.interface.entities == tuple(alone.possible_agents)
+    rng = np.random.default_rng(0)
+    for episode in range(3):
+        frame = env.reset(np.ones(2, bool), [None, 5] if episode == 0 else None)
+        observations, _ = alone.reset(seed=5 if episode == 0 else None)
+        while True:
+            for entity, agent in enumerate(alone.possible_agents):
+                np.testing.assert_array_equal(frame.observations[entity][1], observations[agent])
+            if not alone.agents:
+                break
+            actions = [batched_random(space, 2, rng) for space in env.interface.action_spaces]
+            frame, rewards, terminated, truncated = env.step(actions)
+            agents = alone.agents[:]
+            played = {agent: actions[entity][1] for entity, agent in enumerate(agents)}
+            observations, paid, ended, cut, _ = alone.step(played)
+            assert rewards[1].tolist() == [paid[agent] for agent in agents]
+            assert terminated[1].tolist() == [ended[agent] for agent in agents]
+            assert truncated[1].tolist() == [cut[agent] for agent in agents]
+        assert truncated.all()
+
+
+def batched_random(space: Any, lanes: int, rng: np.random.Generator) -> Any:
+    if isinstance(space, Discrete):
+        return rng.integers(space.n, size=lanes)
+    return rng.uniform(0, 1, (lanes, *space.shape)).astype(np.float32)
+
+
+class Leaving(pettingzoo.ParallelEnv[str, Any, Any]):
+    """`a` terminates after one step, `b` leaves with the game after three without a word, `c` never comes."""
+
+    metadata: Mapping[str, Any] = {}
+    possible_agents = ["a", "b", "c"]  # noqa: RUF012
+
+    def __init__(self, keeps: bool = False) -> None:
+        self.keeps = keeps
+
+    def observation_space(self, agent: str) -> Space[Any]:
+        return Dict({"observation": Box(0, 9, (1,), np.float32), "action_mask": MultiBinary(3)})
+
+    def action_space(self, agent: str) -> Space[Any]:
+        return Discrete(3)
+
+    def _seen(self) -> Any:
+        mask = np.array([0, 1, 1], np.int8)
+        return {agent: {"observation": np.full(1, self.steps), "action_mask": mask} for agent in self.agents}
+
+    def reset(self, seed: int | None = None, options: Any = None) -> Any:
+        self.agents, self.steps = ["a", "b"], 0
+        return self._seen(), {}
+
+    def step(self, actions: Any) -> Any:
+        assert set(actions) == set(self.agents)
+        self.steps += 1
+        seen, agents = self._seen(), list(self.agents)
+        if self.steps == 1 and not self.keeps:
+            self.agents = ["b"]
+        if self.steps == 3:
+            self.agents = []
+        return seen, dict.fromkeys(agents, 1.0), {"a": True}, {}, {}
+
+
+@pytest.mark.parametrize("keeps", [False, True])
+def test_an_agent_ends_once_and_who_is_not_told_of_is_truncated_with_the_game(keeps: bool) -> None:
+    env = adapt(Leaving, {"keeps": keeps}, 1)
+    assert env.interface.mask_sizes == (3, 3, 3)
+    assert env.interface.observation_spaces[0] == Box(0, 9, (1,), np.float32)
+    frame = env.reset(ONE)
+    assert frame.active.tolist() == [[True, True, False]]
+    steps = []
+    for _ in range(3):
+        step = env.step([np.array([1])] * 3)
+        steps.append((step.rewards.tolist(), step.terminated.tolist(), step.truncated.tolist()))
+    none = [[False] * 3]
+    assert steps == [
+        ([[1.0, 1.0, 0.0]], [[True, False, False]], none),
+        ([[0.0, 1.0, 0.0]], none, none),
+        ([[0.0, 1.0, 0.0]], none, [[False, True, True]]),
+    ]
+
+
+def test_masks_within_observations_become_masks_and_are_ones_for_the_idle() -> None:
+    env = adapt(Leaving, {}, 1)
+    frame = env.reset(ONE)
+    assert [mask.tolist() for mask in frame.masks if mask is not None] == [[[0, 1, 1]], [[0, 1, 1]], [[1, 1, 1]]]
+    after = env.step([np.array([1])] * 3).frame
+    assert after.infos is None
+    assert [mask.tolist() for mask in after.masks if mask is not None] == [[[1, 1, 1]], [[0, 1, 1]], [[1, 1, 1]]]
+
+
+def plain_loop(env: Any, choose: Callable[[Any, Any], int], seed: int) -> dict[str, float]:
+    """What every agent is paid by the loop of PettingZoo's own documentation."""
+    env.reset(seed=seed)
+    returns = dict.fromkeys(env.possible_agents, 0.0)
+    for agent in env.agent_iter():
+        observation, reward, terminated, truncated, info = env.last()
+        returns[agent] += reward
+        env.step(None if terminated or truncated else choose(observation, info))
+    return returns
+
+
+def arena_loop(env: BatchedEnv, choose: Callable[[Any, Any], int], seed: int) -> dict[str, float]:
+    """The same of an adapted game."""
+    frame = env.reset(ONE, [seed])
+    returns, ended = np.zeros(len(env.interface.entities)), np.zeros(len(env.interface.entities), int)
+    while frame.active.any():
+        (mover,) = np.flatnonzero(frame.active[0])
+        mask = frame.masks[mover]
+        action = choose({"action_mask": None if mask is None else mask[0]}, {})
+        step = env.step([np.array([action])] * len(returns))
+        returns += step.rewards[0]
+        ended += (step.terminated | step.truncated)[0]
+        frame = step.frame
+    assert (ended == 1).all()
+    return dict(zip(env.interface.entities, returns.tolist(), strict=True))
+
+
+AEC: dict[str, tuple[Any, Callable[[], Any]]] = {
+    "tictactoe": (tictactoe(), lambda: pettingzoo.make("aec", "classic/tictactoe-v3")),
+    "connect_four": (connect_four(), lambda: pettingzoo.make("aec", "classic/connect_four-v3")),
+    "spread": (simple_spread_v3.env, simple_spread_v3.env),
+    "tag": (simple_tag_v3.env, simple_tag_v3.env),
+}
+
+
+@pytest.mark.parametrize("name", AEC)
+def test_the_ticks_of_a_turn_based_game_add_up_to_pettingzoos_rewards(name: str) -> None:
+    factory, make = AEC[name]
+    env, alone = adapt(factory, {}, 1), make()
+    assert env.interface.turn_based
+    totals = []
+    for seed in range(8):
+        for loop, game in ((arena_loop, env), (plain_loop, alone)):
+            rng = np.random.default_rng(seed)
+
+            def choose(observation: Any, info: Any, rng: np.random.Generator = rng) -> int:
+                masked = isinstance(observation, dict) and observation.get("action_mask") is not None
+                return int(rng.choice(np.flatnonzero(observation["action_mask"])) if masked else rng.integers(5))
+
+            totals.append(loop(game, choose, seed))
+    np.testing.assert_allclose([list(t.values()) for t in totals[::2]], [list(t.values()) for t in totals[1::2]])
+    assert any(any(total.values()) for total in totals)
+
+
+def test_the_agent_to_move_sees_the_board_with_its_own_stones_and_mask() -> None:
+    env, alone = adapt(connect_four(), {}, 1), pettingzoo.make("aec", "classic/connect_four-v3")
+    frame = env.reset(ONE, [0])
+    alone.reset(seed=0)
+    for column in (3, 3, 3, 3, 3, 3, 0):
+        agent = alone.agent_selection
+        entity = env.interface.entities.index(agent)
+        assert frame.active.tolist() == [[entity == 0, entity == 1]]
+        seen = alone.observe(agent)
+        np.testing.assert_array_equal(frame.observations[entity][0], seen["observation"])
+        np.testing.assert_array_equal(frame.masks[entity], seen["action_mask"][None])
+        np.testing.assert_array_equal(frame.masks[1 - entity], np.ones((1, 7)))
+        alone.step(column)
+        frame = env.step([np.array([column])] * 2).frame
+
+
+def test_an_illegal_move_loses_as_pettingzoo_says(recwarn: pytest.WarningsRecorder) -> None:
+    env = adapt(tictactoe(), {}, 1)
+    env.reset(ONE, [0])
+    env.step([np.array([4]), np.array([0])])
+    step = env.step([np.array([0]), np.array([4])])  # taken
+    assert step.rewards.tolist() == [[0.0, -1.0]]
+    assert step.terminated.all()
+    assert step.truncated.all()
+    assert not step.frame.active.any()
+
+
+def test_lanes_of_a_turn_based_game_may_have_different_movers() -> None:
+    env = adapt(tictactoe(), {}, 2)
+    env.reset(np.ones(2, bool))
+    env.step([np.array([0, 0])] * 2)
+    frame = env.reset(np.array([False, True]))
+    assert frame.active.tolist() == [[False, True], [True, False]]
+
+
+class Pennies:
+    """The list interface, with as little as it asks for."""
+
+    observation_spaces = [Discrete(2), Box(0, 1, (1,), np.float32)]  # noqa: RUF012
+    action_spaces = [Discrete(2), Discrete(3, start=2)]  # noqa: RUF012
+
+    def __init__(self, ending: str = "all") -> None:
+        self.ending = ending
+        self.seeds: list[int] = []
+        self.played: list[Any] = []
+
+    def reset(self) -> list[Any]:
+        self.steps = 0
+        return [0, np.zeros(1, np.float32)]
+
+    def step(self, actions: list[Any]) -> Any:
+        self.played.append(actions)
+        self.steps += 1
+        late = {"TimeLimit.truncated": True}
+        ends: dict[str, tuple[Any, list[Any]]] = {
+            "all": (self.steps == 2, [{}, {}]),
+            "late": (self.steps == 2, [late, late]),
+            "each": ([self.steps >= 1, self.steps >= 3], [{}, late]),
+        }
+        done, infos = ends[self.ending]
+        return [1, np.ones(1, np.float32)], [1.0, -1.0], done, infos
+
+
+class Named(Pennies):
+    entities = ("heads", "tails")
+
+    def seed(self, seed: int) -> None:
+        self.seeds.append(seed)
+
+    def render(self) -> Any:
+        return np.zeros((2, 2, 3), np.uint8)
+
+
+def list_play(ending: str, ticks: int) -> tuple[BatchedEnv, list[Any]]:
+    env = adapt(Pennies, {"ending": ending}, 1)
+    env.reset(ONE)
+    return env, [env.step([np.array([1]), np.array([3])]) for _ in range(ticks)]
+
+
+def test_done_of_the_list_interface_terminates_or_by_its_info_truncates() -> None:
+    _, (first, second) = list_play("all", 2)
+    assert not first.terminated.any()
+    assert second.terminated.all()
+    assert not second.truncated.any()
+    _, (_, second) = list_play("late", 2)
+    assert second.truncated.all()
+    assert not second.terminated.any()
+
+
+def test_a_list_of_dones_ends_each_entity_once_and_the_done_play_the_no_op() -> None:
+    env, steps = list_play("each", 3)
+    assert [step.terminated[0].tolist() for step in steps] == [[True, False], [False, False], [False, False]]
+    assert [step.truncated[0].tolist() for step in steps] == [[False, False], [False, False], [False, True]]
+    assert [step.rewards[0].tolist() for step in steps] == [[1, -1], [0, -1], [0, -1]]
+    assert env._games[0]._env.played == [[1, 3], [0, 3], [0, 3]]  # type: ignore[attr-defined]
+
+
+def test_the_extras_of_the_list_interface_are_used_where_they_are() -> None:
+    env = adapt(Named, {}, 1)
+    env.reset(ONE, [7])
+    env.reset(ONE)
+    assert env.interface.entities == ("heads", "tails")
+    assert env.render() is not None
+    assert env._games[0]._env.seeds == [7]  # type: ignore[attr-defined]
+    plain = adapt(Pennies, {}, 1)
+    assert plain.interface.entities == ("entity_0", "entity_1")
+    assert plain.render() is None
+    plain.close()
+
+
+@settings(max_examples=10, deadline=None)
+@given(seeds=st.lists(st.integers(0, 2**31 - 1), min_size=1, max_size=4), actions=st.integers(0, 2**31 - 1))
+def test_adapted_lanes_together_play_as_each_alone(seeds: list[int], actions: int) -> None:
+    make, lanes = gymnasium_factory("CartPole-v1"), len(seeds)
+    together, alone = adapt(make, {}, lanes), [adapt(make, {}, 1) for _ in seeds]
+    together.reset(np.ones(lanes, bool), seeds)
+    for env, seed in zip(alone, seeds, strict=True):
+        env.reset(ONE, [seed])
+    rng = np.random.default_rng(actions)
+    for _ in range(30):
+        joint = rng.integers(2, size=lanes)
+        step = together.step([joint])
+        singles = [env.step([joint[[lane]]]) for lane, env in enumerate(alone)]
+        np.testing.assert_array_equal(
+            step.frame.observations[0], np.concatenate([single.frame.observations[0] for single in singles])
+        )
+        np.testing.assert_array_equal(step.terminated, np.concatenate([single.terminated for single in singles]))
+
+
+CONFORMING: dict[str, tuple[Any, dict[str, Any]]] = {
+    "cartpole": (gymnasium_factory("CartPole-v1"), {"render_mode": "rgb_array"}),
+    "taxi": (gymnasium_factory("Taxi-v4"), {}),
+    "tag": (pettingzoo_factory("mpe2.simple_tag_v3"), {"max_cycles": 5}),
+    "tag in turns": (simple_tag_v3.env, {"max_cycles": 3}),
+    "connect four": (connect_four(), {}),
+    "sundry": (Sundry, {}),
+    "list": (Pennies, {"ending": "each"}),
+    "leaving": (Leaving, {}),
+    "touchdown": (Touchdown, {"team_size": 2, "max_steps": 9}),
+}
+
+
+@pytest.mark.parametrize("name", CONFORMING)
+def test_adapted_games_keep_the_contract(name: str) -> None:
+    factory, kwargs = CONFORMING[name]
+    env = adapt(factory, kwargs, 3)
+    assert env.lanes == 3
+    check_batched_env(env, ticks=40)
+    env.close()
+    env.close()
+
+
+def test_every_game_is_closed_even_if_one_fails() -> None:
+    closed = []
+
+    class Stubborn(Ticking):
+        def close(self) -> None:
+            closed.append(self)
+            if len(closed) == 1:
+                raise RuntimeError("no")
+
+    env = adapt(Stubborn, {}, 3)
+    with pytest.raises(RuntimeError, match="no"):
+        env.close()
+    assert len(closed) == 3
+
+
+def no_game() -> int:
+    return 3
+
+
+@pytest.mark.parametrize(
+    ("attempt", "message"),
+    [
+        (lambda: adapt(no_game, {}, 1), "the environment is a builtins.int; expected a gymnasium.Env, a PettingZoo"),
+        (lambda: adapt(Ticking, {}, 0), "lanes: got 0, expected at least 1"),
+        (
+            lambda: adapt(Touchdown, {"team_siz": 2}, 1),
+            "unexpected keyword argument 'team_siz'; did you mean 'team_size'",
+        ),
+        (lambda: adapt(Pennies, {"end": "all"}, 1), "did you mean 'ending'"),
+        (lambda: gymnasium_factory("CartPol-v1"), "Gymnasium cannot make 'CartPol-v1': .* did you mean 'CartPole-v1'"),
+        (lambda: gymnasium_factory("no_such_module:Game-v0"), "no_such_module cannot be imported"),
+        (
+            lambda: pettingzoo_factory("mpe2.simple_tug_v3"),
+            "no module 'pettingzoo.mpe2.simple_tug_v3' or 'mpe2.simple_tug",
+        ),
+        (lambda: pettingzoo_factory("json"), "'json' has neither parallel_env nor env"),
+    ],
+)
+def test_a_mistake_is_named_with_what_is_allowed(attempt: Callable[[], Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        attempt()
+
+
+def test_a_list_game_with_unequal_lists_is_named() -> None:
+    class Lame(Pennies):
+        action_spaces = [Discrete(2)]  # noqa: RUF012
+
+    with pytest.raises(ConfigError, match="Lame has 1 entities, 2 observation_spaces and 1 action_spaces"):
+        adapt(Lame, {}, 1)
+
+
+def test_the_games_and_adapters_import_neither_torch_nor_pettingzoo_nor_mpi() -> None:
+    modules = "envs.touchdown, envs.cover, envs.matrix, envs.adapters, arena.testing"
+    code = f"import sys, {modules}; print(*{{name.split('.')[0] for name in sys.modules}})"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert not {"torch", "pettingzoo", "mpi4py", "pygame"} & set(loaded)

@@ -1,0 +1,318 @@
+"""The command line: what it prints, and exit 2 with one message for every mistake of the user."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from arena import yaml_text
+from arena.cli import main
+
+WORKERS = '''
+class Base:
+    def __init__(self, env, group, *, ticks, gain=1.0): ...
+    def run(self): ...
+
+class Gym(Base):
+    face = "gym"
+
+class Vector(Base):
+    face = "vector"
+
+    @classmethod
+    def sizes(cls, options, *, rows, ticks, workers):
+        return {"samples_per_update": 10 * rows * workers, "updates_per_run": ticks // 10}
+
+class NoImages(Vector):
+    @classmethod
+    def check(cls, observation_space, action_space):
+        if len(observation_space.shape) == 3:
+            raise ValueError("takes no images")
+
+class Learner(Vector):
+    def state_dict(self): ...
+
+class Broken:
+    def __init__(self, **kwargs):
+        raise RuntimeError("the game is out of order")
+
+class Unkind:
+    """A list environment whose observations leave their space."""
+    def __init__(self):
+        from gymnasium.spaces import Discrete
+        self.observation_spaces = self.action_spaces = [Discrete(2), Discrete(2)]
+    def reset(self):
+        return [0, 0]
+    def step(self, actions):
+        return [0, 7], [0.0, 0.0], False, [{}, {}]
+'''
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A user's folder with a module of their own; the command line puts it on Python's path."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    (tmp_path / "own.py").write_text(WORKERS)
+    importlib.invalidate_caches()
+    yield tmp_path
+    sys.modules.pop("own", None)
+
+
+def write(folder: Path, **changes: Any) -> str:
+    data = {
+        "ticks": 100,
+        "envs": {"game": {"make": "touchdown", "kwargs": {"team_size": 2}}},
+        "policies": {
+            "blue": {"algorithm": "own:Vector", "color": "#1f77b4"},
+            "red": {"algorithm": "own:Gym", "color": "#d62728"},
+        },
+        "matches": [{"env": "game", "seats": [["blue", "blue"], "red", "red"]}],
+        **changes,
+    }
+    (folder / "duel.yaml").write_text(yaml_text.dump(data))
+    return "duel.yaml"
+
+
+def error_of(capsys: pytest.CaptureFixture[str], *argv: str) -> str:
+    assert main(argv) == 2
+    captured = capsys.readouterr()
+    assert captured.err.startswith("arena: error: ")
+    assert "Traceback" not in captured.err
+    return captured.err.removeprefix("arena: error: ").strip()
+
+
+def python(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """Runs Python in the user's folder, with the arena at hand whether it is installed or not."""
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2])}
+    return subprocess.run([sys.executable, *arguments], capture_output=True, text=True, env=environment)
+
+
+# plan
+
+
+def test_plan_shows_ranks_entities_sizes_schedule_and_the_command(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["plan", write(folder), "--set", "seed=3"]) == 0
+    out = capsys.readouterr().out
+    rows = [re.split(r"\s{2,}", line.strip()) for line in out.split("\n\n")[0].splitlines()]
+    assert rows == [
+        ["rank", "role", "match", "policy", "entities"],
+        ["0", "root"],
+        ["1", "environment", "0"],
+        ["2", "worker", "0", "blue", "blue_0, blue_1"],
+        ["3", "worker", "0", "red", "red_0"],
+        ["4", "worker", "0", "red", "red_1"],
+    ]
+    assert "processes: 5 = 1 root + 1 environment + 3 workers" in out
+    assert "policy blue: own:Vector, 1 worker, face vector, 20 samples per update, 10 updates per run" in out
+    assert "policy red: own:Gym, 2 workers, face gym, 2 samples per tick" in out
+    assert "schedule: no deadlock" in out
+    assert "mpirun -n 5 arena train duel.yaml --set seed=3" in out
+
+
+def test_plan_for_one_rank_or_with_idle_ones(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plan", write(folder), "--ranks", "1"]) == 0
+    assert "start it: arena train duel.yaml --ranks 1" in capsys.readouterr().out
+    assert main(["plan", write(folder), "--ranks", "7"]) == 0
+    out = capsys.readouterr().out
+    assert "\n6     idle\n" in out
+    assert "7 = 1 root + 1 environment + 3 workers + 2 idle" in out
+
+
+def test_plan_prints_json(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plan", write(folder), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["processes"] == 5
+    assert found["matches"][0]["seats"][0] == {"policy": "blue", "entities": [0, 1]}
+    assert [rank["roles"][0]["role"] for rank in found["ranks"]] == ["root", "environment"] + ["worker"] * 3
+
+
+def test_plan_prints_a_drawing_with_every_role_once(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plan", write(folder), "--dot", "--set", "matches[0].copies=2"]) == 0
+    out = capsys.readouterr().out
+    assert out.count("subgraph cluster_") == 2
+    assert len(re.findall(r"^ *worker_\d_\d \[", out, re.M)) == 6
+    assert len(re.findall(r"worker_\d_\d -> worker_\d_\d \[style=dashed", out)) == 1 + 3  # a chain through each group
+    assert out.count('fillcolor="#d62728"') == 4
+    assert out.count("{") == out.count("}")
+    assert re.sub(r"\\.", "", out).count('"') % 2 == 0
+
+
+# check
+
+
+def test_check_says_one_line_for_each_thing(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", write(folder)]) == 0
+    out = capsys.readouterr().out.splitlines()
+    assert out == [
+        "configuration duel.yaml: valid",
+        "policy blue: algorithm own:Vector, 0 options",
+        "policy red: algorithm own:Gym, 0 options",
+        "environment game (touchdown) with {'team_size': 2}: 4 entities: blue_0, blue_1, red_0, red_1, "
+        "keeps the interface",
+        "policy blue: 1 seat, face vector: can take their spaces",
+        "policy red: 2 seats, face gym: can take their spaces",
+        "plan: 5 processes",
+    ]
+
+
+def test_environments_that_are_made_alike_are_made_once(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    seats = ["red"] * 4
+    matches = [{"env": "game", "seats": seats, "copies": 3}, {"env": "game", "seats": seats}]
+    matches.append({"env": "game", "seats": seats, "env_kwargs": {"max_steps": 5}})
+    assert main(["check", write(folder, matches=matches)]) == 0
+    assert capsys.readouterr().out.count("environment game") == 2
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (["matches[0].seats=[blue, red]"], "matches[0]: environment 'game': the seats must cover its 4 entities"),
+        (["matches[0].entities=[0, 1, 2, blue_0]"], "more than one seat plays blue_0"),
+        (["matches[0].entities=[0, 1, 2, rad_1]"], "there is no entity 'rad_1'; did you mean 'red_1'?"),
+        (["matches[0].lanes=2"], "matches[0].seats[1]: policy 'red' (own:Gym): the seat cannot give the face"),
+        (["policies.blue.options.gian=2"], "policies.blue.options: Vector has no option 'gian'; did you mean 'gain'?"),
+        (["policies.blue.algorithm=own:Vectr"], "policies.blue.algorithm: 'own:Vectr': "),
+        (["policies.blue.algorithm=ppoo"], "policies.blue.algorithm: unknown algorithm 'ppoo'; did you mean 'ppo'?"),
+        (["policies.blue.load=nowhere"], "policies.blue.load: nowhere: there is no such checkpoint"),
+        (["envs.game.make=tuchdown"], "envs.game.make: unknown environment 'tuchdown'; did you mean 'touchdown'?"),
+        (["envs.game.kwargs.teamsize=2"], "matches[0]: environment 'game': Touchdown: got an unexpected keyword"),
+        (["envs.game.kwargs.team_size=-2"], "matches[0]: environment 'game': "),
+        (
+            ["envs.game.make=own:Broken"],
+            "environment 'game' could not be made with {'team_size': 2}: RuntimeError: the game is out of order (",
+        ),
+        (["envs.game.idle_action=9"], "envs.game.idle_action: 9 is no action of blue_0"),
+        (["envs.game.idle_action=0.5"], "envs.game.idle_action: 0.5 is no action of blue_0"),
+        (["envs.game.idle_action={a: 1}"], "is no action of blue_0"),
+        (
+            ["policies.blue.algorithm=own:NoImages", "envs.game.kwargs.blue_obs=image"],
+            "matches[0].seats[0]: policy 'blue' (own:NoImages): takes no images",
+        ),
+        (
+            [
+                "policies.red.algorithm=own:Learner",
+                "matches[0].seats=[red, red, red, red]",
+                "envs.game.kwargs.red_obs=image",
+            ],
+            "matches[0].seats[2]: policy 'red' (own:Learner): observes Box(0, 255, (84, 84, 1), uint8)",
+        ),
+    ],
+)
+@pytest.mark.parametrize("command", ["plan", "check"])
+def test_what_only_the_game_or_the_algorithm_can_tell_is_refused(
+    folder: Path, capsys: pytest.CaptureFixture[str], command: str, overrides: list[str], message: str
+) -> None:
+    sets = [part for override in overrides for part in ("--set", override)]
+    error = error_of(capsys, command, write(folder), *sets)
+    assert message in error
+    assert error.startswith("duel.yaml: ")
+
+
+@pytest.mark.parametrize(("action", "allowed"), [("4", True), ("5", False), ("[0]", False), ("true", False)])
+def test_the_idle_action_must_be_one_of_the_games(
+    folder: Path, capsys: pytest.CaptureFixture[str], action: str, allowed: bool
+) -> None:
+    assert main(["plan", write(folder), "--set", f"envs.game.idle_action={action}"]) == (0 if allowed else 2)
+    capsys.readouterr()
+
+
+def test_check_refuses_a_game_that_does_not_keep_the_interface(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = write(folder, envs={"game": {"make": "own:Unkind"}}, matches=[{"env": "game", "seats": ["red", "red"]}])
+    assert "matches[0]: environment 'game' does not behave as the interface asks" in error_of(capsys, "check", path)
+
+
+# mistakes that need no game
+
+
+def test_mistakes_of_the_file_end_with_exit_2(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert error_of(capsys, "check", "nothing.yaml").startswith("nothing.yaml: there is no such file")
+    assert error_of(capsys, "plan", write(folder, tics=3)).startswith(
+        "duel.yaml: tics: unknown key 'tics'; did you mean"
+    )
+    assert "--set ticks=0: ticks: found 0" in error_of(capsys, "plan", write(folder), "--set", "ticks=0")
+    assert "duel.yaml: the plan 'duel' needs 5 processes" in error_of(capsys, "plan", write(folder), "--ranks", "3")
+
+
+@pytest.mark.parametrize(
+    "argv", [[], ["trian"], ["plan"], ["plan", "x.yaml", "--ranks", "0"], ["plan", "x.yaml", "--json", "--dot"]]
+)
+def test_usage_errors_end_with_exit_2(argv: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(argv)
+    assert caught.value.code == 2
+    assert "usage: arena" in capsys.readouterr().err
+
+
+# the other commands
+
+
+def test_list_names_every_built_in(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["list"]) == 0
+    out = capsys.readouterr().out
+    assert re.findall(r"^  (\w+)", out, re.M) == ["touchdown", "cover", "matrix", "random", "scripted", "ppo"]
+
+
+@pytest.mark.parametrize("command", ["train", "plan", "check", "evaluate", "list"])
+def test_every_command_has_help(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main([command, "--help"])
+    assert caught.value.code == 0
+    assert f"usage: arena {command}" in capsys.readouterr().out
+
+
+def test_train_and_evaluate_hand_their_arguments_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[tuple[tuple[Any, ...], dict[str, Any]]] = []
+
+    def called(*args: Any, **kwargs: Any) -> int:
+        calls.append((args, kwargs))
+        return 1
+
+    for name, function in (("launch", "train"), ("evaluate", "evaluate")):
+        module = ModuleType(f"arena.{name}")
+        setattr(module, function, called)
+        monkeypatch.setitem(sys.modules, f"arena.{name}", module)
+    train = ["train", "a.yaml", "--set", "ticks=1", "--set", "seed=2", "--run-dir", "r", "--ticks", "5", "--resume"]
+    assert main([*train, "--ranks", "1"]) == 1
+    assert main(["evaluate", "runs/a", "--episodes", "7", "--greedy"]) == 1
+    assert calls == [
+        (("a.yaml",), {"overrides": ["ticks=1", "seed=2"], "run_dir": "r", "ticks": 5, "resume": True, "ranks": 1}),
+        (("runs/a",), {"episodes": 7, "ranks": None, "run_dir": None, "against": None, "greedy": True}),
+    ]
+
+
+def test_help_imports_nothing_heavy_and_planning_no_torch_by_itself(folder: Path) -> None:
+    code = (
+        "import sys; from arena.cli import main\n"
+        "try: main(['--help'])\n"
+        "except SystemExit: pass\n"
+        "heavy = [m for m in ('torch', 'mpi4py', 'rich', 'msgspec') if m in sys.modules]\n"
+        f"main(['plan', {write(folder)!r}, '--json'])\n"
+        "heavy += [m for m in ('torch', 'mpi4py') if m in sys.modules]\n"
+        "print('heavy', heavy)"
+    )
+    found = python("-c", code)
+    assert found.stdout.splitlines()[-1] == "heavy []"
+
+
+def test_python_m_arena_is_the_command_line(folder: Path) -> None:
+    write(folder)
+    found = python("-m", "arena", "check", "none.yaml")
+    assert found.returncode == 2
+    assert (
+        found.stderr == "arena: error: none.yaml: there is no such file; did you mean 'duel.yaml'? known: duel.yaml\n"
+    )

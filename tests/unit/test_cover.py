@@ -1,0 +1,108 @@
+"""Cover: its reward by hand and by formula, its observation, its end."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from arena.errors import ConfigError
+from arena.testing import check_batched_env
+from envs.cover import Cover
+
+
+def begun(lanes: int = 1, **options: Any) -> Cover:
+    env = Cover(lanes=lanes, **options)
+    env.reset(np.ones(lanes, bool), list(range(lanes)))
+    return env
+
+
+def slow_reward(players: Any, targets: Any) -> float:
+    """The formula of the module, term by term."""
+    return -sum(min(math.dist(player, target) for player in players) for target in targets) / len(targets)
+
+
+def test_everybody_gets_minus_the_mean_gap() -> None:
+    env = begun(players=2)
+    env.positions[0] = [(0, 0), (0.5, 0)]
+    env.targets[0] = [(0.1, 0.4), (0.6, -0.3)]
+    step = env.step([np.array([1]), np.array([1])])  # both move right, under their targets
+    np.testing.assert_allclose(step.rewards, [[-(0.4 + 0.3) / 2] * 2])
+
+
+def test_one_player_may_be_the_nearest_of_several_targets() -> None:
+    env = begun(players=2)
+    env.positions[0] = [(0, 0), (1, 1)]
+    env.targets[0] = [(0, 0.1), (0, -0.1)]
+    np.testing.assert_allclose(env.step([np.array([0])] * 2).rewards, [[-0.1, -0.1]])
+
+
+def test_all_targets_covered_pays_nothing_less_than_zero() -> None:
+    env = begun()
+    env.positions[:] = env.targets[:, ::-1]
+    np.testing.assert_allclose(env.step([np.array([0])] * 3).rewards, 0)
+
+
+@settings(max_examples=40, deadline=None)
+@given(seed=st.integers(0, 2**32 - 1), lanes=st.integers(1, 4), players=st.integers(1, 4))
+def test_lanes_together_play_as_the_formula_says_alone(seed: int, lanes: int, players: int) -> None:
+    env = Cover(lanes=lanes, players=players)
+    env.reset(np.ones(lanes, bool), [seed + lane for lane in range(lanes)])
+    rng = np.random.default_rng(seed)
+    moves = np.array([(0, 0), (0.1, 0), (-0.1, 0), (0, 0.1), (0, -0.1)])
+    for _ in range(5):
+        before, actions = env.positions.copy(), rng.integers(0, 5, (players, lanes))
+        step = env.step(list(actions))
+        for lane in range(lanes):
+            places = np.clip(before[lane] + moves[actions[:, lane]], -1, 1)
+            np.testing.assert_allclose(step.rewards[lane], slow_reward(places, env.targets[lane]))
+
+
+def test_a_lane_does_not_depend_on_the_others() -> None:
+    alone, together = Cover(lanes=1), Cover(lanes=3)
+    alone.reset(np.ones(1, bool), [7])
+    together.reset(np.ones(3, bool), [1, 7, 2])
+    np.testing.assert_array_equal(alone.positions[0], together.positions[1])
+    np.testing.assert_array_equal(alone.targets[0], together.targets[1])
+
+
+def test_a_player_sees_itself_then_targets_then_the_others_from_its_place() -> None:
+    env = begun(players=2)
+    env.positions[0] = [(0.5, 0.25), (-0.5, 0.0)]
+    env.targets[0] = [(1, 1), (0, -1)]
+    seen = env.step([np.array([0])] * 2).frame.observations[1]
+    assert seen.dtype == np.float32
+    np.testing.assert_allclose(seen[0], [-0.5, 0, 1.5, 1, 0.5, -1, 1.0, 0.25])
+
+
+def test_after_max_steps_it_is_truncated_and_not_terminated() -> None:
+    env = begun(max_steps=2)
+    first, second = (env.step([np.array([0])] * 3) for _ in range(2))
+    assert not first.truncated.any()
+    assert second.truncated.all()
+    assert second.rewards.all()
+    assert not second.terminated.any()
+    assert not second.frame.active.any()
+
+
+@pytest.mark.parametrize("options", [{"max_steps": 10}, {"players": 1, "max_steps": 7}])
+def test_cover_keeps_the_contract(options: dict[str, Any]) -> None:
+    check_batched_env(Cover(lanes=3, **options), ticks=40)
+
+
+def test_a_wrong_option_says_what_is_allowed() -> None:
+    with pytest.raises(ConfigError, match="players: got 0, expected a whole number of at least 1"):
+        Cover(lanes=1, players=0)
+
+
+def test_a_covered_target_turns_green() -> None:
+    env = begun(players=1)
+    env.targets[0], env.positions[0] = (0, 0), (0.5, 0.5)
+    green = (44, 160, 44)
+    assert not (env.render() == green).all(axis=-1).any()
+    env.positions[0] = (0.05, 0)
+    assert (env.render() == green).all(axis=-1).any()

@@ -1,0 +1,180 @@
+"""Distributions against torch's own, masks, and what the game is told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces
+from torch import Tensor, distributions
+
+from arena.errors import ConfigError
+from policies.actions import action_head
+from policies.distributions import (
+    Bernoulli,
+    Categorical,
+    DiagonalGaussian,
+    Distribution,
+    MultiCategorical,
+    allow,
+    gumbel,
+    logistic,
+    normal,
+)
+
+SIZES = [2, 4, 3]
+SAMPLES = 40_000
+
+
+def seeded(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def numbers(*shape: int) -> Tensor:
+    return torch.randn(*shape, generator=seeded(5))
+
+
+class Both:
+    """One of our distributions and torch's."""
+
+    def __init__(self, ours: Distribution, theirs: distributions.Distribution, actions: Tensor) -> None:
+        self.ours, self.theirs, self.actions = ours, theirs, actions
+
+
+def categorical() -> Both:
+    logits = numbers(7, 4)
+    return Both(Categorical(logits), distributions.Categorical(logits=logits), torch.arange(7) % 4)
+
+
+def bernoulli() -> Both:
+    logits = 3 * numbers(7, 3)
+    theirs = distributions.Independent(distributions.Bernoulli(logits=logits), 1)
+    return Both(Bernoulli(logits), theirs, (numbers(7, 3) > 0).float())
+
+
+def gaussian() -> Both:
+    mean, log_std = numbers(7, 3), torch.tensor([-1.0, 0.0, 1.5])
+    theirs = distributions.Independent(distributions.Normal(mean, log_std.exp()), 1)
+    return Both(DiagonalGaussian(mean, log_std), theirs, 2 * numbers(7, 3))
+
+
+@pytest.mark.parametrize("make", [categorical, bernoulli, gaussian])
+def test_log_probabilities_and_entropies_are_those_of_torch(make: Callable[[], Both]) -> None:
+    both = make()
+    torch.testing.assert_close(both.ours.log_prob(both.actions), both.theirs.log_prob(both.actions))
+    torch.testing.assert_close(both.ours.entropy(), both.theirs.entropy())
+
+
+def test_several_choices_are_the_product_of_each() -> None:
+    logits = numbers(7, sum(SIZES))
+    actions = torch.stack([torch.arange(7) % size for size in SIZES], 1)
+    ours = MultiCategorical(logits, SIZES)
+    each = [distributions.Categorical(logits=part) for part in torch.split(logits, SIZES, -1)]
+    log_probs = sum(choice.log_prob(actions[:, k]) for k, choice in enumerate(each))
+    torch.testing.assert_close(ours.log_prob(actions), log_probs)
+    torch.testing.assert_close(ours.entropy(), sum(choice.entropy() for choice in each))
+
+
+def test_choices_are_drawn_with_their_probabilities() -> None:
+    logits = torch.tensor([[0.0, 1.0, -1.0, 2.0]])
+    drawn = Categorical(logits).sample(gumbel((SAMPLES, 4), seeded()))
+    shares = torch.bincount(drawn, minlength=4) / SAMPLES
+    torch.testing.assert_close(shares, logits.softmax(-1)[0], atol=0.01, rtol=0)  # four deviations
+
+
+def test_flags_are_drawn_with_their_probabilities() -> None:
+    logits = torch.tensor([[-2.0, 0.0, 1.0]])
+    drawn = Bernoulli(logits).sample(logistic((SAMPLES, 3), seeded()))
+    torch.testing.assert_close(drawn.mean(0), logits.sigmoid()[0], atol=0.01, rtol=0)
+
+
+def test_numbers_are_drawn_with_their_mean_and_deviation() -> None:
+    mean, log_std = torch.tensor([[3.0, -1.0]]), torch.tensor([0.0, -2.0])
+    drawn = DiagonalGaussian(mean, log_std).sample(normal((SAMPLES, 2), seeded()))
+    torch.testing.assert_close(drawn.mean(0), mean[0], atol=0.02, rtol=0)
+    torch.testing.assert_close(drawn.std(0), log_std.exp(), atol=0.02, rtol=0)
+
+
+def test_several_choices_are_drawn_independently_and_each_by_its_own_logits() -> None:
+    logits = torch.tensor([[0.0, 2.0, 1.0, 0.0, -1.0]])
+    drawn = MultiCategorical(logits, [2, 3]).sample(gumbel((SAMPLES, 5), seeded()))
+    joint = torch.bincount(drawn[:, 0] * 3 + drawn[:, 1], minlength=6) / SAMPLES
+    expected = torch.outer(logits[0, :2].softmax(-1), logits[0, 2:].softmax(-1)).flatten()
+    torch.testing.assert_close(joint, expected, atol=0.01, rtol=0)
+
+
+def test_forbidden_choices_have_probability_zero_and_are_never_drawn() -> None:
+    mask = torch.tensor([[True, False, True, False]])
+    choice = Categorical(allow(torch.tensor([[0.0, 50.0, 0.0, 50.0]]), mask))
+    drawn = choice.sample(gumbel((SAMPLES, 4), seeded()))
+    assert set(drawn.tolist()) == {0, 2}
+    assert choice.mode().item() in (0, 2)
+    assert choice.log_prob(torch.tensor([1])).exp().item() == 0.0
+    torch.testing.assert_close(choice.entropy(), torch.log(torch.tensor([2.0])))
+
+
+def test_the_entropy_of_masked_choices_has_a_gradient_without_nan() -> None:
+    logits = numbers(5, 4).requires_grad_()
+    mask = torch.tensor([[True, False, True, False]] * 4 + [[False] * 4])
+    choice = Categorical(allow(logits, mask))
+    (choice.entropy().sum() + choice.log_prob(torch.zeros(5, dtype=torch.int64)).sum()).backward()
+    assert logits.grad is not None and logits.grad.isfinite().all()
+    assert (logits.grad[~mask] == 0).all()
+
+
+def test_noise_is_finite_and_depends_on_the_generator_alone() -> None:
+    before = torch.get_rng_state()
+    for draw in (gumbel, logistic, normal):
+        noise = draw((1000, 10), seeded())
+        assert noise.isfinite().all()
+        assert torch.equal(noise, draw((1000, 10), seeded()))
+        assert not torch.equal(noise, draw((1000, 10), seeded(1)))
+    assert torch.equal(before, torch.get_rng_state())
+
+
+ACTION_SPACES = [
+    spaces.Discrete(3),
+    spaces.Discrete(4, start=-2),
+    spaces.Discrete(3, start=1, dtype=np.int32),
+    spaces.MultiDiscrete([2, 4, 3]),
+    spaces.MultiDiscrete([[2, 3], [4, 2]], start=[[1, 0], [-1, 5]]),
+    spaces.MultiBinary(4),
+    spaces.MultiBinary((2, 3)),
+    spaces.Box(-0.5, 0.25, (3,), np.float32),
+    spaces.Box(np.array([[0.0, -np.inf]]), np.array([[np.inf, 1.0]]), dtype=np.float64),
+]
+
+
+@pytest.mark.parametrize("space", ACTION_SPACES, ids=str)
+def test_what_a_head_samples_is_an_action_of_the_space(space: spaces.Space[np.ndarray]) -> None:
+    head = action_head(space)
+    policy = head.distribution(5 * numbers(50, head.outputs), None)
+    for actions in (policy.sample(head.noise(1, 50, seeded())[0]), policy.mode()):
+        assert actions.shape == (50, *head.shape)
+        assert actions.dtype == head.dtype
+        told = head.to_env(actions.detach().numpy())
+        assert all(space.contains(action) for action in told)
+
+
+def test_start_is_added_for_the_game_only() -> None:
+    head = action_head(spaces.Discrete(3, start=7))
+    assert head.to_env(np.array([0, 1, 2])).tolist() == [7, 8, 9]
+    pair = action_head(spaces.MultiDiscrete([2, 3], start=[5, -1]))
+    assert pair.to_env(np.array([[0, 0], [1, 2]])).tolist() == [[5, -1], [6, 1]]
+
+
+def test_a_box_clips_for_the_game_only() -> None:
+    head = action_head(spaces.Box(-1.0, 1.0, (2,)))
+    policy = head.distribution(torch.tensor([[3.0, 0.5]]), None)
+    assert policy.mode().tolist() == [[3.0, 0.5]]
+    assert head.to_env(policy.mode().numpy()).tolist() == [[1.0, 0.5]]
+
+
+@pytest.mark.parametrize(
+    "space", [spaces.Dict(a=spaces.Discrete(2)), spaces.Box(0, 255, (2,), np.uint8), spaces.Text(3)], ids=str
+)
+def test_spaces_without_a_distribution_are_refused(space: spaces.Space[object]) -> None:
+    with pytest.raises(ConfigError, match="actions can be Discrete"):
+        action_head(space)

@@ -1,0 +1,132 @@
+"""Matrix games: what they pay, what is known of them, what is seen."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+
+from arena.errors import ConfigError
+from arena.testing import check_batched_env
+from envs.matrix import GAMES, Matrix
+
+
+def begun(lanes: int = 1, **options: Any) -> Matrix:
+    env = Matrix(lanes=lanes, **options)
+    env.reset(np.ones(lanes, bool))
+    return env
+
+
+def paid(game: str, *joint: tuple[int, int]) -> tuple[list[float], Any]:
+    """What both get in all, and the last step."""
+    env = begun(game=game)
+    steps = [env.step([np.array([first]), np.array([second])]) for first, second in joint]
+    return sum(step.rewards[0] for step in steps).tolist(), steps[-1]
+
+
+def test_prisoners_are_better_off_defecting_whatever_the_other_does() -> None:
+    pays = GAMES["prisoners_dilemma"].table[0]
+    assert (pays[1, :, 0] > pays[0, :, 0]).all()
+    assert (pays[:, 1, 1] > pays[:, 0, 1]).all()
+    assert (pays[0, 0] > pays[1, 1]).all()  # and yet both would be better off cooperating
+    assert paid("prisoners_dilemma", (0, 1))[0] == [0, 5]
+
+
+@pytest.mark.parametrize("game", ["rock_paper_scissors", "matching_pennies"])
+def test_zero_sum_games_have_the_value_0_at_the_uniform_mixture(game: str) -> None:
+    pays = GAMES[game].table[0]
+    np.testing.assert_array_equal(pays[..., 0], -pays[..., 1])
+    np.testing.assert_allclose(pays[..., 0].mean(axis=0), 0)
+    np.testing.assert_allclose(pays[..., 0].mean(axis=1), 0)
+
+
+def test_paper_beats_rock_beats_scissors_beats_paper() -> None:
+    assert [paid("rock_paper_scissors", joint)[0] for joint in ((1, 0), (0, 2), (2, 1))] == [[1, -1]] * 3
+
+
+def test_both_pure_pairs_are_equilibria_of_the_stag_hunt() -> None:
+    pays = GAMES["stag_hunt"].table[0]
+    for action in (0, 1):
+        assert (pays[action, action] >= [pays[1 - action, action, 0], pays[action, 1 - action, 1]]).all()
+    assert (pays[0, 0] > pays[1, 1]).all()
+
+
+def test_the_optimum_of_the_two_step_game_is_8_and_the_safe_side_pays_7() -> None:
+    returns = {
+        (first, *second): paid("two_step", (first, other), second)[0]
+        for first, other in itertools.product((0, 1), repeat=2)
+        for second in itertools.product((0, 1), repeat=2)
+    }
+    assert max(pays[0] for pays in returns.values()) == 8
+    assert returns[1, 1, 1] == [8, 8]
+    assert returns[1, 0, 0] == [0, 0]
+    assert all(pays == [7, 7] for path, pays in returns.items() if path[0] == 0)
+
+
+def test_the_two_step_game_shows_its_state_and_terminates_after_two() -> None:
+    env = begun(lanes=2, game="two_step")
+    step = env.step([np.array([0, 1]), np.array([1, 0])])
+    np.testing.assert_array_equal(step.frame.observations[1], [[0, 1, 0], [0, 0, 1]])
+    assert not step.terminated.any()
+    step = env.step([np.zeros(2, int)] * 2)
+    assert step.terminated.all()
+    assert not step.truncated.any()
+    np.testing.assert_array_equal(env.reset(np.array([True, False])).observations[0][0], [1, 0, 0])
+
+
+def test_repeated_games_are_truncated_after_their_rounds() -> None:
+    env = begun(game="matching_pennies", rounds=3)
+    steps = [env.step([np.zeros(1, int)] * 2) for _ in range(4)]
+    assert [step.truncated.all() for step in steps] == [False, False, True, False]
+    assert not any(step.terminated.any() for step in steps)
+    assert steps[3].rewards.tolist() == [[0, 0]]  # over, and not reset
+
+
+def test_a_player_sees_its_own_last_action_first_and_that_there_is_none_yet() -> None:
+    env = Matrix(lanes=2, payoffs=[[1, 2, 3], [4, 5, 6]])
+    frame = env.reset(np.ones(2, bool))
+    np.testing.assert_array_equal(frame.observations[0], [[0, 0, 0, 0, 0, 1]] * 2)
+    frame = env.step([np.array([1, 0]), np.array([2, 0])]).frame
+    np.testing.assert_array_equal(frame.observations[0][0], [0, 1, 0, 0, 1, 0])
+    np.testing.assert_array_equal(frame.observations[1][0], [0, 0, 1, 0, 1, 0])
+    assert env.reset(np.array([True, False])).observations[0][0, -1] == 1
+
+
+def test_a_table_of_ones_own_is_zero_sum_or_says_what_both_get() -> None:
+    step = begun(payoffs=[[2, -3]]).step([np.array([0]), np.array([1])])
+    assert step.rewards.tolist() == [[-3, 3]]
+    step = begun(payoffs=[[[1, 2], [3, 4]]]).step([np.array([0]), np.array([1])])
+    assert step.rewards.tolist() == [[3, 4]]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"game": "prisoner_dilemma"}, "did you mean 'prisoners_dilemma'"),
+        ({"payoffs": [[1], [2, 3]]}, r"expected numbers \[n_0\]\[n_1\]\[2\]"),
+        ({"payoffs": []}, "expected numbers"),
+        ({"payoffs": [[float("nan")]]}, "expected numbers"),
+        ({"payoffs": [[[1, 2, 3]]]}, "expected numbers"),
+        ({"payoffs": [[1]], "game": "stag_hunt"}, "give one of them"),
+        ({"rounds": 0}, "rounds: got 0"),
+        ({"game": "two_step", "rounds": 5}, "always has two ticks"),
+    ],
+)
+def test_a_wrong_option_says_what_is_allowed(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        Matrix(lanes=1, **options)
+
+
+@pytest.mark.parametrize("options", [*({"game": game} for game in GAMES), {"payoffs": [[1, 2, 3]], "rounds": 1}])
+def test_matrix_games_keep_the_contract(options: dict[str, Any]) -> None:
+    check_batched_env(Matrix(lanes=3, **options), ticks=30)
+
+
+def test_the_picture_changes_with_the_choice_and_any_number_can_be_drawn() -> None:
+    env = begun(payoffs=[[1e6, -0.125], [1e-9, 0]])
+    before = env.render()
+    env.step([np.array([1]), np.array([0])])
+    assert before.shape == (480, 480, 3)
+    assert not np.array_equal(before, env.render())

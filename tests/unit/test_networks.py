@@ -1,0 +1,132 @@
+"""Networks: every layout of observations becomes features; initial weights come from one generator alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces
+from gymnasium.vector.utils import batch_space
+
+from arena.errors import ConfigError
+from policies.actions import action_head
+from policies.networks import ActorCritic, Encoder
+from policies.rollout import to_leaves
+
+ROWS = 6
+VECTOR = spaces.Box(-1, 1, (3,), np.float32)
+SPACES = [
+    VECTOR,
+    spaces.Box(-1, 1, (), np.float64),
+    spaces.Box(-5, 5, (2, 3), np.int16),
+    spaces.Box(0, 60_000, (2,), np.uint16),
+    spaces.Box(0, 255, (84, 84, 1), np.uint8),
+    spaces.Box(0, 255, (4, 48, 40), np.uint8),
+    spaces.Box(0, 255, (5, 7, 3), np.uint8),
+    spaces.Discrete(5, start=-2),
+    spaces.MultiDiscrete([2, 3], start=[1, 0]),
+    spaces.MultiBinary((2, 2)),
+    spaces.Dict(b=VECTOR, a=spaces.Discrete(3), image=spaces.Box(0, 255, (12, 12, 3), np.uint8)),
+    spaces.Tuple([VECTOR, spaces.Dict(x=spaces.MultiBinary(2))]),
+]
+
+
+def seeded(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def network(space: spaces.Space[Any], seed: int = 0) -> ActorCritic:
+    head = action_head(spaces.Discrete(4))
+    return ActorCritic(space, head, hidden_sizes=(16, 8), activation="relu", generator=seeded(seed))
+
+
+def seen(space: spaces.Space[Any]) -> list[torch.Tensor]:
+    batched = batch_space(space, ROWS)
+    batched.seed(1)
+    return to_leaves(space, batched.sample())
+
+
+@pytest.mark.parametrize("space", SPACES, ids=str)
+def test_every_layout_of_observations_gives_an_action_and_a_value_per_row(space: spaces.Space[Any]) -> None:
+    net, leaves = network(space), seen(space)
+    policy, values = net.policy_and_value(leaves)
+    assert values.shape == policy.entropy().shape == (ROWS,)
+    torch.testing.assert_close(values, net.value(leaves))
+    torch.testing.assert_close(policy.mode(), net.policy(leaves).mode())
+    assert values.isfinite().all() and policy.entropy().isfinite().all()
+
+
+@pytest.mark.parametrize("space", SPACES, ids=str)
+def test_rows_are_judged_one_by_one(space: spaces.Space[Any]) -> None:
+    net, leaves = network(space), seen(space)
+    alone = torch.cat([net.value([leaf[row : row + 1] for leaf in leaves]) for row in range(ROWS)])
+    torch.testing.assert_close(net.value(leaves), alone, atol=1e-4, rtol=1e-4)
+
+
+def test_choices_are_seen_as_one_hot_vectors() -> None:
+    encoder = Encoder(spaces.MultiDiscrete([2, 3], start=[1, -1]), seeded())
+    features = encoder(to_leaves(spaces.MultiDiscrete([2, 3], start=[1, -1]), np.array([[2, -1], [1, 1]])))
+    assert features.tolist() == [[0, 1, 1, 0, 0], [1, 0, 0, 0, 1]]
+
+
+def test_vectors_are_seen_as_they_are_and_whole_bytes_scaled() -> None:
+    space = spaces.Dict(a=spaces.Box(-9, 9, (2,)), b=spaces.Box(0, 255, (2,), np.uint8), c=spaces.MultiBinary(1))
+    observations = {"a": np.array([[3.0, -2.5]]), "b": np.array([[255, 51]], np.uint8), "c": np.array([[1]], np.int8)}
+    features = Encoder(space, seeded())(to_leaves(space, observations))
+    torch.testing.assert_close(features, torch.tensor([[3.0, -2.5, 1.0, 0.2, 1.0]]))
+
+
+@pytest.mark.parametrize("pixels", [84, 12])
+def test_the_order_of_an_images_axes_does_not_matter(pixels: int) -> None:
+    last = spaces.Box(0, 255, (pixels, pixels, 3), np.uint8)
+    first = spaces.Box(0, 255, (3, pixels, pixels), np.uint8)
+    (image,) = seen(last)
+    swapped = [image.permute(0, 3, 1, 2).contiguous()]
+    torch.testing.assert_close(network(last).value([image]), network(first).value(swapped), atol=1e-5, rtol=1e-5)
+
+
+def test_an_image_is_judged_by_what_it_shows() -> None:
+    space = spaces.Box(0, 255, (84, 84, 1), np.uint8)
+    images = torch.zeros(2, 84, 84, 1, dtype=torch.uint8)
+    images[1, 40:44, 40:44] = 255
+    black, spot = network(space).value([images]).tolist()
+    assert black != spot
+
+
+def test_initial_weights_depend_on_the_generator_alone() -> None:
+    space = SPACES[-2]
+    before = torch.get_rng_state()
+    one, same, other = (network(space, seed).state_dict() for seed in (0, 0, 1))
+    assert torch.equal(before, torch.get_rng_state())
+    assert all(torch.equal(one[name], same[name]) for name in one)
+    assert not torch.equal(one["actor.0.weight"], other["actor.0.weight"])
+
+
+def test_hidden_layers_are_orthogonal_with_gain_root_two() -> None:
+    weight = network(VECTOR).actor[2].weight.detach()  # [8, 16]
+    torch.testing.assert_close(weight @ weight.T, 2 * torch.eye(8), atol=1e-5, rtol=0)
+
+
+def test_the_first_policy_is_nearly_uniform() -> None:
+    entropies = network(VECTOR).policy(seen(VECTOR)).entropy()
+    torch.testing.assert_close(entropies, torch.full((ROWS,), np.log(4.0), dtype=torch.float32), atol=1e-3, rtol=0)
+
+
+def test_actor_and_critic_share_only_the_images_network() -> None:
+    net = network(SPACES[-2])
+    net.value(seen(SPACES[-2])).sum().backward()
+    reached = {name.split(".")[0] for name, value in net.named_parameters() if value.grad is not None}
+    assert reached == {"encoder", "critic"}
+
+
+@pytest.mark.parametrize("space", [spaces.Text(4), spaces.Sequence(VECTOR), spaces.Dict(a=spaces.Text(2))], ids=str)
+def test_observations_without_a_fixed_layout_are_refused(space: spaces.Space[Any]) -> None:
+    with pytest.raises(ConfigError, match="no fixed layout"):
+        network(space)
+
+
+def test_observations_without_a_number_are_refused() -> None:
+    with pytest.raises(ConfigError, match="nothing to learn from"):
+        network(spaces.Dict())

@@ -1,0 +1,194 @@
+"""Names become objects, or a message that tells a typing error from a broken module and from a hidden package."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from arena import registry
+from arena.errors import ConfigError
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A user's folder: the current directory, and the last place where Python looks for modules."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path, str(tmp_path)])
+    before = set(sys.modules)
+    importlib.invalidate_caches()
+    yield tmp_path
+    for name in set(sys.modules) - before:
+        if getattr(sys.modules[name], "__file__", None) and str(tmp_path) in str(sys.modules[name].__file__):
+            del sys.modules[name]
+
+
+def write(folder: Path, name: str, text: str) -> None:
+    (folder / name).parent.mkdir(parents=True, exist_ok=True)
+    (folder / name).write_text(text)
+    importlib.invalidate_caches()
+
+
+@pytest.mark.parametrize("name", sorted(registry.ENVIRONMENTS))
+def test_every_built_in_environment_is_found(name: str) -> None:
+    assert callable(registry.environment_factory(name))
+
+
+@pytest.mark.parametrize("name", sorted(registry.ALGORITHMS))
+def test_every_built_in_algorithm_is_found_and_is_described(name: str) -> None:
+    assert registry.algorithm(name).run
+    assert registry.ALGORITHMS[name].description
+
+
+def test_a_users_own_class_is_found_by_module_and_name(folder: Path) -> None:
+    write(folder, "my_worker.py", "class Outer:\n    class Mine:\n        face = 'gym'\n        def run(self): pass\n")
+    assert registry.algorithm("my_worker:Outer.Mine").__name__ == "Mine"
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("tuchdown", "unknown environment 'tuchdown'; did you mean 'touchdown'?"),
+        ("envs.touchdown:Touchdwn", "has no 'Touchdwn'; did you mean 'Touchdown'?"),
+        ("no_such_module:x", "there is no module 'no_such_module'"),
+        ("envs.no_such:x", "there is no module 'envs.no_such'"),
+        ("envs.touchdown:", "not of the form"),
+        (".relative:x", "not of the form"),
+        ("math:pi", "'math:pi' is a float"),
+        ("gymnasium:CartPol-v1", "CartPole"),
+        ("pettingzoo:nothing_v0", "nothing_v0"),
+    ],
+)
+def test_an_environment_that_is_not_there_is_a_configuration_error(name: str, message: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        registry.environment_factory(name)
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("pp", "unknown algorithm 'pp'; did you mean 'ppo'?"),
+        ("math:sin", "has to be a class"),
+        ("collections:OrderedDict", "has no face and no run"),
+    ],
+)
+def test_an_algorithm_that_is_none_is_a_configuration_error(name: str, message: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        registry.algorithm(name)
+    assert message in str(caught.value)
+
+
+def test_an_import_error_inside_a_users_module_stays_visible(folder: Path) -> None:
+    write(folder, "broken_one.py", "x = 1\nimport not_installed_anywhere\n")
+    with pytest.raises(
+        ConfigError, match=r"'broken_one' was found, but .* No module named 'not_installed_anywhere'"
+    ) as caught:
+        registry.load_object("broken_one:x")
+    assert "broken_one.py, line 2" in str(caught.value)
+    assert isinstance(caught.value.__cause__, ModuleNotFoundError)
+
+
+def test_any_other_error_inside_a_users_module_stays_visible(folder: Path) -> None:
+    write(folder, "broken_two.py", "x = 1 / 0\n")
+    with pytest.raises(ConfigError, match=r"ZeroDivisionError: division by zero \(.*broken_two\.py, line 1\)"):
+        registry.load_object("broken_two:x")
+    write(folder, "broken_three.py", "x = = 1\n")
+    with pytest.raises(ConfigError, match=r"SyntaxError.*broken_three\.py, line 1"):
+        registry.load_object("broken_three:x")
+
+
+def test_a_users_envs_folder_behind_the_arenas_own_is_explained(folder: Path) -> None:
+    write(folder, "envs/mine.py", "class Mine: pass\n")
+    with pytest.raises(ConfigError, match=r"belongs to the arena's own package .* rename your folder"):
+        registry.load_object("envs.mine:Mine")
+
+
+def test_a_users_envs_folder_that_hides_the_arenas_own_is_explained(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(folder, "envs/__init__.py", "")
+    monkeypatch.setattr(sys, "path", [str(folder), *sys.path])
+    for name in [name for name in sys.modules if name.partition(".")[0] == "envs"]:
+        monkeypatch.delitem(sys.modules, name)
+    with pytest.raises(ConfigError, match=r"own package 'envs' is hidden by .*: rename that one"):
+        registry.environment_factory("touchdown")
+
+
+class Keywords:
+    """An algorithm that declares its options as keywords."""
+
+    def __init__(self, env: Any, group: Any, *, ticks: int, rate: float, size: int = 3) -> None: ...
+
+
+class Anything:
+    """An algorithm that takes what comes."""
+
+    def __init__(self, env: Any, group: Any, *, ticks: int, **options: Any) -> None: ...
+
+
+class Declared:
+    """An algorithm that declares its options as a dataclass."""
+
+    @dataclass(frozen=True)
+    class Options:
+        """Two options."""
+
+        rate: float = 1.0
+        epochs: int = 1
+
+        def __post_init__(self) -> None:
+            if self.epochs < 1:
+                raise ConfigError(f"found {self.epochs}, at least 1", path="epochs")
+            if self.rate < 0:
+                raise ValueError("a rate is not negative")
+
+    def __init__(self, env: Any, group: Any, *, ticks: int, **options: Any) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("cls", "options"),
+    [
+        (Keywords, {"rate": 1.0}),
+        (Keywords, {"rate": 1.0, "size": 1}),
+        (Anything, {"whatever": 1}),
+        (Declared, {}),
+        (Declared, {"rate": 0.5, "epochs": 2}),
+    ],
+)
+def test_options_that_an_algorithm_declares_are_taken(cls: type[Any], options: dict[str, Any]) -> None:
+    registry.check_options(cls, options, path="policies.blue.options")
+
+
+@pytest.mark.parametrize(
+    ("cls", "options", "message"),
+    [
+        (Keywords, {"rate": 1, "sizes": 1}, "options: Keywords has no option 'sizes'; did you mean 'size'?"),
+        (Keywords, {}, "options: Keywords needs the option 'rate', which has no default"),
+        (Keywords, {"rate": 1, "ticks": 1}, "has no option 'ticks'"),
+        (Anything, {"ticks": 1}, "has no option 'ticks'"),
+        (Keywords, {"rate": 1, "group": 1}, "has no option 'group'"),
+        (Declared, {"epoch": 1}, "did you mean 'epochs'?"),
+        (Declared, {"epochs": 0}, "options.epochs: found 0, at least 1"),
+        (Declared, {"rate": -1}, "options: Declared: a rate is not negative"),
+        (Declared, {"rate": "fast"}, "'<' not supported"),
+    ],
+)
+def test_options_that_an_algorithm_does_not_take_are_refused(
+    cls: type[Any], options: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        registry.check_options(cls, options, path="policies.blue.options")
+    assert message in str(caught.value)
+
+
+def test_environments_of_other_libraries_are_adapted() -> None:
+    game = registry.adapt_environment("gymnasium:CartPole-v1", {}, 3)
+    assert game.lanes == 3
+    assert len(game.interface.entities) == 1
+    game.close()

@@ -1,0 +1,155 @@
+"""Advantages against a slow version that is shaped like the formulas, and chains whose values are known."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from policies.returns import Trajectories, advantages_of
+
+
+def chain(rewards: list[float], **more: list[float] | float) -> Trajectories:
+    """One row that acts on every tick; values are 0 and nothing ends unless said otherwise."""
+    count = len(rewards)
+
+    def column(name: str, kind: type, default: float) -> NDArray[np.generic]:
+        return np.array(more.get(name, [default] * count), kind)[:, None]
+
+    return Trajectories(
+        rewards=np.array(rewards, float)[:, None],
+        values=column("values", float, 0),
+        terminated=column("terminated", bool, 0),
+        truncated=column("truncated", bool, 0),
+        final_values=column("final_values", float, 0),
+        active=column("active", bool, 1),
+        last_values=np.array([more.get("last_value", 0.0)], float),
+        last_active=np.array([more.get("last_active", True)], bool),
+    )
+
+
+def slow_advantages(seen: Trajectories, gamma: float, lam: float) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """Row by row: first the transitions, then A_k = sum over l of (gamma * lambda)^l * delta_{k + l}, eq. (16)."""
+    advantages, valid = np.zeros(seen.rewards.shape), np.zeros(seen.rewards.shape, bool)
+    for b in range(seen.rewards.shape[1]):
+        acted = [t for t in range(len(seen.rewards)) if seen.active[t, b]]
+        deltas: list[tuple[int, float, bool]] = []  # tick, delta, whether the episode goes on
+        for k, t in enumerate(acted):
+            until = acted[k + 1] if k + 1 < len(acted) else len(seen.rewards)
+            end = next((u for u in range(t, until) if seen.terminated[u, b] or seen.truncated[u, b]), None)
+            reward = seen.rewards[t : (until if end is None else end + 1), b].sum()
+            if end is not None:
+                following = 0.0 if seen.terminated[end, b] else seen.final_values[end, b]
+            elif until < len(seen.rewards):
+                following = seen.values[until, b]
+            elif seen.last_active[b]:
+                following = seen.last_values[b]
+            else:
+                continue  # still waiting for the others
+            deltas.append((t, reward + gamma * following - seen.values[t, b], end is None))
+        for k, (t, _, _) in enumerate(deltas):
+            valid[t, b] = True
+            for later, (_, delta, goes_on) in enumerate(deltas[k:]):
+                advantages[t, b] += (gamma * lam) ** later * delta
+                if not goes_on:
+                    break
+    return advantages, valid
+
+
+def random_trajectories(seed: int, *, acting: float, ending: float) -> Trajectories:
+    rng = np.random.default_rng(seed)
+    shape = (int(rng.integers(1, 12)), int(rng.integers(1, 5)))
+    return Trajectories(
+        rewards=rng.normal(size=shape),
+        values=rng.normal(size=shape),
+        terminated=rng.random(shape) < ending,
+        truncated=rng.random(shape) < ending,
+        final_values=rng.normal(size=shape),
+        active=rng.random(shape) < acting,
+        last_values=rng.normal(size=shape[1]),
+        last_active=rng.random(shape[1]) < acting,
+    )
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    seed=st.integers(0, 2**32),
+    acting=st.sampled_from([0.2, 0.5, 0.9, 1.1]),
+    ending=st.sampled_from([0.0, 0.1, 0.4]),
+    gamma=st.floats(0, 1),
+    lam=st.floats(0, 1),
+)
+def test_equals_the_slow_formula_with_and_without_turns(
+    seed: int, acting: float, ending: float, gamma: float, lam: float
+) -> None:
+    seen = random_trajectories(seed, acting=acting, ending=ending)
+    found = advantages_of(seen, gamma=gamma, gae_lambda=lam)
+    advantages, valid = slow_advantages(seen, gamma, lam)
+    np.testing.assert_array_equal(found.valid, valid)
+    np.testing.assert_allclose(found.advantages, advantages, atol=1e-12)
+    np.testing.assert_allclose(found.returns, np.where(valid, advantages + seen.values, 0), atol=1e-12)
+
+
+def test_monte_carlo_returns_of_a_chain_are_the_discounted_sums() -> None:
+    found = advantages_of(chain([1, 1, 1], terminated=[0, 0, 1]), gamma=0.5, gae_lambda=1.0)
+    np.testing.assert_allclose(found.returns[:, 0], [1.75, 1.5, 1.0])
+
+
+def test_one_step_advantage_is_the_td_error() -> None:
+    found = advantages_of(chain([1, 2], values=[3, 5], last_value=7), gamma=0.5, gae_lambda=0.0)
+    np.testing.assert_allclose(found.advantages[:, 0], [1 + 0.5 * 5 - 3, 2 + 0.5 * 7 - 5])
+
+
+def test_a_terminated_end_is_worth_nothing_and_a_truncated_one_its_final_value() -> None:
+    ends = {"final_values": [10.0], "last_value": 99.0}
+    terminated = advantages_of(chain([1], terminated=[1], **ends), gamma=0.5, gae_lambda=0.9)
+    truncated = advantages_of(chain([1], truncated=[1], **ends), gamma=0.5, gae_lambda=0.9)
+    assert terminated.returns[0, 0] == 1.0
+    assert truncated.returns[0, 0] == 1.0 + 0.5 * 10.0
+
+
+def test_terminated_wins_where_an_episode_is_also_truncated() -> None:
+    both = advantages_of(chain([1], terminated=[1], truncated=[1], final_values=[10.0]), gamma=0.5, gae_lambda=0.9)
+    assert both.returns[0, 0] == 1.0
+
+
+def test_nothing_flows_from_an_episode_into_the_one_before() -> None:
+    first = {"values": [1.0, 2.0, 3.0, 4.0], "truncated": [0, 1, 0, 0], "final_values": [0.0, 6.0, 0.0, 0.0]}
+    one = advantages_of(chain([1, 1, 1, 1], **first), gamma=0.9, gae_lambda=0.9)
+    other = advantages_of(chain([1, 1, -50, 8], **first, last_value=77.0), gamma=0.9, gae_lambda=0.9)
+    np.testing.assert_array_equal(one.advantages[:2], other.advantages[:2])
+    assert (one.advantages[2:] != other.advantages[2:]).all()
+
+
+def test_rewards_of_the_others_turns_belong_to_the_last_own_action() -> None:
+    seen = chain([1, 10, 100, 1000], active=[1, 0, 0, 1], terminated=[0, 0, 0, 1], values=[0, 9, 9, 5])
+    found = advantages_of(seen, gamma=0.5, gae_lambda=0.0)
+    np.testing.assert_array_equal(found.valid[:, 0], [True, False, False, True])
+    assert found.returns[0, 0] == 111 + 0.5 * 5  # one discount per own turn
+    assert found.returns[3, 0] == 1000
+
+
+def test_an_end_during_the_others_turn_completes_the_last_action() -> None:
+    seen = chain([0, -1, 7], active=[1, 0, 0], terminated=[0, 1, 0], last_active=False)
+    found = advantages_of(seen, gamma=0.9, gae_lambda=0.9)
+    np.testing.assert_array_equal(found.valid[:, 0], [True, False, False])
+    assert found.returns[0, 0] == -1
+
+
+def test_an_action_that_still_waits_is_left_out_and_seen_from_the_one_before() -> None:
+    seen = chain([1, 2, 4], active=[1, 1, 0], values=[0.0, 8.0, 0.0], last_active=False, last_value=99.0)
+    found = advantages_of(seen, gamma=0.5, gae_lambda=0.9)
+    np.testing.assert_array_equal(found.valid[:, 0], [True, False, False])
+    assert found.returns[0, 0] == 1 + 0.5 * 8
+
+
+@pytest.mark.parametrize("acting", [1.1, 0.5])
+def test_a_row_is_worth_the_same_alone_and_among_others(acting: float) -> None:
+    seen = random_trajectories(3, acting=acting, ending=0.1)
+    whole = advantages_of(seen, gamma=0.9, gae_lambda=0.8)
+    for b in range(seen.rewards.shape[1]):
+        alone = Trajectories(*(field[..., b : b + 1] for field in seen))
+        found = advantages_of(alone, gamma=0.9, gae_lambda=0.8)
+        np.testing.assert_array_equal(found.advantages[:, 0], whole.advantages[:, b])

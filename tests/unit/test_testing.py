@@ -1,0 +1,159 @@
+"""The conformance check finds each breach that it says it finds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from gymnasium.spaces import Box, Discrete, MultiDiscrete, Space
+from gymnasium.spaces import Sequence as Ragged
+
+from arena.interface import BatchedEnv, Frame, Interface, Step
+from arena.testing import ContractBroken, check_batched_env
+
+ACTIONS = MultiDiscrete([3, 2], start=[0, 5])
+
+
+class Countdown:
+    """A right game to be broken: two entities; the first ends after two ticks, the second after three."""
+
+    def __init__(self, lanes: int = 2, sight: Space[Any] | None = None) -> None:
+        self.lanes = lanes
+        spaces = (sight or Box(0, 9, (1,), np.float32),) * 2
+        self.interface = Interface(("one", "other"), spaces, (Discrete(3, start=1), ACTIONS), (3, 5))
+        self.left = np.zeros((lanes, 2), int)
+
+    def observations(self) -> list[Any]:
+        return list(self.left.T[..., None].astype(np.float32))
+
+    def frame(self) -> Frame:
+        masks = [np.tile(np.array(mask, np.int8), (self.lanes, 1)) for mask in ([0, 1, 1], [1, 0, 0, 0, 1])]
+        return Frame(self.observations(), self.left > 0, masks)
+
+    def reset(self, lanes: Any, seeds: Any = None, options: Any = None) -> Frame:
+        self.left[lanes] = (2, 3)
+        return self.frame()
+
+    def step(self, actions: Sequence[Any]) -> Step:
+        live = self.left > 0
+        assert all(action != 1 for action in actions[0][live[:, 0]])  # the mask forbids it
+        assert (actions[1][live[:, 1]] == (0, 6)).all()  # nothing else is allowed
+        self.left -= live
+        ended = live & (self.left == 0)
+        return Step(self.frame(), live.astype(float), ended, np.zeros_like(ended))
+
+    def render(self) -> Any:
+        return np.zeros((4, 4, 3), np.uint8)
+
+    def close(self) -> None: ...
+
+
+class RaggedCountdown(Countdown):
+    """Observes as many ones as there are ticks left."""
+
+    def __init__(self) -> None:
+        super().__init__(sight=Ragged(Box(0, 9, (1,), np.float32), stack=True))
+
+    def observations(self) -> list[Any]:
+        items = [[np.ones((n, 1), np.float32) for n in entity] for entity in self.left.T]
+        columns = [np.empty(self.lanes, object) for _ in items]
+        for column, rows in zip(columns, items, strict=True):
+            column[:] = rows
+        return columns
+
+
+def test_a_right_game_passes() -> None:
+    check_batched_env(Countdown(), ticks=20)
+
+
+def changed(**parts: Callable[[Step], Any]) -> Callable[[Step], Step]:
+    return lambda step: step._replace(**{name: part(step) for name, part in parts.items()})
+
+
+def framed(**parts: Callable[[Frame], Any]) -> Callable[[Step], Step]:
+    return lambda step: step._replace(
+        frame=step.frame._replace(**{name: part(step.frame) for name, part in parts.items()})
+    )
+
+
+BREACHES: dict[str, Callable[[Step], Step]] = {
+    "expected an array float64": changed(rewards=lambda step: step.rewards.astype(np.float32)),
+    "step.terminated is": changed(terminated=lambda step: step.terminated[0]),
+    "must be finite": changed(rewards=lambda step: step.rewards * np.nan),
+    "had ended got a reward": changed(rewards=lambda step: step.rewards + 1),
+    "ended twice": changed(terminated=lambda step: ~step.frame.active),
+    "has ended is active": framed(active=lambda frame: np.ones_like(frame.active)),
+    "nobody is active": framed(active=lambda frame: np.zeros_like(frame.active)),
+    "observations has 1 items": framed(observations=lambda frame: frame.observations[:1]),
+    r"observations is int64\(2, 1\)": framed(observations=lambda frame: [o.astype(int) for o in frame.observations]),
+    "it must lie in Box": framed(observations=lambda frame: [o + 100 for o in frame.observations]),
+    "None, and 0, or neither": framed(masks=lambda frame: [None, None]),
+    "items are 0": framed(masks=lambda frame: [mask * 2 for mask in frame.masks]),
+    "must have a choice": framed(masks=lambda frame: [mask * 0 for mask in frame.masks]),
+    "infos have the sizes": framed(infos=lambda frame: [[{}]] * 2),
+    "a mask is in an info": framed(infos=lambda frame: [[{"action_mask": 1}] * 2] * 2),
+}
+
+
+@pytest.mark.parametrize("message", BREACHES)
+def test_a_breach_in_a_step_is_named(message: str) -> None:
+    class Broken(Countdown):
+        def step(self, actions: Sequence[Any]) -> Step:
+            return BREACHES[message](super().step(actions))
+
+    with pytest.raises(ContractBroken, match=message):
+        check_batched_env(Broken(), ticks=20)
+
+
+def test_randomness_that_is_not_from_the_seeds_is_found() -> None:
+    class Unseeded(Countdown):
+        def step(self, actions: Sequence[Any]) -> Step:
+            step = super().step(actions)
+            return step._replace(rewards=step.rewards * np.random.default_rng().random())
+
+    with pytest.raises(ContractBroken, match="another game the second time"):
+        check_batched_env(Unseeded(), ticks=20)
+    check_batched_env(Unseeded(), ticks=20, repeatable=False)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        ("entities", ("one", "one"), "each with its own name"),
+        ("action_spaces", (Discrete(3),), "interface.action_spaces has 1 items"),
+        ("mask_sizes", (3, 4), "other: mask_size is 4"),
+    ],
+)
+def test_a_breach_in_the_interface_is_named(field: str, value: Any, message: str) -> None:
+    env = Countdown()
+    env.interface = Interface(**{**vars(env.interface), field: value})
+    with pytest.raises(ContractBroken, match=message):
+        check_batched_env(env)
+
+
+def test_something_else_is_no_batched_env() -> None:
+    with pytest.raises(ContractBroken, match="int is no BatchedEnv"):
+        check_batched_env(3)  # type: ignore[arg-type]
+
+
+def test_a_picture_has_three_colours() -> None:
+    class Flat(Countdown):
+        def render(self) -> Any:
+            return np.zeros((4, 4), np.uint8)
+
+    with pytest.raises(ContractBroken, match=r"render gave uint8\(4, 4\)"):
+        check_batched_env(Flat())
+
+
+def test_observations_without_a_fixed_shape_are_objects() -> None:
+    assert isinstance(RaggedCountdown(), BatchedEnv)
+    check_batched_env(RaggedCountdown(), ticks=20)
+
+    class Wrong(RaggedCountdown):
+        def observations(self) -> list[Any]:
+            return [column.tolist() for column in super().observations()]
+
+    with pytest.raises(ContractBroken, match="expected an array object"):
+        check_batched_env(Wrong())

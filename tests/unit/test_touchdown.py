@@ -1,0 +1,283 @@
+"""The rules of touchdown, one by one, on positions made by hand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from arena.errors import ConfigError
+from arena.testing import check_batched_env
+from envs.touchdown import GREY_LINE, GREY_MATE, GREY_OPPONENT, GREY_SELF, Touchdown
+
+STAY, RIGHT, LEFT, UP, DOWN = range(5)
+
+
+def begun(lanes: int = 1, **options: Any) -> Touchdown:
+    env = Touchdown(lanes=lanes, **options)
+    env.reset(np.ones(lanes, bool), list(range(lanes)))
+    return env
+
+
+def played(positions: Any, moves: list[int], **options: Any) -> tuple[Touchdown, Any]:
+    """One tick of one lane from these positions."""
+    env = begun(team_size=len(moves) // 2, **options)
+    env.positions[0] = positions
+    return env, env.step([np.array([move]) for move in moves])
+
+
+def test_blue_starts_above_and_red_below_and_x_differs_with_the_seed() -> None:
+    env = begun(lanes=2, team_size=2)
+    np.testing.assert_allclose(env.positions[:, :, 1], [[0.9, 0.9, -0.9, -0.9]] * 2)
+    assert np.unique(env.positions[..., 0]).size == 8
+    assert (np.abs(env.positions[..., 0]) <= 0.9).all()
+
+
+def test_entities_are_blue_then_red() -> None:
+    assert Touchdown(lanes=1, team_size=2).interface.entities == ("blue_0", "blue_1", "red_0", "red_1")
+
+
+@pytest.mark.parametrize(
+    ("move", "change"), [(STAY, (0, 0)), (RIGHT, (0.1, 0)), (LEFT, (-0.1, 0)), (UP, (0, 0.1)), (DOWN, (0, -0.1))]
+)
+def test_a_discrete_move_is_a_tenth_along_an_axis(move: int, change: tuple[float, float]) -> None:
+    env, _ = played([(0.3, 0.2), (-0.5, -0.5)], [move, STAY])
+    np.testing.assert_allclose(env.positions[0], [(0.3 + change[0], 0.2 + change[1]), (-0.5, -0.5)])
+
+
+def test_a_continuous_move_is_clipped_and_scaled_to_a_tenth() -> None:
+    env = begun(blue_actions="continuous")
+    env.positions[0] = [(0.0, 0.0), (0.9, -0.9)]
+    env.step([np.array([[0.5, -7.0]], np.float32), np.array([STAY])])
+    np.testing.assert_allclose(env.positions[0, 0], (0.05, -0.1))
+
+
+def test_players_stay_inside_the_field() -> None:
+    env, _ = played([(1.0, 0.95), (-1.0, -1.0)], [UP, DOWN])
+    np.testing.assert_allclose(env.positions[0], [(1.0, 1.0), (-1.0, -1.0)])
+    env, _ = played([(0.95, 0.0), (-1.0, 0.5)], [RIGHT, LEFT])
+    np.testing.assert_allclose(env.positions[0], [(1.0, 0.0), (-1.0, 0.5)])
+
+
+@pytest.mark.parametrize(
+    ("positions", "moves", "rewards"),
+    [
+        ([(0, -0.8), (0.9, 0)], [DOWN, STAY], [1, -1]),  # blue arrives
+        ([(0, 0), (0.9, 0.8)], [STAY, UP], [-1, 1]),  # red arrives
+        ([(0, -0.8), (0.9, 0.8)], [DOWN, UP], [0, 0]),  # both do: a draw
+    ],
+)
+def test_reaching_the_far_line_ends_the_game_for_all(positions: Any, moves: list[int], rewards: list[int]) -> None:
+    _, step = played(positions, moves)
+    assert step.rewards.tolist() == [rewards]
+    assert step.terminated.all()
+    assert not step.truncated.any()
+    assert not step.frame.active.any()
+
+
+def test_the_own_line_is_no_goal() -> None:
+    _, step = played([(0, 0.95), (0.5, -0.95)], [UP, DOWN])
+    assert not step.terminated.any()
+    assert not step.rewards.any()
+
+
+def test_straight_ahead_takes_eighteen_ticks_whatever_the_rounding() -> None:
+    env = begun(team_size=2, max_steps=50)
+    env.positions[0, :, 0] = [-0.9, -0.5, 0.5, 0.9]
+    for tick in range(1, 19):
+        step = env.step([np.array([move]) for move in (DOWN, STAY, STAY, STAY)])
+        assert step.terminated.all() == (tick == 18)
+    assert step.rewards.tolist() == [[1, 1, -1, -1]]
+
+
+def test_opponents_that_come_closer_than_a_tenth_both_go_back_and_keep_their_x() -> None:
+    env, step = played([(0.0, 0.1), (0.05, -0.08)], [DOWN, STAY])
+    np.testing.assert_allclose(env.positions[0], [(0.0, 0.9), (0.05, -0.9)])
+    assert not step.terminated.any()
+
+
+def test_opponents_exactly_a_tenth_apart_stay_where_they_are() -> None:
+    env, _ = played([(0.3, 0.1), (0.3, -0.1)], [DOWN, STAY])
+    np.testing.assert_allclose(env.positions[0], [(0.3, 0.0), (0.3, -0.1)], atol=1e-12)
+
+
+def test_team_mates_do_not_mind_each_other() -> None:
+    env, _ = played([(0, 0), (0, 0), (0.9, 0), (0.9, 0)], [STAY] * 4)
+    np.testing.assert_allclose(env.positions[0, :, 1], 0)
+
+
+def test_one_player_can_send_back_two_and_bystanders_stay() -> None:
+    env, _ = played([(0.0, 0.0), (0.8, 0.5), (0.05, 0.0), (-0.05, 0.0)], [STAY] * 4)
+    np.testing.assert_allclose(env.positions[0, :, 1], [0.9, 0.5, -0.9, -0.9])
+
+
+def test_a_player_that_is_sent_back_has_not_crossed() -> None:
+    env, step = played([(0.0, -0.85), (0.0, -0.9)], [DOWN, STAY])
+    assert not step.terminated.any()
+    np.testing.assert_allclose(env.positions[0, :, 1], [0.9, -0.9])
+
+
+def test_after_max_steps_the_game_is_truncated_and_not_terminated() -> None:
+    env = begun(max_steps=3)
+    steps = [env.step([np.array([STAY])] * 2) for _ in range(3)]
+    assert [bool(step.truncated.all()) for step in steps] == [False, False, True]
+    assert not any(step.terminated.any() or step.rewards.any() for step in steps)
+
+
+def test_a_game_decided_on_the_last_tick_is_terminated_only() -> None:
+    _, step = played([(0, -0.8), (0.9, 0)], [DOWN, STAY], max_steps=1)
+    assert step.terminated.all()
+    assert not step.truncated.any()
+
+
+def test_a_lane_that_is_over_stands_still_until_it_is_reset() -> None:
+    env, _ = played([(0, -0.8), (0.9, 0)], [DOWN, STAY])
+    before = env.positions.copy()
+    step = env.step([np.array([UP]), np.array([99])])  # nonsense is ignored there
+    np.testing.assert_array_equal(env.positions, before)
+    assert not (step.rewards.any())
+    assert not (step.terminated.any())
+    assert not (step.truncated.any())
+    frame = env.reset(np.ones(1, bool))
+    assert frame.active.all()
+    assert env.ticks[0] == 0
+
+
+def test_a_vector_shows_oneself_then_mates_then_opponents() -> None:
+    _, step = played([(0.1, 0.2), (0.3, 0.4), (-0.1, -0.2), (-0.3, -0.4)], [STAY] * 4)
+    blue_1 = [0.3, 0.4, 0.1, 0.2, -0.1, -0.2, -0.3, -0.4]
+    red_0 = [-0.1, -0.2, -0.3, -0.4, 0.1, 0.2, 0.3, 0.4]
+    np.testing.assert_allclose(step.frame.observations[1][0], blue_1, rtol=1e-6)
+    np.testing.assert_allclose(step.frame.observations[2][0], red_0, rtol=1e-6)
+    assert step.frame.observations[0].dtype == np.float32
+
+
+def test_mirrored_red_sees_and_moves_as_blue_does() -> None:
+    places = np.array([(0.3, 0.5), (-0.2, -0.4)])
+    plain, as_blue = played(places, [LEFT, STAY])
+    turned, as_red = played(-places[::-1], [STAY, LEFT], mirror=True)
+    np.testing.assert_allclose(as_red.frame.observations[1], as_blue.frame.observations[0], rtol=1e-6)
+    np.testing.assert_allclose(turned.positions[0, 1], -plain.positions[0, 0])
+
+
+def test_an_image_shows_everybody_in_the_grey_of_their_relation() -> None:
+    positions = [(0, 0.5), (0.5, 0.5), (0, -0.5), (-1.0, -0.5)]
+    _, step = played(positions, [STAY] * 4, blue_obs="image")
+    image = step.frame.observations[0][0, :, :, 0]
+    assert step.frame.observations[0].shape == (1, 84, 84, 1)
+    assert image.dtype == np.uint8
+    assert image[21, 42] == GREY_SELF  # y = +0.5 is a quarter from the top, x = 0 the middle column
+    assert image[21, 62] == GREY_MATE
+    assert image[62, 42] == GREY_OPPONENT
+    assert image[62, 0] == GREY_OPPONENT
+    assert [int((image == grey).sum()) for grey in (GREY_SELF, GREY_MATE, GREY_OPPONENT)] == [25, 25, 50]
+    assert (image[[4, 79]] == GREY_LINE).all()
+    assert step.frame.observations[2].shape == (1, 8)  # red sees vectors
+
+
+def test_images_of_lanes_do_not_mix() -> None:
+    env = begun(lanes=3, blue_obs="image")
+    together = env.step([np.zeros(3, int)] * 2).frame.observations[0]
+    for lane in range(3):
+        alone = begun(blue_obs="image")
+        alone.positions[:] = env.positions[lane]
+        np.testing.assert_array_equal(alone.step([np.zeros(1, int)] * 2).frame.observations[0][0], together[lane])
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    seeds=st.lists(st.integers(0, 2**32 - 1), min_size=1, max_size=4),
+    team_size=st.integers(1, 3),
+    max_steps=st.integers(5, 40),
+    data=st.integers(0, 2**32 - 1),
+)
+def test_lanes_together_play_as_each_alone(seeds: list[int], team_size: int, max_steps: int, data: int) -> None:
+    lanes = len(seeds)
+    options = {"team_size": team_size, "max_steps": max_steps, "red_actions": "continuous"}
+    together = Touchdown(lanes=lanes, **options)
+    alone = [Touchdown(lanes=1, **options) for _ in seeds]
+    together.reset(np.ones(lanes, bool), seeds)
+    for env, seed in zip(alone, seeds, strict=True):
+        env.reset(np.ones(1, bool), [seed])
+    rng = np.random.default_rng(data)
+    for _ in range(60):
+        forward = rng.random((team_size, lanes)) < 0.7  # random walks seldom meet or arrive
+        blue = np.where(forward, DOWN, rng.integers(0, 5, (team_size, lanes)))
+        red = rng.uniform(-1, 1, (team_size, lanes, 2)).astype(np.float32)
+        step = together.step([*blue, *red])
+        assert (step.rewards[:, 0] == -step.rewards[:, -1]).all()  # zero-sum
+        over = (step.terminated | step.truncated).all(axis=1)
+        for lane, env in enumerate(alone):
+            own = env.step([*blue[:, [lane]], *red[:, [lane]]])
+            for ours, theirs in zip(step[1:], own[1:], strict=True):
+                np.testing.assert_array_equal(ours[lane], theirs[0])
+            if over[lane]:
+                env.reset(np.ones(1, bool))
+        together.reset(over)
+        np.testing.assert_array_equal(together.positions, np.concatenate([env.positions for env in alone]))
+
+
+def test_the_same_seed_gives_the_same_start_and_without_one_the_stream_goes_on() -> None:
+    env, every = begun(lanes=2), np.ones(2, bool)
+    starts = []
+    for seeds in ([5, 5], [5, 6], None, [None, 6]):
+        env.reset(every, seeds)
+        starts.append(env.positions.copy())
+    np.testing.assert_array_equal(starts[0][0], starts[0][1])
+    np.testing.assert_array_equal(starts[0][0], starts[1][0])
+    assert not np.array_equal(starts[1], starts[2])
+    np.testing.assert_array_equal(starts[3][1], starts[1][1])
+    assert not np.array_equal(begun().positions, Touchdown(lanes=1).positions)
+
+
+def test_without_any_seed_two_games_differ() -> None:
+    starts = []
+    for _ in range(2):
+        env = Touchdown(lanes=1)
+        env.reset(np.ones(1, bool))
+        starts.append(env.positions)
+    assert not np.array_equal(*starts)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"team_size": 2, "max_steps": 20},
+        {"blue_obs": "image", "red_actions": "continuous", "max_steps": 20, "mirror": True},
+    ],
+)
+def test_touchdown_keeps_the_contract(options: dict[str, Any]) -> None:
+    check_batched_env(Touchdown(lanes=3, **options), ticks=60)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"team_size": 0}, "team_size: got 0, expected a whole number of at least 1"),
+        ({"max_steps": 2.5}, "max_steps: got 2.5"),
+        ({"blue_obs": "vectr"}, "blue_obs: got 'vectr'; did you mean 'vector'"),
+        ({"red_actions": "both"}, "red_actions: .* known: continuous, discrete"),
+        ({"mirror": "yes"}, "mirror: got 'yes', expected true or false"),
+    ],
+)
+def test_a_wrong_option_says_what_is_allowed(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        Touchdown(lanes=1, **options)
+
+
+def test_the_picture_shows_both_teams_where_they_are() -> None:
+    env = begun()
+    env.positions[0] = [(0.0, 0.5), (0.5, -0.5)]
+    image = env.render()
+    assert image.dtype == np.uint8
+    assert min(image.shape[:2]) >= 336
+    for color, (x, y) in (((31, 119, 180), (0.0, 0.5)), ((214, 39, 40), (0.5, -0.5))):
+        disc = (image == color).all(axis=-1)
+        disc[(disc.sum(axis=1) > 100)] = False  # not the lines, which have the teams' colours too
+        row, column = np.argwhere(disc).mean(axis=0)
+        middle, unit = (image.shape[0] - 1) / 2, (image.shape[0] - 56) / 2
+        np.testing.assert_allclose([(column - middle) / unit, (middle - row) / unit], [x, y], atol=0.01)

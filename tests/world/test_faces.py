@@ -1,0 +1,182 @@
+"""The three faces, against the conformance checks and the semantics of Gymnasium and PettingZoo."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from staging import play
+
+from arena.errors import ConfigError
+from arena.root import RoleFailed
+
+
+def solo(make: str, algorithm: str, *, ticks: int = 100, lanes: int = 1, options: Any = None, **kwargs: Any) -> Any:
+    """One policy alone in one match."""
+    return {
+        "ticks": ticks,
+        "envs": {"game": {"make": make, "kwargs": kwargs}},
+        "policies": {"p": {"algorithm": algorithm, "options": options or {}}},
+        "matches": [{"env": "game", "seats": ["p"], "lanes": lanes}],
+    }
+
+
+@pytest.mark.parametrize(
+    "make", ["gymnasium:Acrobot-v1", "gymnasium:MountainCarContinuous-v0", "gymnasium:Taxi-v4", "games:Rich"]
+)
+def test_the_gym_face_passes_gymnasiums_check_with_warnings_as_errors(make: str, tmp_path: Path) -> None:
+    assert play(solo(make, "players:CheckGymnasium", ticks=10_000), tmp_path).notes == ["conforms"]
+
+
+@pytest.mark.parametrize("make", ["pettingzoo:mpe2.simple_spread_v3", "games:Dropout"])
+def test_the_parallel_face_passes_pettingzoos_check(make: str, tmp_path: Path) -> None:
+    entities = 3
+    data = solo(make, "players:CheckParallel", ticks=10_000)
+    data["matches"][0]["seats"] = [["p"] * entities]
+    assert play(data, tmp_path).notes == ["conforms"]
+
+
+@pytest.mark.parametrize("env_id", ["CartPole-v1", "Pendulum-v1", "FrozenLake-v1", "Blackjack-v1"])
+def test_the_vector_face_does_what_gymnasiums_own_vector_environment_does(env_id: str, tmp_path: Path) -> None:
+    options = {"env_id": env_id, "steps": 450}
+    played = play(solo(f"gymnasium:{env_id}", "players:MatchesSync", ticks=1000, lanes=3, options=options), tmp_path)
+    assert played.notes[0] >= 3, "no episode has ended: nothing was compared"
+
+
+def test_an_episode_is_seen_from_its_first_to_its_last_observation(tmp_path: Path) -> None:
+    played = play(solo("games:Countdown", "players:Stepper", ticks=7, options={"action": 2}, length=3), tmp_path)
+    seen = [(note[1], float(note[2][0]), *note[3:]) for note in played.notes]
+    assert seen == [
+        ("reset", 3.0, {"length": 3}),
+        ("step", 2.0, 2.0, False, False, {"left": 2}),
+        ("step", 1.0, 2.0, False, False, {"left": 1}),
+        ("step", 0.0, 2.0, True, False, {"left": 0}),
+        ("reset", 3.0, {"length": 3}),
+        ("step", 2.0, 2.0, False, False, {"left": 2}),
+        ("step", 1.0, 2.0, False, False, {"left": 1}),
+        ("step", 0.0, 2.0, True, False, {"left": 0}),
+        ("reset", 3.0, {"length": 3}),
+        ("step", 2.0, 2.0, False, False, {"left": 2}),
+    ]
+
+
+def test_truncation_is_not_termination(tmp_path: Path) -> None:
+    played = play(solo("games:Countdown", "players:Stepper", ticks=3, length=3, truncate=True), tmp_path)
+    assert played.notes[-2][4:6] == (False, True)
+    assert [(e["terminated"], e["truncated"]) for e in played.episodes] == [(False, True)]
+
+
+def test_an_entity_that_ends_early_waits_in_reset_for_the_next_episode(tmp_path: Path) -> None:
+    data = solo("games:Dropout", "players:Stepper", ticks=12, lengths=[2, 4])
+    data["policies"] = {
+        "p": {"algorithm": "players:Stepper", "options": {"name": "p"}},
+        "q": {"algorithm": "players:Stepper", "options": {"name": "q"}},
+    }
+    data["matches"] = [{"env": "game", "seats": ["p", "q"]}]
+    played = play(data, tmp_path)
+    steps = {name: [n for n in played.notes if n[0] == name and n[1] == "step"] for name in "pq"}
+    assert [float(n[2][0]) for n in steps["p"]] == [1, 2] * 3
+    assert [n[4] for n in steps["p"]] == [False, True] * 3
+    assert [float(n[2][0]) for n in steps["q"]] == [1, 2, 3, 4] * 3
+    assert [seat["return"] for seat in played.episodes[0]["seats"]] == [2.0, 8.0]
+    assert [seat["idle_ticks"] for seat in played.episodes[0]["seats"]] == [0, 0], "out of the game is not idle"
+
+
+def test_in_a_turn_based_game_step_returns_when_the_seat_is_to_move_with_the_rewards_in_between(
+    tmp_path: Path,
+) -> None:
+    data = solo("games:Alternate", "players:Stepper", ticks=12)
+    data["policies"] = {
+        "p": {"algorithm": "players:Stepper", "options": {"name": "p"}},
+        "q": {"algorithm": "players:Stepper", "options": {"name": "q"}},
+    }
+    data["matches"] = [{"env": "game", "seats": ["p", "q"]}]
+    played = play(data, tmp_path)
+    first = [(float(n[2][0]), n[3], n[4]) for n in played.notes if n[:2] == ("p", "step")]
+    second = [(float(n[2][0]), n[3], n[4]) for n in played.notes if n[:2] == ("q", "step")]
+    assert first[:3] == [(2.0, 11.0, False), (4.0, 11.0, False), (6.0, 11.0, True)]
+    # The first player's opening move paid the second 10 before it could move: that belongs to its first step.
+    assert second[:3] == [(3.0, 21.0, False), (5.0, 11.0, False), (6.0, 1.0, True)]
+    assert [e["seats"][0]["return"] for e in played.episodes] == [33.0, 33.0]
+    assert [e["seats"][1]["return"] for e in played.episodes] == [33.0, 33.0]
+
+
+def test_reset_in_mid_episode_restarts_a_game_that_is_the_seats_own(tmp_path: Path) -> None:
+    played = play(solo("games:Countdown", "players:ResetsOften", ticks=12, length=5), tmp_path)
+    assert played.notes == [3, 6, 9, 12]
+    assert played.episodes == []
+
+
+def test_reset_in_mid_episode_of_a_shared_game_idles_to_its_end_and_that_is_recorded(tmp_path: Path) -> None:
+    data = solo("games:Dropout", "players:ResetsOften", ticks=18, lengths=[6, 6])
+    data["policies"] = {"p": {"algorithm": "players:ResetsOften"}, "q": {"algorithm": "random"}}
+    data["matches"] = [{"env": "game", "seats": ["p", "q"]}]
+    played = play(data, tmp_path)
+    assert played.notes == [3, 9, 15]
+    assert [[seat["idle_ticks"] for seat in e["seats"]] for e in played.episodes] == [[3, 0]] * 3
+
+
+def test_a_worker_that_leaves_early_idles_and_the_others_finish(tmp_path: Path) -> None:
+    data = solo("touchdown", "random", ticks=60, max_steps=20)
+    data["policies"] = {"p": {"algorithm": "players:LeavesEarly", "options": {"steps": 25}}, "q": {"algorithm": "random"}}
+    data["matches"] = [{"env": "game", "seats": ["p", "q"]}]
+    played = play(data, tmp_path)
+    assert sum(e["length"] for e in played.episodes) == 60
+    assert sum(e["seats"][0]["idle_ticks"] for e in played.episodes) == 35
+    assert sum(e["seats"][1]["idle_ticks"] for e in played.episodes) == 0
+
+
+def test_a_match_that_everybody_has_left_ends(tmp_path: Path) -> None:
+    played = play(solo("games:Countdown", "players:LeavesEarly", ticks=10**9, options={"steps": 8}), tmp_path)
+    assert len(played.episodes) == 1
+
+
+def test_a_run_that_swallows_the_end_gets_it_again_and_plays_no_tick_more(tmp_path: Path) -> None:
+    played = play(solo("games:Countdown", "players:Swallows", ticks=12), tmp_path)
+    assert played.notes == [12, 12, 12]
+
+
+def test_every_kind_of_space_passes_through_a_match(tmp_path: Path) -> None:
+    played = play(solo("games:Rich", "random", ticks=40, lanes=3), tmp_path)
+    assert len(played.episodes) == 30
+
+
+@pytest.mark.parametrize(
+    ("face", "match", "reason"),
+    [
+        ("players:Stepper", {"seats": ["p", "p"], "lanes": 2}, "needs one lane"),
+        ("players:Stepper", {"seats": [["p", "p"]]}, "needs one entity"),
+        ("players:CheckParallel", {"seats": ["p", "p"], "lanes": 2}, "needs one lane"),
+    ],
+)
+def test_a_face_that_the_seat_cannot_give_is_a_configuration_error(
+    face: str, match: Any, reason: str, tmp_path: Path
+) -> None:
+    data = solo("touchdown", face, ticks=10)
+    data["matches"] = [{"env": "game", **match}]
+    with pytest.raises(RoleFailed, match=reason) as caught:
+        play(data, tmp_path)
+    assert caught.value.failure.exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("action", "message"), [(np.float32(0.5), "float32 values for Discrete"), ([1, 2], "has the shape")]
+)
+def test_an_action_that_the_space_cannot_hold_is_refused(action: Any, message: str, tmp_path: Path) -> None:
+    data = solo("games:Countdown", "players:Stepper", options={"action": 0})
+    data["policies"]["p"]["options"]["action"] = action.tolist() if isinstance(action, np.generic) else action
+    if isinstance(action, np.generic):
+        message = "float64 values for Discrete"
+    with pytest.raises(RoleFailed, match=message):
+        play(data, tmp_path)
+
+
+def test_seats_that_do_not_cover_the_game_are_a_configuration_error(tmp_path: Path) -> None:
+    data = solo("touchdown", "random")
+    with pytest.raises(RoleFailed, match="nobody plays red_0") as caught:
+        play(data, tmp_path)
+    assert caught.value.failure.exit_code == 2
+    assert isinstance(caught.value, Exception)
+    assert ConfigError is not None

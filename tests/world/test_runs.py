@@ -1,0 +1,192 @@
+"""Whole runs in one process: groups, records, checkpoints, resume, frozen policies, failures."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from staging import NOTES, play
+
+from arena import checkpoint
+from arena.errors import ConfigError, Deadlock
+from arena.root import RoleFailed
+
+
+def duel(*, ticks: int = 40, blue: Any = None, red: Any = None, copies: int = 2, lanes: int = 2, **kwargs: Any) -> Any:
+    """Two policies in some copies of touchdown."""
+    return {
+        "ticks": ticks,
+        "seed": 5,
+        "envs": {"game": {"make": "touchdown", "kwargs": {"max_steps": 15, **kwargs}}},
+        "policies": {"blue": blue or {"algorithm": "players:Counts"}, "red": red or {"algorithm": "random"}},
+        "matches": [{"env": "game", "seats": ["blue", "red"], "copies": copies, "lanes": lanes}],
+    }
+
+
+def test_the_same_seed_gives_the_same_run_and_another_seed_another(tmp_path: Path) -> None:
+    data = duel(red={"algorithm": "random"}, blue={"algorithm": "random"}, ticks=60)
+    data["envs"]["game"] = {"make": "matrix", "kwargs": {"game": "rock_paper_scissors"}}
+    first, again = play(data, tmp_path), play(data, tmp_path)
+    other = play({**data, "seed": 6}, tmp_path)
+    assert first.episodes == again.episodes
+    assert first.episodes != other.episodes
+
+
+def test_a_copy_more_changes_nothing_in_the_others(tmp_path: Path) -> None:
+    random = {"algorithm": "random"}
+    two = play(duel(blue=random, copies=2), tmp_path).episodes
+    three = play(duel(blue=random, copies=3), tmp_path).episodes
+    assert two == [episode for episode in three if episode["match"] < 2]
+
+
+def test_the_run_folder_holds_what_the_design_promises(tmp_path: Path) -> None:
+    played = play(duel(), tmp_path)
+    folder = played.folder.path
+    assert {"config.yaml", "plan.json", "episodes.jsonl", "metrics.jsonl", "checkpoints", "logs"} <= {
+        path.name for path in folder.iterdir()
+    }
+    episode = played.episodes[0]
+    assert set(episode) == {
+        "round", "match", "env", "lane", "episode", "tick", "length", "terminated", "truncated", "seats",
+    }  # fmt: skip
+    assert {"policy", "entities", "return", "outcome"} <= set(episode["seats"][0])
+    update = played.updates[0]
+    assert {"policy", "update", "ticks", "samples", "seconds", "count", "mean"} == set(update)
+    assert (update["policy"], update["update"], update["ticks"], update["samples"]) == ("blue", 1, 10, 40)
+    plan = json.loads((folder / "plan.json").read_text())
+    assert len(plan["matches"]) == 2
+    assert plan["processes"] == 1
+    assert list((folder / "tensorboard" / "blue").iterdir())
+
+
+def test_workers_of_a_policy_are_one_group_over_all_matches(tmp_path: Path) -> None:
+    played = play(duel(copies=3), tmp_path)
+    assert [update["mean"] for update in played.updates] == [1.0] * 4  # the mean of the group ranks 0, 1 and 2
+
+
+def test_a_worker_that_has_left_is_missed_by_nobody_in_the_group(tmp_path: Path) -> None:
+    data = duel(blue={"algorithm": "players:Counts"}, ticks=40)
+    data["matches"] = [{"env": "game", "seats": ["blue", "blue"], "copies": 1}]
+    data["policies"] = {"blue": {"algorithm": "runners:LeavesInTurn"}}
+    played = play(data, tmp_path)
+    assert sorted(played.notes) == [(0, 1), (1, 3)], "worker 1 has updated on after worker 0 had left"
+
+
+def test_checkpoints_are_written_at_the_start_when_due_and_at_the_end(tmp_path: Path) -> None:
+    played = play({**duel(ticks=45), "checkpoint_every": 20}, tmp_path)
+    files = checkpoint.list_checkpoints(played.folder.checkpoints_path("blue"))
+    assert [checkpoint.ticks_of(file) for file in files] == [0, 20, 40, 45]
+    assert checkpoint.load(files[-1]).state["count"] == 45
+    assert checkpoint.load(files[1]).update == 2
+
+
+def test_resume_goes_on_from_the_last_checkpoint_without_a_doubled_line(tmp_path: Path) -> None:
+    play(duel(ticks=40), tmp_path, given=True)
+    played = play(duel(ticks=80), tmp_path, resume=True)
+    assert played.notes[:1] == [("loaded", 40)]
+    keys = [(e["match"], e["lane"], e["tick"]) for e in played.episodes]
+    assert len(keys) == len(set(keys))
+    assert max(tick for _, _, tick in keys) > 40
+    assert [update["update"] for update in played.updates] == list(range(1, 9))
+    assert [update["ticks"] for update in played.updates] == list(range(10, 90, 10))
+
+
+def test_a_checkpoint_loads_into_another_number_of_copies_and_lanes(tmp_path: Path) -> None:
+    first = play(duel(ticks=40, copies=1, lanes=1), tmp_path)
+    data = duel(ticks=20, copies=3, lanes=4)
+    data["policies"]["blue"]["load"] = str(first.folder.path)
+    assert play(data, tmp_path).notes == [("loaded", 40)] * 3
+
+
+def test_nothing_left_to_resume_is_said(tmp_path: Path) -> None:
+    play(duel(ticks=40), tmp_path, given=True)
+    with pytest.raises(ConfigError, match="nothing left"):
+        play(duel(ticks=40), tmp_path, resume=True)
+
+
+def test_a_frozen_policy_plays_its_checkpoint_and_learns_nothing(tmp_path: Path) -> None:
+    first = play(duel(ticks=40), tmp_path)
+    data = duel(ticks=40)
+    data["policies"]["blue"] |= {"frozen": True, "load": str(first.folder.path)}
+    played = play(data, tmp_path)
+    assert played.notes == [("loaded", 40)] * 2
+    assert played.updates == []
+    assert checkpoint.list_checkpoints(played.folder.checkpoints_path("blue")) == []
+
+
+@pytest.mark.parametrize(
+    ("policy", "message"),
+    [
+        ({"algorithm": "players:Stepper", "frozen": True}, "needs an algorithm with actor"),
+        ({"algorithm": "players:Countz"}, "did you mean 'Counts'"),
+        ({"algorithm": "players:Counts", "options": {"evry": 3}}, "did you mean 'every'"),
+        ({"algorithm": "pppo"}, "did you mean 'ppo'"),
+    ],
+)
+def test_a_mistake_in_a_policy_ends_the_run_before_anybody_plays(policy: Any, message: str, tmp_path: Path) -> None:
+    with pytest.raises(RoleFailed, match=message) as caught:
+        play(duel(blue=policy, lanes=1), tmp_path)
+    assert caught.value.failure.exit_code == 2
+    assert not (tmp_path / "run" / "episodes.jsonl").read_text()
+
+
+def test_a_checkpoint_of_another_algorithm_is_refused(tmp_path: Path) -> None:
+    first = play(duel(), tmp_path)
+    data = duel(blue={"algorithm": "ppo", "options": {"n_steps": 8}, "load": str(first.folder.path)})
+    with pytest.raises(RoleFailed, match="is of the algorithm 'players:Counts'"):
+        play(data, tmp_path)
+
+
+@pytest.mark.parametrize("where", ["make", "reset", "step"])
+def test_a_game_that_raises_ends_the_run_with_its_own_traceback(where: str, tmp_path: Path) -> None:
+    data = duel(blue={"algorithm": "random"})
+    data["envs"]["game"] = {"make": "games:Raises", "kwargs": {"where": where}}
+    data["matches"] = [{"env": "game", "seats": ["blue"], "copies": 3}]
+    with pytest.raises(RoleFailed, match="environment of match") as caught:
+        play(data, tmp_path)
+    failure = caught.value.failure
+    assert failure.exit_code == 1
+    assert failure.message.count("Traceback") == 1
+    assert "RuntimeError: the game cannot be" in failure.message
+
+
+@pytest.mark.parametrize("where", ["init", "run", "late", "state", "leave"])
+def test_a_worker_that_raises_ends_the_run_with_its_own_traceback(where: str, tmp_path: Path) -> None:
+    blue = {"algorithm": "runners:Fails", "options": {"where": where}}
+    with pytest.raises(RoleFailed, match="worker of policy 'blue' in seat 0 of match 0") as caught:
+        play(duel(blue=blue), tmp_path)
+    assert caught.value.failure.message.count("Traceback") == 1
+    assert f"ZeroDivisionError: {where}" in caught.value.failure.message
+
+
+def test_workers_that_call_different_collectives_are_told_so(tmp_path: Path) -> None:
+    data = duel(blue={"algorithm": "runners:Disagrees"}, copies=2)
+    with pytest.raises(RoleFailed, match="called different collectives"):
+        play(data, tmp_path)
+
+
+def test_a_circle_of_waits_is_an_error_that_names_them(tmp_path: Path) -> None:
+    data = duel(ticks=100)
+    data["policies"] = {name: {"algorithm": "runners:PerEpisode"} for name in ("blue", "red")}
+    data["envs"]["game"] = {"make": "games:Dropout", "kwargs": {"lengths": [3, 5]}}
+    data["matches"] = [
+        {"env": "game", "seats": ["blue", "red"]},
+        {"env": "game", "seats": ["red", "blue"]},
+    ]
+    with pytest.raises(Deadlock, match="worker of policy 'blue' in seat 0 of match 0 waits for"):
+        play(data, tmp_path)
+
+
+def test_an_evaluation_plays_so_many_episodes_in_every_lane_and_no_more(tmp_path: Path) -> None:
+    data = duel(ticks=10**9, copies=1, lanes=4, blue={"algorithm": "random"})
+    played = play(data, tmp_path, episodes=5)
+    assert [(e["lane"], e["episode"]) for e in played.episodes] == [(lane, i) for lane in range(4) for i in range(5)]
+
+
+def test_the_notes_are_of_this_run_alone(tmp_path: Path) -> None:
+    play(duel(), tmp_path)
+    assert NOTES == []
+    assert "mpi4py" not in sys.modules
