@@ -80,13 +80,19 @@ def _add_check(commands: Any) -> None:
 
 
 def _add_evaluate(commands: Any) -> None:
-    evaluate = commands.add_parser("evaluate", help="play without learning")
+    evaluate = commands.add_parser("evaluate", help="play without learning", description="Plays in this one process.")
     evaluate.add_argument("target", metavar="RUN_OR_CONFIG", help="a run's folder, or a configuration file")
     evaluate.add_argument("--episodes", type=_count, default=100, metavar="N", help="episodes to play (default: 100)")
+    evaluate.add_argument(
+        "--checkpoints",
+        nargs="+",
+        default=["last"],
+        metavar="WHICH",
+        help="of a run: first, last, or a number of ticks (default: last)",
+    )
+    evaluate.add_argument("--against", metavar="POLICY", help="a policy or algorithm that takes all other seats")
+    evaluate.add_argument("--sample", action="store_true", help="sampled actions instead of the most likely ones")
     evaluate.add_argument("--run-dir", metavar="DIR", help="where the records go")
-    evaluate.add_argument("--against", metavar="POLICY", help="who plays the other seats")
-    evaluate.add_argument("--greedy", action="store_true", help="the most likely actions instead of sampled ones")
-    _add_ranks(evaluate)
     evaluate.set_defaults(command=_evaluate)
 
 
@@ -154,10 +160,10 @@ def _evaluate(arguments: argparse.Namespace) -> int:
     return evaluate(
         arguments.target,
         episodes=arguments.episodes,
-        ranks=arguments.ranks,
-        run_dir=arguments.run_dir,
+        checkpoints=arguments.checkpoints,
         against=arguments.against,
-        greedy=arguments.greedy,
+        greedy=not arguments.sample,
+        run_dir=arguments.run_dir,
     )
 
 

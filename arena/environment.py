@@ -112,7 +112,10 @@ class SeatPort:
             for position, entity in enumerate(self.entities):
                 row = lane * len(self.entities) + position
                 if step is not None and step[lane][entity]:
-                    (final if ended[lane, position] else current)[row] = step[lane][entity]
+                    if ended[lane, position]:
+                        final[row] = step[lane][entity]
+                    elif not over[lane]:  # else it is of an episode that nobody sees any more
+                        current[row] = step[lane][entity]
                 if begin is not None and over[lane] and begin[lane][entity]:
                     current[row] = begin[lane][entity]
         return pack((current, final)) if current or final else None

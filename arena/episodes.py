@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -35,7 +33,7 @@ class EpisodeAccount:
         self._terminated = np.zeros(shape, np.bool_)
         self._truncated = np.zeros(shape, np.bool_)
         self._idle = np.zeros((match.lanes, len(self._seats)), np.int64)
-        self._stated: dict[tuple[int, int], Any] = {}  # (lane, entity) -> what the game says of the outcome
+        self._stated: dict[tuple[int, int], str] = {}  # (lane, entity) -> what the game says of the outcome
 
     def idle(self, seat: int, active: NDArray[np.bool_]) -> None:
         """Counts a tick that the seat lets pass in the lanes where it should act; `active` is [L, E] of the seat."""
@@ -54,8 +52,9 @@ class EpisodeAccount:
 
     def _listen(self, infos: Sequence[Sequence[Info]], ended: NDArray[np.bool_]) -> None:
         for lane, entity in zip(*np.nonzero(ended), strict=True):
-            if "outcome" in infos[lane][entity]:
-                self._stated[int(lane), int(entity)] = infos[lane][entity]["outcome"]
+            said = infos[lane][entity].get("outcome")
+            if isinstance(said, str):  # games of other people use the word for other things
+                self._stated[int(lane), int(entity)] = said
 
     def finish(self, lane: int, tick: int) -> EpisodeRecord:
         """The record of the lane's episode, which ended at `tick`; the lane's account begins anew."""
@@ -80,12 +79,13 @@ class EpisodeAccount:
         self._length[lane] = 0
         for array in (self._returns, self._terminated, self._truncated, self._idle):
             array[lane] = 0
+        self._stated = {place: said for place, said in self._stated.items() if place[0] != lane}
 
     def _seat_records(self, lane: int) -> tuple[SeatRecord, ...]:
         returns = [float(self._returns[lane, entities].mean()) for entities in self._seats]
         # One word per seat: what the game says of the first of its entities that it says anything of.
         stated = [
-            next((said for entity in entities if (said := self._stated.pop((lane, int(entity)), None))), None)
+            next((self._stated[lane, int(entity)] for entity in entities if (lane, int(entity)) in self._stated), None)
             for entities in self._seats
         ]
         decided = outcomes(returns, stated, entities=[len(entities) for entities in self._seats])

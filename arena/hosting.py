@@ -16,7 +16,7 @@ from arena import mpirun
 from arena.comm import Endpoint, Tag
 from arena.comm.local import LocalWorld
 from arena.display import Display, make_display
-from arena.errors import ConfigError
+from arena.errors import ConfigError, Deadlock
 from arena.messages import Failed, Goodbye, expect, pack, unpack
 from arena.plan import Role, RoleKind
 from arena.recorder import Recorder
@@ -28,6 +28,21 @@ from arena.stage import failure_of, perform
 _ABORT_SECONDS = 5.0  # how long a failed process gives the root to end the run before it does so itself
 _INTERRUPTED = 128 + signal.SIGINT
 _LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+
+
+def alone(run: Run, present: Callable[[Run, Scoreboard], None]) -> int:
+    """Runs everything in this process and shows the result, or says why there is none; returns the exit status."""
+    try:
+        present(run, in_one_process(run, display_for(run)))
+        return 0
+    except RoleFailed as error:
+        failure = error.failure
+    except Deadlock as error:
+        failure = Failed("no role can go on", str(error), exit_code=1)
+    except KeyboardInterrupt:
+        failure = _interrupted(run)
+    tell(failure)
+    return failure.exit_code
 
 
 def in_one_process(run: Run, display: Display) -> Scoreboard:
@@ -71,8 +86,7 @@ def in_the_world(prepare: Callable[[int], Run], present: Callable[[Run, Scoreboa
             tell(run)
         return run.exit_code
     if run.plan.processes == 1:
-        present(run, in_one_process(run, display_for(run)))
-        return 0
+        return alone(run, present)
     from arena.comm.mpi import MpiEndpoint
 
     endpoint = MpiEndpoint(world.Dup())
@@ -116,13 +130,17 @@ def _host_root(world: Any, endpoint: Endpoint, run: Run, present: Callable[[Run,
     try:
         present(run, _record(endpoint, run, display_for(run)))
     except KeyboardInterrupt:
-        tell(Failed("root, rank 0", f"interrupted; what was played is in {run.path}", _INTERRUPTED))
-        world.Abort(_INTERRUPTED)
+        tell(_interrupted(run))
+        os._exit(_INTERRUPTED)  # the launcher is ending all processes already; MPI has nothing to add, and may hang
     except BaseException as error:
         failure = error.failure if isinstance(error, RoleFailed) else failure_of(error, "root, rank 0")
         tell(failure)
         world.Abort(failure.exit_code)
     return 0
+
+
+def _interrupted(run: Run) -> Failed:
+    return Failed("root, rank 0", f"interrupted; what was played is in {run.path}", _INTERRUPTED)
 
 
 def _interrupt(_number: int, _frame: FrameType | None) -> None:

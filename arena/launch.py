@@ -10,7 +10,6 @@ from arena.config import Config, load_config
 from arena.display import summary_lines
 from arena.plan import make_plan
 from arena.prepare import prepare
-from arena.root import RoleFailed
 from arena.run import Run
 from arena.scoreboard import Scoreboard
 
@@ -55,12 +54,7 @@ def train(
 
 def alone(run: Run) -> int:
     """Runs everything in this process and shows the result; returns the exit status."""
-    try:
-        present(run, hosting.in_one_process(run, hosting.display_for(run)))
-    except RoleFailed as error:
-        hosting.tell(error.failure)
-        return error.failure.exit_code
-    return 0
+    return hosting.alone(run, present)
 
 
 def announced(run: Run) -> Run:

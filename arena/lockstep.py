@@ -77,8 +77,10 @@ class Lockstep:
         """Takes a seat's request.
 
         Raises:
-            ProtocolError: the seat has spoken already, has left, or may not ask for this.
+            ProtocolError: there is no such seat, or it has spoken already, has left, or may not ask for this.
         """
+        if not 0 <= seat < self.seats:
+            raise ProtocolError(f"seat {seat} said {kind.name} at tick {self.tick}, but the match has {self.seats} seats")
         if seat in self._spoken or seat in self._gone or self.over:
             state = "left" if seat in self._gone else "spoken already" if seat in self._spoken else "no tick left"
             raise ProtocolError(f"seat {seat} said {kind.name} at tick {self.tick}, but it has {state}")
@@ -93,8 +95,10 @@ class Lockstep:
         """What all have agreed to; the tick is counted.
 
         Raises:
-            ProtocolError: a seat has not spoken yet.
+            ProtocolError: a seat has not spoken yet, or the match is over.
         """
+        if self.over:
+            raise ProtocolError(f"the match cannot move at tick {self.tick}: it is over")
         if self.missing():
             raise ProtocolError(f"the match cannot move at tick {self.tick}: seats {self.missing()} have not spoken")
         spoken, self._spoken = self._spoken, {}

@@ -82,6 +82,7 @@ def run(ranks: int, program: Sequence[str]) -> int:
         stdin=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,
+        errors="replace",  # whatever bytes come: a reader that gave up would let the pipe fill and everybody stop
         start_new_session=True,
         preexec_fn=_die_with_parent,
     )
@@ -91,7 +92,9 @@ def run(ranks: int, program: Sequence[str]) -> int:
     with _forwarding(process) as received:
         status = process.wait()
     reader.join(_GRACE_SECONDS)
-    return 128 + received[0] if received else status
+    if received or status < 0:
+        return 128 + (received[0] if received else -status)
+    return status
 
 
 def _pass_on(source: Iterable[str], target: IO[str]) -> None:
@@ -129,7 +132,9 @@ def _forwarding(process: subprocess.Popen[str]) -> Iterator[list[int]]:
 
     def stop(number: int, _frame: FrameType | None) -> None:
         if not received:
-            threading.Timer(_GRACE_SECONDS, _kill, [process]).start()
+            timer = threading.Timer(_GRACE_SECONDS, _kill, [process])
+            timer.daemon = True  # a launcher that ends at once is not waited for any longer
+            timer.start()
         received.append(number)
         process.send_signal(signal.SIGTERM)
 

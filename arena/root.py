@@ -45,6 +45,8 @@ class Root:
         self._display = display
         self._ticks = dict.fromkeys(range(len(run.plan.matches)), run.start_tick)
         self._others = {role for role in run.roles if role.kind is not RoleKind.ROOT}
+        # A worker may be done before the slowest role is ready, so both words are kept from the beginning.
+        self._heard: dict[type[Ready] | type[Done], set[Role]] = {Ready: set(), Done: set()}
         self.scoreboard = Scoreboard(run.plan.policies)
 
     def watch(self) -> None:
@@ -64,12 +66,11 @@ class Root:
         self._tell(range(1, self._endpoint.size), Goodbye())  # idle processes too
 
     def _await(self, last_word: type[Ready] | type[Done]) -> None:
-        waiting = set(self._others)
-        while waiting:
+        while self._heard[last_word] != self._others:
             _, data = self._endpoint.receive(ANYONE, Tag.TO_ROOT)
             message = unpack(data)
-            if isinstance(message, last_word):
-                waiting.discard(message.role)
+            if isinstance(message, (Ready, Done)):
+                self._heard[type(message)].add(message.role)
             else:
                 self._note(message)
 

@@ -74,7 +74,7 @@ class Run:
         return int(np.random.SeedSequence([seed, self.start_tick]).generate_state(1)[0])
 
     def describe(self, role: Role) -> str:
-        """A role in words, for messages: `worker of 'blue' in seat 0 of match 3`."""
+        """A role in words, for messages: `worker of policy 'blue' in seat 0 of match 3`."""
         if role.match is None:
             return role.kind.value
         if role.seat is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,6 +18,7 @@ class Series:
 
     count: int = 0
     total: float = 0.0
+    squares: float = 0.0
     first: list[float] = field(default_factory=list)
     last: deque[float] = field(default_factory=lambda: deque(maxlen=WINDOW))
 
@@ -24,6 +26,7 @@ class Series:
         """Takes one more number."""
         self.count += 1
         self.total += value
+        self.squares += value * value
         self.last.append(value)
         if self.count <= WINDOW:
             self.first.append(value)
@@ -32,6 +35,13 @@ class Series:
     def mean(self) -> float | None:
         """Over all; None when there are none."""
         return self.total / self.count if self.count else None
+
+    @property
+    def deviation(self) -> float:
+        """The standard deviation (of the population) over all; 0 when there are none."""
+        if not self.count:
+            return 0.0
+        return math.sqrt(max(0.0, self.squares / self.count - (self.total / self.count) ** 2))
 
     @property
     def first_mean(self) -> float | None:

@@ -7,7 +7,7 @@ known as soon as the space is.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -63,7 +63,8 @@ def flatten(space: Space[Any], sample: Any) -> list[Array]:
     """The arrays of a sample, in the order of `leaves_of`; any leading batch axes are kept."""
     if isinstance(space, (spaces.Dict, spaces.Tuple)):
         return [array for key, part in _parts(space) for array in flatten(part, sample[key])]
-    return [np.asarray(sample)]
+    # A Python int has no width of its own; as int64 it would not fit into a space of unsigned integers.
+    return [np.asarray(sample, space.dtype if type(sample) is int else None)]
 
 
 def unflatten(space: Space[Any], arrays: Sequence[Array]) -> Any:
@@ -80,23 +81,17 @@ def unflatten(space: Space[Any], arrays: Sequence[Array]) -> Any:
     return build(space)
 
 
-def map_arrays(function: Callable[[Array], Any], sample: Any) -> Any:
-    """Applies a function to every array of a (batched) sample and keeps its containers."""
-    if isinstance(sample, dict):
-        return {key: map_arrays(function, value) for key, value in sample.items()}
-    if isinstance(sample, tuple):
-        return tuple(map_arrays(function, value) for value in sample)
-    return function(sample)
-
-
 def copy_rows(space: Space[Any], source: Any, target: Any, rows: Any) -> None:
     """Copies rows of one batched sample into the same rows of another.
 
     Raises:
         TypeError: an array would lose its meaning in the space's dtype (a float where an action is an integer).
+        ValueError: an array does not have the shape that the space says; numpy would stretch it silently.
     """
     for array, into in zip(flatten(space, source), flatten(space, target), strict=True):
         _check_dtype(space, array, into)
+        if array.shape != into.shape:
+            raise ValueError(f"a batch of {space} has the shape {into.shape}, got {array.shape}")
         into[rows] = array[rows]
 
 
@@ -120,13 +115,13 @@ def _check_dtype(space: Space[Any], array: Array, into: Array) -> None:
 
 
 def row(space: Space[Any], batched: Any, index: Any) -> Any:
-    """One sample out of a batched one, a copy, with the types that the space itself would sample."""
+    """One sample out of a batched one, a copy: arrays, and a numpy scalar for a Discrete space."""
     if isinstance(space, spaces.Dict):
         return {key: row(part, batched[key], index) for key, part in space.spaces.items()}
     if isinstance(space, spaces.Tuple):
         return tuple(row(part, value, index) for part, value in zip(space.spaces, batched, strict=True))
     value = batched[index]
-    return value.copy() if isinstance(value, np.ndarray) else value  # a Discrete row is a numpy scalar
+    return value if isinstance(space, spaces.Discrete) else np.array(value)  # a Box holds no scalars
 
 
 def empty_batch(space: Space[Any], *axes: int) -> Any:
@@ -135,22 +130,28 @@ def empty_batch(space: Space[Any], *axes: int) -> Any:
 
 
 def no_op(space: Space[Any], mask: NDArray[np.int8] | None = None) -> Any:
-    """The action of somebody who does nothing: zeros (Discrete: `start`), brought into the space's bounds.
+    """The action of somebody who does nothing: zeros, or `start`, brought into the space's bounds.
 
-    Where a mask forbids it, the first allowed action of a Discrete space.
+    Where a mask (see `mask_size`) forbids it, the first allowed choice; a mask that allows nothing is not heard.
     """
     if isinstance(space, spaces.Dict):
         return {key: no_op(part) for key, part in space.spaces.items()}
     if isinstance(space, spaces.Tuple):
         return tuple(no_op(part) for part in space.spaces)
     if isinstance(space, spaces.Discrete):
-        offset = 0 if mask is None or mask[0] or not mask.any() else int(np.argmax(mask))
-        return np.dtype(space.dtype).type(space.start + offset)
+        return np.dtype(space.dtype).type(space.start + _first_allowed(mask))
     if isinstance(space, spaces.Box):
-        return np.clip(np.zeros(space.shape, space.dtype), space.low, space.high)
+        return np.asarray(np.clip(np.zeros(space.shape, space.dtype), space.low, space.high))
     if isinstance(space, spaces.MultiDiscrete):
-        return space.start.astype(space.dtype)
+        choices = space.nvec.ravel()
+        masks = [None] * choices.size if mask is None else np.split(mask, np.cumsum(choices)[:-1])
+        offsets = np.array([_first_allowed(part) for part in masks], space.dtype)
+        return np.asarray(space.start + offsets.reshape(space.nvec.shape))
     return np.zeros(space.shape, space.dtype)
+
+
+def _first_allowed(mask: NDArray[np.int8] | None) -> int:
+    return 0 if mask is None else int(np.argmax(mask != 0))
 
 
 def mask_size(space: Space[Any]) -> int:

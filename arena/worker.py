@@ -93,7 +93,7 @@ class Worker:
             lanes=seat.lanes,
             entities=len(seat.entities),
             uniform_spaces=seat.uniform,
-            path=f"{self._match.path}.seats[{self._role.seat}] (policy {self._policy.name!r})",
+            path=f"{self._match.seat_path(self._run.plan.seat(self._role).index)} (policy {self._policy.name!r})",
         )
         self._face = face
         if hasattr(algorithm, "check"):

@@ -61,6 +61,8 @@ class ActionHead(nn.Module):
 
 
 class DiscreteHead(ActionHead):
+    """One choice; `start` is only for the game."""
+
     def __init__(self, space: spaces.Discrete) -> None:
         super().__init__()
         self.outputs = self.mask_size = mask_size(space)
@@ -78,6 +80,8 @@ class DiscreteHead(ActionHead):
 
 
 class MultiDiscreteHead(ActionHead):
+    """Several choices; the shape of `nvec` and `start` are only for the game."""
+
     def __init__(self, space: spaces.MultiDiscrete) -> None:
         super().__init__()
         self.outputs = self.mask_size = mask_size(space)
@@ -97,6 +101,8 @@ class MultiDiscreteHead(ActionHead):
 
 
 class MultiBinaryHead(ActionHead):
+    """Flags; their shape is only for the game."""
+
     def __init__(self, space: spaces.MultiBinary) -> None:
         super().__init__()
         self.outputs, self.mask_size = int(np.prod(space.shape)), 0

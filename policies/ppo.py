@@ -210,6 +210,7 @@ class PPO:
         measured: list[Figures] = []
         for minibatch in self._shuffled(batch, minibatches):
             measured.append(self._gradients(minibatch, average))
+            self._check_finite(measured[-1])
             if self.options.target_kl is not None and measured[-1]["approx_kl"] > 1.5 * self.options.target_kl:
                 self.early_stops += 1
                 break
@@ -218,6 +219,14 @@ class PPO:
             self.optimizer.step(self.learning_rate)
         means = {name: float(np.mean([figures[name] for figures in measured])) for name in measured[0]}
         return {**means, "early_stops": float(self.early_stops)}
+
+    def _check_finite(self, figures: Figures) -> None:
+        """Stops before a gradient that is no number makes every weight so; all workers see the same figures."""
+        if not all(map(math.isfinite, figures.values())):
+            raise FloatingPointError(
+                f"policy {self.group.policy!r}: update {self.updates + 1} measured {figures}; are all rewards and "
+                "observations finite, and of moderate size? If they are, lower learning_rate"
+            )
 
     def _shuffled(self, batch: Batch, minibatches: int) -> Iterator[Batch]:
         """The minibatches of all epochs, each epoch in a new order."""

@@ -48,6 +48,7 @@ class Batch(NamedTuple):
 
     @property
     def size(self) -> int:
+        """How many transitions."""
         return len(self.actions)
 
     def take(self, index: Tensor) -> Batch:
@@ -55,6 +56,7 @@ class Batch(NamedTuple):
         return self._map(lambda tensor: tensor.index_select(0, index))
 
     def to(self, device: torch.device) -> Batch:
+        """The same transitions on a device."""
         return self._map(lambda tensor: tensor.to(device))
 
     def split(self, parts: int) -> list[Batch]:

@@ -19,7 +19,8 @@ from arena.errors import BudgetReached
 from arena.interface import Info
 from arena.lockstep import RequestKind
 from arena.messages import Welcome, pack, unpack
-from arena.spaces import map_arrays, unflatten
+from arena.spaces import row as row_of
+from arena.spaces import unflatten
 
 NO_INFOS: Mapping[int, Info] = {}
 
@@ -124,7 +125,7 @@ class Seat:
 
     def observation(self, entity: int, lane: int) -> Any:
         """A copy of what an entity sees in a lane."""
-        return map_arrays(lambda leaf: leaf[lane].copy(), self.reply.by_entity[entity])
+        return row_of(self.observation_spaces[entity], self.reply.by_entity[entity], lane)
 
     def final_observations(self) -> dict[int, Any]:
         """Copies of the last observations of the rows that ended on this tick, by row."""
@@ -133,7 +134,7 @@ class Seat:
         for block, (rows, leaves) in zip(self._layout.blocks, self.reply.final(), strict=True):
             for index, row in enumerate(rows.tolist()):
                 where = row if self.uniform else row * entities + block.entities[0]
-                found[where] = unflatten(block.observation_space, [leaf[index].copy() for leaf in leaves])
+                found[where] = row_of(block.observation_space, unflatten(block.observation_space, leaves), index)
         return found
 
     def mask(self, entity: int, lane: int) -> NDArray[np.int8] | None:

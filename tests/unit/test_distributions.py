@@ -120,7 +120,8 @@ def test_the_entropy_of_masked_choices_has_a_gradient_without_nan() -> None:
     mask = torch.tensor([[True, False, True, False]] * 4 + [[False] * 4])
     choice = Categorical(allow(logits, mask))
     (choice.entropy().sum() + choice.log_prob(torch.zeros(5, dtype=torch.int64)).sum()).backward()
-    assert logits.grad is not None and logits.grad.isfinite().all()
+    assert logits.grad is not None
+    assert logits.grad.isfinite().all()
     assert (logits.grad[~mask] == 0).all()
 
 

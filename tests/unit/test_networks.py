@@ -55,7 +55,8 @@ def test_every_layout_of_observations_gives_an_action_and_a_value_per_row(space:
     assert values.shape == policy.entropy().shape == (ROWS,)
     torch.testing.assert_close(values, net.value(leaves))
     torch.testing.assert_close(policy.mode(), net.policy(leaves).mode())
-    assert values.isfinite().all() and policy.entropy().isfinite().all()
+    assert values.isfinite().all()
+    assert policy.entropy().isfinite().all()
 
 
 @pytest.mark.parametrize("space", SPACES, ids=str)

@@ -1,0 +1,144 @@
+"""The match as a state machine: who speaks first changes nothing, and nobody speaks out of turn."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from arena.errors import ProtocolError
+from arena.lockstep import Joint, Lockstep, RequestKind
+
+ACT, IDLE, RESET, LEAVE = RequestKind
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.sampled_from([ACT, IDLE, LEAVE]), min_size=2, max_size=4).filter(lambda kinds: {*kinds} != {LEAVE}))
+def test_every_order_of_arrival_gives_the_same_joint_step(kinds: list[RequestKind]) -> None:
+    expected = Joint(
+        None,
+        frozenset(seat for seat, kind in enumerate(kinds) if kind is not ACT),
+        tuple(seat for seat, kind in enumerate(kinds) if kind is not LEAVE),
+    )
+    for order in itertools.permutations(range(len(kinds))):
+        match = Lockstep(len(kinds), budget=10)
+        for seat in order:
+            match.put(seat, kinds[seat])
+        assert (match.joint(), match.tick) == (expected, 1)
+
+
+def test_only_a_seat_that_acts_is_not_idle_and_only_a_gone_seat_is_owed_no_reply() -> None:
+    match = Lockstep(3, budget=10)
+    for seat, kind in enumerate([ACT, IDLE, LEAVE]):
+        match.put(seat, kind)
+    assert match.joint() == Joint(None, frozenset({1, 2}), (0, 1))
+
+
+def test_those_that_have_not_spoken_are_missing_anew_in_every_tick() -> None:
+    match = Lockstep(3, budget=10)
+    assert match.missing() == (0, 1, 2)
+    match.put(1, ACT)
+    assert match.missing() == (0, 2)
+    match.put(0, LEAVE)
+    assert match.missing() == (2,)
+    match.put(2, ACT)
+    assert match.missing() == ()
+    match.joint()
+    assert match.missing() == (1, 2)
+
+
+def test_each_joint_step_counts_a_tick_until_the_budget_is_used() -> None:
+    match = Lockstep(1, budget=7, tick=4)
+    seen = []
+    while not match.over:
+        match.put(0, ACT)
+        match.joint()
+        seen.append(match.tick)
+    assert seen == [5, 6, 7]
+
+
+def test_a_reset_costs_no_tick_and_names_who_asked() -> None:
+    match = Lockstep(1, budget=2)
+    match.put(0, RESET)
+    assert match.joint() == Joint(0, frozenset(), (0,))
+    assert match.tick == 0
+    match.put(0, ACT)
+    assert match.joint() == Joint(None, frozenset(), (0,))
+
+
+def test_a_match_is_over_when_everybody_has_left() -> None:
+    match = Lockstep(2, budget=10)
+    match.put(0, LEAVE)
+    assert not match.over
+    match.put(1, LEAVE)
+    assert match.over
+    assert match.missing() == ()
+
+
+def test_a_match_that_is_ended_is_over_with_its_last_tick() -> None:
+    match = Lockstep(1, budget=10)
+    match.put(0, ACT)
+    match.joint()
+    match.end()
+    assert match.over
+    assert match.tick == 1
+
+
+def test_only_a_lonely_seat_is_alone() -> None:
+    assert Lockstep(1, budget=1).alone
+    assert not Lockstep(2, budget=1).alone
+
+
+def test_nobody_speaks_twice() -> None:
+    match = Lockstep(2, budget=10)
+    match.put(1, ACT)
+    with pytest.raises(ProtocolError, match="seat 1 said IDLE at tick 0, but it has spoken already"):
+        match.put(1, IDLE)
+
+
+def test_nobody_speaks_after_leaving() -> None:
+    match = Lockstep(2, budget=10)
+    match.put(1, LEAVE)
+    with pytest.raises(ProtocolError, match="seat 1 said ACT at tick 0, but it has left"):
+        match.put(1, ACT)
+
+
+def test_nobody_speaks_after_the_last_tick() -> None:
+    match = Lockstep(1, budget=1)
+    match.put(0, ACT)
+    match.joint()
+    with pytest.raises(ProtocolError, match="seat 0 said ACT at tick 1, but it has no tick left"):
+        match.put(0, ACT)
+
+
+def test_a_seat_that_shares_its_match_may_not_reset_it_even_when_the_others_have_left() -> None:
+    match = Lockstep(2, budget=10)
+    match.put(1, LEAVE)
+    with pytest.raises(ProtocolError, match="seat 0 asked for a reset at tick 0, but it shares the match"):
+        match.put(0, RESET)
+    match.put(0, ACT)  # what was refused was not heard
+    assert match.joint() == Joint(None, frozenset({1}), (0,))
+
+
+@pytest.mark.parametrize("seat", [-1, 2])
+def test_a_seat_that_the_match_does_not_have_is_refused(seat: int) -> None:
+    with pytest.raises(ProtocolError, match=rf"seat {seat} said ACT at tick 0, but the match has 2 seats"):
+        Lockstep(2, budget=10).put(seat, ACT)
+
+
+def test_the_match_does_not_move_before_all_have_spoken() -> None:
+    match = Lockstep(3, budget=10)
+    match.put(1, ACT)
+    with pytest.raises(ProtocolError, match=r"cannot move at tick 0: seats \(0, 2\) have not spoken"):
+        match.joint()
+    assert match.tick == 0
+
+
+def test_a_match_that_everybody_has_left_does_not_move() -> None:
+    match = Lockstep(1, budget=10)
+    match.put(0, LEAVE)
+    with pytest.raises(ProtocolError, match="cannot move at tick 0: it is over"):
+        match.joint()
+    assert match.tick == 0

@@ -1,0 +1,463 @@
+"""PPO: the maths against slow formulas, groups against one worker, state that goes on to the bit, known optima."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from fakes import ScriptedEnv, ThreadGroup, all_equal, flat_weights, solo_group, together
+from gymnasium import spaces
+from gymnasium.vector import AutoresetMode
+
+from arena.errors import BudgetReached, ConfigError
+from policies.ppo import PPO
+from policies.rollout import Batch, Rollout, from_samples, to_samples
+
+VECTOR = spaces.Box(-1, 1, (3,), np.float32)
+CHOICE = spaces.Discrete(4)
+SMALL = {"n_steps": 8, "minibatch_size": 16, "hidden_sizes": (8,)}
+
+
+def worker(env: ScriptedEnv, group: ThreadGroup | None = None, **options: Any) -> PPO:
+    return PPO(env, group or solo_group(), ticks=env.ticks, **{**SMALL, **options})
+
+
+def trained(env: ScriptedEnv, group: ThreadGroup | None = None, **options: Any) -> PPO:
+    """A worker after its whole run."""
+    ppo = worker(env, group, **options)
+    with pytest.raises(BudgetReached):
+        ppo.run()
+    return ppo
+
+
+def seen(ppo: PPO) -> Batch:
+    """What one rollout gives."""
+    env = ppo.env
+    rollout = Rollout(env.single_observation_space, ppo.head, ticks=ppo.options.n_steps, rows=env.num_envs)
+    rollout.begin(*env.reset())
+    ppo.collect(rollout)
+    return ppo.judge(rollout)
+
+
+def random_rewards(seed: int) -> Callable[[Any, Any], Any]:
+    rng = np.random.default_rng(seed)
+    return lambda observations, actions: rng.normal(size=len(actions))
+
+
+# ------------------------------------------------------------------------------------------------------- the maths
+
+
+def test_the_loss_is_equation_9_of_the_paper() -> None:
+    ppo = worker(ScriptedEnv(VECTOR, CHOICE), clip_range=0.1, clip_range_vf=0.2, vf_coef=0.7, ent_coef=0.3)
+    draw = torch.Generator().manual_seed(3)
+    count = 50
+    batch = Batch(
+        observations=(torch.randn(count, 3, generator=draw),),
+        masks=None,
+        actions=torch.randint(4, (count,), generator=draw),
+        log_probs=torch.randn(count, generator=draw) * 0.2 - 1.4,
+        values=torch.randn(count, generator=draw),
+        advantages=torch.randn(count, generator=draw),
+        returns=torch.randn(count, generator=draw),
+    )
+    loss, measured = ppo.loss(batch)
+    with torch.no_grad():
+        policy, values = ppo.network.policy_and_value(batch.observations)
+    probs, total = torch.softmax(policy.logits, -1), np.zeros(5)
+    for i in range(count):
+        log_ratio = float(torch.log(probs[i, batch.actions[i]]) - batch.log_probs[i])
+        ratio, advantage = np.exp(log_ratio), float(batch.advantages[i])
+        new, old, target = float(values[i]), float(batch.values[i]), float(batch.returns[i])
+        near = old + min(max(new - old, -0.2), 0.2)
+        total += (
+            -min(ratio * advantage, min(max(ratio, 0.9), 1.1) * advantage),
+            max((new - target) ** 2, (near - target) ** 2),
+            -sum(float(p) * np.log(float(p)) for p in probs[i]),
+            ratio - 1 - log_ratio,
+            not 0.9 <= ratio <= 1.1,
+        )
+    expected = total / count
+    np.testing.assert_allclose(measured.detach().numpy(), expected, rtol=1e-4, atol=1e-5)
+    assert loss.item() == pytest.approx(expected[0] + 0.7 * expected[1] - 0.3 * expected[2], rel=1e-4)
+
+
+@pytest.mark.parametrize("cut", [True, False])
+def test_a_cut_episode_is_worth_what_its_last_observation_promises(cut: bool) -> None:
+    env = ScriptedEnv(VECTOR, CHOICE, rows=2, length=3, cut=cut)
+    ppo = worker(env, gamma=1.0, gae_lambda=0.0, n_steps=7)
+    finals: list[Any] = []
+    step = env.step
+
+    def watched(actions: Any) -> Any:
+        result = step(actions)
+        finals.append(result[4].get("final_obs"))
+        return result
+
+    env.step = watched  # type: ignore[method-assign]
+    batch = seen(ppo)
+    for t in (2, 5):
+        last = ppo.network.value([torch.tensor(np.stack(list(finals[t])))]).detach()
+        expected = last if cut else torch.zeros(2)
+        torch.testing.assert_close(batch.returns.view(7, 2)[t], expected)
+
+
+def test_stored_log_probabilities_are_those_of_the_actions_played() -> None:
+    ppo = worker(ScriptedEnv(VECTOR, CHOICE))
+    batch = seen(ppo)
+    played = np.concatenate(ppo.env.actions)
+    assert played.tolist() == batch.actions.tolist()
+    log_probs = ppo.network.policy(batch.observations).log_prob(torch.tensor(played))
+    torch.testing.assert_close(batch.log_probs, log_probs.detach())
+
+
+def test_a_linear_schedule_falls_to_zero_at_the_end_of_the_run() -> None:
+    env = ScriptedEnv(VECTOR, CHOICE, ticks=32)
+    rates = [
+        logged["learning_rate"]
+        for logged in trained(env, learning_rate=0.1, learning_rate_schedule="linear").group.logged
+    ]
+    assert rates == pytest.approx([0.1, 0.075, 0.05, 0.025])
+
+
+def test_a_learning_rate_of_zero_changes_no_bit() -> None:
+    env = ScriptedEnv(VECTOR, CHOICE, ticks=24, reward=random_rewards(0))
+    assert np.array_equal(flat_weights(trained(env, learning_rate=0).network), flat_weights(worker(env).network))
+
+
+# ---------------------------------------------------------------------------------------- spaces, masks, who is active
+
+OBSERVATIONS = [
+    VECTOR,
+    spaces.Box(0, 255, (12, 12, 3), np.uint8),
+    spaces.Discrete(5, start=2),
+    spaces.Dict(a=VECTOR, b=spaces.Tuple([spaces.MultiBinary(2), spaces.MultiDiscrete([2, 3])])),
+]
+ACTIONS = [
+    spaces.Discrete(3, start=-1),
+    spaces.MultiDiscrete([[2, 3]], start=[[4, 0]]),
+    spaces.MultiBinary((2, 2)),
+    spaces.Box(-0.1, 0.1, (2, 1), np.float64),
+]
+
+
+@pytest.mark.parametrize("action_space", ACTIONS, ids=str)
+@pytest.mark.parametrize("observation_space", OBSERVATIONS, ids=str)
+def test_plays_and_learns_with_every_kind_of_space(observation_space: Any, action_space: Any) -> None:
+    PPO.check(observation_space, action_space)
+    env = ScriptedEnv(observation_space, action_space, ticks=8, reward=random_rewards(0))
+    before = flat_weights(worker(env).network)
+    ppo = trained(env)
+    assert ppo.updates == 1
+    assert all(env.action_space.contains(actions) for actions in env.actions)
+    after = flat_weights(ppo.network)
+    assert np.isfinite(after).all()
+    assert not np.array_equal(before, after)
+
+
+@pytest.mark.parametrize("size", ["observation", "action"])
+def test_check_refuses_spaces_that_ppo_cannot_take(size: str) -> None:
+    bad = spaces.Text(3)
+    pair = (bad, CHOICE) if size == "observation" else (VECTOR, bad)
+    with pytest.raises(ConfigError):
+        PPO.check(*pair)
+
+
+def test_a_forbidden_action_is_never_played() -> None:
+    masks = np.array([[1, 0, 1, 0], [0, 0, 0, 1]], np.int8)
+    env = ScriptedEnv(VECTOR, CHOICE, rows=2, ticks=40, masks=lambda tick: np.roll(masks, tick, axis=1))
+    trained(env)
+    for tick, actions in enumerate(env.actions):
+        assert np.roll(masks, tick, axis=1)[[0, 1], actions].all()
+
+
+def test_rows_that_did_not_act_teach_nothing() -> None:
+    """Their observations are nan here: one of them in a minibatch would make every weight nan."""
+    env = ScriptedEnv(VECTOR, CHOICE, rows=3, ticks=24, active=lambda tick: (np.arange(3) + tick) % 2 == 0)
+    step, reset = env.step, env.reset
+
+    def spoilt(observations: Any, infos: dict[str, Any]) -> Any:
+        return np.where(infos["active"][:, None], observations, np.nan).astype(np.float32)
+
+    def spoilt_step(actions: Any) -> Any:
+        observations, *rest = step(actions)
+        return spoilt(observations, rest[-1]), *rest
+
+    def spoilt_reset(**given: Any) -> Any:
+        observations, infos = reset(**given)
+        return spoilt(observations, infos), infos
+
+    env.step, env.reset = spoilt_step, spoilt_reset  # type: ignore[method-assign]
+    ppo = trained(env)
+    assert ppo.updates == 3
+    assert np.isfinite(flat_weights(ppo.network)).all()
+    assert all(np.isfinite(list(logged.values())).all() for logged in ppo.group.logged)
+
+
+def test_transitions_are_counted_per_own_turn() -> None:
+    env = ScriptedEnv(VECTOR, CHOICE, rows=2, length=99, active=lambda tick: np.array([True, tick % 2 == 0]))
+    batch = seen(worker(env, n_steps=7))
+    assert batch.size == 7 + 3  # the second row acts on 4 ticks, and on the last of them it waits for what follows
+
+
+def test_learns_where_nobody_ever_acts_without_a_word() -> None:
+    env = ScriptedEnv(VECTOR, CHOICE, ticks=16, active=lambda tick: np.zeros(4, np.bool_))
+    ppo = trained(env)
+    assert ppo.group.logged == [{}, {}]
+    assert np.array_equal(flat_weights(ppo.network), flat_weights(worker(env).network))
+
+
+# ------------------------------------------------------------------------------------------------------------ groups
+
+
+def unequal_env(group: ThreadGroup, **more: Any) -> ScriptedEnv:
+    """Workers with 3, 5, ... rows that see different things."""
+    rank = group.rank
+    return ScriptedEnv(VECTOR, CHOICE, rows=3 + 2 * rank, seed=rank, length=7, reward=random_rewards(rank), **more)
+
+
+@pytest.mark.parametrize("target_kl", [None, 2e-5])
+@pytest.mark.parametrize("sync", ["gradients", "samples"])
+def test_workers_on_one_full_batch_equal_one_worker_on_the_pooled_data(sync: str, target_kl: float | None) -> None:
+    options = {"minibatch_size": 999, "n_epochs": 5, "learning_rate": 2e-3, "target_kl": target_kl, "ent_coef": 0.01}
+
+    def work(group: ThreadGroup) -> tuple[Batch, Any]:
+        ppo = worker(unequal_env(group), group, **options)
+        batch = seen(ppo)
+        figures = ppo.learn(batch)
+        return batch, (flat_weights(ppo.network), figures)
+
+    (first, mine), (second, yours) = together(2, work, sync=sync)
+    alone = worker(ScriptedEnv(VECTOR, CHOICE), **options)
+    expected = alone.learn(from_samples([to_samples(first), to_samples(second)]))
+    assert np.array_equal(mine[0], yours[0])
+    np.testing.assert_allclose(mine[0], flat_weights(alone.network), atol=1e-6, rtol=0)
+    assert mine[1] == yours[1] == pytest.approx(expected, abs=1e-5)
+    assert (alone.early_stops == 1) == (target_kl is not None)
+
+
+@pytest.mark.parametrize("sync", ["gradients", "samples"])
+def test_workers_with_unequal_rows_stay_equal_through_a_run_of_many_minibatches(sync: str) -> None:
+    def work(group: ThreadGroup) -> Any:
+        ppo = trained(unequal_env(group, ticks=24), group, minibatch_size=9, target_kl=0.002, check_every=1)
+        return flat_weights(ppo.network), group.called, ppo.early_stops, ppo.updates
+
+    first, second = together(2, work, sync=sync)
+    assert np.array_equal(first[0], second[0])
+    assert first[1:] == second[1:]
+    assert first[3] == 3
+
+
+def test_a_worker_without_transitions_takes_part_and_counts_for_nothing() -> None:
+    def work(group: ThreadGroup) -> Any:
+        idle = group.rank == 1
+        env = unequal_env(group, active=(lambda tick: np.zeros(5, np.bool_)) if idle else None)
+        ppo = worker(env, group)
+        batch = seen(ppo)
+        ppo.learn(batch)
+        return flat_weights(ppo.network), batch.size
+
+    (busy, count), (idle, none) = together(2, work)
+    assert (count, none) == (24, 0)
+    assert np.array_equal(busy, idle)
+    ppo = worker(unequal_env(solo_group()))
+    ppo.learn(seen(ppo))
+    np.testing.assert_allclose(busy, flat_weights(ppo.network), atol=1e-6, rtol=0)
+
+
+def test_an_update_stops_early_on_the_groups_divergence() -> None:
+    env = ScriptedEnv(VECTOR, CHOICE, ticks=8, reward=random_rewards(0))
+    ppo = trained(env, target_kl=1e-5, learning_rate=0.1, n_epochs=10)
+    assert ppo.early_stops == 1
+    assert ppo.group.called.count("average") < 10 * 2
+
+
+def test_a_loss_that_is_no_number_stops_the_worker_before_its_weights_are_lost() -> None:
+    env = ScriptedEnv(VECTOR, CHOICE, ticks=8, reward=lambda observations, actions: np.full(4, np.nan))
+    ppo = worker(env)
+    with pytest.raises(FloatingPointError, match="policy 'blue': update 1 measured"):
+        ppo.run()
+    assert np.isfinite(flat_weights(ppo.network)).all()
+
+
+def test_every_update_is_logged_and_offered_for_saving() -> None:
+    ppo = trained(ScriptedEnv(VECTOR, CHOICE, ticks=30, reward=random_rewards(0)))
+    assert ppo.updates == len(ppo.group.logged) == len(ppo.group.saved) == 3
+    assert set(ppo.group.logged[0]) == {
+        *("policy_loss", "value_loss", "entropy", "approx_kl", "clip_fraction", "early_stops"),
+        *("explained_variance", "learning_rate"),
+    }
+
+
+# ---------------------------------------------------------------------------------------------------- seeds and state
+
+
+def test_the_same_seed_gives_the_same_weights_and_no_global_generator_is_touched() -> None:
+    torch_before, numpy_before = torch.get_rng_state(), np.random.get_state()[1].copy()
+    one, same, other = (
+        flat_weights(trained(ScriptedEnv(VECTOR, CHOICE, ticks=16), solo_group(seed=seed)).network)
+        for seed in (0, 0, 1)
+    )
+    assert np.array_equal(one, same)
+    assert not np.array_equal(one, other)
+    assert torch.equal(torch_before, torch.get_rng_state())
+    assert np.array_equal(numpy_before, np.random.get_state()[1])
+
+
+def test_a_stored_state_goes_on_to_the_same_bits() -> None:
+    def more(ppo: PPO) -> Any:
+        ppo.env = ScriptedEnv(VECTOR, CHOICE, ticks=16, seed=5, reward=random_rewards(5))
+        with pytest.raises(BudgetReached):
+            ppo.run()
+        return ppo.state_dict()
+
+    ppo = trained(ScriptedEnv(VECTOR, CHOICE, ticks=16, reward=random_rewards(0)))
+    stored = ppo.state_dict()
+    fresh = worker(ScriptedEnv(VECTOR, CHOICE, ticks=16))
+    fresh.load_state_dict(stored)
+    assert all_equal(fresh.state_dict(), stored)
+    after = more(ppo)
+    assert all_equal(more(fresh), after)
+    assert not all_equal(stored, after)
+
+
+def test_a_stored_state_holds_arrays_and_plain_values_only() -> None:
+    def kinds(state: Any) -> set[type]:
+        if isinstance(state, dict):
+            return set().union(*(kinds(value) for value in state.values()))
+        return {type(state)}
+
+    assert kinds(worker(ScriptedEnv(VECTOR, CHOICE)).state_dict()) == {np.ndarray, int}
+
+
+def test_workers_that_load_the_state_of_another_explore_on_streams_of_their_own() -> None:
+    stored = trained(ScriptedEnv(VECTOR, CHOICE, ticks=8)).state_dict()
+
+    def work(group: ThreadGroup) -> Any:
+        ppo = worker(ScriptedEnv(VECTOR, CHOICE), group)
+        ppo.load_state_dict(stored)
+        return ppo.state_dict()
+
+    states = together(3, work)
+    assert all(all_equal(state["network"], stored["network"]) for state in states)
+    streams = [state["stream"]["state"].tobytes() for state in states]
+    assert streams[0] == stored["stream"]["state"].tobytes()
+    assert len(set(streams)) == 3
+
+
+def test_states_that_do_not_fit_are_refused() -> None:
+    ppo = worker(ScriptedEnv(VECTOR, CHOICE))
+    with pytest.raises(ConfigError, match="no state of PPO: it has q_values"):
+        ppo.load_state_dict({"q_values": 1})
+    with pytest.raises(ConfigError, match="do not fit this network"):
+        ppo.load_state_dict(worker(ScriptedEnv(VECTOR, CHOICE), hidden_sizes=(9,)).state_dict())
+
+
+def test_an_actor_plays_with_the_current_weights_and_disturbs_nothing() -> None:
+    ppo = worker(ScriptedEnv(VECTOR, CHOICE))
+    observations, infos = ppo.env.reset()
+    before = ppo.state_dict()
+    greedy, curious = ppo.actor(greedy=True), ppo.actor()
+    modes = ppo.network.policy([torch.tensor(observations)]).mode().tolist()
+    assert all(greedy(observations, infos).tolist() == modes for _ in range(3))
+    assert len({tuple(curious(observations, infos)) for _ in range(20)}) > 1
+    assert all_equal(before, ppo.state_dict())
+
+
+def test_an_actor_obeys_masks() -> None:
+    ppo = worker(ScriptedEnv(VECTOR, CHOICE, rows=2))
+    infos = {"action_mask": np.array([[0, 0, 1, 0], [0, 1, 0, 0]], np.int8)}
+    observations, _ = ppo.env.reset()
+    assert ppo.actor()(observations, infos).tolist() == ppo.actor(greedy=True)(observations, infos).tolist() == [2, 1]
+
+
+# ------------------------------------------------------------------------------------------------------------ options
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "message"),
+    [
+        ("n_epochs", 0, "whole number, at least 1"),
+        ("n_steps", 2.5, "whole number"),
+        ("minibatch_size", True, "whole number"),
+        ("learning_rate", -1e-3, "at least 0"),
+        ("learning_rate", "fast", "got 'fast', expected a number"),
+        ("gamma", 1.5, "at most 1"),
+        ("gae_lambda", float("nan"), "at most 1"),
+        ("target_kl", -1, "or null"),
+        ("learning_rate_schedule", "liner", "did you mean 'linear'"),
+        ("activation", "gelu", "known: relu, tanh"),
+        ("device", "gpu", "known: auto, cpu, cuda"),
+        ("hidden_sizes", [64, 0], r"as \[64, 64\]"),
+        ("hidden_sizes", 64, r"as \[64, 64\]"),
+        ("normalize_advantage", 1, "true or false"),
+    ],
+)
+def test_a_wrong_option_is_refused_with_its_name(option: str, value: Any, message: str) -> None:
+    with pytest.raises(ConfigError, match=rf"options\.{option}: .*{message}"):
+        PPO.Options(**{option: value})
+
+
+def test_a_rollout_longer_than_the_run_is_refused_with_the_remedy() -> None:
+    ppo = worker(ScriptedEnv(VECTOR, CHOICE, ticks=5))
+    with pytest.raises(ConfigError, match="set n_steps to 5 or less, or ticks to 8 or more"):
+        ppo.run()
+    with pytest.raises(ConfigError, match="set n_steps to 5 or less"):
+        PPO.sizes(SMALL, rows=4, ticks=5, workers=1)
+
+
+def test_an_environment_that_resets_on_the_next_step_is_refused() -> None:
+    env = ScriptedEnv(VECTOR, CHOICE)
+    env.metadata = {"autoreset_mode": AutoresetMode.NEXT_STEP}
+    with pytest.raises(ConfigError, match="resets on the same step"):
+        worker(env).run()
+
+
+def test_sizes_tell_what_a_run_will_be() -> None:
+    assert PPO.sizes({"n_steps": 64, "minibatch_size": 100, "n_epochs": 3}, rows=8, ticks=1000, workers=4) == {
+        "samples per update": 2048,
+        "updates per run": 15,
+        "gradient steps per update": 18,
+    }
+
+
+# ---------------------------------------------------------------------------------------------------------- learning
+
+
+def matching(observations: Any, actions: Any) -> Any:
+    return (observations == actions).astype(np.float64)
+
+
+def near(observations: Any, actions: Any) -> Any:
+    return -np.abs(actions - observations).mean(axis=1).astype(np.float64)
+
+
+def equal_bits(observations: Any, actions: Any) -> Any:
+    return (observations == actions).mean(axis=1).astype(np.float64)
+
+
+@pytest.mark.parametrize(
+    ("space", "reward", "at_least"),
+    [
+        (spaces.Discrete(4), matching, 0.95),
+        (spaces.MultiDiscrete([2, 3]), equal_bits, 0.95),
+        (spaces.MultiBinary(3), equal_bits, 0.95),
+        (spaces.Box(-1, 1, (1,), np.float32), near, -0.15),
+    ],
+    ids=["choice", "choices", "flags", "numbers"],
+)
+def test_learns_to_play_what_it_sees(space: Any, reward: Any, at_least: float) -> None:
+    def env(ticks: int) -> ScriptedEnv:
+        return ScriptedEnv(space, space, rows=16, ticks=ticks, length=50, reward=reward)
+
+    options = {"n_steps": 16, "minibatch_size": 64, "learning_rate": 0.01, "gamma": 0.0, "n_epochs": 6}
+    ppo = trained(env(16 * 20), **options, hidden_sizes=(32,))
+    fresh = env(20)
+    act, (observations, infos) = ppo.actor(greedy=True), fresh.reset(seed=9)
+    rewards = []
+    for _ in range(20):
+        observations, reward_t, _, _, infos = fresh.step(act(observations, infos))
+        rewards.append(reward_t.mean())
+    assert np.mean(rewards) >= at_least

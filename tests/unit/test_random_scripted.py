@@ -1,0 +1,326 @@
+"""Policies that do not learn: every action is one of the space, masks are obeyed, mistakes are explained."""
+
+from __future__ import annotations
+
+from collections import Counter
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from fakes import ScriptedEnv, all_equal, solo_group
+from gymnasium import spaces
+from pettingzoo import ParallelEnv
+
+from arena.errors import BudgetReached, ConfigError
+from arena.interface import BatchedEnv
+from envs.cover import Cover
+from envs.matrix import Matrix
+from envs.touchdown import Touchdown
+from policies import scripts
+from policies.random_actions import Random, play
+from policies.scripted import Scripted
+
+SEEN = spaces.Box(-1, 1, (2,), np.float32)
+SPACES = [
+    spaces.Discrete(3, start=-1),
+    spaces.MultiDiscrete([[2, 3]], start=[[4, 0]]),
+    spaces.MultiBinary((2, 2)),
+    spaces.Box(-0.5, 0.5, (2, 1), np.float32),
+    spaces.Box(np.array([-np.inf, 0.0]), np.array([np.inf, np.inf]), dtype=np.float64),
+    spaces.Box(0, 255, (2,), np.uint8),
+    spaces.Dict(a=spaces.Discrete(2), b=spaces.Tuple([spaces.MultiBinary(2), spaces.Box(-1, 1, (1,))])),
+]
+
+
+class Players(ParallelEnv[str, Any, Any]):
+    """A parallel game from which b leaves after two ticks and a after four; the budget is `ticks`."""
+
+    metadata: dict[str, Any] = {"name": "players"}  # noqa: RUF012
+
+    def __init__(self, space: spaces.Space[Any], *, ticks: int = 20, mask: Any = None) -> None:
+        self.possible_agents, self.space, self.budget, self.mask = ["a", "b"], space, ticks, mask
+        self.action_spaces = {agent: spaces.Tuple([space])[0] for agent in self.possible_agents}
+        self.played: list[dict[str, Any]] = []
+        self.resets = 0
+
+    def reset(self, seed: int | None = None, options: Any = None) -> Any:
+        self.agents, self.tick, self.resets = ["a", "b"], 0, self.resets + 1
+        return self._seen(self.agents)
+
+    def step(self, actions: dict[str, Any]) -> Any:
+        if len(self.played) >= self.budget:
+            raise BudgetReached
+        assert list(actions) == self.agents
+        self.played.append(actions)
+        self.tick += 1
+        acted = self.agents
+        self.agents = [agent for agent in acted if self.tick < (4 if agent == "a" else 2)]
+        flags = {agent: agent not in self.agents for agent in acted}
+        observations, infos = self._seen(acted)
+        return observations, dict.fromkeys(acted, 0.0), flags, dict.fromkeys(acted, False), infos
+
+    def _seen(self, agents: list[str]) -> Any:
+        info = {} if self.mask is None else {"action_mask": self.mask}
+        return {agent: np.zeros(2, np.float32) for agent in agents}, {agent: dict(info) for agent in agents}
+
+    def action_space(self, agent: str) -> spaces.Space[Any]:
+        return self.action_spaces[agent]
+
+
+def played(kind: type, env: Any, *, seed: int = 0, **options: Any) -> Any:
+    """The environment after a whole run."""
+    with pytest.raises(BudgetReached):
+        kind(env, solo_group(seed=seed), ticks=20, **options).run()
+    return env
+
+
+# ------------------------------------------------------------------------------------------------------------- random
+
+
+@pytest.mark.parametrize("space", SPACES, ids=str)
+def test_random_plays_actions_of_every_space(space: Any) -> None:
+    env = played(Random, ScriptedEnv(SEEN, space, rows=3, ticks=20))
+    assert len(env.actions) == 20
+    assert all(env.action_space.contains(actions) for actions in env.actions)
+
+
+@pytest.mark.parametrize("space", SPACES, ids=str)
+def test_random_repeats_itself_with_the_same_seed_only(space: Any) -> None:
+    one, same, other = (played(Random, ScriptedEnv(SEEN, space, ticks=20), seed=seed).actions for seed in (0, 0, 1))
+    assert all_equal(one, same)
+    assert not all_equal(one, other)
+
+
+@pytest.mark.parametrize("space", [spaces.Discrete(4, start=3), spaces.MultiDiscrete([4, 4], start=[3, 3])], ids=str)
+@pytest.mark.parametrize("masked", [False, True])
+def test_random_is_uniform_over_what_is_allowed(space: Any, masked: bool) -> None:
+    length = 4 if isinstance(space, spaces.Discrete) else 8
+    masks = np.tile(np.array([1, 0, 1, 1], np.int8), (500, length // 4))
+    env = ScriptedEnv(SEEN, space, rows=500, ticks=40, masks=(lambda tick: masks) if masked else None)
+    counts = Counter(np.stack(played(Random, env).actions).ravel().tolist())
+    allowed = [3, 5, 6] if masked else [3, 4, 5, 6]
+    assert sorted(counts) == allowed
+    share = counts.total() / len(allowed)
+    assert all(abs(count - share) < 5 * share**0.5 for count in counts.values())
+
+
+@pytest.mark.parametrize("space", SPACES, ids=str)
+def test_random_plays_for_everybody_who_is_in_a_parallel_game(space: Any) -> None:
+    env = played(Random, Players(space))
+    assert all(space.contains(action) for actions in env.played for action in actions.values())
+    assert (len(env.played), env.resets) == (20, 6)
+
+
+def test_random_obeys_masks_in_a_parallel_game() -> None:
+    one = played(Random, Players(spaces.Discrete(3), mask=np.array([0, 1, 0]))).played
+    assert {action for actions in one for action in actions.values()} == {1}
+    two = played(Random, Players(spaces.MultiDiscrete([2, 2]), mask=np.array([0, 1, 1, 0]))).played
+    assert {tuple(action) for actions in two for action in actions.values()} == {(1, 0)}
+
+
+# ----------------------------------------------------------------------------------------------------------- scripted
+
+
+@pytest.mark.parametrize(
+    ("space", "written"),
+    [
+        (spaces.Discrete(3, start=1), 3),
+        (spaces.MultiDiscrete([2, 3]), [1, 2]),
+        (spaces.MultiBinary(2), [1, 0]),
+        (spaces.Box(-1, 1, (2,), np.float32), [0.5, 1]),
+        (SPACES[-1], {"a": 1, "b": [[0, 1], [0.25]]}),
+    ],
+    ids=str,
+)
+def test_a_constant_is_played_in_the_types_of_its_space(space: Any, written: Any) -> None:
+    env = played(Scripted, ScriptedEnv(SEEN, space, rows=3, ticks=4), action=written)
+    assert all(env.action_space.contains(actions) for actions in env.actions)
+    assert all_equal(env.actions[0], env.actions[3])
+    parallel = played(Scripted, Players(space), action=written)
+    assert all(space.contains(action) for actions in parallel.played for action in actions.values())
+
+
+@pytest.mark.parametrize(
+    ("space", "written"),
+    [
+        (spaces.Discrete(3), 3),
+        (spaces.Discrete(3), 1.5),
+        (spaces.Discrete(3), "left"),
+        (spaces.MultiBinary(2), [1]),
+        (spaces.Box(-1, 1, (2,), np.float32), [0.5, 2.0]),
+        (SPACES[-1], {"a": 1}),
+        (SPACES[-1], {"a": 1, "b": [[0, 1]]}),
+    ],
+    ids=str,
+)
+def test_an_action_that_is_none_is_refused(space: Any, written: Any) -> None:
+    with pytest.raises(ConfigError, match=r"options\.action: got .* which is no action of"):
+        Scripted(ScriptedEnv(SEEN, space), solo_group(), ticks=1, action=written)
+
+
+def lean(observations: Any, infos: Any, *, threshold: float = 0.0) -> Any:
+    """A function as a user would write one."""
+    return (observations[:, 0] > threshold).astype(np.int64)
+
+
+def widest(observations: Any, infos: Any, env: Any) -> Any:
+    """A function that asks for the environment."""
+    return np.full(env.num_envs, env.single_action_space.n - 1)
+
+
+def nobody(observations: Any, infos: Any) -> Any:
+    """A function for a parallel game."""
+    return dict.fromkeys(observations, 0)
+
+
+HERE = f"{__name__}:"
+
+
+def test_a_function_decides_with_its_arguments_bound() -> None:
+    env = ScriptedEnv(SEEN, spaces.Discrete(2), rows=5)
+    observations, infos = env.reset()
+    act = Scripted(env, solo_group(), ticks=1, function=HERE + "lean", arguments={"threshold": 0.3}).actor()
+    assert act(observations, infos).tolist() == [int(row[0] > 0.3) for row in observations]
+
+
+def test_a_function_gets_the_environment_if_it_asks_for_it() -> None:
+    env = played(Scripted, ScriptedEnv(SEEN, spaces.Discrete(7), rows=2, ticks=3), function=HERE + "widest")
+    assert np.array_equal(env.actions, [[6, 6]] * 3)
+
+
+def test_a_function_decides_by_entity_in_a_parallel_game() -> None:
+    env = Players(spaces.Discrete(2))
+    act = Scripted(env, solo_group(), ticks=1, function=HERE + "nobody").actor()
+    assert act(*env.reset()) == {"a": 0, "b": 0}
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({}, "either `action` or `function`, got neither"),
+        ({"action": 1, "function": HERE + "lean"}, "got both"),
+        ({"action": 1, "arguments": {"x": 1}}, "`arguments` are for a `function`"),
+        ({"function": "nowhere_at_all:f"}, r"options\.function: .*no module 'nowhere_at_all'"),
+        ({"function": HERE + "leen"}, "did you mean 'lean'"),
+        ({"function": HERE + "HERE"}, "is a str, expected a function"),
+        ({"function": HERE + "lean", "arguments": {"treshold": 1}}, "unexpected keyword argument 'treshold'"),
+    ],
+)
+def test_options_that_make_no_policy_are_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        Scripted(ScriptedEnv(SEEN, spaces.Discrete(2)), solo_group(), ticks=1, **options)
+
+
+# ------------------------------------------------------------------------------------- scripts for the built-in games
+
+
+def seats(game: BatchedEnv, *groups: list[int]) -> list[Any]:
+    """What a script needs of an environment proxy, for each group of entities."""
+    return [
+        SimpleNamespace(
+            num_envs=game.lanes * len(group),
+            single_action_space=game.interface.action_spaces[group[0]],
+            seat_entities=tuple(game.interface.entities[e] for e in group),
+        )
+        for group in groups
+    ]
+
+
+def lane_major(observations: Any, group: list[int]) -> Any:
+    """Rows [L * E, ...] of some entities."""
+    stacked = np.stack([observations[e] for e in group], axis=1)
+    return stacked.reshape(-1, *stacked.shape[2:])
+
+
+def match(game: BatchedEnv, teams: list[tuple[list[int], Any]], *, ticks: int) -> tuple[Any, Any]:
+    """Sums of rewards and terminations [L, E] of one episode per lane; a team is (entities, function, keywords)."""
+    frame = game.reset(np.ones(game.lanes, bool), list(range(game.lanes)))
+    totals, ended = 0.0, False
+    for _ in range(ticks):
+        actions: list[Any] = [None] * len(game.interface.entities)
+        for group, function in teams:
+            chosen = function(lane_major(frame.observations, group))
+            for column, entity in enumerate(group):
+                actions[entity] = chosen.reshape(game.lanes, len(group), *chosen.shape[1:])[:, column]
+        frame, rewards, terminated, _ = game.step(actions)
+        totals, ended = totals + rewards, ended | terminated
+    return totals, ended
+
+
+def started(game: Touchdown, blue_x: float, red_x: float) -> Touchdown:
+    """The game, whose episodes begin with each team in one place."""
+    reset = game.reset
+
+    def placed(*given: Any) -> Any:
+        reset(*given)
+        blue, red = np.split(np.arange(2 * game.team_size), 2)
+        game.positions[:, blue, 0], game.positions[:, red, 0] = blue_x, red_x
+        return game._frame()
+
+    game.reset = placed  # type: ignore[method-assign]
+    return game
+
+
+def moving(script: Any, seat: Any) -> Any:
+    return lambda observations: script(observations, {}, env=seat)
+
+
+def staying(seat: Any) -> Any:
+    still = np.zeros((seat.num_envs, *seat.single_action_space.shape), seat.single_action_space.dtype)
+    return lambda observations: still
+
+
+@pytest.mark.parametrize("options", [{}, {"blue_actions": "continuous"}, {"red_actions": "continuous"}], ids=str)
+@pytest.mark.parametrize("runners", [[0, 1], [2, 3]], ids=["blue", "red"])
+def test_runners_cross_the_field_in_18_ticks_if_nobody_stands_in_the_way(runners: list[int], options: Any) -> None:
+    game = started(Touchdown(lanes=3, team_size=2, **options), -0.5, 0.5)
+    others = [e for e in range(4) if e not in runners]
+    seat, idle = seats(game, runners, others)
+    rewards, ended = match(game, [(runners, moving(scripts.run, seat)), (others, staying(idle))], ticks=18)
+    assert ended.all()
+    assert (rewards[:, runners] == 1).all()
+    assert (rewards[:, others] == -1).all()
+
+
+@pytest.mark.parametrize("x", [-1.0, -0.3, 0.0, 0.95])
+@pytest.mark.parametrize("attacker", [0, 1], ids=["blue", "red"])
+def test_dodgers_get_past_somebody_who_stands_in_the_way_and_runners_do_not(attacker: int, x: float) -> None:
+    for script, wins in ((scripts.dodge, 1), (scripts.run, 0)):
+        game = started(Touchdown(lanes=2), x, x)
+        seat, idle = seats(game, [attacker], [1 - attacker])
+        rewards, _ = match(game, [([attacker], moving(script, seat)), ([1 - attacker], staying(idle))], ticks=40)
+        assert (rewards[:, attacker] == wins).all()
+
+
+def test_always_rock_loses_to_what_beats_the_last_choice() -> None:
+    game = Matrix(lanes=2, game="rock_paper_scissors")
+    (rock, _) = seats(game, [0], [1])
+
+    def always(observations: Any) -> Any:
+        return scripts.always(observations, {}, env=rock, action=0)
+
+    def beat(observations: Any) -> Any:
+        return scripts.beat_last(observations, {})
+
+    rewards, _ = match(game, [([0], always), ([1], beat)], ticks=10)
+    assert (rewards[:, 1] == 10).all()
+    scissors = match(game, [([0], lambda seen: always(seen) + 2), ([1], beat)], ticks=10)[0]
+    assert (scissors[:, 1] == 8).all()  # paper on the first tick loses to scissors
+
+
+def test_greedy_players_cover_the_targets_and_others_do_not() -> None:
+    def total(act: Any) -> float:
+        rewards, _ = match(Cover(lanes=20), [([0, 1, 2], act)], ticks=60)
+        return float(rewards.mean())
+
+    greedy = total(lambda seen: scripts.greedy_cover(seen, {}))
+    still = total(lambda seen: np.zeros(len(seen), np.int64))
+    assert greedy > 0.5 * still  # both are negative
+
+
+def test_play_resets_a_parallel_game_that_everybody_has_left() -> None:
+    env = Players(spaces.Discrete(2), ticks=8)
+    with pytest.raises(BudgetReached):
+        play(env, lambda observations, infos: dict.fromkeys(env.agents, 0))
+    assert env.resets == 3

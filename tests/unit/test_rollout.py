@@ -1,0 +1,100 @@
+"""A rollout keeps what was seen, also when the environment uses its arrays again."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from gymnasium import spaces
+
+from policies.actions import action_head
+from policies.rollout import Batch, Rollout, from_samples, to_samples
+
+SPACE = spaces.Dict(a=spaces.Box(-1e9, 1e9, (2,), np.float64), b=spaces.Discrete(100))
+HEAD = action_head(spaces.Discrete(3))
+
+
+def observed(number: float) -> dict[str, Any]:
+    return {"a": np.full((2, 2), number), "b": np.array([number, number + 50], np.int64)}
+
+
+def filled(ticks: int = 3) -> Rollout:
+    """Two rows; what is seen on tick t is t, through one buffer that is written over each time."""
+    rollout = Rollout(SPACE, HEAD, ticks=ticks, rows=2)
+    shown, active = observed(0), np.array([True, True])
+    rollout.begin(shown, {"active": active})
+    for t in range(ticks):
+        for key, value in observed(t + 1).items():
+            shown[key][...] = value
+        active[:] = [True, t % 2 == 0]
+        truncated = np.array([t == 1, False])
+        final = np.array([{"a": np.full(2, 70.0), "b": np.int64(7)}, None], object)
+        infos = {"active": active, "final_obs": final}
+        rollout.add(t, np.array([t, 0]), shown, np.array([t, -t], float), np.zeros(2, bool), truncated, infos)
+    return rollout
+
+
+def test_keeps_copies_of_what_the_environment_shows() -> None:
+    rollout = filled()
+    for t in range(4):
+        numbers, choices = rollout.leaves(t)
+        assert numbers.dtype == torch.float32
+        assert (numbers == t).all()
+        assert choices.tolist() == [t, t + 50]
+    (numbers, choices), masks, actions = rollout.flat()
+    assert (numbers.shape, choices.shape, masks, actions.tolist()) == ((6, 2), (6,), None, [0, 0, 1, 0, 2, 0])
+
+
+def test_gives_final_values_to_the_episodes_that_were_cut() -> None:
+    rollout = filled()
+    numbers, choices = rollout.final_leaves()
+    assert (numbers.tolist(), choices.tolist()) == ([[70.0, 70.0]], [7])
+    seen = rollout.trajectories(np.arange(8, dtype=np.float32).reshape(4, 2), np.array([5.0], np.float32))
+    assert seen.final_values.tolist() == [[0, 0], [5, 0], [0, 0]]
+    assert seen.values.tolist() == [[0, 1], [2, 3], [4, 5]]
+    assert seen.last_values.tolist() == [6, 7]
+    assert seen.active.tolist() == [[True, True], [True, True], [True, False]]
+    assert seen.last_active.all()
+    assert seen.rewards.tolist() == [[0, 0], [1, -1], [2, -2]]
+
+
+def test_the_next_rollout_begins_with_what_was_seen_last() -> None:
+    rollout = filled()
+    rollout.go_on()
+    assert (rollout.leaves(0)[0] == 3).all()
+    assert rollout.final_leaves() == []
+
+
+def batch(count: int, *, masks: bool = True) -> Batch:
+    numbers = torch.arange(count, dtype=torch.float32)
+    mask = torch.ones(count, 3, dtype=torch.bool) if masks else None
+    return Batch((numbers[:, None], numbers.to(torch.uint8)), mask, numbers.long(), *([numbers] * 4))
+
+
+def test_parts_of_a_batch_are_alike_in_size_and_lose_nothing() -> None:
+    for count, parts in ((10, 3), (2, 5), (0, 2), (8, 4)):
+        cut = batch(count).split(parts)
+        sizes = [part.size for part in cut]
+        assert len(cut) == parts
+        assert max(sizes) - min(sizes) <= 1
+        assert torch.cat([part.actions for part in cut]).tolist() == list(range(count))
+
+
+def test_gathered_samples_become_one_batch_in_order() -> None:
+    for masks in (True, False):
+        pooled = from_samples([to_samples(batch(count, masks=masks)) for count in (3, 0, 2)])
+        assert pooled.actions.tolist() == [0, 1, 2, 0, 1]
+        assert pooled.observations[1].dtype == torch.uint8
+        assert (pooled.masks is not None) == masks
+
+
+def test_a_tick_without_a_mask_allows_everything() -> None:
+    rollout = Rollout(SPACE, HEAD, ticks=2, rows=2)
+    rollout.begin(observed(0), {})
+    assert rollout.mask(0) is None
+    still = (np.zeros(2), np.zeros(2, bool), np.zeros(2, bool))
+    rollout.add(0, np.zeros(2), observed(1), *still, {"action_mask": np.array([[1, 0, 0]] * 2, np.int8)})
+    rollout.add(1, np.zeros(2), observed(2), *still, {})
+    masks = [rollout.mask(t) for t in range(3)]
+    assert [mask.all().item() for mask in masks if mask is not None] == [True, False, True]

@@ -1,0 +1,196 @@
+"""Samples of any space as lists of arrays: nothing of them is lost, and mistakes are refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from gymnasium.spaces import Box, Dict, Discrete, Graph, MultiBinary, MultiDiscrete, OneOf, Sequence, Space, Text, Tuple
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from random_spaces import arbitrary_batch, bits, discretes, multi_discretes, spaces
+
+from arena.errors import ConfigError
+from arena.spaces import copy_rows, empty_batch, flatten, leaves_of, mask_size, no_op, row, unflatten, write_sample
+
+LANES = 3
+SEEDS = st.integers(0, 2**32 - 1)
+QUICK = settings(max_examples=40, deadline=None)
+
+
+@QUICK
+@given(spaces(), SEEDS)
+def test_the_leaves_are_the_arrays_of_a_sample_in_order(space: Space[Any], seed: int) -> None:
+    space.seed(seed)
+    arrays = flatten(space, space.sample())
+    assert [(leaf.dtype, leaf.shape, leaf.nbytes) for leaf in leaves_of(space)] == [
+        (array.dtype, array.shape, array.nbytes) for array in arrays
+    ]
+
+
+@QUICK
+@given(spaces())
+def test_the_path_of_a_leaf_leads_to_its_array(space: Space[Any]) -> None:
+    sample = space.sample()
+    for leaf, array in zip(leaves_of(space), flatten(space, sample), strict=True):
+        found = sample
+        for step in leaf.path:
+            found = found[step]
+        np.testing.assert_array_equal(found, array)
+
+
+@QUICK
+@given(spaces(), SEEDS)
+def test_unflatten_undoes_flatten_without_a_copy(space: Space[Any], seed: int) -> None:
+    batch = arbitrary_batch(space, np.random.default_rng(seed), LANES)
+    arrays = flatten(space, batch)
+    again = flatten(space, unflatten(space, arrays))
+    assert all(mine is yours for mine, yours in zip(arrays, again, strict=True))
+
+
+@QUICK
+@given(spaces(), SEEDS)
+def test_rows_written_and_taken_are_the_samples_to_the_bit_and_in_the_space(
+    space: Space[Any], seed: int
+) -> None:
+    space.seed(seed)
+    samples = [space.sample() for _ in range(LANES)]
+    batch = empty_batch(space, LANES)
+    for index, sample in enumerate(samples):
+        write_sample(space, sample, batch, index)
+    for index, sample in enumerate(samples):
+        taken = row(space, batch, index)
+        assert bits(space, taken) == bits(space, sample)
+        assert space.contains(taken)  # Gymnasium warns, and a warning is an error here, of a scalar in a Box
+
+
+@QUICK
+@given(spaces(), SEEDS)
+def test_a_row_is_a_copy(space: Space[Any], seed: int) -> None:
+    batch = arbitrary_batch(space, np.random.default_rng(seed), LANES)
+    taken = row(space, batch, 1)
+    before = bits(space, taken)
+    for array in flatten(space, batch):
+        array[...] = 0
+    assert bits(space, taken) == before
+
+
+@QUICK
+@given(spaces(), SEEDS, st.lists(st.booleans(), min_size=LANES, max_size=LANES))
+def test_copied_rows_are_the_same_to_the_bit_and_the_others_are_untouched(
+    space: Space[Any], seed: int, chosen: list[bool]
+) -> None:
+    rng = np.random.default_rng(seed)
+    source, target = arbitrary_batch(space, rng, LANES), arbitrary_batch(space, rng, LANES)
+    before = [bits(space, row(space, target, lane)) for lane in range(LANES)]
+    copy_rows(space, source, target, np.array(chosen))
+    for lane, copied in enumerate(chosen):
+        expected = bits(space, row(space, source, lane)) if copied else before[lane]
+        assert bits(space, row(space, target, lane)) == expected
+
+
+@QUICK
+@given(spaces())
+def test_the_no_op_is_in_the_space(space: Space[Any]) -> None:
+    assert space.contains(no_op(space))
+
+
+@QUICK
+@given(discretes(), st.data())
+def test_the_no_op_of_a_discrete_space_is_the_first_that_the_mask_allows(space: Discrete, data: st.DataObject) -> None:
+    mask = np.array(data.draw(st.lists(st.integers(0, 1), min_size=int(space.n), max_size=int(space.n))), np.int8)
+    allowed = [int(space.start) + choice for choice in range(int(space.n)) if mask[choice]]
+    assert int(no_op(space, mask)) == (allowed[0] if allowed else int(space.start))
+    assert space.contains(no_op(space, mask))
+
+
+@QUICK
+@given(multi_discretes(), st.data())
+def test_the_no_op_of_a_multi_discrete_space_is_allowed_by_the_mask_in_every_component(
+    space: MultiDiscrete, data: st.DataObject
+) -> None:
+    size = mask_size(space)
+    mask = np.array(data.draw(st.lists(st.integers(0, 1), min_size=size, max_size=size)), np.int8)
+    chosen = no_op(space, mask)
+    assert space.contains(chosen)
+    assert chosen.dtype == space.dtype
+    begin = 0
+    for value, start, count in zip(chosen.flat, space.start.flat, space.nvec.flat, strict=True):
+        allowed = mask[begin : begin + int(count)]
+        assert allowed[int(value) - int(start)] or not allowed.any()
+        begin += int(count)
+
+
+def test_a_mask_has_one_item_per_choice() -> None:
+    assert mask_size(Discrete(5, start=2)) == 5
+    assert mask_size(MultiDiscrete([[2, 3], [4, 1]])) == 10
+    assert [mask_size(space) for space in (Box(0, 1), MultiBinary(3), Tuple((Discrete(2),)))] == [0, 0, 0]
+
+
+GRAPH = Graph(node_space=Box(0, 1, (2,)), edge_space=None)
+
+
+@pytest.mark.parametrize(
+    ("space", "named"),
+    [
+        (Text(4), "Text"),
+        (Sequence(Discrete(2)), "Sequence"),
+        (GRAPH, "Graph"),
+        (OneOf((Discrete(2), Box(0, 1))), "OneOf"),
+        (Dict(a=Discrete(2), b=Tuple((Box(0, 1), Text(3)))), "Text"),
+    ],
+)
+def test_a_space_without_a_fixed_layout_is_refused_by_name(space: Space[Any], named: str) -> None:
+    with pytest.raises(ConfigError, match=rf"the space {named}\(.*has no fixed layout; seats can hold Box, Discrete"):
+        leaves_of(space)
+
+
+FLAT = Box(-1, 1, (2,), np.float32)
+
+
+@pytest.mark.parametrize(
+    ("space", "sample", "error", "words"),
+    [
+        (Discrete(3), 0.5, TypeError, "float64 values for Discrete"),
+        (MultiBinary(2), np.zeros(2), TypeError, "float64 values for MultiBinary"),
+        (Box(0, 255, (2,), np.uint8), np.zeros(2, np.int64), TypeError, "int64 values for Box.*uint8"),
+        (FLAT, np.zeros(2, np.complex64), TypeError, "complex64 values"),
+        (FLAT, np.array(["a", "b"]), TypeError, "<U1 values"),
+        (FLAT, np.zeros(3, np.float32), ValueError, r"has the shape \(2,\), got \(3,\)"),
+        (FLAT, np.float32(0), ValueError, r"has the shape \(2,\), got \(\)"),
+        (FLAT, np.zeros((1, 2), np.float32), ValueError, r"has the shape \(2,\), got \(1, 2\)"),
+        (Discrete(3), np.zeros(1, np.int64), ValueError, r"has the shape \(\), got \(1,\)"),
+        (Dict(a=FLAT), {}, KeyError, "a"),
+    ],
+)
+def test_a_sample_of_another_kind_or_shape_is_refused(
+    space: Space[Any], sample: Any, error: type[Exception], words: str
+) -> None:
+    with pytest.raises(error, match=words):
+        write_sample(space, sample, empty_batch(space, LANES), 0)
+
+
+@pytest.mark.parametrize("shape", [(2,), (1, 2), (LANES,), (LANES, 1), (LANES, 3), (LANES, 2, 1)])
+def test_a_batch_of_another_shape_is_refused_even_where_numpy_would_stretch_it(shape: tuple[int, ...]) -> None:
+    with pytest.raises(ValueError, match=r"has the shape \(3, 2\), got"):
+        copy_rows(FLAT, np.zeros(shape, np.float32), empty_batch(FLAT, LANES), slice(None))
+
+
+def test_a_batch_of_another_kind_is_refused() -> None:
+    with pytest.raises(TypeError, match="float32 values for Discrete"):
+        copy_rows(Discrete(3), np.zeros(LANES, np.float32), empty_batch(Discrete(3), LANES), slice(None))
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.int8, np.uint64, np.int64])
+def test_a_python_int_is_an_action_of_every_discrete_space(dtype: Any) -> None:
+    space = Discrete(5, dtype=dtype)
+    batch = empty_batch(space, LANES)
+    write_sample(space, 3, batch, 1)
+    assert batch.tolist() == [0, 3, 0]
+
+
+def test_a_more_precise_float_is_rounded_into_the_space() -> None:
+    batch = empty_batch(FLAT, LANES)
+    write_sample(FLAT, np.array([0.1, 0.2]), batch, 0)
+    assert batch[0].tolist() == np.array([0.1, 0.2], np.float32).tolist()

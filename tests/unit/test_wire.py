@@ -1,0 +1,349 @@
+"""The bytes of the step path: what one end writes the other reads, and a seat's bytes hold nothing of another seat."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, Space, Tuple
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from random_spaces import bits, discretes, scramble, spaces
+
+from arena.comm.wire import ReplyView, RequestView, SeatLayout
+from arena.environment import SeatPort
+from arena.interface import Frame, Step
+from arena.lockstep import RequestKind
+from arena.messages import Welcome, unpack
+from arena.proxy.seat import Seat
+from arena.spaces import empty_batch, flatten, leaves_of, mask_size
+
+QUICK = settings(max_examples=25, deadline=None)
+SEEDS = st.integers(0, 2**32 - 1)
+FLAGS = ("terminated", "truncated", "active", "fresh")
+
+
+@st.composite
+def layouts(draw: st.DrawFn) -> SeatLayout:
+    """Seats of 1 to 3 entities, with equal spaces or with different ones, with and without masks."""
+    lanes, entities = draw(st.integers(1, 3)), draw(st.integers(1, 3))
+    kinds = [_kind(draw) for _ in range(1 if draw(st.booleans()) else entities)]
+    kinds = kinds * entities if len(kinds) == 1 else kinds
+    return SeatLayout.of(lanes, *(list(column) for column in zip(*kinds, strict=True)))
+
+
+def _kind(draw: st.DrawFn) -> tuple[Space[Any], Space[Any], int]:
+    action_space = draw(discretes() | spaces())
+    return draw(spaces()), action_space, mask_size(action_space) if draw(st.booleans()) else 0
+
+
+def buffer_of(view: type[RequestView] | type[ReplyView], layout: SeatLayout) -> NDArray[np.uint8]:
+    return np.zeros(view(layout).nbytes, np.uint8)
+
+
+def fill(view: RequestView | ReplyView, rng: np.random.Generator) -> None:
+    for block in view.rows:
+        for leaf in block:
+            scramble(leaf, rng)
+
+
+def spaces_of(layout: SeatLayout, kind: str) -> list[Space[Any]]:
+    return [getattr(block, kind) for block in layout.blocks for _ in block.entities]
+
+
+def told(view: RequestView | ReplyView, layout: SeatLayout, kind: str) -> list[Any]:
+    """What a view holds for each entity, to the last bit."""
+    return [bits(space, batch) for space, batch in zip(spaces_of(layout, kind), view.by_entity, strict=True)]
+
+
+@QUICK
+@given(layouts(), SEEDS)
+def test_a_request_is_read_as_it_was_written(layout: SeatLayout, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    outbox, inbox = buffer_of(RequestView, layout), buffer_of(RequestView, layout)
+    written, read = RequestView(layout, outbox), RequestView(layout, inbox)
+    fill(written, rng)
+    written.kind = RequestKind.ACT
+    inbox[: written.nbytes] = outbox[: written.nbytes]
+    assert read.kind is RequestKind.ACT
+    assert told(read, layout, "action_space") == told(written, layout, "action_space")
+
+
+@QUICK
+@given(layouts())
+def test_a_request_without_actions_is_its_header_alone(layout: SeatLayout) -> None:
+    outbox, inbox = buffer_of(RequestView, layout), buffer_of(RequestView, layout)
+    written, read = RequestView(layout, outbox), RequestView(layout, inbox)
+    written.kind = RequestKind.LEAVE
+    inbox[: written.header_bytes] = outbox[: written.header_bytes]
+    assert (read.kind, written.header_bytes) == (RequestKind.LEAVE, 8)
+
+
+@QUICK
+@given(layouts(), SEEDS, st.floats(0, 1))
+def test_a_reply_is_read_as_it_was_written_from_the_bytes_of_the_message_alone(
+    layout: SeatLayout, seed: int, share: float
+) -> None:
+    rng = np.random.default_rng(seed)
+    outbox, inbox = buffer_of(ReplyView, layout), buffer_of(ReplyView, layout)
+    written, read = ReplyView(layout, outbox), ReplyView(layout, inbox)
+    inbox[:] = 0xEE  # of an earlier message: must not be read
+    fill_reply(written, rng, share)
+    expected_final = [final_rows(written, layout, lane_entity) for lane_entity in ended_rows(written)]
+    written.pack_final()
+    fill(written, rng)  # the next episodes' first observations overwrite the last ones
+    size = written.message_bytes()
+    inbox[:size] = outbox[:size]
+
+    assert (read.tick, read.last, read.extra) == (written.tick, written.last, written.extra)
+    for name in (*FLAGS, "rewards"):
+        assert getattr(read, name).tobytes() == getattr(written, name).tobytes()
+    for mine, yours in zip(read.masks_by_entity, written.masks_by_entity, strict=True):
+        assert (mine is None and yours is None) or mine.tobytes() == yours.tobytes()
+    assert told(read, layout, "observation_space") == told(written, layout, "observation_space")
+    found = seat_finals(read, layout)
+    assert [found[lane * layout.entities + entity] for lane, entity in ended_rows(read)] == expected_final
+    assert len(found) == len(expected_final) == read.header[3]
+
+
+def fill_reply(reply: ReplyView, rng: np.random.Generator, share: float) -> None:
+    reply.header[:3] = rng.integers(0, 2**40), rng.integers(0, 2), rng.integers(0, 2)
+    for name in FLAGS:
+        getattr(reply, name)[:] = rng.random(reply.active.shape) < share
+    scramble(reply.rewards, rng)
+    for masks in reply.mask_rows:
+        scramble(masks, rng)
+    fill(reply, rng)
+
+
+def ended_rows(reply: ReplyView) -> list[tuple[int, int]]:
+    return [(int(lane), int(entity)) for lane, entity in np.argwhere(reply.terminated | reply.truncated)]
+
+
+def final_rows(reply: ReplyView, layout: SeatLayout, place: tuple[int, int]) -> list[bytes]:
+    """The observation of one entity in one lane, as it is shown now."""
+    lane, entity = place
+    space = spaces_of(layout, "observation_space")[entity]
+    return [leaf[lane].tobytes() for leaf in flatten(space, reply.by_entity[entity])]
+
+
+def seat_finals(reply: ReplyView, layout: SeatLayout) -> dict[int, list[bytes]]:
+    """The last observations as a seat takes them out of the message, by row."""
+    observation_spaces = spaces_of(layout, "observation_space")
+    welcome = Welcome(
+        lanes=layout.lanes,
+        entities=tuple(f"e{index}" for index in range(layout.entities)),
+        observation_spaces=tuple(observation_spaces),
+        action_spaces=tuple(spaces_of(layout, "action_space")),
+        mask_sizes=tuple(block.mask_size for block in layout.blocks for _ in block.entities),
+        alone=True,
+    )
+    link = SimpleNamespace(inbox=reply._buffer, outbox=buffer_of(RequestView, layout))
+    seat = Seat(welcome, link, seed=0)
+    return {
+        row: [array.tobytes() for array in flatten(observation_spaces[row % layout.entities], observation)]
+        for row, observation in seat.final_observations().items()
+    }
+
+
+@QUICK
+@given(layouts(), SEEDS)
+def test_a_message_in_which_nothing_ended_has_no_final_part_and_none_is_longer_than_the_buffer(
+    layout: SeatLayout, seed: int
+) -> None:
+    reply = ReplyView(layout, buffer_of(ReplyView, layout))
+    reply.pack_final()
+    shortest = reply.message_bytes()
+    reply.truncated[:] = True
+    reply.pack_final()
+    assert shortest < reply.message_bytes() <= reply.nbytes
+
+
+@QUICK
+@given(layouts())
+def test_all_arrays_are_aligned_and_none_overlaps_another(layout: SeatLayout) -> None:
+    for view in (RequestView, ReplyView):
+        buffer = buffer_of(view, layout)
+        made = view(layout, buffer)
+        arrays = [leaf for block in made.rows for leaf in block]
+        if isinstance(made, ReplyView):
+            made.truncated[:] = True
+            arrays += [made.header, made.rewards, *(getattr(made, name) for name in FLAGS), *made.mask_rows]
+            arrays += [leaf for _, leaves in made.final() for leaf in leaves]
+        places = sorted((array.ctypes.data - buffer.ctypes.data, array.nbytes) for array in arrays if array.nbytes)
+        assert all(array.flags.aligned and array.flags.c_contiguous for array in arrays)
+        assert all(offset % 8 == 0 for offset, _ in places)
+        assert all(a + n <= b for (a, n), (b, _) in zip(places, places[1:], strict=False))
+        assert sum(places[-1]) <= made.nbytes
+
+
+@QUICK
+@given(layouts(), SEEDS)
+def test_the_rows_of_a_block_are_lane_major_views_of_what_the_entities_have(layout: SeatLayout, seed: int) -> None:
+    reply = ReplyView(layout, buffer_of(ReplyView, layout))
+    fill(reply, np.random.default_rng(seed))
+    for block, rows in zip(layout.blocks, reply.rows, strict=True):
+        for position, entity in enumerate(block.entities):
+            mine = flatten(block.observation_space, reply.by_entity[entity])
+            for leaf, all_rows in zip(mine, rows, strict=True):
+                assert np.shares_memory(leaf, all_rows)
+                assert leaf.tobytes() == all_rows[position :: len(block.entities)].tobytes()
+
+
+def test_equal_spaces_make_one_block_and_different_ones_a_block_each() -> None:
+    box, two = Box(0, 1, (3,)), Discrete(2)
+    assert SeatLayout.of(2, [box, box], [two, two], [0, 0]).uniform
+    for observed, acted, masks in ([box, two], [two, two], [0, 0]), ([box, box], [two, box], [0, 0]), (
+        [box, box],
+        [two, two],
+        [0, 2],
+    ):
+        layout = SeatLayout.of(2, observed, acted, masks)
+        assert (layout.uniform, layout.entities, layout.rows) == (False, 2, 4)
+
+
+def test_a_view_without_a_buffer_counts_bytes_and_takes_no_memory() -> None:
+    layout = SeatLayout.of(1024, [Box(0, 255, (512, 512, 16), np.uint8)], [Discrete(2)], [0])
+    assert ReplyView(layout).nbytes > 2 * 1024 * 512 * 512 * 16
+
+
+# --- A seat receives no byte of another seat's observation --------------------------------------------------------
+
+GAME_SPACES: tuple[Space[Any], ...] = (
+    Box(0, 255, (5,), np.uint8),
+    Box(0, 255, (3, 2), np.uint8),
+    Dict(a=Box(0, 255, (5,), np.uint8), b=Tuple((MultiBinary(3), Discrete(250, dtype=np.uint8)))),
+    Box(0, 255, (5,), np.uint8),
+)
+MARKS = (0xA1, 0xB2, 0xC3, 0xD4)  # every byte of entity i's observations, masks, rewards and infos is MARKS[i]
+LANES = 3
+SEATS = ((0,), (1, 3), (2,))
+
+
+class Wire:
+    """The environment's end of a link that goes nowhere: it keeps what was posted."""
+
+    def __init__(self, layout: SeatLayout) -> None:
+        self.inbox = buffer_of(RequestView, layout)
+        self.outbox = buffer_of(ReplyView, layout)
+        self.posted: list[bytes] = []
+
+    def post(self, nbytes: int) -> None:
+        self.posted.append(self.outbox[:nbytes].tobytes())
+
+    def post_extra(self, data: bytes) -> None:
+        self.posted.append(data)
+
+
+def port_of(entities: tuple[int, ...]) -> SeatPort:
+    welcome = Welcome(
+        lanes=LANES,
+        entities=tuple(f"e{entity}" for entity in entities),
+        observation_spaces=tuple(GAME_SPACES[entity] for entity in entities),
+        action_spaces=(Discrete(2),) * len(entities),
+        mask_sizes=(2,) * len(entities),
+        alone=False,
+    )
+    layout = welcome.layout()
+    return SeatPort(entities, welcome, layout, Wire(layout))  # type: ignore[arg-type]
+
+
+def marked(mark: int, dtype: Any, shape: tuple[int, ...]) -> NDArray[Any]:
+    count = int(np.prod(shape)) * np.dtype(dtype).itemsize
+    return np.full(count, mark, np.uint8).view(dtype).reshape(shape)
+
+
+def marked_frame(marks: tuple[int, ...]) -> Frame:
+    observations = [empty_batch(space, LANES) for space in GAME_SPACES]
+    for space, batch, mark in zip(GAME_SPACES, observations, marks, strict=True):
+        for leaf in flatten(space, batch):
+            leaf[...] = marked(mark, leaf.dtype, leaf.shape)
+    infos = [[{"told": bytes([mark] * 9)} for mark in marks] for _ in range(LANES)]
+    masks = [marked(mark, np.int8, (LANES, 2)) for mark in marks]
+    return Frame(observations, np.ones((LANES, 4), np.bool_), masks, infos)
+
+
+def messages(entities: tuple[int, ...], marks: tuple[int, ...], ended: NDArray[np.bool_]) -> list[bytes]:
+    """Everything that a seat is sent for a reset, a tick that ends episodes, and one that does not."""
+    port = port_of(entities)
+    rewards = np.stack([marked(mark, np.float64, (LANES,)) for mark in marks], axis=1)
+    nothing, everywhere = np.zeros_like(ended), np.ones(LANES, np.bool_)
+    over = ended.all(axis=1)
+    frame = marked_frame(marks)
+    port.write_nothing_played()
+    port.write_begin(frame, everywhere)
+    port.post(0, last=False, infos=port.pack_infos(None, frame.infos, everywhere))
+    for tick, now in enumerate((ended, nothing)):
+        port.write_step(Step(marked_frame(marks), rewards, now, nothing))
+        if now.any():
+            port.write_begin(frame, over)
+        port.post(tick, last=False, infos=port.pack_infos(frame.infos, frame.infos, over & now.any()))
+    return port.link.posted  # type: ignore[attr-defined, no-any-return]
+
+
+ENDINGS = st.lists(st.booleans(), min_size=LANES * 4, max_size=LANES * 4).map(lambda f: np.reshape(f, (LANES, 4)))
+
+
+@settings(max_examples=30, deadline=None)
+@given(ENDINGS)
+def test_a_seat_receives_no_byte_of_another_seats_observation_reward_mask_or_info(ended: NDArray[np.bool_]) -> None:
+    for entities in SEATS:
+        sent = b"".join(messages(entities, MARKS, ended))
+        for entity, mark in enumerate(MARKS):
+            run = bytes([mark]) * 2
+            assert (run in sent) == (entity in entities), f"seat of {entities} and entity {entity}"
+
+
+@settings(max_examples=30, deadline=None)
+@given(ENDINGS, st.lists(st.integers(0, 255), min_size=4, max_size=4))
+def test_a_seats_bytes_are_the_same_whatever_the_others_see(ended: NDArray[np.bool_], others: list[int]) -> None:
+    for entities in SEATS:
+        marks = tuple(MARKS[entity] if entity in entities else others[entity] for entity in range(4))
+        mine = np.zeros_like(ended)
+        mine[:, list(entities)] = ended[:, list(entities)]
+        assert messages(entities, marks, mine) == messages(entities, MARKS, mine)
+
+
+def test_infos_of_an_episode_that_ended_are_apart_from_those_of_the_next() -> None:
+    port = port_of((1, 3))
+    ended = np.zeros((LANES, 4), np.bool_)
+    ended[0, :], ended[1, 3] = True, True
+    ended[2, 3], over = True, np.array([True, False, True])  # in lane 2 entity 1 had ended on an earlier tick
+    step = [[{"step": (lane, entity)} for entity in range(4)] for lane in range(LANES)]
+    begin = [[{"begin": (lane, entity)} if entity == 3 else {} for entity in range(4)] for lane in range(LANES)]
+    port.write_step(Step(marked_frame(MARKS), np.zeros((LANES, 4)), ended, np.zeros_like(ended)))
+    packed = port.pack_infos(step, begin, over)
+    assert packed is not None
+    current, final = unpack(packed)
+    assert current == {1: {"begin": (0, 3)}, 2: {"step": (1, 1)}, 5: {"begin": (2, 3)}}
+    assert final == {
+        0: {"step": (0, 1)},
+        1: {"step": (0, 3)},
+        3: {"step": (1, 3)},
+        5: {"step": (2, 3)},
+    }
+
+
+def test_without_infos_nothing_is_packed() -> None:
+    port = port_of((0,))
+    empty = [[{} for _ in range(4)] for _ in range(LANES)]
+    assert port.pack_infos(None, None, np.ones(LANES, np.bool_)) is None
+    assert port.pack_infos(empty, empty, np.ones(LANES, np.bool_)) is None
+
+
+@pytest.mark.parametrize(("chosen", "expected"), [(None, [1, 0, 0]), (1, [1, 1, 1])])
+def test_a_seat_that_idles_plays_what_its_mask_allows_or_what_the_configuration_says(
+    chosen: int | None, expected: list[int]
+) -> None:
+    port = port_of((0,))
+    mask = port.reply.masks_by_entity[0]
+    assert mask is not None
+    mask[:] = [[0, 1], [1, 0], [1, 1]]
+    assert [action.tolist() for action in port.idle_actions(chosen)] == [expected]
+
+
+def test_the_leaves_of_the_game_spaces_are_bytes_so_that_marks_show() -> None:
+    assert all(leaf.dtype.itemsize == 1 for space in GAME_SPACES for leaf in leaves_of(space))
