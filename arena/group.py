@@ -139,7 +139,7 @@ class Group:
         return float(_split(self._exchange(Operation.AVERAGE, payload))[0][0])
 
     def maximum(self, value: float) -> float:
-        """The largest of one number per member."""
+        """The largest of one number per member; NaN if one is."""
         return float(np.frombuffer(self._exchange(Operation.MAXIMUM, np.float64(value).tobytes()), np.float64)[0])
 
     def moments(self, values: ArrayLike) -> Moments:
@@ -335,7 +335,8 @@ def _moments(parts: Mapping[int, Bytes]) -> bytes:
 
 
 def _maximum(parts: Mapping[int, Bytes]) -> bytes:
-    return max(np.frombuffer(part, np.float64)[0] for part in parts.values()).tobytes()
+    values = np.array([np.frombuffer(part, np.float64)[0] for part in parts.values()])
+    return values.max().tobytes()  # numpy's: a NaN counts wherever it stands
 
 
 def _collect(parts: Mapping[int, Bytes]) -> bytes:

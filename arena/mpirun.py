@@ -97,10 +97,11 @@ def run(ranks: int, program: Sequence[str]) -> int:
     return status
 
 
-def _pass_on(source: Iterable[str], target: IO[str]) -> None:
-    for line in without_banners(source):
-        target.write(line)
-        target.flush()
+def _pass_on(source: IO[str], target: IO[str]) -> None:
+    with source:
+        for line in without_banners(source):
+            target.write(line)
+            target.flush()
 
 
 def without_banners(lines: Iterable[str]) -> Iterator[str]:
@@ -109,7 +110,7 @@ def without_banners(lines: Iterable[str]) -> Iterator[str]:
     Our own message says it already, and better; other paragraphs of the launcher stay.
     """
     held: list[str] = []
-    for line in lines:
+    for line in (text.replace("\0", "") for text in lines):  # Open MPI puts one behind its last banner
         if _RULE.match(line):
             if held and len(held) > 1:
                 held.append(line)

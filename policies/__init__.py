@@ -5,6 +5,8 @@
     ppo              PPO: proximal policy optimisation
 
 Beside them the parts that algorithms share: `networks` (observations to numbers), `actions` (numbers to actions),
-`distributions`, `returns` (generalised advantage estimation), `rollout` (what was seen), `tensors` (state that can be
-stored). An algorithm holds nothing but an environment proxy and a group; a class of one's own stands on equal footing.
+`distributions`, `returns` (generalised advantage estimation), `rollout` (what was seen), `adam` (the optimiser),
+`options` (checks of what a configuration says), `tensors` (state that can be stored).
+
+An algorithm holds nothing but an environment proxy and a group; a class of one's own stands on equal footing.
 """

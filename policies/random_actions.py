@@ -12,7 +12,7 @@ from gymnasium.spaces import Space
 from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
-from arena.spaces import mask_size
+from arena.spaces import row
 
 if TYPE_CHECKING:
     from arena.group import Group
@@ -44,8 +44,7 @@ class Random:
 
     def run(self) -> None:
         """Plays until the environment raises `BudgetReached`."""
-        act = self.actor()
-        play(self.env, act)
+        play(self.env, self.actor())
 
     def actor(self, *, greedy: bool = False) -> Actor:
         """A function from (observations, infos) to actions as the face takes them; greedy changes nothing."""
@@ -102,20 +101,17 @@ def _allowed(mask: NDArray[np.int8], rng: np.random.Generator) -> NDArray[np.int
 
 def _parallel_actor(env: Any, seed: int) -> Actor:
     seeds = np.random.SeedSequence(seed).generate_state(len(env.possible_agents))
-    for agent, own in zip(env.possible_agents, seeds, strict=True):
-        env.action_space(agent).seed(int(own))
+    actors = {
+        agent: batched_actor(env.action_space(agent), 1, int(own))
+        for agent, own in zip(env.possible_agents, seeds, strict=True)
+    }
+
+    def one(agent: str, info: Mapping[str, Any]) -> Any:
+        mask = info.get("action_mask")
+        batched = actors[agent](None, {} if mask is None else {"action_mask": np.asarray(mask)[None]})
+        return row(env.action_space(agent), batched, 0)
 
     def act(observations: Any, infos: Mapping[str, Any]) -> dict[str, Any]:
-        return {agent: _sample(env.action_space(agent), infos.get(agent, {})) for agent in env.agents}
+        return {agent: one(agent, infos.get(agent, {})) for agent in env.agents}
 
     return act
-
-
-def _sample(space: Space[Any], info: Mapping[str, Any]) -> Any:
-    mask = info.get("action_mask")
-    if mask is None or mask_size(space) == 0:
-        return space.sample()
-    mask = np.asarray(mask, np.int8)
-    if isinstance(space, spaces.MultiDiscrete):
-        return space.sample(mask=tuple(np.split(mask, np.cumsum(space.nvec.ravel())[:-1])))
-    return space.sample(mask=mask)

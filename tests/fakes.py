@@ -17,6 +17,8 @@ from numpy.typing import NDArray
 from arena.errors import BudgetReached, GroupError
 from arena.spaces import row
 
+torch.set_num_threads(1)  # as in every worker
+
 
 class Moments(NamedTuple):
     mean: float

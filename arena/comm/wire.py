@@ -175,13 +175,13 @@ class ReplyView:
 
     def pack_final(self) -> None:
         """Copies the observations of the rows that ended to `final`, before the next episode's overwrite them."""
+        self.header[3] = np.count_nonzero(self.ended())
+        if not self.header[3]:
+            return
         ended = self._ended_of_blocks()
-        self.header[3] = sum(len(rows) for rows in ended)
-        if self.header[3]:
-            finals, _ = self._final(ended)
-            for rows, final, leaves in zip(ended, finals, self.rows, strict=True):
-                for target, leaf in zip(final, leaves, strict=True):
-                    np.take(leaf, rows, axis=0, out=target)
+        for rows, final, leaves in zip(ended, self._final(ended)[0], self.rows, strict=True):
+            for target, leaf in zip(final, leaves, strict=True):
+                np.take(leaf, rows, axis=0, out=target)
 
     def final(self) -> list[tuple[NDArray[np.intp], list[NDArray[Any]]]]:
         """Per block the rows (of the block) that ended and the leaves of their last observations."""

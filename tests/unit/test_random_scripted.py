@@ -40,7 +40,7 @@ class Players(ParallelEnv[str, Any, Any]):
 
     def __init__(self, space: spaces.Space[Any], *, ticks: int = 20, mask: Any = None) -> None:
         self.possible_agents, self.space, self.budget, self.mask = ["a", "b"], space, ticks, mask
-        self.action_spaces = {agent: spaces.Tuple([space])[0] for agent in self.possible_agents}
+        self.action_spaces = dict.fromkeys(self.possible_agents, space)
         self.played: list[dict[str, Any]] = []
         self.resets = 0
 

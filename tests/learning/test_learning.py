@@ -1,0 +1,89 @@
+"""Policies learn through the whole arena what is known to be learnable. Budgets are below those of the README."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from staging import Played, play
+
+from arena import checkpoint
+
+pytestmark = pytest.mark.slow
+
+
+def evaluated(played: Played, data: Any, path: Path, episodes: int, **changes: Any) -> list[dict[str, Any]]:
+    """The episodes that the run's last weights play greedily, the same number in each of ten lanes."""
+    policies = {
+        name: {**policy, "frozen": True, **({"load": str(played.folder.path)} if "ppo" in policy.values() else {})}
+        for name, policy in data["policies"].items()
+    }
+    matches = [{**match, "lanes": 10, "copies": 1} for match in data["matches"]]
+    frozen = {**data, "ticks": 10**9, "policies": policies, "matches": matches, **changes}
+    return play(frozen, path, episodes=episodes // 10, greedy=True).episodes
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_ppo_beats_random_play_at_touchdown_and_is_quick_about_it(seed: int, tmp_path: Path) -> None:
+    data = {
+        "ticks": 9000,
+        "seed": seed,
+        "envs": {"touchdown": {"make": "touchdown"}},
+        "policies": {"blue": {"algorithm": "ppo", "options": {"ent_coef": 0.01}}, "red": {"algorithm": "random"}},
+        "matches": [{"env": "touchdown", "seats": ["blue", "red"], "copies": 4}],
+    }
+    games = evaluated(play(data, tmp_path), data, tmp_path, 200)
+    assert len(games) == 200
+    assert np.mean([game["seats"][0]["outcome"] == "win" for game in games]) >= 0.95
+    assert np.mean([game["length"] for game in games]) <= 60
+
+
+@pytest.mark.parametrize(("workers", "lanes"), [(1, 8), (4, 2)])
+def test_ppo_balances_the_pole_after_100_000_steps_in_total(workers: int, lanes: int, tmp_path: Path) -> None:
+    options = {
+        "learning_rate": 1e-3,
+        "learning_rate_schedule": "linear",
+        "n_epochs": 10,
+        "minibatch_size": 256 // workers,
+    }
+    data = {
+        "ticks": 100_000 // (workers * lanes),
+        "seed": 1,
+        "envs": {"cartpole": {"make": "gymnasium:CartPole-v1"}},
+        "policies": {"p": {"algorithm": "ppo", "options": options}},
+        "matches": [{"env": "cartpole", "seats": ["p"], "copies": workers, "lanes": lanes}],
+    }
+    games = evaluated(play(data, tmp_path), data, tmp_path, 50)
+    assert np.mean([game["seats"][0]["return"] for game in games]) >= 450
+
+
+def test_policies_that_learn_beat_one_that_does_not_and_its_weights_stay(tmp_path: Path) -> None:
+    learns = {"algorithm": "ppo", "options": {"learning_rate": 1e-3, "n_steps": 64, "ent_coef": 0.01}}
+    data = {
+        "ticks": 2000,
+        "seed": 1,
+        "envs": {"touchdown": {"make": "touchdown", "kwargs": {"mirror": True}}},
+        "policies": {
+            "still": {"algorithm": "ppo", "options": {"learning_rate": 0.0, "n_steps": 64}},
+            "quick": learns,
+            "steady": {"algorithm": "ppo", "options": {**learns["options"], "learning_rate": 5e-4}},
+        },
+        "matches": [
+            {"round_robin": {"env": "touchdown", "policies": ["still", "quick", "steady"], "lanes": 8}},
+        ],
+    }
+    played = play(data, tmp_path)
+    for rival in ("quick", "steady"):
+        games = [
+            {seat["policy"]: seat["outcome"] for seat in episode["seats"]}
+            for episode in played.episodes
+            if {seat["policy"] for seat in episode["seats"]} == {"still", rival}
+        ]
+        assert len(games) >= 100
+        assert np.mean([game[rival] == "win" for game in games[-100:]]) >= 0.9, rival
+    files = checkpoint.list_checkpoints(played.folder.checkpoints_path("still"))
+    first, last = (checkpoint.load(file).state["network"] for file in (files[0], files[-1]))
+    assert checkpoint.load(files[-1]).update == 2000 // 64
+    assert all(np.array_equal(first[name], last[name]) for name in first)

@@ -1,0 +1,173 @@
+"""The account of a match against a plain sum over what was played."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from arena.episodes import EpisodeAccount
+from arena.interface import Frame, Info, Step
+from arena.plan import MatchPlan, SeatPlan
+
+NOTHING: list[list[Info]] | None = None
+
+
+def account(seats: Sequence[tuple[int, ...]] = ((0,), (1,)), lanes: int = 1) -> EpisodeAccount:
+    plans = tuple(SeatPlan(index, f"policy {index}", entities) for index, entities in enumerate(seats))
+    match = MatchPlan(
+        match=3, entry=0, copy=0, env="game", make="game", env_kwargs={}, lanes=lanes, seats=plans, path="matches[0]"
+    )
+    return EpisodeAccount(match, seats)
+
+
+def step(rewards: Any, terminated: Any, truncated: Any = None, infos: Any = NOTHING) -> Step:
+    flags = np.array(terminated, np.bool_)
+    cut = np.zeros_like(flags) if truncated is None else np.array(truncated, np.bool_)
+    frame = Frame([], np.ones(flags.shape, np.bool_), [None] * flags.shape[1], infos)
+    return Step(frame, np.array(rewards, np.float64), flags, cut)
+
+
+GOES_ON = step([[0, 0]], [[0, 0]])
+
+
+def outcomes(episodes: EpisodeAccount, lane: int = 0) -> list[str | None]:
+    return [seat.outcome for seat in episodes.finish(lane, 1).seats]
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(1, 3), st.integers(0, 2**32 - 1), st.integers(5, 40))
+def test_lengths_and_returns_are_the_sums_over_the_ticks_of_the_episode(lanes: int, seed: int, ticks: int) -> None:
+    rng = np.random.default_rng(seed)
+    seats = ((2, 0), (1,))
+    episodes = account(seats, lanes)
+    played: list[list[Any]] = [[] for _ in range(lanes)]  # per lane the rewards [E] of the episode so far
+    done, finished = np.zeros((lanes, 3), np.bool_), [0] * lanes
+    for tick in range(1, ticks + 1):
+        ends = (rng.random((lanes, 3)) < 0.3) & ~done
+        done |= ends
+        cut = rng.random((lanes, 3)) < 0.5
+        rewards = rng.standard_normal((lanes, 3))
+        over = episodes.tick(step(rewards, ends & ~cut, ends & cut))
+        assert over.tolist() == done.all(axis=1).tolist()
+        for lane in range(lanes):
+            played[lane].append(rewards[lane])
+            if over[lane]:
+                record = episodes.finish(lane, tick)
+                sums = np.sum(played[lane], axis=0)
+                assert (record.match, record.env, record.lane) == (3, "game", lane)
+                assert (record.episode, record.tick, record.length) == (finished[lane], tick, len(played[lane]))
+                np.testing.assert_allclose([seat.return_ for seat in record.seats], [(sums[0] + sums[2]) / 2, sums[1]])
+                played[lane], done[lane] = [], False
+                finished[lane] += 1
+    assert episodes.episodes.tolist() == finished
+
+
+def test_lanes_that_end_on_one_tick_are_each_their_own_episode() -> None:
+    episodes = account(lanes=3)
+    episodes.tick(step([[1, 2], [3, 4], [5, 6]], np.zeros((3, 2))))
+    over = episodes.tick(step([[1, 1]] * 3, [[1, 1], [0, 0], [1, 1]]))
+    assert over.tolist() == [True, False, True]
+    records = [episodes.finish(lane, 2) for lane in np.flatnonzero(over).tolist()]
+    assert [(r.lane, r.length, [seat.return_ for seat in r.seats]) for r in records] == [
+        (0, 2, [2.0, 3.0]),
+        (2, 2, [6.0, 7.0]),
+    ]
+    over = episodes.tick(step([[1, 1]] * 3, [[1, 1]] * 3))
+    assert [(r.episode, r.length) for r in (episodes.finish(lane, 3) for lane in range(3))] == [(1, 1), (0, 3), (1, 1)]
+
+
+def test_a_lane_is_over_when_each_of_its_entities_has_ended_on_whatever_tick() -> None:
+    episodes = account()
+    assert not episodes.tick(step([[0, 0]], [[1, 0]])).any()
+    assert not episodes.tick(GOES_ON).any()
+    assert episodes.tick(step([[0, 0]], [[0, 0]], [[0, 1]])).all()
+    record = episodes.finish(0, 3)
+    assert (record.terminated, record.truncated, record.length) == (True, True, 3)
+
+
+@pytest.mark.parametrize(("terminated", "truncated"), [(True, False), (False, True)])
+def test_termination_and_truncation_are_kept_apart(terminated: bool, truncated: bool) -> None:
+    episodes = account()
+    episodes.tick(step([[0, 0]], [[terminated] * 2], [[truncated] * 2]))
+    record = episodes.finish(0, 1)
+    assert (record.terminated, record.truncated) == (terminated, truncated)
+
+
+def test_idle_ticks_count_where_the_seat_should_have_acted() -> None:
+    episodes = account(((0, 1), (2,)), lanes=3)
+    episodes.idle(0, np.array([[1, 0], [0, 0], [1, 1]], np.bool_))  # of the seat's two entities
+    episodes.idle(0, np.array([[1, 1], [0, 0], [0, 0]], np.bool_))
+    episodes.idle(1, np.array([[1], [0], [0]], np.bool_))
+    episodes.tick(step(np.zeros((3, 3)), np.ones((3, 3))))
+    idle = [[seat.idle_ticks for seat in episodes.finish(lane, 2).seats] for lane in range(3)]
+    assert idle == [[2, 1], [0, 0], [1, 0]]
+
+
+def test_nothing_of_an_episode_is_left_in_the_next() -> None:
+    episodes = account()
+    episodes.idle(0, np.ones((1, 1), np.bool_))
+    episodes.tick(step([[5, -5]], [[1, 0]], [[0, 1]], [[{"outcome": "win"}, {"outcome": "loss"}]]))
+    episodes.finish(0, 1)
+    episodes.tick(step([[0.5, 1.0]], [[1, 1]]))
+    record = episodes.finish(0, 2)
+    assert (record.length, record.truncated) == (1, False)
+    assert [(seat.return_, seat.idle_ticks, seat.outcome) for seat in record.seats] == [(0.5, 0, None), (1.0, 0, None)]
+
+
+def test_a_restarted_lane_forgets_its_unfinished_episode_and_only_that() -> None:
+    episodes = account(lanes=2)
+    said = [[{"outcome": "loss"}, {}]] * 2
+    episodes.tick(step([[1, 0], [2, 0]], [[1, 0], [1, 0]], infos=said))
+    episodes.restart(0)
+    assert episodes.tick(step([[4, 0]] * 2, [[1, 1], [0, 1]])).all()
+    first, second = (episodes.finish(lane, 2) for lane in range(2))
+    assert (first.episode, first.length, first.seats[0].return_, first.seats[0].outcome) == (0, 1, 4.0, None)
+    assert (second.episode, second.length, second.seats[0].return_, second.seats[0].outcome) == (0, 2, 6.0, "loss")
+
+
+def test_what_the_game_says_of_the_outcome_counts_before_the_returns() -> None:
+    episodes = account()
+    episodes.tick(step([[1, -1]], [[1, 1]], infos=[[{"outcome": "loss"}, {"outcome": "win"}]]))
+    assert outcomes(episodes) == ["loss", "win"]
+
+
+def test_without_a_word_two_sided_returns_decide() -> None:
+    episodes = account()
+    episodes.tick(step([[1, -1]], [[1, 1]], infos=[[{"score": 3}, {}]]))
+    assert outcomes(episodes) == ["win", "loss"]
+
+
+def test_the_outcome_is_what_is_said_on_the_tick_on_which_the_entity_ends() -> None:
+    episodes = account()
+    episodes.tick(step([[0, 0]], [[0, 0]], infos=[[{"outcome": "loss"}, {"outcome": "loss"}]]))  # not yet
+    episodes.tick(step([[0, 0]], [[1, 0]], infos=[[{"outcome": "win"}, {}]]))
+    episodes.tick(step([[0, 0]], [[0, 1]], infos=[[{"outcome": "draw"}, {"outcome": "loss"}]]))  # too late
+    assert outcomes(episodes) == ["win", "loss"]
+
+
+def test_a_seat_of_several_entities_has_the_first_outcome_that_is_said_of_one_of_them() -> None:
+    episodes = account(((0, 1), (2,)))
+    infos = [[{}, {"outcome": "win"}, {"outcome": "loss"}]]
+    episodes.tick(step([[0, 0, 0]], [[1, 1, 1]], infos=infos))
+    assert outcomes(episodes) == ["win", "loss"]
+
+
+def test_what_was_said_of_a_second_entity_is_not_the_outcome_of_the_next_episode() -> None:
+    episodes = account(((0, 1), (2,)))
+    infos = [[{"outcome": "win"}, {"outcome": "win"}, {"outcome": "loss"}]]
+    episodes.tick(step([[0, 0, 0]], [[1, 1, 1]], infos=infos))
+    assert outcomes(episodes) == ["win", "loss"]
+    episodes.tick(step([[1, 1, 1]], [[1, 1, 1]]))
+    assert outcomes(episodes) == [None, None]
+
+
+@pytest.mark.parametrize("said", [np.zeros(3), 1, None, {"winner": "blue"}, "blue"])
+def test_another_meaning_of_the_word_outcome_is_not_heard(said: Any) -> None:
+    episodes = account()
+    episodes.tick(step([[1, -1]], [[1, 1]], infos=[[{"outcome": said}, {}]]))
+    assert outcomes(episodes) == ["win", "loss"]

@@ -1,0 +1,271 @@
+"""The world of threads: one role at a time, always in the same order, and no wait without an end."""
+
+from __future__ import annotations
+
+import itertools
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from arena.comm import ANYONE, Tag
+from arena.comm.interface import Side
+from arena.comm.local import LocalEndpoint, LocalWorld
+from arena.errors import Deadlock, RunStopped
+
+Main = Callable[[LocalEndpoint], Any]
+
+
+def run(*mains: Main) -> None:
+    LocalWorld([f"role {address}" for address in range(len(mains))]).run(mains)
+
+
+def assert_all_threads_end() -> None:
+    for thread in threading.enumerate():
+        if thread.name.startswith("role "):
+            thread.join(10)
+            assert not thread.is_alive(), thread.name
+
+
+def nothing(_: LocalEndpoint) -> None:
+    pass
+
+
+def test_the_same_roles_do_the_same_things_in_the_same_order_every_time() -> None:
+    def log_of_one_run() -> list[tuple[int, int, bytes]]:
+        log: list[tuple[int, int, bytes]] = []
+
+        def root(endpoint: LocalEndpoint) -> None:
+            for _ in range(30):
+                source, data = endpoint.receive(ANYONE, Tag.TO_ROOT)
+                log.append((0, source, bytes(data)))
+
+        def ring(endpoint: LocalEndpoint) -> None:
+            me = endpoint.address
+            left, right = (me - 2) % 5 + 1, me % 5 + 1
+            for turn in range(6):
+                endpoint.send(right, Tag.GROUP, bytes([turn]))
+                endpoint.send(0, Tag.TO_ROOT, bytes([turn]))
+                log.append((me, left, bytes(endpoint.receive(left, Tag.GROUP)[1])))
+
+        run(root, *[ring] * 5)
+        return log
+
+    first = log_of_one_run()
+    assert len(first) == 60
+    assert all(log_of_one_run() == first for _ in range(19))
+
+
+def test_only_one_role_runs_at_a_time() -> None:
+    running, most = 0, 0
+
+    def work(endpoint: LocalEndpoint) -> None:
+        nonlocal running, most
+        for _ in range(20):
+            running += 1
+            most = max(most, running)
+            np.linalg.norm(np.ones(10_000))  # lets other threads in, were they allowed
+            running -= 1
+            endpoint.send(1 - endpoint.address, Tag.GROUP, b"")
+            endpoint.receive(1 - endpoint.address, Tag.GROUP)
+
+    run(work, work)
+    assert most == 1
+
+
+def test_messages_of_one_tag_keep_their_order_and_tags_do_not_mix() -> None:
+    heard: dict[Tag, list[int]] = {Tag.GROUP: [], Tag.WELCOME: []}
+
+    def speak(endpoint: LocalEndpoint) -> None:
+        for number in range(10):
+            endpoint.send(1, Tag.GROUP if number % 2 else Tag.WELCOME, bytes([number]))
+
+    def hear(endpoint: LocalEndpoint) -> None:
+        for tag in (Tag.GROUP, Tag.WELCOME):
+            heard[tag] = [endpoint.receive(0, tag)[1][0] for _ in range(5)]
+
+    run(speak, hear)
+    assert heard == {Tag.GROUP: [1, 3, 5, 7, 9], Tag.WELCOME: [0, 2, 4, 6, 8]}
+
+
+def test_messages_of_different_roles_are_kept_apart() -> None:
+    heard: list[int] = []
+
+    def hear(endpoint: LocalEndpoint) -> None:
+        heard.extend(endpoint.receive(source, Tag.GROUP)[1][0] for source in (2, 1))
+
+    def speak(endpoint: LocalEndpoint) -> None:
+        endpoint.send(0, Tag.GROUP, bytes([endpoint.address]))
+
+    run(hear, speak, speak)
+    assert heard == [2, 1]
+
+
+def test_the_root_hears_everybody_and_knows_who_spoke() -> None:
+    heard: list[tuple[int, bytes]] = []
+
+    def root(endpoint: LocalEndpoint) -> None:
+        for _ in range(3):
+            source, data = endpoint.receive(ANYONE, Tag.TO_ROOT)
+            heard.append((source, bytes(data)))
+
+    def speak(endpoint: LocalEndpoint) -> None:
+        endpoint.send(0, Tag.TO_ROOT, b"%d" % endpoint.address)
+
+    run(root, speak, speak, speak)
+    assert sorted(heard) == [(1, b"1"), (2, b"2"), (3, b"3")]
+
+
+def test_a_message_is_a_copy_so_its_buffer_may_be_used_again() -> None:
+    heard: list[bytes] = []
+
+    def speak(endpoint: LocalEndpoint) -> None:
+        buffer = bytearray(b"first")
+        for text in (b"first", b"again"):
+            buffer[:] = text
+            endpoint.send(1, Tag.GROUP, memoryview(buffer))
+        buffer[:] = b"xxxxx"
+
+    def hear(endpoint: LocalEndpoint) -> None:
+        heard.extend(bytes(endpoint.receive(0, Tag.GROUP)[1]) for _ in range(2))
+
+    run(speak, hear)
+    assert heard == [b"first", b"again"]
+
+
+def test_a_link_carries_both_ways_in_turn_with_an_extra_part() -> None:
+    heard: list[Any] = []
+
+    def environment(endpoint: LocalEndpoint) -> None:
+        link = endpoint.link(1, Side.ENVIRONMENT, request_bytes=4, reply_bytes=8)
+        for tick in range(3):
+            link.outbox[:] = tick
+            link.post(8)
+            link.post_extra(b"info %d" % tick)
+            link.wait()
+            heard.append(link.inbox.tolist())
+        link.close()
+
+    def seat(endpoint: LocalEndpoint) -> None:
+        link = endpoint.link(0, Side.SEAT, request_bytes=4, reply_bytes=8)
+        for _ in range(3):
+            link.wait()
+            heard.append((link.inbox.tolist(), bytes(link.wait_extra())))
+            link.outbox[:] = link.inbox[:4] + 10
+            link.post(4)
+        link.close()
+        link.close()
+
+    run(environment, seat)
+    assert heard == [said for tick in range(3) for said in (([tick] * 8, b"info %d" % tick), [tick + 10] * 4)]
+
+
+def test_there_is_no_mpi_communicator_between_threads() -> None:
+    found: list[Any] = []
+    run(lambda endpoint: found.append(endpoint.group_communicator(0)))
+    assert found == [None]
+
+
+def test_when_nobody_can_go_on_the_error_names_who_waits_for_what() -> None:
+    def waits_for(source: int, tag: Tag) -> Main:
+        return lambda endpoint: endpoint.receive(source, tag)
+
+    with pytest.raises(Deadlock) as info:
+        run(waits_for(ANYONE, Tag.TO_ROOT), waits_for(2, Tag.GROUP), waits_for(1, Tag.REPLY))
+    headline, *lines = str(info.value).splitlines()
+    assert headline == "every role waits for another one:"
+    assert sorted(lines) == [
+        "  role 0 waits for TO_ROOT from anyone",
+        "  role 1 waits for GROUP from role 2",
+        "  role 2 waits for REPLY from role 1",
+    ]
+
+
+def test_waiting_for_a_role_that_has_ended_is_a_deadlock_too() -> None:
+    with pytest.raises(Deadlock, match="role 0 waits for GROUP from role 1"):
+        run(lambda endpoint: endpoint.receive(1, Tag.GROUP), nothing)
+
+
+def test_the_first_failure_is_raised_and_ends_every_other_role() -> None:
+    ended: list[int] = []
+
+    def waits(endpoint: LocalEndpoint) -> None:
+        try:
+            endpoint.receive(0, Tag.GROUP)
+        except RunStopped:
+            ended.append(endpoint.address)
+            raise
+
+    def fails(endpoint: LocalEndpoint) -> None:
+        raise ValueError("this one")
+
+    with pytest.raises(ValueError, match="this one"):
+        run(waits, waits, fails, waits)
+    assert sorted(ended) == [0, 1]  # the last one had not begun
+    assert_all_threads_end()
+
+
+def test_a_role_that_would_speak_after_a_failure_is_stopped() -> None:
+    said: list[str] = []
+
+    def busy(endpoint: LocalEndpoint) -> None:
+        try:
+            endpoint.receive(1, Tag.GROUP)
+        except RunStopped:
+            said.append("stopped while it waited")
+            endpoint.send(1, Tag.GROUP, b"")
+            said.append("went on")  # pragma: no cover
+
+    def fails(endpoint: LocalEndpoint) -> None:
+        raise SystemExit(3)
+
+    with pytest.raises(SystemExit):
+        run(busy, fails)
+    assert said == ["stopped while it waited"]
+
+
+def test_an_error_while_the_others_are_stopped_does_not_hide_the_first() -> None:
+    def stumbles(endpoint: LocalEndpoint) -> None:
+        try:
+            endpoint.receive(1, Tag.GROUP)
+        except RunStopped as stopped:
+            raise OSError("while it ended") from stopped
+
+    def fails(endpoint: LocalEndpoint) -> None:
+        raise ValueError("the first")
+
+    with pytest.raises(ValueError, match="the first"):
+        run(stumbles, fails)
+
+
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may have it ignored in the background
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
+def test_an_interrupt_ends_roles_that_would_talk_for_ever() -> None:
+    main_thread = threading.main_thread().ident
+    ended: list[int] = []
+    assert main_thread is not None
+
+    def talks(endpoint: LocalEndpoint) -> None:
+        try:
+            for turn in itertools.count():
+                if turn == 5 and endpoint.address == 0:
+                    signal.pthread_kill(main_thread, signal.SIGINT)
+                endpoint.send(1 - endpoint.address, Tag.GROUP, b"")
+                endpoint.receive(1 - endpoint.address, Tag.GROUP)
+        except RunStopped:
+            ended.append(endpoint.address)
+            raise
+
+    with pytest.raises(KeyboardInterrupt):
+        run(talks, talks)
+    assert sorted(ended) == [0, 1]
+    assert_all_threads_end()

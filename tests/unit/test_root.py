@@ -1,0 +1,79 @@
+"""The root waits for everybody, in whatever order they speak, and ends the run when somebody fails."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from arena.comm import Tag
+from arena.comm.local import LocalEndpoint, LocalWorld
+from arena.config import parse_config
+from arena.display import PlainDisplay
+from arena.messages import Done, Failed, Go, Goodbye, Ready, expect, pack
+from arena.plan import Role, RoleKind, make_plan
+from arena.recorder import Recorder
+from arena.root import RoleFailed, Root
+from arena.run import Run
+from arena.run_folder import RunFolder
+
+MATCH = {"env": "touchdown", "seats": ["blue", "red"]}
+CONFIG = {
+    "name": "test",
+    "seed": 1,
+    "ticks": 5,
+    "envs": {"touchdown": {"make": "touchdown"}},
+    "policies": {"blue": {"algorithm": "random"}, "red": {"algorithm": "random"}},
+    "matches": [MATCH],
+}
+
+
+def watch(path: Path, words: Sequence[tuple[Role, type[Ready] | type[Done] | Failed]]) -> list[tuple[int, str]]:
+    """A root that hears these words in this order; what it then says to whom."""
+    run = Run(make_plan(parse_config(CONFIG, source="test"), ranks=1), RunFolder.open(path / "run").path)
+    said: list[tuple[int, str]] = []
+
+    def root(endpoint: LocalEndpoint) -> None:
+        with Recorder(run.folder) as recorder:
+            Root(endpoint, run, recorder, PlainDisplay(io.StringIO(), total_ticks=5)).watch()
+
+    def speak(endpoint: LocalEndpoint) -> None:
+        for role, word in words:
+            message: Any = word if isinstance(word, Failed) else word(role)
+            endpoint.send(0, Tag.TO_ROOT, pack(message))
+        hear(endpoint)
+
+    def hear(endpoint: LocalEndpoint) -> None:
+        if run.roles[endpoint.address].kind is RoleKind.ENVIRONMENT:
+            expect(Go, endpoint.receive(0, Tag.FROM_ROOT))
+            said.append((endpoint.address, "go"))
+        expect(Goodbye, endpoint.receive(0, Tag.FROM_ROOT))
+        said.append((endpoint.address, "goodbye"))
+
+    LocalWorld([run.describe(role) for role in run.roles]).run([root, speak, hear, hear])
+    return sorted(said)
+
+
+ENVIRONMENT = Role(RoleKind.ENVIRONMENT, 0)
+BLUE, RED = Role(RoleKind.WORKER, 0, 0), Role(RoleKind.WORKER, 0, 1)
+EVERYTHING = [(1, "go"), (1, "goodbye"), (2, "goodbye"), (3, "goodbye")]
+
+
+def test_the_root_says_go_when_all_are_ready_and_goodbye_when_all_are_done(tmp_path: Path) -> None:
+    words = [(role, word) for word in (Ready, Done) for role in (RED, ENVIRONMENT, BLUE)]
+    assert watch(tmp_path, words) == EVERYTHING
+
+
+def test_a_worker_that_is_done_before_another_is_ready_is_not_forgotten(tmp_path: Path) -> None:
+    words = [(BLUE, Ready), (BLUE, Done), (ENVIRONMENT, Ready), (RED, Ready), (RED, Done), (ENVIRONMENT, Done)]
+    assert watch(tmp_path, words) == EVERYTHING
+
+
+@pytest.mark.parametrize("before", [[], [(BLUE, Ready), (RED, Ready), (ENVIRONMENT, Ready), (BLUE, Done)]])
+def test_a_failure_ends_the_run_with_its_message(before: list[Any], tmp_path: Path) -> None:
+    with pytest.raises(RoleFailed, match="worker of policy 'red'.*\n.*it broke") as info:
+        watch(tmp_path, [*before, (RED, Failed("worker of policy 'red'", "it broke", exit_code=1))])
+    assert info.value.failure.exit_code == 1

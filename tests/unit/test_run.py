@@ -1,0 +1,104 @@
+"""The seeds of a run and the words for its roles."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from arena.config import parse_config
+from arena.plan import Role, RoleKind, make_plan
+from arena.run import Run
+
+DUEL = {"env": "game", "seats": ["blue", "red"], "lanes": 3}
+MIRROR = {"env": "game", "seats": ["blue", "blue"]}
+
+
+def run_of(*matches: Mapping[str, Any], seed: int = 7, start_tick: int = 0) -> Run:
+    data = {
+        "name": "test",
+        "seed": seed,
+        "ticks": 10,
+        "envs": {"game": {"make": "touchdown"}},
+        "policies": {"blue": {"algorithm": "random"}, "red": {"algorithm": "random"}},
+        "matches": list(matches),
+    }
+    return Run(make_plan(parse_config(data, source="test")), Path("run"), start_tick=start_tick)
+
+
+def environment_seeds(run: Run) -> dict[tuple[int, int], int]:
+    return {
+        (match.match, lane): run.environment_seed(match, lane)
+        for match in run.plan.matches
+        for lane in range(match.lanes)
+    }
+
+
+def worker_seeds(run: Run) -> dict[Role, int]:
+    return {role: run.worker_seed(role) for role in run.plan.roles(RoleKind.WORKER)}
+
+
+def all_seeds(run: Run) -> list[int]:
+    shared = [run.policy_seed(policy) for policy in run.plan.policies]
+    return [*environment_seeds(run).values(), *worker_seeds(run).values(), *shared]
+
+
+def test_lanes_copies_seats_and_policies_have_seeds_of_their_own() -> None:
+    run = run_of({**DUEL, "copies": 4}, {**MIRROR, "copies": 2})
+    assert len(environment_seeds(run)) == 14
+    assert len(worker_seeds(run)) == 12
+    assert len(set(all_seeds(run))) == 14 + 12 + 2
+
+
+def test_a_match_has_the_seeds_that_it_has_without_the_others() -> None:
+    alone, among = run_of(DUEL), run_of({**DUEL, "copies": 3}, {**MIRROR, "copies": 2})
+    assert environment_seeds(alone).items() <= environment_seeds(among).items()
+    assert worker_seeds(alone).items() <= worker_seeds(among).items()
+    assert alone.policy_seed("blue") == among.policy_seed("blue")
+
+
+def test_another_run_seed_gives_other_seeds_everywhere_and_the_same_one_the_same() -> None:
+    assert all_seeds(run_of(DUEL)) == all_seeds(run_of(DUEL))
+    assert not set(all_seeds(run_of(DUEL))) & set(all_seeds(run_of(DUEL, seed=8)))
+
+
+def test_a_resumed_run_has_new_streams_and_keeps_the_seed_of_the_initial_weights() -> None:
+    runs = [run_of(DUEL, MIRROR, start_tick=tick) for tick in (0, 3, 4)]
+    seeds = [seed for run in runs for seed in (*environment_seeds(run).values(), *worker_seeds(run).values())]
+    assert len(set(seeds)) == len(seeds)
+    assert len({run.policy_seed("blue") for run in runs}) == 1
+
+
+def test_seeds_fit_in_32_bits() -> None:
+    assert all(0 <= seed < 2**32 for tick in (0, 3) for seed in all_seeds(run_of(DUEL, start_tick=tick)))
+
+
+def test_a_roles_address_is_its_place_among_all_roles_and_equals_its_rank() -> None:
+    run = run_of(DUEL, MIRROR)
+    assert [run.address(role) for role in run.roles] == list(range(7))
+    assert [run.plan.rank_of(role) for role in run.roles] == list(range(7))
+    assert run.roles[0].kind is RoleKind.ROOT
+
+
+def test_addresses_do_not_depend_on_how_many_ranks_host_the_roles() -> None:
+    run = run_of(DUEL, MIRROR)
+    in_one = replace(run, plan=replace(run.plan, ranks=(run.roles,)))
+    assert in_one.roles == run.roles
+    assert {in_one.plan.rank_of(role) for role in in_one.roles} == {0}
+
+
+def test_roles_are_described_in_words() -> None:
+    run = run_of(MIRROR, DUEL)
+    assert run.describe(run.roles[0]) == "root"
+    assert run.describe(Role(RoleKind.ENVIRONMENT, 1)) == "environment of match 1 ('game')"
+    assert run.describe(Role(RoleKind.WORKER, 1, 1)) == "worker of policy 'red' in seat 1 of match 1"
+
+
+def test_a_run_travels_to_other_processes_unchanged() -> None:
+    run = run_of(DUEL, start_tick=4)
+    assert run.address(run.roles[-1])  # what is computed on first use does not hinder
+    copy = pickle.loads(pickle.dumps(run))
+    assert copy == run
+    assert all_seeds(copy) == all_seeds(run)
