@@ -12,7 +12,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from arena.errors import ConfigError
+from arena.errors import ConfigError, located
 
 if TYPE_CHECKING:
     from arena.plan import Plan
@@ -182,22 +182,12 @@ def _load_plan(path: str, overrides: Sequence[str], ranks: int | None) -> Plan:
     from arena.config import load_config
     from arena.plan import make_plan
 
-    config = load_config(path, overrides)
-    try:
-        return make_plan(config, ranks=ranks)
-    except ConfigError as error:
-        raise _from(path, error) from error
+    with located(source=path):
+        return make_plan(load_config(path, overrides), ranks=ranks)
 
 
 def _examine(plan: Plan, path: str, *, conformance: bool = False) -> Any:
     from arena.examination import examine
 
-    try:
+    with located(source=path):
         return examine(plan, conformance=conformance)
-    except ConfigError as error:
-        raise _from(path, error) from error
-
-
-def _from(path: str, error: ConfigError) -> ConfigError:
-    """The error with the file that it is about."""
-    return ConfigError(error.message, path=error.path, source=error.source or path)

@@ -1,9 +1,9 @@
-"""The environment role: it owns the game of one match, asks its seats for their actions and steps the game once.
+"""The environment role: it owns the game of one match, asks its seats for their actions, steps once.
 
-    made       the game is adapted to `BatchedEnv`; its entities are held against the seats     -> Welcome to each worker
-    ready      the first observations are out; nothing moves until the root says Go             -> Ready to the root
+    made       the game is adapted to `BatchedEnv`; its entities are held against the seats     -> Welcome to the workers
+    ready      the first observations are out; nothing moves until the root says Go    -> Ready to the root
     playing    all seats have spoken -> joint step -> each seat gets its own rows, nobody else's
-    over       the budget is used (the last replies said so), or every worker has left          -> Done to the root
+    over       the budget is used (the last replies said so), or every worker has left -> Done to the root
 """
 
 from __future__ import annotations
@@ -208,7 +208,8 @@ class Environment:
                 self._lockstep.end()
         for seat in joint.listeners:
             port = self._ports[seat]
-            port.post(self._lockstep.tick, last=self._lockstep.over, infos=port.pack_infos(step_infos, begin_infos, over))
+            infos = port.pack_infos(step_infos, begin_infos, over)
+            port.post(self._lockstep.tick, last=self._lockstep.over, infos=infos)
 
     def _next_episodes(self, over: NDArray[np.bool_]) -> Infos | None:
         for lane in np.flatnonzero(over).tolist():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -47,7 +48,7 @@ class EpisodeAccount:
         self._truncated |= step.truncated
         if step.frame.infos is not None:
             self._listen(step.frame.infos, step.terminated | step.truncated)
-        over: NDArray[np.bool_] = (self._terminated | self._truncated).all(axis=1)
+        over: NDArray[np.bool_] = np.logical_and.reduce(self._terminated | self._truncated, axis=1)
         return over
 
     def _listen(self, infos: Sequence[Sequence[Info]], ended: NDArray[np.bool_]) -> None:

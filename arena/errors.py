@@ -12,7 +12,8 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 
 class ArenaError(Exception):
@@ -64,6 +65,25 @@ class Deadlock(ArenaError):
 
 class RunStopped(ArenaError):
     """Another role failed or the run was interrupted; nothing more to say here."""
+
+
+@contextmanager
+def located(*, path: str = "", source: str = "", who: str = "") -> Iterator[None]:
+    """Gives configuration errors that pass through here their place, where they do not say it themselves.
+
+    Args:
+        path: in the configuration.
+        source: the file.
+        who: of what the message speaks, put before it.
+    """
+    try:
+        yield
+    except ConfigError as error:
+        place, origin, parts = error.path, error.source, [who]
+        if path and not place:  # a file that the error is about is not the file in which the mistake stands
+            place, origin, parts = path, source, [who, error.source]
+        message = ": ".join(part for part in (*parts, error.message) if part)
+        raise ConfigError(message, path=place, source=origin or source) from error
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

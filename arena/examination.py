@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -19,13 +18,11 @@ from gymnasium import spaces
 from gymnasium.spaces import Space
 
 from arena import registry
-from arena.errors import ConfigError
+from arena.errors import ConfigError, located
 from arena.interface import Interface
 from arena.plan import MatchPlan, Plan, PolicyPlan, check_seats, choose_face
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from arena.interface import BatchedEnv
 
 _PROBE_LANES = 1
@@ -73,14 +70,14 @@ def examine(plan: Plan, *, conformance: bool = False) -> Examination:
 
 def _examine_algorithm(policy: PolicyPlan, report: Callable[[str], None]) -> type[Any]:
     path = f"policies.{policy.name}"
-    with _at(f"{path}.algorithm"):
+    with located(path=f"{path}.algorithm"):
         cls = registry.algorithm(policy.algorithm)
     registry.check_options(cls, policy.options, path=f"{path}.options")
     report(f"policy {policy.name}: algorithm {policy.algorithm}, {_count(len(policy.options), 'option')}")
     if policy.load is not None:
         from arena import checkpoint
 
-        with _at(f"{path}.load"):
+        with located(path=f"{path}.load"):
             found = checkpoint.find(policy.load, policy.name)
         report(f"policy {policy.name}: begins with {found}")
     return cls
@@ -120,7 +117,7 @@ def make_game(match: MatchPlan, lanes: int) -> BatchedEnv:
     Raises:
         ConfigError: it cannot be made; whatever its constructor raised is in the message, and is the cause.
     """
-    with _at(f"envs.{match.env}.make"):
+    with located(path=f"envs.{match.env}.make"):
         registry.environment_factory(match.make)
     try:
         return registry.adapt_environment(match.make, match.env_kwargs, lanes)
@@ -196,7 +193,7 @@ def _examine_policy(
         match = plan.matches[number]
         own = _SeatSpaces.of(interfaces[number], seats[number][seat])
         path = match.seat_path(seat)
-        with _at(path, f"policy {policy.name!r} ({policy.algorithm})"):
+        with located(path=path, who=f"policy {policy.name!r} ({policy.algorithm})"):
             if shared is None or own != shared or match.lanes != plan.matches[policy.workers[0][0]].lanes:
                 face = seat_face(cls, own.observations, own.actions, lanes=match.lanes)
                 faces[face] = None
@@ -267,20 +264,9 @@ def _sizes(cls: type[Any], plan: Plan, policy: PolicyPlan, rows: Sequence[int]) 
     """What the algorithm derives for this policy; empty without workers, or where its seats differ in rows."""
     if not hasattr(cls, "sizes") or len(set(rows)) != 1:
         return {}
-    with _at(f"policies.{policy.name}.options"):
+    with located(path=f"policies.{policy.name}.options"):
         sizes = cls.sizes(dict(policy.options), rows=rows[0], ticks=plan.ticks, workers=len(rows))
     return {str(name): int(size) for name, size in sizes.items()}
-
-
-@contextmanager
-def _at(path: str, who: str = "") -> Iterator[None]:
-    """Gives errors their place in the configuration, and says who is meant."""
-    try:
-        yield
-    except ConfigError as error:
-        where = f"{error.source}: " if error.source else ""
-        prefix = f"{who}: " if who else ""
-        raise ConfigError(f"{prefix}{where}{error.message}", path=path) from error
 
 
 def _environment_line(match: MatchPlan, interface: Interface, conformance: bool) -> str:

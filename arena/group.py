@@ -20,8 +20,9 @@ import pickle
 import struct
 import time
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -52,7 +53,8 @@ class _Word(IntEnum):
     ERROR = 4
 
 
-class Moments(NamedTuple):
+@dataclass(frozen=True)
+class Moments:
     """Mean, standard deviation (of the population) and number of the values of the whole group."""
 
     mean: float
@@ -336,7 +338,7 @@ def _moments(parts: Mapping[int, Bytes]) -> bytes:
 
 def _maximum(parts: Mapping[int, Bytes]) -> bytes:
     values = np.array([np.frombuffer(part, np.float64)[0] for part in parts.values()])
-    return values.max().tobytes()  # numpy's: a NaN counts wherever it stands
+    return bytes(values.max().tobytes())  # numpy's maximum: a NaN counts wherever it stands
 
 
 def _collect(parts: Mapping[int, Bytes]) -> bytes:

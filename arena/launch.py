@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 
 from arena import hosting, mpirun
 from arena.config import Config, load_config
 from arena.display import summary_lines
+from arena.errors import located
 from arena.plan import make_plan
 from arena.prepare import prepare
 from arena.run import Run
@@ -42,13 +44,16 @@ def train(
         return load_config(path, overrides)
 
     def prepared(size: int | None) -> Run:
-        return announced(prepare(config(), ranks=size, run_dir=run_dir, resume=resume))
+        with located(source=path):
+            run = prepare(config(), ranks=size, run_dir=run_dir, resume=resume)
+        return announced(replace(run, source=path))
 
     if mpirun.under_launcher():
         return hosting.in_the_world(prepared, present)
     if ranks == 1:
         return alone(prepared(1))
-    plan = make_plan(config(), ranks=ranks)  # a mistake is said once, before any process starts
+    with located(source=path):  # a mistake is said once, before any process starts
+        plan = make_plan(config(), ranks=ranks)
     return mpirun.run(plan.processes, [sys.executable, "-m", "arena", *sys.argv[1:]])
 
 

@@ -80,7 +80,7 @@ class Lockstep:
             ProtocolError: there is no such seat, or it has spoken already, has left, or may not ask for this.
         """
         if not 0 <= seat < self.seats:
-            raise ProtocolError(f"seat {seat} said {kind.name} at tick {self.tick}, but the match has {self.seats} seats")
+            raise ProtocolError(f"seat {seat} said {kind.name} at tick {self.tick}, but there are {self.seats} seats")
         if seat in self._spoken or seat in self._gone or self.over:
             state = "left" if seat in self._gone else "spoken already" if seat in self._spoken else "no tick left"
             raise ProtocolError(f"seat {seat} said {kind.name} at tick {self.tick}, but it has {state}")

@@ -1,4 +1,4 @@
-"""What every role of a run holds: the plan, the folder, and where the run begins. Pure data, sent once to every rank."""
+"""What every role of a run holds: the plan, the folder, and where the run begins. Pure data, sent to every rank."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ class Run:
     Args:
         plan: who plays whom.
         path: the run folder.
+        source: the configuration file, for messages.
         start_tick: 0, or the tick at which a resumed run goes on.
         restore: per policy the checkpoint whose state it takes on before it begins.
         episodes: each lane plays so many episodes, and the match ends when all have; None: the ticks decide.
@@ -29,6 +30,7 @@ class Run:
 
     plan: Plan
     path: Path
+    source: str = ""
     start_tick: int = 0
     restore: Mapping[str, Path] = field(default_factory=dict)
     episodes: int | None = None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import traceback
-from collections.abc import Callable
 from typing import Any
 
 from arena.comm import Endpoint, Tag
@@ -36,16 +35,17 @@ def perform(endpoint: Endpoint, run: Run, role: Role, *, communicator: Any = Non
     except RunStopped:
         return None  # somebody else has failed, and says so
     except BaseException as error:
-        failure = failure_of(error, f"{run.describe(role)}, rank {run.plan.rank_of(role)}")
+        failure = failure_of(error, f"{run.describe(role)}, rank {run.plan.rank_of(role)}", run.source)
         _log.error("%s\n%s", failure.who, failure.message)
         endpoint.send(0, Tag.TO_ROOT, pack(failure))
         return failure
 
 
-def failure_of(error: BaseException, who: str) -> Failed:
+def failure_of(error: BaseException, who: str, source: str = "") -> Failed:
     """What to tell the user of an error: a sentence for a mistake in the configuration, else the traceback."""
     if isinstance(error, ConfigError):
-        return Failed(who, str(error), exit_code=2)
+        placed = ConfigError(error.message, path=error.path, source=error.source or source)
+        return Failed(who, str(placed), exit_code=2)
     return Failed(who, "".join(traceback.format_exception(error)).rstrip(), exit_code=1)
 
 

@@ -12,6 +12,7 @@ import random
 import sys
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -20,11 +21,12 @@ from arena import checkpoint, registry
 from arena.comm import Endpoint, Tag
 from arena.comm.interface import Side
 from arena.comm.wire import ReplyView, RequestView
-from arena.errors import BudgetReached, ConfigError
+from arena.errors import BudgetReached, ConfigError, located
+from arena.examination import seat_face
 from arena.frozen import play
 from arena.group import Group
 from arena.messages import Done, Ready, Update, Welcome, expect, pack
-from arena.plan import MatchPlan, PolicyPlan, Role, RoleKind, choose_face
+from arena.plan import MatchPlan, PolicyPlan, Role, RoleKind
 from arena.proxy import Seat, make_proxy
 from arena.records import UpdateRecord
 from arena.run import Run
@@ -51,7 +53,8 @@ class Worker:
         self._path = f"policies.{self._policy.name}"
         self._log = PolicyLog(endpoint, run, self._policy, lambda: self._seat.ticks)
         self._was_ready = False
-        algorithm = registry.algorithm(self._policy.algorithm)
+        with located(path=f"{self._path}.algorithm"):
+            algorithm = registry.algorithm(self._policy.algorithm)
         registry.check_options(algorithm, self._policy.options, path=f"{self._path}.options")
         self._group = self._join(communicator)
         _calm_libraries(self._group.seed if private else None)
@@ -88,19 +91,12 @@ class Worker:
 
     def _build(self, algorithm: type[Any]) -> Any:
         seat = self._seat
-        face = choose_face(
-            algorithm.face,
-            lanes=seat.lanes,
-            entities=len(seat.entities),
-            uniform_spaces=seat.uniform,
-            path=f"{self._match.seat_path(self._run.plan.seat(self._role).index)} (policy {self._policy.name!r})",
-        )
-        self._face = face
-        if hasattr(algorithm, "check"):
-            for observation_space, action_space in zip(seat.observation_spaces, seat.action_spaces, strict=True):
-                algorithm.check(observation_space, action_space)
-        self._env = make_proxy(face, seat)
-        return algorithm(self._env, self._group, ticks=self._run.plan.ticks, **self._policy.options)
+        path = self._match.seat_path(self._run.plan.seat(self._role).index)
+        with located(path=path, who=f"policy {self._policy.name!r}"):
+            self._face = seat_face(algorithm, seat.observation_spaces, seat.action_spaces, lanes=seat.lanes)
+        self._env = make_proxy(self._face, seat)
+        with located(path=self._path):
+            return algorithm(self._env, self._group, ticks=self._run.plan.ticks, **self._policy.options)
 
     def _restore(self) -> None:
         """Takes on the checkpoint that the run names: the root of the group reads it and shares it."""
@@ -117,7 +113,8 @@ class Worker:
             )
         if not hasattr(self._algorithm, "load_state_dict"):
             raise ConfigError(f"the algorithm {self._policy.algorithm!r} has no load_state_dict()", path=self._path)
-        self._algorithm.load_state_dict(held.state)
+        with located(path=f"{self._path}.load", source=str(path)):
+            self._algorithm.load_state_dict(held.state)
         if self._run.start_tick:
             self._log.updates = held.update
 
@@ -131,10 +128,9 @@ class Worker:
         learning = not self._policy.frozen and hasattr(self._algorithm, "state_dict")
         if learning and self._group.is_root and not self._run.start_tick:
             self._log.save(self._algorithm.state_dict())
-        try:
+        # BudgetReached is how every run ends that does not end by itself.
+        with suppress(BudgetReached), located(path=self._path):
             self._runner()()
-        except BudgetReached:
-            pass  # how every run ends that does not end by itself
         self._seat.leave()
         self._group.leave()
         if learning and self._group.is_root:

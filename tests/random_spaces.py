@@ -65,10 +65,9 @@ def spaces() -> st.SearchStrategy[Space[Any]]:
 
 
 def _containers(parts: st.SearchStrategy[Space[Any]]) -> st.SearchStrategy[Space[Any]]:
-    return (
-        st.lists(parts, min_size=1, max_size=3).map(Tuple)
-        | st.dictionaries(st.sampled_from(["a", "b", "c", "z"]), parts, min_size=1, max_size=3).map(Dict)
-    )
+    return st.lists(parts, min_size=1, max_size=3).map(Tuple) | st.dictionaries(
+        st.sampled_from(["a", "b", "c", "z"]), parts, min_size=1, max_size=3
+    ).map(Dict)
 
 
 def scramble(array: NDArray[Any], rng: np.random.Generator) -> None:

@@ -171,7 +171,8 @@ class ReplyView:
 
     def ended(self) -> NDArray[np.bool_]:
         """[L, E] the rows whose episode ended on this tick."""
-        return self.terminated | self.truncated
+        ended: NDArray[np.bool_] = np.logical_or(self.terminated, self.truncated)
+        return ended
 
     def pack_final(self) -> None:
         """Copies the observations of the rows that ended to `final`, before the next episode's overwrite them."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
 import gymnasium
 import numpy as np
@@ -29,7 +29,7 @@ class EnvProxy(gymnasium.Env[Any, Any]):
         BudgetReached: from `step`, and from a `reset` that would need a tick, when the match has used its budget.
     """
 
-    metadata: ClassVar[dict[str, Any]] = {"render_modes": []}
+    metadata: dict[str, Any] = {"render_modes": []}
 
     def __init__(self, seat: Seat) -> None:
         self.observation_space = seat.observation_spaces[0]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from gymnasium.error import ResetNeeded
@@ -27,7 +27,7 @@ class ParallelEnvProxy(ParallelEnv[str, Any, Any]):
         BudgetReached: from `step`, and from a `reset` that would need a tick, when the match has used its budget.
     """
 
-    metadata: ClassVar[dict[str, Any]] = {"name": "arena_seat", "render_modes": [], "is_parallelizable": True}
+    metadata: dict[str, Any] = {"name": "arena_seat", "render_modes": [], "is_parallelizable": True}
     render_mode = None
 
     def __init__(self, seat: Seat) -> None:

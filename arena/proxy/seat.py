@@ -144,7 +144,7 @@ class Seat:
 
     def info(self, entity: int, lane: int) -> Info:
         """What the game says beside the observation, with the action mask where there is one."""
-        info = dict(self.infos.get(lane * len(self.entities) + entity, NO_INFOS))
+        info: Info = dict(self.infos.get(lane * len(self.entities) + entity, {}))
         mask = self.mask(entity, lane)
         if mask is not None:
             info["action_mask"] = mask

@@ -123,7 +123,8 @@ class VectorEnvProxy(VectorEnv[Any, Any, Any]):
             return np.ones(self._seat.lanes, np.bool_)
         if reset_mask.shape != (self.num_envs,) or reset_mask.dtype != np.bool_:
             raise ValueError(f"reset_mask must be bool [{self.num_envs}], got {reset_mask.dtype} {reset_mask.shape}")
-        return reset_mask.reshape(self._seat.lanes, -1).any(axis=1)
+        lanes: BoolRows = np.logical_or.reduce(reset_mask.reshape(self._seat.lanes, -1), axis=1)
+        return lanes
 
     def _lane_seeds(self, seed: int | Sequence[int | None] | None) -> list[int | None] | None:
         lanes = self._seat.lanes

@@ -288,10 +288,10 @@ def test_train_and_evaluate_hand_their_arguments_on(monkeypatch: pytest.MonkeyPa
         monkeypatch.setitem(sys.modules, f"arena.{name}", module)
     train = ["train", "a.yaml", "--set", "ticks=1", "--set", "seed=2", "--run-dir", "r", "--ticks", "5", "--resume"]
     assert main([*train, "--ranks", "1"]) == 1
-    assert main(["evaluate", "runs/a", "--episodes", "7", "--greedy"]) == 1
+    assert main(["evaluate", "runs/a", "--episodes", "7", "--sample", "--checkpoints", "first", "last"]) == 1
     assert calls == [
         (("a.yaml",), {"overrides": ["ticks=1", "seed=2"], "run_dir": "r", "ticks": 5, "resume": True, "ranks": 1}),
-        (("runs/a",), {"episodes": 7, "ranks": None, "run_dir": None, "against": None, "greedy": True}),
+        (("runs/a",), {"episodes": 7, "checkpoints": ["first", "last"], "run_dir": None, "against": None, "greedy": False}),
     ]
 
 

@@ -185,9 +185,10 @@ def test_a_worker_alone_keeps_its_gradients_to_the_bit() -> None:
 
 
 def test_scalars_come_back_by_their_names() -> None:
-    assert together(lambda group: group.average_gradients([], zeta=group.rank, alpha=10 * group.rank)) == [
-        {"alpha": 10.0, "zeta": 1.0}
-    ] * 3
+    assert (
+        together(lambda group: group.average_gradients([], zeta=group.rank, alpha=10 * group.rank))
+        == [{"alpha": 10.0, "zeta": 1.0}] * 3
+    )
 
 
 def test_different_numbers_of_parameters_are_an_error_at_every_member() -> None:

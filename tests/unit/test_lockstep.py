@@ -124,7 +124,7 @@ def test_a_seat_that_shares_its_match_may_not_reset_it_even_when_the_others_have
 
 @pytest.mark.parametrize("seat", [-1, 2])
 def test_a_seat_that_the_match_does_not_have_is_refused(seat: int) -> None:
-    with pytest.raises(ProtocolError, match=rf"seat {seat} said ACT at tick 0, but the match has 2 seats"):
+    with pytest.raises(ProtocolError, match=rf"seat {seat} said ACT at tick 0, but there are 2 seats"):
         Lockstep(2, budget=10).put(seat, ACT)
 
 

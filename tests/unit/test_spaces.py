@@ -51,9 +51,7 @@ def test_unflatten_undoes_flatten_without_a_copy(space: Space[Any], seed: int) -
 
 @QUICK
 @given(spaces(), SEEDS)
-def test_rows_written_and_taken_are_the_samples_to_the_bit_and_in_the_space(
-    space: Space[Any], seed: int
-) -> None:
+def test_rows_written_and_taken_are_the_samples_to_the_bit_and_in_the_space(space: Space[Any], seed: int) -> None:
     space.seed(seed)
     samples = [space.sample() for _ in range(LANES)]
     batch = empty_batch(space, LANES)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any
 
@@ -176,7 +177,7 @@ def test_all_arrays_are_aligned_and_none_overlaps_another(layout: SeatLayout) ->
         places = sorted((array.ctypes.data - buffer.ctypes.data, array.nbytes) for array in arrays if array.nbytes)
         assert all(array.flags.aligned and array.flags.c_contiguous for array in arrays)
         assert all(offset % 8 == 0 for offset, _ in places)
-        assert all(a + n <= b for (a, n), (b, _) in zip(places, places[1:], strict=False))
+        assert all(a + n <= b for (a, n), (b, _) in pairwise(places))
         assert sum(places[-1]) <= made.nbytes
 
 
@@ -196,10 +197,14 @@ def test_the_rows_of_a_block_are_lane_major_views_of_what_the_entities_have(layo
 def test_equal_spaces_make_one_block_and_different_ones_a_block_each() -> None:
     box, two = Box(0, 1, (3,)), Discrete(2)
     assert SeatLayout.of(2, [box, box], [two, two], [0, 0]).uniform
-    for observed, acted, masks in ([box, two], [two, two], [0, 0]), ([box, box], [two, box], [0, 0]), (
-        [box, box],
-        [two, two],
-        [0, 2],
+    for observed, acted, masks in (
+        ([box, two], [two, two], [0, 0]),
+        ([box, box], [two, box], [0, 0]),
+        (
+            [box, box],
+            [two, two],
+            [0, 2],
+        ),
     ):
         layout = SeatLayout.of(2, observed, acted, masks)
         assert (layout.uniform, layout.entities, layout.rows) == (False, 2, 4)

@@ -1,0 +1,447 @@
+"""Draws the structure pictures from real plans and layouts: `python diagrams/draw.py` writes the SVG files.
+
+    environment_process   one match: actions in, one joint step, everybody's own part out
+    workers               four copies of a match, and the group that their workers form
+    proxy                 what lies between an algorithm and its game, and the bytes of one tick
+    match_2v2             who is where in the smallest run of two teams
+    round_robin           who is where in the large one
+
+All numbers come from the configurations in `configs/` and from the code that a run uses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from svg import CARD, INK, LINE, MUTED, PAPER, Sheet, tint
+
+from arena.comm.wire import ReplyView, RequestView, SeatLayout
+from arena.config import load_config
+from arena.examination import make_game
+from arena.interface import Interface
+from arena.plan import MatchPlan, Plan, PolicyPlan, Role, RoleKind, make_plan, resolve_entities
+
+HERE = Path(__file__).resolve().parent
+CONFIGS = HERE.parent / "configs"
+GREY = "#8a949e"
+
+
+class Scene(NamedTuple):
+    """A plan, and what the games of its first match look like."""
+
+    config: str
+    plan: Plan
+    interface: Interface
+
+    @classmethod
+    def of(cls, config: str) -> Scene:
+        plan = make_plan(load_config(CONFIGS / config))
+        game = make_game(plan.matches[0], lanes=1)
+        game.close()
+        return cls(f"configs/{config}", plan, game.interface)
+
+    @property
+    def match(self) -> MatchPlan:
+        """The first match."""
+        return self.plan.matches[0]
+
+    def color(self, seat: int) -> str:
+        """The colour of whoever sits there in the first match."""
+        return color_of(self.plan.policies[self.match.seats[seat].policy])
+
+    def entities(self, seat: int) -> tuple[int, ...]:
+        """The entities of a seat of the first match, as indices."""
+        return resolve_entities(self.match.seats, self.interface.entities)[seat]
+
+    def entity_names(self, seat: int) -> str:
+        """The entities of a seat of the first match, by name."""
+        return ", ".join(self.interface.entities[index] for index in self.entities(seat))
+
+    def layout(self, seat: int) -> SeatLayout:
+        """What the two ends of a seat's link of the first match agree on."""
+        entities, game = self.entities(seat), self.interface
+        return SeatLayout.of(
+            self.match.lanes,
+            [game.observation_spaces[index] for index in entities],
+            [game.action_spaces[index] for index in entities],
+            [game.mask_sizes[index] for index in entities],
+        )
+
+
+def color_of(policy: PolicyPlan) -> str:
+    """The colour of a policy, a grey if the configuration gives none."""
+    return policy.color or GREY
+
+
+def worker_card(sheet: Sheet, x: float, y: float, color: str, title: str, note: str, *, width: float = 170) -> None:
+    """A worker: 54 high, with its policy's colour as a bar on its left."""
+    sheet.box(x, y, width, 54, fill=tint(color, 0.9), stroke=color)
+    sheet.box(x, y, 8, 54, fill=color, stroke=color, radius=4)
+    sheet.text(x + 20, y + 23, title, bold=True)
+    sheet.text(x + 20, y + 42, note, size=12, color=MUTED)
+
+
+def lane_grid(sheet: Sheet, x: float, y: float, lanes: int, *, columns: int, size: float) -> None:
+    """One small field per lane, with two players each."""
+    for lane in range(lanes):
+        left, top = x + lane % columns * (size + 5), y + lane // columns * (size + 5)
+        sheet.box(left, top, size, size, fill=PAPER, stroke="#9aa5b1", radius=3)
+        sheet.disc(left + size * (0.3 + 0.04 * (lane % 4)), top + size * 0.3, size * 0.1, fill="#1f77b4")
+        sheet.disc(left + size * (0.7 - 0.05 * (lane % 3)), top + size * 0.7, size * 0.1, fill="#d62728")
+
+
+# ------------------------------------------------------------------------------------------- one environment process
+
+
+def environment_process() -> str:
+    """Actions in, one joint step, everybody's own part out."""
+    scene = Scene.of("touchdown_2v2.yaml")
+    match, seats = scene.match, scene.match.seats
+    lanes, entities = match.lanes, len(scene.interface.entities)
+    sheet = Sheet(
+        560,
+        title="The environment process",
+        describe=f"{len(seats)} seats send actions, {lanes} lanes step once, each seat gets its own rows",
+    )
+    sheet.heading("One environment process owns one match", f"{scene.config}: {lanes} lanes, {entities} entities")
+    sheet.box(262, 96, 602, 388)
+    sheet.text(282, 122, "environment process", bold=True)
+    sheet.text(844, 122, f"rank {scene.plan.rank_of(Role(RoleKind.ENVIRONMENT, 0))}", anchor="end", color=MUTED)
+    for seat, plan in enumerate(seats):
+        y = 150 + 80 * seat
+        worker_card(sheet, 36, y, scene.color(seat), f"worker, {plan.policy}", f"plays {scene.entity_names(seat)}")
+        sheet.arrow([(208, y + 19), (280, y + 19)], color=scene.color(seat))
+        sheet.arrow([(282, y + 36), (208, y + 36)], color=scene.color(seat))
+        sheet.box(284, y, 128, 54, fill=PAPER)
+        sheet.text(296, y + 23, f"{lanes} actions in", size=12.5)
+        sheet.text(296, y + 42, f"{lanes} own rows out", size=12.5)
+    _joint_step(sheet, lanes, entities)
+    _environment_steps(sheet)
+    return sheet.to_text()
+
+
+def _joint_step(sheet: Sheet, lanes: int, entities: int) -> None:
+    sheet.box(470, 150, 150, 90, fill=PAPER)
+    sheet.text(545, 180, "joint action", bold=True, anchor="middle")
+    sheet.text(545, 202, f"{lanes} lanes x {entities} entities", size=12.5, anchor="middle", color=MUTED)
+    sheet.text(545, 222, "when all have spoken", size=12.5, anchor="middle", color=MUTED)
+    sheet.arrow([(414, 195), (466, 195)])
+    sheet.box(664, 150, 180, 214, fill=PAPER)
+    sheet.text(754, 180, "the game", bold=True, anchor="middle")
+    sheet.text(754, 200, f"{lanes} lanes, one step", size=12.5, anchor="middle", color=MUTED)
+    lane_grid(sheet, 686.5, 216, lanes, columns=4, size=30)
+    sheet.arrow([(622, 195), (660, 195)])
+    sheet.box(470, 274, 150, 90, fill=PAPER)
+    sheet.text(545, 304, "joint step", bold=True, anchor="middle")
+    sheet.text(545, 326, "observations, rewards,", size=12.5, anchor="middle", color=MUTED)
+    sheet.text(545, 344, "terminated, truncated", size=12.5, anchor="middle", color=MUTED)
+    sheet.arrow([(662, 319), (624, 319)])
+    sheet.arrow([(468, 319), (416, 319)])
+    sheet.box(470, 390, 374, 54, fill=PAPER)
+    sheet.text(490, 413, "lanes that are over begin their next episode at once;", size=12.5)
+    sheet.text(490, 431, "what was seen last travels along, so nothing is lost", size=12.5)
+    sheet.arrow([(754, 366), (754, 386)])
+
+
+def _environment_steps(sheet: Sheet) -> None:
+    sheet.text(284, 468, "finished episodes go to the root", size=12.5, color=MUTED)
+    words = "A tick: every seat says what its entities do, all lanes step once, every seat is told its own part."
+    sheet.text(36, 520, words, size=13.5)
+    sheet.text(36, 540, "No seat receives a byte of another seat's observation.", size=13.5)
+
+
+# ----------------------------------------------------------------------------------------- the workers of one policy
+
+
+def workers() -> str:
+    """Four copies of a match, and the group that their workers form."""
+    scene = Scene.of("touchdown_1v1.yaml")
+    learner = scene.plan.policies[scene.match.seats[0].policy]
+    count = len(learner.workers)
+    sheet = Sheet(
+        560,
+        title="The workers of one policy are its group",
+        describe=f"{count} workers of the policy {learner.name} in {count} matches average their gradients",
+    )
+    sheet.heading(
+        "All workers of one policy form its group",
+        f"{scene.config}: {count} copies of a match, {scene.plan.processes} processes",
+    )
+    for index, text in enumerate(("match", "the other seat", "environment", f"group {learner.name!r}")):
+        sheet.text((36, 96, 268, 410)[index], 112, text, size=12.5, color=MUTED)
+    for row, (match, seat) in enumerate(learner.workers):
+        _copy_row(sheet, scene.plan, 130 + 84 * row, match, seat, row)
+    _hub(sheet, color_of(learner), 130, 84 * (count - 1) + 54)
+    sheet.text(36, 508, "Each worker collects its own samples in its own match. Then all of them step on one mean gradient:")
+    sheet.text(36, 528, "the weights stay the same to the bit, as if one worker had seen everybody's samples.")
+    return sheet.to_text()
+
+
+def _copy_row(sheet: Sheet, plan: Plan, y: float, match: int, seat: int, group_rank: int) -> None:
+    seats = plan.matches[match].seats
+    other = next(other for other in seats if other.index != seat)
+    mine, theirs = (color_of(plan.policies[item.policy]) for item in (seats[seat], other))
+    sheet.text(52, y + 32, str(match), bold=True, anchor="middle", size=16)
+    worker_card(sheet, 84, y, theirs, other.policy, plan.policies[other.policy].algorithm, width=116)
+    sheet.arrow([(204, y + 27), (240, y + 27)], color=theirs, tail=True)
+    sheet.box(244, y, 116, 54)
+    sheet.text(302, y + 23, plan.matches[match].env, bold=True, anchor="middle", size=13)
+    rank = plan.rank_of(Role(RoleKind.ENVIRONMENT, match))
+    sheet.text(302, y + 42, f"rank {rank}", size=12, color=MUTED, anchor="middle")
+    sheet.arrow([(364, y + 27), (400, y + 27)], color=mine, tail=True)
+    note = f"group rank {group_rank}, rank {plan.rank_of(Role(RoleKind.WORKER, match, seat))}"
+    worker_card(sheet, 404, y, mine, f"{seats[seat].policy}: collect, judge, learn", note, width=232)
+    sheet.arrow([(640, y + 19), (694, y + 19)], color=mine)
+    sheet.arrow([(696, y + 36), (642, y + 36)], color=mine)
+
+
+def _hub(sheet: Sheet, color: str, top: float, height: float) -> None:
+    sheet.box(698, top, 166, height, fill=tint(color, 0.9), stroke=color, dashed=True)
+    middle = top + height / 2
+    sheet.text(781, middle - 62, "average_gradients", bold=True, anchor="middle", mono=True, size=13)
+    sheet.text(781, middle - 22, "g = \u03a3 w\u1d62 g\u1d62 / \u03a3 w\u1d62", anchor="middle", size=18)
+    notes = ("one exchange for each", "gradient step, summed in", "the order of group ranks")
+    sheet.lines(781, middle + 20, notes, anchor="middle", size=12.5, color=MUTED)
+
+
+# --------------------------------------------------------------------------------- between an algorithm and its game
+
+
+class Field(NamedTuple):
+    """A part of a message."""
+
+    name: str
+    nbytes: int
+    fill: str
+
+
+def proxy() -> str:
+    """What lies between an algorithm and its game, and the bytes of one tick."""
+    scene = Scene.of("touchdown_2v2.yaml")
+    sheet = Sheet(
+        590,
+        title="The proxy",
+        describe="an algorithm steps an ordinary environment; one request and one reply per tick reach the game",
+    )
+    sheet.heading("The algorithm cannot tell that its game runs elsewhere", "one seat, one request and one reply per tick")
+    _worker_process(sheet, scene.color(0))
+    sheet.box(696, 100, 168, 190)
+    sheet.text(780, 126, "environment process", bold=True, anchor="middle")
+    lane_grid(sheet, 709.5, 150, scene.match.lanes, columns=4, size=31)
+    sheet.arrow([(620, 178), (692, 178)])
+    sheet.arrow([(694, 222), (622, 222)])
+    sheet.text(657, 168, "request", size=12, color=MUTED, anchor="middle")
+    sheet.text(657, 240, "reply", size=12, color=MUTED, anchor="middle")
+    layout = scene.layout(0)
+    who = f"the seat of {scene.entity_names(0)} in {scene.config}: {layout.lanes} lanes, {layout.rows} rows"
+    sheet.text(36, 330, "What is sent in one tick", bold=True, size=15)
+    sheet.text(36, 351, who, size=13, color=MUTED)
+    request, reply = _request_fields(layout), _reply_fields(layout)
+    scale = 828 / sum(field.nbytes for field in reply)
+    _message(sheet, 376, "request", request, scale)
+    _message(sheet, 466, "reply", reply, scale)
+    notes = (
+        "Both layouts are fixed by the seat's spaces before the first tick: no pickle. On a tick on which rows end,",
+        "their last observations follow; infos follow only where the game has any.",
+    )
+    sheet.lines(36, 556, notes, size=13, color=MUTED)
+    return sheet.to_text()
+
+
+def _worker_process(sheet: Sheet, color: str) -> None:
+    sheet.box(36, 100, 584, 190, fill=tint(color, 0.93), stroke=tint(color, 0.4))
+    sheet.text(56, 126, "worker process", bold=True)
+    sheet.box(56, 146, 190, 122, fill=PAPER)
+    sheet.text(72, 172, "algorithm", bold=True)
+    sheet.text(72, 200, "def run(self):", mono=True, size=11.5)
+    sheet.text(72, 220, "  env.step(action)", mono=True, size=11.5)
+    sheet.text(72, 248, "yours, or built in", size=12, color=MUTED)
+    sheet.arrow([(250, 207), (280, 207)], tail=True)
+    sheet.box(284, 146, 190, 122, fill=PAPER)
+    sheet.text(300, 172, "proxy, one of three faces", bold=True, size=13)
+    for row, (name, what) in enumerate((("gym", "Env"), ("vector", "VectorEnv"), ("parallel", "ParallelEnv"))):
+        sheet.text(300, 199 + 22 * row, name, mono=True, size=12, color=color)
+        sheet.text(372, 199 + 22 * row, what, mono=True, size=12)
+    sheet.arrow([(478, 207), (508, 207)], tail=True)
+    sheet.box(512, 146, 90, 122, fill=PAPER)
+    sheet.text(557, 172, "seat", bold=True, anchor="middle")
+    sheet.lines(557, 200, ("two buffers,", "own entities", "only"), anchor="middle", size=12, color=MUTED)
+
+
+def _request_fields(layout: SeatLayout) -> list[Field]:
+    request = RequestView(layout)
+    return [
+        Field("kind", request.header_bytes, "#d7dde3"),
+        Field("actions", request.nbytes - request.header_bytes, "#aec7e8"),
+    ]
+
+
+def _reply_fields(layout: SeatLayout) -> list[Field]:
+    reply = ReplyView(layout)
+    flags = (reply.terminated, reply.truncated, reply.active, reply.fresh)
+    observations = sum(leaf.nbytes for leaves in reply.rows for leaf in leaves)
+    fields = [
+        Field("header", reply.header.nbytes, "#d7dde3"),
+        Field("4 flags", sum(flag.nbytes for flag in flags), "#c7e9c0"),
+        Field("rewards", reply.rewards.nbytes, "#fdd0a2"),
+        Field("masks", sum(mask.nbytes for mask in reply.mask_rows), "#dadaeb"),
+        Field("observations", observations, "#aec7e8"),
+    ]
+    found = [field for field in fields if field.nbytes]
+    assert sum(field.nbytes for field in found) == reply.message_bytes(), "the picture misses a field"
+    return found
+
+
+def _message(sheet: Sheet, y: float, name: str, fields: list[Field], scale: float) -> None:
+    """A bar to scale, its fields named below."""
+    total = sum(field.nbytes for field in fields)
+    sheet.text(36, y + 12, f"{name}, {total} bytes", bold=True, size=13)
+    x = 36.0
+    for field in fields:
+        width = field.nbytes * scale
+        sheet.box(x, y + 22, width, 28, fill=field.fill, stroke=PAPER, radius=3)
+        sheet.text(x + 3, y + 66, field.name, size=11.5, color=INK)
+        if width > 24:
+            sheet.text(x + width / 2, y + 41, str(field.nbytes), size=11.5, anchor="middle")
+        x += max(width, 0)
+
+
+# ------------------------------------------------------------------------------------------------------ whole plans
+
+
+def match_2v2() -> str:
+    """Who is where in the smallest run of two teams."""
+    scene = Scene.of("touchdown_2v2.yaml")
+    plan, match = scene.plan, scene.match
+    sheet = Sheet(
+        520,
+        title=f"Two against two: {plan.processes} processes",
+        describe="a root, an environment, two blue and two red workers",
+    )
+    sheet.heading(
+        f"Two against two: {plan.processes} processes", f"{scene.config}: both teams learn, each from the other"
+    )
+    sheet.box(365, 96, 170, 64)
+    sheet.text(450, 122, "root", bold=True, anchor="middle", size=15)
+    sheet.text(450, 144, "plans, watches, records", anchor="middle", size=12.5, color=MUTED)
+    _rank_tag(sheet, 535, 96, plan.rank_of(Role(RoleKind.ROOT)))
+    sheet.arrow([(450, 162), (450, 206)], dashed=True, head=False)
+    sheet.box(345, 208, 210, 230)
+    sheet.text(450, 236, f"environment: {match.env}", bold=True, anchor="middle", size=15)
+    sheet.text(450, 257, f"{match.lanes} lanes step together", anchor="middle", size=12.5, color=MUTED)
+    lane_grid(sheet, 378.5, 274, match.lanes, columns=4, size=32)
+    _rank_tag(sheet, 555, 208, plan.rank_of(Role(RoleKind.ENVIRONMENT, 0)))
+    for side, policy in enumerate(plan.policies.values()):
+        _team(sheet, scene, policy, left=36 if side == 0 else 624, inner=(264, 341) if side == 0 else (636, 559))
+    sheet.text(450, 480, "solid: actions and observations on every tick", size=12.5, anchor="middle", color=MUTED)
+    sheet.text(450, 499, "dotted: progress, a few times a second", size=12.5, anchor="middle", color=MUTED)
+    return sheet.to_text()
+
+
+def _team(sheet: Sheet, scene: Scene, policy: PolicyPlan, *, left: float, inner: tuple[float, float]) -> None:
+    """The group of a policy: its workers in a frame, and their links to the environment."""
+    color = color_of(policy)
+    sheet.box(left, 208, 240, 230, fill=tint(color, 0.95), stroke=color, dashed=True, radius=12)
+    sheet.text(left + 20, 236, f"group {policy.name}", bold=True, size=15, color=color)
+    sheet.text(left + 20, 257, f"{policy.algorithm}, one set of weights", size=12.5, color=MUTED)
+    for row, (_, seat) in enumerate(policy.workers):
+        y = 276 + 80 * row
+        worker_card(sheet, left + 16, y, color, "worker", f"plays {scene.entity_names(seat)}", width=208)
+        _rank_tag(sheet, left + 224, y, scene.plan.rank_of(Role(RoleKind.WORKER, 0, seat)))
+        sheet.arrow([(inner[0], y + 27), (inner[1], y + 27)], color=color, tail=True)
+    sheet.arrow([(left + 120, 334), (left + 120, 352)], color=color, tail=True, thick=2)
+    sheet.text(left + 132, 347, "gradients", size=12, color=color)
+
+
+def _rank_tag(sheet: Sheet, right: float, top: float, rank: int) -> None:
+    """The number of a process, on the upper right corner of its box."""
+    sheet.box(right - 62, top - 11, 54, 21, fill=INK, stroke=INK, radius=10)
+    sheet.text(right - 35, top + 4, f"rank {rank}", size=11.5, color=PAPER, anchor="middle")
+
+
+def round_robin() -> str:
+    """Who is where in the large one."""
+    scene = Scene.of("round_robin_4x5.yaml")
+    plan = scene.plan
+    pairs = sorted({match.entry for match in plan.matches})
+    copies = len(plan.matches) // len(pairs)
+    sheet = Sheet(
+        680,
+        title=f"Round robin: {len(plan.matches)} matches, {plan.processes} processes",
+        describe=f"{len(plan.policies)} policies, each pair in {copies} copies of a 2 against 2 match",
+    )
+    sheet.heading(
+        f"Round robin: {len(plan.matches)} matches, {plan.processes} processes",
+        f"{scene.config}: {len(plan.policies)} policies, every pair in {copies} copies",
+    )
+    for match in plan.matches:
+        column, row = match.copy, pairs.index(match.entry)
+        _match_cell(sheet, plan, match, 164 + 94 * column, 118 + 78 * row)
+        if column == 0:
+            _pair_label(sheet, plan, match, 118 + 78 * row)
+    for copy in range(copies):
+        sheet.text(164 + 94 * copy + 42, 106, f"copy {copy}", size=12, anchor="middle", color=MUTED)
+    for index, policy in enumerate(plan.policies.values()):
+        _group_card(sheet, policy, 664, 118 + 117 * index)
+    workers_each = len(scene.match.seats)
+    sum_text = (
+        f"{len(pairs)} pairs x {copies} copies = {len(plan.matches)} matches;  "
+        f"{len(plan.matches)} x (1 environment + {workers_each} workers) + 1 root = {plan.processes} processes"
+    )
+    sheet.box(36, 606, 828, 44)
+    sheet.text(450, 633, sum_text, bold=True, anchor="middle", size=14.5)
+    return sheet.to_text()
+
+
+def _sides(match: MatchPlan) -> tuple[str, str]:
+    names = list(dict.fromkeys(seat.policy for seat in match.seats))
+    return names[0], names[1]
+
+
+def _pair_label(sheet: Sheet, plan: Plan, match: MatchPlan, y: float) -> None:
+    for index, name in enumerate(_sides(match)):
+        color = color_of(plan.policies[name])
+        sheet.disc(46, y + 22 + 22 * index, 6, fill=color)
+        sheet.text(62, y + 27 + 22 * index, name, bold=True, size=13.5)
+
+
+def _match_cell(sheet: Sheet, plan: Plan, match: MatchPlan, x: float, y: float) -> None:
+    """One match: the environment in the middle, its workers around it."""
+    sheet.box(x, y, 84, 64, radius=6)
+    environment = plan.rank_of(Role(RoleKind.ENVIRONMENT, match.match))
+    last = plan.rank_of(Role(RoleKind.WORKER, match.match, match.seats[-1].index))
+    first_side = _sides(match)[0]
+    sheet.box(x + 32, y + 10, 20, 28, fill=PAPER, stroke="#9aa5b1", radius=3)
+    for index, seat in enumerate(match.seats):
+        left = seat.policy == first_side
+        row = index % (len(match.seats) // 2)
+        cx, cy = x + (15 if left else 69), y + 16 + 16 * row
+        sheet.arrow([(cx, cy), (x + (32 if left else 52), cy)], color=LINE, head=False)
+        sheet.disc(cx, cy, 6, fill=color_of(plan.policies[seat.policy]))
+    sheet.text(x + 42, y + 55, f"ranks {environment}-{last}", size=10.5, anchor="middle", color=MUTED)
+
+
+def _group_card(sheet: Sheet, policy: PolicyPlan, x: float, y: float) -> None:
+    color = color_of(policy)
+    sheet.box(x, y, 200, 103, fill=tint(color, 0.9), stroke=color, dashed=True, radius=10)
+    sheet.text(x + 18, y + 28, f"group {policy.name}", bold=True, size=15, color=color)
+    sheet.text(x + 182, y + 28, f"{len(policy.workers)} workers", size=12.5, anchor="end", color=MUTED)
+    for index in range(len(policy.workers)):
+        sheet.disc(x + 24 + 17 * (index % 10), y + 49 + 18 * (index // 10), 5.5, fill=color)
+
+
+PICTURES: dict[str, Callable[[], str]] = {
+    picture.__name__: picture for picture in (environment_process, workers, proxy, match_2v2, round_robin)
+}
+
+
+def main() -> None:
+    """Writes every picture beside this file."""
+    for name, picture in PICTURES.items():
+        (HERE / f"{name}.svg").write_text(picture(), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
