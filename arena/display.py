@@ -233,7 +233,7 @@ def summary_lines(scoreboard: Scoreboard, run_dir: Path | str) -> list[str]:
 
 def _change_words(score: Score) -> str:
     if score.games.count:
-        return _before_after(score.games, "won {}", "game", _percent)
+        return _before_after(score.games, "won {}", "game", _percent) + _draw_words(score.drawn)
     if score.episodes:
         return _before_after(score.returns, "return {}", "episode", _number)
     return "finished no episode"
@@ -247,6 +247,18 @@ def _before_after(series: Series, phrase: str, noun: str, words: Callable[[float
         return f"{phrase.format(words(series.mean))}{of} its {series.count} {noun}{plural}"
     size, before, after = change
     return f"{phrase.format(words(before))}{of} its first {size} {noun}s, {words(after)}{of} its last {size}"
+
+
+def _draw_words(drawn: Series) -> str:
+    """Without them a policy that wins less against a better opponent seems to lose."""
+    if not drawn.total:
+        return ""
+    change = drawn.before_and_after()
+    return (
+        f"; drew {_percent(drawn.mean)}"
+        if change is None
+        else f"; drew {_percent(change[1])}, then {_percent(change[2])}"
+    )
 
 
 def _progress_words(done: int, total: int, rate: float | None) -> str:

@@ -1,9 +1,9 @@
 """The environment role: it owns the game of one match, asks its seats for their actions, steps once.
 
-    made       the game is adapted to `BatchedEnv`; its entities are held against the seats     -> Welcome to the workers
-    ready      the first observations are out; nothing moves until the root says Go    -> Ready to the root
-    playing    all seats have spoken -> joint step -> each seat gets its own rows, nobody else's
-    over       the budget is used (the last replies said so), or every worker has left -> Done to the root
+made       the game is adapted to `BatchedEnv`; its entities are held against the seats     -> Welcome to workers
+ready      the first observations are out; nothing moves until the root says Go    -> Ready to the root
+playing    all seats have spoken -> joint step -> each seat gets its own rows, nobody else's
+over       the budget is used (the last replies said so), or every worker has left -> Done to the root
 """
 
 from __future__ import annotations
@@ -225,9 +225,7 @@ class Environment:
     def _joint_actions(self, joint: Joint) -> list[Any]:
         actions: list[Any] = [None] * len(self._game.interface.entities)
         for seat, port in enumerate(self._ports):
-            chosen = (
-                port.idle_actions(self._match.idle_action) if seat in joint.idle else port.request.by_entity
-            )
+            chosen = port.idle_actions(self._match.idle_action) if seat in joint.idle else port.request.by_entity
             for entity, action in zip(port.entities, chosen, strict=True):
                 actions[entity] = action
         return actions

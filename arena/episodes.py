@@ -92,7 +92,5 @@ class EpisodeAccount:
         decided = outcomes(returns, stated, entities=[len(entities) for entities in self._seats])
         return tuple(
             SeatRecord(seat.policy, seat.entities, value, outcome, int(idle))
-            for seat, value, outcome, idle in zip(
-                self._match.seats, returns, decided, self._idle[lane], strict=True
-            )
+            for seat, value, outcome, idle in zip(self._match.seats, returns, decided, self._idle[lane], strict=True)
         )

@@ -1,12 +1,12 @@
 """Everything that the arena raises.
 
-    ArenaError
-    ├── ConfigError          a user's mistake: exit 2, one message, no traceback
-    ├── BudgetReached        the match has used its ticks: ends a worker's `run`
-    ├── ProtocolError        two roles disagree about what is said (a bug, or a mixed installation)
-    ├── GroupError           workers of one policy called different collectives, or hold different weights
-    ├── Deadlock             every role waits for another one
-    └── RunStopped           somebody else failed; this role ends quietly
+ArenaError
+├── ConfigError          a user's mistake: exit 2, one message, no traceback
+├── BudgetReached        the match has used its ticks: ends a worker's `run`
+├── ProtocolError        two roles disagree about what is said (a bug, or a mixed installation)
+├── GroupError           workers of one policy called different collectives, or hold different weights
+├── Deadlock             every role waits for another one
+└── RunStopped           somebody else failed; this role ends quietly
 """
 
 from __future__ import annotations
@@ -68,18 +68,20 @@ class RunStopped(ArenaError):
 
 
 @contextmanager
-def located(*, path: str = "", source: str = "", who: str = "") -> Iterator[None]:
+def located(*, path: str = "", inside: str = "", source: str = "", who: str = "") -> Iterator[None]:
     """Gives configuration errors that pass through here their place, where they do not say it themselves.
 
     Args:
         path: in the configuration.
+        inside: the place that the errors' own paths, as `options.n_steps`, begin at.
         source: the file.
         who: of what the message speaks, put before it.
     """
     try:
         yield
     except ConfigError as error:
-        place, origin, parts = error.path, error.source, [who]
+        place = ".".join(part for part in (inside, error.path) if part)
+        origin, parts = error.source, [who]
         if path and not place:  # a file that the error is about is not the file in which the mistake stands
             place, origin, parts = path, source, [who, error.source]
         message = ": ".join(part for part in (*parts, error.message) if part)

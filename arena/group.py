@@ -113,7 +113,9 @@ class Group:
         """Whether this worker is the one that learns for all with `sync: samples`, and whose weights count."""
         return self.rank == 0
 
-    def average_gradients(self, parameters: Iterable[Any], *, weight: float = 1.0, **scalars: float) -> dict[str, float]:
+    def average_gradients(
+        self, parameters: Iterable[Any], *, weight: float = 1.0, **scalars: float
+    ) -> dict[str, float]:
         """Replaces the gradients of all members by their weighted mean, in one exchange.
 
         Args:

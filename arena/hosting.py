@@ -101,7 +101,7 @@ def _start_mpi() -> Any:
     try:
         from arena.comm import mpi
     except (ImportError, RuntimeError) as error:  # mpi4py finds no MPI library
-        raise ConfigError(f"{mpirun.NO_MPI} ({error})") from error
+        raise ConfigError(f"mpi4py finds no MPI library. {mpirun.NO_MPI}") from error
     return mpi.world()
 
 

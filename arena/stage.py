@@ -62,5 +62,3 @@ def _act(endpoint: Endpoint, run: Run, role: Role, communicator: Any, private: b
         environment.play()
     finally:
         environment.close()
-
-

@@ -1,9 +1,9 @@
 """The worker role: it builds one algorithm for one seat and lets it run.
 
-    seated     the environment has said what the seat looks like; the algorithm's class is held against it
-    built      the algorithm is made and has taken on its weights                                -> Ready to the root
-    running    `run()`: the algorithm steps its proxy and talks to its group
-    left       `run()` has ended: the seat idles on without it, the group goes on without it     -> Done to the root
+seated     the environment has said what the seat looks like; the algorithm's class is held against it
+built      the algorithm is made and has taken on its weights                                -> Ready to the root
+running    `run()`: the algorithm steps its proxy and talks to its group
+left       `run()` has ended: the seat idles on without it, the group goes on without it     -> Done to the root
 """
 
 from __future__ import annotations
@@ -95,8 +95,15 @@ class Worker:
         with located(path=path, who=f"policy {self._policy.name!r}"):
             self._face = seat_face(algorithm, seat.observation_spaces, seat.action_spaces, lanes=seat.lanes)
         self._env = make_proxy(self._face, seat)
-        with located(path=self._path):
+        with located(inside=self._path):
+            self._check_sizes(algorithm)
             return algorithm(self._env, self._group, ticks=self._run.plan.ticks, **self._policy.options)
+
+    def _check_sizes(self, algorithm: type[Any]) -> None:
+        """Lets an algorithm that learns refuse a budget that is too small for it, before anybody plays."""
+        if hasattr(algorithm, "sizes") and not self._policy.frozen:
+            workers = len(self._policy.workers)
+            algorithm.sizes(self._policy.options, rows=self._seat.rows, ticks=self._run.plan.ticks, workers=workers)
 
     def _restore(self) -> None:
         """Takes on the checkpoint that the run names: the root of the group reads it and shares it."""
@@ -129,7 +136,7 @@ class Worker:
         if learning and self._group.is_root and not self._run.start_tick:
             self._log.save(self._algorithm.state_dict())
         # BudgetReached is how every run ends that does not end by itself.
-        with suppress(BudgetReached), located(path=self._path):
+        with suppress(BudgetReached), located(inside=self._path):
             self._runner()()
         self._seat.leave()
         self._group.leave()
@@ -178,7 +185,9 @@ class PolicyLog:
     def _rows(self) -> int:
         """Samples that the whole group collects per tick."""
         matches = self._run.plan.matches
-        return sum(matches[match].lanes * len(matches[match].seats[seat].entities) for match, seat in self._policy.workers)
+        return sum(
+            matches[match].lanes * len(matches[match].seats[seat].entities) for match, seat in self._policy.workers
+        )
 
     def offer(self, state: Any) -> None:
         """Writes a checkpoint if one is due; `state` may be a function that makes it."""

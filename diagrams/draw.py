@@ -83,13 +83,16 @@ def worker_card(sheet: Sheet, x: float, y: float, color: str, title: str, note: 
     sheet.text(x + 20, y + 42, note, size=12, color=MUTED)
 
 
-def lane_grid(sheet: Sheet, x: float, y: float, lanes: int, *, columns: int, size: float) -> None:
-    """One small field per lane, with two players each."""
-    for lane in range(lanes):
+def lane_grid(sheet: Sheet, x: float, y: float, scene: Scene, *, size: float, columns: int = 4) -> None:
+    """One small field per lane, with a dot for each entity in the colour of who plays it."""
+    colors = {entity: scene.color(seat) for seat in range(len(scene.match.seats)) for entity in scene.entities(seat)}
+    for lane in range(scene.match.lanes):
         left, top = x + lane % columns * (size + 5), y + lane // columns * (size + 5)
         sheet.box(left, top, size, size, fill=PAPER, stroke="#9aa5b1", radius=3)
-        sheet.disc(left + size * (0.3 + 0.04 * (lane % 4)), top + size * 0.3, size * 0.1, fill="#1f77b4")
-        sheet.disc(left + size * (0.7 - 0.05 * (lane % 3)), top + size * 0.7, size * 0.1, fill="#d62728")
+        for entity, color in colors.items():
+            place = 7 * lane + 5 * entity  # anywhere, as long as it looks like a game
+            across, down = 0.2 + 0.6 * (place % 11) / 10, 0.18 + 0.64 * entity / max(1, len(colors) - 1)
+            sheet.disc(left + size * across, top + size * down, size * 0.085, fill=color)
 
 
 # ------------------------------------------------------------------------------------------- one environment process
@@ -117,31 +120,35 @@ def environment_process() -> str:
         sheet.box(284, y, 128, 54, fill=PAPER)
         sheet.text(296, y + 23, f"{lanes} actions in", size=12.5)
         sheet.text(296, y + 42, f"{lanes} own rows out", size=12.5)
-    _joint_step(sheet, lanes, entities)
+    sheet.box(432, 150, 10, 294, fill="#d7dde3", stroke="#d7dde3", radius=5)
+    for seat in range(len(seats)):
+        sheet.arrow([(414, 177 + 80 * seat), (430, 177 + 80 * seat)], head=False)
+    _joint_step(sheet, scene, entities)
     _environment_steps(sheet)
     return sheet.to_text()
 
 
-def _joint_step(sheet: Sheet, lanes: int, entities: int) -> None:
-    sheet.box(470, 150, 150, 90, fill=PAPER)
-    sheet.text(545, 180, "joint action", bold=True, anchor="middle")
-    sheet.text(545, 202, f"{lanes} lanes x {entities} entities", size=12.5, anchor="middle", color=MUTED)
-    sheet.text(545, 222, "when all have spoken", size=12.5, anchor="middle", color=MUTED)
-    sheet.arrow([(414, 195), (466, 195)])
+def _joint_step(sheet: Sheet, scene: Scene, entities: int) -> None:
+    lanes = scene.match.lanes
+    sheet.box(478, 150, 146, 90, fill=PAPER)
+    sheet.text(551, 180, "joint action", bold=True, anchor="middle")
+    sheet.text(551, 202, f"{lanes} lanes x {entities} entities", size=12.5, anchor="middle", color=MUTED)
+    sheet.text(551, 222, "when all have spoken", size=12.5, anchor="middle", color=MUTED)
+    sheet.arrow([(444, 195), (474, 195)])
     sheet.box(664, 150, 180, 214, fill=PAPER)
     sheet.text(754, 180, "the game", bold=True, anchor="middle")
     sheet.text(754, 200, f"{lanes} lanes, one step", size=12.5, anchor="middle", color=MUTED)
-    lane_grid(sheet, 686.5, 216, lanes, columns=4, size=30)
-    sheet.arrow([(622, 195), (660, 195)])
-    sheet.box(470, 274, 150, 90, fill=PAPER)
-    sheet.text(545, 304, "joint step", bold=True, anchor="middle")
-    sheet.text(545, 326, "observations, rewards,", size=12.5, anchor="middle", color=MUTED)
-    sheet.text(545, 344, "terminated, truncated", size=12.5, anchor="middle", color=MUTED)
-    sheet.arrow([(662, 319), (624, 319)])
-    sheet.arrow([(468, 319), (416, 319)])
-    sheet.box(470, 390, 374, 54, fill=PAPER)
-    sheet.text(490, 413, "lanes that are over begin their next episode at once;", size=12.5)
-    sheet.text(490, 431, "what was seen last travels along, so nothing is lost", size=12.5)
+    lane_grid(sheet, 686.5, 216, scene, size=30)
+    sheet.arrow([(626, 195), (660, 195)])
+    sheet.box(478, 274, 146, 90, fill=PAPER)
+    sheet.text(551, 304, "joint step", bold=True, anchor="middle")
+    sheet.text(551, 326, "observations, rewards,", size=12.5, anchor="middle", color=MUTED)
+    sheet.text(551, 344, "terminated, truncated", size=12.5, anchor="middle", color=MUTED)
+    sheet.arrow([(662, 319), (628, 319)])
+    sheet.arrow([(476, 319), (446, 319)])
+    sheet.box(478, 390, 366, 54, fill=PAPER)
+    sheet.text(494, 413, "lanes that are over begin their next episode at once;", size=12.5)
+    sheet.text(494, 431, "what was seen last travels along, so nothing is lost", size=12.5)
     sheet.arrow([(754, 366), (754, 386)])
 
 
@@ -161,7 +168,7 @@ def workers() -> str:
     learner = scene.plan.policies[scene.match.seats[0].policy]
     count = len(learner.workers)
     sheet = Sheet(
-        560,
+        540,
         title="The workers of one policy are its group",
         describe=f"{count} workers of the policy {learner.name} in {count} matches average their gradients",
     )
@@ -174,8 +181,11 @@ def workers() -> str:
     for row, (match, seat) in enumerate(learner.workers):
         _copy_row(sheet, scene.plan, 130 + 84 * row, match, seat, row)
     _hub(sheet, color_of(learner), 130, 84 * (count - 1) + 54)
-    sheet.text(36, 508, "Each worker collects its own samples in its own match. Then all of them step on one mean gradient:")
-    sheet.text(36, 528, "the weights stay the same to the bit, as if one worker had seen everybody's samples.")
+    notes = (
+        "Each worker collects its own samples in its own match; then all of them step on one mean gradient. The weights",
+        "stay equal to the last bit, and are those that one worker would learn from everybody's samples.",
+    )
+    sheet.lines(36, 496, notes, step=20)
     return sheet.to_text()
 
 
@@ -221,7 +231,7 @@ def proxy() -> str:
     """What lies between an algorithm and its game, and the bytes of one tick."""
     scene = Scene.of("touchdown_2v2.yaml")
     sheet = Sheet(
-        590,
+        612,
         title="The proxy",
         describe="an algorithm steps an ordinary environment; one request and one reply per tick reach the game",
     )
@@ -229,7 +239,7 @@ def proxy() -> str:
     _worker_process(sheet, scene.color(0))
     sheet.box(696, 100, 168, 190)
     sheet.text(780, 126, "environment process", bold=True, anchor="middle")
-    lane_grid(sheet, 709.5, 150, scene.match.lanes, columns=4, size=31)
+    lane_grid(sheet, 715.5, 148, scene, size=28.5)
     sheet.arrow([(620, 178), (692, 178)])
     sheet.arrow([(694, 222), (622, 222)])
     sheet.text(657, 168, "request", size=12, color=MUTED, anchor="middle")
@@ -240,13 +250,13 @@ def proxy() -> str:
     sheet.text(36, 351, who, size=13, color=MUTED)
     request, reply = _request_fields(layout), _reply_fields(layout)
     scale = 828 / sum(field.nbytes for field in reply)
-    _message(sheet, 376, "request", request, scale)
-    _message(sheet, 466, "reply", reply, scale)
+    _message(sheet, 378, "request", request, scale)
+    _message(sheet, 470, "reply", reply, scale)
     notes = (
         "Both layouts are fixed by the seat's spaces before the first tick: no pickle. On a tick on which rows end,",
         "their last observations follow; infos follow only where the game has any.",
     )
-    sheet.lines(36, 556, notes, size=13, color=MUTED)
+    sheet.lines(36, 568, notes, size=13, color=MUTED)
     return sheet.to_text()
 
 
@@ -256,7 +266,7 @@ def _worker_process(sheet: Sheet, color: str) -> None:
     sheet.box(56, 146, 190, 122, fill=PAPER)
     sheet.text(72, 172, "algorithm", bold=True)
     sheet.text(72, 200, "def run(self):", mono=True, size=11.5)
-    sheet.text(72, 220, "  env.step(action)", mono=True, size=11.5)
+    sheet.text(86, 220, "env.step(action)", mono=True, size=11.5)
     sheet.text(72, 248, "yours, or built in", size=12, color=MUTED)
     sheet.arrow([(250, 207), (280, 207)], tail=True)
     sheet.box(284, 146, 190, 122, fill=PAPER)
@@ -298,14 +308,16 @@ def _message(sheet: Sheet, y: float, name: str, fields: list[Field], scale: floa
     """A bar to scale, its fields named below."""
     total = sum(field.nbytes for field in fields)
     sheet.text(36, y + 12, f"{name}, {total} bytes", bold=True, size=13)
-    x = 36.0
+    x = label = 36.0
     for field in fields:
         width = field.nbytes * scale
         sheet.box(x, y + 22, width, 28, fill=field.fill, stroke=PAPER, radius=3)
-        sheet.text(x + 3, y + 66, field.name, size=11.5, color=INK)
         if width > 24:
             sheet.text(x + width / 2, y + 41, str(field.nbytes), size=11.5, anchor="middle")
-        x += max(width, 0)
+        label = max(label, x + 3)  # names of narrow fields move to the right rather than onto each other
+        sheet.text(label, y + 66, field.name, size=11.5)
+        label += 6.2 * len(field.name) + 12
+        x += width
 
 
 # ------------------------------------------------------------------------------------------------------ whole plans
@@ -316,7 +328,7 @@ def match_2v2() -> str:
     scene = Scene.of("touchdown_2v2.yaml")
     plan, match = scene.plan, scene.match
     sheet = Sheet(
-        520,
+        536,
         title=f"Two against two: {plan.processes} processes",
         describe="a root, an environment, two blue and two red workers",
     )
@@ -328,37 +340,37 @@ def match_2v2() -> str:
     sheet.text(450, 144, "plans, watches, records", anchor="middle", size=12.5, color=MUTED)
     _rank_tag(sheet, 535, 96, plan.rank_of(Role(RoleKind.ROOT)))
     sheet.arrow([(450, 162), (450, 206)], dashed=True, head=False)
-    sheet.box(345, 208, 210, 230)
+    sheet.box(345, 208, 210, 246)
     sheet.text(450, 236, f"environment: {match.env}", bold=True, anchor="middle", size=15)
     sheet.text(450, 257, f"{match.lanes} lanes step together", anchor="middle", size=12.5, color=MUTED)
-    lane_grid(sheet, 378.5, 274, match.lanes, columns=4, size=32)
+    lane_grid(sheet, 372.5, 282, scene, size=35)
     _rank_tag(sheet, 555, 208, plan.rank_of(Role(RoleKind.ENVIRONMENT, 0)))
     for side, policy in enumerate(plan.policies.values()):
         _team(sheet, scene, policy, left=36 if side == 0 else 624, inner=(264, 341) if side == 0 else (636, 559))
-    sheet.text(450, 480, "solid: actions and observations on every tick", size=12.5, anchor="middle", color=MUTED)
-    sheet.text(450, 499, "dotted: progress, a few times a second", size=12.5, anchor="middle", color=MUTED)
+    sheet.text(450, 494, "solid: actions and observations on every tick", size=12.5, anchor="middle", color=MUTED)
+    sheet.text(450, 513, "dotted: progress, a few times a second", size=12.5, anchor="middle", color=MUTED)
     return sheet.to_text()
 
 
 def _team(sheet: Sheet, scene: Scene, policy: PolicyPlan, *, left: float, inner: tuple[float, float]) -> None:
     """The group of a policy: its workers in a frame, and their links to the environment."""
     color = color_of(policy)
-    sheet.box(left, 208, 240, 230, fill=tint(color, 0.95), stroke=color, dashed=True, radius=12)
+    sheet.box(left, 208, 240, 246, fill=tint(color, 0.95), stroke=color, dashed=True, radius=12)
     sheet.text(left + 20, 236, f"group {policy.name}", bold=True, size=15, color=color)
     sheet.text(left + 20, 257, f"{policy.algorithm}, one set of weights", size=12.5, color=MUTED)
     for row, (_, seat) in enumerate(policy.workers):
-        y = 276 + 80 * row
+        y = 280 + 98 * row
         worker_card(sheet, left + 16, y, color, "worker", f"plays {scene.entity_names(seat)}", width=208)
-        _rank_tag(sheet, left + 224, y, scene.plan.rank_of(Role(RoleKind.WORKER, 0, seat)))
+        _rank_tag(sheet, left + 224, y + 27, scene.plan.rank_of(Role(RoleKind.WORKER, 0, seat)))
         sheet.arrow([(inner[0], y + 27), (inner[1], y + 27)], color=color, tail=True)
-    sheet.arrow([(left + 120, 334), (left + 120, 352)], color=color, tail=True, thick=2)
-    sheet.text(left + 132, 347, "gradients", size=12, color=color)
+    sheet.arrow([(left + 44, 337), (left + 44, 375)], color=color, tail=True)
+    sheet.text(left + 58, 360, "mean gradients" if policy.sync == "gradients" else "samples", size=12, color=color)
 
 
 def _rank_tag(sheet: Sheet, right: float, top: float, rank: int) -> None:
-    """The number of a process, on the upper right corner of its box."""
-    sheet.box(right - 62, top - 11, 54, 21, fill=INK, stroke=INK, radius=10)
-    sheet.text(right - 35, top + 4, f"rank {rank}", size=11.5, color=PAPER, anchor="middle")
+    """The number of a process, on the right side of its box."""
+    sheet.box(right - 64, top - 11, 54, 22, fill=INK, stroke=INK, radius=11)
+    sheet.text(right - 37, top + 4, f"rank {rank}", size=11.5, color=PAPER, anchor="middle")
 
 
 def round_robin() -> str:

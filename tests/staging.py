@@ -39,9 +39,7 @@ class Played:
         return list(JournalReader(self.folder.metrics))
 
 
-def play(
-    data: Mapping[str, Any], path: Path, *, resume: bool = False, given: bool = False, **changes: Any
-) -> Played:
+def play(data: Mapping[str, Any], path: Path, *, resume: bool = False, given: bool = False, **changes: Any) -> Played:
     """Runs a configuration, given as the YAML would give it, below `path`; `changes` are fields of the `Run`."""
     NOTES.clear()
     config = parse_config({"name": "test", **data}, source="test")

@@ -219,4 +219,3 @@ def _by_entity(layout: SeatLayout, leaves: list[list[NDArray[Any]]], spaces: lis
         for block, block_leaves, space in zip(layout.blocks, leaves, spaces, strict=True)
         for position in range(len(block.entities))
     ]
-

@@ -73,10 +73,10 @@ def test_the_root_and_the_environments_never_import_torch(tmp_path: Path) -> Non
     assert len(root) == 0, "the root's stderr is the launcher's"
 
 
-@pytest.mark.parametrize(("ranks", "code", "words"), [(3, 2, "needs 4 processes"), (6, 0, "2 of the processes are idle")])
-def test_too_few_processes_are_refused_and_too_many_are_idle(
-    ranks: int, code: int, words: str, tmp_path: Path
-) -> None:
+@pytest.mark.parametrize(
+    ("ranks", "code", "words"), [(3, 2, "needs 4 processes"), (6, 0, "2 of the processes are idle")]
+)
+def test_too_few_processes_are_refused_and_too_many_are_idle(ranks: int, code: int, words: str, tmp_path: Path) -> None:
     ended = by_hand(tmp_path, ranks, "train", write(tmp_path, duel()))
     assert ended.code == code
     assert words in ended.out + ended.err

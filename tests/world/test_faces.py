@@ -120,7 +120,10 @@ def test_reset_in_mid_episode_of_a_shared_game_idles_to_its_end_and_that_is_reco
 
 def test_a_worker_that_leaves_early_idles_and_the_others_finish(tmp_path: Path) -> None:
     data = solo("touchdown", "random", ticks=60, max_steps=20)
-    data["policies"] = {"p": {"algorithm": "players:LeavesEarly", "options": {"steps": 25}}, "q": {"algorithm": "random"}}
+    data["policies"] = {
+        "p": {"algorithm": "players:LeavesEarly", "options": {"steps": 25}},
+        "q": {"algorithm": "random"},
+    }
     data["matches"] = [{"env": "game", "seats": ["p", "q"]}]
     played = play(data, tmp_path)
     assert sum(e["length"] for e in played.episodes) == 60
