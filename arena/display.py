@@ -251,14 +251,9 @@ def _before_after(series: Series, phrase: str, noun: str, words: Callable[[float
 
 def _draw_words(drawn: Series) -> str:
     """Without them a policy that wins less against a better opponent seems to lose."""
-    if not drawn.total:
-        return ""
     change = drawn.before_and_after()
-    return (
-        f"; drew {_percent(drawn.mean)}"
-        if change is None
-        else f"; drew {_percent(change[1])}, then {_percent(change[2])}"
-    )
+    shares = (drawn.mean or 0.0,) if change is None else change[1:]
+    return f"; drew {', then '.join(map(_percent, shares))}" if any(shares) else ""
 
 
 def _progress_words(done: int, total: int, rate: float | None) -> str:

@@ -312,6 +312,26 @@ def test_a_seats_bytes_are_the_same_whatever_the_others_see(ended: NDArray[np.bo
         assert messages(entities, marks, mine) == messages(entities, MARKS, mine)
 
 
+def test_only_the_lanes_that_begin_show_a_new_episode_and_the_old_ones_last_observations_are_kept_apart() -> None:
+    port = port_of((1, 3))
+    ended, over = np.zeros((LANES, 4), np.bool_), np.array([False, True, False])
+    ended[over] = True
+    begin = marked_frame((1, 2, 3, 4))
+    begin.active[:] = False
+    port.write_step(Step(marked_frame(MARKS), np.zeros((LANES, 4)), ended, np.zeros_like(ended)))
+    port.write_begin(begin, over)
+    reply = port.reply
+    for position, (old, new) in enumerate([(MARKS[1], 2), (MARKS[3], 4)]):
+        shown, masks = reply.by_entity[position], reply.masks_by_entity[position]
+        assert masks is not None
+        assert [sorted(set(shown[lane].ravel().tolist())) for lane in range(LANES)] == [[old], [new], [old]]
+        assert [sorted(set(masks.view(np.uint8)[lane].tolist())) for lane in range(LANES)] == [[old], [new], [old]]
+    assert reply.fresh.tolist() == reply.terminated.tolist() == [[False] * 2, [True] * 2, [False] * 2]
+    assert reply.active.tolist() == [[True] * 2, [False] * 2, [True] * 2]
+    ((_, (first,)), (_, (second,))) = reply.final()
+    assert (set(first.ravel().tolist()), set(second.ravel().tolist())) == ({MARKS[1]}, {MARKS[3]})
+
+
 def test_infos_of_an_episode_that_ended_are_apart_from_those_of_the_next() -> None:
     port = port_of((1, 3))
     ended = np.zeros((LANES, 4), np.bool_)
