@@ -111,6 +111,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     matches: tuple[MatchConfig | RoundRobinEntry, ...]  # what is played
     scale: bool = False  # repeat all matches until the ranks are used up
     checkpoint_every: Count | None = None  # ticks; null: a tenth of `ticks`
+    transport: Literal["auto", "mpi"] = "auto"  # auto: shared memory within a node; mpi: MPI messages everywhere
 
     def entries(self) -> tuple[tuple[str, MatchConfig], ...]:
         """Every match description with its place in the configuration; round robins are written out."""

@@ -7,27 +7,32 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
 from arena import mpirun
-from arena.comm import Endpoint, Tag
-from arena.comm.local import LocalWorld
-from arena.display import Display, make_display
+from arena.comm import Endpoint
+from arena.comm.host import Host
+from arena.comm.waiting import wait_until
+from arena.display import Display
 from arena.errors import ConfigError, Deadlock
-from arena.messages import Failed, Goodbye, expect, pack, unpack
+from arena.messages import Failed, pack, unpack
 from arena.plan import Role, RoleKind
 from arena.recorder import Recorder
 from arena.root import RoleFailed, Root
 from arena.run import Run
 from arena.scoreboard import Scoreboard
 from arena.stage import failure_of, perform
+from arena.terminal import display_for, tell
 
 _ABORT_SECONDS = 5.0  # how long a failed process gives the root to end the run before it does so itself
+_LAST_PAUSE = 0.05  # seconds between two looks whether all others are done as well
 _INTERRUPTED = 128 + signal.SIGINT
 _LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+
+Main = Callable[[Endpoint], Any]
 
 
 def alone(run: Run, present: Callable[[Run, Scoreboard], None]) -> int:
@@ -54,14 +59,17 @@ def in_one_process(run: Run, display: Display) -> Scoreboard:
     """
     results: list[Scoreboard] = []
 
-    def main_of(role: Role) -> Callable[[Endpoint], Any]:
+    def main_of(role: Role) -> Main:
         if role.kind is RoleKind.ROOT:
             return lambda endpoint: results.append(_record(endpoint, run, display))
         return lambda endpoint: perform(endpoint, run, role, private=False)
 
-    world = LocalWorld([run.describe(role) for role in run.roles])
-    world.run([main_of(role) for role in run.roles])
+    Host(_names(run, run.roles)).run({run.address(role): main_of(role) for role in run.roles})
     return results[0]
+
+
+def _names(run: Run, roles: tuple[Role, ...]) -> Mapping[int, str]:
+    return {run.address(role): run.describe(role) for role in roles}
 
 
 def _record(endpoint: Endpoint, run: Run, display: Display) -> Scoreboard:
@@ -72,14 +80,15 @@ def _record(endpoint: Endpoint, run: Run, display: Display) -> Scoreboard:
 
 
 def in_the_world(prepare: Callable[[int], Run], present: Callable[[Run, Scoreboard], None]) -> int:
-    """This rank's role of a run whose processes a launcher has started. Returns the exit status.
+    """This rank's roles of a run whose processes a launcher has started. Returns the exit status.
 
     Args:
         prepare: makes the run for a number of ranks; called at rank 0 alone.
         present: shows the result; called at rank 0 alone.
     """
     mpirun.die_with_parent()
-    world = _start_mpi()
+    mpi = _start_mpi()
+    world = mpi.world()
     run = _agree(world, prepare)
     if isinstance(run, Failed):
         if world.rank == 0:
@@ -87,14 +96,18 @@ def in_the_world(prepare: Callable[[int], Run], present: Callable[[Run, Scoreboa
         return run.exit_code
     if run.plan.processes == 1:
         return alone(run, present)
-    from arena.comm.mpi import MpiEndpoint
-
-    endpoint = MpiEndpoint(world.Dup())
-    role = next(iter(run.plan.ranks[world.rank]), None)
-    communicator = endpoint.group_communicator(_color(run, role))
-    if role is not None and role.kind is RoleKind.ROOT:
-        return _host_root(world, endpoint, run, present)
-    return _host(world, endpoint, run, role, communicator)
+    roles = run.plan.ranks[world.rank]
+    communicator = mpi.group_communicator(world, _color(run, roles))
+    ranks = [run.plan.rank_of(role) for role in run.roles]
+    outside = mpi.MpiOutside(world.Dup(), ranks, shared_memory=run.plan.transport == "auto")
+    host = Host(_names(run, roles), outside, size=len(run.roles))
+    if world.rank == 0:
+        _host_root(world, host, run, present)
+    else:
+        _host_others(world, host, run, roles, communicator)
+    # Nobody leaves before all are done: what one has sent last may still need its help to arrive.
+    wait_until(world.Ibarrier().Test, longest_pause=_LAST_PAUSE)
+    return 0
 
 
 def _start_mpi() -> Any:
@@ -102,7 +115,7 @@ def _start_mpi() -> Any:
         from arena.comm import mpi
     except (ImportError, RuntimeError) as error:  # mpi4py finds no MPI library
         raise ConfigError(f"mpi4py finds no MPI library. {mpirun.NO_MPI}") from error
-    return mpi.world()
+    return mpi
 
 
 def _agree(world: Any, prepare: Callable[[int], Run]) -> Run | Failed:
@@ -117,18 +130,26 @@ def _agree(world: Any, prepare: Callable[[int], Run]) -> Run | Failed:
     return agreed
 
 
-def _color(run: Run, role: Role | None) -> int | None:
-    """Workers of one policy have the same color; nobody else has one."""
-    if role is None or role.kind is not RoleKind.WORKER:
+def _color(run: Run, roles: tuple[Role, ...]) -> int | None:
+    """Workers of one policy have the same color; nobody else has one, nor a rank that hosts several roles."""
+    if len(roles) != 1 or roles[0].kind is not RoleKind.WORKER:
         return None
-    return list(run.plan.policies).index(run.plan.seat(role).policy)
+    return list(run.plan.policies).index(run.plan.seat(roles[0]).policy)
 
 
-def _host_root(world: Any, endpoint: Endpoint, run: Run, present: Callable[[Run, Scoreboard], None]) -> int:
+def _host_root(world: Any, host: Host, run: Run, present: Callable[[Run, Scoreboard], None]) -> None:
     logging.basicConfig(filename=run.folder.log_path(0), level=logging.INFO, format=_LOG_FORMAT)
     signal.signal(signal.SIGTERM, _interrupt)
+    results: list[Scoreboard] = []
+
+    def main_of(role: Role) -> Main:
+        if role.kind is RoleKind.ROOT:
+            return lambda endpoint: results.append(_record(endpoint, run, display_for(run)))
+        return lambda endpoint: perform(endpoint, run, role, private=False)
+
     try:
-        present(run, _record(endpoint, run, display_for(run)))
+        host.run({run.address(role): main_of(role) for role in run.plan.ranks[0]})
+        present(run, results[0])
     except KeyboardInterrupt:
         tell(_interrupted(run))
         os._exit(_INTERRUPTED)  # the launcher is ending all processes already; MPI has nothing to add, and may hang
@@ -136,7 +157,6 @@ def _host_root(world: Any, endpoint: Endpoint, run: Run, present: Callable[[Run,
         failure = error.failure if isinstance(error, RoleFailed) else failure_of(error, "root, rank 0")
         tell(failure)
         world.Abort(failure.exit_code)
-    return 0
 
 
 def _interrupted(run: Run) -> Failed:
@@ -147,21 +167,24 @@ def _interrupt(_number: int, _frame: FrameType | None) -> None:
     raise KeyboardInterrupt
 
 
-def _host(world: Any, endpoint: Endpoint, run: Run, role: Role | None, communicator: Any) -> int:
+def _host_others(world: Any, host: Host, run: Run, roles: tuple[Role, ...], communicator: Any) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt is the root's to handle; the launcher ends us
     console = _speak_into(run.folder.log_path(world.rank))
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format=_LOG_FORMAT)
-    if role is None:
-        logging.info("idle: the plan has no role for this process")
-        expect(Goodbye, endpoint.receive(0, Tag.FROM_ROOT))
-        return 0
-    logging.info("%s", run.describe(role))
-    failure = perform(endpoint, run, role, communicator=communicator, private=True)
-    if failure is not None:
-        time.sleep(_ABORT_SECONDS)  # the root has the failure, shows it and aborts us all; if not, we do
-        os.write(console, f"arena: {failure.who}\n{failure.message}\n".encode())
-        world.Abort(failure.exit_code)
-    return 0
+    logging.info("hosts %s", ", ".join(map(run.describe, roles)) or "nothing: the plan has no role for this process")
+
+    def main_of(role: Role) -> Main:
+        def main(endpoint: Endpoint) -> None:
+            failure = perform(endpoint, run, role, communicator=communicator, private=len(roles) == 1)
+            if failure is not None:
+                time.sleep(_ABORT_SECONDS)  # the root has the failure, shows it and aborts us all; if not, we do
+                os.write(console, f"arena: {failure.who}\n{failure.message}\n".encode())
+                world.Abort(failure.exit_code)
+
+        return main
+
+    if roles:
+        host.run({run.address(role): main_of(role) for role in roles})
 
 
 def _speak_into(log: Path) -> int:
@@ -174,44 +197,3 @@ def _speak_into(log: Path) -> int:
         os.dup2(file, descriptor)
     os.close(file)
     return console
-
-
-def tell(failure: Failed) -> None:
-    """Says on stderr why a run has ended."""
-    if failure.exit_code == 2:
-        text = f"arena: error: {failure.message}"
-    else:
-        text = f"arena: the run has ended: {failure.who}\n{failure.message}"
-    sys.stderr.write(text + "\n")
-    sys.stderr.flush()
-
-
-def display_for(run: Run) -> Display:
-    """The live panel where a person's terminal is at the end of stdout, else plain lines."""
-    columns = terminal_columns()
-    return make_display(
-        sys.stdout,
-        terminal=columns > 0,
-        width=columns or None,
-        total_ticks=run.plan.ticks * len(run.plan.matches),
-        colors={name: policy.color for name, policy in run.plan.policies.items()},
-    )
-
-
-def terminal_columns() -> int:
-    """The width of the user's terminal; 0 where stdout does not end at one."""
-    told = os.environ.get(mpirun.TERMINAL_VARIABLE, "")
-    if told.isdigit():
-        return int(told)
-    if mpirun.under_launcher():
-        return 80 if _launcher_has_terminal() else 0
-    return os.get_terminal_size().columns if sys.stdout.isatty() else 0
-
-
-def _launcher_has_terminal() -> bool:
-    """Where the launcher's own stdout ends: ours ends at the launcher, which may even give us a pseudo-terminal."""
-    target = Path(f"/proc/{os.getppid()}/fd/1")
-    try:
-        return target.is_char_device() and os.readlink(target).startswith(("/dev/pts/", "/dev/tty"))
-    except OSError:
-        return False

@@ -8,7 +8,6 @@ To the root (tag TO_ROOT), from
     group roots    Update     the policy has learnt once more
 From the root (tag FROM_ROOT)
     environments   Go         everybody is ready: play
-    everybody      Goodbye    everybody is done: leave
 From an environment to each of its workers, once (tag WELCOME)
                    Welcome    what your seat looks like
 
@@ -71,11 +70,6 @@ class Failed:
 
 @dataclass(frozen=True)
 class Go:
-    pass
-
-
-@dataclass(frozen=True)
-class Goodbye:
     pass
 
 

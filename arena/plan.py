@@ -101,6 +101,7 @@ class Plan:
     seed: int
     ticks: int
     checkpoint_every: int
+    transport: str
     policies: dict[str, PolicyPlan]
     matches: tuple[MatchPlan, ...]
     ranks: tuple[tuple[Role, ...], ...]
@@ -160,6 +161,7 @@ def make_plan(config: Config, *, ranks: int | None = None) -> Plan:
         seed=config.seed,
         ticks=config.ticks,
         checkpoint_every=config.checkpoint_every or max(1, config.ticks // 10),
+        transport=config.transport,
         policies=_policies(config, matches),
         matches=matches,
         ranks=_layout(matches, ranks),

@@ -1,19 +1,18 @@
-"""The root role: it waits until everybody is ready, says go, writes down what happens, and says goodbye.
+"""The root role: it waits until everybody is ready, says go, and writes down what happens.
 
 gathering   one Ready per environment and worker        -> Go to the environments
 recording   Progress, Update                            -> the run folder and the display
-ending      one Done per environment and worker         -> Goodbye to everybody
+ending      one Done per environment and worker
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 from arena.comm import ANYONE, Endpoint, Tag
 from arena.display import Display
 from arena.errors import ArenaError
-from arena.messages import Done, Failed, Go, Goodbye, Progress, Ready, Update, pack, unpack
+from arena.messages import Done, Failed, Go, Progress, Ready, Update, pack, unpack
 from arena.plan import Role, RoleKind
 from arena.recorder import Recorder
 from arena.run import Run
@@ -57,13 +56,13 @@ class Root:
         """
         self._await(Ready)
         environments = [role for role in self._others if role.kind is RoleKind.ENVIRONMENT]
-        self._tell(map(self._run.address, environments), Go())
+        for role in environments:
+            self._endpoint.send(self._run.address(role), Tag.FROM_ROOT, pack(Go()))
         self._display.start()
         try:
             self._await(Done)
         finally:
             self._display.stop()
-        self._tell(range(1, self._endpoint.size), Goodbye())  # idle processes too
 
     def _await(self, last_word: type[Ready] | type[Done]) -> None:
         while self._heard[last_word] != self._others:
@@ -87,7 +86,3 @@ class Root:
             self.scoreboard.update(message.record)
         self._recorder.poll()
         self._display.update(sum(self._ticks.values()), self.scoreboard)
-
-    def _tell(self, addresses: Iterable[int], message: Go | Goodbye) -> None:
-        for address in addresses:
-            self._endpoint.send(address, Tag.FROM_ROOT, pack(message))

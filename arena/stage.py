@@ -9,7 +9,7 @@ from typing import Any
 from arena.comm import Endpoint, Tag
 from arena.environment import Environment
 from arena.errors import ConfigError, RunStopped
-from arena.messages import Failed, Goodbye, expect, pack
+from arena.messages import Failed, pack
 from arena.plan import Role, RoleKind
 from arena.run import Run
 
@@ -30,7 +30,6 @@ def perform(endpoint: Endpoint, run: Run, role: Role, *, communicator: Any = Non
     """
     try:
         _act(endpoint, run, role, communicator, private)
-        expect(Goodbye, endpoint.receive(0, Tag.FROM_ROOT))
         return None
     except RunStopped:
         return None  # somebody else has failed, and says so
@@ -58,7 +57,5 @@ def _act(endpoint: Endpoint, run: Run, role: Role, communicator: Any, private: b
         return
     assert role.match is not None
     environment = Environment(endpoint, run, run.plan.matches[role.match])
-    try:
-        environment.play()
-    finally:
-        environment.close()
+    environment.play()
+    environment.close()  # not after an error: the run ends then, and a peer may never say its last word

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from svg import CARD, INK, LINE, MUTED, PAPER, Sheet, tint
+from svg import INK, LINE, MUTED, PAPER, Sheet, tint
 
 from arena.comm.wire import ReplyView, RequestView, SeatLayout
 from arena.config import load_config
@@ -182,8 +182,8 @@ def workers() -> str:
         _copy_row(sheet, scene.plan, 130 + 84 * row, match, seat, row)
     _hub(sheet, color_of(learner), 130, 84 * (count - 1) + 54)
     notes = (
-        "Each worker collects its own samples in its own match; then all of them step on one mean gradient. The weights",
-        "stay equal to the last bit, and are those that one worker would learn from everybody's samples.",
+        "Each worker collects its own samples in its own match; then all of them step on one mean gradient.",
+        "Their weights stay equal to the last bit, and are those that one worker would learn from all samples.",
     )
     sheet.lines(36, 496, notes, step=20)
     return sheet.to_text()
@@ -235,7 +235,9 @@ def proxy() -> str:
         title="The proxy",
         describe="an algorithm steps an ordinary environment; one request and one reply per tick reach the game",
     )
-    sheet.heading("The algorithm cannot tell that its game runs elsewhere", "one seat, one request and one reply per tick")
+    sheet.heading(
+        "The algorithm cannot tell that its game runs elsewhere", "one seat, one request and one reply per tick"
+    )
     _worker_process(sheet, scene.color(0))
     sheet.box(696, 100, 168, 190)
     sheet.text(780, 126, "environment process", bold=True, anchor="middle")

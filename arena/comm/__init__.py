@@ -5,7 +5,7 @@ A role holds an `Endpoint`. Two kinds of talk go through it:
 - *messages*, whole byte strings with a tag, for control and for the groups: `send`, `receive`, `receive_any`;
 - a *link*, two fixed buffers between an environment and one of its seats, for the step path: `post`, `wait`.
 
-`mpi` (between processes) and `local` (between threads of one process, one running at a time) implement both.
+`host` carries them between the roles of one process, `mpi` between processes; `doorbell` wakes whom they are for.
 """
 
 from arena.comm.interface import ANYONE, Endpoint, Link, Tag

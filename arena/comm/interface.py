@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import IntEnum
-from typing import Any, Protocol, TypeAlias
+from typing import Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,13 +19,21 @@ class Tag(IntEnum):
     """Which conversation a message belongs to; messages of one tag between two roles keep their order."""
 
     TO_ROOT = 1  # any role to the root: what `arena.messages` lists
-    FROM_ROOT = 2  # the root to any role: go, goodbye
+    FROM_ROOT = 2  # the root to an environment: go
     WELCOME = 3  # environment to worker, once: what the seat looks like
     GROUP = 4  # among the workers of one policy
     REQUEST = 5  # link, seat to environment: one per tick
     REPLY = 6  # link, environment to seat: one per tick
     REQUEST_EXTRA = 7  # link: a part of variable length that follows a request or a reply when it says so
     REPLY_EXTRA = 8
+    LINK = 9  # environment to worker, once: where the memory of their link is
+
+
+Channel: TypeAlias = tuple[int, Tag, int]
+"""A mailbox: to whom, which conversation, from whom (ANYONE where everybody writes into one)."""
+
+Deliver: TypeAlias = Callable[[int, Tag, int, Bytes], None]
+"""Takes a letter that has come from outside: to, tag, from, data."""
 
 
 class Side(IntEnum):
@@ -78,6 +87,25 @@ class Endpoint(Protocol):
         """This end of a link; the other end must ask for one of the same sizes."""
         ...
 
-    def group_communicator(self, color: int | None) -> Any:
-        """A plain mpi4py communicator of all roles with this color; None between threads. Called by everybody once."""
+
+class Outside(Protocol):
+    """The way from one process's roles to those of other processes.
+
+    Whatever comes in while one of these works is handed to `deliver`.
+    """
+
+    def send(self, to: int, tag: Tag, source: int, data: Bytes, deliver: Deliver) -> None:
+        """Sends a letter; `data` may be reused when the call returns."""
+        ...
+
+    def wait(self, deliver: Deliver) -> None:
+        """Waits until something has come."""
+        ...
+
+    def poll(self, deliver: Deliver) -> None:
+        """Takes what has come, without waiting."""
+        ...
+
+    def link(self, endpoint: Endpoint, peer: int, side: Side, request_bytes: int, reply_bytes: int) -> Link:
+        """This end of a link to a role of another process."""
         ...

@@ -12,22 +12,46 @@ import time
 from collections.abc import Callable
 
 _YIELDS = 30
-_FIRST_PAUSE = 20e-6
+_FIRST_PAUSE = 20e-6  # seconds
+_LONGEST_PAUSE = 5e-3
 _GROWTH = 1.3
 
 
-def wait_until(done: Callable[[], bool], *, longest_pause: float = 1e-3) -> None:
-    """Returns when `done()` is true.
+class Backoff:
+    """The pauses of one wait: first the processor is offered to others, then come sleeps that grow.
 
     Args:
-        done: cheap, called again and again.
-        longest_pause: seconds; the pauses grow up to it.
+        longest_pause: seconds; the sleeps grow up to it.
     """
-    for _ in range(_YIELDS):
-        if done():
-            return
-        os.sched_yield()
-    pause = _FIRST_PAUSE
+
+    def __init__(self, *, longest_pause: float = _LONGEST_PAUSE) -> None:
+        self._yields = _YIELDS
+        self._pause = _FIRST_PAUSE
+        self._longest = longest_pause
+
+    @property
+    def patient(self) -> bool:
+        """Whether it is time to sleep."""
+        return self._yields == 0
+
+    def next_pause(self) -> float:
+        """Seconds to sleep now."""
+        pause, self._pause = self._pause, min(self._pause * _GROWTH, self._longest)
+        return pause
+
+    def pause(self) -> None:
+        """Lets a little time pass."""
+        if self._yields:
+            self._yields -= 1
+            os.sched_yield()
+        else:
+            time.sleep(self.next_pause())
+
+
+def wait_until(done: Callable[[], bool], *, longest_pause: float = _LONGEST_PAUSE) -> None:
+    """Returns when `done()`, which is called again and again, is true."""
+    if done():
+        return
+    backoff = Backoff(longest_pause=longest_pause)
     while not done():
-        time.sleep(pause)
-        pause = min(pause * _GROWTH, longest_pause)
+        backoff.pause()

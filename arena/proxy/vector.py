@@ -64,7 +64,7 @@ class VectorEnvProxy(VectorEnv[Any, Any, Any]):
         `options["reset_mask"]` some); an int seeds lane i with `seed + i`, as Gymnasium does. A seat that shares the
         match idles until every episode that is under way has ended.
         """
-        first_seed = seed if isinstance(seed, int) or seed is None else seed[0]
+        first_seed = seed[0] if isinstance(seed, Sequence) else seed
         super().reset(seed=first_seed)
         seat = self._seat
         seat.begin()
@@ -130,8 +130,8 @@ class VectorEnvProxy(VectorEnv[Any, Any, Any]):
         lanes = self._seat.lanes
         if seed is None:
             return None
-        if isinstance(seed, int):
-            return [seed + lane for lane in range(lanes)]
+        if not isinstance(seed, Sequence):
+            return [int(seed) + lane for lane in range(lanes)]
         if len(seed) != self.num_envs:
             raise ValueError(f"{self.num_envs} seeds expected, one per row, got {len(seed)}")
         return list(seed[:: self.num_envs // lanes])

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays_of
 
-from arena.comm.local import LocalEndpoint, LocalWorld
+from arena.comm.host import Host, HostedEndpoint
 from arena.errors import GroupError
 from arena.group import Group
 
@@ -23,7 +23,7 @@ NAN = float("nan")
 FINITE = st.floats(-1e3, 1e3)
 
 
-def group_at(endpoint: LocalEndpoint, members: Sequence[int], notes: list[Any] | None = None) -> Group:
+def group_at(endpoint: HostedEndpoint, members: Sequence[int], notes: list[Any] | None = None) -> Group:
     said = notes if notes is not None else []
     return Group(
         endpoint,
@@ -42,7 +42,7 @@ def together(work: Callable[[Group], Any], members: Sequence[int] = (0, 1, 2), *
     """Runs `work` at every member of a group in a world of its own; the results in the order of the group ranks."""
     results: dict[int, Any] = {}
 
-    def main(endpoint: LocalEndpoint) -> None:
+    def main(endpoint: HostedEndpoint) -> None:
         if endpoint.address not in members:
             return
         group = group_at(endpoint, members)
@@ -53,7 +53,7 @@ def together(work: Callable[[Group], Any], members: Sequence[int] = (0, 1, 2), *
                 group.leave()
 
     size = max(members) + 1
-    LocalWorld([f"role {address}" for address in range(size)]).run([main] * size)
+    Host({address: f"role {address}" for address in range(size)}).run(dict.fromkeys(range(size), main))
     return [results[rank] for rank in range(len(members))]
 
 
@@ -377,12 +377,12 @@ def test_different_collectives_are_an_error_also_when_the_root_has_left() -> Non
 def test_only_the_roots_numbers_and_states_are_written_down() -> None:
     notes: dict[int, list[Any]] = {0: [], 1: []}
 
-    def main(endpoint: LocalEndpoint) -> None:
+    def main(endpoint: HostedEndpoint) -> None:
         group = group_at(endpoint, (0, 1), notes[endpoint.address])
         group.log(loss=float(group.rank))
         group.save({"rank": group.rank})
 
-    LocalWorld(["a", "b"]).run([main, main])
+    Host({0: "a", 1: "b"}).run({0: main, 1: main})
     assert notes == {0: [("log", {"loss": 0.0}), ("save", {"rank": 0})], 1: []}
 
 

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from arena.comm import Tag
-from arena.comm.local import LocalEndpoint, LocalWorld
+from arena.comm.host import Host, HostedEndpoint
 from arena.config import parse_config
 from arena.display import PlainDisplay
-from arena.messages import Done, Failed, Go, Goodbye, Ready, expect, pack
+from arena.messages import Done, Failed, Go, Ready, expect, pack
 from arena.plan import Role, RoleKind, make_plan
 from arena.recorder import Recorder
 from arena.root import RoleFailed, Root
@@ -36,33 +36,32 @@ def watch(path: Path, words: Sequence[tuple[Role, type[Ready] | type[Done] | Fai
     run = Run(make_plan(parse_config(CONFIG, source="test"), ranks=1), RunFolder.open(path / "run").path)
     said: list[tuple[int, str]] = []
 
-    def root(endpoint: LocalEndpoint) -> None:
+    def root(endpoint: HostedEndpoint) -> None:
         with Recorder(run.folder) as recorder:
             Root(endpoint, run, recorder, PlainDisplay(io.StringIO(), total_ticks=5)).watch()
 
-    def speak(endpoint: LocalEndpoint) -> None:
+    def speak(endpoint: HostedEndpoint) -> None:
         for role, word in words:
             message: Any = word if isinstance(word, Failed) else word(role)
             endpoint.send(0, Tag.TO_ROOT, pack(message))
         hear(endpoint)
 
-    def hear(endpoint: LocalEndpoint) -> None:
+    def hear(endpoint: HostedEndpoint) -> None:
         if run.roles[endpoint.address].kind is RoleKind.ENVIRONMENT:
             expect(Go, endpoint.receive(0, Tag.FROM_ROOT))
             said.append((endpoint.address, "go"))
-        expect(Goodbye, endpoint.receive(0, Tag.FROM_ROOT))
-        said.append((endpoint.address, "goodbye"))
 
-    LocalWorld([run.describe(role) for role in run.roles]).run([root, speak, hear, hear])
+    names = {run.address(role): run.describe(role) for role in run.roles}
+    Host(names).run(dict(enumerate([root, speak, hear, hear])))
     return sorted(said)
 
 
 ENVIRONMENT = Role(RoleKind.ENVIRONMENT, 0)
 BLUE, RED = Role(RoleKind.WORKER, 0, 0), Role(RoleKind.WORKER, 0, 1)
-EVERYTHING = [(1, "go"), (1, "goodbye"), (2, "goodbye"), (3, "goodbye")]
+EVERYTHING = [(1, "go")]
 
 
-def test_the_root_says_go_when_all_are_ready_and_goodbye_when_all_are_done(tmp_path: Path) -> None:
+def test_the_root_says_go_to_the_environments_and_ends_when_all_are_done(tmp_path: Path) -> None:
     words = [(role, word) for word in (Ready, Done) for role in (RED, ENVIRONMENT, BLUE)]
     assert watch(tmp_path, words) == EVERYTHING
 

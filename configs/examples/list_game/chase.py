@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
-LENGTH = 5  # places of the corridor
+LENGTH = 15  # places of the corridor
 PATIENCE = 20  # ticks after which the prey has escaped
 
 

@@ -58,7 +58,9 @@ class JointQLearner:
                 observations, rewards, terminated, _, _ = self.env.step(self.actions_of(index))
                 # The team shares its reward, and its entities end together.
                 future = 0.0 if all(terminated.values()) else self.values[self.state_of(observations)].max()
-                values[index] += self.rate * (sum(rewards.values()) / len(rewards) + self.discount * future - values[index])
+                values[index] += self.rate * (
+                    sum(rewards.values()) / len(rewards) + self.discount * future - values[index]
+                )
                 self.steps += 1
                 if self.steps % 100 == 0:
                     self.group.log(states=float(len(self.values)), best=float(values.max()))

@@ -12,15 +12,15 @@ import numpy as np
 import pytest
 
 from arena.comm import ANYONE, Tag
+from arena.comm.host import Host, HostedEndpoint
 from arena.comm.interface import Side
-from arena.comm.local import LocalEndpoint, LocalWorld
 from arena.errors import Deadlock, RunStopped
 
-Main = Callable[[LocalEndpoint], Any]
+Main = Callable[[HostedEndpoint], Any]
 
 
 def run(*mains: Main) -> None:
-    LocalWorld([f"role {address}" for address in range(len(mains))]).run(mains)
+    Host({address: f"role {address}" for address in range(len(mains))}).run(dict(enumerate(mains)))
 
 
 def assert_all_threads_end() -> None:
@@ -30,7 +30,7 @@ def assert_all_threads_end() -> None:
             assert not thread.is_alive(), thread.name
 
 
-def nothing(_: LocalEndpoint) -> None:
+def nothing(_: HostedEndpoint) -> None:
     pass
 
 
@@ -38,12 +38,12 @@ def test_the_same_roles_do_the_same_things_in_the_same_order_every_time() -> Non
     def log_of_one_run() -> list[tuple[int, int, bytes]]:
         log: list[tuple[int, int, bytes]] = []
 
-        def root(endpoint: LocalEndpoint) -> None:
+        def root(endpoint: HostedEndpoint) -> None:
             for _ in range(30):
                 source, data = endpoint.receive(ANYONE, Tag.TO_ROOT)
                 log.append((0, source, bytes(data)))
 
-        def ring(endpoint: LocalEndpoint) -> None:
+        def ring(endpoint: HostedEndpoint) -> None:
             me = endpoint.address
             left, right = (me - 2) % 5 + 1, me % 5 + 1
             for turn in range(6):
@@ -62,7 +62,7 @@ def test_the_same_roles_do_the_same_things_in_the_same_order_every_time() -> Non
 def test_only_one_role_runs_at_a_time() -> None:
     running, most = 0, 0
 
-    def work(endpoint: LocalEndpoint) -> None:
+    def work(endpoint: HostedEndpoint) -> None:
         nonlocal running, most
         for _ in range(20):
             running += 1
@@ -79,11 +79,11 @@ def test_only_one_role_runs_at_a_time() -> None:
 def test_messages_of_one_tag_keep_their_order_and_tags_do_not_mix() -> None:
     heard: dict[Tag, list[int]] = {Tag.GROUP: [], Tag.WELCOME: []}
 
-    def speak(endpoint: LocalEndpoint) -> None:
+    def speak(endpoint: HostedEndpoint) -> None:
         for number in range(10):
             endpoint.send(1, Tag.GROUP if number % 2 else Tag.WELCOME, bytes([number]))
 
-    def hear(endpoint: LocalEndpoint) -> None:
+    def hear(endpoint: HostedEndpoint) -> None:
         for tag in (Tag.GROUP, Tag.WELCOME):
             heard[tag] = [endpoint.receive(0, tag)[1][0] for _ in range(5)]
 
@@ -94,10 +94,10 @@ def test_messages_of_one_tag_keep_their_order_and_tags_do_not_mix() -> None:
 def test_messages_of_different_roles_are_kept_apart() -> None:
     heard: list[int] = []
 
-    def hear(endpoint: LocalEndpoint) -> None:
+    def hear(endpoint: HostedEndpoint) -> None:
         heard.extend(endpoint.receive(source, Tag.GROUP)[1][0] for source in (2, 1))
 
-    def speak(endpoint: LocalEndpoint) -> None:
+    def speak(endpoint: HostedEndpoint) -> None:
         endpoint.send(0, Tag.GROUP, bytes([endpoint.address]))
 
     run(hear, speak, speak)
@@ -107,12 +107,12 @@ def test_messages_of_different_roles_are_kept_apart() -> None:
 def test_the_root_hears_everybody_and_knows_who_spoke() -> None:
     heard: list[tuple[int, bytes]] = []
 
-    def root(endpoint: LocalEndpoint) -> None:
+    def root(endpoint: HostedEndpoint) -> None:
         for _ in range(3):
             source, data = endpoint.receive(ANYONE, Tag.TO_ROOT)
             heard.append((source, bytes(data)))
 
-    def speak(endpoint: LocalEndpoint) -> None:
+    def speak(endpoint: HostedEndpoint) -> None:
         endpoint.send(0, Tag.TO_ROOT, b"%d" % endpoint.address)
 
     run(root, speak, speak, speak)
@@ -122,14 +122,14 @@ def test_the_root_hears_everybody_and_knows_who_spoke() -> None:
 def test_a_message_is_a_copy_so_its_buffer_may_be_used_again() -> None:
     heard: list[bytes] = []
 
-    def speak(endpoint: LocalEndpoint) -> None:
+    def speak(endpoint: HostedEndpoint) -> None:
         buffer = bytearray(b"first")
         for text in (b"first", b"again"):
             buffer[:] = text
             endpoint.send(1, Tag.GROUP, memoryview(buffer))
         buffer[:] = b"xxxxx"
 
-    def hear(endpoint: LocalEndpoint) -> None:
+    def hear(endpoint: HostedEndpoint) -> None:
         heard.extend(bytes(endpoint.receive(0, Tag.GROUP)[1]) for _ in range(2))
 
     run(speak, hear)
@@ -139,7 +139,7 @@ def test_a_message_is_a_copy_so_its_buffer_may_be_used_again() -> None:
 def test_a_link_carries_both_ways_in_turn_with_an_extra_part() -> None:
     heard: list[Any] = []
 
-    def environment(endpoint: LocalEndpoint) -> None:
+    def environment(endpoint: HostedEndpoint) -> None:
         link = endpoint.link(1, Side.ENVIRONMENT, request_bytes=4, reply_bytes=8)
         for tick in range(3):
             link.outbox[:] = tick
@@ -149,7 +149,7 @@ def test_a_link_carries_both_ways_in_turn_with_an_extra_part() -> None:
             heard.append(link.inbox.tolist())
         link.close()
 
-    def seat(endpoint: LocalEndpoint) -> None:
+    def seat(endpoint: HostedEndpoint) -> None:
         link = endpoint.link(0, Side.SEAT, request_bytes=4, reply_bytes=8)
         for _ in range(3):
             link.wait()
@@ -161,12 +161,6 @@ def test_a_link_carries_both_ways_in_turn_with_an_extra_part() -> None:
 
     run(environment, seat)
     assert heard == [said for tick in range(3) for said in (([tick] * 8, b"info %d" % tick), [tick + 10] * 4)]
-
-
-def test_there_is_no_mpi_communicator_between_threads() -> None:
-    found: list[Any] = []
-    run(lambda endpoint: found.append(endpoint.group_communicator(0)))
-    assert found == [None]
 
 
 def test_when_nobody_can_go_on_the_error_names_who_waits_for_what() -> None:
@@ -192,14 +186,14 @@ def test_waiting_for_a_role_that_has_ended_is_a_deadlock_too() -> None:
 def test_the_first_failure_is_raised_and_ends_every_other_role() -> None:
     ended: list[int] = []
 
-    def waits(endpoint: LocalEndpoint) -> None:
+    def waits(endpoint: HostedEndpoint) -> None:
         try:
             endpoint.receive(0, Tag.GROUP)
         except RunStopped:
             ended.append(endpoint.address)
             raise
 
-    def fails(endpoint: LocalEndpoint) -> None:
+    def fails(endpoint: HostedEndpoint) -> None:
         raise ValueError("this one")
 
     with pytest.raises(ValueError, match="this one"):
@@ -211,7 +205,7 @@ def test_the_first_failure_is_raised_and_ends_every_other_role() -> None:
 def test_a_role_that_would_speak_after_a_failure_is_stopped() -> None:
     said: list[str] = []
 
-    def busy(endpoint: LocalEndpoint) -> None:
+    def busy(endpoint: HostedEndpoint) -> None:
         try:
             endpoint.receive(1, Tag.GROUP)
         except RunStopped:
@@ -219,7 +213,7 @@ def test_a_role_that_would_speak_after_a_failure_is_stopped() -> None:
             endpoint.send(1, Tag.GROUP, b"")
             said.append("went on")  # pragma: no cover
 
-    def fails(endpoint: LocalEndpoint) -> None:
+    def fails(endpoint: HostedEndpoint) -> None:
         raise SystemExit(3)
 
     with pytest.raises(SystemExit):
@@ -228,13 +222,13 @@ def test_a_role_that_would_speak_after_a_failure_is_stopped() -> None:
 
 
 def test_an_error_while_the_others_are_stopped_does_not_hide_the_first() -> None:
-    def stumbles(endpoint: LocalEndpoint) -> None:
+    def stumbles(endpoint: HostedEndpoint) -> None:
         try:
             endpoint.receive(1, Tag.GROUP)
         except RunStopped as stopped:
             raise OSError("while it ended") from stopped
 
-    def fails(endpoint: LocalEndpoint) -> None:
+    def fails(endpoint: HostedEndpoint) -> None:
         raise ValueError("the first")
 
     with pytest.raises(ValueError, match="the first"):
@@ -254,7 +248,7 @@ def test_an_interrupt_ends_roles_that_would_talk_for_ever() -> None:
     ended: list[int] = []
     assert main_thread is not None
 
-    def talks(endpoint: LocalEndpoint) -> None:
+    def talks(endpoint: HostedEndpoint) -> None:
         try:
             for turn in itertools.count():
                 if turn == 5 and endpoint.address == 0:

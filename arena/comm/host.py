@@ -1,0 +1,201 @@
+"""The roles that one process hosts: who runs, who waits, and the letters that lie ready.
+
+Every role runs in a thread of its own, but exactly one at a time: a role runs until it waits for something that is not
+there yet; then the longest-waiting role that can go on does. So what the roles of a process do is deterministic whatever
+the operating system does, global state is never touched by two of them at once, and MPI is spoken by one thread at a
+time. A process with a single role runs it in the thread that it has.
+
+When no role of the process can go on, the process waits for news from outside. If there is no outside (all roles are
+here), that is a deadlock, reported at once with what each role waits for.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import defaultdict, deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from arena.comm.interface import ANYONE, Bytes, Channel, Link, Outside, Side, Tag
+from arena.comm.links import SharedLink
+from arena.errors import Deadlock, RunStopped
+
+_LOOK_OUTSIDE_EVERY = 16  # turns: roles that keep each other busy must not keep letters from outside waiting
+
+
+@dataclass
+class _Task:
+    name: str
+    gate: threading.Lock = field(default_factory=threading.Lock)
+
+    def __post_init__(self) -> None:
+        self.gate.acquire()
+
+
+class Host:
+    """Runs one function per role to its end.
+
+    Args:
+        names: of the roles that are hosted here, by address.
+        outside: the way to roles of other processes; None when all are here.
+        size: how many addresses there are in the world; None: as many as names.
+    """
+
+    def __init__(self, names: Mapping[int, str], outside: Outside | None = None, *, size: int | None = None) -> None:
+        self.size = len(names) if size is None else size
+        self._tasks = {address: _Task(name) for address, name in names.items()}
+        self._outside = outside
+        self._ready: deque[_Task] = deque()
+        self._mail: defaultdict[Channel, deque[tuple[int, Bytes]]] = defaultdict(deque)
+        self._waiting: dict[Channel, _Task] = {}
+        self._buffers: dict[tuple[int, int], tuple[Any, Any]] = {}
+        self._failure: BaseException | None = None
+        self._stopping = False
+        self._unfinished = len(names)
+        self._all_done = threading.Event()
+        self._turns = 0
+
+    def run(self, mains: Mapping[int, Callable[[HostedEndpoint], None]]) -> None:
+        """Runs `mains[address]` as the role at that address; returns when all have ended, raises what the first raised."""
+        if len(mains) == 1:
+            ((address, main),) = mains.items()
+            self._run_here(address, main)
+            return
+        threads = [
+            threading.Thread(target=self._main, args=(address, main), name=self._tasks[address].name, daemon=True)
+            for address, main in mains.items()
+        ]
+        for thread in threads:
+            thread.start()
+        first, *others = self._tasks.values()
+        self._ready.extend(others)
+        first.gate.release()
+        try:
+            self._all_done.wait()
+        except BaseException:
+            self._stopping = True  # every role ends at its next word; threads are daemons should one be deaf
+            self._all_done.wait(timeout=2.0)
+            raise
+        if self._failure is not None:
+            raise self._failure
+
+    def _run_here(self, address: int, main: Callable[[HostedEndpoint], None]) -> None:
+        try:
+            main(HostedEndpoint(self, address))
+        except RunStopped:
+            if self._failure is None:
+                raise
+            raise self._failure from None
+
+    def _main(self, address: int, main: Callable[[HostedEndpoint], None]) -> None:
+        self._tasks[address].gate.acquire()
+        try:
+            if not self._stopping:
+                main(HostedEndpoint(self, address))
+        except RunStopped:
+            pass  # the reason is kept by whoever stopped the run
+        except BaseException as error:
+            self._stop(error)
+        self._unfinished -= 1
+        if self._unfinished == 0:
+            self._all_done.set()
+            return
+        try:
+            self._next().gate.release()
+        except BaseException as error:  # the outside has failed
+            self._stop(error)
+            self._next().gate.release()
+
+    def _stop(self, reason: BaseException) -> None:
+        if self._failure is None:
+            self._failure = reason
+        self._stopping = True
+        self._ready.extend(self._waiting.values())
+        self._waiting.clear()
+
+    def _next(self) -> _Task:
+        self._turns += 1
+        if self._outside is not None and self._turns % _LOOK_OUTSIDE_EVERY == 0:
+            self._outside.poll(self.deliver)
+        if not self._ready and self._outside is None:
+            self._stop(Deadlock(self._describe()))
+        while not self._ready:
+            assert self._outside is not None
+            self._outside.wait(self.deliver)
+        return self._ready.popleft()
+
+    def _describe(self) -> str:
+        lines = [f"{task.name} waits for {self._say(channel)}" for channel, task in self._waiting.items()]
+        return "every role waits for another one:\n  " + "\n  ".join(lines)
+
+    def _say(self, channel: Channel) -> str:
+        _, tag, source = channel
+        known = self._tasks.get(source)
+        return f"{tag.name} from {known.name if known else 'anyone' if source == ANYONE else f'address {source}'}"
+
+    def hosts(self, address: int) -> bool:
+        return address in self._tasks
+
+    def send(self, to: int, tag: Tag, source: int, data: Bytes) -> None:
+        """Hands a letter to a role, here or outside; `data` may be reused when this returns."""
+        if self._stopping:
+            raise RunStopped
+        if to in self._tasks:
+            self.deliver(to, tag, source, bytes(data))
+        else:
+            assert self._outside is not None, f"there is no role at address {to}"
+            self._outside.send(to, tag, source, data, self.deliver)
+
+    def deliver(self, to: int, tag: Tag, source: int, data: Bytes) -> None:
+        """Puts a letter into the mailbox that it is for and lets its reader go on."""
+        channel = (to, tag, ANYONE if tag is Tag.TO_ROOT else source)
+        self._mail[channel].append((source, data))
+        task = self._waiting.pop(channel, None)
+        if task is not None:
+            self._ready.append(task)
+
+    def take(self, channel: Channel) -> tuple[int, Bytes]:
+        """The next letter of a mailbox; lets others run until there is one."""
+        mail = self._mail[channel]
+        while not mail:
+            if self._stopping:
+                raise RunStopped
+            task = self._tasks[channel[0]]
+            self._waiting[channel] = task
+            other = self._next()
+            if other is not task:
+                other.gate.release()
+                task.gate.acquire()
+        return mail.popleft()
+
+    def link(self, me: int, peer: int, side: Side, request_bytes: int, reply_bytes: int) -> Link:
+        if peer not in self._tasks:
+            assert self._outside is not None, f"there is no role at address {peer}"
+            return self._outside.link(HostedEndpoint(self, me), peer, side, request_bytes, reply_bytes)
+        match = (me, peer) if side is Side.ENVIRONMENT else (peer, me)
+        if match not in self._buffers:
+            self._buffers[match] = np.zeros(request_bytes, np.uint8), np.zeros(reply_bytes, np.uint8)
+        requests, replies = self._buffers[match]
+        endpoint = HostedEndpoint(self, me)
+        return SharedLink(endpoint, peer, side, requests, replies, ring=lambda tag: endpoint.send(peer, tag, b""))
+
+
+class HostedEndpoint:
+    """One role's place in the world."""
+
+    def __init__(self, host: Host, address: int) -> None:
+        self._host = host
+        self.address = address
+        self.size = host.size
+
+    def send(self, to: int, tag: Tag, data: Bytes) -> None:
+        self._host.send(to, tag, self.address, data)
+
+    def receive(self, source: int, tag: Tag) -> tuple[int, Bytes]:
+        return self._host.take((self.address, tag, source))
+
+    def link(self, peer: int, side: Side, *, request_bytes: int, reply_bytes: int) -> Link:
+        return self._host.link(self.address, peer, side, request_bytes, reply_bytes)

@@ -1,0 +1,56 @@
+"""What our MPI programs share: who plays, who sleeps, and how many ticks fit into a given time.
+
+These programs know nothing of the arena's transport. Rank 0 is the root: it has nothing to do and sleeps, which
+favours the baselines, as a root that waits in MPI would take a core from those that work. Then come the matches, each
+with its environment followed by the workers of its seats.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from mpi4py import MPI
+
+PROBE = 20  # ticks after which the speed is known
+
+
+def options() -> dict[str, Any]:
+    """What the benchmark asks for: the JSON on the command line."""
+    told: dict[str, Any] = json.loads(sys.argv[1])
+    return told
+
+
+def players(world: MPI.Intracomm) -> MPI.Intracomm | None:
+    """Everybody but the root; None at the root, which sleeps until the others are done."""
+    playing = world.Split(MPI.UNDEFINED if world.rank == 0 else 0, world.rank)
+    if world.rank == 0:
+        sleep(world)
+        return None
+    return playing
+
+
+def sleep(world: MPI.Intracomm) -> None:
+    """Waits for all others to come here too, at no cost."""
+    request = world.Ibarrier()
+    while not request.Test():
+        time.sleep(0.01)
+
+
+def agreed_ticks(playing: MPI.Intracomm, tick: Callable[[], None], seconds: float, most: int = 10_000_000) -> int:
+    """Plays `PROBE` ticks and says how many more take about so long: the same number for everybody."""
+    playing.Barrier()
+    begun = time.monotonic()
+    for _ in range(PROBE):
+        tick()
+    mine = (time.monotonic() - begun) / PROBE
+    return min(most, max(PROBE, int(seconds / playing.allreduce(mine, MPI.MAX))))
+
+
+def play(playing: MPI.Intracomm, tick: Callable[[], None], told: Mapping[str, Any]) -> None:
+    """The whole match: a probe, then as many ticks as fit."""
+    for _ in range(agreed_ticks(playing, tick, told["seconds"])):
+        tick()

@@ -1,0 +1,190 @@
+"""Games for benchmarks: one that costs nothing, and a clock around any other one.
+
+They run in environment processes, so this module imports neither torch nor MPI.
+"""
+
+from __future__ import annotations
+
+import importlib
+import time
+from collections import deque
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from gymnasium import spaces
+from numpy.typing import NDArray
+
+from arena.interface import BatchedEnv, Frame, Interface, Step
+from stamps import Stamps
+
+GOAL, RECENT = 0.9, 200  # a game counts as learnt when this share of so many recent episodes is won
+
+
+class Empty:
+    """A game without work: every tick gives the same observations.
+
+    Args:
+        lanes: games that step together.
+        entities: how many.
+        shape: of an observation.
+        dtype: of an observation; `uint8` is taken for pixels.
+        actions: how many there are to choose from.
+        episode: ticks per episode; 0: one endless episode.
+        delay: seconds that a tick takes, asleep.
+    """
+
+    batched = True
+
+    def __init__(
+        self,
+        *,
+        lanes: int,
+        entities: int = 4,
+        shape: Sequence[int] = (8,),
+        dtype: str = "float32",
+        actions: int = 5,
+        episode: int = 0,
+        delay: float = 0.0,
+    ) -> None:
+        self.lanes = lanes
+        self._episode, self._delay, self._tick = episode, delay, 0
+        high = 255 if dtype == "uint8" else 1
+        space = spaces.Box(0, high, tuple(shape), np.dtype(dtype).type)
+        self.interface = Interface(
+            entities=tuple(f"player_{index}" for index in range(entities)),
+            observation_spaces=(space,) * entities,
+            action_spaces=(spaces.Discrete(actions),) * entities,
+            mask_sizes=(0,) * entities,
+        )
+        observations = [np.full((lanes, *shape), high // 2, dtype) for _ in range(entities)]  # [E] of [L, *shape]
+        yes, no = np.ones((lanes, entities), np.bool_), np.zeros((lanes, entities), np.bool_)
+        rewards, masks = np.zeros((lanes, entities)), (None,) * entities
+        self._begin = Frame(observations, yes, masks)
+        self._goes_on = Step(self._begin, rewards, no, no)
+        self._ends = Step(Frame(observations, no, masks), rewards, yes, no)
+
+    def reset(
+        self,
+        lanes: NDArray[np.bool_],
+        seeds: Sequence[int | None] | None = None,
+        options: Mapping[str, Any] | None = None,
+    ) -> Frame:
+        """All lanes begin and end together, so nothing is kept per lane."""
+        return self._begin
+
+    def step(self, actions: Sequence[Any]) -> Step:
+        """One tick; the actions are not looked at."""
+        if self._delay:
+            time.sleep(self._delay)
+        self._tick += 1
+        return self._ends if self._episode and self._tick % self._episode == 0 else self._goes_on
+
+    def render(self) -> None:
+        """There is nothing to see."""
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+class Clocked:
+    """A natively batched game with a clock: it notes when its ticks were played.
+
+    Args:
+        lanes: games that step together.
+        game: the game's class, as `package.module:Class`.
+        kwargs: for the game.
+        notes: the folder for the stamps, written when the game is closed.
+        every: ticks between two stamps.
+        score: also note when entity 0 has won `GOAL` of the last `RECENT` episodes.
+    """
+
+    batched = True
+
+    def __init__(
+        self,
+        *,
+        lanes: int,
+        game: str,
+        kwargs: Mapping[str, Any] | None = None,
+        notes: str | None = None,
+        every: int = 1,
+        score: bool = False,
+    ) -> None:
+        module, _, name = game.partition(":")
+        self._game: BatchedEnv = getattr(importlib.import_module(module), name)(lanes=lanes, **(kwargs or {}))
+        self.lanes, self.interface = lanes, self._game.interface
+        self.reset, self.render = self._game.reset, self._game.render
+        self._stamps = Stamps(notes, every=every)
+        self._wins: deque[bool] | None = deque(maxlen=RECENT) if score else None
+
+    def step(self, actions: Sequence[Any]) -> Step:
+        """One tick of the game."""
+        step = self._game.step(actions)
+        if self._wins is not None:
+            self._score(step)
+        self._stamps.add()
+        return step
+
+    def _score(self, step: Step) -> None:
+        assert self._wins is not None
+        ended = step.terminated[:, 0] | step.truncated[:, 0]
+        if ended.any():
+            self._wins.extend((step.rewards[ended, 0] > 0).tolist())
+            if len(self._wins) == RECENT and sum(self._wins) >= GOAL * RECENT:
+                self._stamps.goal()
+
+    def close(self) -> None:
+        """Closes the game and writes the stamps."""
+        self._game.close()
+        self._stamps.write()
+
+
+class Transition(NamedTuple):
+    """One tick of all lanes as blue sees it."""
+
+    observations: NDArray[np.float32]  # [L, 4], of the next episode where one has ended
+    rewards: NDArray[np.float64]  # [L]
+    terminated: NDArray[np.bool_]  # [L]
+    truncated: NDArray[np.bool_]  # [L]
+    final: NDArray[np.float32]  # [L, 4], what was seen before the reset
+
+
+class VersusRandom:
+    """Touchdown 1v1 in this process: blue is played from outside, red moves at random.
+
+    Args:
+        lanes: games that step together.
+        seed: of the game and of red.
+        notes: the folder for the stamps.
+        every: ticks between two stamps.
+    """
+
+    def __init__(self, *, lanes: int, seed: int, notes: str | None = None, every: int = 1) -> None:
+        self.lanes = lanes
+        self._game = Clocked(lanes=lanes, game="envs.touchdown:Touchdown", notes=notes, every=every, score=True)
+        self._rng = np.random.default_rng(seed)
+        self._seed = seed
+        self.observation_space = self._game.interface.observation_spaces[0]
+        self.action_space = self._game.interface.action_spaces[0]
+
+    def reset(self) -> NDArray[np.float32]:
+        """Begins an episode in every lane; what blue sees, [L, 4]."""
+        seeds = np.random.SeedSequence(self._seed).generate_state(self.lanes).tolist()
+        return np.asarray(self._game.reset(np.ones(self.lanes, np.bool_), seeds).observations[0])
+
+    def step(self, actions: NDArray[np.int64]) -> Transition:
+        """One tick; lanes that end begin anew at once."""
+        red = self._rng.integers(0, 5, self.lanes)
+        step = self._game.step([actions, red])
+        terminated, truncated = step.terminated[:, 0], step.truncated[:, 0]
+        seen = final = np.asarray(step.frame.observations[0])
+        over = terminated | truncated
+        if over.any():
+            begun = np.asarray(self._game.reset(over).observations[0])
+            seen = np.where(over[:, None], begun, final)
+        return Transition(seen, step.rewards[:, 0], terminated, truncated, final)
+
+    def close(self) -> None:
+        """Writes the stamps."""
+        self._game.close()

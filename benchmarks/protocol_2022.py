@@ -1,0 +1,111 @@
+"""The protocol of 2022 that this project's idea comes from, written anew from its description, as an MPI program.
+
+    gather      every seat pickles its action to the environment
+    bcast       the environment pickles all answers (everybody's observations, rewards, ends, infos) to all seats
+    bcast       and once more everybody's first observations when an episode has ended
+    allgather   at every step all workers of a policy tell each other whether an episode has ended, and its result
+
+    mpirun -n 6 python benchmarks/protocol_2022.py \
+        '{"matches": [["blue", "blue", "red", "red"]], "game": "envs.touchdown:Touchdown",
+          "kwargs": {"team_size": 2}, "lanes": 1, "random": true, "seconds": 5, "notes": null}'
+
+The games are the same classes that the arena plays, in the environment's process. Workers take random actions, or
+always action 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import baseline
+import numpy as np
+from games import Clocked
+from mpi4py import MPI
+
+
+class Environment:
+    """The process of a match that steps its game; rank 0 of the match."""
+
+    def __init__(self, match: MPI.Intracomm, told: Mapping[str, Any]) -> None:
+        self.game = Clocked(
+            lanes=told["lanes"], game=told["game"], kwargs=told["kwargs"], notes=told["notes"], every=told["every"]
+        )
+        self._match = match
+        self._everybody = np.ones(told["lanes"], np.bool_)
+        frame = self.game.reset(self._everybody, list(range(told["lanes"])))
+        match.bcast(list(frame.observations))
+
+    def tick(self) -> None:
+        """One step of the game."""
+        actions = self._match.gather(None)[1:]
+        step = self.game.step(actions)
+        over = (step.terminated | step.truncated).all(axis=1)
+        self._match.bcast([list(step.frame.observations), step.rewards, over, [{} for _ in actions]])
+        if over.any():
+            self._match.bcast(list(self.game.reset(over).observations))
+
+
+class Worker:
+    """The process of a seat."""
+
+    def __init__(self, match: MPI.Intracomm, policy: MPI.Intracomm, told: Mapping[str, Any], actions: int) -> None:
+        self._match, self._policy = match, policy
+        self._seat = match.rank - 1
+        self._lanes = told["lanes"]
+        self._rng = np.random.default_rng(policy.rank) if told["random"] else None
+        self._actions = actions
+        self._return, self._length = 0.0, 0
+        self.seen = match.bcast(None)[self._seat]
+
+    def tick(self) -> None:
+        """One action, and what all policies' workers hear of it."""
+        self._match.gather(self._action())
+        observations, rewards, over, _ = self._match.bcast(None)
+        self.seen = observations[self._seat]
+        self._return += float(rewards[0, self._seat])
+        self._length += 1
+        result = None
+        if over.any():
+            self.seen = self._match.bcast(None)[self._seat]
+            result, self._return, self._length = (self._return, self._length), 0.0, 0
+        self._policy.allgather(result)
+
+    def _action(self) -> Any:
+        if self._rng is None:
+            return np.zeros(self._lanes, np.int64)
+        return self._rng.integers(0, self._actions, self._lanes)
+
+
+def take_part(playing: MPI.Intracomm, told: Mapping[str, Any]) -> None:
+    """Plays this rank's part, from the first reset to the last tick."""
+    seats = len(told["matches"][0])
+    number, place = divmod(playing.rank, seats + 1)
+    match = playing.Split(number, place)
+    policy = playing.Split(color_of(told["matches"][number], place), playing.rank)
+    tick: Callable[[], None]
+    if place == 0:
+        environment = Environment(match, told)
+        baseline.play(playing, environment.tick, told)
+        environment.game.close()
+    else:
+        tick = Worker(match, policy, told, actions=5).tick
+        baseline.play(playing, tick, told)
+
+
+def color_of(policies: list[str], place: int) -> int:
+    """Workers of one policy have the same number; environments have one of their own and never use it."""
+    return 0 if place == 0 else 1 + sum(ord(letter) * 131**index for index, letter in enumerate(policies[place - 1][:3]))
+
+
+def main() -> None:
+    """One rank of the program."""
+    world, told = MPI.COMM_WORLD, baseline.options()
+    playing = baseline.players(world)
+    if playing is not None:
+        take_part(playing, told)
+        baseline.sleep(world)
+
+
+if __name__ == "__main__":
+    main()

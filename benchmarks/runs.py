@@ -1,0 +1,143 @@
+"""Runs of the arena and of what it is compared with, started as a user starts them."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import processes
+import stamps
+import yaml
+from harness import HERE
+from processes import Failed, Finished
+
+from arena import mpirun
+
+_LAUNCHER_VARIABLES = ("OMPI_", "PMIX_", "PMI_", "PRTE_")
+
+
+class Run(NamedTuple):
+    """A run that has ended well."""
+
+    finished: Finished
+    progress: list[stamps.Progress]
+    folder: Path  # the run folder; gone when the `with` that made it ends
+    plan: Mapping[str, Any]
+
+    @property
+    def window(self) -> stamps.Window:
+        """When all games were being played."""
+        return stamps.window(self.progress)
+
+    @property
+    def first(self) -> float:
+        """Seconds from the start of the command until the last of all games had played its first tick."""
+        return max(noted.times[0] for noted in self.progress) - self.finished.begun
+
+    def ranks(self, role: str) -> list[int]:
+        """The ranks that host a role: `root`, `environment` or `worker`."""
+        return [item["rank"] for item in self.plan["ranks"] if any(part["role"] == role for part in item["roles"])]
+
+
+def environment() -> dict[str, str]:
+    """The caller's variables as if no launcher had started it, with the benchmarks and the arena in reach."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(_LAUNCHER_VARIABLES)}
+    path = os.pathsep.join(filter(None, (str(HERE.parent), str(HERE), kept.get("PYTHONPATH", ""))))
+    return {**kept, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
+
+
+@contextmanager
+def scratch() -> Iterator[Path]:
+    """A folder for one run, with `notes` in it; gone afterwards."""
+    with tempfile.TemporaryDirectory(prefix="bench-") as name:
+        (Path(name) / "notes").mkdir()
+        yield Path(name)
+
+
+@contextmanager
+def arena(config: Mapping[str, Any], *, ranks: int | None = None, **watching: Any) -> Iterator[Run]:
+    """`arena train`, with a clock around its games.
+
+    Args:
+        config: as the YAML file would give it; an environment whose kwargs have a `notes` of None gets the folder.
+        ranks: processes; None: as many as the plan needs.
+        watching: for `processes.run`.
+
+    Raises:
+        Failed: the run did not end with exit status 0, or not in time.
+    """
+    with scratch() as folder:
+        for game in (given := json.loads(json.dumps(config)))["envs"].values():
+            if "notes" in game["kwargs"]:
+                game["kwargs"]["notes"] = str(folder / "notes")
+        (folder / "config.yaml").write_text(yaml.safe_dump(given))
+        command = [sys.executable, "-m", "arena", "train", "config.yaml", "--run-dir", "run"]
+        command += ["--ranks", str(ranks)] if ranks else []
+        finished = ended_well(command, folder, **watching)
+        plan = json.loads((folder / "run" / "plan.json").read_text())
+        yield Run(finished, stamps.read(folder / "notes"), folder / "run", plan)
+
+
+@contextmanager
+def program(script: str, options: Mapping[str, Any], *, ranks: int, **watching: Any) -> Iterator[Run]:
+    """One of our MPI programs, under the launcher and with the flags that `arena train` uses.
+
+    Args:
+        script: its file in this folder.
+        options: given to it as JSON, with the folder for its `notes`.
+        ranks: processes.
+        watching: for `processes.run`.
+    """
+    with scratch() as folder:
+        told = json.dumps({**options, "notes": str(folder / "notes")})
+        finished = ended_well(under_mpi(ranks, [sys.executable, str(HERE / script), told]), folder, **watching)
+        yield Run(finished, stamps.read(folder / "notes"), folder, {})
+
+
+@contextmanager
+def alone(python: str, script: str, options: Mapping[str, Any], **watching: Any) -> Iterator[Run]:
+    """One of our programs that needs no launcher, in a Python of its own."""
+    with scratch() as folder:
+        told = json.dumps({**options, "notes": str(folder / "notes")})
+        finished = ended_well([python, str(HERE / script), told], folder, **watching)
+        yield Run(finished, stamps.read(folder / "notes"), folder, {})
+
+
+def under_mpi(ranks: int, command: Sequence[str]) -> list[str]:
+    """The command line that starts a program in `ranks` processes, as `arena train` does."""
+    line, settings = mpirun.command(mpirun.find_launcher(), ranks, command)
+    added = [f"{name}={value}" for name, value in settings.items() if os.environ.get(name) != value]
+    return ["env", *added, *line]
+
+
+def ended_well(command: Sequence[str], folder: Path, *, timeout: float = 300.0, **watching: Any) -> Finished:
+    """Runs a command that has to succeed and to leave nobody behind.
+
+    Raises:
+        Failed: it does not.
+    """
+    finished = processes.run(command, cwd=folder, environment=environment(), timeout=timeout, **watching)
+    if finished.code:
+        raise Failed(f"{' '.join(command[:8])} ended with {finished.code}\n{finished.out}{finished.err}")
+    if finished.left_behind:
+        raise Failed(f"{' '.join(command[:8])} left {len(finished.left_behind)} processes behind")
+    return finished
+
+
+def clocked(game: str, kwargs: Mapping[str, Any], *, every: int = 1, score: bool = False) -> dict[str, Any]:
+    """An entry of `envs`: a game with a clock around it."""
+    held = {"game": game, "kwargs": dict(kwargs), "notes": None, "every": every, "score": score}
+    return {"make": "games:Clocked", "kwargs": held}
+
+
+def ticks_for(config: Mapping[str, Any], seconds: float, *, probe: int) -> int:
+    """How many ticks of a configuration take about so long: asks a run of `probe` ticks per match."""
+    with arena({**config, "ticks": probe}) as run:
+        slowest = run.window.rate / len(run.progress)
+    return max(probe, int(slowest * seconds))

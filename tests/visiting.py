@@ -1,0 +1,26 @@
+"""Working in a folder that has modules of its own, as a user does who types `arena` there."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+
+@contextmanager
+def visiting(folder: Path) -> Iterator[None]:
+    """The current directory is `folder`; the modules that it has are forgotten before and after."""
+    names = [path.stem for path in folder.glob("*.py")]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.syspath_prepend(folder)
+        for name in names:
+            sys.modules.pop(name, None)
+        try:
+            yield
+        finally:
+            for name in names:
+                sys.modules.pop(name, None)

@@ -1,0 +1,60 @@
+"""Every configuration that the project ships is valid and runs; the examples learn what they say."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from visiting import visiting
+
+from arena.cli import main
+from arena.journal import JournalReader
+
+CONFIGS = Path(__file__).resolve().parents[2] / "configs"
+FILES = sorted(CONFIGS.rglob("*.yaml"))
+LEARNT = {
+    "gym": ("learner", 0.9),
+    "vector": ("learner", 150.0),
+    "parallel": ("team", 7.4),
+    "list_game": ("hunter", 0.8),
+}
+
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning:pygame", "ignore::UserWarning:pygame")
+
+
+def test_there_are_configurations_to_test() -> None:
+    assert len(FILES) >= 12
+    assert set(LEARNT) == {path.parent.name for path in FILES if path.parent.parent.name == "examples"}
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(CONFIGS)))
+def test_a_configuration_is_valid_and_trains(file: Path, tmp_path: Path) -> None:
+    learners = [name for name, policy in _read(file)["policies"].items() if policy["algorithm"] == "ppo"]
+    small = [part for name in learners for part in ("--set", f"policies.{name}.options.n_steps=8")]
+    run = tmp_path / "run"
+    with visiting(file.parent):
+        assert main(["check", file.name]) == 0
+        assert main(["train", file.name, "--ranks", "1", "--ticks", "20", "--run-dir", str(run), *small]) == 0
+    updates = [(line["policy"], line["ticks"]) for line in JournalReader(run / "metrics.jsonl")]
+    assert {(name, ticks) for name in learners for ticks in (8, 16)} <= set(updates)
+
+
+@pytest.mark.parametrize("name", LEARNT)
+def test_an_example_learns(name: str, tmp_path: Path) -> None:
+    policy, expected = LEARNT[name]
+    with visiting(CONFIGS / "examples" / name):
+        assert main(["train", "match.yaml", "--ranks", "1", "--run-dir", str(tmp_path / "run")]) == 0
+    returns = [
+        seat["return"]
+        for line in JournalReader(tmp_path / "run" / "episodes.jsonl")
+        for seat in line["seats"]
+        if seat["policy"] == policy
+    ]
+    last = returns[-50:]
+    assert sum(last) / len(last) >= expected > sum(returns[:20]) / 20
+
+
+def _read(file: Path) -> Any:
+    return yaml.safe_load(file.read_text(encoding="utf-8"))
