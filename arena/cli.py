@@ -117,7 +117,7 @@ def _count(text: str) -> int:
 
 
 def _train(arguments: argparse.Namespace) -> int:
-    from arena.launch import train
+    from arena.launch.train import train
 
     return train(
         arguments.config,
@@ -130,8 +130,8 @@ def _train(arguments: argparse.Namespace) -> int:
 
 
 def _plan(arguments: argparse.Namespace) -> int:
-    from arena import show
     from arena.plan import to_json
+    from arena.screen import plan_text as show
 
     plan = _load_plan(arguments.config, arguments.overrides, arguments.ranks)
     examination = _examine(plan, arguments.config)
@@ -155,7 +155,7 @@ def _check(arguments: argparse.Namespace) -> int:
 
 
 def _evaluate(arguments: argparse.Namespace) -> int:
-    from arena.evaluate import evaluate
+    from arena.launch.evaluate import evaluate
 
     return evaluate(
         arguments.target,

@@ -21,6 +21,7 @@ from arena import registry
 from arena.errors import ConfigError, located
 from arena.interface import Interface
 from arena.plan import MatchPlan, Plan, PolicyPlan, check_seats, choose_face
+from arena.screen.words import counted
 
 if TYPE_CHECKING:
     from arena.interface import BatchedEnv
@@ -72,10 +73,10 @@ def _examine_algorithm(policy: PolicyPlan, report: Callable[[str], None]) -> typ
     path = f"policies.{policy.name}"
     with located(path=f"{path}.algorithm"):
         cls = registry.algorithm(policy.algorithm)
-    registry.check_options(cls, policy.options, path=f"{path}.options")
-    report(f"policy {policy.name}: algorithm {policy.algorithm}, {_count(len(policy.options), 'option')}")
+    registry.check_options(cls, policy.options, path=path)
+    report(f"policy {policy.name}: algorithm {policy.algorithm}, {counted(len(policy.options), 'option')}")
     if policy.load is not None:
-        from arena import checkpoint
+        from arena.records import checkpoint
 
         with located(path=f"{path}.load"):
             found = checkpoint.find(policy.load, policy.name)
@@ -272,7 +273,7 @@ def _sizes(cls: type[Any], plan: Plan, policy: PolicyPlan, rows: Sequence[int]) 
 def _environment_line(match: MatchPlan, interface: Interface, conformance: bool) -> str:
     kept = ", keeps the interface" if conformance else ""
     kwargs = f" with {match.env_kwargs}" if match.env_kwargs else ""
-    count = _count(len(interface.entities), "entity", "entities")
+    count = counted(len(interface.entities), "entity", "entities")
     return f"environment {match.env} ({match.make}){kwargs}: {count}: {', '.join(interface.entities)}{kept}"
 
 
@@ -280,10 +281,6 @@ def _policy_line(policy: PolicyPlan, findings: PolicyFindings) -> str:
     if not findings.rows:
         return f"policy {policy.name}: has no seat in any match"
     return (
-        f"policy {policy.name}: {_count(len(findings.rows), 'seat')}, face {' and '.join(findings.faces)}: "
+        f"policy {policy.name}: {counted(len(findings.rows), 'seat')}, face {' and '.join(findings.faces)}: "
         "can take their spaces"
     )
-
-
-def _count(number: int, one: str, many: str = "") -> str:
-    return f"{number} {one if number == 1 else many or one + 's'}"

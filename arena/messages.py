@@ -26,7 +26,7 @@ from arena.comm.interface import Bytes
 from arena.comm.wire import SeatLayout
 from arena.errors import ProtocolError
 from arena.plan import Role
-from arena.records import EpisodeRecord, UpdateRecord
+from arena.records.lines import EpisodeRecord, UpdateRecord
 
 Message = TypeVar("Message")
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from arena.errors import ConfigError, nearest
 
 if TYPE_CHECKING:
-    from arena.config import Config, MatchConfig
+    from arena.config.schema import Config, MatchConfig
     from arena.interface import Interface
 
 Entity = int | str

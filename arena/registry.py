@@ -16,7 +16,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from arena.errors import ConfigError, nearest
+from arena.errors import ConfigError, located, nearest
 
 if TYPE_CHECKING:
     from arena.interface import BatchedEnv
@@ -197,16 +197,22 @@ def option_parameters(cls: type[Any]) -> Parameters:
 def check_options(cls: type[Any], options: Mapping[str, Any], *, path: str) -> None:
     """Refuses options that an algorithm does not take, or that its `Options` dataclass finds wrong.
 
+    Args:
+        cls: the algorithm.
+        options: from the configuration.
+        path: of the policy, as `policies.blue`; what an algorithm raises itself begins there, as `options.gamma`.
+
     Raises:
-        ConfigError: with `path` (of the options) and the option's name.
+        ConfigError: with the place in the configuration.
     """
+    place = f"{path}.options"
     parameters = option_parameters(cls)
     for name in options:
         if name == "ticks" or (name not in parameters.names and not parameters.open):
-            raise ConfigError(f"{cls.__name__} has no option {name!r}; {nearest(name, parameters.names)}", path=path)
+            raise ConfigError(f"{cls.__name__} has no option {name!r}; {nearest(name, parameters.names)}", path=place)
     missing = [name for name in parameters.required if name not in options]
     if missing:
-        raise ConfigError(f"{cls.__name__} needs the option {missing[0]!r}, which has no default", path=path)
+        raise ConfigError(f"{cls.__name__} needs the option {missing[0]!r}, which has no default", path=place)
     _check_values(cls, options, path)
 
 
@@ -215,10 +221,8 @@ def _check_values(cls: type[Any], options: Mapping[str, Any], path: str) -> None
     declared = getattr(cls, "Options", None)
     if declared is None or not dataclasses.is_dataclass(declared):
         return
-    try:
-        cast("type[Any]", declared)(**options)
-    except ConfigError as error:
-        where = f"{path}.{error.path}" if error.path else path
-        raise ConfigError(error.message, path=where, source=error.source) from error
-    except (TypeError, ValueError) as error:
-        raise ConfigError(f"{cls.__name__}: {error}", path=path) from error
+    with located(inside=path):
+        try:
+            cast("type[Any]", declared)(**options)
+        except (TypeError, ValueError) as error:
+            raise ConfigError(f"{cls.__name__}: {error}", path="options") from error

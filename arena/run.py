@@ -11,7 +11,7 @@ import numpy as np
 
 from arena import seeding
 from arena.plan import MatchPlan, Plan, Role
-from arena.run_folder import RunFolder
+from arena.records.folder import RunFolder
 
 
 @dataclass(frozen=True)

@@ -46,7 +46,9 @@ class Match:
         self._match = match
         self._lanes, seats = told["lanes"], match.size
         kwargs = {**told["kwargs"], "entities": seats - 1}
-        self.game = Clocked(lanes=self._lanes, game="games:Empty", kwargs=kwargs, notes=told["notes"], every=told["every"])
+        self.game = Clocked(
+            lanes=self._lanes, game="games:Empty", kwargs=kwargs, notes=told["notes"], every=told["every"]
+        )
         self.stamps = Stamps(told["notes"], every=told["every"])
         self._space = self.game.interface.observation_spaces[0]
         self.layout = Layout(self._lanes * self._observation_bytes(), 8 * self._lanes, FLAGS * self._lanes)
@@ -94,7 +96,11 @@ class Match:
         edge, end = self.layout.observations, self.layout.observations + self.layout.rewards
         observations = self._answer[:edge].view(self._space.dtype).reshape(self._lanes, *(self._space.shape or ()))
         flags = self._answer[end:].view(np.bool_).reshape(FLAGS, -1)
-        self.seen = [observations.copy(), self._answer[edge:end].view(np.float64).copy(), *(flag.copy() for flag in flags)]
+        self.seen = [
+            observations.copy(),
+            self._answer[edge:end].view(np.float64).copy(),
+            *(flag.copy() for flag in flags),
+        ]
 
     def close(self) -> None:
         """Writes the stamps, at the environment."""

@@ -209,6 +209,11 @@ def main(benchmark: Callable[[Settings], Report], arguments: Sequence[str] | Non
     return 0
 
 
+def method(doc: str | None) -> list[str]:
+    """The paragraphs of a module's docstring after its title: how the benchmark measures."""
+    return [" ".join(paragraph.split()) for paragraph in (doc or "").split("\n\n")[1:]]
+
+
 def say(text: str) -> None:
     """Tells whoever waits how far a benchmark is."""
     sys.stderr.write(text + "\n")

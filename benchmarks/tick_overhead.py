@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 import runs
-from harness import Case, Report, Sample, Settings, interleave, main, say
+from harness import Case, Report, Sample, Settings, interleave, main, method, say
 
 RANKS = 6  # root, environment, four seats
 EMPTY = {"shape": [8]}  # what a player sees in touchdown, two against two
@@ -56,10 +56,10 @@ def cases(lanes: int, settings: Settings) -> list[Case]:
     told = {"kwargs": EMPTY, "lanes": lanes, "seconds": seconds}
     matches = {"matches": [["blue", "blue", "red", "red"]], "game": "games:Empty", "random": False}
     return [
-        Case(f"bare bytes, {lanes} lanes", partial(program, "bare_mpi.py", mode="bytes", **told)),
-        Case(f"arena, {lanes} lanes", partial(arena, config(lanes, ticks))),
-        Case(f"bare with game, {lanes} lanes", partial(program, "bare_mpi.py", mode="game", **told)),
-        Case(f"2022, {lanes} lanes", partial(program, "protocol_2022.py", **matches, **told)),
+        Case(f"bare bytes, lanes={lanes}", partial(program, "bare_mpi.py", mode="bytes", **told)),
+        Case(f"arena, lanes={lanes}", partial(arena, config(lanes, ticks))),
+        Case(f"bare with game, lanes={lanes}", partial(program, "bare_mpi.py", mode="game", **told)),
+        Case(f"2022, lanes={lanes}", partial(program, "protocol_2022.py", **matches, **told)),
     ]
 
 
@@ -67,15 +67,15 @@ def benchmark(settings: Settings) -> Report:
     """Measures with one lane and with many."""
     sizes = settings.pick((1, 16), (1,))
     measured = interleave([case for lanes in sizes for case in cases(lanes, settings)], settings.repeats, say=say)
-    report = Report("tick_overhead", "Tick overhead, 6 processes", measured, __doc__.split("\n\n")[1:])
+    report = Report("tick_overhead", "Tick overhead, 6 processes", measured, method(__doc__))
     for lanes in sizes:
-        ours = (f"arena, {lanes} lanes", "us per tick")
-        bare = measured.ratio(ours, (f"bare bytes, {lanes} lanes", "us per tick"))
-        old = measured.ratio((f"2022, {lanes} lanes", "us per tick"), ours)
-        work = measured.ratio(ours, (f"bare with game, {lanes} lanes", "us per tick"))
-        report.at_most(f"{lanes} lanes: us per tick, arena / bare Gather and Scatter of the same bytes", bare, 1.5)
-        report.at_least(f"{lanes} lanes: us per tick, protocol of 2022 / arena", old, 5)
-        report.at_most(f"{lanes} lanes: us per tick, arena / bare with the game and the copies", work, 1.5)
+        ours = (f"arena, lanes={lanes}", "us per tick")
+        bare = measured.ratio(ours, (f"bare bytes, lanes={lanes}", "us per tick"))
+        old = measured.ratio((f"2022, lanes={lanes}", "us per tick"), ours)
+        work = measured.ratio(ours, (f"bare with game, lanes={lanes}", "us per tick"))
+        report.at_most(f"lanes={lanes}: us per tick, arena / bare Gather and Scatter of the same bytes", bare, 1.5)
+        report.at_least(f"lanes={lanes}: us per tick, protocol of 2022 / arena", old, 5)
+        report.at_most(f"lanes={lanes}: us per tick, arena / bare with the game and the copies", work, 1.5)
     return report
 
 

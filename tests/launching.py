@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from arena import mpirun
-from arena.journal import JournalReader
+from arena.launch import mpirun
+from arena.records.journal import JournalReader
 
 TESTS = Path(__file__).parent
 ARENA = [sys.executable, "-m", "arena"]

@@ -8,13 +8,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from arena import hosting
 from arena.config import parse_config
-from arena.display import PlainDisplay
-from arena.journal import JournalReader
-from arena.prepare import prepare
+from arena.launch import hosting
+from arena.launch.prepare import prepare
+from arena.records.journal import JournalReader
+from arena.records.scoreboard import Scoreboard
 from arena.run import Run
-from arena.scoreboard import Scoreboard
+from arena.screen.display import PlainDisplay
 
 NOTES: list[Any] = []
 """What the players of the test that runs now have written down; `play` empties it."""

@@ -1,9 +1,9 @@
 """The roles that one process hosts: who runs, who waits, and the letters that lie ready.
 
-Every role runs in a thread of its own, but exactly one at a time: a role runs until it waits for something that is not
-there yet; then the longest-waiting role that can go on does. So what the roles of a process do is deterministic whatever
-the operating system does, global state is never touched by two of them at once, and MPI is spoken by one thread at a
-time. A process with a single role runs it in the thread that it has.
+Every role runs in a thread of its own, but exactly one at a time: a role runs until it waits for something that is
+not there yet; then the longest-waiting role that can go on does. So what the roles of a process do is deterministic
+whatever the operating system does, global state is never touched by two of them at once, and MPI is spoken by one
+thread at a time. A process with a single role runs it in the thread that it has.
 
 When no role of the process can go on, the process waits for news from outside. If there is no outside (all roles are
 here), that is a deadlock, reported at once with what each role waits for.
@@ -59,7 +59,7 @@ class Host:
         self._turns = 0
 
     def run(self, mains: Mapping[int, Callable[[HostedEndpoint], None]]) -> None:
-        """Runs `mains[address]` as the role at that address; returns when all have ended, raises what the first raised."""
+        """Runs `mains[address]` as the role at that address; returns when all have ended, raises the first failure."""
         if len(mains) == 1:
             ((address, main),) = mains.items()
             self._run_here(address, main)

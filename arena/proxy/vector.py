@@ -78,7 +78,7 @@ class VectorEnvProxy(VectorEnv[Any, Any, Any]):
         return self._observations(), self._infos()
 
     def step(self, actions: Any) -> tuple[Any, NDArray[np.float64], BoolRows, BoolRows, dict[str, Any]]:
-        """One tick. Returns copies: observations [B, ...], rewards float64 [B], terminated, truncated bool [B], infos."""
+        """One tick. Copies: observations [B, ...], rewards float64 [B], terminated and truncated bool [B], infos."""
         if self._unseen:
             raise ResetNeeded("call reset() before step()")
         seat = self._seat

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from staging import Played, play
 
-from arena import checkpoint
+from arena.records import checkpoint
 
 pytestmark = pytest.mark.slow
 

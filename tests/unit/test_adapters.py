@@ -256,7 +256,7 @@ class Leaving(pettingzoo.ParallelEnv[str, Any, Any]):
     """`a` terminates after one step, `b` leaves with the game after three without a word, `c` never comes."""
 
     metadata: Mapping[str, Any] = {}
-    possible_agents = ["a", "b", "c"]  # noqa: RUF012
+    possible_agents = ["a", "b", "c"]
 
     def __init__(self, keeps: bool = False) -> None:
         self.keeps = keeps
@@ -406,8 +406,8 @@ def test_lanes_of_a_turn_based_game_may_have_different_movers() -> None:
 class Pennies:
     """The list interface, with as little as it asks for."""
 
-    observation_spaces = [Discrete(2), Box(0, 1, (1,), np.float32)]  # noqa: RUF012
-    action_spaces = [Discrete(2), Discrete(3, start=2)]  # noqa: RUF012
+    observation_spaces = [Discrete(2), Box(0, 1, (1,), np.float32)]
+    action_spaces = [Discrete(2), Discrete(3, start=2)]
 
     def __init__(self, ending: str = "all") -> None:
         self.ending = ending
@@ -565,7 +565,7 @@ def test_a_mistake_is_named_with_what_is_allowed(attempt: Callable[[], Any], mes
 
 def test_a_list_game_with_unequal_lists_is_named() -> None:
     class Lame(Pennies):
-        action_spaces = [Discrete(2)]  # noqa: RUF012
+        action_spaces = [Discrete(2)]
 
     with pytest.raises(ConfigError, match="Lame has 1 entities, 2 observation_spaces and 1 action_spaces"):
         adapt(Lame, {}, 1)

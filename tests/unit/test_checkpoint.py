@@ -21,9 +21,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
-from arena import checkpoint
 from arena.errors import ConfigError
-from arena.state import decode, encode
+from arena.records import checkpoint
+from arena.records.state import decode, encode
 
 
 def save(folder: Path, state: Any = None, *, ticks: int = 0, keep: int = 3) -> Path:

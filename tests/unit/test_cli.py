@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from arena import yaml_text
 from arena.cli import main
+from arena.config import yaml_text
 
 WORKERS = '''
 class Base:
@@ -282,10 +282,10 @@ def test_train_and_evaluate_hand_their_arguments_on(monkeypatch: pytest.MonkeyPa
         calls.append((args, kwargs))
         return 1
 
-    for name, function in (("launch", "train"), ("evaluate", "evaluate")):
-        module = ModuleType(f"arena.{name}")
+    for name, function in (("train", "train"), ("evaluate", "evaluate")):
+        module = ModuleType(f"arena.launch.{name}")
         setattr(module, function, called)
-        monkeypatch.setitem(sys.modules, f"arena.{name}", module)
+        monkeypatch.setitem(sys.modules, f"arena.launch.{name}", module)
     train = ["train", "a.yaml", "--set", "ticks=1", "--set", "seed=2", "--run-dir", "r", "--ticks", "5", "--resume"]
     assert main([*train, "--ranks", "1"]) == 1
     assert main(["evaluate", "runs/a", "--episodes", "7", "--sample", "--checkpoints", "first", "last"]) == 1

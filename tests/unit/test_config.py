@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from arena import yaml_text
-from arena.config import Config, MatchConfig, load_config, parse_config, resolved_yaml
+from arena.config import yaml_text
+from arena.config.schema import Config, MatchConfig, load_config, parse_config, resolved_yaml
 from arena.errors import ConfigError
 from arena.plan import make_plan
 

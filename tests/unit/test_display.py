@@ -8,10 +8,10 @@ import threading
 
 import pytest
 
-from arena.display import Display, LiveDisplay, PlainDisplay, Rate, make_display, summary_lines
-from arena.outcome import Outcome
-from arena.records import EpisodeRecord, SeatRecord, UpdateRecord
-from arena.scoreboard import Scoreboard
+from arena.records.lines import EpisodeRecord, SeatRecord, UpdateRecord
+from arena.records.outcome import Outcome
+from arena.records.scoreboard import Scoreboard
+from arena.screen.display import Display, LiveDisplay, PlainDisplay, Rate, make_display, summary_lines
 
 
 class Clock:

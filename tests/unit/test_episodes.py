@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from arena.episodes import EpisodeAccount
 from arena.interface import Frame, Info, Step
 from arena.plan import MatchPlan, SeatPlan
+from arena.roles.episodes import EpisodeAccount
 
 NOTHING: list[list[Info]] | None = None
 

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from arena.durable import part_of
 from arena.errors import ConfigError
-from arena.journal import Journal, JournalReader, truncate_after
+from arena.records.durable import part_of
+from arena.records.journal import Journal, JournalReader, truncate_after
 
 
 def write(path: Path, *lines: dict[str, Any]) -> None:

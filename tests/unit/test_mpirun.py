@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from arena import mpirun
 from arena.errors import ConfigError
+from arena.launch import mpirun
 
 RULE = "-" * 74 + "\n"
 ABORTED = [

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arena.outcome import Outcome, outcomes
+from arena.records.outcome import Outcome, outcomes
 
 
 def by_returns(*returns: float, entities: tuple[int, ...] = ()) -> list[Outcome | None]:

@@ -36,7 +36,7 @@ SPACES = [
 class Players(ParallelEnv[str, Any, Any]):
     """A parallel game from which b leaves after two ticks and a after four; the budget is `ticks`."""
 
-    metadata: dict[str, Any] = {"name": "players"}  # noqa: RUF012
+    metadata: dict[str, Any] = {"name": "players"}
 
     def __init__(self, space: spaces.Space[Any], *, ticks: int = 20, mask: Any = None) -> None:
         self.possible_agents, self.space, self.budget, self.mask = ["a", "b"], space, ticks, mask

@@ -13,8 +13,9 @@ import msgspec
 import pytest
 import readme
 
-from arena import config, registry
+from arena import registry
 from arena.cli import _parser
+from arena.config import schema as config
 from arena.group import Group
 from policies.ppo import Options
 

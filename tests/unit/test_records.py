@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from arena.journal import JournalReader
-from arena.recorder import Recorder
-from arena.records import EpisodeRecord, SeatRecord, UpdateRecord, episode_of
-from arena.run_folder import RunFolder
+from arena.records.folder import RunFolder
+from arena.records.journal import JournalReader
+from arena.records.lines import EpisodeRecord, SeatRecord, UpdateRecord, episode_of
+from arena.records.recorder import Recorder
 
 EPISODE = EpisodeRecord(
     round=0,
@@ -137,12 +137,12 @@ def test_recording_and_showing_import_neither_torch_nor_mpi(tmp_path: Path) -> N
     program = f"""
 import io, sys
 from pathlib import Path
-from arena import checkpoint
-from arena.display import make_display
-from arena.recorder import Recorder
-from arena.records import UpdateRecord
-from arena.run_folder import RunFolder
-from arena.scoreboard import Scoreboard
+from arena.records import checkpoint
+from arena.screen.display import make_display
+from arena.records.recorder import Recorder
+from arena.records.lines import UpdateRecord
+from arena.records.folder import RunFolder
+from arena.records.scoreboard import Scoreboard
 assert "rich" not in sys.modules, "rich is for terminals only"
 folder = RunFolder.open(Path({str(tmp_path / "run")!r}))
 with Recorder(folder) as recorder:

@@ -144,7 +144,7 @@ class Declared:
 
         def __post_init__(self) -> None:
             if self.epochs < 1:
-                raise ConfigError(f"found {self.epochs}, at least 1", path="epochs")
+                raise ConfigError(f"found {self.epochs}, at least 1", path="options.epochs")
             if self.rate < 0:
                 raise ValueError("a rate is not negative")
 
@@ -162,7 +162,7 @@ class Declared:
     ],
 )
 def test_options_that_an_algorithm_declares_are_taken(cls: type[Any], options: dict[str, Any]) -> None:
-    registry.check_options(cls, options, path="policies.blue.options")
+    registry.check_options(cls, options, path="policies.blue")
 
 
 @pytest.mark.parametrize(
@@ -183,7 +183,7 @@ def test_options_that_an_algorithm_does_not_take_are_refused(
     cls: type[Any], options: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(ConfigError) as caught:
-        registry.check_options(cls, options, path="policies.blue.options")
+        registry.check_options(cls, options, path="policies.blue")
     assert message in str(caught.value)
 
 

@@ -12,13 +12,13 @@ import pytest
 from arena.comm import Tag
 from arena.comm.host import Host, HostedEndpoint
 from arena.config import parse_config
-from arena.display import PlainDisplay
 from arena.messages import Done, Failed, Go, Ready, expect, pack
 from arena.plan import Role, RoleKind, make_plan
-from arena.recorder import Recorder
-from arena.root import RoleFailed, Root
+from arena.records.folder import RunFolder
+from arena.records.recorder import Recorder
+from arena.roles.root import RoleFailed, Root
 from arena.run import Run
-from arena.run_folder import RunFolder
+from arena.screen.display import PlainDisplay
 
 MATCH = {"env": "touchdown", "seats": ["blue", "red"]}
 CONFIG = {

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from arena.errors import ConfigError
-from arena.run_folder import RunFolder
+from arena.records.folder import RunFolder
 
 
 def mode(path: Path) -> int:

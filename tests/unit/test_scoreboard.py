@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arena.outcome import Outcome
-from arena.records import EpisodeRecord, SeatRecord, UpdateRecord
-from arena.scoreboard import Scoreboard, Series
+from arena.records.lines import EpisodeRecord, SeatRecord, UpdateRecord
+from arena.records.outcome import Outcome
+from arena.records.scoreboard import Scoreboard, Series
 
 
 def seat(policy: str, return_: float, outcome: Outcome | None, entities: int = 1) -> SeatRecord:

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from arena.recorder import Recorder
-from arena.records import EpisodeRecord, SeatRecord, UpdateRecord
-from arena.run_folder import RunFolder
-from arena.tensorboard import ScalarFile, _masked_crc
+from arena.records.folder import RunFolder
+from arena.records.lines import EpisodeRecord, SeatRecord, UpdateRecord
+from arena.records.recorder import Recorder
+from arena.records.tensorboard import ScalarFile, _masked_crc
 
 
 def events(path: Path) -> list[Any]:

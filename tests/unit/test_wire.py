@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 from random_spaces import bits, discretes, scramble, spaces
 
 from arena.comm.wire import ReplyView, RequestView, SeatLayout
-from arena.environment import SeatPort
 from arena.interface import Frame, Step
 from arena.lockstep import RequestKind
 from arena.messages import Welcome, unpack
 from arena.proxy.seat import Seat
+from arena.roles.environment import SeatPort
 from arena.spaces import empty_batch, flatten, leaves_of, mask_size
 
 QUICK = settings(max_examples=25, deadline=None)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arena import yaml_text
+from arena.config import yaml_text
 from arena.errors import ConfigError
 
 scalars = st.one_of(

@@ -10,7 +10,7 @@ import yaml
 from visiting import visiting
 
 from arena.cli import main
-from arena.journal import JournalReader
+from arena.records.journal import JournalReader
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 FILES = sorted(CONFIGS.rglob("*.yaml"))

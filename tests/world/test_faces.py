@@ -10,7 +10,7 @@ import pytest
 from staging import play
 
 from arena.errors import ConfigError
-from arena.root import RoleFailed
+from arena.roles.root import RoleFailed
 
 
 def solo(make: str, algorithm: str, *, ticks: int = 100, lanes: int = 1, options: Any = None, **kwargs: Any) -> Any:

@@ -12,7 +12,7 @@ import yaml
 from visiting import visiting
 
 from arena.cli import main
-from arena.journal import JournalReader
+from arena.records.journal import JournalReader
 
 ERRORS = {
     "an unknown key": ["touchdown_2v2.yaml", "--set", "matches[0].lane=4"],

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from staging import NOTES, play
 
-from arena import checkpoint
 from arena.errors import ConfigError, Deadlock
-from arena.root import RoleFailed
+from arena.records import checkpoint
+from arena.roles.root import RoleFailed
 
 
 def duel(*, ticks: int = 40, blue: Any = None, red: Any = None, copies: int = 2, lanes: int = 2, **kwargs: Any) -> Any:

@@ -1,0 +1,119 @@
+"""`--set key.path=value`: changes to configuration data before it is checked.
+
+A path goes through keys and list places: `policies.blue.options.learning_rate`, `matches[0].lanes`, `matches.0.lanes`.
+Keys that hold dots themselves are found too: of the keys that fit, the longest is taken. Mappings that are missing on
+the way are made; whether they may be there is for the check of the whole configuration to say, and `blame` then names
+the override instead of the file.
+"""
+
+from __future__ import annotations
+
+import copy
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from arena.config import yaml_text
+from arena.errors import ConfigError, nearest
+
+_PATH = re.compile(r"[^.\[\]\s]+(?:\.[^.\[\]\s]+|\[[0-9]+\])*\Z")
+_TOKEN = re.compile(r"[^.\[\]]+")
+
+
+class _Place(NamedTuple):
+    """A place that an override filled: with its value, or (`made`) with a mapping on the way to it."""
+
+    path: str
+    name: str
+    siblings: tuple[str, ...]
+    made: bool
+    text: str
+
+
+class Overridden(NamedTuple):
+    """Configuration data with the overrides in it."""
+
+    data: dict[str, Any]
+    places: tuple[_Place, ...]
+
+    def blame(self, error: ConfigError, source: str) -> ConfigError:
+        """The error with its origin: the override that put the wrong value there, or else the source."""
+        for place in reversed(self.places):
+            if place.made and error.path == place.path:
+                hint = f" ({place.path} was made by this; {nearest(place.name, place.siblings)})"
+                return ConfigError(error.message + hint, path=error.path, source=f"--set {place.text}")
+            if not place.made and _within(error.path, place.path):
+                return ConfigError(error.message, path=error.path, source=f"--set {place.text}")
+        return ConfigError(error.message, path=error.path, source=error.source or source)
+
+
+def apply(data: Mapping[str, Any], overrides: Sequence[str]) -> Overridden:
+    """The data with all overrides, later ones over earlier ones; the original is not changed.
+
+    Raises:
+        ConfigError: an override that is not `key.path=value`, whose value is not YAML, or whose path goes through
+            something that has no such place.
+    """
+    changed: dict[str, Any] = copy.deepcopy(dict(data))
+    places: list[_Place] = []
+    for text in overrides:
+        path, equals, value = text.partition("=")
+        path = path.strip()
+        if not equals or not _PATH.match(path):
+            raise ConfigError("expected key.path=value, such as matches[0].lanes=4", source=f"--set {text}")
+        places += _set(changed, _TOKEN.findall(path), yaml_text.load(value, source=f"--set {text}"), text)
+    return Overridden(changed, tuple(places))
+
+
+def _set(data: dict[str, Any], tokens: list[str], value: Any, text: str) -> list[_Place]:
+    """Puts a value where the tokens lead, and tells what it filled on the way."""
+    places: list[_Place] = []
+    node: Any = data
+    path = ""
+    while tokens:
+        key, used = _step(node, tokens, path, text)
+        tokens = tokens[used:]
+        path = _join(path, key)
+        if tokens and _is_missing(node, key):
+            places.append(_Place(path, str(key), _names(node), True, text))
+            node[key] = {}
+        elif not tokens:
+            places.append(_Place(path, str(key), (), False, text))
+            node[key] = value
+        node = node[key]
+    return places
+
+
+def _step(node: Any, tokens: Sequence[str], path: str, text: str) -> tuple[str | int, int]:
+    """The key or place that the first tokens name in a node, and how many tokens it took."""
+    if isinstance(node, dict):
+        joined = (".".join(tokens[:count]) for count in range(len(tokens), 0, -1))
+        key = next((name for name in joined if name in node), tokens[0])
+        return key, key.count(".") + 1
+    source = f"--set {text}"
+    if not isinstance(node, list):
+        raise ConfigError(f"holds {node!r:.60}, which has nothing named {tokens[0]!r}", path=path, source=source)
+    if not tokens[0].isascii() or not tokens[0].isdigit() or int(tokens[0]) >= len(node):
+        raise ConfigError(
+            f"is a list of {len(node)}, it has no place {tokens[0]!r}; places count from 0", path=path, source=source
+        )
+    return int(tokens[0]), 1
+
+
+def _is_missing(node: Any, key: str | int) -> bool:
+    """Whether there is nothing to go on through; a null counts as nothing."""
+    return isinstance(node, dict) and node.get(str(key)) is None
+
+
+def _names(node: Mapping[str, Any]) -> tuple[str, ...]:
+    return tuple(str(name) for name in node)
+
+
+def _join(path: str, key: str | int) -> str:
+    if isinstance(key, int):
+        return f"{path}[{key}]"
+    return f"{path}.{key}" if path else key
+
+
+def _within(path: str, whole: str) -> bool:
+    return path == whole or path.startswith((f"{whole}.", f"{whole}["))

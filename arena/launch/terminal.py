@@ -1,0 +1,53 @@
+"""What a person sees of a run: whether a terminal is there, the display that fits it, and how an end is told."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+from arena.launch import mpirun
+from arena.messages import Failed
+from arena.run import Run
+from arena.screen.display import Display, make_display
+
+
+def tell(failure: Failed) -> None:
+    """Says on stderr why a run has ended."""
+    if failure.exit_code == 2:
+        text = f"arena: error: {failure.message}"
+    else:
+        text = f"arena: the run has ended: {failure.who}\n{failure.message}"
+    sys.stderr.write(text + "\n")
+    sys.stderr.flush()
+
+
+def display_for(run: Run) -> Display:
+    """The live panel where a person's terminal is at the end of stdout, else plain lines."""
+    columns = terminal_columns()
+    return make_display(
+        sys.stdout,
+        terminal=columns > 0,
+        width=columns or None,
+        total_ticks=run.plan.ticks * len(run.plan.matches),
+        colors={name: policy.color for name, policy in run.plan.policies.items()},
+    )
+
+
+def terminal_columns() -> int:
+    """The width of the user's terminal; 0 where stdout does not end at one."""
+    told = os.environ.get(mpirun.TERMINAL_VARIABLE, "")
+    if told.isdigit():
+        return int(told)
+    if mpirun.under_launcher():
+        return 80 if _launcher_has_terminal() else 0
+    return os.get_terminal_size().columns if sys.stdout.isatty() else 0
+
+
+def _launcher_has_terminal() -> bool:
+    """Where the launcher's own stdout ends: ours ends at the launcher, which may even give us a pseudo-terminal."""
+    target = Path(f"/proc/{os.getppid()}/fd/1")
+    try:
+        return target.is_char_device() and os.readlink(target).startswith(("/dev/pts/", "/dev/tty"))
+    except OSError:
+        return False

@@ -1,0 +1,237 @@
+"""Checkpoints of a policy: atomic, versioned, checked, and without a byte of code in them.
+
+A checkpoint is one zip file, `checkpoints/<policy>/<ticks>.ckpt`:
+
+    checkpoint.json   format version, policy, algorithm, ticks, update, the arena's version, and the state's structure
+    arrays/<n>.npy    the arrays of the state, see `arena.records.state`
+    sha256            over names and bytes of all other members, in the file's order
+
+A file gets its name only when it is whole and on the disk, so a kill at any instant leaves the older ones. The state
+belongs to the policy, not to its processes: it loads on any number of ranks, copies or lanes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import re
+import struct
+import zipfile
+import zlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import IO, Any
+
+from arena.errors import ConfigError, nearest
+from arena.records import state as states
+from arena.records.durable import make_folder, part_of, replacing
+
+FORMAT_VERSION = 1
+_HEADER, _DIGEST = "checkpoint.json", "sha256"
+_NAME = re.compile(r"([0-9]{12,})\.ckpt")
+_NOT_A_ZIP = (zipfile.BadZipFile, zlib.error, struct.error, OSError, EOFError, ValueError, RuntimeError, KeyError)
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """What a checkpoint holds.
+
+    Args:
+        state: what the algorithm saved, with numpy arrays in the place of tensors.
+        policy: whose it is.
+        algorithm: its name in the configuration.
+        ticks: how many ticks each of its matches had played.
+        update: how many updates its weights had had.
+    """
+
+    state: Any
+    policy: str
+    algorithm: str
+    ticks: int
+    update: int
+
+
+class Damaged(ConfigError):
+    """A file that is not, or is no longer, a whole checkpoint."""
+
+
+def save(
+    folder: Path | str, state: Any, *, policy: str, algorithm: str, ticks: int, update: int, keep: int = 3
+) -> Path:
+    """Writes a checkpoint; then forgets all but the newest `keep` and the very first, which has the initial weights.
+
+    Args:
+        folder: `checkpoints/<policy>`; made if it is not there.
+        state: None, bool, int, float, str, arrays, tensors, and lists, tuples and dicts of these.
+        policy: whose it is.
+        algorithm: its name in the configuration.
+        ticks: how many ticks each of the policy's matches has played; names the file.
+        update: how many updates the weights have had.
+        keep: how many to keep beside the first one, at least 1.
+
+    Raises:
+        TypeError: a part of the state cannot be kept.
+        OSError: the disk is full, or the folder cannot be written; older checkpoints stay as they are.
+    """
+    folder = Path(folder)
+    make_folder(folder)
+    structure, arrays = states.encode(state)
+    header = {
+        "version": FORMAT_VERSION,
+        "policy": policy,
+        "algorithm": algorithm,
+        "ticks": ticks,
+        "update": update,
+        "arena": _arena_version(),
+        "state": structure,
+    }
+    path = folder / f"{ticks:012d}.ckpt"
+    with replacing(path) as file:
+        _write(file, header, arrays)
+    _prune(folder, path, keep)
+    return path
+
+
+def load(path: Path | str) -> Checkpoint:
+    """Reads a checkpoint file, or the newest whole one in a policy's folder.
+
+    In a folder a damaged file is passed over with a warning in the log.
+
+    Raises:
+        ConfigError: nothing there; not a checkpoint; damaged; or written by a newer arena.
+    """
+    path = Path(path)
+    if not path.is_dir():
+        return _read(path)
+    for file in reversed(list_checkpoints(path)):
+        try:
+            return _read(file)
+        except Damaged as error:
+            _log.warning("passed over: %s", error)
+    raise ConfigError("no whole checkpoint in this folder", source=str(path))
+
+
+def list_checkpoints(folder: Path | str) -> list[Path]:
+    """The checkpoint files of a policy's folder, the oldest first; whether they are whole is not looked at."""
+    named = {path: match for path in Path(folder).glob("*.ckpt") if (match := _NAME.fullmatch(path.name))}
+    return sorted(named, key=lambda path: int(named[path][1]))
+
+
+def discard_after(folder: Path | str, ticks: int) -> int:
+    """Removes checkpoints that are newer than a tick, for a run that goes on from there; returns how many."""
+    newer = [path for path in list_checkpoints(folder) if ticks_of(path) > ticks]
+    for path in newer:
+        path.unlink()
+    return len(newer)
+
+
+def find(path: Path | str, policy: str) -> Path:
+    """What a `load:` in the configuration means: the file or the folder to give to `load`.
+
+    Args:
+        path: a checkpoint file, a policy's folder of checkpoints, or a run folder.
+        policy: whose checkpoints are meant, if it is a run folder.
+
+    Raises:
+        ConfigError: there is no such thing, or no checkpoint of this policy in it.
+    """
+    path = Path(path)
+    if not path.exists():
+        raise ConfigError("there is no such checkpoint file, checkpoint folder or run folder", source=str(path))
+    if path.is_file() or list_checkpoints(path):
+        return path
+    home = path / "checkpoints"
+    if list_checkpoints(home / policy):
+        return home / policy
+    others = [folder.name for folder in home.glob("*") if list_checkpoints(folder)]
+    if others:
+        raise ConfigError(
+            f"no checkpoint of the policy {policy!r} in this run; {nearest(policy, others)}; "
+            f"to load another policy's weights name its folder, as {home / others[0]}",
+            source=str(path),
+        )
+    raise ConfigError("no checkpoint in this folder", source=str(path))
+
+
+def _arena_version() -> str:
+    try:
+        return metadata.version("mpi-policy-arena")
+    except metadata.PackageNotFoundError:  # used from a folder, not installed
+        return "unknown"
+
+
+def _write(file: IO[bytes], header: dict[str, Any], arrays: list[bytes]) -> None:
+    members = [(_HEADER, json.dumps(header).encode())]
+    members += [(f"arrays/{number}.npy", array) for number, array in enumerate(arrays)]
+    members.append((_DIGEST, _digest(members).encode()))
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
+        for name, content in members:
+            archive.writestr(zipfile.ZipInfo(name), content)  # ZipInfo has a fixed date: same state, same bytes
+
+
+def _digest(members: Iterable[tuple[str, bytes]]) -> str:
+    digest = hashlib.sha256()
+    for name, content in members:
+        digest.update(f"{name} {len(content)}\n".encode())
+        digest.update(content)
+    return digest.hexdigest()
+
+
+def _prune(folder: Path, written: Path, keep: int) -> None:
+    """Removes old checkpoints and what killed saves left; that this fails must not cost the run its checkpoint."""
+    present = list_checkpoints(folder)
+    kept = {present[0], written, *present[-keep:]}
+    unfinished = [part for part in folder.glob(part_of(folder / "*.ckpt").name) if part != part_of(written)]
+    for path in [*(path for path in present if path not in kept), *unfinished]:
+        try:
+            path.unlink()
+        except OSError as error:
+            _log.warning("an old checkpoint stays: %s", error)
+
+
+def ticks_of(path: Path) -> int:
+    """How many ticks had been played when a checkpoint was written: its file name says it."""
+    return int(path.stem)
+
+
+def _read(path: Path) -> Checkpoint:
+    members = _members(path)
+    try:
+        header = json.loads(members.pop(_HEADER))
+        _check_version(header, path)
+        state = states.decode(header["state"], list(members.values()))
+        return Checkpoint(state, header["policy"], header["algorithm"], header["ticks"], header["update"])
+    except (KeyError, IndexError, TypeError, ValueError, MemoryError, RecursionError) as error:
+        raise Damaged(f"is not a checkpoint: {error!r}", source=str(path)) from error
+
+
+def _members(path: Path) -> dict[str, bytes]:
+    """The members of a checkpoint file, in its order, without the digest that they agree with."""
+    try:
+        file = path.open("rb")
+    except OSError as error:
+        raise ConfigError(f"cannot be read: {error.strerror}", source=str(path)) from error
+    try:
+        with file, zipfile.ZipFile(file) as archive:
+            members = {name: archive.read(name) for name in archive.namelist()}
+    except _NOT_A_ZIP as error:
+        raise Damaged(f"is not a checkpoint, or is damaged: {error}", source=str(path)) from error
+    digest = members.pop(_DIGEST, None)
+    if digest is None or _HEADER not in members:
+        raise Damaged("is not a checkpoint: a zip file of something else", source=str(path))
+    if digest != _digest(members.items()).encode():
+        raise Damaged("is damaged: its content does not have the sha256 that was written with it", source=str(path))
+    return members
+
+
+def _check_version(header: dict[str, Any], path: Path) -> None:
+    if header["version"] > FORMAT_VERSION:
+        raise ConfigError(
+            f"has format version {header['version']}, written by arena {header['arena']}; this arena reads up to "
+            f"version {FORMAT_VERSION}: install a newer one",
+            source=str(path),
+        )

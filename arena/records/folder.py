@@ -1,0 +1,164 @@
+"""The folder that a run leaves behind, and who may write where.
+
+runs/<name>/
+├── config.yaml  plan.json          written once by the root
+├── episodes.jsonl  metrics.jsonl   the root's recorder
+├── tensorboard/<policy>/           the root's recorder
+├── checkpoints/<policy>/           the root of that policy's group
+├── logs/rank-0000.log ...          each process its own
+└── report.html                     `arena report`
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from arena.errors import ConfigError
+from arena.records.durable import make_folder, replacing
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """The names in a run folder; making one touches nothing on the disk."""
+
+    path: Path
+
+    @classmethod
+    def open(cls, path: Path | str, *, resume: bool = False, given: bool = False) -> RunFolder:
+        """Claims a folder for a run and makes its tree.
+
+        A new run gets a folder of its own. If `path` is taken, the next free one of `<name>-2`, `<name>-3`, ... is
+        used, or, where the user named this very folder, it is an error. A resumed run gets the folder that is there:
+        the last one of `<name>`, `<name>-2`, ... unless the user named it.
+
+        Args:
+            path: `runs/<name>`, or what the user named.
+            resume: go on with what is there.
+            given: the user named this very folder.
+
+        Raises:
+            ConfigError: the folder named holds files already; there is nothing to resume; or it cannot be made.
+        """
+        path = Path(path)
+        try:
+            folder = cls(_existing(path, given=given) if resume else _claimed(path, given=given))
+            for part in (folder.logs, folder.checkpoints, folder.tensorboard):
+                make_folder(part)
+        except OSError as error:
+            raise ConfigError(f"the run folder cannot be made: {error.strerror}", source=str(path)) from error
+        return folder
+
+    @property
+    def config(self) -> Path:
+        """The resolved configuration."""
+        return self.path / "config.yaml"
+
+    @property
+    def plan(self) -> Path:
+        """What `arena plan --json` prints."""
+        return self.path / "plan.json"
+
+    @property
+    def episodes(self) -> Path:
+        """A line per finished episode."""
+        return self.path / "episodes.jsonl"
+
+    @property
+    def metrics(self) -> Path:
+        """A line per update of a policy."""
+        return self.path / "metrics.jsonl"
+
+    @property
+    def checkpoints(self) -> Path:
+        """A folder per policy."""
+        return self.path / "checkpoints"
+
+    @property
+    def tensorboard(self) -> Path:
+        """A folder per policy."""
+        return self.path / "tensorboard"
+
+    @property
+    def logs(self) -> Path:
+        """A file per process."""
+        return self.path / "logs"
+
+    @property
+    def report(self) -> Path:
+        """The page made from all the others."""
+        return self.path / "report.html"
+
+    def log_path(self, rank: int) -> Path:
+        """The log of one process; four digits, so that the files stand in order."""
+        return self.logs / f"rank-{rank:04d}.log"
+
+    def checkpoints_path(self, policy: str) -> Path:
+        """Where the checkpoints of one policy are."""
+        return self.checkpoints / policy
+
+    def write_config(self, text: str) -> None:
+        """Writes the resolved configuration, at once or not at all."""
+        with replacing(self.config) as file:
+            file.write(text.encode())
+
+    def write_plan(self, plan: Mapping[str, Any]) -> None:
+        """Writes the plan, at once or not at all."""
+        with replacing(self.plan) as file:
+            file.write(json.dumps(plan, indent=2).encode() + b"\n")
+
+
+def _claimed(path: Path, *, given: bool) -> Path:
+    """A folder that is empty now and ours from now on."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if given:
+        return _claimed_as_named(path)
+    candidate, number = path, 1
+    while not _claim(candidate):
+        number += 1
+        candidate = _numbered(path, number)
+    return candidate
+
+
+def _claimed_as_named(path: Path) -> Path:
+    if _claim(path) or (path.is_dir() and not any(path.iterdir())):
+        return path
+    found = "holds files already" if path.is_dir() else "is a file"
+    raise ConfigError(f"the run folder {found}; continue a run with --resume, or name another folder", source=str(path))
+
+
+def _claim(path: Path) -> bool:
+    """Makes the folder; False if it is there. Of two runs that start at the same instant only one gets it."""
+    try:
+        path.mkdir(mode=0o700)
+    except FileExistsError:
+        return False
+    return True
+
+
+def _existing(path: Path, *, given: bool) -> Path:
+    candidates = [path] if given else [*_later(path), path]
+    for candidate in candidates:
+        if RunFolder(candidate).config.is_file():
+            return candidate
+    raise ConfigError(
+        "there is no run to resume: no config.yaml in this folder; name the run's folder with --run-dir, "
+        "or leave --resume out",
+        source=str(path),
+    )
+
+
+def _later(path: Path) -> list[Path]:
+    """`<name>-2`, `<name>-3`, ... as far as they exist, the last one first."""
+    pattern = re.compile(re.escape(path.name) + r"-([1-9][0-9]*)")
+    matches = (pattern.fullmatch(entry.name) for entry in path.parent.glob("*"))
+    numbers = sorted((int(match[1]) for match in matches if match), reverse=True)
+    return [_numbered(path, number) for number in numbers if number > 1]
+
+
+def _numbered(path: Path, number: int) -> Path:
+    return path.with_name(f"{path.name}-{number}")

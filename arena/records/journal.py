@@ -1,0 +1,146 @@
+"""A file of JSON lines that survives a kill: appended by one writer, read by anybody, cut back on resume.
+
+A line is whole only with its newline. What stands after the last newline is the rest of a write that was killed:
+readers count and skip it, the next writer cuts it off.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import IO, Any
+
+import msgspec
+
+from arena.errors import ConfigError
+from arena.records.durable import private, replacing
+
+
+def _plain(value: Any) -> Any:
+    """The Python number of a numpy scalar or of an array with one item, which msgspec does not know."""
+    if hasattr(value, "item"):
+        return value.item()
+    raise TypeError(f"a {type(value).__name__} cannot be written to a JSON line: {value!r}")
+
+
+_encode = msgspec.json.Encoder(enc_hook=_plain).encode  # writes null for what JSON cannot say: NaN and infinities
+
+
+class Journal:
+    """Appends JSON objects to a file; they reach the file at `flush` and `close`."""
+
+    def __init__(self, path: Path) -> None:
+        self._file: IO[bytes] = open(path, "ab+", opener=private)  # noqa: SIM115 - closed by close()
+        self._lines: list[bytes] = []
+        _cut_rest(self._file)
+
+    def append(self, line: Mapping[str, Any]) -> None:
+        """Keeps a line for the next flush.
+
+        Raises:
+            TypeError: it holds something that JSON has no form for.
+            ValueError: the journal is closed.
+        """
+        if self._file.closed:
+            raise ValueError(f"the journal {self._file.name} is closed; nothing can be recorded any more")
+        self._lines.append(_encode(line))
+
+    def flush(self) -> None:
+        """Hands everything that was appended to the operating system, in one write."""
+        if self._lines:
+            self._lines.append(b"")
+            self._file.write(b"\n".join(self._lines))
+            self._lines = []
+        self._file.flush()
+
+    def close(self) -> None:
+        """Flushes and closes; a second call does nothing."""
+        if not self._file.closed:
+            try:
+                self.flush()
+            finally:
+                self._file.close()
+
+
+def _cut_rest(file: IO[bytes]) -> None:
+    """Cuts off what follows the last newline of a file, reading backwards from its end."""
+    end = file.seek(0, os.SEEK_END)
+    while end:
+        start = max(0, end - 65536)
+        file.seek(start)
+        newline = file.read(end - start).rfind(b"\n")
+        end = start if newline < 0 else start + newline + 1
+        if newline >= 0:
+            break
+    file.truncate(end)
+
+
+class JournalReader:
+    """Iterates over the objects of a journal; `unfinished` counts the lines that a kill left incomplete (0 or 1)."""
+
+    def __init__(self, path: Path | str) -> None:
+        self.path = Path(path)
+        self.unfinished = 0
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        for _, line in self.lines():
+            yield line
+
+    def lines(self) -> Iterator[tuple[bytes, dict[str, Any]]]:
+        """Every whole line, as written and as an object.
+
+        Raises:
+            ConfigError: the file cannot be read, or a whole line of it is not a JSON object.
+        """
+        self.unfinished = 0
+        try:
+            file = self.path.open("rb")
+        except OSError as error:
+            raise ConfigError(f"cannot be read: {error.strerror}", source=str(self.path)) from error
+        with file:
+            for number, raw in enumerate(file, start=1):
+                if raw.endswith(b"\n"):
+                    yield raw, self._parse(raw, number)
+                else:
+                    self.unfinished += 1
+
+    def _parse(self, raw: bytes, number: int) -> dict[str, Any]:
+        try:
+            line = json.loads(raw)
+        except ValueError as error:
+            raise ConfigError(f"is damaged: {error}", path=f"line {number}", source=str(self.path)) from error
+        if not isinstance(line, dict):
+            raise ConfigError(
+                f"is damaged: a JSON object expected, got {raw[:40]!r}", path=f"line {number}", source=str(self.path)
+            )
+        return line
+
+
+def truncate_after(path: Path | str, tick: int) -> int:
+    """Forgets what happened after a tick; resuming from a checkpoint plays it again.
+
+    Keeps the lines whose `tick` (episodes) or `ticks` (updates) is at most `tick`. The file is replaced at once or
+    not at all. A file that does not exist is left so.
+
+    Returns:
+        How many lines were dropped, an unfinished one included.
+
+    Raises:
+        ConfigError: the file is damaged before its end, or a line of it has neither number.
+    """
+    path = Path(path)
+    if not path.exists():
+        return 0
+    reader, dropped = JournalReader(path), 0
+    with replacing(path) as file:
+        for raw, line in reader.lines():
+            when = line.get("tick", line.get("ticks"))
+            if not isinstance(when, int):
+                raise ConfigError(f"is damaged: a line has no tick: {raw[:80]!r}", source=str(path))
+            if when <= tick:
+                file.write(raw)
+            else:
+                dropped += 1
+    return dropped + reader.unfinished

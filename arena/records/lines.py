@@ -1,0 +1,137 @@
+"""What a run writes down: one line per finished episode, one line per update of a policy.
+
+    environment process --EpisodeRecord--> root --Recorder--> episodes.jsonl, tensorboard/<policy>/
+    group root          --UpdateRecord---> root --Recorder--> metrics.jsonl,  tensorboard/<policy>/
+
+The root is the only writer. A line is one JSON object and ends with a newline; JSON has no NaN and no infinity, so a
+number that is not finite is written as null. A line is whole only with its newline: a run that was killed may leave
+a part of one at the end, which readers count and skip, and which is cut off before anything is appended.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from arena.records.outcome import Outcome
+
+
+@dataclass(frozen=True)
+class SeatRecord:
+    """How one seat fared in one episode.
+
+    Args:
+        policy: whose worker sat there.
+        entities: which entities it drove, by index or by name.
+        return_: the mean over these entities of their sum of rewards, not discounted ("return" in the file).
+        outcome: `win`, `loss`, `draw`, or None where the game has no winner.
+        idle_ticks: ticks in which the arena played the no-op because the worker had left or was waiting.
+    """
+
+    policy: str
+    entities: tuple[int | str, ...]
+    return_: float
+    outcome: Outcome | None = None
+    idle_ticks: int = 0
+
+
+@dataclass(frozen=True)
+class EpisodeRecord:
+    """One finished episode of one lane of a match.
+
+    Args:
+        round: the round of the league, from 0.
+        match: the number of the match in the plan.
+        env: the name of the environment in the configuration.
+        lane: which lane of the match.
+        episode: how many episodes this lane had finished before.
+        tick: the match's tick that ended the episode, from 1.
+        length: ticks from the first to the last of the episode.
+        terminated: whether the rules of the game ended it, for at least one entity.
+        truncated: whether it was cut from outside, for at least one entity.
+        seats: one item per seat of the match, in the plan's order.
+    """
+
+    round: int
+    match: int
+    env: str
+    lane: int
+    episode: int
+    tick: int
+    length: int
+    terminated: bool
+    truncated: bool
+    seats: tuple[SeatRecord, ...]
+
+
+EPISODE_FIELDS = ("round", "match", "env", "lane", "episode", "tick", "length", "terminated", "truncated")
+UPDATE_FIELDS = ("policy", "update", "ticks", "samples", "seconds")
+
+
+@dataclass(frozen=True)
+class UpdateRecord:
+    """One update of a policy's weights.
+
+    Args:
+        policy: which policy.
+        update: how many updates it had made before this one ended, from 1.
+        ticks: the ticks that each of its matches had played.
+        samples: how many samples the whole group has learnt from so far.
+        seconds: wall time since the run began.
+        values: what the algorithm logged.
+
+    Raises:
+        ValueError: a logged value has the name of one of the other fields, which stand beside it in the file.
+    """
+
+    policy: str
+    update: int
+    ticks: int
+    samples: int
+    seconds: float
+    values: Mapping[str, float]
+
+    def __post_init__(self) -> None:
+        taken = sorted(set(self.values) & set(UPDATE_FIELDS))
+        if taken:
+            raise ValueError(f"policy {self.policy!r} logs {', '.join(taken)}: taken names are {UPDATE_FIELDS}")
+
+
+def episode_line(record: EpisodeRecord) -> dict[str, Any]:
+    """The JSON object of an episode, keys in the order of the run folder's description."""
+    return {
+        **{name: getattr(record, name) for name in EPISODE_FIELDS},
+        "seats": [
+            {
+                "policy": seat.policy,
+                "entities": seat.entities,
+                "return": seat.return_,
+                "outcome": seat.outcome,
+                "idle_ticks": seat.idle_ticks,
+            }
+            for seat in record.seats
+        ],
+    }
+
+
+def episode_of(line: Mapping[str, Any]) -> EpisodeRecord:
+    """The record that a line of `episodes.jsonl` was written from; a null return is NaN again."""
+    seats = tuple(
+        SeatRecord(
+            policy=seat["policy"],
+            entities=tuple(seat["entities"]),
+            return_=math.nan if seat["return"] is None else seat["return"],
+            outcome=seat["outcome"],
+            idle_ticks=seat.get("idle_ticks", 0),
+        )
+        for seat in line["seats"]
+    )
+    known = {name: line[name] for name in EPISODE_FIELDS}
+    return EpisodeRecord(**known, seats=seats)
+
+
+def update_line(record: UpdateRecord) -> dict[str, Any]:
+    """The JSON object of an update: the fixed fields first, then what the algorithm logged."""
+    return {**{name: getattr(record, name) for name in UPDATE_FIELDS}, **record.values}

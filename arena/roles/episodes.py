@@ -1,0 +1,96 @@
+"""The running account of the episodes of one match: lengths, returns, who idled, and the record when one ends."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from arena.interface import Info, Step
+from arena.plan import MatchPlan
+from arena.records.lines import EpisodeRecord, SeatRecord
+from arena.records.outcome import outcomes
+
+
+class EpisodeAccount:
+    """Adds up the ticks of all lanes.
+
+    Args:
+        match: the match.
+        seat_entities: per seat the indices of its entities in the game.
+
+    Attributes:
+        episodes: int64 [L], how many each lane has finished.
+    """
+
+    def __init__(self, match: MatchPlan, seat_entities: Sequence[tuple[int, ...]]) -> None:
+        self._match = match
+        self._seats = [np.array(entities, np.intp) for entities in seat_entities]
+        shape = (match.lanes, sum(len(entities) for entities in seat_entities))
+        self._length = np.zeros(match.lanes, np.int64)
+        self.episodes = np.zeros(match.lanes, np.int64)
+        self._returns = np.zeros(shape, np.float64)
+        self._terminated = np.zeros(shape, np.bool_)
+        self._truncated = np.zeros(shape, np.bool_)
+        self._idle = np.zeros((match.lanes, len(self._seats)), np.int64)
+        self._stated: dict[tuple[int, int], str] = {}  # (lane, entity) -> what the game says of the outcome
+
+    def idle(self, seat: int, active: NDArray[np.bool_]) -> None:
+        """Counts a tick that the seat lets pass in the lanes where it should act; `active` is [L, E] of the seat."""
+        self._idle[:, seat] += active.any(axis=1)
+
+    def tick(self, step: Step) -> NDArray[np.bool_]:
+        """Adds one tick; returns the lanes [L] that are over: each of their entities has ended."""
+        self._length += 1
+        self._returns += step.rewards
+        self._terminated |= step.terminated
+        self._truncated |= step.truncated
+        if step.frame.infos is not None:
+            self._listen(step.frame.infos, step.terminated | step.truncated)
+        over: NDArray[np.bool_] = np.logical_and.reduce(self._terminated | self._truncated, axis=1)
+        return over
+
+    def _listen(self, infos: Sequence[Sequence[Info]], ended: NDArray[np.bool_]) -> None:
+        for lane, entity in zip(*np.nonzero(ended), strict=True):
+            said = infos[lane][entity].get("outcome")
+            if isinstance(said, str):  # games of other people use the word for other things
+                self._stated[int(lane), int(entity)] = said
+
+    def finish(self, lane: int, tick: int) -> EpisodeRecord:
+        """The record of the lane's episode, which ended at `tick`; the lane's account begins anew."""
+        record = EpisodeRecord(
+            round=0,
+            match=self._match.match,
+            env=self._match.env,
+            lane=lane,
+            episode=int(self.episodes[lane]),
+            tick=tick,
+            length=int(self._length[lane]),
+            terminated=bool(self._terminated[lane].any()),
+            truncated=bool(self._truncated[lane].any()),
+            seats=self._seat_records(lane),
+        )
+        self.episodes[lane] += 1
+        self.restart(lane)
+        return record
+
+    def restart(self, lane: int) -> None:
+        """Forgets what was counted of the lane's unfinished episode."""
+        self._length[lane] = 0
+        for array in (self._returns, self._terminated, self._truncated, self._idle):
+            array[lane] = 0
+        self._stated = {place: said for place, said in self._stated.items() if place[0] != lane}
+
+    def _seat_records(self, lane: int) -> tuple[SeatRecord, ...]:
+        returns = [float(self._returns[lane, entities].mean()) for entities in self._seats]
+        # One word per seat: what the game says of the first of its entities that it says anything of.
+        stated = [
+            next((self._stated[lane, int(entity)] for entity in entities if (lane, int(entity)) in self._stated), None)
+            for entities in self._seats
+        ]
+        decided = outcomes(returns, stated, entities=[len(entities) for entities in self._seats])
+        return tuple(
+            SeatRecord(seat.policy, seat.entities, value, outcome, int(idle))
+            for seat, value, outcome, idle in zip(self._match.seats, returns, decided, self._idle[lane], strict=True)
+        )

@@ -1,0 +1,61 @@
+"""Plays one role on one endpoint, whatever the transport, and turns what goes wrong into one message for the root."""
+
+from __future__ import annotations
+
+import logging
+import traceback
+from typing import Any
+
+from arena.comm import Endpoint, Tag
+from arena.errors import ConfigError, RunStopped
+from arena.messages import Failed, pack
+from arena.plan import Role, RoleKind
+from arena.roles.environment import Environment
+from arena.run import Run
+
+_log = logging.getLogger(__name__)
+
+
+def perform(endpoint: Endpoint, run: Run, role: Role, *, communicator: Any = None, private: bool) -> Failed | None:
+    """Plays an environment or a worker to its end.
+
+    What went wrong is told to the root, which ends the run; it is returned too.
+
+    Args:
+        endpoint: the role's place in the world.
+        run: the run.
+        role: which role.
+        communicator: for `group.comm`.
+        private: whether the process hosts no other role.
+    """
+    try:
+        _act(endpoint, run, role, communicator, private)
+        return None
+    except RunStopped:
+        return None  # somebody else has failed, and says so
+    except BaseException as error:
+        failure = failure_of(error, f"{run.describe(role)}, rank {run.plan.rank_of(role)}", run.source)
+        _log.error("%s\n%s", failure.who, failure.message)
+        endpoint.send(0, Tag.TO_ROOT, pack(failure))
+        return failure
+
+
+def failure_of(error: BaseException, who: str, source: str = "") -> Failed:
+    """What to tell the user of an error: a sentence for a mistake in the configuration, else the traceback."""
+    if isinstance(error, ConfigError):
+        placed = ConfigError(error.message, path=error.path, source=error.source or source)
+        return Failed(who, str(placed), exit_code=2)
+    return Failed(who, "".join(traceback.format_exception(error)).rstrip(), exit_code=1)
+
+
+def _act(endpoint: Endpoint, run: Run, role: Role, communicator: Any, private: bool) -> None:
+    if role.kind is RoleKind.WORKER:
+        # Imported here: the algorithms that a worker loads are not for the environments' processes.
+        from arena.roles.worker import Worker
+
+        Worker(endpoint, run, role, communicator=communicator, private=private).work()
+        return
+    assert role.match is not None
+    environment = Environment(endpoint, run, run.plan.matches[role.match])
+    environment.play()
+    environment.close()  # not after an error: the run ends then, and a peer may never say its last word

@@ -1,0 +1,158 @@
+"""A plan as text: the table of `arena plan`, and a Graphviz drawing."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+
+from arena.examination import Examination
+from arena.plan import MatchPlan, Plan, Role, RoleKind, schedule_proof
+from arena.screen.words import counted
+
+_HEADINGS = ("rank", "role", "match", "policy", "entities")
+_UNCOLOURED = "#999999"
+
+
+def plan_text(plan: Plan, examination: Examination, *, config: str, arguments: Sequence[str] = ()) -> str:
+    """Everything that `arena plan` prints.
+
+    Args:
+        plan: of the configuration.
+        examination: of the plan.
+        config: the configuration's file, for the command line.
+        arguments: further arguments of `arena train` that led to this plan.
+    """
+    sections = [
+        _table(plan, examination),
+        "\n".join(_matches_lines(plan)),
+        f"processes: {_processes(plan)}",
+        "\n".join(_policy_lines(plan, examination)),
+        f"schedule: {schedule_proof(plan)}",
+        f"start it: {command_line(plan, config=config, arguments=arguments)}",
+    ]
+    return "\n\n".join(sections)
+
+
+def command_line(plan: Plan, *, config: str, arguments: Sequence[str] = ()) -> str:
+    """The command that runs the plan."""
+    train = ["arena", "train", config, *arguments]
+    if plan.processes == 1:
+        return shlex.join([*train, "--ranks", "1"])
+    return shlex.join(["mpirun", "-n", str(plan.processes), *train])
+
+
+def _processes(plan: Plan) -> str:
+    environments = counted(len(plan.matches), "environment")
+    workers = counted(len(plan.roles(RoleKind.WORKER)), "worker")
+    if plan.processes == 1:
+        return f"1, which hosts the root, {environments} and {workers}"
+    rest = f" + {len(plan.idle_ranks)} idle" if plan.idle_ranks else ""
+    return f"{plan.processes} = 1 root + {environments} + {workers}{rest}"
+
+
+def _table(plan: Plan, examination: Examination) -> str:
+    rows = [_HEADINGS, *_rows(plan, examination)]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADINGS))]
+    return "\n".join(
+        "  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
+    )
+
+
+def _rows(plan: Plan, examination: Examination) -> Iterator[tuple[str, ...]]:
+    for rank, roles in enumerate(plan.ranks):
+        if not roles:
+            yield (str(rank), "idle", "", "", "")
+        for role in roles:
+            yield (str(rank), *_cells(plan, examination, role))
+
+
+def _cells(plan: Plan, examination: Examination, role: Role) -> tuple[str, str, str, str]:
+    match = "" if role.match is None else str(role.match)
+    if role.kind is not RoleKind.WORKER or role.match is None or role.seat is None:
+        return (role.kind.value, match, "", "")
+    names = examination.entity_names(role.match, role.seat)
+    return (role.kind.value, match, plan.seat(role).policy, ", ".join(names))
+
+
+def _matches_lines(plan: Plan) -> Iterator[str]:
+    """One line for each description; its copies are named together."""
+    by_entry: dict[int, list[MatchPlan]] = {}
+    for match in plan.matches:
+        by_entry.setdefault(match.entry, []).append(match)
+    for copies in by_entry.values():
+        first = copies[0]
+        numbers = ", ".join(str(match.match) for match in copies)
+        kwargs = f" {json.dumps(first.env_kwargs, default=repr)}" if first.env_kwargs else ""
+        players = " ".join(seat.policy for seat in first.seats)
+        what = "match" if len(copies) == 1 else "matches"
+        lanes = counted(first.lanes, "lane")
+        yield f"{what} {numbers}: {first.env}{kwargs}, {lanes}, {plan.ticks} ticks: {players}"
+
+
+def _policy_lines(plan: Plan, examination: Examination) -> Iterator[str]:
+    for name, policy in plan.policies.items():
+        findings = examination.policies[name]
+        parts = [f"{policy.algorithm}, {counted(len(policy.workers), 'worker')}"]
+        if findings.faces:
+            parts.append(f"face {' and '.join(findings.faces)}")
+        parts += ["frozen"] * policy.frozen
+        parts += [f"{size} {title.replace('_', ' ')}" for title, size in findings.sizes.items()]
+        if findings.rows and not findings.sizes:
+            parts.append(f"{sum(findings.rows)} samples per tick")
+        yield f"policy {name}: {', '.join(parts)}"
+
+
+def dot(plan: Plan) -> str:
+    """The plan for Graphviz: a cluster for each match, workers in their policy's colour, groups as dashed lines."""
+    lines = [
+        f"digraph {_quote(plan.name)} {{",
+        "  rankdir=TB; compound=true; fontname=sans;",
+        '  node [fontname=sans, style=filled, fillcolor="#eeeeee"];',
+        f"  root [label={_quote(f'root{_hosted(plan, Role(RoleKind.ROOT))}')}, shape=doubleoctagon];",
+    ]
+    for match in plan.matches:
+        lines += [f"  {line}" for line in _cluster(plan, match)]
+    lines += [f"  root -> env_{match.match} [style=dotted, arrowhead=none];" for match in plan.matches]
+    for policy in plan.policies.values():
+        lines += [f"  {line}" for line in _group_edges(policy.workers, policy.color or _UNCOLOURED)]
+    return "\n".join([*lines, "}"])
+
+
+def _cluster(plan: Plan, match: MatchPlan) -> Iterator[str]:
+    number = match.match
+    hosted = _hosted(plan, Role(RoleKind.ENVIRONMENT, number))
+    yield f"subgraph cluster_{number} {{"
+    yield f"  label={_quote(f'match {number}')}; color={_quote('#bbbbbb')};"
+    yield f"  env_{number} [label={_quote(f'{match.env}{hosted}')}, shape=box];"
+    for seat in match.seats:
+        color = plan.policies[seat.policy].color or _UNCOLOURED
+        hosted = _hosted(plan, Role(RoleKind.WORKER, number, seat.index))
+        entities = ", ".join(str(entity) for entity in seat.entities)
+        label = _quote(f"{seat.policy}{hosted}\nplays {entities}")
+        node = f"worker_{number}_{seat.index}"
+        yield f"  {node} [label={label}, shape=ellipse, fillcolor={_quote(color)}, fontcolor={_quote(_ink(color))}];"
+        yield f"  env_{number} -> {node} [dir=both];"
+    yield "}"
+
+
+def _group_edges(workers: Sequence[tuple[int, int]], color: str) -> Iterator[str]:
+    names = [f"worker_{match}_{seat}" for match, seat in workers]
+    for one, other in pairwise(names):
+        yield f"{one} -> {other} [style=dashed, dir=none, constraint=false, color={_quote(color)}];"
+
+
+def _hosted(plan: Plan, role: Role) -> str:
+    return f"\nrank {plan.rank_of(role)}"
+
+
+def _ink(color: str) -> str:
+    """Black or white, whichever is read better on a colour (relative luminance of ITU-R BT.601)."""
+    red, green, blue = (int(color[start : start + 2], 16) for start in (1, 3, 5))
+    return "#000000" if 0.299 * red + 0.587 * green + 0.114 * blue > 140 else "#ffffff"
+
+
+def _quote(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return f'"{escaped}"'

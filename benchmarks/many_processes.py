@@ -1,0 +1,149 @@
+"""Many processes on few cores: a round robin of four random policies, two against two, as 6, 31 and 151 processes.
+
+6 processes are one match; 31 are each pair of the four policies once; 151 are each pair in five copies. The arena and
+the protocol of 2022 play the same game with the same kind of random players.
+
+A rate is the ticks of all matches together per second, over the stretch in which all matches are being played, as the
+games' own clocks tell; starting and ending are no part of it, and are given apart. Memory is looked at in a run of its
+own before the others, because looking costs time.
+"""
+
+from __future__ import annotations
+
+import statistics
+import sys
+from functools import partial
+from itertools import combinations
+from typing import Any, NamedTuple
+
+import runs
+from harness import Case, Measured, Report, Sample, Settings, Summary, interleave, main, method, say
+
+POLICIES = ("red", "blue", "green", "yellow")
+GAME, KWARGS = "envs.touchdown:Touchdown", {"team_size": 2}
+EVERY = 5  # ticks between two stamps
+MIB = 2**20
+
+
+class Size(NamedTuple):
+    """A round robin: each pair of the first `policies` in so many copies."""
+
+    policies: int
+    copies: int
+    ticks: int  # of every match of the arena
+    seconds: float  # of the protocol of 2022
+
+    @property
+    def matches(self) -> list[list[str]]:
+        """The policies of the seats of every match."""
+        pairs = combinations(POLICIES[: self.policies], 2)
+        return [[first] * 2 + [second] * 2 for first, second in pairs for _ in range(self.copies)]
+
+    @property
+    def processes(self) -> int:
+        return 1 + 5 * len(self.matches)
+
+
+USUAL = (Size(2, 1, 30_000, 4), Size(4, 1, 10_000, 6), Size(4, 5, 2_500, 12))
+QUICK = (Size(2, 1, 1_500, 0.5), Size(3, 1, 500, 1))
+
+
+def config(size: Size) -> dict[str, Any]:
+    """The round robin as a configuration."""
+    names = POLICIES[: size.policies]
+    entry = {"env": "touchdown", "policies": list(names), "team_size": 2, "copies": size.copies}
+    return {
+        "name": "many",
+        "ticks": size.ticks,
+        "envs": {"touchdown": runs.clocked(GAME, KWARGS, every=EVERY)},
+        "policies": {name: {"algorithm": "random"} for name in names},
+        "matches": [{"round_robin": entry}],
+    }
+
+
+def arena(size: Size) -> Sample:
+    """One run of the arena."""
+    with runs.arena(config(size), every=1.0, timeout=900) as run:
+        return sample(run)
+
+
+def old(size: Size) -> Sample:
+    """One run of the protocol of 2022."""
+    told = {"matches": size.matches, "game": GAME, "kwargs": KWARGS, "lanes": 1, "random": True, "every": 1}
+    with runs.program(
+        "protocol_2022.py", {**told, "seconds": size.seconds}, ranks=size.processes, every=1.0, timeout=900
+    ) as run:
+        return sample(run)
+
+
+def sample(run: runs.Run) -> Sample:
+    """Speed, and what starting and ending cost. Only runs that end with exit status 0 come here."""
+    window = run.window
+    return {
+        "match ticks per s": window.rate,
+        "CPU us per match tick": 1e6 * run.finished.cpu_between(window.begin, window.end) / window.count,
+        "s to the first tick of all": run.first,
+        "s in all": run.finished.wall,
+        "CPU s in all": run.finished.cpu,
+    }
+
+
+def memory(size: Size, ticks: int) -> Sample:
+    """Unshared memory of the arena's processes, in MiB."""
+    with runs.arena(config(size._replace(ticks=ticks)), memory=True, every=2.0, timeout=900) as run:
+        peaks = {role: [run.finished.peak_of_rank(rank) / MIB for rank in run.ranks(role)] for role in ROLES}
+        everybody = sum(usage.peak for usage in run.finished.processes.values())
+    figures = {f"MiB of a {role}, largest": max(found) for role, found in peaks.items()}
+    figures |= {f"MiB of a {role}, median": statistics.median(found) for role, found in peaks.items()}
+    return {**figures, "MiB of all processes": everybody / MIB}
+
+
+ROLES = ("root", "environment", "worker")
+
+
+def benchmark(settings: Settings) -> Report:
+    """Measures memory, then speed."""
+    sizes = settings.pick(USUAL, QUICK)
+    largest = sizes[-1]
+    looked = interleave([Case(name_of("memory", largest), partial(memory, largest, 400))], 1, say=say)
+    cases = [
+        Case(name_of(name, size), partial(measure, size))
+        for size in sizes
+        for name, measure in (("arena", arena), ("2022", old))
+    ]
+    measured = interleave(cases, settings.repeats, say=say)
+    measured.samples.update(looked.samples)
+    report = Report("many_processes", "Many processes on few cores", measured, method(__doc__))
+    add_promises(report, measured, sizes)
+    return report
+
+
+def name_of(what: str, size: Size) -> str:
+    """The name of a case."""
+    return f"{what}, {size.processes} processes"
+
+
+def add_promises(report: Report, measured: Measured, sizes: tuple[Size, ...]) -> None:
+    """What DESIGN promises of the largest size, and of all against the smallest."""
+    smallest, largest = sizes[0], sizes[-1]
+    rate = "match ticks per s"
+    better = measured.ratio((name_of("arena", largest), rate), (name_of("2022", largest), rate))
+    report.at_least(f"{largest.processes} processes: match ticks/s, arena / protocol of 2022", better, 50)
+    for size in sizes[1:]:
+        kept = measured.ratio((name_of("arena", size), rate), (name_of("arena", smallest), rate))
+        report.at_least(f"match ticks/s, {size.processes} processes / {smallest.processes} processes", kept, 0.6)
+    case = name_of("memory", largest)
+    total = measured.summary(case, "MiB of all processes")
+    report.at_most(f"GiB of unshared memory of all {largest.processes} processes", scaled(total, 1 / 1024), 16)
+    for role in ROLES[1:]:
+        size_of = measured.summary(case, f"MiB of a {role}, largest")
+        report.at_most(f"MB of unshared memory, largest {role}", scaled(size_of, MIB / 1e6), 60)
+
+
+def scaled(summary: Summary, factor: float) -> Summary:
+    """The same figure in another unit."""
+    return Summary(tuple(value * factor for value in summary.values))
+
+
+if __name__ == "__main__":
+    sys.exit(main(benchmark))

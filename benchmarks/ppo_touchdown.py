@@ -1,0 +1,141 @@
+"""Learning: PPO on touchdown, one learner against one random player, 64 lanes, minibatch 1024, 4-64-64 tanh networks.
+
+All contestants play the same game class, with the same network sizes, epochs, minibatch and numbers (`terms.py`):
+the fused loop in one process (the ceiling), the arena, Stable-Baselines3, Gymnasium's AsyncVectorEnv with one process
+per lane and the fused learner, and Ray RLlib. Everybody learns from equally many samples, or for as long as the slow
+ones are given. Samples/s are those of whole cycles of collecting and learning, without the start; CPU time is that of
+all processes together in the same stretch.
+
+With 2 copies the arena plays two matches with 64 lanes each, whose two workers average their gradients: together a
+minibatch of 2048. Stable-Baselines3 gets as much: 128 lanes, minibatch 2048, two threads; its better form counts.
+
+Learnt means: of the last 200 episodes 90 % were won, as the game itself sees it (in RLlib: as its returns say); the
+CPU seconds until then hold everything from the start of the command, imports and all. Who has not learnt when its time
+is up counts with the CPU seconds that it has used by then, which are too few: `learnt` says so.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import asdict, replace
+from functools import partial
+from typing import Any
+
+import harness
+import machine
+import runs
+from harness import Case, Measured, Report, Sample, Settings, Unavailable, interleave, main, method, say
+from terms import Terms
+
+PEERS = harness.HERE.parent / ".venv-peers" / "bin" / "python"
+OURS, FUSED, ASYNC, RLLIB = "arena, 1 copy", "fused", "AsyncVectorEnv", "RLlib"
+OURS_2, SB3, SB3_2 = "arena, 2 copies", "Stable-Baselines3", "Stable-Baselines3, double"
+WALL, CPU, LEARNT = "samples per s", "samples per CPU s", "CPU s to 90 % wins"
+
+
+def config(terms: Terms, copies: int) -> dict[str, Any]:
+    """The arena's configuration on these terms."""
+    return {
+        "name": "ppo",
+        "seed": terms.seed,
+        "ticks": terms.samples // terms.lanes // terms.n_steps * terms.n_steps,
+        "envs": {"game": runs.clocked("envs.touchdown:Touchdown", {}, every=terms.n_steps, score=True)},
+        "policies": {"blue": {"algorithm": "ppo", "options": terms.options()}, "red": {"algorithm": "random"}},
+        "matches": [{"env": "game", "seats": ["blue", "red"], "lanes": terms.lanes, "copies": copies}],
+    }
+
+
+def sample(run: runs.Run, terms: Terms) -> Sample:
+    """Speed, and when it had learnt."""
+    window = run.window
+    samples = window.count * terms.lanes
+    reached = [noted.reached for noted in run.progress]
+    times = [moment for moment in reached if moment is not None]
+    learnt = len(times) == len(reached)  # every copy has seen it
+    end = max(times) if learnt else max(noted.times[-1] for noted in run.progress)
+    return {
+        WALL: samples / window.seconds,
+        CPU: samples / run.finished.cpu_between(window.begin, window.end),
+        LEARNT: run.finished.cpu_between(run.finished.begun, end),
+        "s to 90 % wins": end - run.finished.begun,
+        "learnt, 1 = yes": float(learnt),
+        "samples in all": terms.lanes * sum(noted.counts[-1] for noted in run.progress),
+        "s in all": run.finished.wall,
+    }
+
+
+def arena(terms: Terms, copies: int) -> Sample:
+    """Ours."""
+    with runs.arena(config(terms, copies), timeout=900) as run:
+        return sample(run, terms)
+
+
+def solo(python: str, script: str, terms: Terms) -> Sample:
+    """A contestant that is one program."""
+    with runs.alone(python, script, asdict(terms), timeout=terms.seconds + 300) as run:
+        return sample(run, terms)
+
+
+def peer(script: str, package: str, terms: Terms) -> Sample:
+    """A contestant of the peers' own virtual environment, or of this one where it has the package."""
+    found = os.environ.get("BENCH_PEERS", str(PEERS))
+    if os.path.exists(found):
+        return solo(found, script, terms)
+    if machine.version(package):
+        return solo(sys.executable, script, terms)
+    raise Unavailable(f"{package} is not installed; `make bench-peers` does it")
+
+
+def cases(settings: Settings) -> list[Case]:
+    """All contestants; the slow ones get less time than their samples would take."""
+    terms = Terms(samples=settings.pick(589_824, 65_536), seconds=settings.pick(120, 8))
+    slow = replace(terms, seconds=settings.pick(60, 4), lanes=settings.pick(64, 8))
+    double = replace(terms, lanes=2 * terms.lanes, minibatch=2 * terms.minibatch, threads=2)
+    double = replace(double, samples=2 * terms.samples)
+    found = [
+        Case(FUSED, partial(solo, sys.executable, "fused_ppo.py", terms)),
+        Case(OURS, partial(arena, terms, 1)),
+        Case(SB3, partial(peer, "peer_sb3.py", "stable-baselines3", terms)),
+    ]
+    if settings.quick:
+        return found
+    return [
+        *found,
+        Case(OURS_2, partial(arena, terms, 2)),
+        Case(SB3_2, partial(peer, "peer_sb3.py", "stable-baselines3", double)),
+        Case(ASYNC, partial(solo, sys.executable, "fused_ppo.py", replace(slow, env="async"))),
+        Case(RLLIB, partial(peer, "peer_rllib.py", "ray", slow)),
+    ]
+
+
+def benchmark(settings: Settings) -> Report:
+    """Measures all contestants in turns."""
+    measured = interleave(cases(settings), settings.repeats, say=say)
+    report = Report("ppo_touchdown", "PPO on touchdown 1v1, against random", measured, method(__doc__))
+    report.at_least("samples per CPU s, arena / fused", measured.ratio((OURS, CPU), (FUSED, CPU)), 0.75)
+    report.at_least(f"samples per CPU s, arena / {SB3}", measured.ratio((OURS, CPU), (SB3, CPU)), 1.6)
+    add_promises_of_two_copies(report, measured)
+    peers = [name for name in (SB3, SB3_2, ASYNC, RLLIB) if measured.samples.get(name)]
+    if peers:
+        least = measured.each(lambda at: at(OURS, LEARNT) / min(at(name, LEARNT) for name in peers), [OURS, *peers])
+        report.at_most("CPU s to 90 % wins, arena / the best peer", least, 1)
+    learnt = measured.summary(OURS, "learnt, 1 = yes")
+    if not settings.quick:
+        report.at_least("the arena has learnt within its samples, 1 = yes", learnt, 1)
+    return report
+
+
+def add_promises_of_two_copies(report: Report, measured: Measured) -> None:
+    """Wall time on both cores."""
+    forms = [name for name in (SB3, SB3_2) if measured.samples.get(name)]
+    if not measured.samples.get(OURS_2):
+        return
+    if forms:
+        faster = measured.each(lambda at: at(OURS_2, WALL) / max(at(name, WALL) for name in forms), [OURS_2, *forms])
+        report.at_least(f"samples per s, arena with 2 copies / {SB3}", faster, 3)
+    report.at_least(f"samples per s, arena with 2 copies / {RLLIB}", measured.ratio((OURS_2, WALL), (RLLIB, WALL)), 50)
+
+
+if __name__ == "__main__":
+    sys.exit(main(benchmark))
