@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import IntEnum
+from typing import NamedTuple
 
 from arena.errors import ProtocolError
 
@@ -24,19 +25,12 @@ class RequestKind(IntEnum):
     LEAVE = 4  # play nothing for me from now on, and do not wait for me
 
 
-@dataclass(frozen=True)
-class Joint:
-    """What the match does next.
+class Joint(NamedTuple):
+    """What the match does next."""
 
-    Args:
-        reset: the seat that asked for new episodes, or None: one tick is to be played.
-        idle: the seats whose entities do nothing in this tick.
-        listeners: the seats that are owed a reply.
-    """
-
-    reset: int | None
-    idle: frozenset[int]
-    listeners: tuple[int, ...]
+    reset: int | None  # the seat that asked for new episodes; None: one tick is to be played
+    idle: frozenset[int]  # the seats whose entities do nothing in this tick
+    listeners: tuple[int, ...]  # the seats that are owed a reply
 
 
 @dataclass
@@ -71,7 +65,8 @@ class Lockstep:
 
     def missing(self) -> tuple[int, ...]:
         """The seats that must speak before the match can move."""
-        return tuple(seat for seat in range(self.seats) if seat not in self._spoken and seat not in self._gone)
+        heard = self._spoken.keys() | self._gone
+        return tuple(seat for seat in range(self.seats) if seat not in heard)
 
     def put(self, seat: int, kind: RequestKind) -> None:
         """Takes a seat's request.
@@ -99,7 +94,7 @@ class Lockstep:
         """
         if self.over:
             raise ProtocolError(f"the match cannot move at tick {self.tick}: it is over")
-        if self.missing():
+        if len(self._spoken) + len(self._gone) < self.seats:
             raise ProtocolError(f"the match cannot move at tick {self.tick}: seats {self.missing()} have not spoken")
         spoken, self._spoken = self._spoken, {}
         reset = next((seat for seat, kind in spoken.items() if kind is RequestKind.RESET), None)

@@ -61,6 +61,8 @@ def _parts(space: spaces.Dict | spaces.Tuple[Any]) -> list[tuple[str | int, Spac
 
 def flatten(space: Space[Any], sample: Any) -> list[Array]:
     """The arrays of a sample, in the order of `leaves_of`; any leading batch axes are kept."""
+    if type(sample) is np.ndarray:  # no container: asking the space would take longer than all the rest
+        return [sample]
     if isinstance(space, (spaces.Dict, spaces.Tuple)):
         return [array for key, part in _parts(space) for array in flatten(part, sample[key])]
     # A Python int has no width of its own; as int64 it would not fit into a space of unsigned integers.

@@ -13,7 +13,7 @@ class Terms:
     """What one contestant is told; the names are those of our PPO where it has them."""
 
     notes: str | None = None  # folder for the stamps
-    env: str = "fused"  # fused, or async: one process per lane
+    env: str = "fused"  # fused; async: one process per lane; rllib, rllib-multi
     lanes: int = 64
     minibatch: int = 1024
     n_steps: int = 128  # ticks per rollout

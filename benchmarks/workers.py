@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-
-from arena.errors import BudgetReached
 
 
 class Constant:
@@ -28,15 +27,18 @@ class Constant:
 
 
 class GroupUpdate:
-    """Times gradients with and without averaging them over the group, in turns, and logs the seconds of each turn.
+    """Times gradients of three kinds in turns, and logs the seconds of each kind.
 
-    All workers begin a turn together and end it together, so both kinds of turns hold the same waiting for the
-    slowest one; what is left between them is the price of the averages.
+        alone      every worker keeps its gradients
+        met        the same, and after every gradient the workers wait for each other
+        averaged   the same, and after every gradient it is averaged over the group
+
+    All workers begin a turn together and end it together, so all kinds hold the same waiting for the slowest one.
 
     Args:
-        env: stepped once per turn, so that the run has ticks.
+        env: stepped once after each kind had its turn, so that the run has ticks.
         group: the workers.
-        ticks: as many turns are played, half of them of each kind.
+        ticks: so many turns of each kind are played.
         updates: gradients per turn.
         minibatch: transitions per gradient.
         hidden: width of the two hidden layers; 280 gives 101,376 parameters.
@@ -66,26 +68,31 @@ class GroupUpdate:
     def run(self) -> None:
         """Plays turns until the environment raises `BudgetReached`."""
         actions = np.zeros(self._env.action_space.shape, self._env.action_space.dtype)
+        kinds: dict[str, Callable[[], Any]] = {
+            "alone": lambda: None,
+            "met": lambda: self._group.mean(0.0),
+            "averaged": lambda: self._group.average_gradients(self._parameters),
+        }
         self._env.reset()
         self._group.broadcast(self._network)
-        self._turn(together=True)  # the first of everything is slow
-        try:
-            while True:
-                figures = {"alone": self._turn(together=False), "together": self._turn(together=True)}
-                size = sum(parameter.numel() for parameter in self._parameters)
-                self._group.log(parameters=size, **{f"{name}_seconds": found for name, found in figures.items()})
-                self._env.step(actions)
-        except BudgetReached:
-            return
+        for after in kinds.values():  # the first of everything is slow
+            self._turn(after)
+        while True:
+            figures: dict[str, float] = {"parameters": sum(parameter.numel() for parameter in self._parameters)}
+            for kind, after in kinds.items():
+                wall, cpu = self._turn(after)
+                figures |= {f"{kind}_wall": wall, f"{kind}_cpu": self._group.mean(cpu)}
+            self._group.log(**figures)
+            self._env.step(actions)
 
-    def _turn(self, *, together: bool) -> float:
-        """Seconds per gradient of the whole group."""
+    def _turn(self, after: Callable[[], Any]) -> tuple[float, float]:
+        """Seconds per gradient: wall time of the group, and CPU time of this worker."""
         self._group.mean(0.0)
-        begun = time.perf_counter()
+        begun, used = time.perf_counter(), time.process_time()
         for _ in range(self._updates):
             self._network.zero_grad(set_to_none=False)
             (self._network(self._batch) - self._target).square().mean().backward()
-            if together:
-                self._group.average_gradients(self._parameters)
+            after()
+        cpu = time.process_time() - used
         self._group.mean(0.0)
-        return (time.perf_counter() - begun) / self._updates
+        return (time.perf_counter() - begun) / self._updates, cpu / self._updates

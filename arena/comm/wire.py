@@ -165,6 +165,12 @@ class ReplyView:
     def extra(self) -> bool:
         return bool(self.header[2])
 
+    def set_header(self, tick: int, *, last: bool, extra: bool) -> None:
+        header = self.header
+        header[0] = tick
+        header[1] = last
+        header[2] = extra
+
     def message_bytes(self) -> int:
         """How much of the buffer is to be sent: all but the unused part of `final`."""
         return self._final(self._ended_of_blocks())[1] if self.header[3] else self._final_offset
@@ -173,6 +179,10 @@ class ReplyView:
         """[L, E] the rows whose episode ended on this tick."""
         ended: NDArray[np.bool_] = np.logical_or(self.terminated, self.truncated)
         return ended
+
+    def no_final(self) -> None:
+        """What `pack_final` does when no row has ended."""
+        self.header[3] = 0
 
     def pack_final(self) -> None:
         """Copies the observations of the rows that ended to `final`, before the next episode's overwrite them."""

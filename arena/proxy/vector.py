@@ -6,13 +6,14 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from gymnasium import spaces
 from gymnasium.error import ResetNeeded
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
 from arena.proxy.seat import Seat
-from arena.spaces import copy_rows, flatten, unflatten
+from arena.spaces import copy_rows, unflatten
 
 BoolRows = NDArray[np.bool_]
 
@@ -46,6 +47,10 @@ class VectorEnvProxy(VectorEnv[Any, Any, Any]):
         self.seat_entities = seat.entities
         self._seat = seat
         self._request = unflatten(self.single_action_space, seat.request.rows[0])
+        self._composite = isinstance(self.single_observation_space, (spaces.Dict, spaces.Tuple))
+        reply = seat.reply
+        self._rewards, self._active = reply.rewards.reshape(-1), reply.active.reshape(-1)  # views, by row
+        self._terminated, self._truncated = reply.terminated.reshape(-1), reply.truncated.reshape(-1)
         self._masked = bool(seat.mask_sizes[0])
         self._all_rows = np.ones(seat.rows, np.bool_)
         self._unseen = True  # the game shows observations that the algorithm was not given yet
@@ -82,39 +87,32 @@ class VectorEnvProxy(VectorEnv[Any, Any, Any]):
         if self._unseen:
             raise ResetNeeded("call reset() before step()")
         seat = self._seat
-        self._write(actions)
+        copy_rows(self.single_action_space, actions, self._request, slice(None))
         seat.act()
-        reply = seat.reply
         return (
             self._observations(),
-            reply.rewards.reshape(-1).copy(),
-            reply.terminated.reshape(-1).copy(),
-            reply.truncated.reshape(-1).copy(),
+            self._rewards.copy(),
+            self._terminated.copy(),
+            self._truncated.copy(),
             self._infos(),
         )
 
-    def _write(self, actions: Any) -> None:
-        space = self.single_action_space
-        for given, held in zip(flatten(space, actions), flatten(space, self._request), strict=True):
-            if given.shape != held.shape:
-                raise ValueError(f"actions for {self.num_envs} rows have the shape {held.shape}, got {given.shape}")
-        copy_rows(space, actions, self._request, slice(None))
-
     def _observations(self) -> Any:
         leaves = [leaf.copy() for leaf in self._seat.reply.rows[0]]
-        return unflatten(self.single_observation_space, leaves)
+        return unflatten(self.single_observation_space, leaves) if self._composite else leaves[0]
 
     def _infos(self) -> dict[str, Any]:
-        seat, infos = self._seat, dict[str, Any]()
-        finals = seat.final_observations() if seat.reply.header[3] else {}
-        for row, observation in finals.items():
-            ending = {"final_obs": observation, "final_info": seat.final_infos.get(row, {})}
-            infos = self._add_info(infos, ending, row)
+        seat = self._seat
+        infos: dict[str, Any] = {}
+        if seat.reply.header[3]:
+            for row, observation in seat.final_observations().items():
+                ending = {"final_obs": observation, "final_info": seat.final_infos.get(row, {})}
+                infos = self._add_info(infos, ending, row)
         for row, info in seat.infos.items():
             infos = self._add_info(infos, info, row)
         if self._masked:
             infos["action_mask"], infos["_action_mask"] = seat.reply.mask_rows[0].copy(), self._all_rows.copy()
-        infos["active"] = seat.reply.active.reshape(-1).copy()
+        infos["active"] = self._active.copy()
         return infos
 
     def _lanes(self, reset_mask: BoolRows | None) -> BoolRows:

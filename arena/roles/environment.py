@@ -26,7 +26,7 @@ from arena.plan import MatchPlan, Role, RoleKind, check_seats
 from arena.records.lines import EpisodeRecord
 from arena.roles.episodes import EpisodeAccount
 from arena.run import Run
-from arena.spaces import copy_rows, no_op, write_sample
+from arena.spaces import flatten, no_op, write_sample
 
 _REPORT_SECONDS = 0.25  # how often the root hears of progress
 
@@ -47,20 +47,28 @@ class SeatPort:
         self.link = link
         self.request = RequestView(layout, link.inbox)
         self.reply = ReplyView(layout, link.outbox)
-        self._spaces = welcome.observation_spaces
+        self._observed = [  # per entity its space and the arrays of the reply that its observations go into
+            (space, flatten(space, target))
+            for space, target in zip(welcome.observation_spaces, self.reply.by_entity, strict=True)
+        ]
         self._actions = welcome.action_spaces
         consecutive = entities == tuple(range(entities[0], entities[0] + len(entities)))
         self._columns: Any = slice(entities[0], entities[-1] + 1) if consecutive else list(entities)
 
-    def write_step(self, step: Step) -> None:
-        """Copies the seat's part of a joint step, and keeps the last observations of the rows that ended."""
+    def write_step(self, step: Step, *, ends: bool) -> None:
+        """Copies the seat's part of a joint step, and keeps the last observations of the rows that ended.
+
+        Args:
+            step: of all lanes.
+            ends: whether any row of the match ended.
+        """
         reply, columns = self.reply, self._columns
         reply.rewards[:] = step.rewards[:, columns]
         reply.terminated[:] = step.terminated[:, columns]
         reply.truncated[:] = step.truncated[:, columns]
         reply.fresh[:] = False
         self._write_frame(step.frame, slice(None))
-        reply.pack_final()
+        reply.pack_final() if ends else reply.no_final()
 
     def write_nothing_played(self) -> None:
         """What a reply holds when a reset was asked for: no reward, nothing ended."""
@@ -68,7 +76,7 @@ class SeatPort:
         self.reply.terminated[:] = False
         self.reply.truncated[:] = False
         self.reply.fresh[:] = False
-        self.reply.pack_final()
+        self.reply.no_final()
 
     def write_begin(self, frame: Frame, lanes: NDArray[np.bool_]) -> None:
         """Copies the first observations of the lanes that begin an episode."""
@@ -78,11 +86,12 @@ class SeatPort:
     def _write_frame(self, frame: Frame, lanes: Any) -> None:
         reply = self.reply
         reply.active[lanes] = frame.active[lanes][:, self._columns]
-        for position, entity in enumerate(self.entities):
-            copy_rows(self._spaces[position], frame.observations[entity], reply.by_entity[position], lanes)
-            mask, target = frame.masks[entity], reply.masks_by_entity[position]
-            if mask is not None and target is not None:
-                target[lanes] = mask[lanes]
+        for entity, (space, leaves), masks in zip(self.entities, self._observed, reply.masks_by_entity, strict=True):
+            for array, into in zip(flatten(space, frame.observations[entity]), leaves, strict=True):
+                into[lanes] = array[lanes]
+            mask = frame.masks[entity]
+            if masks is not None and mask is not None:
+                masks[lanes] = mask[lanes]
 
     def idle_actions(self, chosen: Any) -> list[Any]:
         """The actions of a seat that does nothing, per entity `[L, *shape]`; written where its own would stand."""
@@ -96,7 +105,7 @@ class SeatPort:
         return self.request.by_entity
 
     def post(self, tick: int, *, last: bool, infos: bytes | None) -> None:
-        self.reply.header[:3] = tick, last, infos is not None
+        self.reply.set_header(tick, last=last, extra=infos is not None)
         self.link.post(self.reply.message_bytes())
         if infos is not None:
             self.link.post_extra(infos)
@@ -197,10 +206,10 @@ class Environment:
         for seat in joint.idle:
             self._account.idle(seat, self._ports[seat].reply.active)
         step = self._game.step(self._joint_actions(joint))
-        over = self._account.tick(step)
+        over, ends = self._account.tick(step)
         # Everybody's reply is written, also that of a seat that has left: its masks tell what it may do when idle.
         for port in self._ports:
-            port.write_step(step)
+            port.write_step(step, ends=ends)
         step_infos, begin_infos = step.frame.infos, None
         if over.any():
             begin_infos = self._next_episodes(over)

@@ -27,6 +27,7 @@ class EpisodeAccount:
     def __init__(self, match: MatchPlan, seat_entities: Sequence[tuple[int, ...]]) -> None:
         self._match = match
         self._seats = [np.array(entities, np.intp) for entities in seat_entities]
+        self._no_lane = np.zeros(match.lanes, np.bool_)
         shape = (match.lanes, sum(len(entities) for entities in seat_entities))
         self._length = np.zeros(match.lanes, np.int64)
         self.episodes = np.zeros(match.lanes, np.int64)
@@ -40,16 +41,22 @@ class EpisodeAccount:
         """Counts a tick that the seat lets pass in the lanes where it should act; `active` is [L, E] of the seat."""
         self._idle[:, seat] += active.any(axis=1)
 
-    def tick(self, step: Step) -> NDArray[np.bool_]:
-        """Adds one tick; returns the lanes [L] that are over: each of their entities has ended."""
+    def tick(self, step: Step) -> tuple[NDArray[np.bool_], bool]:
+        """Adds one tick.
+
+        Returns:
+            the lanes [L] that are over, because each of their entities has ended; and whether any entity ended now.
+        """
         self._length += 1
         self._returns += step.rewards
+        ended = step.terminated | step.truncated
+        if not ended.any():
+            return self._no_lane, False
         self._terminated |= step.terminated
         self._truncated |= step.truncated
         if step.frame.infos is not None:
-            self._listen(step.frame.infos, step.terminated | step.truncated)
-        over: NDArray[np.bool_] = np.logical_and.reduce(self._terminated | self._truncated, axis=1)
-        return over
+            self._listen(step.frame.infos, ended)
+        return np.logical_and.reduce(self._terminated | self._truncated, axis=1), True
 
     def _listen(self, infos: Sequence[Sequence[Info]], ended: NDArray[np.bool_]) -> None:
         for lane, entity in zip(*np.nonzero(ended), strict=True):

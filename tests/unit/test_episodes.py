@@ -52,7 +52,7 @@ def test_lengths_and_returns_are_the_sums_over_the_ticks_of_the_episode(lanes: i
         done |= ends
         cut = rng.random((lanes, 3)) < 0.5
         rewards = rng.standard_normal((lanes, 3))
-        over = episodes.tick(step(rewards, ends & ~cut, ends & cut))
+        over, _ = episodes.tick(step(rewards, ends & ~cut, ends & cut))
         assert over.tolist() == done.all(axis=1).tolist()
         for lane in range(lanes):
             played[lane].append(rewards[lane])
@@ -70,22 +70,22 @@ def test_lengths_and_returns_are_the_sums_over_the_ticks_of_the_episode(lanes: i
 def test_lanes_that_end_on_one_tick_are_each_their_own_episode() -> None:
     episodes = account(lanes=3)
     episodes.tick(step([[1, 2], [3, 4], [5, 6]], np.zeros((3, 2))))
-    over = episodes.tick(step([[1, 1]] * 3, [[1, 1], [0, 0], [1, 1]]))
+    over, _ = episodes.tick(step([[1, 1]] * 3, [[1, 1], [0, 0], [1, 1]]))
     assert over.tolist() == [True, False, True]
     records = [episodes.finish(lane, 2) for lane in np.flatnonzero(over).tolist()]
     assert [(r.lane, r.length, [seat.return_ for seat in r.seats]) for r in records] == [
         (0, 2, [2.0, 3.0]),
         (2, 2, [6.0, 7.0]),
     ]
-    over = episodes.tick(step([[1, 1]] * 3, [[1, 1]] * 3))
+    over, _ = episodes.tick(step([[1, 1]] * 3, [[1, 1]] * 3))
     assert [(r.episode, r.length) for r in (episodes.finish(lane, 3) for lane in range(3))] == [(1, 1), (0, 3), (1, 1)]
 
 
 def test_a_lane_is_over_when_each_of_its_entities_has_ended_on_whatever_tick() -> None:
     episodes = account()
-    assert not episodes.tick(step([[0, 0]], [[1, 0]])).any()
-    assert not episodes.tick(GOES_ON).any()
-    assert episodes.tick(step([[0, 0]], [[0, 0]], [[0, 1]])).all()
+    assert not episodes.tick(step([[0, 0]], [[1, 0]]))[0].any()
+    assert not episodes.tick(GOES_ON)[0].any()
+    assert episodes.tick(step([[0, 0]], [[0, 0]], [[0, 1]]))[0].all()
     record = episodes.finish(0, 3)
     assert (record.terminated, record.truncated, record.length) == (True, True, 3)
 
@@ -124,7 +124,7 @@ def test_a_restarted_lane_forgets_its_unfinished_episode_and_only_that() -> None
     said = [[{"outcome": "loss"}, {}]] * 2
     episodes.tick(step([[1, 0], [2, 0]], [[1, 0], [1, 0]], infos=said))
     episodes.restart(0)
-    assert episodes.tick(step([[4, 0]] * 2, [[1, 1], [0, 1]])).all()
+    assert episodes.tick(step([[4, 0]] * 2, [[1, 1], [0, 1]]))[0].all()
     first, second = (episodes.finish(lane, 2) for lane in range(2))
     assert (first.episode, first.length, first.seats[0].return_, first.seats[0].outcome) == (0, 1, 4.0, None)
     assert (second.episode, second.length, second.seats[0].return_, second.seats[0].outcome) == (0, 2, 6.0, "loss")

@@ -282,7 +282,7 @@ def messages(entities: tuple[int, ...], marks: tuple[int, ...], ended: NDArray[n
     port.write_begin(frame, everywhere)
     port.post(0, last=False, infos=port.pack_infos(None, frame.infos, everywhere))
     for tick, now in enumerate((ended, nothing)):
-        port.write_step(Step(marked_frame(marks), rewards, now, nothing))
+        port.write_step(Step(marked_frame(marks), rewards, now, nothing), ends=True)
         if now.any():
             port.write_begin(frame, over)
         port.post(tick, last=False, infos=port.pack_infos(frame.infos, frame.infos, over & now.any()))
@@ -318,7 +318,7 @@ def test_only_the_lanes_that_begin_show_a_new_episode_and_the_old_ones_last_obse
     ended[over] = True
     begin = marked_frame((1, 2, 3, 4))
     begin.active[:] = False
-    port.write_step(Step(marked_frame(MARKS), np.zeros((LANES, 4)), ended, np.zeros_like(ended)))
+    port.write_step(Step(marked_frame(MARKS), np.zeros((LANES, 4)), ended, np.zeros_like(ended)), ends=True)
     port.write_begin(begin, over)
     reply = port.reply
     for position, (old, new) in enumerate([(MARKS[1], 2), (MARKS[3], 4)]):
@@ -339,7 +339,7 @@ def test_infos_of_an_episode_that_ended_are_apart_from_those_of_the_next() -> No
     ended[2, 3], over = True, np.array([True, False, True])  # in lane 2 entity 1 had ended on an earlier tick
     step = [[{"step": (lane, entity)} for entity in range(4)] for lane in range(LANES)]
     begin = [[{"begin": (lane, entity)} if entity == 3 else {} for entity in range(4)] for lane in range(LANES)]
-    port.write_step(Step(marked_frame(MARKS), np.zeros((LANES, 4)), ended, np.zeros_like(ended)))
+    port.write_step(Step(marked_frame(MARKS), np.zeros((LANES, 4)), ended, np.zeros_like(ended)), ends=True)
     packed = port.pack_infos(step, begin, over)
     assert packed is not None
     current, final = unpack(packed)
