@@ -59,6 +59,7 @@ def _add_train(commands: Any) -> None:
     train.add_argument("--run-dir", metavar="DIR", help="the run's folder (default: runs/<name>)")
     train.add_argument("--ticks", type=_count, metavar="N", help="ticks of every match, over the configuration's")
     train.add_argument("--resume", action="store_true", help="go on from the last checkpoints of the run's folder")
+    train.add_argument("--profile", action="store_true", help="measure where the time of every role goes")
     _add_ranks(train)
     train.set_defaults(command=_train)
 
@@ -126,6 +127,7 @@ def _train(arguments: argparse.Namespace) -> int:
         ticks=arguments.ticks,
         resume=arguments.resume,
         ranks=arguments.ranks,
+        profile=arguments.profile,
     )
 
 

@@ -18,7 +18,6 @@ from __future__ import annotations
 import hashlib
 import pickle
 import struct
-import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
@@ -29,6 +28,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from arena.comm.interface import Bytes, Endpoint, Tag
 from arena.errors import GroupError
+from arena.stopwatch import Activity, StoppedWatch, Stopwatch
 
 _HEADER = struct.Struct("<qq")  # word, operation: 16 bytes keep what follows aligned
 _WEIGHTED = struct.Struct("<dqq")  # weight, number of scalars (float64), number of gradient values (float32)
@@ -78,6 +78,7 @@ class Group:
         comm: a plain mpi4py communicator of the group; None where there is no MPI (`--ranks 1`).
         report: called with `log`'s values, once per update.
         keep: called with `save`'s state, once per update.
+        stopwatch: measures what the worker does.
     """
 
     def __init__(
@@ -92,6 +93,7 @@ class Group:
         comm: Any,
         report: Callable[[Mapping[str, float]], None],
         keep: Callable[[Any], None],
+        stopwatch: Stopwatch | None = None,
     ) -> None:
         self.size = len(members)
         self.rank = members.index(endpoint.address)
@@ -100,13 +102,13 @@ class Group:
         self.seed = seed
         self.shared_seed = shared_seed
         self.comm = comm
-        self.seconds = 0.0  # spent waiting for the others
         self._endpoint = endpoint
         self._members = members
         self._present = list(range(1, self.size))  # the hub's list of members that have not left
         self._report = report
         self._keep = keep
         self._left = False
+        self._stopwatch = stopwatch or StoppedWatch()
 
     @property
     def is_root(self) -> bool:
@@ -194,6 +196,7 @@ class Group:
 
     def log(self, **values: float) -> None:
         """Records the numbers of one update of the policy; only the root's are written down."""
+        self._stopwatch.learnt()
         if self.is_root:
             self._report(values)
 
@@ -222,9 +225,9 @@ class Group:
             raise GroupError(f"policy {self.policy!r}: {operation.name.lower()} was called after the worker had left")
         if self.size == 1:
             return _COMBINE[operation]({0: mine})
-        begun = time.perf_counter()
+        before = self._stopwatch.switch(Activity.WAITING_FOR_GROUP)
         result = self._serve(operation, mine) if self.rank == 0 else self._call(operation, mine)
-        self.seconds += time.perf_counter() - begun
+        self._stopwatch.switch(before)
         return result
 
     def _call(self, operation: Operation, mine: Bytes) -> Bytes:

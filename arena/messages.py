@@ -27,6 +27,7 @@ from arena.comm.wire import SeatLayout
 from arena.errors import ProtocolError
 from arena.plan import Role
 from arena.records.lines import EpisodeRecord, UpdateRecord
+from arena.stopwatch import RoleProfile
 
 Message = TypeVar("Message")
 
@@ -39,6 +40,7 @@ class Ready:
 @dataclass(frozen=True)
 class Done:
     role: Role
+    profile: RoleProfile | None = None  # where its time went, in a run that is profiled
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,7 @@ class Run:
         restore: per policy the checkpoint whose state it takes on before it begins.
         episodes: each lane plays so many episodes, and the match ends when all have; None: the ticks decide.
         greedy: whether frozen policies take their best action rather than a random one.
+        profile: whether every role measures where its time goes.
     """
 
     plan: Plan
@@ -35,6 +36,7 @@ class Run:
     restore: Mapping[str, Path] = field(default_factory=dict)
     episodes: int | None = None
     greedy: bool = False
+    profile: bool = False
 
     @property
     def folder(self) -> RunFolder:

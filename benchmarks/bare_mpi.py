@@ -42,7 +42,7 @@ class Match:
         told: the options of the program.
     """
 
-    def __init__(self, match: MPI.Intracomm, told: Mapping[str, Any]) -> None:
+    def __init__(self, match: MPI.Comm, told: Mapping[str, Any]) -> None:
         self._match = match
         self._lanes, seats = told["lanes"], match.size
         kwargs = {**told["kwargs"], "entities": seats - 1}
@@ -59,7 +59,7 @@ class Match:
         self.seen: list[NDArray[Any]] = []
 
     def _observation_bytes(self) -> int:
-        return int(np.prod(self._space.shape or ())) * np.dtype(self._space.dtype).itemsize
+        return int(np.prod(self._space.shape or ()) * np.dtype(self._space.dtype).itemsize)
 
     def bytes_at_environment(self) -> None:
         """Only the messages."""

@@ -24,7 +24,7 @@ def options() -> dict[str, Any]:
     return told
 
 
-def players(world: MPI.Intracomm) -> MPI.Intracomm | None:
+def players(world: MPI.Comm) -> MPI.Comm | None:
     """Everybody but the root; None at the root, which sleeps until the others are done."""
     playing = world.Split(MPI.UNDEFINED if world.rank == 0 else 0, world.rank)
     if world.rank == 0:
@@ -33,14 +33,14 @@ def players(world: MPI.Intracomm) -> MPI.Intracomm | None:
     return playing
 
 
-def sleep(world: MPI.Intracomm) -> None:
+def sleep(world: MPI.Comm) -> None:
     """Waits for all others to come here too, at no cost."""
     request = world.Ibarrier()
     while not request.Test():
         time.sleep(0.01)
 
 
-def agreed_ticks(playing: MPI.Intracomm, tick: Callable[[], None], seconds: float, most: int = 10_000_000) -> int:
+def agreed_ticks(playing: MPI.Comm, tick: Callable[[], None], seconds: float, most: int = 10_000_000) -> int:
     """Plays `PROBE` ticks and says how many more take about so long: the same number for everybody."""
     playing.Barrier()
     begun = time.monotonic()
@@ -50,7 +50,7 @@ def agreed_ticks(playing: MPI.Intracomm, tick: Callable[[], None], seconds: floa
     return min(most, max(PROBE, int(seconds / playing.allreduce(mine, MPI.MAX))))
 
 
-def play(playing: MPI.Intracomm, tick: Callable[[], None], told: Mapping[str, Any]) -> None:
+def play(playing: MPI.Comm, tick: Callable[[], None], told: Mapping[str, Any]) -> None:
     """The whole match: a probe, then as many ticks as fit."""
     for _ in range(agreed_ticks(playing, tick, told["seconds"])):
         tick()

@@ -112,7 +112,7 @@ class FusedPPO:
     def learn(self, *batch: Tensor) -> None:
         """Some epochs of clipped-surrogate steps, equations (7) and (9) of arXiv 1707.06347."""
         for _ in range(self.terms.n_epochs):
-            for index in torch.randperm(len(batch[0])).split(self.terms.minibatch):
+            for index in torch.split(torch.randperm(len(batch[0])), self.terms.minibatch):
                 observations, actions, log_probs, advantages, returns = (part[index] for part in batch)
                 logits = torch.log_softmax(self.actor(observations), -1)
                 ratio = (logits.gather(-1, actions[:, None]).squeeze(-1) - log_probs).exp()
@@ -122,7 +122,7 @@ class FusedPPO:
                 entropy = -(logits.exp() * logits).sum(-1).mean()
                 loss = -gain + self.terms.vf_coef * error - self.terms.ent_coef * entropy
                 self.optimizer.zero_grad(set_to_none=False)
-                loss.backward()  # type: ignore[no-untyped-call]
+                loss.backward()
                 nn.utils.clip_grad_norm_(self.parameters, self.terms.max_grad_norm)
                 self.optimizer.step()
 

@@ -37,16 +37,20 @@ def measure(minibatch: int, turns: int) -> Sample:
     """One run; the median of its turns."""
     with runs.arena(config(minibatch, turns)) as run:
         lines = runs.lines_of(run.folder / "metrics.jsonl")
-    figures = {f"ms per gradient, {kind}, {clock}": 1e3 * median(lines, kind, clock) for kind in KINDS for clock in CLOCKS}
+    figures = {
+        f"ms per gradient, {kind}, {clock}": 1e3 * median(lines, kind, clock) for kind in KINDS for clock in CLOCKS
+    }
     for clock in CLOCKS:
         alone = median(lines, "alone", clock)
-        figures |= {f"% overhead, {kind}, {clock}": 100 * (median(lines, kind, clock) / alone - 1) for kind in KINDS[1:]}
+        figures |= {
+            f"% overhead, {kind}, {clock}": 100 * (median(lines, kind, clock) / alone - 1) for kind in KINDS[1:]
+        }
     return {**figures, "parameters": lines[0]["parameters"]}
 
 
 def median(lines: list[dict[str, Any]], kind: str, clock: str) -> float:
     """Over the turns of one kind."""
-    return statistics.median(line[f"{kind}_{clock}"] for line in lines)
+    return float(statistics.median(line[f"{kind}_{clock}"] for line in lines))
 
 
 def benchmark(settings: Settings) -> Report:
@@ -57,7 +61,9 @@ def benchmark(settings: Settings) -> Report:
     report = Report("group_update", "Group update, 4 workers", measured, method(__doc__))
     for clock in CLOCKS:
         overhead = measured.summary(f"minibatch {sizes[0]}", f"% overhead, averaged, {clock}")
-        report.at_most(f"minibatch {sizes[0]}: overhead of the average over the gradient, % of {clock} time", overhead, 10)
+        report.at_most(
+            f"minibatch {sizes[0]}: overhead of the average over the gradient, % of {clock} time", overhead, 10
+        )
     return report
 
 

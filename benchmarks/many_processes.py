@@ -105,7 +105,9 @@ def benchmark(settings: Settings) -> Report:
     """Measures memory, then speed."""
     sizes = settings.pick(USUAL, QUICK)
     largest = sizes[-1]
-    looked = interleave([Case(name_of("memory", largest), partial(memory, largest, settings.pick(400, 100)))], 1, say=say)
+    looked = interleave(
+        [Case(name_of("memory", largest), partial(memory, largest, settings.pick(400, 100)))], 1, say=say
+    )
     cases = [
         Case(name_of(name, size), partial(measure, size))
         for size in sizes

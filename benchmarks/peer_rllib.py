@@ -113,7 +113,10 @@ class Log:
         sampled = int(runner["num_env_steps_sampled_lifetime"])
         self.stamps.add((sampled - self._sampled) // self._lanes)
         self._sampled = sampled
-        episodes, mean = int(runner.get("num_episodes", 0)), float(returns.get("blue", returns.get("default_policy", 0.0)))
+        episodes, mean = (
+            int(runner.get("num_episodes", 0)),
+            float(returns.get("blue", returns.get("default_policy", 0.0))),
+        )
         self._wins.extend([mean] * min(episodes, RECENT))  # a win is +1, a loss -1: a mean of 0.8 is 90 % of wins
         if len(self._wins) == RECENT and sum(self._wins) / RECENT >= 2 * GOAL - 1:
             self.stamps.goal()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -34,7 +33,10 @@ class TouchdownVecEnv(VecEnv):
         over = moved.terminated | moved.truncated
         infos: list[dict[str, Any]] = [{} for _ in range(self.num_envs)]
         for lane in np.flatnonzero(over):
-            infos[lane] = {"terminal_observation": moved.final[lane], "TimeLimit.truncated": bool(moved.truncated[lane])}
+            infos[lane] = {
+                "terminal_observation": moved.final[lane],
+                "TimeLimit.truncated": bool(moved.truncated[lane]),
+            }
         return moved.observations, moved.rewards.astype(np.float32), over, infos
 
     def close(self) -> None:
@@ -49,7 +51,7 @@ class TouchdownVecEnv(VecEnv):
     def env_method(self, method_name: str, *args: Any, indices: Any = None, **kwargs: Any) -> list[Any]:
         raise NotImplementedError("lanes have no methods")
 
-    def env_is_wrapped(self, wrapper_class: Any, indices: Any = None) -> Sequence[bool]:
+    def env_is_wrapped(self, wrapper_class: Any, indices: Any = None) -> list[bool]:
         return [False] * self.num_envs
 
 

@@ -8,8 +8,8 @@ all processes together in the same stretch.
 
 With 2 copies the arena plays two matches with 64 lanes each, whose two workers average their gradients: together a
 minibatch of 2048. Stable-Baselines3 is measured with 64 lanes, and, `double`, with as much: 128 lanes, minibatch 2048
-and two threads. RLlib is measured with two policies in one game, as in the arena, and with the random opponent hidden in
-a game for one.
+and two threads. RLlib is measured with two policies in one game, as in the arena, and with the random opponent hidden
+in a game for one.
 
 Learnt means: of the last 200 episodes 90 % were won, as the game itself sees it (in RLlib: as its returns say); the
 CPU seconds until then hold everything from the start of the command, imports and all. Who has not learnt when its time

@@ -15,7 +15,7 @@ always action 0.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import baseline
@@ -23,11 +23,13 @@ import numpy as np
 from games import Clocked
 from mpi4py import MPI
 
+ACTIONS = 5  # of every game that is played here
+
 
 class Environment:
     """The process of a match that steps its game; rank 0 of the match."""
 
-    def __init__(self, match: MPI.Intracomm, told: Mapping[str, Any]) -> None:
+    def __init__(self, match: MPI.Comm, told: Mapping[str, Any]) -> None:
         self.game = Clocked(
             lanes=told["lanes"], game=told["game"], kwargs=told["kwargs"], notes=told["notes"], every=told["every"]
         )
@@ -38,7 +40,9 @@ class Environment:
 
     def tick(self) -> None:
         """One step of the game."""
-        actions = self._match.gather(None)[1:]
+        gathered = self._match.gather(None)
+        assert gathered is not None, "the environment is the root of its match"
+        actions = gathered[1:]
         step = self.game.step(actions)
         over = (step.terminated | step.truncated).all(axis=1)
         self._match.bcast([list(step.frame.observations), step.rewards, over, [{} for _ in actions]])
@@ -49,12 +53,11 @@ class Environment:
 class Worker:
     """The process of a seat."""
 
-    def __init__(self, match: MPI.Intracomm, policy: MPI.Intracomm, told: Mapping[str, Any], actions: int) -> None:
+    def __init__(self, match: MPI.Comm, policy: MPI.Comm, told: Mapping[str, Any]) -> None:
         self._match, self._policy = match, policy
         self._seat = match.rank - 1
         self._lanes = told["lanes"]
         self._rng = np.random.default_rng(policy.rank) if told["random"] else None
-        self._actions = actions
         self._return, self._length = 0.0, 0
         self.seen = match.bcast(None)[self._seat]
 
@@ -74,30 +77,23 @@ class Worker:
     def _action(self) -> Any:
         if self._rng is None:
             return np.zeros(self._lanes, np.int64)
-        return self._rng.integers(0, self._actions, self._lanes)
+        return self._rng.integers(0, ACTIONS, self._lanes)
 
 
-def take_part(playing: MPI.Intracomm, told: Mapping[str, Any]) -> None:
+def take_part(playing: MPI.Comm, told: Mapping[str, Any]) -> None:
     """Plays this rank's part, from the first reset to the last tick."""
     seats = len(told["matches"][0])
     number, place = divmod(playing.rank, seats + 1)
     match = playing.Split(number, place)
-    policy = playing.Split(color_of(told["matches"][number], place), playing.rank)
-    tick: Callable[[], None]
+    policies = sorted({name for row in told["matches"] for name in row})
+    color = policies.index(told["matches"][number][place - 1]) if place else len(policies)
+    policy = playing.Split(color, playing.rank)  # workers of one policy; the environments' own is never used
     if place == 0:
         environment = Environment(match, told)
         baseline.play(playing, environment.tick, told)
         environment.game.close()
     else:
-        tick = Worker(match, policy, told, actions=5).tick
-        baseline.play(playing, tick, told)
-
-
-def color_of(policies: list[str], place: int) -> int:
-    """Workers of one policy have the same number; environments have one of their own and never use it."""
-    return (
-        0 if place == 0 else 1 + sum(ord(letter) * 131**index for index, letter in enumerate(policies[place - 1][:3]))
-    )
+        baseline.play(playing, Worker(match, policy, told).tick, told)
 
 
 def main() -> None:

@@ -1,6 +1,6 @@
 """Writes `benchmarks/RESULTS.md` from the JSON files in `benchmarks/results`; nothing in it is typed by hand.
 
-    python benchmarks/report.py [--results FOLDER] [--output FILE]
+python benchmarks/report.py [--results FOLDER] [--output FILE]
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Result = Mapping[str, Any]
 def read(folder: Path) -> list[Result]:
     """All results of a folder, in the order of the promises; others after them."""
     found = [json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))]
-    return sorted(found, key=lambda data: (ORDER.index(data["name"]) if data["name"] in ORDER else len(ORDER)))
+    return sorted(found, key=lambda data: ORDER.index(data["name"]) if data["name"] in ORDER else len(ORDER))
 
 
 def page(results: Sequence[Result]) -> str:
@@ -48,7 +48,13 @@ def page(results: Sequence[Result]) -> str:
 def promises(results: Sequence[Result]) -> list[str]:
     """Every promise in one table."""
     body = [
-        (data["name"], promise["claim"], f"{promise['bound']} {promise['limit']:g}", spread(promise["measured"]), verdict)
+        (
+            data["name"],
+            promise["claim"],
+            f"{promise['bound']} {promise['limit']:g}",
+            spread(promise["measured"]),
+            verdict,
+        )
         for data in results
         for promise in data["promises"]
         for verdict in [{True: "yes", False: "**no**", None: "not measured"}[promise["holds"]]]
@@ -70,7 +76,8 @@ def conditions(data: Result) -> str:
     load = data["load"]
     return (
         f"{of['cores']} cores of {of['processor']}, {of['memory_gib']} GiB, {of['system']}, Python {of['python']}, "
-        f"{versions}, {of['launcher']}; commit {of['commit']}; load average {load['before']} before, {load['after']} after"
+        f"{versions}, {of['launcher']}; commit {of['commit']}; "
+        f"load average {load['before']} before, {load['after']} after"
     )
 
 

@@ -19,7 +19,6 @@ import yaml
 from harness import HERE
 from processes import Failed, Finished
 
-
 _LAUNCHER_VARIABLES = ("OMPI_", "PMIX_", "PMI_", "PRTE_")
 
 

@@ -11,6 +11,7 @@ import os
 import time
 from array import array
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -70,7 +71,8 @@ class Progress(NamedTuple):
         return float(np.interp(moment, self.times, self.counts))
 
 
-class Window(NamedTuple):
+@dataclass(frozen=True)
+class Window:
     """A stretch of time in which everybody was at work."""
 
     begin: float

@@ -26,6 +26,7 @@ from arena.roles.root import RoleFailed, Root
 from arena.roles.stage import failure_of, perform
 from arena.run import Run
 from arena.screen.display import Display
+from arena.screen.profile import profile_json
 
 _ABORT_SECONDS = 5.0  # how long a failed process gives the root to end the run before it does so itself
 _LAST_PAUSE = 0.05  # seconds between two looks whether all others are done as well
@@ -76,7 +77,9 @@ def _record(endpoint: Endpoint, run: Run, display: Display) -> Scoreboard:
     with Recorder(run.folder, resumed_at=run.start_tick or None) as recorder:
         root = Root(endpoint, run, recorder, display)
         root.watch()
-        return root.scoreboard
+    if run.profile:
+        run.folder.write_profile(profile_json(run.plan, root.profiles))
+    return root.scoreboard
 
 
 def in_the_world(prepare: Callable[[int], Run], present: Callable[[Run, Scoreboard], None]) -> int:

@@ -14,6 +14,7 @@ from arena.plan import make_plan
 from arena.records.scoreboard import Scoreboard
 from arena.run import Run
 from arena.screen.display import summary_lines
+from arena.screen.profile import profile_lines
 from arena.screen.words import counted
 
 
@@ -25,6 +26,7 @@ def train(
     ticks: int | None = None,
     resume: bool = False,
     ranks: int | None = None,
+    profile: bool = False,
 ) -> int:
     """Takes this process's part in a run, or starts the run. Returns the exit status.
 
@@ -34,6 +36,7 @@ def train(
         run_dir: the run folder, None: `runs/<name>`, or the next free name.
         ticks: over the configuration's.
         resume: go on with the run that is in the folder.
+        profile: measure where every role's time goes.
         ranks: how many processes to start; None: as many as the plan needs; 1: none, everything in this one.
 
     Raises:
@@ -47,7 +50,7 @@ def train(
     def prepared(size: int | None) -> Run:
         with located(source=path):
             run = prepare(config(), ranks=size, run_dir=run_dir, resume=resume)
-        return announced(replace(run, source=path))
+        return announced(replace(run, source=path, profile=profile))
 
     if mpirun.under_launcher():
         return hosting.in_the_world(prepared, present)
@@ -81,5 +84,8 @@ def announced(run: Run) -> Run:
 
 def present(run: Run, scoreboard: Scoreboard) -> None:
     """Shows where everything is and how the policies fared."""
-    sys.stdout.write("\n".join(summary_lines(scoreboard, run.path)) + "\n")
+    lines = summary_lines(scoreboard, run.path)
+    if run.profile:
+        lines += ["where the time went:", *profile_lines(run.folder.read_profile())]
+    sys.stdout.write("\n".join(lines) + "\n")
     sys.stdout.flush()

@@ -6,7 +6,6 @@ every later request raises `BudgetReached` instead of being sent.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -21,6 +20,7 @@ from arena.lockstep import RequestKind
 from arena.messages import Welcome, pack, unpack
 from arena.spaces import row as row_of
 from arena.spaces import unflatten
+from arena.stopwatch import Activity, StoppedWatch, Stopwatch
 
 NO_INFOS: Mapping[int, Info] = {}
 
@@ -32,11 +32,18 @@ class Seat:
         welcome: what the environment says about the seat.
         link: this seat's end of the link.
         seed: the worker's seed, for what a proxy draws by itself (such as `action_space.sample()`).
-        before_first_request: called once, when the worker begins to play.
+        before_first_request: called when the worker plays.
+        stopwatch: measures what the worker does.
     """
 
     def __init__(
-        self, welcome: Welcome, link: Link, *, seed: int, before_first_request: Callable[[], None] = lambda: None
+        self,
+        welcome: Welcome,
+        link: Link,
+        *,
+        seed: int,
+        before_first_request: Callable[[], None] = lambda: None,
+        stopwatch: Stopwatch | None = None,
     ) -> None:
         layout = welcome.layout()
         self.lanes = welcome.lanes
@@ -52,7 +59,7 @@ class Seat:
         self.reply = ReplyView(layout, link.inbox)
         self.infos: Mapping[int, Info] = NO_INFOS  # by row, of what is shown now
         self.final_infos: Mapping[int, Info] = NO_INFOS  # by row, of episodes that ended on this tick
-        self.seconds = 0.0  # spent waiting for the environment
+        self._stopwatch = stopwatch or StoppedWatch()
         self._layout = layout
         self._link = link
         self._before_first_request = before_first_request
@@ -109,6 +116,7 @@ class Seat:
         if self.over:
             raise BudgetReached(f"all {self.ticks} ticks of the match are played")
         self._before_first_request()
+        self._stopwatch.switch(Activity.COMMUNICATION)
         self.request.kind = kind
         self._link.post(self.request.nbytes if kind is RequestKind.ACT else self.request.header_bytes)
         if extra is not None:
@@ -116,12 +124,13 @@ class Seat:
         self._listen()
 
     def _listen(self) -> None:
-        begun = time.perf_counter()
+        self._stopwatch.switch(Activity.WAITING_FOR_MATCH)
         self._link.wait()
+        self._stopwatch.switch(Activity.COMMUNICATION)
         self.infos, self.final_infos = NO_INFOS, NO_INFOS
         if self.reply.extra:
             self.infos, self.final_infos = unpack(self._link.wait_extra())
-        self.seconds += time.perf_counter() - begun
+        self._stopwatch.think()
 
     def observation(self, entity: int, lane: int) -> Any:
         """A copy of what an entity sees in a lane."""

@@ -2,6 +2,7 @@
 
 runs/<name>/
 ├── config.yaml  plan.json          written once by the root
+├── profile.json                    where the time went, with `--profile`
 ├── episodes.jsonl  metrics.jsonl   the root's recorder
 ├── tensorboard/<policy>/           the root's recorder
 ├── checkpoints/<policy>/           the root of that policy's group
@@ -105,6 +106,16 @@ class RunFolder:
         """Writes the resolved configuration, at once or not at all."""
         with replacing(self.config) as file:
             file.write(text.encode())
+
+    def write_profile(self, profile: Mapping[str, Any]) -> None:
+        """Writes where each role's time went, at once or not at all."""
+        with replacing(self.path / "profile.json") as file:
+            file.write(json.dumps(profile, indent=2).encode() + b"\n")
+
+    def read_profile(self) -> dict[str, Any]:
+        """What `write_profile` wrote."""
+        profile: dict[str, Any] = json.loads((self.path / "profile.json").read_text())
+        return profile
 
     def write_plan(self, plan: Mapping[str, Any]) -> None:
         """Writes the plan, at once or not at all."""

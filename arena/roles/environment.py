@@ -27,6 +27,7 @@ from arena.records.lines import EpisodeRecord
 from arena.roles.episodes import EpisodeAccount
 from arena.run import Run
 from arena.spaces import flatten, no_op, write_sample
+from arena.stopwatch import Activity, stopwatch
 
 _REPORT_SECONDS = 0.25  # how often the root hears of progress
 
@@ -144,6 +145,7 @@ class Environment:
         self._run = run
         self._match = match
         self._role = Role(RoleKind.ENVIRONMENT, match.match, None)
+        self._stopwatch = stopwatch(run.profile)
         self._game: BatchedEnv = registry.adapt_environment(match.make, match.env_kwargs, match.lanes)
         seat_entities = check_seats(match, self._game.interface)
         self._ports = [self._invite(seat, entities) for seat, entities in enumerate(seat_entities)]
@@ -176,7 +178,7 @@ class Environment:
         while not self._lockstep.over:
             self._move()
         self._report()
-        self._endpoint.send(0, Tag.TO_ROOT, pack(Done(self._role)))
+        self._endpoint.send(0, Tag.TO_ROOT, pack(Done(self._role, self._stopwatch.profile())))
 
     def close(self) -> None:
         self._game.close()
@@ -189,9 +191,11 @@ class Environment:
         self._restart(lanes, self._game.reset(lanes, seeds))
 
     def _move(self) -> None:
+        self._stopwatch.switch(Activity.WAITING_FOR_ACTIONS)
         for seat in self._lockstep.missing():
             self._ports[seat].link.wait()
             self._lockstep.put(seat, self._ports[seat].request.kind)
+        self._stopwatch.switch(Activity.COMMUNICATION)
         if self._lockstep.over:  # the last worker has left
             return
         joint = self._lockstep.joint()
@@ -205,7 +209,10 @@ class Environment:
     def _tick(self, joint: Joint) -> None:
         for seat in joint.idle:
             self._account.idle(seat, self._ports[seat].reply.active)
-        step = self._game.step(self._joint_actions(joint))
+        actions = self._joint_actions(joint)
+        self._stopwatch.switch(Activity.ENVIRONMENT)
+        step = self._game.step(actions)
+        self._stopwatch.switch(Activity.COMMUNICATION)
         over, ends = self._account.tick(step)
         # Everybody's reply is written, also that of a seat that has left: its masks tell what it may do when idle.
         for port in self._ports:
@@ -226,7 +233,9 @@ class Environment:
             # Lanes that are done early play on, but what they play would favour short episodes: it does not count.
             if self._run.episodes is None or record.episode < self._run.episodes:
                 self._finished.append(record)
+        self._stopwatch.switch(Activity.ENVIRONMENT)
         frame = self._game.reset(over)
+        self._stopwatch.switch(Activity.COMMUNICATION)
         for port in self._ports:
             port.write_begin(frame, over)
         return frame.infos

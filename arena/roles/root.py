@@ -17,6 +17,7 @@ from arena.records.recorder import Recorder
 from arena.records.scoreboard import Scoreboard
 from arena.run import Run
 from arena.screen.display import Display
+from arena.stopwatch import Activity, RoleProfile, stopwatch
 
 
 class RoleFailed(ArenaError):
@@ -46,6 +47,8 @@ class Root:
         self._others = {role for role in run.roles if role.kind is not RoleKind.ROOT}
         # A worker may be done before the slowest role is ready, so both words are kept from the beginning.
         self._heard: dict[type[Ready] | type[Done], set[Role]] = {Ready: set(), Done: set()}
+        self._stopwatch = stopwatch(run.profile)
+        self.profiles: dict[Role, RoleProfile] = {}
         self.scoreboard = Scoreboard(run.plan.policies)
 
     def watch(self) -> None:
@@ -63,15 +66,24 @@ class Root:
             self._await(Done)
         finally:
             self._display.stop()
+        self._keep_profile(Role(RoleKind.ROOT), self._stopwatch.profile())
 
     def _await(self, last_word: type[Ready] | type[Done]) -> None:
         while self._heard[last_word] != self._others:
+            self._stopwatch.switch(Activity.WAITING_FOR_NEWS)
             _, data = self._endpoint.receive(ANYONE, Tag.TO_ROOT)
+            self._stopwatch.switch(Activity.RECORDING)
             message = unpack(data)
+            if isinstance(message, Done):
+                self._keep_profile(message.role, message.profile)
             if isinstance(message, (Ready, Done)):
                 self._heard[type(message)].add(message.role)
             else:
                 self._note(message)
+
+    def _keep_profile(self, role: Role, profile: RoleProfile | None) -> None:
+        if profile is not None:
+            self.profiles[role] = profile
 
     def _note(self, message: Any) -> None:
         if isinstance(message, Failed):

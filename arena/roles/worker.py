@@ -31,6 +31,7 @@ from arena.records import checkpoint
 from arena.records.lines import UpdateRecord
 from arena.roles.frozen import play
 from arena.run import Run
+from arena.stopwatch import stopwatch
 
 
 class Worker:
@@ -53,6 +54,7 @@ class Worker:
         self._policy: PolicyPlan = run.plan.policies[run.plan.seat(role).policy]
         self._path = f"policies.{self._policy.name}"
         self._log = PolicyLog(endpoint, run, self._policy, lambda: self._seat.ticks)
+        self._stopwatch = stopwatch(run.profile)
         self._was_ready = False
         with located(path=f"{self._path}.algorithm"):
             algorithm = registry.algorithm(self._policy.algorithm)
@@ -76,6 +78,7 @@ class Worker:
             comm=communicator,
             report=self._log.update,
             keep=self._log.offer,
+            stopwatch=self._stopwatch,
         )
 
     def _sit(self) -> Seat:
@@ -88,7 +91,7 @@ class Worker:
             request_bytes=RequestView(layout).nbytes,
             reply_bytes=ReplyView(layout).nbytes,
         )
-        return Seat(welcome, link, seed=self._group.seed, before_first_request=self._ready)
+        return Seat(welcome, link, seed=self._group.seed, before_first_request=self._ready, stopwatch=self._stopwatch)
 
     def _build(self, algorithm: type[Any]) -> Any:
         seat = self._seat
@@ -143,7 +146,7 @@ class Worker:
         self._group.leave()
         if learning and self._group.is_root:
             self._log.save(self._algorithm.state_dict())
-        self._endpoint.send(0, Tag.TO_ROOT, pack(Done(self._role)))
+        self._endpoint.send(0, Tag.TO_ROOT, pack(Done(self._role, self._stopwatch.profile())))
 
     def _runner(self) -> Callable[[], None]:
         if not self._policy.frozen:

@@ -290,7 +290,17 @@ def test_train_and_evaluate_hand_their_arguments_on(monkeypatch: pytest.MonkeyPa
     assert main([*train, "--ranks", "1"]) == 1
     assert main(["evaluate", "runs/a", "--episodes", "7", "--sample", "--checkpoints", "first", "last"]) == 1
     assert calls == [
-        (("a.yaml",), {"overrides": ["ticks=1", "seed=2"], "run_dir": "r", "ticks": 5, "resume": True, "ranks": 1}),
+        (
+            ("a.yaml",),
+            {
+                "overrides": ["ticks=1", "seed=2"],
+                "run_dir": "r",
+                "ticks": 5,
+                "resume": True,
+                "ranks": 1,
+                "profile": False,
+            },
+        ),
         (
             ("runs/a",),
             {"episodes": 7, "checkpoints": ["first", "last"], "run_dir": None, "against": None, "greedy": False},

@@ -19,7 +19,7 @@ PACKAGES = ("arena", "envs", "policies")
 MPI_ROOM = "arena.comm.mpi"
 PURE = {"errors", "spaces", "interface", "seeding", "plan", "lockstep", "records.outcome", "records.lines"}
 PUBLIC = {"errors", "spaces", "interface", "registry", "group"}  # what envs and policies may import of the arena
-BELOW_THE_PROXY = {"comm", "errors", "interface", "lockstep", "messages", "spaces", "plan", "records"}
+BELOW_THE_PROXY = {"comm", "errors", "interface", "lockstep", "messages", "spaces", "plan", "records", "stopwatch"}
 ROLES = {"roles", "launch", "run", "cli"}
 
 

@@ -186,6 +186,19 @@ def test_an_evaluation_plays_so_many_episodes_in_every_lane_and_no_more(tmp_path
     assert [(e["lane"], e["episode"]) for e in played.episodes] == [(lane, i) for lane in range(4) for i in range(5)]
 
 
+def test_a_profile_says_where_every_role_spent_its_time_and_the_shares_add_up(tmp_path: Path) -> None:
+    ppo = {"algorithm": "ppo", "options": {"n_steps": 20}}
+    played = play(duel(blue=ppo, ticks=100), tmp_path, profile=True)
+    roles = played.folder.read_profile()["roles"]
+    assert [role["role"] for role in roles] == ["root", *["environment", "worker", "worker"] * 2]
+    for role in roles:
+        assert sum(role["seconds"].values()) == pytest.approx(role["wall"], rel=0.02)
+    by_kind = {(role["role"], role["policy"]): set(role["seconds"]) for role in roles}
+    assert {"environment", "waiting for actions", "communication"} <= by_kind["environment", None]
+    assert {"learning", "inference", "waiting for the match", "waiting for the group"} <= by_kind["worker", "blue"]
+    assert "learning" not in by_kind["worker", "red"]
+
+
 def test_the_notes_are_of_this_run_alone(tmp_path: Path) -> None:
     play(duel(), tmp_path)
     assert NOTES == []

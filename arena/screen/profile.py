@@ -1,0 +1,50 @@
+"""Where the time of a run went, as data and as a table."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from arena.plan import Plan, Role, RoleKind
+from arena.stopwatch import RoleProfile
+
+
+def profile_json(plan: Plan, profiles: Mapping[Role, RoleProfile]) -> dict[str, Any]:
+    """What `profile.json` holds: per role its wall and processor seconds, and the seconds of each activity."""
+    return {
+        "roles": [
+            {
+                "rank": plan.rank_of(role),
+                "role": role.kind.value,
+                "match": role.match,
+                "policy": plan.seat(role).policy if role.kind is RoleKind.WORKER else None,
+                "wall": profile.wall,
+                "cpu": profile.cpu,
+                "seconds": profile.seconds,
+            }
+            for role, profile in sorted(profiles.items(), key=lambda item: plan.roles().index(item[0]))
+        ]
+    }
+
+
+def profile_lines(data: Mapping[str, Any]) -> list[str]:
+    """One line per kind of role and policy: the mean share of each activity in the wall time, the largest first."""
+    kinds: dict[str, list[Mapping[str, Any]]] = {}
+    for role in data["roles"]:
+        name = f"{role['role']} {role['policy']}" if role["policy"] else role["role"]
+        kinds.setdefault(name, []).append(role)
+    pad = max(map(len, kinds), default=0)
+    return [f"{name:{pad}}  {_shares(found)}" for name, found in kinds.items()]
+
+
+def _shares(roles: Sequence[Mapping[str, Any]]) -> str:
+    wall = sum(role["wall"] for role in roles)
+    totals: Counter[str] = Counter()
+    for role in roles:
+        totals.update(role["seconds"])
+    cpu = sum(role["cpu"] for role in roles) / wall
+    shares = [
+        f"{activity} {seconds / wall:.1%}" for activity, seconds in totals.most_common() if seconds >= wall / 1000
+    ]
+    return f"{', '.join(shares)} (processor {cpu:.1%})"

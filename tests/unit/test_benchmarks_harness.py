@@ -1,0 +1,285 @@
+"""The arithmetic of the benchmarks: turns, medians, ratios, windows of time, who has used how much CPU."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+from arena.interface import BatchedEnv
+
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+sys.path.append(str(BENCHMARKS))  # benchmarks are scripts: their folder is where they find each other
+
+import harness  # noqa: E402
+import memory_growth  # noqa: E402
+import processes  # noqa: E402
+import report  # noqa: E402
+import stamps  # noqa: E402
+from harness import Case, Measured, Promise, Report, Sample, Summary, Unavailable  # noqa: E402
+
+
+def by_file(name: str) -> ModuleType:
+    """A benchmark's module whose name the tests have too."""
+    spec = importlib.util.spec_from_file_location(f"benchmark_{name}", BENCHMARKS / f"{name}.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def measured_of(**cases: list[float]) -> Measured:
+    """Samples with one figure, `t`."""
+    measured = Measured()
+    measured.samples = {name: [{"t": value} for value in values] for name, values in cases.items()}
+    return measured
+
+
+# ------------------------------------------------------------------------------------------------ turns and ratios
+
+
+def test_cases_take_turns() -> None:
+    order: list[str] = []
+
+    def case(name: str) -> Case:
+        def measure() -> Sample:
+            order.append(name)
+            return {"t": len(order)}
+
+        return Case(name, measure)
+
+    measured = harness.interleave([case("a"), case("b")], 3)
+    assert order == ["a", "b", "a", "b", "a", "b"]
+    assert measured.summary("b", "t").values == (2, 4, 6)
+
+
+def test_a_case_that_is_not_available_is_asked_once_and_says_why() -> None:
+    asked: list[int] = []
+
+    def missing() -> Sample:
+        asked.append(1)
+        raise Unavailable("there is no such library")
+
+    measured = harness.interleave([Case("missing", missing), Case("there", lambda: {"t": 1.0})], 3)
+    assert asked == [1]
+    assert measured.unavailable == {"missing": "there is no such library"}
+    assert measured.summary("there", "t").values == (1.0, 1.0, 1.0)
+
+
+def test_any_other_error_ends_the_benchmark() -> None:
+    def broken() -> Sample:
+        raise processes.Failed("exit status 1")
+
+    with pytest.raises(processes.Failed, match="exit status 1"):
+        harness.interleave([Case("broken", broken)], 2)
+
+
+def test_a_summary_holds_median_and_range() -> None:
+    summary = Summary((3.0, 1.0, 10.0, 2.0))
+    assert (summary.median, summary.low, summary.high) == (2.5, 1.0, 10.0)
+
+
+def test_ratios_are_of_one_turn_and_not_of_medians() -> None:
+    # The machine was ten times slower in the second turn: a ratio within the turn does not see it.
+    ratio = measured_of(a=[2.0, 20.0, 2.0], b=[1.0, 10.0, 1.0]).ratio(("a", "t"), ("b", "t"))
+    assert ratio.values == (2.0, 2.0, 2.0)
+
+
+def test_a_figure_of_many_cases_is_made_turn_by_turn() -> None:
+    measured = measured_of(ours=[4.0, 9.0], x=[2.0, 9.0], y=[8.0, 3.0])
+    found = measured.each(lambda at: at("ours", "t") / min(at(name, "t") for name in "xy"), ["ours", "x", "y"])
+    assert found.values == (2.0, 3.0)
+
+
+@pytest.mark.parametrize(("at_most", "median", "holds"), [(True, 1.5, True), (True, 1.6, False), (False, 1.4, False)])
+def test_the_median_decides_over_a_promise(at_most: bool, median: float, holds: bool) -> None:
+    assert Promise("a claim", Summary((0.0, median, 99.0)), 1.5, at_most).holds is holds
+
+
+def test_what_could_not_be_measured_neither_holds_nor_breaks() -> None:
+    promise = Promise("a claim", Summary(()), 1.5, at_most=True)
+    assert promise.holds is None
+    assert promise.line()["measured"]["median"] is None
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(0.12345, "0.123"), (12.345, "12.3"), (1234.5, "1,230"), (987654.0, "988,000"), (0.0, "0")]
+)
+def test_numbers_are_written_with_three_digits(value: float, text: str) -> None:
+    assert harness.number(value) == text
+
+
+# ------------------------------------------------------------------------------------------------------- the report
+
+
+def written(folder: Path, *arguments: str) -> dict[str, Any]:
+    """Runs a small benchmark through the command line; the result that it has written."""
+
+    def benchmark(settings: harness.Settings) -> Report:
+        measured = harness.interleave([Case("a", lambda: {"t": 2.0})], settings.repeats)
+        made = Report("small", "A small one", measured, ["It does nothing."])
+        made.at_most("t", measured.summary("a", "t"), 1.0)
+        made.at_most("never", measured.summary("b", "t"), 1.0)
+        return made
+
+    assert harness.main(benchmark, ["--results", str(folder), *arguments]) == 0
+    found: dict[str, Any] = json.loads((folder / "small.json").read_text())
+    return found
+
+
+def test_a_result_says_what_was_measured_on_what(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data = written(tmp_path)
+    assert data["repeats"] == 5 and data["quick"] is False
+    assert data["cases"]["a"]["t"] == {"median": 2.0, "min": 2.0, "max": 2.0, "values": [2.0] * 5}
+    assert [promise["holds"] for promise in data["promises"]] == [False, None]
+    assert {"processor", "cores", "versions", "commit"} <= data["machine"].keys()
+    assert data["load"].keys() == {"before", "after"}
+    assert "| t | at most 1 | 2 (2 .. 2) | **no** |" in capsys.readouterr().out
+
+
+def test_a_quick_run_has_one_turn_and_says_that_it_is_quick(tmp_path: Path) -> None:
+    data = written(tmp_path, "--quick")
+    assert data["repeats"] == 1 and data["quick"] is True
+
+
+def test_the_page_of_results_is_made_of_the_files_alone(tmp_path: Path) -> None:
+    written(tmp_path)
+    page = report.page(report.read(tmp_path))
+    assert page.count("| small | t | at most 1 | 2 (2 .. 2) | **no** |") == 1
+    assert "## A small one" in page and "It does nothing." in page and "load average" in page
+
+
+# --------------------------------------------------------------------------------------------------- stretches of time
+
+
+def test_stamps_are_of_the_first_and_every_nth_count(tmp_path: Path) -> None:
+    noted = stamps.Stamps(tmp_path, every=3)
+    for _ in range(8):
+        noted.add()
+    noted.write()
+    (progress,) = stamps.read(tmp_path)
+    assert progress.counts == [1, 4, 7]
+    assert progress.times == sorted(progress.times)
+    assert progress.reached is None
+
+
+def test_who_counts_nothing_writes_nothing(tmp_path: Path) -> None:
+    stamps.Stamps(tmp_path).write()
+    assert stamps.read(tmp_path) == []
+
+
+def test_a_window_is_when_everybody_is_at_work() -> None:
+    early = stamps.Progress([0.0, 10.0], [0, 100])  # 10 per second
+    late = stamps.Progress([5.0, 15.0], [0, 200])  # 20 per second
+    found = stamps.window([early, late], skip=0.0)
+    assert (found.begin, found.end) == (5.0, 10.0)
+    assert found.count == pytest.approx(50 + 100)
+    assert found.rate == pytest.approx(30.0)
+
+
+def test_the_first_part_of_a_window_can_be_left_out() -> None:
+    slow_start = stamps.Progress([0.0, 2.0, 10.0], [0, 0, 80])
+    assert stamps.window([slow_start], skip=0.2).rate == pytest.approx(10.0)
+
+
+def test_no_common_window_is_an_error_that_says_what_to_do() -> None:
+    with pytest.raises(ValueError, match=r"began 1\.00 s after .* use more ticks"):
+        stamps.window([stamps.Progress([0.0, 1.0], [1, 2]), stamps.Progress([2.0, 3.0], [1, 2])])
+
+
+def test_growth_is_the_slope_of_the_best_line() -> None:
+    noise = np.array([1.0, -1.0, -1.0, 1.0])  # sums to nothing, also against a line
+    points = [(float(x), 3.0 * x + 7.0 + noise[x]) for x in range(4)]
+    assert memory_growth.line_through(points) == pytest.approx(3.0)
+
+
+# ------------------------------------------------------------------------------------------------------- processes
+
+
+def test_a_process_may_have_any_name() -> None:
+    line = processes.parse_stat("42 (a) b (c) S 7 " + " ".join(str(number) for number in range(5, 25)))
+    tick = processes._TICK
+    assert line == processes.Line(parent=7, seconds=(14 + 15) * tick, started=22, state="S")
+
+
+def test_descendants_are_those_below_and_nobody_else() -> None:
+    parents = {1: 0, 2: 1, 3: 2, 4: 1, 5: 4}
+    table = {number: processes.Line(parent, 0.0, 0, "S") for number, parent in parents.items()}
+    assert sorted(processes.descendants(2, table)) == [2, 3]
+    assert sorted(processes.descendants(1, table)) == [1, 2, 3, 4, 5]
+    assert processes.descendants(9, table) == []
+
+
+def test_cpu_between_two_moments_is_what_was_used_between_them() -> None:
+    usage = processes.Usage(started=0, times=[10.0, 12.0, 14.0], seconds=[1.0, 3.0, 4.0])
+    assert usage.cpu(11.0, 13.0) == pytest.approx(1.5)
+    assert usage.cpu(0.0, 20.0) == pytest.approx(4.0)  # what it had used when it was first seen counts too
+
+
+BURN = "import time\nwhile time.process_time() < 0.4: pass"
+
+
+def run(program: str, folder: Path, **options: Any) -> processes.Finished:
+    """A small Python program below a shell that waits for it."""
+    command = ["sh", "-c", f"{sys.executable} -c '{program}'; exit 3"]
+    return processes.run(command, cwd=folder, environment={"PATH": "/usr/bin:/bin"}, every=0.05, **options)
+
+
+def test_cpu_of_a_child_is_counted_both_ways(tmp_path: Path) -> None:
+    finished = run(BURN, tmp_path, timeout=20.0, memory=True)
+    assert finished.code == 3 and finished.left_behind == []
+    assert 0.4 <= finished.waited_cpu < 1.5
+    assert finished.seen_cpu >= 0.25  # the last look was a moment before the end
+    assert max(usage.peak for usage in finished.processes.values()) > 2**20
+
+
+def test_a_command_that_takes_too_long_is_killed_with_all_its_children(tmp_path: Path) -> None:
+    with pytest.raises(processes.Failed, match="not done within 1 s"):
+        run("import time; time.sleep(987.25)", tmp_path, timeout=1.0)
+    assert not [line for line in map(command_of, processes.lines()) if "sleep(987.25)" in line]
+
+
+def command_of(number: int) -> str:
+    """The command line of a process; nothing when it is gone."""
+    try:
+        return Path(f"/proc/{number}/cmdline").read_text(errors="replace")
+    except OSError:
+        return ""
+
+
+# ----------------------------------------------------------------------------------------------------------- games
+
+
+def test_the_empty_game_is_a_game() -> None:
+    game = by_file("games").Empty(lanes=2, entities=3, shape=(4,), episode=2)
+    assert isinstance(game, BatchedEnv)
+    frame = game.reset(np.ones(2, np.bool_))
+    assert all(
+        space.contains(seen[0])
+        for space, seen in zip(game.interface.observation_spaces, frame.observations, strict=True)
+    )
+    first, second = (game.step([np.zeros(2, np.int64)] * 3) for _ in range(2))
+    assert not first.terminated.any() and first.frame.active.all()
+    assert second.terminated.all() and not second.frame.active.any()
+
+
+def test_lanes_of_the_learning_game_begin_anew_and_keep_their_last_observations() -> None:
+    games = by_file("games")
+    env = games.VersusRandom(lanes=8, seed=3)
+    assert env.reset().shape == (8, 4)
+    won = 0
+    for _ in range(200):
+        moved = env.step(np.full(8, 4))  # straight to the other side
+        over = moved.terminated
+        np.testing.assert_allclose(moved.observations[over, 1], 0.9, atol=1e-6)
+        np.testing.assert_array_equal(moved.observations[~over], moved.final[~over])
+        wins = over & (moved.rewards > 0)
+        assert (moved.final[wins, 1] <= -0.9 + 1e-5).all()
+        won += int(wins.sum())
+    assert won > 20
