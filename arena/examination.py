@@ -3,18 +3,17 @@
     examine(plan)                      entities, faces, options, sizes; what `arena plan` needs
     examine(plan, conformance=True)    plays each environment through the checks of `arena.testing` too: `arena check`
 
-`seat_face` is the part of it that a worker can do alone, with the spaces of its own seat.
+Some of it is checked again when a run starts, by the role that knows the thing anyway: an environment its idle action,
+a worker its seat's face (`seat_face`), its group's spaces (`check_shared`) and its checkpoint.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
-from gymnasium import spaces
 from gymnasium.spaces import Space
 
 from arena import registry
@@ -22,10 +21,15 @@ from arena.errors import ConfigError, located
 from arena.interface import Interface
 from arena.plan import MatchPlan, Plan, PolicyPlan, check_seats, choose_face
 from arena.screen.words import counted
+from arena.spaces import as_action
 
 if TYPE_CHECKING:
-    from arena.interface import BatchedEnv
+    from pathlib import Path
 
+    from arena.interface import BatchedEnv
+    from arena.records.checkpoint import Checkpoint
+
+SpaceWords = tuple[str, str]  # an entity's observation and action space
 _PROBE_LANES = 1
 
 
@@ -71,17 +75,32 @@ def examine(plan: Plan, *, conformance: bool = False) -> Examination:
 
 def _examine_algorithm(policy: PolicyPlan, report: Callable[[str], None]) -> type[Any]:
     path = f"policies.{policy.name}"
-    with located(path=f"{path}.algorithm"):
-        cls = registry.algorithm(policy.algorithm)
-    registry.check_options(cls, policy.options, path=path)
+    cls = registry.worker_class(policy.algorithm, policy.options, frozen=policy.frozen, path=path)
     report(f"policy {policy.name}: algorithm {policy.algorithm}, {counted(len(policy.options), 'option')}")
     if policy.load is not None:
         from arena.records import checkpoint
 
         with located(path=f"{path}.load"):
             found = checkpoint.find(policy.load, policy.name)
+            check_checkpoint(checkpoint.load(found), found, policy, cls)
         report(f"policy {policy.name}: begins with {found}")
     return cls
+
+
+def check_checkpoint(held: Checkpoint, path: Path, policy: PolicyPlan, cls: type[Any]) -> None:
+    """Refuses a checkpoint that a policy's algorithm cannot take on.
+
+    Raises:
+        ConfigError: it is another algorithm's, or this one takes on none.
+    """
+    place = f"policies.{policy.name}"
+    if held.algorithm != policy.algorithm:
+        raise ConfigError(
+            f"the checkpoint {path} is of the algorithm {held.algorithm!r}, the policy uses {policy.algorithm!r}",
+            path=place,
+        )
+    if not hasattr(cls, "load_state_dict"):
+        raise ConfigError(f"the algorithm {policy.algorithm!r} has no load_state_dict()", path=place)
 
 
 def _interfaces(
@@ -106,7 +125,7 @@ def _examine_environment(match: MatchPlan, conformance: bool) -> Interface:
     try:
         if conformance:
             _check_conformance(game, match)
-        _check_idle_action(match, game.interface)
+        check_idle_action(match, game.interface)
         return game.interface
     finally:
         game.close()
@@ -121,15 +140,28 @@ def make_game(match: MatchPlan, lanes: int) -> BatchedEnv:
     with located(path=f"envs.{match.env}.make"):
         registry.environment_factory(match.make)
     try:
-        return registry.adapt_environment(match.make, match.env_kwargs, lanes)
-    except ConfigError as error:
-        raise ConfigError(f"environment {match.env!r}: {error.message}", path=match.path) from error
+        return adapted_game(match, lanes)
+    except ConfigError:
+        raise
     except Exception as error:
         raise ConfigError(
             f"environment {match.env!r} could not be made with {match.env_kwargs}: "
             f"{type(error).__name__}: {error}{registry.where_raised(error)}",
             path=match.path,
         ) from error
+
+
+def adapted_game(match: MatchPlan, lanes: int) -> BatchedEnv:
+    """The environment of a match; what its constructor raises passes through.
+
+    Raises:
+        ConfigError: an argument that the environment does not take, or not with this value.
+    """
+    try:
+        return registry.adapt_environment(match.make, match.env_kwargs, lanes)
+    except ConfigError as error:
+        argument = f"{error.path}: " if error.path in match.env_kwargs else ""
+        raise ConfigError(f"environment {match.env!r}: {argument}{error.message}", path=match.path) from error
 
 
 def _check_conformance(game: BatchedEnv, match: MatchPlan) -> None:
@@ -145,39 +177,22 @@ def _check_conformance(game: BatchedEnv, match: MatchPlan) -> None:
         ) from error
 
 
-def _check_idle_action(match: MatchPlan, interface: Interface) -> None:
+def check_idle_action(match: MatchPlan, interface: Interface) -> None:
+    """Refuses an `idle_action` that is none for one of the entities.
+
+    Raises:
+        ConfigError: with the place in the configuration.
+    """
     if match.idle_action is None:
         return
     for entity, space in zip(interface.entities, interface.action_spaces, strict=True):
-        if not _fits(space, match.idle_action):
+        try:
+            as_action(space, match.idle_action)
+        except ValueError as error:
             raise ConfigError(
                 f"{match.idle_action!r} is no action of {entity}, whose space is {space}",
                 path=f"envs.{match.env}.idle_action",
-            )
-
-
-def _fits(space: Space[Any], action: Any) -> bool:
-    """Whether an action as YAML can write it (lists for arrays) is one of the space's."""
-    if isinstance(space, spaces.Dict):
-        parts = space.spaces
-        return (
-            isinstance(action, Mapping)
-            and set(action) == set(parts)
-            and all(_fits(parts[key], action[key]) for key in parts)
-        )
-    if isinstance(space, spaces.Tuple):
-        return (
-            isinstance(action, Sequence)
-            and len(action) == len(space.spaces)
-            and all(_fits(part, item) for part, item in zip(space.spaces, action, strict=True))
-        )
-    try:
-        array = np.asarray(action)
-        cast = array.astype(space.dtype)
-    except (TypeError, ValueError):
-        return False
-    exact = np.issubdtype(array.dtype, np.number) and (array.dtype.kind == "f") <= (cast.dtype.kind == "f")
-    return bool(exact and space.contains(cast))
+            ) from error
 
 
 def _examine_policy(
@@ -189,29 +204,34 @@ def _examine_policy(
 ) -> PolicyFindings:
     faces: dict[str, None] = {}
     rows = []
-    shared: _SeatSpaces | None = None
+    shared: SeatSpaces | None = None
     for number, seat in policy.workers:
         match = plan.matches[number]
-        own = _SeatSpaces.of(interfaces[number], seats[number][seat])
+        own = SeatSpaces.of(interfaces[number], seats[number][seat])
         path = match.seat_path(seat)
         with located(path=path, who=f"policy {policy.name!r} ({policy.algorithm})"):
             if shared is None or own != shared or match.lanes != plan.matches[policy.workers[0][0]].lanes:
                 face = seat_face(cls, own.observations, own.actions, lanes=match.lanes)
                 faces[face] = None
-            _check_shared(cls, shared, own)
+            if shared is not None:
+                check_shared(cls, shared.words(), own.words())
         shared = shared or own
         rows.append(match.lanes * len(seats[number][seat]))
     return PolicyFindings(tuple(faces), tuple(rows), _sizes(cls, plan, policy, rows))
 
 
-class _SeatSpaces(NamedTuple):
+class SeatSpaces(NamedTuple):
     """The spaces of a seat's entities, in their order."""
 
     observations: tuple[Space[Any], ...]
     actions: tuple[Space[Any], ...]
 
+    def words(self) -> tuple[SpaceWords, ...]:
+        """The spaces as text, which is cheap to send and to compare."""
+        return tuple((repr(seen), repr(done)) for seen, done in zip(self.observations, self.actions, strict=True))
+
     @classmethod
-    def of(cls, interface: Interface, entities: Sequence[int]) -> _SeatSpaces:
+    def of(cls, interface: Interface, entities: Sequence[int]) -> SeatSpaces:
         return cls(
             tuple(interface.observation_spaces[index] for index in entities),
             tuple(interface.action_spaces[index] for index in entities),
@@ -248,16 +268,24 @@ def _ask(cls: type[Any], observation_space: Space[Any], action_space: Space[Any]
         raise ConfigError(f"{error} (observation space {observation_space}, action space {action_space})") from error
 
 
-def _check_shared(cls: type[Any], shared: _SeatSpaces | None, own: _SeatSpaces) -> None:
-    """A policy with weights keeps one set of them, so all its seats have the same spaces for each entity."""
-    if shared is None or not hasattr(cls, "state_dict"):
+def check_shared(cls: type[Any], first: Sequence[SpaceWords], own: Sequence[SpaceWords]) -> None:
+    """A policy with weights keeps one set of them, so all its seats have the same spaces for each entity.
+
+    Args:
+        cls: the policy's algorithm.
+        first: per entity the observation and the action space of the policy's first seat.
+        own: likewise of another one.
+
+    Raises:
+        ConfigError: an entity has spaces that the first seat has not.
+    """
+    if not hasattr(cls, "state_dict"):
         return
-    kinds = {*map(repr, zip(shared.observations, shared.actions, strict=True))}
-    for pair in zip(own.observations, own.actions, strict=True):
-        if repr(pair) not in kinds:
+    for observations, actions in own:
+        if (observations, actions) not in first:
             raise ConfigError(
-                f"observes {pair[0]} and acts in {pair[1]} here, in its first seat {shared.observations[0]} and "
-                f"{shared.actions[0]}; one policy keeps one set of weights: give this seat a policy of its own"
+                f"observes {observations} and acts in {actions} here, in its first seat {first[0][0]} and "
+                f"{first[0][1]}; one policy keeps one set of weights: give this seat a policy of its own"
             )
 
 

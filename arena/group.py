@@ -6,7 +6,7 @@ bit wherever the workers run.
 
     member -> hub    CALL op payload    my part of a collective
                      LEAVE              my `run` has ended: do not wait for me any more
-    hub -> member    OK payload         the combined result
+    hub -> member    OK speaker payload the combined result, and who logs and saves for the policy from now on
                      ERROR text         the members called different things: everybody raises it
 
 A member that has left weighs nothing and blocks nobody. The hub, when its own `run` has ended, goes on to serve the
@@ -30,7 +30,7 @@ from arena.comm.interface import Bytes, Endpoint, Tag
 from arena.errors import GroupError
 from arena.stopwatch import Activity, StoppedWatch, Stopwatch
 
-_HEADER = struct.Struct("<qq")  # word, operation: 16 bytes keep what follows aligned
+_HEADER = struct.Struct("<qq")  # word, operation or speaker: 16 bytes keep what follows aligned
 _WEIGHTED = struct.Struct("<dqq")  # weight, number of scalars (float64), number of gradient values (float32)
 
 
@@ -107,8 +107,15 @@ class Group:
         self._present = list(range(1, self.size))  # the hub's list of members that have not left
         self._report = report
         self._keep = keep
+        self.updates = 0  # how many this member has logged; the others of the policy have made the same ones
         self._left = False
+        self._speaker = 0  # as all members know since the last collective
         self._stopwatch = stopwatch or StoppedWatch()
+
+    @property
+    def speaks(self) -> bool:
+        """Whether this worker logs and saves for the policy: the root, or when it has left the first that has not."""
+        return self.rank == self._speaker
 
     @property
     def is_root(self) -> bool:
@@ -195,18 +202,19 @@ class Group:
         self._exchange(Operation.EQUAL, digest.digest())
 
     def log(self, **values: float) -> None:
-        """Records the numbers of one update of the policy; only the root's are written down."""
+        """Records the numbers of one update of the policy; one worker's are written down, usually the root's."""
         self._stopwatch.learnt()
-        if self.is_root:
+        self.updates += 1
+        if self.speaks:
             self._report(values)
 
     def save(self, state: Any) -> None:
-        """Offers the policy's state after an update; it is written when a checkpoint is due, by the root.
+        """Offers the policy's state after an update; when a checkpoint is due, one worker's is written.
 
         Args:
             state: a container of arrays, or better a function that returns it: it is called only when needed.
         """
-        if self.is_root:
+        if self.speaks:
             self._keep(state)
 
     def leave(self) -> None:
@@ -233,7 +241,7 @@ class Group:
     def _call(self, operation: Operation, mine: Bytes) -> Bytes:
         self._endpoint.send(self._members[0], Tag.GROUP, _HEADER.pack(_Word.CALL, operation) + mine)
         _, data = self._endpoint.receive(self._members[0], Tag.GROUP)
-        word, _ = _HEADER.unpack_from(data)
+        word, self._speaker = _HEADER.unpack_from(data)
         result = memoryview(data)[_HEADER.size :]
         if word == _Word.ERROR:
             raise GroupError(bytes(result).decode())
@@ -260,12 +268,13 @@ class Group:
         except GroupError as error:
             self._answer(_Word.ERROR, str(error).encode())
             raise
-        root_only = next(iter(called.values())) is Operation.GATHER
-        self._answer(_Word.OK, b"" if root_only else result)
+        gathered = next(iter(called.values())) is Operation.GATHER  # for the root alone
+        self._answer(_Word.OK, b"" if gathered else result)
         return result
 
     def _answer(self, word: _Word, payload: Bytes) -> None:
-        message = _HEADER.pack(word, 0) + bytes(payload)
+        self._speaker = self._present[0] if self._left else 0
+        message = _HEADER.pack(word, self._speaker) + bytes(payload)
         for rank in self._present:
             self._endpoint.send(self._members[rank], Tag.GROUP, message)
 

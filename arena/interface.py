@@ -39,7 +39,6 @@ class Interface:
     observation_spaces: tuple[Space[Any], ...]
     action_spaces: tuple[Space[Any], ...]
     mask_sizes: tuple[int, ...]  # length of an entity's `info["action_mask"]`; 0 where it has none
-    turn_based: bool = False
 
 
 class Frame(NamedTuple):

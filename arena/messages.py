@@ -4,11 +4,12 @@ To the root (tag TO_ROOT), from
     everybody      Ready      I can begin: the game is made, or the algorithm is built
                    Failed     I cannot go on; the run ends with this message
                    Done       I have nothing more to do
+    workers        Left       my `run` has returned, though the match goes on
     environments   Progress   so many ticks played, these episodes finished
-    group roots    Update     the policy has learnt once more
+    group speakers Update     the policy has learnt once more
 From the root (tag FROM_ROOT)
-    environments   Go         everybody is ready: play
-From an environment to each of its workers, once (tag WELCOME)
+    everybody      Go         everybody is ready: play; from now on the run folder may be written to
+From an environment to each of its workers, once per block of lanes (tag WELCOME)
                    Welcome    what your seat looks like
 
 These are rare, so they are pickled; processes of one run trust each other.
@@ -41,6 +42,13 @@ class Ready:
 class Done:
     role: Role
     profile: RoleProfile | None = None  # where its time went, in a run that is profiled
+    stateless: bool = False  # a worker that may have learnt something, of which no checkpoint could be kept
+
+
+@dataclass(frozen=True)
+class Left:
+    role: Role
+    tick: int  # of its match
 
 
 @dataclass(frozen=True)
@@ -85,6 +93,8 @@ class Welcome:
     action_spaces: tuple[Space[Any], ...]
     mask_sizes: tuple[int, ...]
     alone: bool  # the only seat of its match: it may reset the game
+    part: int = 0  # which block of the match's lanes this is about; one Welcome for each, in order
+    parts: int = 1
 
     def layout(self) -> SeatLayout:
         return SeatLayout.of(self.lanes, self.observation_spaces, self.action_spaces, self.mask_sizes)

@@ -3,12 +3,15 @@
     rank 0                       root
     then, match after match      its environment, followed by its workers in the order of the seats
 
-Ranks only host roles: with `ranks=1` rank 0 hosts them all. A plan is plain frozen data: it is pickled to every rank,
+Ranks only host roles: where there are fewer ranks than roles, `arena.packing` says which rank hosts which, and with
+`ranks=1` rank 0 hosts them all. The order of the roles is the same for every number of ranks, and so is everything
+that follows from it: addresses, ranks in the groups, seeds. A plan is plain frozen data: it is pickled to every rank,
 and holding one needs neither the configuration's modules nor MPI.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -17,6 +20,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from arena.errors import ConfigError, nearest
+from arena.packing import Load, pack
 
 if TYPE_CHECKING:
     from arena.config.schema import Config, MatchConfig
@@ -26,7 +30,9 @@ Entity = int | str
 """An entity as the configuration names it: its index in the environment, or its name."""
 
 FACES = ("gym", "vector", "parallel")
-_MOST_PROCESSES = 1_000_000  # larger plans are typing errors, and building them would fill the memory
+_MOST_ROLES = 1_000_000  # larger plans are typing errors, and building them would fill the memory
+ONLY_ACT = frozenset({"random", "scripted"})  # algorithms that never learn and need no torch
+_ACTS, _LEARNS = 1, 3  # loads: what a tick costs a role, as a multiple of what it costs an environment
 
 
 class RoleKind(str, Enum):
@@ -44,6 +50,9 @@ class Role:
     kind: RoleKind
     match: int | None = None
     seat: int | None = None
+
+
+_ROOT = Role(RoleKind.ROOT)
 
 
 @dataclass(frozen=True)
@@ -73,6 +82,13 @@ class MatchPlan:
     seats: tuple[SeatPlan, ...]
     idle_action: Any = None
     path: str = ""  # where in the configuration the description stands, as `matches[0]`
+    pipeline: int = 1  # in how many blocks the lanes move, one after the other
+
+    @property
+    def blocks(self) -> tuple[range, ...]:
+        """The lanes of each block, as equal in number as can be; the first ones are the larger ones."""
+        ends = [-(-self.lanes * part // self.pipeline) for part in range(self.pipeline + 1)]
+        return tuple(range(*edges) for edges in itertools.pairwise(ends))
 
     def seat_path(self, seat: int) -> str:
         """Where in the configuration a seat stands; a round robin lists no seats."""
@@ -116,9 +132,14 @@ class Plan:
         """The ranks that have nothing to do."""
         return tuple(rank for rank, roles in enumerate(self.ranks) if not roles)
 
+    @property
+    def packed(self) -> bool:
+        """Whether some rank hosts several roles."""
+        return any(len(roles) > 1 for roles in self.ranks)
+
     def roles(self, kind: RoleKind | None = None) -> tuple[Role, ...]:
-        """All roles of a kind (or of every kind), in the order of the ranks."""
-        return tuple(role for role in self._rank_of if kind is None or role.kind is kind)
+        """All roles of a kind (or of every kind): the root, then match by match the environment and its workers."""
+        return tuple(role for role in self._roles if kind is None or role.kind is kind)
 
     def rank_of(self, role: Role) -> int:
         """The world rank that hosts a role."""
@@ -131,6 +152,10 @@ class Plan:
         return self.matches[role.match].seats[role.seat]
 
     @cached_property
+    def _roles(self) -> tuple[Role, ...]:
+        return _all_roles(self.matches)
+
+    @cached_property
     def _rank_of(self) -> dict[Role, int]:
         return {role: rank for rank, roles in enumerate(self.ranks) for role in roles}
 
@@ -140,35 +165,34 @@ def make_plan(config: Config, *, ranks: int | None = None) -> Plan:
 
     Args:
         config: a checked configuration.
-        ranks: how many there are. None: as many as needed. 1: one rank hosts everything. More than needed: the rest
-            is idle, or with `scale: true` all matches are repeated as often as whole repetitions fit.
+        ranks: how many there are. None: one for each role. Fewer than roles: they host several each, see
+            `arena.packing`. More: the rest is idle, or with `scale: true` all matches are repeated as often as whole
+            repetitions fit.
 
     Raises:
-        ConfigError: too few ranks.
+        ConfigError: no rank at all, or an absurd number of matches.
     """
-    needed = 1 + _processes_once(config)
-    if needed > _MOST_PROCESSES:
-        raise ConfigError(f"asks for {needed} processes, more than {_MOST_PROCESSES}; lower `copies`", path="matches")
-    if ranks is not None and not (ranks == 1 or ranks >= needed):
-        raise ConfigError(
-            f"the plan {config.name!r} needs {needed} processes (1 root, and for each match 1 environment and its "
-            f"workers), got {ranks}; start {needed} processes, or one process for everything (--ranks 1)"
-        )
-    repetitions = (ranks - 1) // (needed - 1) if config.scale and ranks is not None and ranks > 1 else 1
+    if ranks is not None and ranks < 1:
+        raise ConfigError(f"a run needs at least one process, got {ranks}")
+    once = _roles_once(config)
+    if once >= _MOST_ROLES:
+        raise ConfigError(f"asks for {once + 1} roles, more than {_MOST_ROLES}; lower `copies`", path="matches")
+    repetitions = max(1, (ranks - 1) // once) if config.scale and ranks is not None else 1
     matches = _matches(config, repetitions)
+    policies = _policies(config, matches)
     return Plan(
         name=config.name,
         seed=config.seed,
         ticks=config.ticks,
         checkpoint_every=config.checkpoint_every or max(1, config.ticks // 10),
         transport=config.transport,
-        policies=_policies(config, matches),
+        policies=policies,
         matches=matches,
-        ranks=_layout(matches, ranks),
+        ranks=_layout(matches, policies, ranks),
     )
 
 
-def _processes_once(config: Config) -> int:
+def _roles_once(config: Config) -> int:
     """Environments and workers of all matches, without the root, without repetitions."""
     return sum(entry.copies * (1 + len(entry.seats)) for _, entry in config.entries())
 
@@ -197,6 +221,7 @@ def _match(config: Config, *, entry: int, copy: int, path: str, description: Mat
         seats=_seats(description),
         idle_action=env.idle_action,
         path=path,
+        pipeline=description.pipeline,
     )
 
 
@@ -234,15 +259,34 @@ def _policies(config: Config, matches: Sequence[MatchPlan]) -> dict[str, PolicyP
     }
 
 
-def _layout(matches: Sequence[MatchPlan], ranks: int | None) -> tuple[tuple[Role, ...], ...]:
-    roles = [Role(RoleKind.ROOT)]
-    for match in matches:
-        roles.append(Role(RoleKind.ENVIRONMENT, match.match))
-        roles.extend(Role(RoleKind.WORKER, match.match, seat.index) for seat in match.seats)
-    if ranks == 1:
-        return (tuple(roles),)
-    idle: list[tuple[Role, ...]] = [()] * ((ranks or len(roles)) - len(roles))
-    return (*((role,) for role in roles), *idle)
+def roles_of(match: MatchPlan) -> tuple[Role, ...]:
+    """The environment of a match, and its workers in the order of the seats."""
+    workers = (Role(RoleKind.WORKER, match.match, seat.index) for seat in match.seats)
+    return (Role(RoleKind.ENVIRONMENT, match.match), *workers)
+
+
+def _all_roles(matches: Iterable[MatchPlan]) -> tuple[Role, ...]:
+    return (_ROOT, *(role for match in matches for role in roles_of(match)))
+
+
+def _layout(
+    matches: Sequence[MatchPlan], policies: dict[str, PolicyPlan], ranks: int | None
+) -> tuple[tuple[Role, ...], ...]:
+    roles = _all_roles(matches)
+    if ranks is None or ranks >= len(roles):
+        idle: list[tuple[Role, ...]] = [()] * ((ranks or len(roles)) - len(roles))
+        return (*((role,) for role in roles), *idle)
+
+    def load(role: Role) -> Load:
+        if role.match is None or role.seat is None:
+            return Load(0 if role.match is None else _ACTS)
+        policy = policies[matches[role.match].seats[role.seat].policy]
+        torch = policy.algorithm not in ONLY_ACT
+        return Load(_LEARNS if torch and not policy.frozen else _ACTS, torch=torch)
+
+    place = {role: number for number, role in enumerate(roles)}
+    packed = pack(_ROOT, [roles_of(match) for match in matches], ranks, load=load)
+    return tuple(tuple(sorted(hosted, key=place.__getitem__)) for hosted in packed)
 
 
 def to_json(plan: Plan) -> dict[str, Any]:

@@ -6,7 +6,6 @@ This is the only way by which the arena reaches `envs` and `policies`: by name, 
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import importlib
 import inspect
 import sys
@@ -16,7 +15,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from arena.errors import ConfigError, located, nearest
+from arena.errors import ConfigError, close_name, located, nearest
 
 if TYPE_CHECKING:
     from arena.interface import BatchedEnv
@@ -43,7 +42,7 @@ ALGORITHMS: dict[str, Entry] = {
 
 _OWN_PACKAGES = ("envs", "policies")  # installed beside `arena`, under names that a user's folder may have too
 _HOME = Path(__file__).resolve().parent.parent
-_GIVEN_BY_ARENA = 3  # of a worker's parameters: self, env, group
+_GIVEN_BY_PLACE = 2  # of a worker's parameters: env, group
 
 
 def load_object(target: str) -> Any:
@@ -94,8 +93,8 @@ def where_raised(error: BaseException) -> str:
 
 def _no_attribute(owner: Any, name: str) -> str:
     where = getattr(owner, "__file__", None) or repr(owner)
-    close = difflib.get_close_matches(name, [other for other in dir(owner) if other[0] != "_"], n=1)
-    return f"{where} has no {name!r}" + (f"; did you mean {close[0]!r}?" if close else "")
+    close = close_name(name, [other for other in dir(owner) if other[0] != "_"])
+    return f"{where} has no {name!r}" + ("" if close is None else f"; did you mean {close!r}?")
 
 
 def _shadow_note(module_name: str) -> str:
@@ -152,10 +151,64 @@ def algorithm(name: str) -> type[Any]:
     found = load_object(_target(name, ALGORITHMS, "algorithm"))
     if not isinstance(found, type):
         raise ConfigError(f"the algorithm {name!r} is {_article(found)}; it has to be a class")
-    missing = [attribute for attribute in ("face", "run") if not hasattr(found, attribute)]
+    missing = [what for member, what in (("face", "`face`"), ("run", "run()")) if not hasattr(found, member)]
     if missing:
-        raise ConfigError(f"the algorithm {name!r} has no {' and no '.join(missing)}; a worker class has both")
+        raise ConfigError(
+            f"the algorithm {name!r} has no {' and no '.join(missing)}: a worker is a class with a `face`, such as "
+            '"gym", and a method run() that steps its environment'
+        )
     return found
+
+
+def worker_class(name: str, options: Mapping[str, Any], *, frozen: bool, path: str) -> type[Any]:
+    """The class of a policy's algorithm, held against all that the configuration asks of it.
+
+    Args:
+        name: a short name, or `package.module:Class`.
+        options: from the configuration.
+        frozen: whether it is to play without learning.
+        path: of the policy, as `policies.blue`.
+
+    Raises:
+        ConfigError: there is no such class; it does not take the options, cannot be made as the arena makes it, or is
+            to be frozen and has no `actor()`.
+    """
+    with located(path=f"{path}.algorithm"):
+        cls = algorithm(name)
+        if frozen and not hasattr(cls, "actor"):
+            raise ConfigError(f"a frozen policy needs an algorithm with actor(); {name!r} has none")
+    check_options(cls, options, path=path)
+    with located(path=f"{path}.algorithm"):
+        _check_signature(cls, options)
+    return cls
+
+
+def _check_signature(cls: type[Any], options: Mapping[str, Any]) -> None:
+    try:
+        inspect.signature(cls).bind(None, None, ticks=1, **options)
+    except TypeError as error:
+        raise ConfigError(
+            f"{cls.__name__}.__init__ cannot take (env, group, *, ticks, **options), which every worker is made with: "
+            f"{error}"
+        ) from error
+
+
+def check_names(environments: Mapping[str, str], algorithms: Mapping[str, str]) -> None:
+    """Refuses short names that nothing has, without importing anything.
+
+    Args:
+        environments: `make` of each entry of `envs`.
+        algorithms: `algorithm` of each entry of `policies`.
+
+    Raises:
+        ConfigError: with the place in the configuration.
+    """
+    for entry, make in environments.items():
+        with located(path=f"envs.{entry}.make"):
+            _target(make, ENVIRONMENTS, "environment")
+    for policy, name in algorithms.items():
+        with located(path=f"policies.{policy}.algorithm"):
+            _target(name, ALGORITHMS, "algorithm")
 
 
 def _target(name: str, known: Mapping[str, Entry], what: str) -> str:
@@ -184,7 +237,7 @@ def option_parameters(cls: type[Any]) -> Parameters:
     if options is not None and dataclasses.is_dataclass(options):
         parameters = list(inspect.signature(cast("type[Any]", options)).parameters.values())
     else:
-        parameters = list(inspect.signature(cls.__init__).parameters.values())[_GIVEN_BY_ARENA:]
+        parameters = _after_env_and_group(list(inspect.signature(cls.__init__).parameters.values())[1:])
     named = [item for item in parameters if item.kind in (item.KEYWORD_ONLY, item.POSITIONAL_OR_KEYWORD)]
     named = [item for item in named if item.name != "ticks"]  # the arena's own
     return Parameters(
@@ -194,8 +247,19 @@ def option_parameters(cls: type[Any]) -> Parameters:
     )
 
 
+def _after_env_and_group(parameters: list[inspect.Parameter]) -> list[inspect.Parameter]:
+    first = parameters[:_GIVEN_BY_PLACE]
+    return [
+        *(item for item in first if item.kind not in (item.POSITIONAL_ONLY, item.POSITIONAL_OR_KEYWORD)),
+        *parameters[_GIVEN_BY_PLACE:],
+    ]
+
+
 def check_options(cls: type[Any], options: Mapping[str, Any], *, path: str) -> None:
-    """Refuses options that an algorithm does not take, or that its `Options` dataclass finds wrong.
+    """Refuses options that an algorithm does not take, or whose values it finds wrong.
+
+    Of the values, its `Options` dataclass is made first; then its classmethod `check_options(options)` is asked, which
+    may look further: whether a function can be found, or a device.
 
     Args:
         cls: the algorithm.
@@ -217,12 +281,13 @@ def check_options(cls: type[Any], options: Mapping[str, Any], *, path: str) -> N
 
 
 def _check_values(cls: type[Any], options: Mapping[str, Any], path: str) -> None:
-    """Lets the `Options` dataclass look at the values: contradictions are known before anything starts."""
+    """Lets the algorithm look at the values: contradictions are known before anything starts."""
     declared = getattr(cls, "Options", None)
-    if declared is None or not dataclasses.is_dataclass(declared):
-        return
     with located(inside=path):
         try:
-            cast("type[Any]", declared)(**options)
+            if declared is not None and dataclasses.is_dataclass(declared):
+                cast("type[Any]", declared)(**options)
+            if hasattr(cls, "check_options"):
+                cls.check_options(dict(options))
         except (TypeError, ValueError) as error:
             raise ConfigError(f"{cls.__name__}: {error}", path="options") from error

@@ -15,6 +15,23 @@ from arena.records.folder import RunFolder
 
 
 @dataclass(frozen=True)
+class Past:
+    """What a resumed run has on record from before; empty for a new one.
+
+    Args:
+        episodes: per (match, lane) that has any, how many episodes.
+        updates: per policy that has any, how many updates.
+        seconds: per policy that has updates, the `seconds` of the last one.
+        words: what the user should know about going on, a line each.
+    """
+
+    episodes: Mapping[tuple[int, int], int] = field(default_factory=dict)
+    updates: Mapping[str, int] = field(default_factory=dict)
+    seconds: Mapping[str, float] = field(default_factory=dict)
+    words: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class Run:
     """One run of a plan.
 
@@ -22,7 +39,10 @@ class Run:
         plan: who plays whom.
         path: the run folder.
         source: the configuration file, for messages.
+        config: the whole configuration as YAML, for the folder.
+        made_folder: whether the folder was made for this run, so that it may be removed if the run cannot begin.
         start_tick: 0, or the tick at which a resumed run goes on.
+        past: what a resumed run has on record from before that tick.
         restore: per policy the checkpoint whose state it takes on before it begins.
         episodes: each lane plays so many episodes, and the match ends when all have; None: the ticks decide.
         greedy: whether frozen policies take their best action rather than a random one.
@@ -32,7 +52,10 @@ class Run:
     plan: Plan
     path: Path
     source: str = ""
+    config: str = ""
+    made_folder: bool = False
     start_tick: int = 0
+    past: Past = field(default_factory=Past)
     restore: Mapping[str, Path] = field(default_factory=dict)
     episodes: int | None = None
     greedy: bool = False

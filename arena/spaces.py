@@ -112,8 +112,77 @@ def write_sample(space: Space[Any], sample: Any, target: Any, rows: Any) -> None
 
 
 def _check_dtype(space: Space[Any], array: Array, into: Array) -> None:
-    if array.dtype != into.dtype and not np.can_cast(array.dtype, into.dtype, casting="same_kind"):
-        raise TypeError(f"{array.dtype} values for {space}, which holds {into.dtype}")
+    if array.dtype == into.dtype or np.can_cast(array.dtype, into.dtype, casting="same_kind"):
+        return
+    if array.dtype.kind in "iu" and into.dtype.kind in "iu" and np.array_equal(array.astype(into.dtype), array):
+        return  # integers of another width or sign that all fit
+    raise TypeError(f"{array.dtype} values for {space}, which holds {into.dtype}")
+
+
+def check_choices(space: Space[Any], sample: Any, rows: NDArray[np.bool_] | None = None) -> None:
+    """Refuses choices that a space does not have, in one sample or a batch of them.
+
+    A Box is not looked at: what is out of its bounds is for the game to clip or to refuse, as its author decides.
+
+    Args:
+        space: of one sample.
+        sample: one, or a batch.
+        rows: bool [B], the rows of a batch that matter; None: all.
+
+    Raises:
+        ValueError: a value of a Discrete, MultiDiscrete or MultiBinary space is out of its range.
+    """
+    if isinstance(space, (spaces.Dict, spaces.Tuple)):
+        for key, part in _parts(space):
+            check_choices(part, sample[key], rows)
+        return
+    if isinstance(space, spaces.Box):
+        return
+    low, high = _choices(space)
+    values = np.asarray(sample)
+    wrong = (values < low) | (values > high)
+    if wrong.any() and (rows is None or wrong[rows].any()):
+        raise ValueError(f"{values} is no action of {space}: choices go from {low} to {high}")
+
+
+def _choices(space: Space[Any]) -> tuple[Any, Any]:
+    """The least and the greatest value of a space of choices."""
+    if isinstance(space, spaces.Discrete):
+        return int(space.start), int(space.start) + int(space.n) - 1
+    if isinstance(space, spaces.MultiDiscrete):
+        return space.start, space.start + space.nvec - 1
+    return 0, 1
+
+
+def as_action(space: Space[Any], written: Any) -> Any:
+    """An action as a configuration writes it (numbers, lists, mappings), in the types of the space.
+
+    Raises:
+        ValueError: it is no action of the space: 1.5 is no choice, and true is no number.
+    """
+    try:
+        action = _typed(space, written)
+    except (TypeError, ValueError, KeyError, OverflowError):
+        action = None
+    if action is None or not space.contains(action):
+        raise ValueError(f"{written!r} is no action of {space}")
+    return action
+
+
+def _typed(space: Space[Any], written: Any) -> Any:
+    if isinstance(space, spaces.Dict):
+        if set(written) != set(space.spaces):
+            raise KeyError(written)
+        return {key: _typed(part, written[key]) for key, part in space.spaces.items()}
+    if isinstance(space, spaces.Tuple):
+        return tuple(_typed(part, item) for part, item in zip(space.spaces, written, strict=True))
+    given = np.asarray(written)
+    typed = given.astype(space.dtype)
+    if given.dtype.kind == "b" and not isinstance(space, spaces.MultiBinary):
+        raise ValueError(written)
+    if typed.dtype.kind in "iu" and not np.array_equal(typed, given):
+        raise ValueError(written)
+    return typed[()] if isinstance(space, spaces.Discrete) else typed
 
 
 def row(space: Space[Any], batched: Any, index: Any) -> Any:

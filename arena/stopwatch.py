@@ -82,6 +82,7 @@ class StoppedWatch(Stopwatch):
     """For runs that are not profiled: it measures nothing and costs nothing."""
 
     def switch(self, activity: Activity) -> Activity:
+        """Returns the activity that was asked for: to switch back to it later does nothing either."""
         return activity
 
     def think(self) -> None:

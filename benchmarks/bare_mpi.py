@@ -108,18 +108,13 @@ class Match:
         self.stamps.write()
 
 
-def main() -> None:
-    """One rank of the program."""
-    world, told = MPI.COMM_WORLD, baseline.options()
-    playing = baseline.players(world)
-    if playing is None:
-        return
+def take_part(playing: MPI.Comm, told: Mapping[str, Any]) -> None:
+    """Plays this rank's part."""
     match = Match(playing, told)
     tick: Callable[[], None] = getattr(match, f"{told['mode']}_at_{'worker' if playing.rank else 'environment'}")
     baseline.play(playing, tick, told)
     match.close()
-    baseline.sleep(world)
 
 
 if __name__ == "__main__":
-    main()
+    baseline.perform(lambda playing: take_part(playing, baseline.options()), baseline.sleep)

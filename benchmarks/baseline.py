@@ -1,8 +1,9 @@
-"""What our MPI programs share: who plays, who sleeps, and how many ticks fit into a given time.
+"""What our MPI programs share: who plays, who waits, and how many ticks fit into a given time.
 
-These programs know nothing of the arena's transport. Rank 0 is the root: it has nothing to do and sleeps, which
-favours the baselines, as a root that waits in MPI would take a core from those that work. Then come the matches, each
-with its environment followed by the workers of its seats.
+These programs know nothing of the arena's transport. Rank 0 is the root, which only waits until all others are done:
+asleep where messages alone are measured, as a root that waits in MPI takes CPU from those that work; in a blocking
+collective where a system is measured that waited so. Then come the matches, each with its environment followed by the
+workers of its seats.
 """
 
 from __future__ import annotations
@@ -24,13 +25,18 @@ def options() -> dict[str, Any]:
     return told
 
 
-def players(world: MPI.Comm) -> MPI.Comm | None:
-    """Everybody but the root; None at the root, which sleeps until the others are done."""
+def perform(part: Callable[[MPI.Comm], None], wait: Callable[[MPI.Comm], None]) -> None:
+    """Plays this rank's part among all but the root; then everybody, and the root from the beginning, waits."""
+    world = MPI.COMM_WORLD
     playing = world.Split(MPI.UNDEFINED if world.rank == 0 else 0, world.rank)
-    if world.rank == 0:
-        sleep(world)
-        return None
-    return playing
+    if world.rank:
+        part(playing)
+    wait(world)
+
+
+def block(world: MPI.Comm) -> None:
+    """Waits in MPI for all others to come here too."""
+    world.gather(None)
 
 
 def sleep(world: MPI.Comm) -> None:

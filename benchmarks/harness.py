@@ -191,7 +191,7 @@ class Report:
 
 
 def main(benchmark: Callable[[Settings], Report], arguments: Sequence[str] | None = None) -> int:
-    """Runs a benchmark from the command line: measures, shows its table, writes its file. Broken promises exit 0 too."""
+    """Runs a benchmark from the command line: measures, shows its table, writes its file. Broken promises exit 0."""
     parser = argparse.ArgumentParser(description=sys.modules[benchmark.__module__].__doc__)
     parser.add_argument("--quick", action="store_true", help="a small version, to see that it works")
     parser.add_argument("--repeats", type=int, help="turns (default: 5; quick: 1)")

@@ -5,7 +5,7 @@ the protocol of 2022 play the same game with the same kind of random players.
 
 A rate is the ticks of all matches together per second, over the stretch in which all matches are being played, as the
 games' own clocks tell; starting and ending are no part of it, and are given apart. Memory is looked at in a run of its
-own before the others, because looking costs time.
+own before the others, because looking costs time; the memory of all together is the sum of their proportional shares.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def memory(size: Size, ticks: int) -> Sample:
     """Unshared memory of the arena's processes, in MiB."""
     with runs.arena(config(size._replace(ticks=ticks)), memory=True, every=2.0, timeout=900) as run:
         peaks = {role: [run.finished.peak_of_rank(rank) / MIB for rank in run.ranks(role)] for role in ROLES}
-        everybody = sum(usage.peak for usage in run.finished.processes.values())
+        everybody = sum(usage.peak_share for usage in run.finished.processes.values())
     figures = {f"MiB of a {role}, largest": max(found) for role, found in peaks.items()}
     figures |= {f"MiB of a {role}, median": statistics.median(found) for role, found in peaks.items()}
     return {**figures, "MiB of all processes": everybody / MIB}
@@ -136,7 +136,9 @@ def add_promises(report: Report, measured: Measured, sizes: tuple[Size, ...]) ->
         report.at_least(f"match ticks/s, {size.processes} processes / {smallest.processes} processes", kept, 0.6)
     case = name_of("memory", largest)
     total = measured.summary(case, "MiB of all processes")
-    report.at_most(f"GiB of unshared memory of all {largest.processes} processes", scaled(total, 1 / 1024), 16)
+    report.at_most(
+        f"GiB of memory of all {largest.processes} processes, shared parts counted once", scaled(total, 1 / 1024), 16
+    )
     for role in ROLES[1:]:
         size_of = measured.summary(case, f"MiB of a {role}, largest")
         report.at_most(f"MB of unshared memory, largest {role}", scaled(size_of, MIB / 1e6), 60)

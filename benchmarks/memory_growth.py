@@ -49,7 +49,7 @@ def slope(usage: Usage, progress: Progress) -> float:
     """Bytes per million ticks, by least squares over the last two thirds of the run."""
     begin, end = progress.times[0], progress.times[-1]
     begin += (end - begin) / 3
-    seen = [(progress.at(moment), size) for moment, size in usage.memory if begin <= moment <= end]
+    seen = [(progress.at(now.moment), now.unshared) for now in usage.memory if begin <= now.moment <= end]
     return MILLION * line_through(seen)
 
 

@@ -5,7 +5,8 @@ that were waited for (`os.wait4`), and by looking at `/proc` now and then, which
 for and tells who used how much when. `accounting.py` holds one against the other.
 
 Unshared memory (USS) is `Private_Clean + Private_Dirty` of `/proc/PID/smaps_rollup`: what would be free if only this
-process went away.
+process went away. The proportional share (PSS) splits what is shared among those who share it: its sum over all
+processes is what they take together.
 """
 
 from __future__ import annotations
@@ -64,14 +65,24 @@ def descendants(root: int, table: Mapping[int, Line]) -> list[int]:
     return found
 
 
-def unshared(number: int) -> int | None:
-    """USS of a process in bytes; None when it is gone or not ours to look at."""
+class Held(NamedTuple):
+    """The memory of a process at one moment, in bytes."""
+
+    moment: float  # monotonic clock
+    unshared: int  # USS
+    proportional: int  # PSS: what is shared counts in equal parts for all who share it, so sums mean something
+
+
+def held(number: int) -> Held | None:
+    """What a process holds now; None when it is gone or not ours to look at."""
     try:
-        text = Path(f"/proc/{number}/smaps_rollup").read_text()
+        lines = Path(f"/proc/{number}/smaps_rollup").read_text().splitlines()
     except OSError:
         return None
-    kilobytes = [int(line.split()[1]) for line in text.splitlines() if line.startswith("Private_")]
-    return sum(kilobytes[:2]) * 1024 if len(kilobytes) >= 2 else None
+    sizes = {line.split()[0]: int(line.split()[1]) * 1024 for line in lines if line.endswith(" kB")}
+    if "Pss:" not in sizes:
+        return None
+    return Held(time.monotonic(), sizes["Private_Clean:"] + sizes["Private_Dirty:"], sizes["Pss:"])
 
 
 def rank_of(number: int) -> int | None:
@@ -98,7 +109,7 @@ class Usage:
     rank: int | None = None
     times: list[float] = field(default_factory=list)  # monotonic clock
     seconds: list[float] = field(default_factory=list)  # CPU used until then
-    memory: list[tuple[float, int]] = field(default_factory=list)  # (monotonic clock, USS in bytes)
+    memory: list[Held] = field(default_factory=list)
     torch: bool = False
 
     def cpu(self, begin: float, end: float) -> float:
@@ -107,9 +118,14 @@ class Usage:
         return float(used[1] - used[0])
 
     @property
+    def peak_share(self) -> int:
+        """The largest proportional part of memory that was seen, in bytes."""
+        return max((seen.proportional for seen in self.memory), default=0)
+
+    @property
     def peak(self) -> int:
         """The most unshared memory that was seen, in bytes."""
-        return max((size for _, size in self.memory), default=0)
+        return max((seen.unshared for seen in self.memory), default=0)
 
 
 @dataclass
@@ -175,15 +191,15 @@ class Watch:
             if usage.started == table[number].started:
                 usage.times.append(now)
                 usage.seconds.append(table[number].seconds)
-                self._look_closer(number, usage, now)
+                self._look_closer(number, usage)
 
-    def _look_closer(self, number: int, usage: Usage, now: float) -> None:
+    def _look_closer(self, number: int, usage: Usage) -> None:
         if usage.rank is None:
             usage.rank = rank_of(number)
         if self._memory:
-            size = unshared(number)
-            if size is not None:
-                usage.memory.append((now, size))
+            now_held = held(number)
+            if now_held is not None:
+                usage.memory.append(now_held)
             usage.torch = usage.torch or has_loaded(number, "libtorch")
 
     def left_behind(self) -> list[int]:

@@ -5,6 +5,8 @@
     bcast       and once more everybody's first observations when an episode has ended
     allgather   at every step all workers of a policy tell each other whether an episode has ended, and its result
 
+The root, and whoever is done, waits in a blocking gather, as then.
+
     mpirun -n 6 python benchmarks/protocol_2022.py \
         '{"matches": [["blue", "blue", "red", "red"]], "game": "envs.touchdown:Touchdown",
           "kwargs": {"team_size": 2}, "lanes": 1, "random": true, "seconds": 5, "notes": null}'
@@ -96,14 +98,5 @@ def take_part(playing: MPI.Comm, told: Mapping[str, Any]) -> None:
         baseline.play(playing, Worker(match, policy, told).tick, told)
 
 
-def main() -> None:
-    """One rank of the program."""
-    world, told = MPI.COMM_WORLD, baseline.options()
-    playing = baseline.players(world)
-    if playing is not None:
-        take_part(playing, told)
-        baseline.sleep(world)
-
-
 if __name__ == "__main__":
-    main()
+    baseline.perform(lambda playing: take_part(playing, baseline.options()), baseline.block)

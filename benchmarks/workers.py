@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Callable
 from typing import Any
@@ -24,6 +25,34 @@ class Constant:
         env.reset()
         while True:
             env.step(actions)
+
+
+class Thinks:
+    """Thinks about every row for so long, asleep, and plays action 0; block by block where the lanes move in blocks.
+
+    Args:
+        env: the game.
+        group: not used.
+        ticks: not used.
+        seconds_per_row: how long.
+    """
+
+    face = "vector"
+
+    def __init__(self, env: Any, group: Any, *, ticks: int, seconds_per_row: float) -> None:
+        self._blocks = env.blocks
+        self._env, self._seconds_per_row = env, seconds_per_row
+
+    def run(self) -> None:
+        """Plays until the environment raises `BudgetReached`."""
+        actions = [np.zeros(block.num_envs, np.int64) for block in self._blocks]
+        self._env.reset()
+        for tick in itertools.count():
+            for block, chosen in zip(self._blocks, actions, strict=True):
+                if tick > 0:
+                    block.step_wait()
+                time.sleep(self._seconds_per_row * block.num_envs)
+                block.step_async(chosen)
 
 
 class GroupUpdate:

@@ -21,10 +21,8 @@ from numpy.typing import NDArray
 
 from arena.interface import Frame, Interface, Step
 from envs import drawing, options
+from envs.moves import MOVES, STEP
 from envs.streams import LaneStreams
-
-STEP = 0.1  # length of a move
-MOVES = STEP * np.array([[0, 0], [1, 0], [-1, 0], [0, 1], [0, -1]], np.float64)  # stay, +x, -x, +y, -y
 
 
 class Cover:

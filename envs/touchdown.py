@@ -25,14 +25,12 @@ from numpy.typing import NDArray
 
 from arena.interface import Frame, Interface, Step
 from envs import drawing, options
+from envs.moves import MOVES, STEP
 from envs.streams import LaneStreams
 
-STEP = 0.1  # length of a move
 LINE = 0.9  # |y| of the start lines, which are also the lines to cross
 NEAR = 0.1  # opponents closer than this go back
 MARGIN = 1e-6  # sums of 0.1 miss the lines by rounding; nothing in the rules is this small
-
-MOVES = STEP * np.array([[0, 0], [1, 0], [-1, 0], [0, 1], [0, -1]], np.float64)  # stay, +x, -x, +y, -y
 
 VIEWS = ("vector", "image")
 CONTROLS = ("discrete", "continuous")

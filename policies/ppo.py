@@ -145,10 +145,30 @@ class PPO:
     def collect(self, rollout: Rollout) -> None:
         """Plays the rollout's ticks with the current policy."""
         noise = self.head.noise(rollout.ticks, rollout.rows, self.generator).to(self.device)
+        blocks = getattr(self.env, "blocks", ())  # an environment of the arena may have several
+        if len(blocks) > 1:
+            self._collect_in_turns(rollout, noise, blocks)
+            return
         for t in range(rollout.ticks):
-            policy = self.network.policy(self._here(rollout.leaves(t)), self._here(rollout.mask(t)))
-            actions = policy.sample(noise[t]).cpu().numpy()
+            actions = self._choose(rollout, noise, t)
             rollout.add(t, actions, *self.env.step(self.head.to_env(actions)))
+
+    def _collect_in_turns(self, rollout: Rollout, noise: Tensor, blocks: Sequence[Any]) -> None:
+        """The same for blocks of rows: while this worker thinks about one, the environment steps the other."""
+        actions: list[NDArray[Any]] = [np.empty(0)] * len(blocks)  # of each block, on the tick that is under way
+        for t in range(rollout.ticks + 1):
+            for index, block in enumerate(blocks):
+                if t > 0:
+                    rollout.add(t - 1, actions[index], *block.step_wait(), rows=block.rows)
+                if t < rollout.ticks:
+                    actions[index] = self._choose(rollout, noise, t, block.rows)
+                    block.step_async(self.head.to_env(actions[index]))
+
+    def _choose(self, rollout: Rollout, noise: Tensor, t: int, rows: slice = slice(None)) -> NDArray[Any]:
+        """Actions of some rows on tick `t`, as learnt from. A row's noise is the same however the rows are cut."""
+        leaves, mask = rollout.leaves(t, rows), rollout.mask(t, rows)
+        policy = self.network.policy(self._here(leaves), self._here(mask))
+        return policy.sample(noise[t, rows]).cpu().numpy()
 
     @torch.no_grad()
     def judge(self, rollout: Rollout) -> Batch:
@@ -348,6 +368,15 @@ class PPO:
             self.generator.set_state(to_tensors(state["stream"]["state"]))
         else:
             self.generator = _stream(self.group.seed, _RESUMED, self.updates)
+
+    @classmethod
+    def check_options(cls, options: Mapping[str, Any]) -> None:
+        """Whether this machine has the device.
+
+        Raises:
+            ConfigError: it has not.
+        """
+        _device(Options(**options).device)
 
     @classmethod
     def check(cls, observation_space: Space[Any], action_space: Space[Any]) -> None:

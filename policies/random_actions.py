@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -12,12 +12,11 @@ from gymnasium.spaces import Space
 from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
+from arena.acting import Actor, play
 from arena.spaces import row
 
 if TYPE_CHECKING:
     from arena.group import Group
-
-Actor = Callable[[Any, Mapping[str, Any]], Any]
 
 
 @dataclass(frozen=True)
@@ -51,20 +50,6 @@ class Random:
         if hasattr(self.env, "num_envs"):
             return batched_actor(self.env.single_action_space, self.env.num_envs, self._seed)
         return _parallel_actor(self.env, self._seed)
-
-
-def play(env: Any, act: Actor) -> None:
-    """Plays with a function from (observations, infos) to actions until the environment raises `BudgetReached`.
-
-    The environment is a vector environment, which begins new episodes by itself, or a PettingZoo parallel
-    environment, which is reset when nobody is left in it.
-    """
-    begins_anew = hasattr(env, "num_envs")
-    observations, infos = env.reset()
-    while True:
-        observations, _, _, _, infos = env.step(act(observations, infos))
-        if not begins_anew and not env.agents:
-            observations, infos = env.reset()
 
 
 def batched_actor(space: Space[Any], rows: int, seed: int) -> Actor:

@@ -35,6 +35,9 @@ def to_mask(infos: Mapping[str, Any], mask_size: int) -> Tensor | None:
     return None if mask is None else torch.tensor(np.asarray(mask, np.bool_))
 
 
+_ALL = slice(None)
+
+
 class Batch(NamedTuple):
     """Complete transitions of one worker or of many; `N` of them."""
 
@@ -95,7 +98,7 @@ class Rollout:
     rollout.begin(*env.reset())
     for t in range(T):
         rollout.leaves(t), rollout.mask(t)               what the rows see, before they act
-        rollout.add(t, actions, *env.step(...))
+        rollout.add(t, actions, *env.step(...))          or rows by rows, with `rows=` here and above
     rollout.trajectories(values, final_values), rollout.batch(...)
     rollout.go_on()                                      what was seen last is what the next rollout sees first
     """
@@ -136,23 +139,25 @@ class Rollout:
         terminated: NDArray[np.bool_],
         truncated: NDArray[np.bool_],
         infos: Mapping[str, Any],
+        *,
+        rows: slice = _ALL,
     ) -> None:
-        """Takes tick `t`: actions [B, ...] as learnt from, and what `env.step` gave."""
-        self._action_array[t] = actions
-        self._rewards[t] = rewards
-        self._terminated[t] = terminated
-        self._truncated[t] = truncated
+        """Takes tick `t` of some rows: actions [B, ...] as learnt from, and what `env.step` gave."""
+        self._action_array[t, rows] = actions
+        self._rewards[t, rows] = rewards
+        self._terminated[t, rows] = terminated
+        self._truncated[t, rows] = truncated
         if truncated.any():
-            self._keep_final(t, infos)
-        self._see(t + 1, observations, infos)
+            self._keep_final(t, np.flatnonzero(truncated & ~terminated), infos, rows)
+        self._see(t + 1, observations, infos, rows)
 
-    def leaves(self, t: int) -> list[Tensor]:
+    def leaves(self, t: int, rows: slice = _ALL) -> list[Tensor]:
         """What the rows see before tick `t`, leaves [B, ...]; `t` = T is what they see in the end."""
-        return [leaf[t] for leaf in self._leaves]
+        return [leaf[t, rows] for leaf in self._leaves]
 
-    def mask(self, t: int) -> Tensor | None:
+    def mask(self, t: int, rows: slice = _ALL) -> Tensor | None:
         """What the rows may do on tick `t`, bool [B, mask_size]."""
-        return None if self._masks is None else self._masks[t]
+        return None if self._masks is None else self._masks[t, rows]
 
     def final_leaves(self) -> list[Tensor]:
         """The last observations of all episodes that were cut, leaves [K, ...]; empty where none was."""
@@ -181,21 +186,21 @@ class Rollout:
             last_active=self._active[-1],
         )
 
-    def _see(self, t: int, observations: Any, infos: Mapping[str, Any]) -> None:
+    def _see(self, t: int, observations: Any, infos: Mapping[str, Any], rows: slice = _ALL) -> None:
         for storage, array in zip(self._leaf_arrays, flatten(self._space, observations), strict=True):
-            storage[t] = array
-        self._active[t] = infos.get("active", True)  # other vector environments know no inactive rows
+            storage[t, rows] = array
+        self._active[t, rows] = infos.get("active", True)  # other vector environments know no inactive rows
         mask = to_mask(infos, self._mask_size)
         if mask is None and self._masks is None:
             return
         if self._masks is None:
             self._masks = torch.ones(self.ticks + 1, self.rows, self._mask_size, dtype=torch.bool)
-        self._masks[t] = True if mask is None else mask
+        self._masks[t, rows] = True if mask is None else mask
 
-    def _keep_final(self, t: int, infos: Mapping[str, Any]) -> None:
-        rows = np.flatnonzero(self._truncated[t] & ~self._terminated[t])
-        if len(rows) == 0:
+    def _keep_final(self, t: int, cut: NDArray[np.intp], infos: Mapping[str, Any], rows: slice) -> None:
+        if len(cut) == 0:
             return
-        samples = [flatten(self._space, infos["final_obs"][row]) for row in rows]
+        samples = [flatten(self._space, infos["final_obs"][row]) for row in cut]
         leaves = [torch.from_numpy(np.stack(column)) for column in zip(*samples, strict=True)]
-        self._cut.append((t, rows, [leaf.to(kept.dtype) for leaf, kept in zip(leaves, self._leaves, strict=True)]))
+        kept = [leaf.to(storage.dtype) for leaf, storage in zip(leaves, self._leaves, strict=True)]
+        self._cut.append((t, (rows.start or 0) + cut, kept))

@@ -9,13 +9,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from gymnasium import spaces
 from gymnasium.spaces import Space
 
+from arena.acting import Actor, play
 from arena.errors import ConfigError
 from arena.registry import load_object
-from arena.spaces import flatten, unflatten
-from policies.random_actions import Actor, play
+from arena.spaces import as_action, flatten, unflatten
 
 if TYPE_CHECKING:
     from arena.group import Group
@@ -69,6 +68,17 @@ class Scripted:
         else:
             self._act = _bound(_load(given.function), given.function, given.arguments, env)
 
+    @classmethod
+    def check_options(cls, options: Mapping[str, Any]) -> None:
+        """Whether the function can be found, and takes its arguments.
+
+        Raises:
+            ConfigError: it cannot, or does not.
+        """
+        given = Options(**options)
+        if given.function is not None:
+            _bound(_load(given.function), given.function, given.arguments, env=None)
+
     def run(self) -> None:
         """Plays until the environment raises `BudgetReached`."""
         play(self.env, self._act)
@@ -89,26 +99,9 @@ def _constant(env: Any, action: Any) -> Actor:
 def _as_action(space: Space[Any], value: Any) -> Any:
     """An action as written in a configuration, in the types of the space."""
     try:
-        action = _converted(space, value)
-    except (TypeError, ValueError, KeyError, OverflowError) as error:
+        return as_action(space, value)
+    except ValueError as error:
         raise ConfigError(f"got {value!r}, which is no action of {space}", path="options.action") from error
-    if not space.contains(action):
-        raise ConfigError(f"got {value!r}, which is no action of {space}", path="options.action")
-    return action
-
-
-def _converted(space: Space[Any], value: Any) -> Any:
-    if isinstance(space, spaces.Dict):
-        if set(value) != set(space.spaces):
-            raise KeyError(value)
-        return {key: _converted(part, value[key]) for key, part in space.spaces.items()}
-    if isinstance(space, spaces.Tuple):
-        return tuple(_converted(part, item) for part, item in zip(space.spaces, value, strict=True))
-    given = np.asarray(value)
-    converted = given.astype(space.dtype)
-    if np.issubdtype(converted.dtype, np.integer) and not np.array_equal(converted, given):
-        raise ValueError(value)  # 1.5 is no choice
-    return space.dtype.type(value) if isinstance(space, spaces.Discrete) else converted
 
 
 def _repeated(space: Space[Any], action: Any, rows: int) -> Any:

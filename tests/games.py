@@ -93,6 +93,24 @@ class Dropout(ParallelEnv[str, Any, Any]):
         )
 
 
+class Chance(Dropout):
+    """Pays the action; all entities end together, after as many steps as the lane's own random stream says."""
+
+    def __init__(self, entities: int = 2) -> None:
+        super().__init__((0,) * entities)
+        self.rng = np.random.default_rng(0)
+
+    def reset(self, seed: int | None = None, options: Any = None) -> Any:
+        if seed is not None:
+            self.rng = np.random.default_rng(seed)
+        self.lengths = (int(self.rng.integers(2, 12)),) * len(self.lengths)
+        return super().reset(seed, options)
+
+    def step(self, actions: dict[str, Any]) -> Any:
+        observations, _, *rest = super().step(actions)
+        return observations, {agent: float(actions[agent]) for agent in observations}, *rest
+
+
 class Alternate(AECEnv[str, Any, Any]):
     """Two players move in turn, six moves in all; every move pays its mover 1 and the other one 10."""
 

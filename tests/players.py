@@ -64,6 +64,21 @@ class Stepper(Player):
                 over = terminated or truncated
 
 
+class SteppedRows(Player):
+    """Plays a fixed action in all rows."""
+
+    face = "vector"
+
+    def __init__(self, env: Any, group: Any, *, ticks: int, action: int) -> None:
+        super().__init__(env, group, ticks=ticks)
+        self.action = action
+
+    def run(self) -> None:
+        self.env.reset()
+        while True:
+            self.env.step(np.full(self.env.num_envs, self.action))
+
+
 class Uniform(Player):
     """Uniform actions from the proxy's own action space, which the arena has seeded."""
 

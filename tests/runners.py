@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from players import Player
+from players import Counts, Player
 from staging import NOTES
+
+from arena.errors import ConfigError
 
 
 class LeavesInTurn(Player):
@@ -82,3 +85,54 @@ class PerEpisode(Player):
                 _, _, terminated, truncated, _ = self.env.step(0)
                 over = terminated or truncated
             self.group.mean(1.0)
+
+
+class Brittle(Counts):
+    """Counts; raises after so many ticks of this run, or returns when it has counted up to what its rank is told."""
+
+    def __init__(
+        self, env: Any, group: Any, *, ticks: int, every: int = 10, fails_after: int = 0, leave: Sequence[int] = ()
+    ) -> None:
+        super().__init__(env, group, ticks=ticks, every=every)
+        self.fails_after = fails_after
+        self.leave_at = leave[group.rank] if leave else 0
+
+    def run(self) -> None:
+        self.env.reset()
+        played = 0
+        while not self.leave_at or self.count < self.leave_at:
+            self.env.step(np.zeros_like(self.env.action_space.sample()))
+            self.count += 1
+            played += 1
+            if played == self.fails_after:
+                raise ZeroDivisionError("brittle")
+            self.learn()
+
+    def learn(self) -> None:
+        if self.count % self.every == 0:
+            mean = self.group.mean(float(self.group.rank))
+            self.group.log(count=self.count, mean=mean)
+            self.group.save(self.state_dict)
+
+
+class Refuses(Player):
+    """Finds a mistake of the user when it is built."""
+
+    def __init__(self, env: Any, group: Any, *, ticks: int) -> None:
+        super().__init__(env, group, ticks=ticks)
+        raise ConfigError("not with these options")
+
+    def run(self) -> None: ...
+
+
+class Forgetful(Player):
+    """Learns, as far as anybody can tell, but has no state; writes its history down."""
+
+    def run(self) -> None:
+        while True:
+            self.env.reset()
+            over = False
+            while not over:
+                _, _, terminated, truncated, _ = self.env.step(0)
+                over = terminated or truncated
+            self.group.log(loss=1.0)

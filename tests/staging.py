@@ -23,9 +23,10 @@ NOTES: list[Any] = []
 class Played:
     """What a run has left."""
 
-    def __init__(self, run: Run, scoreboard: Scoreboard) -> None:
+    def __init__(self, run: Run, scoreboard: Scoreboard, shown: str = "") -> None:
         self.run = run
         self.scoreboard = scoreboard
+        self.shown = shown
         self.folder = run.folder
         self.notes = list(NOTES)
 
@@ -44,8 +45,9 @@ def play(data: Mapping[str, Any], path: Path, *, resume: bool = False, given: bo
     NOTES.clear()
     config = parse_config({"name": "test", **data}, source="test")
     run = prepare(config, ranks=1, run_dir=str(path / "run") if resume or given else str(_next(path)), resume=resume)
-    display = PlainDisplay(io.StringIO(), total_ticks=1)
-    return Played(run, hosting.in_one_process(replace(run, **changes), display))
+    shown = io.StringIO()
+    scoreboard = hosting.in_one_process(replace(run, **changes), PlainDisplay(shown, total_ticks=1))
+    return Played(run, scoreboard, shown.getvalue())
 
 
 def _next(path: Path) -> Path:

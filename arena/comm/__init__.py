@@ -2,7 +2,8 @@
 
 A role holds an `Endpoint`. Two kinds of talk go through it:
 
-- *messages*, whole byte strings with a tag, for control and for the groups: `send`, `receive`, `receive_any`;
+- *messages*, whole byte strings with a tag, for control and for the groups: `send`, `receive` (from one role, or
+  from `ANYONE`);
 - a *link*, two fixed buffers between an environment and one of its seats, for the step path: `post`, `wait`.
 
 `host` carries them between the roles of one process, `mpi` between processes; `doorbell` wakes whom they are for.

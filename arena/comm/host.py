@@ -51,7 +51,7 @@ class Host:
         self._ready: deque[_Task] = deque()
         self._mail: defaultdict[Channel, deque[tuple[int, Bytes]]] = defaultdict(deque)
         self._waiting: dict[Channel, _Task] = {}
-        self._buffers: dict[tuple[int, int], tuple[Any, Any]] = {}
+        self._buffers: dict[tuple[int, int, int], tuple[Any, Any]] = {}  # environment, worker, part
         self._failure: BaseException | None = None
         self._stopping = False
         self._unfinished = len(names)
@@ -171,16 +171,22 @@ class Host:
                 task.gate.acquire()
         return mail.popleft()
 
-    def link(self, me: int, peer: int, side: Side, request_bytes: int, reply_bytes: int) -> Link:
+    def link(self, me: int, peer: int, side: Side, part: int, request_bytes: int, reply_bytes: int) -> Link:
         if peer not in self._tasks:
             assert self._outside is not None, f"there is no role at address {peer}"
-            return self._outside.link(HostedEndpoint(self, me), peer, side, request_bytes, reply_bytes)
-        match = (me, peer) if side is Side.ENVIRONMENT else (peer, me)
-        if match not in self._buffers:
-            self._buffers[match] = np.zeros(request_bytes, np.uint8), np.zeros(reply_bytes, np.uint8)
-        requests, replies = self._buffers[match]
+            return self._outside.link(HostedEndpoint(self, me), peer, side, part, request_bytes, reply_bytes)
+        ends = (me, peer, part) if side is Side.ENVIRONMENT else (peer, me, part)
+        if ends not in self._buffers:
+            self._buffers[ends] = np.zeros(request_bytes, np.uint8), np.zeros(reply_bytes, np.uint8)
         endpoint = HostedEndpoint(self, me)
-        return SharedLink(endpoint, peer, side, requests, replies, ring=lambda tag: endpoint.send(peer, tag, b""))
+        return SharedLink(
+            endpoint,
+            peer,
+            side,
+            part,
+            *self._buffers[ends],
+            ring=lambda tag: endpoint.send(peer, tag, b""),
+        )
 
 
 class HostedEndpoint:
@@ -197,5 +203,5 @@ class HostedEndpoint:
     def receive(self, source: int, tag: Tag) -> tuple[int, Bytes]:
         return self._host.take((self.address, tag, source))
 
-    def link(self, peer: int, side: Side, *, request_bytes: int, reply_bytes: int) -> Link:
-        return self._host.link(self.address, peer, side, request_bytes, reply_bytes)
+    def link(self, peer: int, side: Side, *, request_bytes: int, reply_bytes: int, part: int = 0) -> Link:
+        return self._host.link(self.address, peer, side, part, request_bytes, reply_bytes)

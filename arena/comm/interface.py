@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from enum import IntEnum
-from typing import Protocol, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,15 +19,22 @@ class Tag(IntEnum):
     """Which conversation a message belongs to; messages of one tag between two roles keep their order."""
 
     TO_ROOT = 1  # any role to the root: what `arena.messages` lists
-    FROM_ROOT = 2  # the root to an environment: go
+    FROM_ROOT = 2  # the root to any role: go
     WELCOME = 3  # environment to worker, once: what the seat looks like
     GROUP = 4  # among the workers of one policy
     REQUEST = 5  # link, seat to environment: one per tick
     REPLY = 6  # link, environment to seat: one per tick
     REQUEST_EXTRA = 7  # link: a part of variable length that follows a request or a reply when it says so
     REPLY_EXTRA = 8
-    LINK = 9  # environment to worker, once: where the memory of their link is
+    LINK = 9  # environment to worker, once per link: where its memory is
+    SECOND_REQUEST = 10  # the same words on the second link of two roles
+    SECOND_REPLY = 11
+    SECOND_REQUEST_EXTRA = 12
+    SECOND_REPLY_EXTRA = 13
 
+
+PARTS = 2
+"""How many links an environment and a worker can have: one for each part of the lanes that moves by itself."""
 
 Channel: TypeAlias = tuple[int, Tag, int]
 """A mailbox: to whom, which conversation, from whom (ANYONE where everybody writes into one)."""
@@ -41,6 +48,26 @@ class Side(IntEnum):
 
     ENVIRONMENT = 0
     SEAT = 1
+
+
+class LinkTags(NamedTuple):
+    """What one end of a link says and hears."""
+
+    out: Tag
+    back: Tag
+    out_extra: Tag
+    back_extra: Tag
+
+
+def link_tags(side: Side, part: int) -> LinkTags:
+    """The conversations of one end of the `part`-th link between an environment and a worker."""
+    request, reply, request_extra, reply_extra = (
+        (Tag.REQUEST, Tag.REPLY, Tag.REQUEST_EXTRA, Tag.REPLY_EXTRA),
+        (Tag.SECOND_REQUEST, Tag.SECOND_REPLY, Tag.SECOND_REQUEST_EXTRA, Tag.SECOND_REPLY_EXTRA),
+    )[part]
+    if side is Side.ENVIRONMENT:
+        return LinkTags(reply, request, reply_extra, request_extra)
+    return LinkTags(request, reply, request_extra, reply_extra)
 
 
 class Link(Protocol):
@@ -83,8 +110,8 @@ class Endpoint(Protocol):
         """The next message with this tag from `source` (or `ANYONE`) and the address that it came from."""
         ...
 
-    def link(self, peer: int, side: Side, *, request_bytes: int, reply_bytes: int) -> Link:
-        """This end of a link; the other end must ask for one of the same sizes."""
+    def link(self, peer: int, side: Side, *, request_bytes: int, reply_bytes: int, part: int = 0) -> Link:
+        """This end of the `part`-th link of two roles; the other end must ask for one of the same sizes."""
         ...
 
 
@@ -106,6 +133,6 @@ class Outside(Protocol):
         """Takes what has come, without waiting."""
         ...
 
-    def link(self, endpoint: Endpoint, peer: int, side: Side, request_bytes: int, reply_bytes: int) -> Link:
-        """This end of a link to a role of another process."""
+    def link(self, endpoint: Endpoint, peer: int, side: Side, part: int, request_bytes: int, reply_bytes: int) -> Link:
+        """This end of the `part`-th link to a role of another process."""
         ...

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from arena.comm.interface import Bytes, Endpoint, Side, Tag
+from arena.comm.interface import Bytes, Endpoint, Side, Tag, link_tags
 
 
 class SharedLink:
@@ -18,6 +18,7 @@ class SharedLink:
         endpoint: the place of this end's role.
         peer: the address of the other end's.
         side: which end this is.
+        part: which of the two roles' links.
         requests: the buffer that the seat writes.
         replies: the buffer that the environment writes.
         ring: tells the other end that there is a message with this tag.
@@ -28,6 +29,7 @@ class SharedLink:
         endpoint: Endpoint,
         peer: int,
         side: Side,
+        part: int,
         requests: NDArray[np.uint8],
         replies: NDArray[np.uint8],
         *,
@@ -36,7 +38,7 @@ class SharedLink:
         self._endpoint = endpoint
         self._peer = peer
         self._ring = ring
-        self._out, self._back = (Tag.REPLY, Tag.REQUEST) if side is Side.ENVIRONMENT else (Tag.REQUEST, Tag.REPLY)
+        self._out, self._back, self._out_extra, self._back_extra = link_tags(side, part)
         self.outbox, self.inbox = (replies, requests) if side is Side.ENVIRONMENT else (requests, replies)
 
     def post(self, nbytes: int) -> None:
@@ -46,10 +48,10 @@ class SharedLink:
         self._endpoint.receive(self._peer, self._back)
 
     def post_extra(self, data: Bytes) -> None:
-        self._endpoint.send(self._peer, Tag(self._out + 2), data)
+        self._endpoint.send(self._peer, self._out_extra, data)
 
     def wait_extra(self) -> Bytes:
-        return self._endpoint.receive(self._peer, Tag(self._back + 2))[1]
+        return self._endpoint.receive(self._peer, self._back_extra)[1]
 
     def close(self) -> None:
         """The memory lives as long as somebody holds its views."""

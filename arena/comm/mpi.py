@@ -23,7 +23,7 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 from arena.comm.doorbell import BellAddress, Doorbell, SharedMemory
-from arena.comm.interface import Bytes, Channel, Deliver, Endpoint, Link, Side, Tag
+from arena.comm.interface import PARTS, Bytes, Channel, Deliver, Endpoint, Link, Side, Tag, link_tags
 from arena.comm.links import SharedLink
 from arena.comm.waiting import Backoff, wait_until
 
@@ -83,10 +83,10 @@ class MpiOutside:
             return
         backoff = Backoff()
         while not self._look(deliver):
-            if self._bell is not None and backoff.patient:
-                self._answer(self._bell.poll(backoff.next_pause()), deliver)
-            else:
+            if self._bell is None or not backoff.patient:
                 backoff.pause()
+            elif self._answer(self._bell.poll(backoff.next_pause()), deliver):
+                return
 
     def poll(self, deliver: Deliver) -> None:
         if self._bell is not None:
@@ -94,8 +94,11 @@ class MpiOutside:
         if not self._all_ring:
             self._look(deliver)
 
-    def _answer(self, rings: Iterable[tuple[int, int, int]], deliver: Deliver) -> None:
+    def _answer(self, rings: Iterable[tuple[int, int, int]], deliver: Deliver) -> bool:
+        """Takes what the rings announce; whether there was any."""
+        heard = False
         for to, tag, source in rings:
+            heard = True
             if to >= 0:
                 deliver(to, Tag(tag), source, b"")
                 continue
@@ -103,6 +106,7 @@ class MpiOutside:
             backoff = Backoff()
             while self._owed[source] > 0 and not self._take_letter(source, deliver):
                 backoff.pause()
+        return heard
 
     def _look(self, deliver: Deliver) -> bool:
         """Takes what MPI has; whether there was anything."""
@@ -129,16 +133,17 @@ class MpiOutside:
         deliver(to, Tag(tag), source, memoryview(letter)[_ENVELOPE.size :])
         return True
 
-    def link(self, endpoint: Endpoint, peer: int, side: Side, request_bytes: int, reply_bytes: int) -> Link:
+    def link(self, endpoint: Endpoint, peer: int, side: Side, part: int, request_bytes: int, reply_bytes: int) -> Link:
         replies_at = -(-request_bytes // _CACHE_LINE) * _CACHE_LINE
         memory = self._common_memory(endpoint, peer, side, replies_at + reply_bytes)
         if memory is None:
             self._all_ring = False  # nobody rings for what comes over this link
-            return MpiLink(self._comm, self, endpoint, peer, self._ranks[peer], side, request_bytes, reply_bytes)
+            return MpiLink(self._comm, self, endpoint, peer, self._ranks[peer], side, part, request_bytes, reply_bytes)
         return SharedLink(
             endpoint,
             peer,
             side,
+            part,
             memory[:request_bytes],
             memory[replies_at:],
             ring=lambda tag: self.ring(peer, tag, endpoint.address),
@@ -172,6 +177,7 @@ class MpiLink:
         peer: int,
         rank: int,
         side: Side,
+        part: int,
         request_bytes: int,
         reply_bytes: int,
     ) -> None:
@@ -179,8 +185,9 @@ class MpiLink:
         self.outbox = np.zeros(reply_bytes if environment else request_bytes, np.uint8)
         self.inbox = np.zeros(request_bytes if environment else reply_bytes, np.uint8)
         self._comm, self._outside, self._endpoint, self._peer, self._rank = comm, outside, endpoint, peer, rank
-        self._out, self._back = (Tag.REPLY, Tag.REQUEST) if environment else (Tag.REQUEST, Tag.REPLY)
-        self._tag = _FIRST_LINK_TAG + (peer if environment else endpoint.address)  # a worker has one link
+        _, self._back, self._out_extra, self._back_extra = link_tags(side, part)
+        worker = peer if environment else endpoint.address  # it has links with one environment alone
+        self._tag = _FIRST_LINK_TAG + PARTS * worker + part
         self._receive = comm.Recv_init([self.inbox, MPI.BYTE], source=rank, tag=self._tag)
         self._channel = (endpoint.address, self._back, peer)
         self._sending: MPI.Request = MPI.REQUEST_NULL
@@ -204,10 +211,10 @@ class MpiLink:
         wait_until(self._sending.Test)
 
     def post_extra(self, data: Bytes) -> None:
-        self._endpoint.send(self._peer, Tag(self._out + 2), data)
+        self._endpoint.send(self._peer, self._out_extra, data)
 
     def wait_extra(self) -> Bytes:
-        return self._endpoint.receive(self._peer, Tag(self._back + 2))[1]
+        return self._endpoint.receive(self._peer, self._back_extra)[1]
 
     def close(self) -> None:
         if self._closed:
@@ -233,7 +240,10 @@ def _meet_neighbours(communicator: MPI.Comm) -> Doorbell | None:
     # One that cannot open a neighbour's bell does without; so must its neighbours, or it would not hear them.
     node = bell.address.node if bell is not None else ""
     agreed = all(ok for address, ok in outcomes if address is not None and address.node == node)
-    return bell if opened and agreed else None
+    if bell is not None and not (opened and agreed):
+        bell.close()
+        return None
+    return bell
 
 
 def _open_all(bell: Doorbell, addresses: Sequence[BellAddress | None], own: int) -> bool:

@@ -41,6 +41,8 @@ class Overridden(NamedTuple):
         for place in reversed(self.places):
             if place.made and error.path == place.path:
                 hint = f" ({place.path} was made by this; {nearest(place.name, place.siblings)})"
+                if error.message.startswith("unknown key"):
+                    hint = ""  # the message says what is known
                 return ConfigError(error.message + hint, path=error.path, source=f"--set {place.text}")
             if not place.made and _within(error.path, place.path):
                 return ConfigError(error.message, path=error.path, source=f"--set {place.text}")

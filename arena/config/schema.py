@@ -22,9 +22,10 @@ from msgspec import Meta
 
 from arena.config import overrides as overriding
 from arena.config import yaml_text
-from arena.errors import ConfigError, nearest
+from arena.errors import ConfigError, close_name, nearest
 
 Count = Annotated[int, Meta(ge=1)]
+Halves = Annotated[int, Meta(ge=1, le=2)]
 Natural = Annotated[int, Meta(ge=0)]
 Text = Annotated[str, Meta(min_length=1)]
 Color = Annotated[str, Meta(pattern=r"^#[0-9a-fA-F]{6}\Z")]
@@ -63,6 +64,7 @@ class MatchConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     env_kwargs: dict[str, Any] = {}  # over the environment's kwargs, for this match and its copies
     copies: Count = 1  # identical matches made from this description
     lanes: Count = 1  # environment instances that each match steps together
+    pipeline: Halves = 1  # 2: in two halves, one is stepped while the workers think about the other
 
 
 class RoundRobinConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -73,6 +75,7 @@ class RoundRobinConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     team_size: Count = 1  # seats of each side
     copies: Count = 1  # of each pairing
     lanes: Count = 1  # of each match
+    pipeline: Halves = 1  # 2: each match steps its lanes in two halves
     both_sides: bool = False  # each pairing with the sides exchanged as well
     env_kwargs: dict[str, Any] = {}  # over the environment's kwargs
 
@@ -88,6 +91,7 @@ class RoundRobinConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
                 env_kwargs=self.env_kwargs,
                 copies=self.copies,
                 lanes=self.lanes,
+                pipeline=self.pipeline,
             )
             for first, second in pairs
         )
@@ -182,8 +186,10 @@ def _read(path: Path) -> str:
 
 
 def _similar_file(path: Path) -> str:
-    others = [other.name for pattern in ("*.yaml", "*.yml") for other in path.parent.glob(pattern)]
-    return f"; {nearest(path.name, others)}" if others else ""
+    others = {other.stem: other.name for pattern in ("*.yaml", "*.yml") for other in path.parent.glob(pattern)}
+    close = close_name(path.stem, others)  # the ending is no likeness
+    hint = "" if close is None else f"did you mean {others[close]!r}? "
+    return f"; {hint}known: {', '.join(sorted(others.values()))}" if others else ""
 
 
 S = TypeVar("S", bound=msgspec.Struct)
@@ -248,10 +254,19 @@ def _convert_leaf(kind: Any, value: Any, path: str) -> Any:
         if value in get_args(kind):
             return value
         raise ConfigError(f"found {_show(value)}; {nearest(str(value), get_args(kind))}", path=path)
+    if isinstance(value, float) and value.is_integer() and _takes_integers(kind):
+        value = int(value)  # 1e6 ticks
     try:
         return msgspec.convert(value, kind, strict=True)
     except msgspec.ValidationError as error:
         raise ConfigError(f"found {_show(value)}: {_plain(str(error))}", path=path) from error
+
+
+def _takes_integers(kind: Any) -> bool:
+    """Whether a type is an integer, or a union that has one."""
+    if get_origin(kind) in (Annotated, Union, types.UnionType):
+        return any(_takes_integers(part) for part in get_args(kind))
+    return kind is int
 
 
 def _plain(message: str) -> str:
@@ -320,6 +335,7 @@ def _check_match(config: Config, match: MatchConfig, path: str) -> None:
         _check_seat(config, seat, f"{path}.seats[{index}]")
     if match.entities is not None:
         _check_entities(match.entities, match.seats, f"{path}.entities")
+    _check_pipeline(match, path)
 
 
 def _check_seat(config: Config, seat: SeatEntry, path: str) -> None:
@@ -347,6 +363,15 @@ def _check_entities(entities: Sequence[int | str], seats: Sequence[SeatEntry], p
             raise ConfigError(f"{entity!r} is listed twice", path=f"{path}[{index}]")
 
 
+def _check_pipeline(entry: MatchConfig | RoundRobinConfig, path: str) -> None:
+    if entry.pipeline > entry.lanes:
+        raise ConfigError(
+            f"found {entry.pipeline}, but there is {entry.lanes} lane: each half needs one; set `lanes: 2` or more, or "
+            "`pipeline: 1`",
+            path=f"{path}.pipeline",
+        )
+
+
 def _check_round_robin(config: Config, entry: RoundRobinConfig, path: str) -> None:
     _check_known(entry.env, config.envs, "environment", f"{path}.env")
     for index, name in enumerate(entry.policies):
@@ -357,6 +382,7 @@ def _check_round_robin(config: Config, entry: RoundRobinConfig, path: str) -> No
         raise ConfigError(
             f"lists {len(entry.policies)} policies; a round robin needs two or more", path=f"{path}.policies"
         )
+    _check_pipeline(entry, path)
 
 
 def _check_known(name: str, known: Mapping[str, Any], what: str, path: str) -> None:

@@ -7,36 +7,58 @@ that short episodes are not favoured.
 from __future__ import annotations
 
 import io
+import itertools
 import math
+import re
+import shutil
 import sys
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
 
+from arena import registry
 from arena.config.schema import Config, MatchConfig, PolicyConfig, SeatEntry, load_config
-from arena.errors import ConfigError, nearest
+from arena.errors import ConfigError, located, nearest
 from arena.launch import hosting
 from arena.launch.prepare import prepare
 from arena.records import checkpoint
 from arena.records.folder import RunFolder
-from arena.records.scoreboard import Score
-from arena.registry import ALGORITHMS
+from arena.records.scoreboard import Score, Scoreboard
+from arena.run import Run
 from arena.screen.display import PlainDisplay
 
 _ENDLESS = 2**40  # ticks: the number of episodes decides
 _Z95 = 1.959964  # the normal distribution's 97.5 % point
-OPPONENT = "opponent"
+_OPPONENT = "opponent"
+_MISTAKE = 2  # the exit status
 
 
 class Contest(NamedTuple):
     """One thing to evaluate."""
 
-    title: str
     config: Config
-    shown: tuple[str, ...]  # the policies whose result is of interest
+    titles: Mapping[str, str]  # by the policies whose result is of interest
+    folder: Path
+
+
+class _Weights(NamedTuple):
+    """The policies with the weights that one label of `--checkpoints` stands for."""
+
+    label: str  # empty: as configured
+    config: Config  # all frozen
+    loaded: frozenset[str]  # the policies that have a checkpoint in the run
+
+    def title(self, policy: str) -> str:
+        """What is evaluated, as the beginning of a line."""
+        if policy not in self.loaded:
+            return f"{policy}, as configured"
+        which = f"its {self.label} checkpoint" if self.label in ("first", "last") else f"tick {self.label}"
+        return f"{policy} at {which}"
 
 
 def evaluate(
@@ -56,32 +78,34 @@ def evaluate(
         checkpoints: which of a run's checkpoints: `first`, `last`, or a number of ticks.
         against: who takes all other seats, an algorithm or a policy of the configuration; None: as configured.
         greedy: the most likely action rather than a sampled one.
-        run_dir: where the records go; None: `evaluations/` in the run folder, or `runs/<name>-evaluation`.
+        run_dir: below which the records go; None: `evaluations/` in the run folder, or `runs/`.
+
+    Raises:
+        ConfigError: a mistake that is known before anything is played.
     """
     folder = RunFolder(Path(target)) if Path(target).is_dir() else None
     if folder is not None and not folder.config.is_file():
         raise ConfigError("is no run folder: it has no config.yaml", source=target)
     config = load_config(target if folder is None else folder.config)
     home = Path(run_dir) if run_dir else folder.path / "evaluations" if folder else Path("runs")
-    for contest in _contests(config, folder, checkpoints, against):
-        scores = _play(contest.config, home, episodes, greedy=greedy)
-        for policy in contest.shown:
-            sys.stdout.write(f"{policy} {contest.title}: {result_words(scores[policy])}\n")
-            sys.stdout.flush()
+    with located(source=target):
+        weights = [_weights(config, folder, label) for label in (checkpoints if folder is not None else ("",))]
+        contests = [contest for held in weights for contest in _contests(held, against, home)]
+    for contest in contests:
+        status = _play(contest, episodes, greedy=greedy)
+        if status != 0:
+            return status
     return 0
 
 
-def _contests(
-    config: Config, folder: RunFolder | None, checkpoints: Sequence[str], against: str | None
-) -> Iterator[Contest]:
-    for label in checkpoints if folder is not None else ("as configured",):
-        loads = {} if folder is None else _loads(config, folder, label)
-        frozen = _frozen(config, loads)
-        if against is None:
-            yield Contest(f"at {label}", frozen, tuple(config.policies))
-            continue
-        for policy in loads or config.policies:
-            yield Contest(f"at {label} against {against}", _opposed(frozen, policy, against), (policy,))
+def _weights(config: Config, folder: RunFolder | None, label: str) -> _Weights:
+    loads = {} if folder is None else _loads(config, folder, label)
+    policies = {
+        name: msgspec.structs.replace(policy, frozen=True, load=loads.get(name) or _resolved(name, policy))
+        for name, policy in config.policies.items()
+    }
+    frozen = msgspec.structs.replace(config, policies=policies, ticks=_ENDLESS, scale=False)
+    return _Weights(label, frozen, frozenset(loads))
 
 
 def _loads(config: Config, folder: RunFolder, label: str) -> dict[str, str]:
@@ -104,54 +128,122 @@ def _choose(files: Sequence[Path], label: str) -> Path:
     return named[label]
 
 
-def _frozen(config: Config, loads: dict[str, str]) -> Config:
-    policies = {
-        name: msgspec.structs.replace(policy, frozen=True, load=loads.get(name, policy.load))
-        for name, policy in config.policies.items()
-    }
-    return msgspec.structs.replace(config, policies=policies, ticks=_ENDLESS, scale=False)
+def _resolved(name: str, policy: PolicyConfig) -> str | None:
+    """What a policy's own `load` means under its own name: it may play under another one."""
+    if policy.load is None:
+        return None
+    with located(path=f"policies.{name}.load"):
+        return str(checkpoint.find(policy.load, name))
 
 
-def _opposed(config: Config, policy: str, against: str) -> Config:
-    """The matches in which a policy plays, with all other seats taken by one opponent."""
-    if against in config.policies:
-        opponent = config.policies[against]
-    elif against in ALGORITHMS or ":" in against:
-        opponent = PolicyConfig(algorithm=against, frozen=True)
-    else:
-        known = [*config.policies, *ALGORITHMS]
-        raise ConfigError(f"{against!r} is no policy and no algorithm; {nearest(against, known)}", path="--against")
+def _contests(weights: _Weights, against: str | None, home: Path) -> list[Contest]:
+    config = weights.config
+    base = [] if weights.label else [f"{config.name}-evaluation"]
+    label = [weights.label] if weights.label else []
+    seated = [name for name in config.policies if any(_seats(entry, name) for _, entry in config.entries())]
+    if against is None:
+        titles = {policy: weights.title(policy) for policy in seated}
+        return [Contest(config, titles, home / _file_name(*base, *label))]
+    shown = [name for name in config.policies if name in weights.loaded or not weights.loaded]
+    found = []
+    for policy in shown:
+        opposed = _opposed(config, policy, against)
+        if opposed is not None:
+            comma = "" if policy in weights.loaded else ","
+            titles = {policy: f"{weights.title(policy)}{comma} against {against}"}
+            found.append(Contest(opposed, titles, home / _file_name(*base, policy, *label, "against", against)))
+    if not found:
+        raise ConfigError(
+            f"{' and '.join(shown)} has no match with seats of others: there is no other seat to oppose from",
+            path="--against",
+        )
+    return found
+
+
+def _file_name(*words: str) -> str:
+    return re.sub(r"[^A-Za-z0-9_.-]+", "-", "-".join(words))
+
+
+def _opposed(config: Config, policy: str, against: str) -> Config | None:
+    """The matches of a policy with others, all others' seats taken by one opponent; None if there is no such match."""
+    opponent = _opponent(config, against)
+    names = (_OPPONENT, *(f"{_OPPONENT}-{number}" for number in range(2, len(config.policies) + 2)))
+    name = next(name for name in names if name not in config.policies)
     matches: list[MatchConfig] = []
     for _, entry in config.entries():
-        seats = tuple(_seat(seat, policy) for seat in entry.seats)
-        changed = msgspec.structs.replace(entry, seats=seats)
-        if any(seat != _seat(OPPONENT, OPPONENT) for seat in seats) and changed not in matches:
-            matches.append(changed)
-    policies = {policy: config.policies[policy], OPPONENT: opponent}
+        if 0 < _seats(entry, policy) < len(entry.seats):
+            seats = tuple(seat if policy in _names(seat) else _replaced(seat, name) for seat in entry.seats)
+            changed = msgspec.structs.replace(entry, seats=seats)
+            if changed not in matches:
+                matches.append(changed)
+    if not matches:
+        return None
+    policies = {policy: config.policies[policy], name: opponent}
     return msgspec.structs.replace(config, policies=policies, matches=tuple(matches))
 
 
-def _seat(seat: SeatEntry, policy: str) -> SeatEntry:
-    names = (seat,) if isinstance(seat, str) else seat
-    if policy in names:
-        return seat
-    return OPPONENT if isinstance(seat, str) else (OPPONENT,) * len(names)
+def _opponent(config: Config, against: str) -> PolicyConfig:
+    if against in config.policies:
+        return config.policies[against]
+    if against not in registry.ALGORITHMS and ":" not in against:
+        known = [*config.policies, *registry.ALGORITHMS]
+        raise ConfigError(f"{against!r} is no policy and no algorithm; {nearest(against, known)}", path="--against")
+    try:
+        registry.worker_class(against, {}, frozen=True, path="")
+    except ConfigError as error:
+        raise ConfigError(
+            f"the algorithm {against!r} cannot take the other seats without options: {error.message}; make it a policy "
+            "of the configuration, with its options, and name that one",
+            path="--against",
+        ) from error
+    return PolicyConfig(algorithm=against, frozen=True)
 
 
-def _play(config: Config, home: Path, episodes: int, *, greedy: bool) -> dict[str, Score]:
-    folder = _free(home / f"{config.name}-evaluation")
-    run = prepare(config, ranks=1, run_dir=str(folder))
-    lanes = sum(match.lanes for match in run.plan.matches)
-    run = replace(run, episodes=math.ceil(episodes / lanes), greedy=greedy)
-    scoreboard = hosting.in_one_process(run, PlainDisplay(io.StringIO(), total_ticks=1))
-    return scoreboard.policies
+def _names(seat: SeatEntry) -> tuple[str, ...]:
+    return (seat,) if isinstance(seat, str) else seat
+
+
+def _replaced(seat: SeatEntry, name: str) -> SeatEntry:
+    return name if isinstance(seat, str) else (name,) * len(seat)
+
+
+def _seats(entry: MatchConfig, policy: str) -> int:
+    """How many seats of a match a policy has."""
+    return sum(policy in _names(seat) for seat in entry.seats)
+
+
+def _play(contest: Contest, episodes: int, *, greedy: bool) -> int:
+    """Plays one contest and prints its lines; a mistake leaves no folder behind."""
+    folder = _free(contest.folder)
+    made = [path for path in folder.parents if not path.exists()]
+    run = prepare(contest.config, ranks=1, run_dir=str(folder))
+    run = replace(run, episodes=_episodes_per_lane(run, contest.titles, episodes), greedy=greedy)
+
+    def present(_: Run, scoreboard: Scoreboard) -> None:
+        for policy, title in contest.titles.items():
+            sys.stdout.write(f"{title}: {result_words(scoreboard.policies[policy])}\n")
+            sys.stdout.flush()
+
+    status = hosting.alone(run, present, PlainDisplay(io.StringIO(), total_ticks=1))
+    if status == _MISTAKE:
+        shutil.rmtree(folder, ignore_errors=True)
+        with suppress(OSError):  # somebody else's are in it, or it is gone
+            for path in made:
+                path.rmdir()
+    return status
+
+
+def _episodes_per_lane(run: Run, policies: Mapping[str, str], episodes: int) -> int:
+    """Enough for the policy that has the fewest lanes."""
+    lanes: Counter[str] = Counter()
+    for match in run.plan.matches:
+        lanes.update(dict.fromkeys({seat.policy for seat in match.seats}, match.lanes))
+    return math.ceil(episodes / min(lanes[policy] for policy in policies))
 
 
 def _free(path: Path) -> Path:
-    number = 1
-    while (candidate := path if number == 1 else path.with_name(f"{path.name}-{number}")).exists():
-        number += 1
-    return candidate
+    numbered = (path if number == 1 else path.with_name(f"{path.name}-{number}") for number in itertools.count(1))
+    return next(candidate for candidate in numbered if not candidate.exists())
 
 
 def result_words(score: Score) -> str:

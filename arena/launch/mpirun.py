@@ -33,8 +33,16 @@ NO_MPI = (
 
 
 def under_launcher() -> bool:
-    """Whether mpirun, mpiexec or srun has started this process."""
-    return any(name in os.environ for name in _UNDER_A_LAUNCHER)
+    """Whether mpirun, mpiexec or srun has started this process.
+
+    Raises:
+        ConfigError: srun has, but without a way to MPI: each of its tasks would take itself for the only one.
+    """
+    if any(name in os.environ for name in _UNDER_A_LAUNCHER):
+        return True
+    if int(os.environ.get("SLURM_STEP_NUM_TASKS", "1")) > 1:
+        raise ConfigError("srun has started several tasks without MPI between them; use `srun --mpi=pmix`, or mpirun")
+    return False
 
 
 def find_launcher() -> str:
@@ -93,9 +101,23 @@ def run(ranks: int, program: Sequence[str]) -> int:
     with _forwarding(process) as received:
         status = process.wait()
     reader.join(_GRACE_SECONDS)
-    if received or status < 0:
-        return 128 + (received[0] if received else -status)
-    return status
+    return _told(status, received)
+
+
+def _told(status: int, received: Sequence[int]) -> int:
+    """Says what a launcher's status cannot; returns the exit status: 128 + n after a signal to us, 1 after a kill."""
+    if received:
+        name = signal.Signals(received[0]).name
+        sys.stderr.write(f"arena: ended by {name}; what was played is in the run folder, --resume goes on with it\n")
+        return 128 + received[0]
+    killed = -status if status < 0 else status - 128 if status > 128 else 0
+    if not killed:
+        return status
+    sys.stderr.write(
+        f"arena: a process of the run was killed by signal {killed}; what was played is in the run folder, --resume "
+        "goes on with it\n"
+    )
+    return 1
 
 
 def _pass_on(source: IO[str], target: IO[str]) -> None:

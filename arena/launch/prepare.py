@@ -1,69 +1,83 @@
-"""From a configuration to a run that can begin: the plan, the run folder, and what the policies begin with."""
+"""From a configuration to a run that can begin: the plan, the run folder, and what the policies begin with.
+
+prepare    reads everything and claims a folder; a folder to resume is only read
+begin      everybody is ready: what the folder says now is about this run
+abandon    somebody cannot begin, by the user's mistake: no empty folder is to tell of it
+"""
 
 from __future__ import annotations
 
+from collections.abc import Container
 from dataclasses import replace
 from pathlib import Path
 
+from arena import registry
 from arena.config import Config, resolved_yaml
-from arena.errors import ConfigError
+from arena.launch.resuming import forget, resumed
 from arena.plan import Plan, make_plan, to_json
 from arena.records import checkpoint
 from arena.records.folder import RunFolder
-from arena.records.journal import truncate_after
 from arena.run import Run
 
 
+def checked_plan(config: Config, *, ranks: int | None) -> Plan:
+    """The plan of a configuration whose names are known ones; nothing is imported or made for it.
+
+    Raises:
+        ConfigError: a short name of an environment or an algorithm that nothing has, even of one that nobody plays; or
+            what `make_plan` refuses.
+    """
+    registry.check_names(
+        {name: entry.make for name, entry in config.envs.items()},
+        {name: policy.algorithm for name, policy in config.policies.items()},
+    )
+    return make_plan(config, ranks=ranks)
+
+
 def prepare(config: Config, *, ranks: int | None, run_dir: str | None = None, resume: bool = False) -> Run:
-    """Makes or finds the run folder and writes into it what is known before the start.
+    """Makes or finds the run folder; nothing that is in it is changed.
 
     Args:
         config: a checked configuration.
-        ranks: how many processes there are, None: as many as the plan needs.
+        ranks: how many processes there are, None: one for each role.
         run_dir: the run folder, None: `runs/<name>`, or the next free name.
         resume: go on with the run that is in the folder.
 
     Raises:
-        ConfigError: too few ranks, a folder that is taken, nothing to resume, a checkpoint that is not there.
+        ConfigError: a folder that is taken, nothing to resume, another game than the one to resume, a checkpoint that
+            is not there.
     """
-    plan = make_plan(config, ranks=ranks)
-    given = {
+    plan = checked_plan(config, ranks=ranks)
+    place = Path(run_dir) if run_dir is not None else Path("runs") / config.name
+    named = run_dir is not None
+    if resume:
+        folder = RunFolder.open(place, resume=True, given=named)
+        run = resumed(Run(plan, folder.path, config=resolved_yaml(config)), config)
+        return replace(run, restore={**_given(plan, without=run.restore), **run.restore})
+    given = _given(plan)
+    made = not (named and place.exists())
+    folder = RunFolder.open(place, given=named)
+    return Run(plan, folder.path, config=resolved_yaml(config), made_folder=made, restore=given)
+
+
+def begin(run: Run) -> None:
+    """Writes into the run folder what is known before the start; a resumed run forgets what it will play again."""
+    if run.start_tick:
+        forget(run)
+    run.folder.write_config(run.config)
+    run.folder.write_plan(to_json(run.plan))
+
+
+def abandon(run: Run) -> None:
+    """Removes the folder of a new run that has not begun, or what was put into it where it was there before."""
+    if not run.start_tick:
+        run.folder.remove_unbegun(whole=run.made_folder)
+
+
+def _given(plan: Plan, *, without: Container[str] = ()) -> dict[str, Path]:
+    """What the configuration's `load` says, for policies that are not among those `without` need of it."""
+    return {
         policy.name: checkpoint.find(policy.load, policy.name)
         for policy in plan.policies.values()
-        if policy.load is not None
+        if policy.load is not None and policy.name not in without
     }
-    folder = RunFolder.open(run_dir or Path("runs") / config.name, resume=resume, given=run_dir is not None)
-    run = Run(plan, folder.path, restore=given)
-    if resume:
-        run = _resumed(run)
-    folder.write_config(resolved_yaml(config))
-    folder.write_plan(to_json(plan))
-    return run
-
-
-def _resumed(run: Run) -> Run:
-    """Goes on from the last tick of which every policy has a checkpoint; forgets what came after it."""
-    folder = run.folder
-    kept = _own_checkpoints(run.plan, folder)
-    start = min((checkpoint.ticks_of(files[-1]) for files in kept.values()), default=0)
-    if start >= run.plan.ticks:
-        raise ConfigError(
-            f"the run has played {start} ticks, the configuration asks for {run.plan.ticks}: there is nothing left "
-            "to do; ask for more with --ticks",
-            source=str(folder.path),
-        )
-    for name in kept:
-        checkpoint.discard_after(folder.checkpoints_path(name), start)
-    truncate_after(folder.episodes, start)
-    truncate_after(folder.metrics, start)
-    own = {name: folder.checkpoints_path(name) for name in kept} if start else {}
-    return replace(run, start_tick=start, restore={**run.restore, **own})
-
-
-def _own_checkpoints(plan: Plan, folder: RunFolder) -> dict[str, list[Path]]:
-    found = {
-        name: checkpoint.list_checkpoints(folder.checkpoints_path(name))
-        for name, policy in plan.policies.items()
-        if not policy.frozen
-    }
-    return {name: files for name, files in found.items() if files}

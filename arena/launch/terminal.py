@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
+from typing import IO
 
 from arena.launch import mpirun
 from arena.messages import Failed
@@ -12,14 +13,13 @@ from arena.run import Run
 from arena.screen.display import Display, make_display
 
 
-def tell(failure: Failed) -> None:
-    """Says on stderr why a run has ended."""
+def tell(failure: Failed, stream: IO[str] | None = None) -> None:
+    """Says why a run has ended, on stderr if no other stream is given."""
     if failure.exit_code == 2:
         text = f"arena: error: {failure.message}"
     else:
         text = f"arena: the run has ended: {failure.who}\n{failure.message}"
-    sys.stderr.write(text + "\n")
-    sys.stderr.flush()
+    print(text, file=stream or sys.stderr, flush=True)
 
 
 def display_for(run: Run) -> Display:

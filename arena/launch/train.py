@@ -9,13 +9,12 @@ from dataclasses import replace
 from arena.config import Config, load_config
 from arena.errors import located
 from arena.launch import hosting, mpirun
-from arena.launch.prepare import prepare
-from arena.plan import make_plan
+from arena.launch.prepare import checked_plan, prepare
 from arena.records.scoreboard import Scoreboard
 from arena.run import Run
 from arena.screen.display import summary_lines
 from arena.screen.profile import profile_lines
-from arena.screen.words import counted
+from arena.screen.words import counted, processes_words
 
 
 def train(
@@ -37,7 +36,7 @@ def train(
         ticks: over the configuration's.
         resume: go on with the run that is in the folder.
         profile: measure where every role's time goes.
-        ranks: how many processes to start; None: as many as the plan needs; 1: none, everything in this one.
+        ranks: how many processes to start; None: one for each role; 1: none, everything in this one.
 
     Raises:
         ConfigError: a mistake in the configuration; under a launcher it is told here, once, and 2 is returned.
@@ -57,7 +56,7 @@ def train(
     if ranks == 1:
         return alone(prepared(1))
     with located(source=path):  # a mistake is said once, before any process starts
-        plan = make_plan(config(), ranks=ranks)
+        plan = checked_plan(config(), ranks=ranks)
     return mpirun.run(plan.processes, [sys.executable, "-m", "arena", *sys.argv[1:]])
 
 
@@ -71,10 +70,10 @@ def announced(run: Run) -> Run:
     plan = run.plan
     lines = [
         f"{plan.name}: {counted(len(plan.matches), 'match', 'matches')} of {counted(plan.ticks, 'tick')}, "
-        f"{counted(plan.processes, 'process', 'processes')}"
+        f"{processes_words(plan.processes, len(plan.roles()))}"
     ]
     if run.start_tick:
-        lines.append(f"goes on at tick {run.start_tick}")
+        lines += [f"goes on at tick {run.start_tick}", *run.past.words]
     if plan.idle_ranks:
         lines.append(f"{len(plan.idle_ranks)} of the processes are idle: the plan has no role for them")
     sys.stdout.write("\n".join([*lines, f"run folder: {run.path}"]) + "\n")

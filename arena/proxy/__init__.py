@@ -5,24 +5,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from arena.proxy.seat import Seat
+from arena.proxy.seat import Seat, Turns
 
-__all__ = ["Seat", "make_proxy"]
+__all__ = ["Seat", "Turns", "make_proxy"]
 
 
-def make_proxy(face: str, seat: Seat) -> Any:
-    """The environment that an algorithm with this face (`gym`, `vector` or `parallel`) plays in."""
+def make_proxy(face: str, seats: Sequence[Seat]) -> Any:
+    """The environment that an algorithm with this face (`gym`, `vector` or `parallel`) plays in.
+
+    Args:
+        face: of the algorithm.
+        seats: of the worker, one per block of lanes; only the vector face can have several lanes.
+    """
     # Imported here: a worker pays only for the face that it uses, and PettingZoo is not cheap.
     if face == "gym":
         from arena.proxy.gym import EnvProxy
 
-        return EnvProxy(seat)
+        return EnvProxy(seats[0])
     if face == "vector":
         from arena.proxy.vector import VectorEnvProxy
 
-        return VectorEnvProxy(seat)
+        return VectorEnvProxy(seats)
     from arena.proxy.parallel import ParallelEnvProxy
 
-    return ParallelEnvProxy(seat)
+    return ParallelEnvProxy(seats[0])

@@ -10,7 +10,7 @@ from gymnasium.error import ResetNeeded
 
 from arena.interface import Info
 from arena.proxy.seat import Seat
-from arena.spaces import write_sample
+from arena.spaces import check_choices, write_sample
 
 _ONLY_LANE = np.ones(1, np.bool_)
 
@@ -65,6 +65,7 @@ class EnvProxy(gymnasium.Env[Any, Any]):
         if self._needs_reset:
             raise ResetNeeded("call reset() before step(): no episode is under way")
         seat = self._seat
+        check_choices(self.action_space, action)
         write_sample(self.action_space, action, seat.request.by_entity[0], 0)
         seat.act()
         reward = self._reward + float(seat.reply.rewards[0, 0])

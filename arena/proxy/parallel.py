@@ -11,7 +11,7 @@ from pettingzoo import ParallelEnv
 
 from arena.interface import Info
 from arena.proxy.seat import Seat
-from arena.spaces import write_sample
+from arena.spaces import check_choices, write_sample
 
 _ONLY_LANE = np.ones(1, np.bool_)
 
@@ -93,6 +93,7 @@ class ParallelEnvProxy(ParallelEnv[str, Any, Any]):
             raise ValueError(f"no action for {', '.join(missing)}; each of {', '.join(self.agents)} needs one")
         for agent in self.agents:
             held = self._seat.request.by_entity[self._index[agent]]
+            check_choices(self.action_spaces[agent], actions[agent])
             write_sample(self.action_spaces[agent], actions[agent], held, 0)
 
     def _observations(self, finals: dict[str, Any]) -> dict[str, Any]:

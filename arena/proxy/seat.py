@@ -2,6 +2,9 @@
 
 The first reply comes without a request: it shows the first observations. The reply that uses up the budget says so;
 every later request raises `BudgetReached` instead of being sent.
+
+Where a match overlaps two blocks of its lanes (`pipeline: 2`), a worker has a `Seat` for each. The environment answers
+them in turn, so what is said to one must be said to the other before the first is spoken to again.
 """
 
 from __future__ import annotations
@@ -10,11 +13,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from gymnasium.error import AlreadyPendingCallError, NoAsyncCallError
 from numpy.typing import NDArray
 
 from arena.comm import Link
 from arena.comm.wire import ReplyView, RequestView
-from arena.errors import BudgetReached
+from arena.errors import BudgetReached, ProtocolError
 from arena.interface import Info
 from arena.lockstep import RequestKind
 from arena.messages import Welcome, pack, unpack
@@ -25,14 +29,52 @@ from arena.stopwatch import Activity, StoppedWatch, Stopwatch
 NO_INFOS: Mapping[int, Info] = {}
 
 
+class Turns:
+    """How often each of a worker's seats in one match has spoken: a question out of turn would never be answered.
+
+    Args:
+        parts: how many seats there are.
+    """
+
+    def __init__(self, parts: int) -> None:
+        self._said = [0] * parts
+
+    def say(self, part: int) -> None:
+        """Notes a request.
+
+        Raises:
+            ProtocolError: another seat is behind this one.
+        """
+        if self._said[part] > min(self._said):
+            raise ProtocolError(
+                f"block {part} is a tick ahead of block {self._said.index(min(self._said))}: the environment steps "
+                "the blocks in turn; call step_async() once on each of env.blocks before any gets the next one"
+            )
+        self._said[part] += 1
+
+    def hear(self, part: int) -> None:
+        """Notes that a reply is waited for.
+
+        Raises:
+            ProtocolError: the environment waits for an earlier seat's request before it gives this reply.
+        """
+        behind = [other for other in range(part) if self._said[other] < self._said[part]]
+        if behind:
+            raise ProtocolError(
+                f"block {part} is answered after block {behind[0]}, which has no actions for this tick yet: call "
+                "step_async() on that one before step_wait() here"
+            )
+
+
 class Seat:
-    """The seat of one worker.
+    """The seat of one worker, or its part of one block of lanes.
 
     Args:
         welcome: what the environment says about the seat.
         link: this seat's end of the link.
         seed: the worker's seed, for what a proxy draws by itself (such as `action_space.sample()`).
         before_first_request: called when the worker plays.
+        turns: shared by all seats of the worker; None where there is but one.
         stopwatch: measures what the worker does.
     """
 
@@ -44,6 +86,7 @@ class Seat:
         seed: int,
         before_first_request: Callable[[], None] = lambda: None,
         stopwatch: Stopwatch | None = None,
+        turns: Turns | None = None,
     ) -> None:
         layout = welcome.layout()
         self.lanes = welcome.lanes
@@ -52,6 +95,7 @@ class Seat:
         self.action_spaces = welcome.action_spaces
         self.mask_sizes = welcome.mask_sizes
         self.alone = welcome.alone
+        self.part = welcome.part
         self.uniform = layout.uniform
         self.rows = layout.rows
         self.seed = seed
@@ -63,7 +107,9 @@ class Seat:
         self._layout = layout
         self._link = link
         self._before_first_request = before_first_request
+        self._turns = turns
         self._begun = False
+        self._pending = False  # a request has no reply yet
         self._left = False
 
     @property
@@ -84,11 +130,13 @@ class Seat:
 
     def act(self) -> None:
         """Sends the actions that were written to `request` and waits for the reply."""
-        self._say(RequestKind.ACT)
+        self.say(RequestKind.ACT)
+        self.hear()
 
     def idle(self) -> None:
         """Lets one tick pass."""
-        self._say(RequestKind.IDLE)
+        self.say(RequestKind.IDLE)
+        self.hear()
 
     def restart(
         self,
@@ -97,7 +145,17 @@ class Seat:
         options: Mapping[str, Any] | None,
     ) -> None:
         """Begins new episodes in these lanes; only for a seat that is alone in its match. Costs no tick."""
-        self._say(RequestKind.RESET, pack((lanes, seeds, options)))
+        self.ask_restart(lanes, seeds, options)
+        self.hear()
+
+    def ask_restart(
+        self,
+        lanes: NDArray[np.bool_],
+        seeds: Sequence[int | None] | None,
+        options: Mapping[str, Any] | None,
+    ) -> None:
+        """Sends what `restart` asks for; `hear` waits for it."""
+        self.say(RequestKind.RESET, pack((lanes, seeds, options)))
 
     def leave(self) -> None:
         """Says that the worker has ended, if the match goes on without it."""
@@ -105,27 +163,58 @@ class Seat:
             return
         self._left = True
         self.begin()
+        if self._pending:
+            self._listen()
         if not self.over:
             self._before_first_request()
             self.request.kind = RequestKind.LEAVE
             self._link.post(self.request.header_bytes)
         self._link.close()
 
-    def _say(self, kind: RequestKind, extra: bytes | None = None) -> None:
+    def say(self, kind: RequestKind, extra: bytes | None = None) -> None:
+        """Sends a request, with what was written to `request` if it is to act.
+
+        Raises:
+            BudgetReached: the match is over.
+            AlreadyPendingCallError: the last request has no reply yet.
+            ProtocolError: another seat of the worker must speak first.
+        """
         self.begin()
         if self.over:
             raise BudgetReached(f"all {self.ticks} ticks of the match are played")
+        if self._pending:
+            raise AlreadyPendingCallError("the last step has no result yet: call step_wait() first", "step_async")
+        if self._turns is not None:
+            self._turns.say(self.part)
         self._before_first_request()
         self._stopwatch.switch(Activity.COMMUNICATION)
         self.request.kind = kind
         self._link.post(self.request.nbytes if kind is RequestKind.ACT else self.request.header_bytes)
         if extra is not None:
             self._link.post_extra(extra)
+        self._pending = True
+
+    def think(self) -> None:
+        """Says that the algorithm goes on before the reply has come."""
+        self._stopwatch.switch(Activity.INFERENCE)
+
+    def hear(self) -> None:
+        """Waits for the reply to the last request.
+
+        Raises:
+            NoAsyncCallError: there is none to wait for.
+            ProtocolError: another seat of the worker must speak first.
+        """
+        if not self._pending:
+            raise NoAsyncCallError("no step is under way: call step_async() first", "step_wait")
+        if self._turns is not None:
+            self._turns.hear(self.part)
         self._listen()
 
     def _listen(self) -> None:
         self._stopwatch.switch(Activity.WAITING_FOR_MATCH)
         self._link.wait()
+        self._pending = False
         self._stopwatch.switch(Activity.COMMUNICATION)
         self.infos, self.final_infos = NO_INFOS, NO_INFOS
         if self.reply.extra:

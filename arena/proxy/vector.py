@@ -1,4 +1,13 @@
-"""The vector face: all entities of a seat in all lanes, batched, as a `gymnasium.vector.VectorEnv`."""
+"""The vector face: all entities of a seat in all lanes, batched, as a `gymnasium.vector.VectorEnv`.
+
+Where the match overlaps two blocks of its lanes (`pipeline: 2`), there is a `Seat` for each; the rows of the second one
+follow those of the first, as they would without. An algorithm need not know: `step` asks both and waits for both. One
+that wants the overlap steps the blocks by themselves, always in the same order:
+
+    for block in env.blocks:                      while it thinks about one block, the environment steps the other
+        results = block.step_wait()               not before the block's first step
+        block.step_async(act(results))
+"""
 
 from __future__ import annotations
 
@@ -12,10 +21,13 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
+from arena.errors import ProtocolError
+from arena.lockstep import RequestKind
 from arena.proxy.seat import Seat
-from arena.spaces import copy_rows, unflatten
+from arena.spaces import check_choices, copy_rows, empty_batch, flatten, unflatten
 
 BoolRows = NDArray[np.bool_]
+StepResults = tuple[Any, NDArray[np.float64], BoolRows, BoolRows, dict[str, Any]]
 
 
 class VectorEnvProxy(VectorEnv[Any, Any, Any]):
@@ -29,36 +41,65 @@ class VectorEnvProxy(VectorEnv[Any, Any, Any]):
       lane's next episode, or that is not to move in a turn-based game;
     - `infos["action_mask"]` [B, n] int8, where the game has masks.
 
+    Args:
+        seats: of the worker, one per block of lanes.
+        rows: those of a block in the environment that it belongs to; None for the whole.
+
     Attributes:
         seat_entities: the names of the entities that the seat drives.
+        blocks: environments of some of the rows each, which can be stepped by themselves; often one, this one.
+        rows: where this block's rows are among all; of the whole, all.
 
     Raises:
         BudgetReached: from `step`, and from a `reset` that would need a tick, when the match has used its budget.
     """
 
-    def __init__(self, seat: Seat) -> None:
-        self.num_envs = seat.rows
+    def __init__(self, seats: Sequence[Seat], *, rows: slice | None = None) -> None:
+        seat = seats[0]
+        self.num_envs = sum(seat.rows for seat in seats)
         self.single_observation_space = seat.observation_spaces[0]
         self.single_action_space = seat.action_spaces[0]
-        self.observation_space = batch_space(self.single_observation_space, seat.rows)
-        self.action_space = batch_space(self.single_action_space, seat.rows)
-        self.action_space.seed(seat.seed)
+        self.observation_space = batch_space(self.single_observation_space, self.num_envs)
+        self.action_space = batch_space(self.single_action_space, self.num_envs)
+        self.action_space.seed(seat.seed if rows is None else _seed_of_block(seat))
         self.metadata = {"render_modes": [], "autoreset_mode": AutoresetMode.SAME_STEP}
         self.seat_entities = seat.entities
-        self._seat = seat
-        self._request = unflatten(self.single_action_space, seat.request.rows[0])
+        self.rows = slice(0, self.num_envs) if rows is None else rows
+        self._seats = tuple(seats)
+        self._places = _places(seats)
+        self.blocks: tuple[VectorEnvProxy, ...] = (self,)
+        if len(seats) > 1:
+            self.blocks = tuple(VectorEnvProxy([seat], rows=place) for seat, place in self._places)
+        self._is_part = rows is not None
+        self._lanes = sum(seat.lanes for seat in seats)
         self._composite = isinstance(self.single_observation_space, (spaces.Dict, spaces.Tuple))
-        reply = seat.reply
-        self._rewards, self._active = reply.rewards.reshape(-1), reply.active.reshape(-1)  # views, by row
-        self._terminated, self._truncated = reply.terminated.reshape(-1), reply.truncated.reshape(-1)
         self._masked = bool(seat.mask_sizes[0])
-        self._all_rows = np.ones(seat.rows, np.bool_)
+        self._all_rows = np.ones(self.num_envs, np.bool_)
         self._unseen = True  # the game shows observations that the algorithm was not given yet
+        self._look()
+
+    def _look(self) -> None:
+        """Finds what `step` reads and writes: views, per seat by row."""
+        replies = [seat.reply for seat in self._seats]
+        self._leaves = list(zip(*(reply.rows[0] for reply in replies), strict=True))  # per leaf, per seat
+        self._rewards = [reply.rewards.reshape(-1) for reply in replies]
+        self._terminated = [reply.terminated.reshape(-1) for reply in replies]
+        self._truncated = [reply.truncated.reshape(-1) for reply in replies]
+        self._active = [reply.active.reshape(-1) for reply in replies]
+        self._masks = [reply.mask_rows[0] for reply in replies]
+        space = self.single_action_space
+        self._request = unflatten(space, self._seats[0].request.rows[0])
+        self._shares: list[tuple[NDArray[Any], NDArray[Any]]] = []  # where a seat's actions go, and where they lie
+        if len(self._seats) > 1:
+            self._request = empty_batch(space, self.num_envs)
+            for seat, rows in self._places:
+                mine = [leaf[rows] for leaf in flatten(space, self._request)]
+                self._shares += zip(seat.request.rows[0], mine, strict=True)
 
     @property
     def ticks(self) -> int:
         """Ticks that the match has played."""
-        return self._seat.ticks
+        return min(seat.ticks for seat in self._seats)
 
     def reset(
         self, *, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None
@@ -68,75 +109,142 @@ class VectorEnvProxy(VectorEnv[Any, Any, Any]):
         The first call costs nothing. A seat that is alone in its match begins all lanes anew (with
         `options["reset_mask"]` some); an int seeds lane i with `seed + i`, as Gymnasium does. A seat that shares the
         match idles until every episode that is under way has ended.
+
+        Raises:
+            ProtocolError: this is one block of several; they begin together, with the environment that has them.
         """
+        if self._is_part:
+            raise ProtocolError("the blocks of an environment begin together: call reset() of the whole environment")
         first_seed = seed[0] if isinstance(seed, Sequence) else seed
         super().reset(seed=first_seed)
-        seat = self._seat
-        seat.begin()
-        if seat.alone and (seed is not None or options or not self._unseen):
+        for seat in self._seats:
+            seat.begin()
+        if self._seats[0].alone and (seed is not None or options or not self._unseen):
             options = dict(options or {})
-            lanes = self._lanes(options.pop("reset_mask", None))
-            seat.restart(lanes, self._lane_seeds(seed), options or None)
+            lanes = self._lanes_of(options.pop("reset_mask", None))
+            self._restart(lanes, self._lane_seeds(seed), options or None)
         elif not self._unseen:
             self._outlast()
-        self._unseen = False
+        for block in (self, *self.blocks):
+            block._unseen = False
         return self._observations(), self._infos()
 
-    def step(self, actions: Any) -> tuple[Any, NDArray[np.float64], BoolRows, BoolRows, dict[str, Any]]:
+    def step(self, actions: Any) -> StepResults:
         """One tick. Copies: observations [B, ...], rewards float64 [B], terminated and truncated bool [B], infos."""
-        if self._unseen:
-            raise ResetNeeded("call reset() before step()")
-        seat = self._seat
-        copy_rows(self.single_action_space, actions, self._request, slice(None))
-        seat.act()
+        self._send(actions)
+        return self.step_wait()
+
+    def step_async(self, actions: Any) -> None:
+        """Sends the actions [B, ...] of one tick and returns at once.
+
+        Raises:
+            BudgetReached: as `step`.
+            AlreadyPendingCallError: the last results were not fetched yet.
+            ProtocolError: this block is a tick ahead of another one, for which the environment waits.
+        """
+        self._send(actions)
+        self._seats[-1].think()
+
+    def step_wait(self) -> StepResults:
+        """What `step` returns, for the actions that were sent last.
+
+        Raises:
+            NoAsyncCallError: none were.
+            ProtocolError: the environment waits for the actions of an earlier block.
+        """
+        for seat in self._seats:
+            seat.hear()
         return (
             self._observations(),
-            self._rewards.copy(),
-            self._terminated.copy(),
-            self._truncated.copy(),
+            _joined(self._rewards),
+            _joined(self._terminated),
+            _joined(self._truncated),
             self._infos(),
         )
 
+    def _send(self, actions: Any) -> None:
+        if self._unseen:
+            raise ResetNeeded("call reset() before step()")
+        copy_rows(self.single_action_space, actions, self._request, slice(None))
+        check_choices(self.single_action_space, self._request, _joined(self._active))
+        for target, mine in self._shares:
+            target[...] = mine
+        for seat in self._seats:
+            seat.say(RequestKind.ACT)
+
     def _observations(self) -> Any:
-        leaves = [leaf.copy() for leaf in self._seat.reply.rows[0]]
+        leaves = [_joined(parts) for parts in self._leaves]
         return unflatten(self.single_observation_space, leaves) if self._composite else leaves[0]
 
     def _infos(self) -> dict[str, Any]:
-        seat = self._seat
         infos: dict[str, Any] = {}
-        if seat.reply.header[3]:
-            for row, observation in seat.final_observations().items():
-                ending = {"final_obs": observation, "final_info": seat.final_infos.get(row, {})}
-                infos = self._add_info(infos, ending, row)
-        for row, info in seat.infos.items():
-            infos = self._add_info(infos, info, row)
+        for seat, rows in self._places:
+            if seat.reply.header[3]:
+                for row, observation in seat.final_observations().items():
+                    ending = {"final_obs": observation, "final_info": seat.final_infos.get(row, {})}
+                    infos = self._add_info(infos, ending, rows.start + row)
+        for seat, rows in self._places:
+            for row, info in seat.infos.items():
+                infos = self._add_info(infos, info, rows.start + row)
         if self._masked:
-            infos["action_mask"], infos["_action_mask"] = seat.reply.mask_rows[0].copy(), self._all_rows.copy()
-        infos["active"] = self._active.copy()
+            infos["action_mask"], infos["_action_mask"] = _joined(self._masks), self._all_rows.copy()
+        infos["active"] = _joined(self._active)
         return infos
 
-    def _lanes(self, reset_mask: BoolRows | None) -> BoolRows:
+    def _lanes_of(self, reset_mask: BoolRows | None) -> BoolRows:
         """The lanes of which any row is to be reset: a lane is one game."""
         if reset_mask is None:
-            return np.ones(self._seat.lanes, np.bool_)
+            return np.ones(self._lanes, np.bool_)
         if reset_mask.shape != (self.num_envs,) or reset_mask.dtype != np.bool_:
             raise ValueError(f"reset_mask must be bool [{self.num_envs}], got {reset_mask.dtype} {reset_mask.shape}")
-        lanes: BoolRows = np.logical_or.reduce(reset_mask.reshape(self._seat.lanes, -1), axis=1)
+        lanes: BoolRows = np.logical_or.reduce(reset_mask.reshape(self._lanes, -1), axis=1)
         return lanes
 
     def _lane_seeds(self, seed: int | Sequence[int | None] | None) -> list[int | None] | None:
-        lanes = self._seat.lanes
         if seed is None:
             return None
         if not isinstance(seed, Sequence):
-            return [int(seed) + lane for lane in range(lanes)]
+            return [int(seed) + lane for lane in range(self._lanes)]
         if len(seed) != self.num_envs:
             raise ValueError(f"{self.num_envs} seeds expected, one per row, got {len(seed)}")
-        return list(seed[:: self.num_envs // lanes])
+        return list(seed[:: self.num_envs // self._lanes])
+
+    def _restart(self, lanes: BoolRows, seeds: list[int | None] | None, options: dict[str, Any] | None) -> None:
+        """Begins new episodes in these lanes. Every seat asks, if only for none: they speak in turn."""
+        first = 0
+        for seat in self._seats:
+            own = slice(first, first + seat.lanes)
+            seat.ask_restart(lanes[own], None if seeds is None else seeds[own], options)
+            first += seat.lanes
+        for seat in self._seats:
+            seat.hear()
 
     def _outlast(self) -> None:
         """Idles until each lane has begun a new episode."""
-        begun = self._seat.reply.fresh.any(axis=1)
+        begun = self._fresh()
         while not begun.all():
-            self._seat.idle()
-            begun |= self._seat.reply.fresh.any(axis=1)
+            for seat in self._seats:
+                seat.say(RequestKind.IDLE)
+            for seat in self._seats:
+                seat.hear()
+            begun |= self._fresh()
+
+    def _fresh(self) -> BoolRows:
+        """[L] the lanes that show the first observation of an episode."""
+        return np.concatenate([seat.reply.fresh.any(axis=1) for seat in self._seats])
+
+
+def _joined(parts: Sequence[NDArray[Any]]) -> NDArray[Any]:
+    """One array of all rows, a copy."""
+    return parts[0].copy() if len(parts) == 1 else np.concatenate(parts)
+
+
+def _places(seats: Sequence[Seat]) -> tuple[tuple[Seat, slice], ...]:
+    """Each seat with the place of its rows among all."""
+    ends = np.cumsum([seat.rows for seat in seats]).tolist()
+    return tuple((seat, slice(end - seat.rows, end)) for seat, end in zip(seats, ends, strict=True))
+
+
+def _seed_of_block(seat: Seat) -> int:
+    """Blocks of one worker must not draw the same actions."""
+    return int(np.random.SeedSequence((seat.seed, seat.part)).generate_state(1)[0])

@@ -1,13 +1,18 @@
 """Checkpoints of a policy: atomic, versioned, checked, and without a byte of code in them.
 
-A checkpoint is one zip file, `checkpoints/<policy>/<ticks>.ckpt`:
+A checkpoint is one zip file, `checkpoints/<policy>/<boundary>.ckpt`:
 
-    checkpoint.json   format version, policy, algorithm, ticks, update, the arena's version, and the state's structure
+    checkpoint.json   format version, policy, algorithm, boundary, ticks, update, the arena's version, and the state's
+                      structure
     arrays/<n>.npy    the arrays of the state, see `arena.records.state`
     sha256            over names and bytes of all other members, in the file's order
 
 A file gets its name only when it is whole and on the disk, so a kill at any instant leaves the older ones. The state
 belongs to the policy, not to its processes: it loads on any number of ranks, copies or lanes.
+
+Policies learn at ticks of their own, but a run goes on from one tick. So checkpoints are named by boundaries that all
+policies of a run share, the multiples of `checkpoint_every`: each policy writes the one of a boundary at its first
+chance from there on, and says inside at which tick that was.
 """
 
 from __future__ import annotations
@@ -19,7 +24,7 @@ import re
 import struct
 import zipfile
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -33,6 +38,7 @@ FORMAT_VERSION = 1
 _HEADER, _DIGEST = "checkpoint.json", "sha256"
 _NAME = re.compile(r"([0-9]{12,})\.ckpt")
 _NOT_A_ZIP = (zipfile.BadZipFile, zlib.error, struct.error, OSError, EOFError, ValueError, RuntimeError, KeyError)
+_AWAITED = 20  # how many checkpoints a policy keeps for slower ones to catch up with
 _log = logging.getLogger(__name__)
 
 
@@ -44,8 +50,10 @@ class Checkpoint:
         state: what the algorithm saved, with numpy arrays in the place of tensors.
         policy: whose it is.
         algorithm: its name in the configuration.
-        ticks: how many ticks each of its matches had played.
+        ticks: how many ticks each of its matches had played; the end of a run is the boundary of its last checkpoint,
+            also if the policy has left earlier.
         update: how many updates its weights had had.
+        boundary: the tick that it stands for when a run goes on from it.
     """
 
     state: Any
@@ -53,6 +61,7 @@ class Checkpoint:
     algorithm: str
     ticks: int
     update: int
+    boundary: int
 
 
 class Damaged(ConfigError):
@@ -60,17 +69,31 @@ class Damaged(ConfigError):
 
 
 def save(
-    folder: Path | str, state: Any, *, policy: str, algorithm: str, ticks: int, update: int, keep: int = 3
+    folder: Path | str,
+    state: Any,
+    *,
+    policy: str,
+    algorithm: str,
+    ticks: int,
+    update: int,
+    boundary: int | None = None,
+    others: Sequence[Path] = (),
+    keep: int = 3,
 ) -> Path:
-    """Writes a checkpoint; then forgets all but the newest `keep` and the very first, which has the initial weights.
+    """Writes a checkpoint; then forgets old ones.
+
+    What stays: the very first, which has the initial weights; the newest `keep`; the newest boundary that all policies
+    of the run have, and what is newer than it, because slower policies may come to have it too (20 at most).
 
     Args:
         folder: `checkpoints/<policy>`; made if it is not there.
         state: None, bool, int, float, str, arrays, tensors, and lists, tuples and dicts of these.
         policy: whose it is.
         algorithm: its name in the configuration.
-        ticks: how many ticks each of the policy's matches has played; names the file.
+        ticks: how many ticks each of the policy's matches has played.
         update: how many updates the weights have had.
+        boundary: names the file; None: the ticks.
+        others: the folders of the run's other policies; those without a checkpoint do not count.
         keep: how many to keep beside the first one, at least 1.
 
     Raises:
@@ -80,20 +103,51 @@ def save(
     folder = Path(folder)
     make_folder(folder)
     structure, arrays = states.encode(state)
+    boundary = ticks if boundary is None else boundary
     header = {
         "version": FORMAT_VERSION,
         "policy": policy,
         "algorithm": algorithm,
+        "boundary": boundary,
         "ticks": ticks,
         "update": update,
         "arena": _arena_version(),
         "state": structure,
     }
-    path = folder / f"{ticks:012d}.ckpt"
+    path = path_of(folder, boundary)
     with replacing(path) as file:
         _write(file, header, arrays)
-    _prune(folder, path, keep)
+    _prune(folder, path, keep, others)
     return path
+
+
+def copy_to(boundary: int, path: Path, *, others: Sequence[Path] = ()) -> None:
+    """Lets what a checkpoint holds stand for another boundary too.
+
+    Args:
+        boundary: which one.
+        path: the checkpoint.
+        others: as for `save`.
+
+    Raises:
+        ConfigError: it is damaged.
+    """
+    held = _read(path)
+    save(
+        path.parent,
+        held.state,
+        policy=held.policy,
+        algorithm=held.algorithm,
+        ticks=held.ticks,
+        update=held.update,
+        boundary=boundary,
+        others=others,
+    )
+
+
+def path_of(folder: Path, boundary: int) -> Path:
+    """Where a policy's checkpoint of a boundary is, if there is one."""
+    return folder / f"{boundary:012d}.ckpt"
 
 
 def load(path: Path | str) -> Checkpoint:
@@ -181,10 +235,14 @@ def _digest(members: Iterable[tuple[str, bytes]]) -> str:
     return digest.hexdigest()
 
 
-def _prune(folder: Path, written: Path, keep: int) -> None:
+def _prune(folder: Path, written: Path, keep: int, others: Sequence[Path]) -> None:
     """Removes old checkpoints and what killed saves left; that this fails must not cost the run its checkpoint."""
     present = list_checkpoints(folder)
-    kept = {present[0], written, *present[-keep:]}
+    boundaries = [set(map(ticks_of, files)) for other in others if (files := list_checkpoints(other))]
+    common = set(map(ticks_of, present)).intersection(*boundaries)
+    agreed = max(common, default=-1)
+    awaited = [path for path in present if ticks_of(path) > agreed][-_AWAITED:]
+    kept = {present[0], written, path_of(folder, agreed), *awaited, *present[-keep:]}
     unfinished = [part for part in folder.glob(part_of(folder / "*.ckpt").name) if part != part_of(written)]
     for path in [*(path for path in present if path not in kept), *unfinished]:
         try:
@@ -194,7 +252,7 @@ def _prune(folder: Path, written: Path, keep: int) -> None:
 
 
 def ticks_of(path: Path) -> int:
-    """How many ticks had been played when a checkpoint was written: its file name says it."""
+    """The boundary that a checkpoint stands for, in ticks: its file name says it."""
     return int(path.stem)
 
 
@@ -204,7 +262,9 @@ def _read(path: Path) -> Checkpoint:
         header = json.loads(members.pop(_HEADER))
         _check_version(header, path)
         state = states.decode(header["state"], list(members.values()))
-        return Checkpoint(state, header["policy"], header["algorithm"], header["ticks"], header["update"])
+        ticks = header["ticks"]
+        boundary = header.get("boundary", ticks)
+        return Checkpoint(state, header["policy"], header["algorithm"], ticks, header["update"], boundary)
     except (KeyError, IndexError, TypeError, ValueError, MemoryError, RecursionError) as error:
         raise Damaged(f"is not a checkpoint: {error!r}", source=str(path)) from error
 

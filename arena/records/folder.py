@@ -1,11 +1,11 @@
 """The folder that a run leaves behind, and who may write where.
 
 runs/<name>/
-├── config.yaml  plan.json          written once by the root
+├── config.yaml  plan.json          written once by the root, when everybody is ready
 ├── profile.json                    where the time went, with `--profile`
 ├── episodes.jsonl  metrics.jsonl   the root's recorder
 ├── tensorboard/<policy>/           the root's recorder
-├── checkpoints/<policy>/           the root of that policy's group
+├── checkpoints/<policy>/           one worker of that policy, usually the root of its group
 ├── logs/rank-0000.log ...          each process its own
 └── report.html                     `arena report`
 """
@@ -14,7 +14,9 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -53,6 +55,20 @@ class RunFolder:
         except OSError as error:
             raise ConfigError(f"the run folder cannot be made: {error.strerror}", source=str(path)) from error
         return folder
+
+    def remove_unbegun(self, *, whole: bool) -> None:
+        """Removes what `open` has made for a run that has not begun, and the logs; does nothing if a run has begun.
+
+        Args:
+            whole: the folder itself as well, unless somebody has put something into it.
+        """
+        if self.config.exists() or self.episodes.exists():
+            return
+        for part in (self.logs, self.checkpoints, self.tensorboard):
+            shutil.rmtree(part, ignore_errors=True)
+        if whole:
+            with suppress(OSError):  # what else is in it is not ours
+                self.path.rmdir()
 
     @property
     def config(self) -> Path:
@@ -157,7 +173,8 @@ def _existing(path: Path, *, given: bool) -> Path:
         if RunFolder(candidate).config.is_file():
             return candidate
     raise ConfigError(
-        "there is no run to resume: no config.yaml in this folder; name the run's folder with --run-dir, "
+        "there is no run to resume: no config.yaml in this folder, so none has begun; name the run's folder with "
+        "--run-dir, "
         "or leave --resume out",
         source=str(path),
     )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
 
@@ -118,29 +118,38 @@ class JournalReader:
         return line
 
 
-def truncate_after(path: Path | str, tick: int) -> int:
-    """Forgets what happened after a tick; resuming from a checkpoint plays it again.
+Keep = Callable[[Mapping[str, Any]], bool]
+"""Whether a line of a journal is to stay."""
 
-    Keeps the lines whose `tick` (episodes) or `ticks` (updates) is at most `tick`. The file is replaced at once or
-    not at all. A file that does not exist is left so.
 
-    Returns:
-        How many lines were dropped, an unfinished one included.
+def kept_lines(path: Path | str, keep: Keep) -> Iterator[tuple[bytes, dict[str, Any]]]:
+    """The lines that are to stay, as written and as objects; none of a file that does not exist.
 
     Raises:
-        ConfigError: the file is damaged before its end, or a line of it has neither number.
+        ConfigError: the file is damaged before its end, or a line of it lacks what `keep` asks for.
+    """
+    if not Path(path).exists():
+        return
+    for raw, line in JournalReader(path).lines():
+        try:
+            stays = keep(line)
+        except (KeyError, TypeError) as error:
+            raise ConfigError(f"is damaged: {error!r} in the line {raw[:80]!r}", source=str(path)) from error
+        if stays:
+            yield raw, line
+
+
+def cut(path: Path | str, keep: Keep) -> None:
+    """Forgets all other lines, an unfinished one included. The file is replaced at once or not at all.
+
+    A file that does not exist is left so.
+
+    Raises:
+        ConfigError: as `kept_lines`.
     """
     path = Path(path)
     if not path.exists():
-        return 0
-    reader, dropped = JournalReader(path), 0
+        return
     with replacing(path) as file:
-        for raw, line in reader.lines():
-            when = line.get("tick", line.get("ticks"))
-            if not isinstance(when, int):
-                raise ConfigError(f"is damaged: a line has no tick: {raw[:80]!r}", source=str(path))
-            if when <= tick:
-                file.write(raw)
-            else:
-                dropped += 1
-    return dropped + reader.unfinished
+        for raw, _ in kept_lines(path, keep):
+            file.write(raw)

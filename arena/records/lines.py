@@ -46,7 +46,7 @@ class EpisodeRecord:
         match: the number of the match in the plan.
         env: the name of the environment in the configuration.
         lane: which lane of the match.
-        episode: how many episodes this lane had finished before.
+        episode: how many episodes this lane had finished before, also before the run was resumed.
         tick: the match's tick that ended the episode, from 1.
         length: ticks from the first to the last of the episode.
         terminated: whether the rules of the game ended it, for at least one entity.
@@ -76,10 +76,12 @@ class UpdateRecord:
 
     Args:
         policy: which policy.
-        update: how many updates it had made before this one ended, from 1.
+        update: its number, from 1; a resumed run counts on from its checkpoint.
         ticks: the ticks that each of its matches had played.
-        samples: how many samples the whole group has learnt from so far.
-        seconds: wall time since the run began.
+        samples: `ticks` times the rows (lanes x entities) of all workers of the policy: what its matches have given
+            it so far, if it uses every tick. A resumed run counts the rows that it has now.
+        seconds: wall time since the policy's worker began. A resumed run goes on from the last line that it kept, so
+            the time between the two is not in it.
         values: what the algorithm logged.
 
     Raises:

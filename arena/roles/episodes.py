@@ -19,22 +19,31 @@ class EpisodeAccount:
     Args:
         match: the match.
         seat_entities: per seat the indices of its entities in the game.
+        lanes: the lanes that are counted, by their numbers in the match; lane 0 below is the first of them.
+        before: how many episodes each of these lanes had finished before the run was resumed; none if not given.
 
     Attributes:
-        episodes: int64 [L], how many each lane has finished.
+        episodes: int64 [L], how many each lane has finished, those before included.
     """
 
-    def __init__(self, match: MatchPlan, seat_entities: Sequence[tuple[int, ...]]) -> None:
+    def __init__(
+        self,
+        match: MatchPlan,
+        seat_entities: Sequence[tuple[int, ...]],
+        lanes: range,
+        before: Sequence[int] | None = None,
+    ) -> None:
         self._match = match
         self._seats = [np.array(entities, np.intp) for entities in seat_entities]
-        self._no_lane = np.zeros(match.lanes, np.bool_)
-        shape = (match.lanes, sum(len(entities) for entities in seat_entities))
-        self._length = np.zeros(match.lanes, np.int64)
-        self.episodes = np.zeros(match.lanes, np.int64)
+        self._lanes = lanes
+        self._no_lane = np.zeros(len(lanes), np.bool_)
+        shape = (len(lanes), sum(len(entities) for entities in seat_entities))
+        self._length = np.zeros(len(lanes), np.int64)
+        self.episodes = np.array(before or [0] * len(lanes), np.int64)
         self._returns = np.zeros(shape, np.float64)
         self._terminated = np.zeros(shape, np.bool_)
         self._truncated = np.zeros(shape, np.bool_)
-        self._idle = np.zeros((match.lanes, len(self._seats)), np.int64)
+        self._idle = np.zeros((len(lanes), len(self._seats)), np.int64)
         self._stated: dict[tuple[int, int], str] = {}  # (lane, entity) -> what the game says of the outcome
 
     def idle(self, seat: int, active: NDArray[np.bool_]) -> None:
@@ -70,7 +79,7 @@ class EpisodeAccount:
             round=0,
             match=self._match.match,
             env=self._match.env,
-            lane=lane,
+            lane=self._lanes[lane],
             episode=int(self.episodes[lane]),
             tick=tick,
             length=int(self._length[lane]),

@@ -2,7 +2,7 @@
 
 seated     the environment has said what the seat looks like; the algorithm's class is held against it
 built      the algorithm is made and has taken on its weights                                -> Ready to the root
-running    `run()`: the algorithm steps its proxy and talks to its group
+running    the root has said Go; `run()`: the algorithm steps its proxy and talks to its group
 left       `run()` has ended: the seat idles on without it, the group goes on without it     -> Done to the root
 """
 
@@ -18,20 +18,20 @@ from typing import Any
 import numpy as np
 
 from arena import registry
+from arena.acting import play
 from arena.comm import Endpoint, Tag
 from arena.comm.interface import Side
 from arena.comm.wire import ReplyView, RequestView
-from arena.errors import BudgetReached, ConfigError, located
-from arena.examination import seat_face
+from arena.errors import BudgetReached, located
+from arena.examination import SeatSpaces, check_checkpoint, check_shared, seat_face
 from arena.group import Group
-from arena.messages import Done, Ready, Update, Welcome, expect, pack
-from arena.plan import MatchPlan, PolicyPlan, Role, RoleKind
-from arena.proxy import Seat, make_proxy
+from arena.messages import Done, Go, Left, Ready, Update, Welcome, expect, pack
+from arena.plan import ONLY_ACT, MatchPlan, PolicyPlan, Role, RoleKind
+from arena.proxy import Seat, Turns, make_proxy
 from arena.records import checkpoint
 from arena.records.lines import UpdateRecord
-from arena.roles.frozen import play
 from arena.run import Run
-from arena.stopwatch import stopwatch
+from arena.stopwatch import Activity, stopwatch
 
 
 class Worker:
@@ -53,15 +53,19 @@ class Worker:
         self._match: MatchPlan = run.plan.matches[role.match]
         self._policy: PolicyPlan = run.plan.policies[run.plan.seat(role).policy]
         self._path = f"policies.{self._policy.name}"
-        self._log = PolicyLog(endpoint, run, self._policy, lambda: self._seat.ticks)
+        self._place = self._match.seat_path(run.plan.seat(role).index)
+        self._log = PolicyLog(endpoint, run, self._policy, ticks=self._ticks, updates=lambda: self._group.updates)
         self._stopwatch = stopwatch(run.profile)
         self._was_ready = False
-        with located(path=f"{self._path}.algorithm"):
-            algorithm = registry.algorithm(self._policy.algorithm)
-        registry.check_options(algorithm, self._policy.options, path=self._path)
+        algorithm = registry.worker_class(
+            self._policy.algorithm, self._policy.options, frozen=self._policy.frozen, path=self._path
+        )
         self._group = self._join(communicator)
-        _calm_libraries(self._group.seed if private else None)
-        self._seat = self._sit()
+        calm_libraries()
+        if private:
+            seed_libraries(self._group.seed)
+        self._seats = self._sit()
+        self._check_group(algorithm)
         self._algorithm = self._build(algorithm)
         self._restore()
         self._ready()
@@ -81,24 +85,47 @@ class Worker:
             stopwatch=self._stopwatch,
         )
 
-    def _sit(self) -> Seat:
+    def _sit(self) -> tuple[Seat, ...]:
+        """A seat for each block of the match's lanes."""
         environment = self._run.address(Role(RoleKind.ENVIRONMENT, self._match.match))
-        welcome = expect(Welcome, self._endpoint.receive(environment, Tag.WELCOME))
+        first = expect(Welcome, self._endpoint.receive(environment, Tag.WELCOME))
+        turns = Turns(first.parts) if first.parts > 1 else None
+        seats = [self._seat(environment, first, turns)]
+        while len(seats) < first.parts:
+            welcome = expect(Welcome, self._endpoint.receive(environment, Tag.WELCOME))
+            seats.append(self._seat(environment, welcome, turns))
+        return tuple(seats)
+
+    def _seat(self, environment: int, welcome: Welcome, turns: Turns | None) -> Seat:
         layout = welcome.layout()
         link = self._endpoint.link(
             environment,
             Side.SEAT,
             request_bytes=RequestView(layout).nbytes,
             reply_bytes=ReplyView(layout).nbytes,
+            part=welcome.part,
         )
-        return Seat(welcome, link, seed=self._group.seed, before_first_request=self._ready, stopwatch=self._stopwatch)
+        return Seat(
+            welcome,
+            link,
+            seed=self._group.seed,
+            before_first_request=self._ready,
+            stopwatch=self._stopwatch,
+            turns=turns,
+        )
+
+    def _check_group(self, algorithm: type[Any]) -> None:
+        """Holds the seat's spaces against those of the policy's first one, before an algorithm is made and may play."""
+        seat = self._seats[0]
+        own = SeatSpaces(seat.observation_spaces, seat.action_spaces).words()
+        with located(path=self._place, who=f"policy {self._policy.name!r}"):
+            check_shared(algorithm, self._group.pool(own)[0], own)
 
     def _build(self, algorithm: type[Any]) -> Any:
-        seat = self._seat
-        path = self._match.seat_path(self._run.plan.seat(self._role).index)
-        with located(path=path, who=f"policy {self._policy.name!r}"):
-            self._face = seat_face(algorithm, seat.observation_spaces, seat.action_spaces, lanes=seat.lanes)
-        self._env = make_proxy(self._face, seat)
+        seat = self._seats[0]
+        with located(path=self._place, who=f"policy {self._policy.name!r}"):
+            face = seat_face(algorithm, seat.observation_spaces, seat.action_spaces, lanes=self._match.lanes)
+        self._env = make_proxy(face, self._seats)
         with located(inside=self._path):
             self._check_sizes(algorithm)
             return algorithm(self._env, self._group, ticks=self._run.plan.ticks, **self._policy.options)
@@ -107,7 +134,8 @@ class Worker:
         """Lets an algorithm that learns refuse a budget that is too small for it, before anybody plays."""
         if hasattr(algorithm, "sizes") and not self._policy.frozen:
             workers = len(self._policy.workers)
-            algorithm.sizes(self._policy.options, rows=self._seat.rows, ticks=self._run.plan.ticks, workers=workers)
+            rows = sum(seat.rows for seat in self._seats)
+            algorithm.sizes(self._policy.options, rows=rows, ticks=self._run.plan.ticks, workers=workers)
 
     def _restore(self) -> None:
         """Takes on the checkpoint that the run names: the root of the group reads it and shares it."""
@@ -116,18 +144,13 @@ class Worker:
             return
         found = checkpoint.load(path) if self._group.is_root else None
         held = self._group.share(found)
-        if held.algorithm != self._policy.algorithm:
-            raise ConfigError(
-                f"the checkpoint {path} is of the algorithm {held.algorithm!r}, the policy uses "
-                f"{self._policy.algorithm!r}",
-                path=self._path,
-            )
-        if not hasattr(self._algorithm, "load_state_dict"):
-            raise ConfigError(f"the algorithm {self._policy.algorithm!r} has no load_state_dict()", path=self._path)
+        check_checkpoint(held, path, self._policy, type(self._algorithm))
         with located(path=f"{self._path}.load", source=str(path)):
             self._algorithm.load_state_dict(held.state)
-        if self._run.start_tick:
-            self._log.updates = held.update
+
+    def _ticks(self) -> int:
+        """Ticks that the match has played, as far as all seats know."""
+        return min(seat.ticks for seat in self._seats)
 
     def _ready(self) -> None:
         if not self._was_ready:
@@ -136,48 +159,82 @@ class Worker:
 
     def work(self) -> None:
         """Runs the algorithm until its `run` returns or the budget is used, then takes leave of everybody."""
-        learning = not self._policy.frozen and hasattr(self._algorithm, "state_dict")
-        if learning and self._group.is_root and not self._run.start_tick:
-            self._log.save(self._algorithm.state_dict())
+        self._stopwatch.switch(Activity.WAITING_FOR_MATCH)
+        expect(Go, self._endpoint.receive(0, Tag.FROM_ROOT))
+        self._stopwatch.think()
+        if self._keeps and self._group.is_root and not self._run.start_tick:
+            self._log.save(self._algorithm.state_dict(), boundary=0)
+        returned = False
         # BudgetReached is how every run ends that does not end by itself.
         with suppress(BudgetReached), located(inside=self._path):
             self._runner()()
-        self._seat.leave()
+            returned = True
+        for seat in self._seats:
+            seat.leave()
+        if returned and not all(seat.over for seat in self._seats):
+            self._endpoint.send(0, Tag.TO_ROOT, pack(Left(self._role, self._ticks())))
+        self._leave_group()
+        learner = not self._policy.frozen and self._policy.algorithm not in ONLY_ACT
+        stateless = learner and not hasattr(self._algorithm, "state_dict")
+        self._endpoint.send(0, Tag.TO_ROOT, pack(Done(self._role, self._stopwatch.profile(), stateless)))
+
+    @property
+    def _keeps(self) -> bool:
+        """Whether the policy has checkpoints."""
+        return not self._policy.frozen and hasattr(self._algorithm, "state_dict")
+
+    def _leave_group(self) -> None:
+        """Leaves; the policy's last checkpoint has the weights of the member that has learnt to the end."""
+        if self._keeps and self._group.speaks and not self._group.is_root:
+            self._log.save_at_leave(self._algorithm.state_dict())  # while nobody else speaks yet
         self._group.leave()
-        if learning and self._group.is_root:
-            self._log.save(self._algorithm.state_dict())
-        self._endpoint.send(0, Tag.TO_ROOT, pack(Done(self._role, self._stopwatch.profile())))
+        if self._keeps and self._group.is_root:  # the last one to leave: it has served the others
+            if self._group.speaks:
+                self._log.save(self._algorithm.state_dict(), boundary=self._run.plan.ticks)
+            else:
+                self._log.conclude()
 
     def _runner(self) -> Callable[[], None]:
         if not self._policy.frozen:
             run: Callable[[], None] = self._algorithm.run
             return run
-        if not hasattr(self._algorithm, "actor"):
-            raise ConfigError(
-                f"a frozen policy needs an algorithm with actor(); {self._policy.algorithm!r} has none",
-                path=self._path,
-            )
         actor = self._algorithm.actor(greedy=self._run.greedy)
-        return lambda: play(self._face, self._env, actor)
+        return lambda: play(self._env, actor)
 
 
 class PolicyLog:
-    """What a group's root writes down of its policy: the numbers of its updates, and its checkpoints."""
+    """What is written down of a policy: the numbers of its updates, and its checkpoints.
 
-    def __init__(self, endpoint: Endpoint, run: Run, policy: PolicyPlan, ticks: Callable[[], int]) -> None:
+    Every worker has one, and uses it while it speaks for its group.
+
+    Args:
+        endpoint: the worker's place in the world.
+        run: the run.
+        policy: whose log it is.
+        ticks: how many ticks the worker's match has played.
+        updates: how many updates the worker has made in this run.
+    """
+
+    def __init__(
+        self, endpoint: Endpoint, run: Run, policy: PolicyPlan, *, ticks: Callable[[], int], updates: Callable[[], int]
+    ) -> None:
         self._endpoint = endpoint
-        self._run = run
+        self._plan = run.plan
         self._policy = policy
         self._ticks = ticks
-        self._begun = time.monotonic()
-        self._saved_at = run.start_tick
-        self.updates = 0
+        self._updates = updates
+        self._updates_before = run.past.updates.get(policy.name, 0)
+        self._begun = time.monotonic() - run.past.seconds.get(policy.name, 0.0)
+        self._boundary = run.start_tick  # of the newest checkpoint
+        self._folder = run.folder.checkpoints_path(policy.name)
+        others = (other for other in run.plan.policies.values() if other.name != policy.name and not other.frozen)
+        self._other_folders = tuple(run.folder.checkpoints_path(other.name) for other in others)
 
     def update(self, values: Mapping[str, float]) -> None:
-        self.updates += 1
+        """Sends the numbers of one update to the root."""
         record = UpdateRecord(
             policy=self._policy.name,
-            update=self.updates,
+            update=self._updates_before + self._updates(),
             ticks=self._ticks(),
             samples=self._ticks() * self._rows,
             seconds=time.monotonic() - self._begun,
@@ -188,35 +245,63 @@ class PolicyLog:
     @property
     def _rows(self) -> int:
         """Samples that the whole group collects per tick."""
-        matches = self._run.plan.matches
+        matches = self._plan.matches
         return sum(
             matches[match].lanes * len(matches[match].seats[seat].entities) for match, seat in self._policy.workers
         )
 
     def offer(self, state: Any) -> None:
-        """Writes a checkpoint if one is due; `state` may be a function that makes it."""
-        if self._ticks() - self._saved_at >= self._run.plan.checkpoint_every:
-            self.save(state() if callable(state) else state)
+        """Writes the checkpoint of a boundary that was reached; `state` may be a function that makes it."""
+        boundary = self._reached()
+        if boundary <= self._boundary:
+            return
+        if checkpoint.path_of(self._folder, boundary).exists():  # by one who spoke before and has left
+            self._boundary = boundary
+        else:
+            self.save(state() if callable(state) else state, boundary=boundary)
 
-    def save(self, state: Any) -> None:
-        self._saved_at = self._ticks()
+    def save_at_leave(self, state: Any) -> None:
+        """Writes what the worker has learnt until it leaves, as the newest checkpoint; others may learn on."""
+        written = map(checkpoint.ticks_of, checkpoint.list_checkpoints(self._folder))
+        self.save(state, boundary=max(self._ticks(), *written))
+
+    def conclude(self) -> None:
+        """Makes the newest checkpoint, by the one who has spoken last, the one of the run's end."""
+        newest = checkpoint.list_checkpoints(self._folder)[-1]
+        if checkpoint.ticks_of(newest) < self._plan.ticks:
+            checkpoint.copy_to(self._plan.ticks, newest, others=self._other_folders)
+
+    def save(self, state: Any, *, boundary: int) -> None:
+        """Writes the checkpoint that stands for a boundary."""
+        self._boundary = boundary
         checkpoint.save(
-            self._run.folder.checkpoints_path(self._policy.name),
+            self._folder,
             state,
             policy=self._policy.name,
             algorithm=self._policy.algorithm,
             ticks=self._ticks(),
-            update=self.updates,
+            update=self._updates_before + self._updates(),
+            boundary=boundary,
+            others=self._other_folders,
         )
 
+    def _reached(self) -> int:
+        """The newest boundary that the match has reached: a multiple of `checkpoint_every`."""
+        every = self._plan.checkpoint_every
+        return self._ticks() // every * every
 
-def _calm_libraries(seed: int | None) -> None:
-    """One thread per worker, and reproducible global streams where the process is the worker's own."""
+
+def calm_libraries() -> None:
+    """One thread per worker: more would fight for the cores that other workers have."""
     torch = sys.modules.get("torch")  # only if the algorithm imported it
     if torch is not None:
         torch.set_num_threads(1)
-    if seed is not None:
-        random.seed(seed)
-        np.random.seed(seed)
-        if torch is not None:
-            torch.manual_seed(seed)
+
+
+def seed_libraries(seed: int) -> None:
+    """Makes the global random streams of this process repeatable, for algorithms that use them."""
+    random.seed(seed)
+    np.random.seed(seed % 2**32)
+    torch = sys.modules.get("torch")
+    if torch is not None:
+        torch.manual_seed(seed)

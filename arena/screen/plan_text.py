@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import shlex
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from arena.examination import Examination
 from arena.plan import MatchPlan, Plan, Role, RoleKind, schedule_proof
-from arena.screen.words import counted
+from arena.screen.words import counted, processes_words
 
 _HEADINGS = ("rank", "role", "match", "policy", "entities")
 _UNCOLOURED = "#999999"
@@ -27,7 +28,7 @@ def plan_text(plan: Plan, examination: Examination, *, config: str, arguments: S
     sections = [
         _table(plan, examination),
         "\n".join(_matches_lines(plan)),
-        f"processes: {_processes(plan)}",
+        "\n".join([f"processes: {_processes(plan)}", *(_packing_lines(plan) if plan.packed else ())]),
         "\n".join(_policy_lines(plan, examination)),
         f"schedule: {schedule_proof(plan)}",
         f"start it: {command_line(plan, config=config, arguments=arguments)}",
@@ -46,10 +47,39 @@ def command_line(plan: Plan, *, config: str, arguments: Sequence[str] = ()) -> s
 def _processes(plan: Plan) -> str:
     environments = counted(len(plan.matches), "environment")
     workers = counted(len(plan.roles(RoleKind.WORKER)), "worker")
-    if plan.processes == 1:
-        return f"1, which hosts the root, {environments} and {workers}"
-    rest = f" + {len(plan.idle_ranks)} idle" if plan.idle_ranks else ""
-    return f"{plan.processes} = 1 root + {environments} + {workers}{rest}"
+    hosted = f"1 root + {environments} + {workers}"
+    if plan.packed:
+        return f"{processes_words(plan.processes, len(plan.roles()))}: {hosted}"
+    return f"{plan.processes} = {hosted}" + (f" + {len(plan.idle_ranks)} idle" if plan.idle_ranks else "")
+
+
+def _packing_lines(plan: Plan) -> Iterator[str]:
+    """One line for each rank: what it hosts, and of which matches."""
+    for rank, roles in enumerate(plan.ranks):
+        kinds = Counter(role.kind for role in roles)
+        environments, workers = kinds[RoleKind.ENVIRONMENT], kinds[RoleKind.WORKER]
+        parts = ["root"] * kinds[RoleKind.ROOT]
+        parts += [counted(environments, "environment")] * bool(environments)
+        parts += [f"{counted(workers, 'worker')} ({_policies(plan, roles)})"] * bool(workers)
+        numbers = sorted({role.match for role in roles if role.match is not None})
+        of = f" of {'match' if len(numbers) == 1 else 'matches'} {_ranges(numbers)}" if numbers else ""
+        yield f"rank {rank} hosts {', '.join(parts)}{of}"
+
+
+def _policies(plan: Plan, roles: Sequence[Role]) -> str:
+    counts = Counter(plan.seat(role).policy for role in roles if role.kind is RoleKind.WORKER)
+    return ", ".join(f"{counts[name]} {name}" for name in plan.policies if counts[name])
+
+
+def _ranges(numbers: Sequence[int]) -> str:
+    """`0 to 9, 12`: rising numbers, neighbours joined."""
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    return ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]} to {run[-1]}" for run in runs)
 
 
 def _table(plan: Plan, examination: Examination) -> str:

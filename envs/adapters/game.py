@@ -40,7 +40,6 @@ class Game(Protocol):
     observation_spaces: tuple[Space[Any], ...]
     action_spaces: tuple[Space[Any], ...]
     mask_sizes: tuple[int, ...]  # as far as the spaces tell; infos may show more
-    turn_based: bool
 
     def reset(self, seed: int | None, options: Mapping[str, Any] | None) -> Moment: ...
 

@@ -19,7 +19,6 @@ class GymnasiumGame:
 
     entities: tuple[str, ...] = ("agent_0",)
     mask_sizes: tuple[int, ...] = (0,)
-    turn_based = False
 
     def __init__(self, env: gymnasium.Env[Any, Any]) -> None:
         self._env = env

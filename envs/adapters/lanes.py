@@ -40,7 +40,6 @@ class Lanes:
             observation_spaces=first.observation_spaces,
             action_spaces=first.action_spaces,
             mask_sizes=_mask_sizes(first),
-            turn_based=first.turn_based,
         )
         shape = (self.lanes, len(first.entities))
         _check_layouts(self.interface)

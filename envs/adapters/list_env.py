@@ -30,8 +30,6 @@ TRUNCATED = "TimeLimit.truncated"
 class ListGame:
     """Plays an environment of the list interface; entities without names are `entity_0`, ..."""
 
-    turn_based = False
-
     def __init__(self, env: Any) -> None:
         self._env = env
         self.observation_spaces: tuple[Space[Any], ...] = tuple(env.observation_spaces)
@@ -52,8 +50,8 @@ class ListGame:
         """Begins an episode; this interface has no `options`."""
         if seed is not None and hasattr(self._env, "seed"):
             self._env.seed(seed)
-        observations = self._env.reset()
         n = len(self.entities)
+        observations = self._per_entity("observations", self._env.reset())
         self._done = [False] * n
         return Moment(observations, [True] * n, [{}] * n, [0.0] * n, [False] * n, [False] * n)
 
@@ -64,7 +62,11 @@ class ListGame:
             for space, action in zip(self.action_spaces, actions, strict=True)
         ]
         observations, rewards, done, infos = self._env.step(joint)
+        self._per_entity("observations", observations)
+        self._per_entity("rewards", rewards)
+        self._per_entity("infos", infos)
         ended = [bool(done)] * len(joint) if np.ndim(done) == 0 else [bool(one) for one in done]
+        self._per_entity("values of done", ended)
         cut = [over and bool(info.get(TRUNCATED)) for over, info in zip(ended, infos, strict=True)]
         self._done = [before or now for before, now in zip(self._done, ended, strict=True)]
         return Moment(
@@ -75,6 +77,11 @@ class ListGame:
             terminated=[over and not late for over, late in zip(ended, cut, strict=True)],
             truncated=cut,
         )
+
+    def _per_entity(self, what: str, given: Sequence[Any]) -> Sequence[Any]:
+        if len(given) != len(self.entities):
+            raise ValueError(f"the game gave {len(given)} {what} for {len(self.entities)} entities")
+        return given
 
     def render(self) -> NDArray[np.uint8] | None:
         """The environment's own picture, where it draws one."""

@@ -26,8 +26,6 @@ class AECGame:
     everybody.
     """
 
-    turn_based = True
-
     def __init__(self, env: Any) -> None:
         self._env = env
         self._cast = Cast(env)

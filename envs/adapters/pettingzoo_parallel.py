@@ -17,8 +17,6 @@ from envs.adapters.pettingzoo_spaces import Cast
 class ParallelGame:
     """Plays a parallel environment; entities are its `possible_agents`, active those in `agents`."""
 
-    turn_based = False
-
     def __init__(self, env: Any) -> None:
         self._env = env
         self._cast = Cast(env)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import re
 from collections.abc import Callable
@@ -12,7 +11,7 @@ from typing import Any
 
 import gymnasium
 
-from arena.errors import ConfigError
+from arena.errors import ConfigError, close_name
 
 
 def gymnasium_factory(name: str) -> Callable[..., gymnasium.Env[Any, Any]]:
@@ -30,8 +29,8 @@ def gymnasium_factory(name: str) -> Callable[..., gymnasium.Env[Any, Any]]:
     try:
         gymnasium.spec(registered)
     except gymnasium.error.Error as error:
-        close = difflib.get_close_matches(registered, gymnasium.registry, n=1, cutoff=0.5)
-        hint = f"; did you mean {close[0]!r}?" if close else ""
+        close = close_name(registered, gymnasium.registry)
+        hint = "" if close is None else f"; did you mean {close!r}?"
         raise ConfigError(f"Gymnasium cannot make {name!r}: {error}{hint}") from error
     return partial(gymnasium.make, registered)
 

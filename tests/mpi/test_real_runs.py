@@ -73,14 +73,18 @@ def test_the_root_and_the_environments_never_import_torch(tmp_path: Path) -> Non
     assert len(root) == 0, "the root's stderr is the launcher's"
 
 
-@pytest.mark.parametrize(
-    ("ranks", "code", "words"), [(3, 2, "needs 4 processes"), (6, 0, "2 of the processes are idle")]
-)
-def test_too_few_processes_are_refused_and_too_many_are_idle(ranks: int, code: int, words: str, tmp_path: Path) -> None:
-    ended = by_hand(tmp_path, ranks, "train", write(tmp_path, duel()))
-    assert ended.code == code
-    assert words in ended.out + ended.err
-    assert "Traceback" not in ended.err
+def test_too_few_processes_play_as_many_do_and_those_too_many_are_idle(tmp_path: Path) -> None:
+    config = write(tmp_path, duel())
+    said = {
+        3: "4 roles on 3 processes",
+        4: "4 processes",
+        6: "2 of the processes are idle: the plan has no role for them",
+    }
+    for ranks, words in said.items():
+        ended = by_hand(tmp_path, ranks, "train", config, "--run-dir", f"on-{ranks}")
+        assert ended.code == 0, ended.err
+        assert words in ended.out
+    assert episodes(tmp_path / "on-3") == episodes(tmp_path / "on-4") == episodes(tmp_path / "on-6") != []
 
 
 def test_thirty_one_processes_play_as_one_does(tmp_path: Path) -> None:

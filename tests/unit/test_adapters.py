@@ -353,7 +353,6 @@ AEC: dict[str, tuple[Any, Callable[[], Any]]] = {
 def test_the_ticks_of_a_turn_based_game_add_up_to_pettingzoos_rewards(name: str) -> None:
     factory, make = AEC[name]
     env, alone = adapt(factory, {}, 1), make()
-    assert env.interface.turn_based
     totals = []
     for seed in range(8):
         for loop, game in ((arena_loop, env), (plain_loop, alone)):
@@ -463,6 +462,26 @@ def test_a_list_of_dones_ends_each_entity_once_and_the_done_play_the_no_op() -> 
     assert [step.truncated[0].tolist() for step in steps] == [[False, False], [False, False], [False, True]]
     assert [step.rewards[0].tolist() for step in steps] == [[1, -1], [0, -1], [0, -1]]
     assert env._games[0]._env.played == [[1, 3], [0, 3], [0, 3]]  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        (([1], [1.0, -1.0], False, [{}, {}]), "1 observations for 2 entities"),
+        (([1, 1], [1.0], False, [{}, {}]), "1 rewards for 2 entities"),
+        (([1, 1], [1.0, -1.0], False, [{}, {}, {}]), "3 infos for 2 entities"),
+        (([1, 1], [1.0, -1.0], [True], [{}, {}]), "1 values of done for 2 entities"),
+    ],
+)
+def test_a_list_of_the_wrong_length_is_named(answer: Any, message: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    env = adapt(Pennies, {}, 1)
+    env.reset(ONE)
+    monkeypatch.setattr(Pennies, "step", lambda self, actions: answer)
+    with pytest.raises(ValueError, match=f"the game gave {message}"):
+        env.step([np.array([1]), np.array([3])])
+    monkeypatch.setattr(Pennies, "reset", lambda self: [0])
+    with pytest.raises(ValueError, match="the game gave 1 observations for 2 entities"):
+        env.reset(ONE)
 
 
 def test_the_extras_of_the_list_interface_are_used_where_they_are() -> None:

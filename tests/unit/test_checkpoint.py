@@ -87,7 +87,7 @@ def test_any_state_comes_back_bit_for_bit(tmp_path: Path, state: Any) -> None:
 def test_what_a_checkpoint_says_of_itself_comes_back(tmp_path: Path) -> None:
     path = checkpoint.save(tmp_path / "a" / "blue", {"w": 1}, policy="blue", algorithm="ppo", ticks=1200, update=7)
     assert path.name == "000000001200.ckpt"
-    assert checkpoint.load(path) == checkpoint.Checkpoint({"w": 1}, "blue", "ppo", 1200, 7)
+    assert checkpoint.load(path) == checkpoint.Checkpoint({"w": 1}, "blue", "ppo", 1200, 7, 1200)
 
 
 def test_generator_states_with_numbers_of_128_bits_are_kept(tmp_path: Path) -> None:
@@ -170,6 +170,40 @@ def test_what_was_just_written_stays_even_beside_newer_files(tmp_path: Path) -> 
     for ticks in (0, 700, 800, 900, 500):
         save(tmp_path, ticks=ticks)
     assert names(tmp_path) == [0, 500, 700, 800, 900]
+
+
+def put(folder: Path, *boundaries: int, others: tuple[Path, ...] = (), late: int = 0) -> None:
+    for boundary in boundaries:
+        about = {"policy": folder.name, "algorithm": "ppo", "update": 1}
+        checkpoint.save(folder, boundary, ticks=boundary + late, boundary=boundary, others=others, **about)
+
+
+def test_the_file_is_named_by_its_boundary_and_says_its_ticks(tmp_path: Path) -> None:
+    put(tmp_path / "blue", 40, late=5)
+    (path,) = checkpoint.list_checkpoints(tmp_path / "blue")
+    assert path == checkpoint.path_of(tmp_path / "blue", 40)
+    assert (checkpoint.load(path).boundary, checkpoint.load(path).ticks) == (40, 45)
+
+
+def test_the_newest_boundary_that_all_policies_have_stays_and_what_slower_ones_may_reach(tmp_path: Path) -> None:
+    fast, slow, none = (tmp_path / name for name in ("fast", "slow", "none"))
+    put(slow, 0, 30)
+    put(fast, *range(0, 100, 10), others=(slow, none))
+    assert names(fast) == [0, *range(30, 100, 10)]
+    put(slow, 80)
+    put(fast, 100, others=(slow, none))
+    assert names(fast) == [0, 80, 90, 100]
+    put(fast, *range(110, 1000, 10), others=(slow, none))
+    assert names(fast) == [0, 80, *range(800, 1000, 10)], "no more than 20 wait for a slow one"
+
+
+def test_a_checkpoint_can_stand_for_another_boundary_too(tmp_path: Path) -> None:
+    folder = tmp_path / "blue"
+    put(folder, 100, late=-70)
+    checkpoint.copy_to(60, checkpoint.path_of(folder, 100))
+    held = checkpoint.load(checkpoint.path_of(folder, 60))
+    assert (held.state, held.ticks, held.update, held.boundary) == (100, 30, 1, 60)
+    assert names(folder) == [60, 100]
 
 
 def test_a_run_that_goes_on_from_a_tick_discards_what_is_newer(tmp_path: Path) -> None:

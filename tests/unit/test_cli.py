@@ -15,8 +15,9 @@ from typing import Any
 
 import pytest
 
-from arena.cli import main
+from arena.cli import _parser, main
 from arena.config import yaml_text
+from arena.records import checkpoint
 
 WORKERS = '''
 class Base:
@@ -41,6 +42,21 @@ class NoImages(Vector):
 
 class Learner(Vector):
     def state_dict(self): ...
+
+class Picky(Vector):
+    @classmethod
+    def check_options(cls, options):
+        if options.get("gain", 1.0) > 5:
+            raise ValueError("a gain above 5 breaks the scale")
+
+class NoGroup:
+    face = "vector"
+    def __init__(self, env): ...
+    def run(self): ...
+
+class NoRun:
+    face = "vector"
+    def __init__(self, env, group, *, ticks): ...
 
 class Broken:
     def __init__(self, **kwargs):
@@ -131,6 +147,20 @@ def test_plan_for_one_rank_or_with_idle_ones(folder: Path, capsys: pytest.Captur
     assert "7 = 1 root + 1 environment + 3 workers + 2 idle" in out
 
 
+def test_plan_for_few_ranks_says_what_each_of_them_hosts(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plan", write(folder), "--set", "matches[0].copies=3", "--ranks", "3"]) == 0
+    out = capsys.readouterr().out
+    packing = next(part for part in out.split("\n\n") if part.startswith("processes"))
+    assert packing.splitlines() == [
+        "processes: 13 roles on 3 processes: 1 root + 3 environments + 9 workers",
+        "rank 0 hosts root, 1 environment, 3 workers (1 blue, 2 red) of match 0",
+        "rank 1 hosts 1 environment, 3 workers (1 blue, 2 red) of match 1",
+        "rank 2 hosts 1 environment, 3 workers (1 blue, 2 red) of match 2",
+    ]
+    assert "start it: mpirun -n 3 arena train" in out
+    assert [line.split()[0] for line in out.splitlines()[1:14]] == ["0"] * 5 + ["1"] * 4 + ["2"] * 4
+
+
 def test_plan_prints_json(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["plan", write(folder), "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
@@ -186,10 +216,36 @@ def test_environments_that_are_made_alike_are_made_once(folder: Path, capsys: py
         (["policies.blue.options.gian=2"], "policies.blue.options: Vector has no option 'gian'; did you mean 'gain'?"),
         (["policies.blue.algorithm=own:Vectr"], "policies.blue.algorithm: 'own:Vectr': "),
         (["policies.blue.algorithm=ppoo"], "policies.blue.algorithm: unknown algorithm 'ppoo'; did you mean 'ppo'?"),
+        (["policies.blue.algorithm=own:NoRun"], "policies.blue.algorithm: the algorithm 'own:NoRun' has no run(): a"),
+        (
+            ["policies.blue.algorithm=own:NoGroup"],
+            "policies.blue.algorithm: NoGroup.__init__ cannot take (env, group, *, ticks, **options)",
+        ),
+        (
+            ["policies.blue.frozen=true"],
+            "policies.blue.algorithm: a frozen policy needs an algorithm with actor(); 'own:Vector' has none",
+        ),
+        (
+            ["policies.blue={algorithm: own:Picky, options: {gain: 6}}"],
+            "policies.blue.options: Picky: a gain above 5 breaks the scale",
+        ),
+        (
+            ["policies.blue={algorithm: scripted, options: {function: nowhere:f}}"],
+            "policies.blue.options.function: 'nowhere:f': there is no module 'nowhere'",
+        ),
+        (
+            ["policies.blue={algorithm: scripted, options: {function: math:sin, arguments: {x: 1}}}"],
+            "policies.blue.options.arguments: math:sin",
+        ),
+        (["policies.unseated={algorithm: own:Nothing}"], "policies.unseated.algorithm: 'own:Nothing': "),
         (["policies.blue.load=nowhere"], "policies.blue.load: nowhere: there is no such checkpoint"),
         (["envs.game.make=tuchdown"], "envs.game.make: unknown environment 'tuchdown'; did you mean 'touchdown'?"),
         (["envs.game.kwargs.teamsize=2"], "matches[0]: environment 'game': Touchdown: got an unexpected keyword"),
-        (["envs.game.kwargs.team_size=-2"], "matches[0]: environment 'game': "),
+        (["envs.game.kwargs.team_size=0"], "matches[0]: environment 'game': team_size: got 0, expected a whole number"),
+        (
+            ["envs.game={make: matrix, kwargs: {game: rps}}"],
+            "matches[0]: environment 'game': game: got 'rps'; known: matching_pennies,",
+        ),
         (
             ["envs.game.make=own:Broken"],
             "environment 'game' could not be made with {'team_size': 2}: RuntimeError: the game is out of order (",
@@ -221,6 +277,20 @@ def test_what_only_the_game_or_the_algorithm_can_tell_is_refused(
     assert error.startswith("duel.yaml: ")
 
 
+@pytest.mark.parametrize("command", ["plan", "check"])
+def test_a_checkpoint_to_load_is_opened(folder: Path, capsys: pytest.CaptureFixture[str], command: str) -> None:
+    path = write(folder)
+    kept = checkpoint.save(folder / "kept", {}, policy="blue", algorithm="own:Vector", ticks=3, update=1)
+    arguments = [command, path, "--set", f"policies.blue.load={folder / 'kept'}"]
+    assert error_of(capsys, *arguments) == (
+        "duel.yaml: policies.blue: the algorithm 'own:Vector' has no load_state_dict()"
+    )
+    (error,) = [error_of(capsys, *arguments, "--set", "policies.blue.algorithm=own:Learner")]
+    assert "is of the algorithm 'own:Vector', the policy uses 'own:Learner'" in error
+    kept.write_bytes(b"nothing")
+    assert "no whole checkpoint" in error_of(capsys, *arguments)
+
+
 @pytest.mark.parametrize(("action", "allowed"), [("4", True), ("5", False), ("[0]", False), ("true", False)])
 def test_the_idle_action_must_be_one_of_the_games(
     folder: Path, capsys: pytest.CaptureFixture[str], action: str, allowed: bool
@@ -241,15 +311,28 @@ def test_check_refuses_a_game_that_does_not_keep_the_interface(
 
 def test_mistakes_of_the_file_end_with_exit_2(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert error_of(capsys, "check", "nothing.yaml").startswith("nothing.yaml: there is no such file")
+    assert error_of(capsys, "check", write(folder)[:1] + "og.yaml") == (
+        "dog.yaml: there is no such file; known: duel.yaml"
+    )
     assert error_of(capsys, "plan", write(folder, tics=3)).startswith(
         "duel.yaml: tics: unknown key 'tics'; did you mean"
     )
     assert "--set ticks=0: ticks: found 0" in error_of(capsys, "plan", write(folder), "--set", "ticks=0")
-    assert "duel.yaml: the plan 'duel' needs 5 processes" in error_of(capsys, "plan", write(folder), "--ranks", "3")
 
 
 @pytest.mark.parametrize(
-    "argv", [[], ["trian"], ["plan"], ["plan", "x.yaml", "--ranks", "0"], ["plan", "x.yaml", "--json", "--dot"]]
+    "argv",
+    [
+        [],
+        ["trian"],
+        ["plan"],
+        ["plan", "x.yaml", "--ranks", "0"],
+        ["plan", "x.yaml", "--ranks", "1.5"],
+        ["plan", "x.yaml", "--ranks", "inf"],
+        ["plan", "x.yaml", "--json", "--dot"],
+        ["plan", "x.yaml", "--rank", "2"],
+        ["train", "x.yaml", "--run", "x"],
+    ],
 )
 def test_usage_errors_end_with_exit_2(argv: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as caught:
@@ -259,6 +342,21 @@ def test_usage_errors_end_with_exit_2(argv: list[str], capsys: pytest.CaptureFix
 
 
 # the other commands
+
+
+def test_version_is_that_of_the_distribution(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(["--version"])
+    assert caught.value.code == 0
+    declared = re.search(r'version="(.*)"', (Path(__file__).resolve().parents[2] / "setup.py").read_text())
+    assert declared is not None
+    assert capsys.readouterr().out == f"arena {declared[1]}\n"
+
+
+def test_a_count_may_be_written_as_a_power_of_ten(capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = _parser().parse_args(["train", "x.yaml", "--ticks", "1e6", "--ranks", "3"])
+    assert (arguments.ticks, arguments.ranks) == (1_000_000, 3)
+    assert isinstance(arguments.ticks, int)
 
 
 def test_list_names_every_built_in(capsys: pytest.CaptureFixture[str]) -> None:
@@ -324,8 +422,8 @@ def test_help_imports_nothing_heavy_and_planning_no_torch_by_itself(folder: Path
 
 def test_python_m_arena_is_the_command_line(folder: Path) -> None:
     write(folder)
-    found = python("-m", "arena", "check", "none.yaml")
+    found = python("-m", "arena", "check", "dual.yaml")
     assert found.returncode == 2
     assert (
-        found.stderr == "arena: error: none.yaml: there is no such file; did you mean 'duel.yaml'? known: duel.yaml\n"
+        found.stderr == "arena: error: dual.yaml: there is no such file; did you mean 'duel.yaml'? known: duel.yaml\n"
     )

@@ -253,6 +253,9 @@ def test_any_file_content_raises_nothing_but_configuration_errors(tmp_path_facto
         (["matches", 0, "entities", 3], -1, "matches[0].entities[3]", "expected integer >= 0"),
         (["matches", 0, "copies"], 0, "matches[0].copies", "expected integer >= 1"),
         (["matches", 0, "lanes"], -4, "matches[0].lanes", "expected integer >= 1"),
+        (["matches", 0, "pipeline"], 3, "matches[0].pipeline", "expected integer <= 2"),
+        (["matches", 0, "pipeline"], True, "matches[0].pipeline", "expected integer, got true or false"),
+        (["matches", 1, "round_robin", "pipeline"], 2, "matches[1].round_robin.pipeline", "there is 1 lane: each half"),
         (["matches", 1, "round_robin", "policies"], ["red"], "matches[1].round_robin.policies", "two or more"),
         (["matches", 1, "round_robin", "policies", 1], "blue", "matches[1].round_robin.policies[1]", "listed twice"),
         (["matches", 1, "round_robin", "policies", 1], "x", "matches[1].round_robin.policies[1]", "unknown policy"),
@@ -355,6 +358,31 @@ def test_an_override_finds_keys_that_hold_dots() -> None:
 
 def test_of_two_overrides_the_later_one_wins() -> None:
     assert parse(VALID, "ticks=5", "ticks=6").ticks == 6
+
+
+@pytest.mark.parametrize("override", ["ticks=1e4", "ticks=10000.0", "seed=2e1", "matches[0].copies=2.0"])
+def test_an_integer_may_be_written_as_a_float(override: str) -> None:
+    key, value = override.split("=")
+    found = parse(VALID, override)
+    given = parse(VALID, f"{key}={int(float(value))}")
+    assert found == given
+    assert resolved_yaml(found) == resolved_yaml(given)
+
+
+def test_a_float_with_a_fraction_or_out_of_range_is_no_integer() -> None:
+    assert "found 1.5: expected integer, got float" in str(error_of(VALID, "ticks=1.5"))
+    assert "found -10000: expected integer >= 1" in str(error_of(VALID, "ticks=-1e4"))
+    assert "found inf" in str(error_of(VALID, "ticks=.inf").message)
+
+
+def test_a_mistaken_key_that_an_override_made_is_told_once() -> None:
+    error = str(error_of(VALID, "polices.blue=1"))
+    assert error.startswith("--set polices.blue=1: polices: unknown key 'polices'; did you mean 'policies'?")
+    assert error.count("did you mean") == 1
+
+
+def test_a_name_that_is_not_close_is_not_suggested() -> None:
+    assert "unknown policy 'green'; known: " in str(error_of(VALID, "matches[0].seats[1]=green"))
 
 
 def test_an_override_repairs_what_the_file_has_wrong() -> None:

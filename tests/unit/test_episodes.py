@@ -22,7 +22,7 @@ def account(seats: Sequence[tuple[int, ...]] = ((0,), (1,)), lanes: int = 1) -> 
     match = MatchPlan(
         match=3, entry=0, copy=0, env="game", make="game", env_kwargs={}, lanes=lanes, seats=plans, path="matches[0]"
     )
-    return EpisodeAccount(match, seats)
+    return EpisodeAccount(match, seats, range(lanes))
 
 
 def step(rewards: Any, terminated: Any, truncated: Any = None, infos: Any = NOTHING) -> Step:
@@ -33,6 +33,27 @@ def step(rewards: Any, terminated: Any, truncated: Any = None, infos: Any = NOTH
 
 
 GOES_ON = step([[0, 0]], [[0, 0]])
+
+
+def test_lanes_have_their_numbers_in_the_match() -> None:
+    match = MatchPlan(
+        match=0, entry=0, copy=0, env="g", make="g", env_kwargs={}, lanes=5, seats=(SeatPlan(0, "p", (0,)),)
+    )
+    episodes = EpisodeAccount(match, [(0,)], range(3, 5))
+    over, _ = episodes.tick(step([[1], [2]], [[0], [1]]))
+    assert over.tolist() == [False, True]
+    assert episodes.finish(1, 1).lane == 4
+
+
+def test_a_resumed_lane_counts_its_episodes_on() -> None:
+    match = MatchPlan(
+        match=0, entry=0, copy=0, env="g", make="g", env_kwargs={}, lanes=4, seats=(SeatPlan(0, "p", (0,)),)
+    )
+    episodes = EpisodeAccount(match, [(0,)], range(2, 4), before=[7, 0])
+    for _ in range(2):
+        episodes.tick(step([[1], [2]], [[1], [1]]))
+        records = [episodes.finish(lane, 1) for lane in range(2)]
+    assert [(record.lane, record.episode) for record in records] == [(2, 8), (3, 1)]
 
 
 def outcomes(episodes: EpisodeAccount, lane: int = 0) -> list[str | None]:

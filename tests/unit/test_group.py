@@ -389,3 +389,18 @@ def test_only_the_roots_numbers_and_states_are_written_down() -> None:
 def test_a_group_knows_its_size_its_rank_and_its_root() -> None:
     seen = together(lambda group: (group.size, group.rank, group.is_root, group.policy, group.sync), (3, 1))
     assert seen == [(2, 0, True, "blue", "gradients"), (2, 1, False, "blue", "gradients")]
+
+
+def test_when_the_root_has_left_the_first_that_remains_speaks_for_the_policy() -> None:
+    spoken: list[tuple[int, int]] = []
+
+    def member(group: Group) -> None:
+        for turn in range(3):
+            if turn > group.rank:  # worker 0 leaves after its first turn, worker 1 after its second
+                break
+            group.mean(1.0)
+            if group.speaks:
+                spoken.append((turn, group.rank))
+
+    together(member)
+    assert spoken == [(0, 0), (1, 1), (2, 2)]

@@ -163,6 +163,33 @@ def test_a_link_carries_both_ways_in_turn_with_an_extra_part() -> None:
     assert heard == [said for tick in range(3) for said in (([tick] * 8, b"info %d" % tick), [tick + 10] * 4)]
 
 
+def test_two_links_of_the_same_roles_keep_their_messages_apart() -> None:
+    heard: list[Any] = []
+
+    def environment(endpoint: HostedEndpoint) -> None:
+        links = [endpoint.link(1, Side.ENVIRONMENT, request_bytes=1, reply_bytes=1, part=part) for part in (0, 1)]
+        for part in (1, 0):  # in another order than they are waited for
+            links[part].outbox[:] = part
+            links[part].post(1)
+            links[part].post_extra(b"of %d" % part)
+        for link in links:
+            link.wait()
+            heard.append((link.inbox.tolist(), bytes(link.wait_extra())))
+
+    def seat(endpoint: HostedEndpoint) -> None:
+        links = [endpoint.link(0, Side.SEAT, request_bytes=1, reply_bytes=1, part=part) for part in (0, 1)]
+        for link in links:
+            link.wait()
+            heard.append((link.inbox.tolist(), bytes(link.wait_extra())))
+        for part in (1, 0):
+            links[part].outbox[:] = 10 + part
+            links[part].post(1)
+            links[part].post_extra(b"to %d" % part)
+
+    run(environment, seat)
+    assert heard == [([0], b"of 0"), ([1], b"of 1"), ([10], b"to 0"), ([11], b"to 1")]
+
+
 def test_when_nobody_can_go_on_the_error_names_who_waits_for_what() -> None:
     def waits_for(source: int, tag: Tag) -> Main:
         return lambda endpoint: endpoint.receive(source, tag)

@@ -15,7 +15,7 @@ import pytest
 
 from arena.errors import ConfigError
 from arena.records.durable import part_of
-from arena.records.journal import Journal, JournalReader, truncate_after
+from arena.records.journal import Journal, JournalReader, Keep, cut, kept_lines
 
 
 def write(path: Path, *lines: dict[str, Any]) -> None:
@@ -105,29 +105,36 @@ def test_a_missing_file_is_named(path: Path) -> None:
         list(JournalReader(path))
 
 
-def test_truncating_keeps_the_lines_up_to_the_tick_byte_for_byte(path: Path) -> None:
-    path.write_bytes(b'{"tick": 1}\n{"ticks":5}\n{"tick":6}\n{"tick":5}\n{"ti')
-    assert truncate_after(path, 5) == 2
-    assert path.read_bytes() == b'{"tick": 1}\n{"ticks":5}\n{"tick":5}\n'
+def until(tick: int) -> Keep:
+    return lambda line: line["tick"] <= tick
+
+
+def test_cutting_keeps_the_wanted_lines_byte_for_byte(path: Path) -> None:
+    path.write_bytes(b'{"tick": 1}\n{"tick":6}\n{"tick":5}\n{"ti')
+    assert [line for _, line in kept_lines(path, until(5))] == [{"tick": 1}, {"tick": 5}]
+    cut(path, until(5))
+    assert path.read_bytes() == b'{"tick": 1}\n{"tick":5}\n'
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert list(path.parent.iterdir()) == [path]
 
 
-def test_truncating_what_is_not_there_does_nothing(path: Path) -> None:
-    assert truncate_after(path, 5) == 0
+def test_cutting_what_is_not_there_does_nothing(path: Path) -> None:
+    cut(path, until(5))
+    assert list(kept_lines(path, until(5))) == []
     assert not path.exists()
 
 
-def test_truncating_refuses_lines_without_a_tick(path: Path) -> None:
-    write(path, {"tick": 1}, {"name": "x"})
+@pytest.mark.parametrize("line", [{"name": "x"}, {"tick": None}, {"tick": "5"}])
+def test_cutting_refuses_lines_that_lack_what_decides(path: Path, line: dict[str, Any]) -> None:
+    write(path, {"tick": 1}, line)
     before = path.read_bytes()
-    with pytest.raises(ConfigError, match="has no tick"):
-        truncate_after(path, 5)
+    with pytest.raises(ConfigError, match=r"is damaged: .* in the line"):
+        cut(path, until(5))
     assert path.read_bytes() == before
 
 
 @pytest.mark.parametrize("step", ["fsync", "replace"])
-def test_a_failure_while_truncating_leaves_the_old_file(path: Path, step: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failure_while_cutting_leaves_the_old_file(path: Path, step: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
@@ -136,7 +143,7 @@ def test_a_failure_while_truncating_leaves_the_old_file(path: Path, step: str, m
     with monkeypatch.context() as patch:
         patch.setattr(os, step, fail)
         with pytest.raises(OSError, match="No space"):
-            truncate_after(path, 5)
+            cut(path, until(5))
     assert path.read_bytes() == before
     assert not part_of(path).exists()
     assert json.loads(before.splitlines()[1]) == {"tick": 9}

@@ -17,8 +17,8 @@ ROOT = Path(__file__).parents[2]
 PACKAGES = ("arena", "envs", "policies")
 
 MPI_ROOM = "arena.comm.mpi"
-PURE = {"errors", "spaces", "interface", "seeding", "plan", "lockstep", "records.outcome", "records.lines"}
-PUBLIC = {"errors", "spaces", "interface", "registry", "group"}  # what envs and policies may import of the arena
+PURE = {"errors", "spaces", "interface", "seeding", "packing", "plan", "lockstep", "records.outcome", "records.lines"}
+PUBLIC = {"acting", "errors", "spaces", "interface", "registry", "group"}  # what envs and policies may import
 BELOW_THE_PROXY = {"comm", "errors", "interface", "lockstep", "messages", "spaces", "plan", "records", "stopwatch"}
 ROLES = {"roles", "launch", "run", "cli"}
 

@@ -156,8 +156,8 @@ def test_a_process_knows_that_a_launcher_has_started_it(name: str, monkeypatch: 
 # --- running it ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("does", "status"), [("exit 0", 0), ("exit 3", 3), ("kill -9 $$", 128 + 9)])
-def test_the_launchers_exit_status_is_ours(does: str, status: int, lonely: Path) -> None:
+@pytest.mark.parametrize(("does", "status"), [("exit 0", 0), ("exit 3", 3), ("kill -9 $$", 1)])
+def test_the_launchers_exit_status_is_ours_and_a_kill_is_a_failure(does: str, status: int, lonely: Path) -> None:
     launcher(lonely / "system", does=f"PATH=/bin:/usr/bin\n{does}")
     assert mpirun.run(2, ["program"]) == status
 
@@ -177,3 +177,15 @@ def test_words_in_no_encoding_do_not_stop_the_reader(lonely: Path, monkeypatch: 
     launcher(lonely / "system", does=r"printf '\377\376\n' >&2; echo after >&2")
     assert mpirun.run(2, ["program"]) == 0
     assert seen.getvalue() == "��\nafter\n"
+
+
+def test_srun_without_mpi_is_refused_with_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "PMI_ID", "MPI_LOCALRANKID"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("SLURM_STEP_NUM_TASKS", "6")
+    with pytest.raises(ConfigError, match="--mpi=pmix"):
+        mpirun.under_launcher()
+    monkeypatch.setenv("SLURM_STEP_NUM_TASKS", "1")
+    assert not mpirun.under_launcher()
+    monkeypatch.setenv("PMIX_RANK", "3")
+    assert mpirun.under_launcher()

@@ -103,16 +103,14 @@ def test_both_sides_plays_each_pairing_from_either_side() -> None:
 
 @given(configurations, st.one_of(st.none(), st.integers(1, 90)))
 def test_every_role_is_hosted_exactly_once(config: Config, ranks: int | None) -> None:
-    try:
-        plan = make_plan(config, ranks=ranks)
-    except ConfigError:
-        return
+    plan = make_plan(config, ranks=ranks)
     hosted = [role for roles in plan.ranks for role in roles]
     wanted = [Role(RoleKind.ROOT)]
     for match in plan.matches:
         wanted.append(Role(RoleKind.ENVIRONMENT, match.match))
         wanted += [Role(RoleKind.WORKER, match.match, seat.index) for seat in match.seats]
-    assert hosted == wanted
+    assert list(plan.roles()) == wanted
+    assert sorted(hosted, key=wanted.index) == wanted
     assert [match.match for match in plan.matches] == list(range(len(plan.matches)))
     assert plan.processes == (ranks or len(wanted))
     assert all(role in plan.ranks[plan.rank_of(role)] for role in wanted)
@@ -122,10 +120,7 @@ def test_every_role_is_hosted_exactly_once(config: Config, ranks: int | None) ->
 
 @given(configurations, st.integers(2, 90))
 def test_env_kwargs_stay_with_their_own_match_under_copies_and_scale(config: Config, ranks: int) -> None:
-    try:
-        plan = make_plan(config, ranks=ranks)
-    except ConfigError:
-        return
+    plan = make_plan(config, ranks=ranks)
     for match in plan.matches:
         _, description = config.entries()[match.entry]
         assert match.env_kwargs == {"team_size": 2, "max_steps": 9, **description.env_kwargs}
@@ -138,14 +133,10 @@ def test_env_kwargs_stay_with_their_own_match_under_copies_and_scale(config: Con
 @given(configurations, st.integers(2, 90))
 def test_scale_fills_the_ranks_with_whole_repetitions(config: Config, ranks: int) -> None:
     once = make_plan(config).processes - 1
-    if ranks < once + 1:
-        with pytest.raises(ConfigError, match=f"needs {once + 1} processes"):
-            make_plan(config, ranks=ranks)
-        return
-    repetitions = (ranks - 1) // once if config.scale else 1
+    repetitions = max(1, (ranks - 1) // once) if config.scale else 1
     plan = make_plan(config, ranks=ranks)
     assert len(plan.matches) == repetitions * sum(entry.copies for _, entry in config.entries())
-    assert len(plan.idle_ranks) == ranks - 1 - repetitions * once
+    assert len(plan.idle_ranks) == max(0, ranks - 1 - repetitions * once)
 
 
 def test_scale_repeats_all_matches_in_turn_and_numbers_their_copies_on() -> None:
@@ -164,11 +155,6 @@ def test_one_rank_hosts_everything() -> None:
     plan = make_plan(config_of(match_of("blue", "red", copies=3)), ranks=1)
     assert plan.processes == 1
     assert len(plan.ranks[0]) == 1 + 3 * 3
-
-
-def test_too_few_ranks_says_how_many_are_needed_and_the_way_out() -> None:
-    with pytest.raises(ConfigError, match=r"needs 4 processes .* got 3; .*--ranks 1"):
-        make_plan(config_of(match_of("blue", "red")), ranks=3)
 
 
 def test_an_absurd_number_of_copies_is_refused_before_the_memory_is_full() -> None:
@@ -195,6 +181,21 @@ def test_checkpoints_are_by_default_ten_times_a_run_and_at_least_each_tick() -> 
     assert make_plan(config_of(match_of("blue"), ticks=1234)).checkpoint_every == 123
     assert make_plan(config_of(match_of("blue"), ticks=3)).checkpoint_every == 1
     assert make_plan(config_of(match_of("blue"), checkpoint_every=7)).checkpoint_every == 7
+
+
+@given(st.integers(1, 50))
+def test_the_blocks_of_a_match_are_all_its_lanes_in_order_in_nearly_equal_parts(lanes: int) -> None:
+    for pipeline in range(1, min(lanes, 2) + 1):
+        (match,) = make_plan(config_of(match_of("blue", "red", lanes=lanes, pipeline=pipeline))).matches
+        assert [lane for block in match.blocks for lane in block] == list(range(lanes))
+        sizes = [len(block) for block in match.blocks]
+        assert len(sizes) == pipeline
+        assert max(sizes) - min(sizes) <= 1
+
+
+def test_a_round_robin_hands_its_pipeline_to_every_match() -> None:
+    entry = {"round_robin": {"env": "duel", "policies": ["blue", "red"], "lanes": 2, "pipeline": 2}}
+    assert {match.pipeline for match in make_plan(config_of(entry)).matches} == {2}
 
 
 def test_the_json_has_processes_matches_and_ranks() -> None:

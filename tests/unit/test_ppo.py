@@ -461,3 +461,12 @@ def test_learns_to_play_what_it_sees(space: Any, reward: Any, at_least: float) -
         observations, reward_t, _, _, infos = fresh.step(act(observations, infos))
         rewards.append(reward_t.mean())
     assert np.mean(rewards) >= at_least
+
+
+def test_a_device_that_the_machine_does_not_have_is_refused_with_the_options(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    PPO.check_options({"device": "auto"})
+    with pytest.raises(ConfigError, match=r"options\.device: got 'cuda', .* torch finds no CUDA device"):
+        PPO.check_options({"device": "cuda"})
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    PPO.check_options({"device": "cuda"})

@@ -12,13 +12,14 @@ from fakes import ScriptedEnv, all_equal, solo_group
 from gymnasium import spaces
 from pettingzoo import ParallelEnv
 
+from arena.acting import play
 from arena.errors import BudgetReached, ConfigError
 from arena.interface import BatchedEnv
 from envs.cover import Cover
 from envs.matrix import Matrix
 from envs.touchdown import Touchdown
 from policies import scripts
-from policies.random_actions import Random, play
+from policies.random_actions import Random
 from policies.scripted import Scripted
 
 SEEN = spaces.Box(-1, 1, (2,), np.float32)

@@ -75,7 +75,7 @@ def test_an_environment_that_is_not_there_is_a_configuration_error(name: str, me
     [
         ("pp", "unknown algorithm 'pp'; did you mean 'ppo'?"),
         ("math:sin", "has to be a class"),
-        ("collections:OrderedDict", "has no face and no run"),
+        ("collections:OrderedDict", "has no `face` and no run(): a worker is a class with"),
     ],
 )
 def test_an_algorithm_that_is_none_is_a_configuration_error(name: str, message: str) -> None:

@@ -66,6 +66,40 @@ def test_the_next_rollout_begins_with_what_was_seen_last() -> None:
     assert rollout.final_leaves() == []
 
 
+def test_rows_that_come_by_themselves_make_the_same_rollout() -> None:
+    whole, parts = (Rollout(SPACE, HEAD, ticks=3, rows=5) for _ in range(2))
+    rng = np.random.default_rng(1)
+
+    def drawn(count: int) -> dict[str, Any]:
+        return {"a": rng.random((count, 2)), "b": rng.integers(0, 100, count)}
+
+    seen = drawn(5)
+    whole.begin(seen, {})
+    parts.begin(seen, {})
+    for t in range(3):
+        seen, actions, rewards = drawn(5), rng.integers(0, 3, 5), rng.random(5)
+        terminated, truncated = rng.random((2, 5)) < 0.5
+        infos = {"active": rng.random(5) < 0.5, "action_mask": rng.integers(0, 2, (5, 3)).astype(np.int8)}
+        finals = np.array([{"a": rng.random(2), "b": np.int64(row)} for row in range(5)], object)
+        whole.add(t, actions, seen, rewards, terminated, truncated, {**infos, "final_obs": finals})
+        for rows in (slice(0, 3), slice(3, 5)):
+            some = {name: array[rows] for name, array in {**infos, "final_obs": finals}.items()}
+            observed = {name: array[rows] for name, array in seen.items()}
+            parts.add(t, actions[rows], observed, rewards[rows], terminated[rows], truncated[rows], some, rows=rows)
+            for mine, all_rows in zip(parts.leaves(t + 1, rows), whole.leaves(t + 1), strict=True):
+                assert torch.equal(mine, all_rows[rows])
+            assert torch.equal(parts.mask(t + 1, rows), whole.mask(t + 1)[rows])
+    count = len(whole.final_leaves()[0])
+    assert count > 3
+    for mine, theirs in zip(
+        [*parts.flat()[0], *parts.final_leaves()], [*whole.flat()[0], *whole.final_leaves()], strict=True
+    ):
+        assert torch.equal(mine, theirs)
+    values, finals = np.zeros((4, 5), np.float32), np.arange(count, dtype=np.float32)
+    for mine, theirs in zip(parts.trajectories(values, finals), whole.trajectories(values, finals), strict=True):
+        np.testing.assert_array_equal(mine, theirs)
+
+
 def batch(count: int, *, masks: bool = True) -> Batch:
     numbers = torch.arange(count, dtype=torch.float32)
     mask = torch.ones(count, 3, dtype=torch.bool) if masks else None

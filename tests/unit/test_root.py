@@ -12,7 +12,7 @@ import pytest
 from arena.comm import Tag
 from arena.comm.host import Host, HostedEndpoint
 from arena.config import parse_config
-from arena.messages import Done, Failed, Go, Ready, expect, pack
+from arena.messages import Done, Failed, Go, Left, Ready, expect, pack
 from arena.plan import Role, RoleKind, make_plan
 from arena.records.folder import RunFolder
 from arena.records.recorder import Recorder
@@ -31,25 +31,28 @@ CONFIG = {
 }
 
 
-def watch(path: Path, words: Sequence[tuple[Role, type[Ready] | type[Done] | Failed]]) -> list[tuple[int, str]]:
+def watch(path: Path, words: Sequence[tuple[Role, Any]], shown: io.StringIO | None = None) -> list[tuple[int, str]]:
     """A root that hears these words in this order; what it then says to whom."""
     run = Run(make_plan(parse_config(CONFIG, source="test"), ranks=1), RunFolder.open(path / "run").path)
     said: list[tuple[int, str]] = []
+    shown = io.StringIO() if shown is None else shown
 
     def root(endpoint: HostedEndpoint) -> None:
+        root = Root(endpoint, run, PlainDisplay(shown, total_ticks=5))
+        root.gather()
+        assert not run.folder.episodes.exists()
         with Recorder(run.folder) as recorder:
-            Root(endpoint, run, recorder, PlainDisplay(io.StringIO(), total_ticks=5)).watch()
+            root.record(recorder)
 
     def speak(endpoint: HostedEndpoint) -> None:
         for role, word in words:
-            message: Any = word if isinstance(word, Failed) else word(role)
+            message: Any = word(role) if isinstance(word, type) else word
             endpoint.send(0, Tag.TO_ROOT, pack(message))
         hear(endpoint)
 
     def hear(endpoint: HostedEndpoint) -> None:
-        if run.roles[endpoint.address].kind is RoleKind.ENVIRONMENT:
-            expect(Go, endpoint.receive(0, Tag.FROM_ROOT))
-            said.append((endpoint.address, "go"))
+        expect(Go, endpoint.receive(0, Tag.FROM_ROOT))
+        said.append((endpoint.address, "go"))
 
     names = {run.address(role): run.describe(role) for role in run.roles}
     Host(names).run(dict(enumerate([root, speak, hear, hear])))
@@ -58,7 +61,7 @@ def watch(path: Path, words: Sequence[tuple[Role, type[Ready] | type[Done] | Fai
 
 ENVIRONMENT = Role(RoleKind.ENVIRONMENT, 0)
 BLUE, RED = Role(RoleKind.WORKER, 0, 0), Role(RoleKind.WORKER, 0, 1)
-EVERYTHING = [(1, "go")]
+EVERYTHING = [(1, "go"), (2, "go"), (3, "go")]
 
 
 def test_the_root_says_go_to_the_environments_and_ends_when_all_are_done(tmp_path: Path) -> None:
@@ -76,3 +79,13 @@ def test_a_failure_ends_the_run_with_its_message(before: list[Any], tmp_path: Pa
     with pytest.raises(RoleFailed, match=r"worker of policy 'red'\nit broke") as info:
         watch(tmp_path, [*before, (RED, Failed("worker of policy 'red'", "it broke", exit_code=1))])
     assert info.value.failure.exit_code == 1
+
+
+def test_a_worker_that_left_and_one_without_a_state_are_shown(tmp_path: Path) -> None:
+    shown = io.StringIO()
+    words = [(role, Ready) for role in (ENVIRONMENT, BLUE, RED)]
+    ends = [(BLUE, Left(BLUE, 3)), (BLUE, Done(BLUE, stateless=True)), (RED, Done), (ENVIRONMENT, Done)]
+    watch(tmp_path, [*words, *ends], shown)
+    told = "policy 'blue', seat 0 of match 0: run() has returned after 3 of 5 ticks; the seat idles"
+    lines = shown.getvalue().splitlines()
+    assert (lines[0], lines[-1]) == (told, "no checkpoints of 'blue': its algorithm has no state_dict()")

@@ -12,7 +12,19 @@ from hypothesis import strategies as st
 from random_spaces import arbitrary_batch, bits, discretes, multi_discretes, spaces
 
 from arena.errors import ConfigError
-from arena.spaces import copy_rows, empty_batch, flatten, leaves_of, mask_size, no_op, row, unflatten, write_sample
+from arena.spaces import (
+    as_action,
+    check_choices,
+    copy_rows,
+    empty_batch,
+    flatten,
+    leaves_of,
+    mask_size,
+    no_op,
+    row,
+    unflatten,
+    write_sample,
+)
 
 LANES = 3
 SEEDS = st.integers(0, 2**32 - 1)
@@ -152,7 +164,7 @@ FLAT = Box(-1, 1, (2,), np.float32)
     [
         (Discrete(3), 0.5, TypeError, "float64 values for Discrete"),
         (MultiBinary(2), np.zeros(2), TypeError, "float64 values for MultiBinary"),
-        (Box(0, 255, (2,), np.uint8), np.zeros(2, np.int64), TypeError, "int64 values for Box.*uint8"),
+        (Box(0, 255, (2,), np.uint8), np.array([0, 256]), TypeError, "int64 values for Box.*uint8"),
         (FLAT, np.zeros(2, np.complex64), TypeError, "complex64 values"),
         (FLAT, np.array(["a", "b"]), TypeError, "<U1 values"),
         (FLAT, np.zeros(3, np.float32), ValueError, r"has the shape \(2,\), got \(3,\)"),
@@ -192,3 +204,79 @@ def test_a_more_precise_float_is_rounded_into_the_space() -> None:
     batch = empty_batch(FLAT, LANES)
     write_sample(FLAT, np.array([0.1, 0.2]), batch, 0)
     assert batch[0].tolist() == np.array([0.1, 0.2], np.float32).tolist()
+
+
+@pytest.mark.parametrize(
+    ("space", "written", "expected"),
+    [
+        (Discrete(3, start=-1), -1, np.int64(-1)),
+        (Discrete(3), 1.0, np.int64(1)),
+        (MultiDiscrete([2, 3]), [1, 2], np.array([1, 2])),
+        (MultiBinary(2), [1, 0], np.array([1, 0], np.int8)),
+        (MultiBinary(2), [True, False], np.array([1, 0], np.int8)),
+        (FLAT, [0, 0], np.zeros(2, np.float32)),
+    ],
+    ids=str,
+)
+def test_an_action_of_a_configuration_gets_the_types_of_its_space(
+    space: Space[Any], written: Any, expected: Any
+) -> None:
+    action = as_action(space, written)
+    assert space.contains(action)
+    assert np.array_equal(action, expected)
+    assert action.dtype == expected.dtype
+
+
+@pytest.mark.parametrize(
+    ("space", "written"),
+    [
+        (Discrete(3), 3),
+        (Discrete(3), 1.5),
+        (Discrete(3), True),
+        (Discrete(3), [0]),
+        (Discrete(3), "left"),
+        (Discrete(3), None),
+        (MultiBinary(2), [1]),
+        (FLAT, [0]),
+        (FLAT, {"a": 1}),
+        (Dict(a=FLAT), {"b": [0, 0]}),
+        (Dict(a=FLAT), 1),
+        (Tuple((FLAT, FLAT)), [[0, 0]]),
+    ],
+    ids=str,
+)
+def test_what_is_no_action_of_a_space_is_refused(space: Space[Any], written: Any) -> None:
+    with pytest.raises(ValueError, match="is no action of"):
+        as_action(space, written)
+
+
+def test_integers_of_another_width_are_taken_when_they_all_fit() -> None:
+    space = Box(0, 255, (2,), np.uint8)
+    held = np.zeros((1, 2), np.uint8)
+    write_sample(space, np.array([3, 255]), held, 0)
+    assert held.tolist() == [[3, 255]]
+
+
+@pytest.mark.parametrize(
+    ("space", "wrong"),
+    [
+        (Discrete(3), 3),
+        (Discrete(3, start=-1), 2),
+        (Discrete(3), -1),
+        (MultiDiscrete([2, 3]), np.array([1, 3])),
+        (MultiBinary(2), np.array([0, 2])),
+        (Dict(a=Discrete(2), b=Box(0, 1)), {"a": 2, "b": 0.5}),
+        (Tuple((Discrete(2), Discrete(2))), (1, 2)),
+    ],
+)
+def test_a_choice_that_a_space_does_not_have_is_refused(space: Space[Any], wrong: Any) -> None:
+    check_choices(space, space.sample())
+    with pytest.raises(ValueError, match="is no action of"):
+        check_choices(space, wrong)
+
+
+def test_choices_in_rows_that_do_not_act_do_not_matter() -> None:
+    actions = np.array([0, 9, 2])
+    check_choices(Discrete(3), actions, np.array([True, False, True]))
+    with pytest.raises(ValueError, match="is no action of"):
+        check_choices(Discrete(3), actions, np.array([True, True, False]))

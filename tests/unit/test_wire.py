@@ -19,7 +19,7 @@ from arena.interface import Frame, Step
 from arena.lockstep import RequestKind
 from arena.messages import Welcome, unpack
 from arena.proxy.seat import Seat
-from arena.roles.environment import SeatPort
+from arena.roles.seat_port import SeatPort
 from arena.spaces import empty_batch, flatten, leaves_of, mask_size
 
 QUICK = settings(max_examples=25, deadline=None)

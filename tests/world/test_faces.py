@@ -183,3 +183,11 @@ def test_seats_that_do_not_cover_the_game_are_a_configuration_error(tmp_path: Pa
     assert caught.value.failure.exit_code == 2
     assert isinstance(caught.value, Exception)
     assert ConfigError is not None
+
+
+@pytest.mark.parametrize("algorithm", ["players:Stepper", "players:SteppedRows"])
+def test_an_action_that_is_none_of_the_spaces_is_the_workers_error(algorithm: str, tmp_path: Path) -> None:
+    data = solo("games:Countdown", algorithm, options={"action": 7})
+    with pytest.raises(RoleFailed, match=r"7\]? is no action of Discrete\(3\)") as caught:
+        play(data, tmp_path)
+    assert caught.value.failure.who.startswith("worker of policy 'p'")

@@ -17,7 +17,6 @@ from arena.records.journal import JournalReader
 ERRORS = {
     "an unknown key": ["touchdown_2v2.yaml", "--set", "matches[0].lane=4"],
     "an empty seat": ["touchdown_2v2.yaml", "--set", "matches[0].seats=[blue, blue, red]"],
-    "too few ranks": ["touchdown_2v2.yaml", "--ranks", "4"],
     "a face that the seat cannot give": ["my_match.yaml", "--set", "matches[0].lanes=2"],
 }
 
@@ -69,6 +68,15 @@ def test_the_plan_of_the_example_is_the_one_shown(
     monkeypatch.chdir(readme.ROOT)
     assert main(["plan", "configs/touchdown_2v2.yaml"]) == 0
     assert capsys.readouterr().out.strip() in readme.TEXT
+
+
+def test_the_packing_of_the_round_robin_is_the_one_shown(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(readme.ROOT)
+    assert main(["plan", "configs/round_robin_4x5.yaml", "--ranks", "3"]) == 0
+    (packing,) = [part for part in capsys.readouterr().out.split("\n\n") if part.startswith("processes: ")]
+    assert packing in readme.TEXT
 
 
 def test_the_configuration_of_the_example_is_the_one_shown() -> None:

@@ -1,4 +1,4 @@
-"""Whole runs in one process: groups, records, checkpoints, resume, frozen policies, failures."""
+"""Whole runs in one process: groups, records, checkpoints, frozen policies, failures."""
 
 from __future__ import annotations
 
@@ -83,28 +83,11 @@ def test_checkpoints_are_written_at_the_start_when_due_and_at_the_end(tmp_path: 
     assert checkpoint.load(files[1]).update == 2
 
 
-def test_resume_goes_on_from_the_last_checkpoint_without_a_doubled_line(tmp_path: Path) -> None:
-    play(duel(ticks=40), tmp_path, given=True)
-    played = play(duel(ticks=80), tmp_path, resume=True)
-    assert played.notes[:1] == [("loaded", 40)]
-    keys = [(e["match"], e["lane"], e["tick"]) for e in played.episodes]
-    assert len(keys) == len(set(keys))
-    assert max(tick for _, _, tick in keys) > 40
-    assert [update["update"] for update in played.updates] == list(range(1, 9))
-    assert [update["ticks"] for update in played.updates] == list(range(10, 90, 10))
-
-
 def test_a_checkpoint_loads_into_another_number_of_copies_and_lanes(tmp_path: Path) -> None:
     first = play(duel(ticks=40, copies=1, lanes=1), tmp_path)
     data = duel(ticks=20, copies=3, lanes=4)
     data["policies"]["blue"]["load"] = str(first.folder.path)
     assert play(data, tmp_path).notes == [("loaded", 40)] * 3
-
-
-def test_nothing_left_to_resume_is_said(tmp_path: Path) -> None:
-    play(duel(ticks=40), tmp_path, given=True)
-    with pytest.raises(ConfigError, match="nothing left"):
-        play(duel(ticks=40), tmp_path, resume=True)
 
 
 def test_a_frozen_policy_plays_its_checkpoint_and_learns_nothing(tmp_path: Path) -> None:
@@ -123,14 +106,57 @@ def test_a_frozen_policy_plays_its_checkpoint_and_learns_nothing(tmp_path: Path)
         ({"algorithm": "players:Stepper", "frozen": True}, "needs an algorithm with actor"),
         ({"algorithm": "players:Countz"}, "did you mean 'Counts'"),
         ({"algorithm": "players:Counts", "options": {"evry": 3}}, "did you mean 'every'"),
-        ({"algorithm": "pppo"}, "did you mean 'ppo'"),
     ],
 )
 def test_a_mistake_in_a_policy_ends_the_run_before_anybody_plays(policy: Any, message: str, tmp_path: Path) -> None:
     with pytest.raises(RoleFailed, match=message) as caught:
         play(duel(blue=policy, lanes=1), tmp_path)
     assert caught.value.failure.exit_code == 2
-    assert not (tmp_path / "run" / "episodes.jsonl").read_text()
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("key", "entry", "message"),
+    [
+        ("policies", {"algorithm": "pppo"}, r"^policies.unseated.algorithm: unknown algorithm 'pppo'; .*'ppo'"),
+        ("envs", {"make": "tuchdown"}, r"^envs.unseated.make: unknown environment 'tuchdown'; .*'touchdown'"),
+    ],
+)
+def test_a_name_that_nothing_has_is_refused_before_there_is_a_run_even_where_nobody_plays_it(
+    key: str, entry: Any, message: str, tmp_path: Path
+) -> None:
+    data = duel()
+    data[key]["unseated"] = entry
+    with pytest.raises(ConfigError, match=message):
+        play(data, tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_idle_action_that_is_none_is_refused_before_anybody_plays(tmp_path: Path) -> None:
+    data = duel()
+    data["envs"]["game"]["idle_action"] = 99
+    with pytest.raises(RoleFailed, match=r"envs.game.idle_action: 99 is no action of blue_0") as caught:
+        play(data, tmp_path)
+    assert caught.value.failure.exit_code == 2
+
+
+@pytest.mark.parametrize("lanes", [1, 2])
+def test_an_argument_that_a_game_refuses_is_named_with_its_match(lanes: int, tmp_path: Path) -> None:
+    message = "matches\\[0\\]: environment 'game': team_size: got 0, expected a whole number of at least 1"
+    with pytest.raises(RoleFailed, match=message) as caught:
+        play(duel(team_size=0, lanes=lanes), tmp_path)
+    assert caught.value.failure.exit_code == 2
+
+
+def test_a_policy_with_weights_in_seats_of_other_spaces_is_refused_before_anybody_plays(tmp_path: Path) -> None:
+    data = duel(red={"algorithm": "players:Counts"}, red_obs="image", copies=1)
+    assert play(data, tmp_path).episodes, "each policy has its own spaces"
+    data["matches"][0]["seats"] = ["blue", "blue"]
+    with pytest.raises(RoleFailed, match=r"matches\[0\].seats\[1\]: policy 'blue': observes Box\(0, 255") as caught:
+        play(data, tmp_path)
+    assert caught.value.failure.exit_code == 2
+    data["policies"]["blue"] = {"algorithm": "random"}
+    assert play(data, tmp_path).episodes, "without weights all spaces are welcome"
 
 
 def test_a_checkpoint_of_another_algorithm_is_refused(tmp_path: Path) -> None:

@@ -1,0 +1,112 @@
+"""Packing: which rank hosts which roles when there are fewer ranks than roles.
+
+All roles stand in one row, match after match, and the row is cut into as many pieces as there are ranks. So the roles
+of a match are on one rank or on neighbouring ones, and copies spread evenly. What decides, in this order:
+
+1. Balance. A role weighs what it costs per tick: about 1 for an environment or a worker that only acts, 3 for one
+   that learns, nothing for the root. The heaviest rank is as light as cuts can make it.
+2. Whole matches. A match within one rank needs no messages, so its roles stay together where the heaviest rank gets
+   at most a quarter heavier by that.
+3. Memory. Ranks that host no worker that needs torch never import it: matches without such workers come first in the
+   row, and in a match the environment and those that need none come before those that do. Of the cuts that balance
+   equally well the one with the fewest torches is taken. Learners are not torn from their environments to save more:
+   that would cost two messages per worker and tick.
+
+A match's lanes do not count: they make everything of a match dearer alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import chain
+from typing import NamedTuple, TypeVar
+
+Role = TypeVar("Role")
+
+_WHOLE_MATCHES_AT_MOST = 1.25  # times the load of the heaviest rank when matches may be cut
+
+
+class Load(NamedTuple):
+    """What a role costs the rank that hosts it."""
+
+    weight: int
+    torch: bool = False  # whether it needs torch, which a process imports once for all its roles
+
+
+def pack(
+    root: Role, matches: Sequence[Sequence[Role]], ranks: int, *, load: Callable[[Role], Load]
+) -> list[list[Role]]:
+    """The roles of every rank; each rank has at least one, and rank 0 has the root.
+
+    Args:
+        root: costs nothing.
+        matches: the roles of each match.
+        ranks: how many there are, at least 1 and at most as many as roles.
+        load: of a role.
+    """
+
+    def needs_torch(roles: Sequence[Role]) -> bool:
+        return any(load(role).torch for role in roles)
+
+    def weights(units: Sequence[Sequence[Role]]) -> list[int]:
+        return [sum(load(role).weight for role in unit) for unit in units]
+
+    row = sorted((sorted(match, key=lambda role: load(role).torch) for match in matches), key=needs_torch)
+    whole = [[root], *row]
+    units = [[root], *([role] for match in row for role in match)]
+    heaviest = lightest_maximum(weights(units), ranks)
+    if len(whole) >= ranks and lightest_maximum(weights(whole), ranks) <= _WHOLE_MATCHES_AT_MOST * heaviest:
+        units = whole
+    cuts = (cut(weights(units), ranks, evenly=evenly) for evenly in (True, False))
+    packings = [[list(chain(*units[start:stop])) for start, stop in pieces] for pieces in cuts]
+    return min(packings, key=lambda packed: sum(map(needs_torch, packed)))
+
+
+def lightest_maximum(weights: Sequence[int], parts: int) -> int:
+    """The least load of the heaviest part when a row is cut into at most `parts` pieces."""
+    low, high = max(weights), sum(weights)
+    while low < high:
+        middle = (low + high) // 2
+        if pieces_needed(weights, middle)[-1] <= parts:
+            high = middle
+        else:
+            low = middle + 1
+    return low
+
+
+def pieces_needed(weights: Sequence[int], capacity: int) -> list[int]:
+    """Into how few pieces of at most `capacity` the first 0, 1, 2, ... items of a row can be cut."""
+    needed, load = [0], 0
+    for weight in weights:
+        fits = needed[-1] > 0 and load + weight <= capacity
+        load = load + weight if fits else weight
+        needed.append(needed[-1] + (not fits))
+    return needed
+
+
+def cut(weights: Sequence[int], parts: int, *, evenly: bool) -> list[tuple[int, int]]:
+    """Cuts a row into `parts` pieces, none empty, so that the heaviest is as light as possible.
+
+    Args:
+        weights: of the row's items, at least as many as parts.
+        parts: how many pieces.
+        evenly: each piece gets its share of what is left; otherwise the last pieces are filled as far as they go.
+
+    Returns:
+        where each piece starts and stops.
+    """
+    capacity = lightest_maximum(weights, parts)
+    needed = pieces_needed(weights, capacity)
+    left, stop, pieces = sum(weights), len(weights), []
+    for part in reversed(range(parts)):
+        share = left / (part + 1)
+        start, load = stop - 1, weights[stop - 1]
+        while start > part:
+            weight = weights[start - 1]
+            welcome = load + weight <= capacity and (not evenly or load + weight / 2 <= share)
+            if needed[start] <= part and not welcome:
+                break  # the rest can do without this piece
+            start, load = start - 1, load + weight
+        pieces.append((start, stop))
+        left, stop = left - load, start
+    return pieces[::-1]

@@ -1,0 +1,182 @@
+"""Lanes of one match that step together: all of them, or one half where the match overlaps two (`pipeline: 2`).
+
+made       the game is adapted to `BatchedEnv`; its entities are held against the seats     -> Welcome to workers
+begun      the first observations are out
+moves      all seats have spoken -> joint step -> each seat gets its own rows, nobody else's
+over       the budget is used (the last replies said so), or every worker has left
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from arena.comm import Endpoint, Tag
+from arena.comm.interface import Side
+from arena.comm.wire import ReplyView, RequestView
+from arena.examination import adapted_game, check_idle_action
+from arena.interface import BatchedEnv, Frame
+from arena.lockstep import Joint, Lockstep
+from arena.messages import Welcome, pack, unpack
+from arena.plan import MatchPlan, Role, RoleKind, check_seats
+from arena.records.lines import EpisodeRecord
+from arena.roles.episodes import EpisodeAccount
+from arena.roles.seat_port import Infos, SeatPort
+from arena.run import Run
+from arena.stopwatch import Activity, Stopwatch
+
+
+class LaneBlock:
+    """One instance of the match's game, with some of the match's lanes.
+
+    Args:
+        endpoint: the environment's place in the world.
+        run: the run that the match belongs to.
+        match: the match.
+        lanes: the block's, by their numbers in the match: what a lane plays does not depend on its block.
+        part: which of the match's blocks this is.
+        parts: how many there are.
+        stopwatch: the environment's.
+
+    Attributes:
+        finished: the episodes that have ended; whoever reports them takes them out.
+    """
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        run: Run,
+        match: MatchPlan,
+        *,
+        lanes: range,
+        part: int,
+        parts: int,
+        stopwatch: Stopwatch,
+    ) -> None:
+        self._endpoint = endpoint
+        self._run = run
+        self._match = match
+        self._lanes = lanes
+        self._part, self._parts = part, parts
+        self._stopwatch = stopwatch
+        self._game: BatchedEnv = adapted_game(match, len(lanes))
+        seat_entities = check_seats(match, self._game.interface)
+        check_idle_action(match, self._game.interface)
+        self._ports = [self._invite(seat, entities) for seat, entities in enumerate(seat_entities)]
+        before = [run.past.episodes.get((match.match, lane), 0) for lane in lanes]
+        self._account = EpisodeAccount(match, seat_entities, lanes, before)
+        self._lockstep = Lockstep(len(self._ports), run.plan.ticks, run.start_tick)
+        self.finished: list[EpisodeRecord] = []
+
+    def _invite(self, seat: int, entities: tuple[int, ...]) -> SeatPort:
+        game = self._game.interface
+        welcome = Welcome(
+            lanes=len(self._lanes),
+            entities=tuple(game.entities[e] for e in entities),
+            observation_spaces=tuple(game.observation_spaces[e] for e in entities),
+            action_spaces=tuple(game.action_spaces[e] for e in entities),
+            mask_sizes=tuple(game.mask_sizes[e] for e in entities),
+            alone=len(self._match.seats) == 1,
+            part=self._part,
+            parts=self._parts,
+        )
+        layout = welcome.layout()
+        peer = self._run.address(Role(RoleKind.WORKER, self._match.match, seat))
+        self._endpoint.send(peer, Tag.WELCOME, pack(welcome))
+        sizes = {"request_bytes": RequestView(layout).nbytes, "reply_bytes": ReplyView(layout).nbytes}
+        link = self._endpoint.link(peer, Side.ENVIRONMENT, part=self._part, **sizes)
+        return SeatPort(entities, welcome, layout, link)
+
+    @property
+    def tick(self) -> int:
+        """Ticks that these lanes have played."""
+        return self._lockstep.tick
+
+    @property
+    def over(self) -> bool:
+        """Whether the budget is used, or nobody is left to play for."""
+        return self._lockstep.over
+
+    def begin(self) -> None:
+        """Begins an episode in every lane and shows it to everybody."""
+        lanes = np.ones(len(self._lanes), np.bool_)
+        seeds = [self._run.environment_seed(self._match, lane) for lane in self._lanes]
+        self._restart(lanes, self._game.reset(lanes, seeds))
+
+    def move(self) -> None:
+        """Waits until all seats have spoken, and does what they have agreed to: one tick, or a reset."""
+        self._stopwatch.switch(Activity.WAITING_FOR_ACTIONS)
+        for seat in self._lockstep.missing():
+            self._ports[seat].link.wait()
+            self._lockstep.put(seat, self._ports[seat].request.kind)
+        self._stopwatch.switch(Activity.COMMUNICATION)
+        if self._lockstep.over:  # the last worker has left
+            return
+        joint = self._lockstep.joint()
+        if joint.reset is None:
+            self._tick(joint)
+        else:
+            self._reset(joint.reset)
+
+    def close(self) -> None:
+        """Ends the game and the links."""
+        self._game.close()
+        for port in self._ports:
+            port.link.close()
+
+    def _tick(self, joint: Joint) -> None:
+        for seat in joint.idle:
+            self._account.idle(seat, self._ports[seat].reply.active)
+        actions = self._joint_actions(joint)
+        self._stopwatch.switch(Activity.ENVIRONMENT)
+        step = self._game.step(actions)
+        self._stopwatch.switch(Activity.COMMUNICATION)
+        over, ends = self._account.tick(step)
+        # Everybody's reply is written, also that of a seat that has left: its masks tell what it may do when idle.
+        for port in self._ports:
+            port.write_step(step, ends=ends)
+        step_infos, begin_infos = step.frame.infos, None
+        if over.any():
+            begin_infos = self._next_episodes(over)
+            if self._run.episodes is not None and self._account.episodes.min() >= self._run.episodes:
+                self._lockstep.end()
+        for seat in joint.listeners:
+            port = self._ports[seat]
+            infos = port.pack_infos(step_infos, begin_infos, over)
+            port.post(self._lockstep.tick, last=self._lockstep.over, infos=infos)
+
+    def _next_episodes(self, over: NDArray[np.bool_]) -> Infos | None:
+        for lane in np.flatnonzero(over).tolist():
+            record = self._account.finish(lane, self._lockstep.tick)
+            # Lanes that are done early play on, but what they play would favour short episodes: it does not count.
+            if self._run.episodes is None or record.episode < self._run.episodes:
+                self.finished.append(record)
+        self._stopwatch.switch(Activity.ENVIRONMENT)
+        frame = self._game.reset(over)
+        self._stopwatch.switch(Activity.COMMUNICATION)
+        for port in self._ports:
+            port.write_begin(frame, over)
+        return frame.infos
+
+    def _joint_actions(self, joint: Joint) -> list[Any]:
+        actions: list[Any] = [None] * len(self._game.interface.entities)
+        for seat, port in enumerate(self._ports):
+            chosen = port.idle_actions(self._match.idle_action) if seat in joint.idle else port.request.by_entity
+            for entity, action in zip(port.entities, chosen, strict=True):
+                actions[entity] = action
+        return actions
+
+    def _reset(self, seat: int) -> None:
+        lanes, seeds, options = unpack(self._ports[seat].link.wait_extra())
+        for lane in np.flatnonzero(lanes):
+            self._account.restart(int(lane))
+        self._restart(lanes, self._game.reset(lanes, seeds, options))
+
+    def _restart(self, lanes: NDArray[np.bool_], frame: Frame) -> None:
+        for port in self._ports:
+            port.write_nothing_played()
+            port.write_begin(frame, lanes)
+            infos = port.pack_infos(None, frame.infos, lanes)
+            port.post(self._lockstep.tick, last=False, infos=infos)

@@ -1,0 +1,145 @@
+"""Any number of ranks plays the same games and learns the same weights, and ends well."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from launching import ARENA, Ended, arena, by_hand, episodes, finish, left_behind, start, wait_for, write
+
+from arena.records import checkpoint
+
+pytestmark = pytest.mark.mpi
+
+CONFIGS = Path(__file__).parent.parent.parent / "configs"
+PPO = {"algorithm": "ppo", "options": {"n_steps": 20, "minibatch_size": 16, "hidden_sizes": [8]}}
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_left_behind(tmp_path: Path) -> Iterator[None]:
+    yield
+    wait_for(lambda: not left_behind(tmp_path), timeout=10)
+
+
+def teams(*, copies: int = 2, size: int = 2, red: Any = None) -> dict[str, Any]:
+    """A policy of `copies` x `size` learning workers against another one."""
+    return {
+        "name": "teams",
+        "seed": 11,
+        "ticks": 80,
+        "envs": {"game": {"make": "touchdown", "kwargs": {"team_size": size, "max_steps": 12}}},
+        "policies": {"blue": PPO, "red": red or PPO},
+        "matches": [{"env": "game", "seats": ["blue"] * size + ["red"] * size, "copies": copies, "lanes": 2}],
+    }
+
+
+def weights_hash(run: Path, policy: str) -> str:
+    """Of every array of the policy's network, at the end of the run."""
+    files = checkpoint.list_checkpoints(run / "checkpoints" / policy)
+    digest = hashlib.sha256()
+    network = checkpoint.load(files[-1]).state["network"]
+    for name in sorted(network):
+        digest.update(name.encode() + np.ascontiguousarray(network[name]).tobytes())
+    first = checkpoint.load(files[0]).state["network"]
+    assert any((network[name] != first[name]).any() for name in network), "it has learnt something"
+    return digest.hexdigest()
+
+
+def train(folder: Path, config: str, ranks: int | None) -> tuple[Ended, Path]:
+    asked = [] if ranks is None else ["--ranks", str(ranks)]
+    run = f"on-{ranks or 'as-many-as-roles'}"
+    return arena(folder, "train", config, "--run-dir", run, *asked), folder / run
+
+
+def test_two_groups_learn_the_same_weights_from_the_same_games_on_1_3_6_and_11_ranks(tmp_path: Path) -> None:
+    config = write(tmp_path, teams())
+    hashes, games, said = set(), set(), []
+    for ranks in (1, 3, 6, None):
+        ended, run = train(tmp_path, config, ranks)
+        assert ended.code == 0, ended.err
+        said.append(ended.out.splitlines()[0])
+        hashes.add((weights_hash(run, "blue"), weights_hash(run, "red")))
+        games.add(tuple(episodes(run)))
+    assert len(hashes) == 1
+    assert len(games) == 1
+    assert len(games.pop()) >= 20
+    assert [line.rpartition(", ")[2] for line in said] == [
+        "11 roles on 1 process",
+        "11 roles on 3 processes",
+        "11 roles on 6 processes",
+        "11 processes",
+    ]
+
+
+def test_ten_matches_learn_the_same_weights_on_3_and_31_ranks(tmp_path: Path) -> None:
+    config = write(tmp_path, teams(copies=10, size=1, red={"algorithm": "random"}))
+    (few, in_few), (many, in_many) = (train(tmp_path, config, ranks) for ranks in (3, 31))
+    assert (few.code, many.code) == (0, 0), few.err + many.err
+    assert weights_hash(in_few, "blue") == weights_hash(in_many, "blue")
+    assert episodes(in_few) == episodes(in_many) != []
+
+
+def test_three_processes_started_by_hand_play_all_30_matches_of_the_round_robin(tmp_path: Path) -> None:
+    config = str(CONFIGS / "round_robin_4x5.yaml")
+    ended = by_hand(tmp_path, 3, "train", config, "--ticks", "20", "--run-dir", "run")
+    assert ended.code == 0, ended.err
+    assert "30 matches of 20 ticks, 151 roles on 3 processes" in ended.out
+    assert "600/600 ticks" in ended.out
+    plan = json.loads((tmp_path / "run" / "plan.json").read_text())
+    assert (plan["processes"], len(plan["matches"])) == (3, 30)
+    hosted = [role["match"] for rank in plan["ranks"] for role in rank["roles"] if role["role"] == "environment"]
+    assert sorted(hosted) == list(range(30))
+
+
+def test_messages_over_mpi_alone_change_nothing(tmp_path: Path) -> None:
+    config = write(tmp_path, {**teams(red={"algorithm": "random"}), "transport": "mpi"})
+    (one, in_one), (few, in_few) = (train(tmp_path, config, ranks) for ranks in (1, 4))
+    assert (one.code, few.code) == (0, 0), one.err + few.err
+    assert weights_hash(in_one, "blue") == weights_hash(in_few, "blue")
+    assert episodes(in_one) == episodes(in_few)
+
+
+@pytest.mark.parametrize("ranks", [2, 5])
+@pytest.mark.parametrize("where", ["init", "late", "state"])
+def test_a_worker_that_raises_among_others_ends_everything_with_one_traceback(
+    where: str, ranks: int, tmp_path: Path
+) -> None:
+    data = teams(size=1, copies=3, red={"algorithm": "random"})
+    data["policies"]["blue"] = {"algorithm": "runners:Fails", "options": {"where": where}}
+    ended = arena(tmp_path, "train", write(tmp_path, data), "--ranks", str(ranks), timeout=30)
+    assert ended.code == 1
+    assert ended.err.count("Traceback") == 1, ended.err
+    assert "worker of policy 'blue' in seat 0 of match 0" in ended.err
+    assert f"ZeroDivisionError: {where}" in ended.err
+
+
+@pytest.mark.parametrize("where", ["make", "reset", "step"])
+def test_a_game_that_raises_among_others_ends_everything_with_one_traceback(where: str, tmp_path: Path) -> None:
+    data = teams()
+    data["envs"] = {"game": {"make": "games:Raises", "kwargs": {"where": where}}}
+    data["policies"] = {"blue": {"algorithm": "random"}}
+    data["matches"] = [{"env": "game", "seats": ["blue"], "copies": 4}]
+    ended = arena(tmp_path, "train", write(tmp_path, data), "--ranks", "3", timeout=30)
+    assert ended.code == 1
+    assert ended.err.count("Traceback") == 1, ended.err
+    assert "environment of match" in ended.err
+
+
+def test_a_signal_ends_roles_that_share_a_rank_with_the_root_and_keeps_what_was_played(tmp_path: Path) -> None:
+    data = {**teams(size=1, red={"algorithm": "random"}), "ticks": 10**9}
+    data["policies"]["blue"] = {"algorithm": "random"}
+    command = [*ARENA, "train", write(tmp_path, data), "--run-dir", "run", "--ranks", "2"]
+    process = start(command, tmp_path)
+    journal = tmp_path / "run" / "episodes.jsonl"
+    wait_for(lambda: journal.exists() and journal.stat().st_size > 0)
+    process.send_signal(signal.SIGINT)
+    ended = finish(process, timeout=15)
+    assert ended.code == 128 + signal.SIGINT
+    assert "Traceback" not in ended.err
+    assert len(episodes(tmp_path / "run")) > 0

@@ -1,0 +1,273 @@
+"""`arena evaluate`: who plays whom with which weights, what is printed and left behind, how a mistake is told."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from staging import play
+from visiting import visiting
+
+from arena.cli import main
+from arena.records import checkpoint
+from arena.records.journal import JournalReader
+
+COUNTS = {"algorithm": "players:Counts"}
+RANDOM = {"algorithm": "random"}
+
+
+def duel(**changes: Any) -> dict[str, Any]:
+    """A learner and a random policy, a few short episodes."""
+    return {
+        "ticks": 20,
+        "envs": {"game": {"make": "touchdown", "kwargs": {"max_steps": 5}}},
+        "policies": {"blue": COUNTS, "red": RANDOM},
+        "matches": [{"env": "game", "seats": ["blue", "red"], "lanes": 2}],
+        **changes,
+    }
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    """A run whose blue has checkpoints at 0 and 20."""
+    return play(duel(), tmp_path).folder.path
+
+
+def evaluate(capsys: pytest.CaptureFixture[str], target: Path | str, *arguments: str) -> list[str]:
+    """The lines that it prints."""
+    capsys.readouterr()
+    assert main(["evaluate", str(target), "--episodes", "4", *arguments]) == 0
+    captured = capsys.readouterr()
+    assert captured.err == ""
+    return captured.out.splitlines()
+
+
+def mistake(capsys: pytest.CaptureFixture[str], target: Path | str, *arguments: str) -> str:
+    """The one message of a mistake."""
+    capsys.readouterr()
+    assert main(["evaluate", str(target), "--episodes", "4", *arguments]) == 2
+    captured = capsys.readouterr()
+    assert captured.err.count("arena: error: ") == 1
+    assert "Traceback" not in captured.err
+    assert captured.out == ""
+    return captured.err
+
+
+def titles(lines: list[str]) -> list[str]:
+    return [line.partition(":")[0] for line in lines]
+
+
+def players(records: Path) -> set[tuple[str, ...]]:
+    """Who sat in the episodes of an evaluation."""
+    return {tuple(seat["policy"] for seat in line["seats"]) for line in JournalReader(records / "episodes.jsonl")}
+
+
+def plan(records: Path) -> Any:
+    return json.loads((records / "plan.json").read_text())
+
+
+def configured(records: Path) -> Any:
+    return yaml.safe_load((records / "config.yaml").read_text())
+
+
+def written(folder: Path, data: Any) -> str:
+    (folder / "duel.yaml").write_text(yaml.safe_dump(data))
+    return str(folder / "duel.yaml")
+
+
+# what is played
+
+
+def test_lines_and_folders_say_who_was_evaluated_with_which_weights(
+    run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = evaluate(capsys, run, "--checkpoints", "first", "last", "20", "--against", "random")
+    assert titles(lines) == [
+        "blue at its first checkpoint against random",
+        "blue at its last checkpoint against random",
+        "blue at tick 20 against random",
+    ]
+    assert {path.name for path in (run / "evaluations").iterdir()} == {
+        "blue-first-against-random",
+        "blue-last-against-random",
+        "blue-20-against-random",
+    }
+    assert titles(evaluate(capsys, run)) == ["blue at its last checkpoint", "red, as configured"]
+    assert (run / "evaluations" / "last").is_dir()
+    evaluate(capsys, run)
+    assert (run / "evaluations" / "last-2").is_dir()
+
+
+def test_the_weights_are_those_of_the_checkpoint(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    evaluate(capsys, run, "--checkpoints", "first", "last")
+    for label, ticks in (("first", 0), ("last", 20)):
+        load = configured(run / "evaluations" / label)["policies"]["blue"]["load"]
+        assert checkpoint.load(load).state["count"] == ticks
+
+
+def test_the_log_says_which_roles_the_process_has_hosted(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    evaluate(capsys, run)
+    first = (run / "evaluations" / "last" / "logs" / "rank-0000.log").read_text().splitlines()[0]
+    assert " INFO arena: hosts root, environment of match 0 ('game'), worker of policy 'blue' in seat 0" in first
+
+
+def test_a_configuration_is_evaluated_as_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = written(tmp_path, duel())
+    with visiting(tmp_path):
+        assert titles(evaluate(capsys, path)) == ["blue, as configured", "red, as configured"]
+        assert titles(evaluate(capsys, path, "--against", "random")) == [
+            "blue, as configured, against random",
+            "red, as configured, against random",
+        ]
+    assert {path.name for path in (tmp_path / "runs").iterdir()} == {
+        "duel-evaluation",
+        "duel-evaluation-blue-against-random",
+        "duel-evaluation-red-against-random",
+    }
+
+
+def test_every_policy_plays_at_least_so_many_episodes_the_same_number_in_every_lane(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = duel(policies=dict.fromkeys(("a", "b", "c", "unseated"), RANDOM))
+    data["matches"] = [
+        {"env": "game", "seats": ["a", "b"], "lanes": 3},
+        {"env": "game", "seats": ["a", "c"], "lanes": 2},
+    ]
+    lines = evaluate(capsys, written(tmp_path, data), "--run-dir", str(tmp_path / "records"))
+    episodes = {line.partition(",")[0]: int(re.findall(r": (\d+) episodes", line)[0]) for line in lines}
+    assert episodes == {"a": 10, "b": 6, "c": 4}
+
+
+def test_a_match_without_the_policy_is_not_played_against_an_opponent(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = duel()
+    data["envs"]["game"]["kwargs"]["team_size"] = 2
+    data["policies"] = dict.fromkeys(("blue", "red", "green"), RANDOM)
+    data["matches"] = [
+        {"env": "game", "seats": [["red", "red"], ["green", "green"]]},
+        {"env": "game", "seats": [["blue", "blue"], ["red", "red"]]},
+        {"env": "game", "seats": [["blue", "blue"], ["green", "green"]]},
+        {"env": "game", "seats": [["blue", "blue"], ["blue", "blue"]]},
+    ]
+    evaluate(capsys, written(tmp_path, data), "--against", "random", "--run-dir", str(tmp_path / "records"))
+    records = tmp_path / "records" / "duel-evaluation-blue-against-random"
+    assert players(records) == {("blue", "opponent")}
+    assert len(plan(records)["matches"]) == 1
+
+
+def test_the_opponent_takes_a_name_that_is_free(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data = duel(policies={"blue": RANDOM, "opponent": RANDOM})
+    data["matches"] = [{"env": "game", "seats": ["blue", "opponent"]}]
+    evaluate(capsys, written(tmp_path, data), "--against", "random", "--run-dir", str(tmp_path / "records"))
+    records = tmp_path / "records"
+    assert players(records / "duel-evaluation-blue-against-random") == {("blue", "opponent-2")}
+    assert players(records / "duel-evaluation-opponent-against-random") == {("opponent-2", "opponent")}
+
+
+def test_a_policy_that_is_the_opponent_keeps_its_own_checkpoint(
+    tmp_path: Path, run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`load: <run>` means the checkpoint of the policy's own name, also when it plays under another one."""
+    data = duel(policies={"blue": {**COUNTS, "load": str(run)}, "red": RANDOM})
+    evaluate(capsys, written(tmp_path, data), "--against", "blue", "--run-dir", str(tmp_path / "records"))
+    records = tmp_path / "records" / "duel-evaluation-red-against-blue"
+    load = configured(records)["policies"]["opponent"]["load"]
+    assert checkpoint.load(load).policy == "blue"
+    assert players(records) == {("opponent", "red")}
+
+
+# mistakes
+
+
+def test_scripted_as_opponent_needs_options_and_the_message_says_so(
+    run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    error = mistake(capsys, run, "--against", "scripted")
+    assert "--against: the algorithm 'scripted' cannot take the other seats without options" in error
+    assert "either `action` or `function`" in error
+    assert not (run / "evaluations").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--against", "randm"], "--against: 'randm' is no policy and no algorithm; did you mean 'random'?"),
+        (["--against", "players:Stepper"], "needs an algorithm with actor()"),
+        (["--checkpoints", "last", "7"], "--checkpoints: there is no checkpoint '7'; known: 0, "),
+    ],
+)
+def test_a_mistake_on_the_command_line_is_told_before_anything_is_played(
+    run: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
+) -> None:
+    assert message in mistake(capsys, run, *arguments)
+    assert not (run / "evaluations").exists()
+
+
+def test_a_policy_that_plays_alone_has_nobody_to_be_opposed_by(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = duel(policies={"blue": RANDOM}, matches=[{"env": "game", "seats": ["blue", "blue"]}])
+    with visiting(tmp_path):
+        error = mistake(capsys, written(tmp_path, data), "--against", "random")
+        assert not Path("runs").exists()
+    assert "--against: blue has no match with seats of others: there is no other seat to oppose from" in error
+
+
+def test_a_policy_that_cannot_be_frozen_ends_with_one_message_and_no_folder(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = duel(policies={"blue": {"algorithm": "players:Stepper"}, "red": RANDOM})
+    data["matches"][0]["lanes"] = 1
+    with visiting(tmp_path):
+        error = mistake(capsys, written(tmp_path, data))
+        assert not Path("runs").exists()
+    assert "policies.blue.algorithm: a frozen policy needs an algorithm with actor(); 'players:Stepper'" in error
+
+
+def test_a_mistake_leaves_the_evaluations_of_others_alone(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    evaluate(capsys, run)
+    config = yaml.safe_load((run / "config.yaml").read_text())
+    config["envs"]["game"]["idle_action"] = 99
+    (run / "config.yaml").write_text(yaml.safe_dump(config))
+    assert "envs.game.idle_action: 99 is no action of blue_0" in mistake(capsys, run)
+    assert [path.name for path in (run / "evaluations").iterdir()] == ["last"]
+
+
+def test_a_game_that_raises_ends_with_its_own_traceback_and_exit_1(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = duel(envs={"game": {"make": "games:Raises", "kwargs": {"where": "step"}}}, policies={"blue": RANDOM})
+    data["matches"] = [{"env": "game", "seats": ["blue"]}]
+    with visiting(tmp_path):
+        assert main(["evaluate", written(tmp_path, data)]) == 1
+    error = capsys.readouterr().err
+    assert error.startswith("arena: the run has ended: environment of match 0")
+    assert error.count("Traceback") == 1
+    assert "RuntimeError: the game cannot be stepped" in error
+
+
+@pytest.mark.parametrize(("given", "status"), [((), 130), ((signal.SIGTERM,), 143)], ids=["SIGINT", "SIGTERM"])
+def test_an_interrupt_is_told_in_one_line(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    given: tuple[int, ...],
+    status: int,
+) -> None:
+    def interrupted(*_: Any) -> None:
+        raise KeyboardInterrupt(*given)
+
+    monkeypatch.setattr("arena.launch.hosting.in_one_process", interrupted)
+    with visiting(tmp_path):
+        assert main(["evaluate", written(tmp_path, duel())]) == status
+    error = capsys.readouterr().err
+    assert "ended by a signal; what was played is in runs/duel-evaluation" in error
+    assert "--resume" not in error
+    assert "Traceback" not in error

@@ -1,0 +1,239 @@
+"""A match whose lanes move in two halves (`pipeline: 2`) plays what it plays without."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from staging import Played, play
+
+from arena.errors import Deadlock, RunStopped
+from arena.records import checkpoint
+from arena.roles.root import RoleFailed
+
+GAMES = {
+    "touchdown": {"make": "touchdown", "kwargs": {"max_steps": 12}},
+    "chance": {"make": "games:Chance"},
+    "dropout": {"make": "games:Dropout", "kwargs": {"lengths": [2, 5]}},
+    "turns": {"make": "games:Alternate"},
+    "matrix": {"make": "matrix", "kwargs": {"game": "rock_paper_scissors"}},
+    "rich": {"make": "games:Rich"},
+}
+BEATS_LAST = {"algorithm": "scripted", "options": {"function": "policies.scripts:beat_last"}}
+
+
+def duel(pipeline: int, *, env: str = "touchdown", lanes: int = 5, ticks: int = 70, **policies: Any) -> dict[str, Any]:
+    """Two policies in one match; an odd number of lanes makes unequal halves."""
+    given = {"blue": {"algorithm": "random"}, "red": {"algorithm": "random"}, **policies}
+    seats = ["blue"] if env == "rich" else ["blue", "red"]
+    return {
+        "ticks": ticks,
+        "seed": 3,
+        "envs": {"game": GAMES[env]},
+        "policies": given,
+        "matches": [{"env": "game", "seats": seats, "lanes": lanes, "pipeline": pipeline}],
+    }
+
+
+def both(tmp_path: Path, **given: Any) -> tuple[Played, Played]:
+    return play(duel(1, **given), tmp_path), play(duel(2, **given), tmp_path)
+
+
+@pytest.mark.parametrize("env", GAMES)
+def test_random_policies_play_the_same_episodes_in_every_lane(env: str, tmp_path: Path) -> None:
+    without, overlapped = both(tmp_path, env=env)
+    assert len(without.episodes) >= 5
+    assert overlapped.episodes == without.episodes
+
+
+def test_a_scripted_policy_sees_the_same_in_every_lane(tmp_path: Path) -> None:
+    without, overlapped = both(tmp_path, env="matrix", red=BEATS_LAST)
+    assert {seat["return"] for e in without.episodes for seat in e["seats"]} != {0.0}
+    assert overlapped.episodes == without.episodes
+
+
+@pytest.mark.parametrize("lanes", [4, 5])
+def test_a_seat_of_several_entities_has_the_rows_of_all_lanes_in_order(lanes: int, tmp_path: Path) -> None:
+    runs = []
+    for pipeline in (1, 2):
+        data = duel(pipeline, lanes=lanes)
+        data["matches"][0]["seats"] = [["blue", "blue"]]
+        runs.append(play(data, tmp_path))
+    assert runs[0].episodes == runs[1].episodes != []
+
+
+@pytest.mark.parametrize("env_id", ["CartPole-v1", "Pendulum-v1", "FrozenLake-v1", "Blackjack-v1"])
+def test_the_vector_face_still_does_what_gymnasiums_own_vector_environment_does(env_id: str, tmp_path: Path) -> None:
+    data = {
+        "ticks": 1000,
+        "envs": {"game": {"make": f"gymnasium:{env_id}"}},
+        "policies": {"p": {"algorithm": "players:MatchesSync", "options": {"env_id": env_id, "steps": 450}}},
+        "matches": [{"env": "game", "seats": ["p"], "lanes": 3, "pipeline": 2}],
+    }
+    assert play(data, tmp_path).notes[0] >= 3, "no episode has ended: nothing was compared"
+
+
+# ------------------------------------------------------------------------------------------------------------- PPO
+
+
+def weights(played: Played, policy: str) -> dict[str, Any]:
+    files = checkpoint.list_checkpoints(played.folder.checkpoints_path(policy))
+    return dict(checkpoint.load(files[-1]).state["network"])
+
+
+@pytest.mark.parametrize("actions", ["discrete", "continuous"])
+def test_ppo_learns_the_same_weights_from_the_same_games(actions: str, tmp_path: Path) -> None:
+    """The actor sees half of the rows at a time, which may change the last bits of what it computes: hence 1e-6."""
+    ppo = {"algorithm": "ppo", "options": {"n_steps": 20, "minibatch_size": 32}}
+    runs = []
+    for pipeline in (1, 2):
+        data = duel(pipeline, lanes=6, ticks=110, blue=ppo, red=ppo)
+        kwargs = {"max_steps": 12, "blue_actions": actions, "red_actions": actions}
+        data["envs"]["game"] = {"make": "touchdown", "kwargs": kwargs}
+        runs.append(play(data, tmp_path))
+    without, overlapped = runs
+    assert len(without.updates) == 10
+    assert [u["ticks"] for u in overlapped.updates] == [u["ticks"] for u in without.updates]
+    assert overlapped.episodes == without.episodes
+    for policy in ("blue", "red"):
+        expected = weights(without, policy)
+        for name, array in weights(overlapped, policy).items():
+            np.testing.assert_allclose(array, expected[name], rtol=0, atol=1e-6, err_msg=f"{policy}: {name}")
+
+
+def test_ppo_sends_one_blocks_actions_before_it_waits_for_the_other(tmp_path: Path) -> None:
+    """Whoever overlaps and whoever does not can play in one match."""
+    ppo = {"algorithm": "blocks:NotesCallsOfPPO", "options": {"n_steps": 4}}
+    played = play(duel(2, lanes=4, ticks=4, blue=ppo), tmp_path)
+    first_tick, steady = played.notes[:2], played.notes[2:14]
+    assert first_tick == [("async", 0), ("async", 2)]
+    assert steady == [(word, row) for _ in range(3) for row in (0, 2) for word in ("wait", "async")]
+    assert played.notes[14:] == [("wait", 0), ("wait", 2), ("async", 0)], "the last one is refused: the budget is used"
+
+
+# ------------------------------------------------------------------------- what a worker may do, and what it may not
+
+
+def alone(algorithm: str, *, pipeline: int = 2, lanes: int = 4, ticks: int = 12, **options: Any) -> dict[str, Any]:
+    return {
+        "ticks": ticks,
+        "envs": {"game": {"make": "games:Countdown", "kwargs": {"length": 5}}},
+        "policies": {"p": {"algorithm": algorithm, "options": options}},
+        "matches": [{"env": "game", "seats": ["p"], "lanes": lanes, "pipeline": pipeline}],
+    }
+
+
+def test_reset_in_mid_episode_restarts_all_lanes_of_a_game_of_ones_own(tmp_path: Path) -> None:
+    played = play(alone("blocks:ResetsOften"), tmp_path)
+    assert played.notes == [3, 6, 9, 12]
+    assert played.episodes == []
+
+
+def test_reset_of_some_lanes_leaves_the_other_half_alone(tmp_path: Path) -> None:
+    runs = [play(alone("blocks:ResetsSome", pipeline=pipeline), tmp_path) for pipeline in (1, 2)]
+    assert runs[0].notes == runs[1].notes
+    assert runs[0].notes[0] == [3, 3, 5, 3]
+    assert runs[0].episodes == runs[1].episodes
+
+
+def test_reset_of_a_shared_game_idles_until_every_lane_of_both_halves_has_begun_anew(tmp_path: Path) -> None:
+    runs = []
+    for pipeline in (1, 2):
+        data = duel(pipeline, env="chance", ticks=100, blue={"algorithm": "blocks:ResetsOften"})
+        runs.append(play(data, tmp_path))
+    assert runs[0].notes == runs[1].notes
+    assert len(set(np.diff(runs[1].notes))) > 1, "the lanes have ended at different ticks"
+    assert runs[0].episodes == runs[1].episodes
+    assert sum(e["seats"][0]["idle_ticks"] for e in runs[1].episodes) > 0
+
+
+def test_a_worker_that_leaves_early_idles_in_both_halves_and_the_others_finish(tmp_path: Path) -> None:
+    runs = []
+    for pipeline in (1, 2):
+        data = duel(pipeline, env="dropout", blue={"algorithm": "blocks:LeavesEarly", "options": {"steps": 7}})
+        runs.append(play(data, tmp_path))
+    assert runs[0].episodes == runs[1].episodes
+    assert max(e["tick"] for e in runs[1].episodes) == 70
+
+
+@pytest.mark.parametrize("order", [[0, 1], [1, 0]])
+@pytest.mark.parametrize("pending", [0, 1, 2])
+def test_a_worker_may_leave_with_results_that_it_has_not_fetched(
+    order: list[int], pending: int, tmp_path: Path
+) -> None:
+    leaves = {"algorithm": "blocks:LeavesPending", "options": {"order": order, "pending": pending}}
+    played = play(duel(2, env="dropout", ticks=30, blue=leaves), tmp_path)
+    assert max(e["tick"] for e in played.episodes) == 30
+    assert play(alone("blocks:LeavesPending", order=order, pending=pending), tmp_path).episodes == []
+
+
+def test_a_run_that_swallows_the_end_gets_it_again_and_plays_no_tick_more(tmp_path: Path) -> None:
+    assert play(alone("blocks:Swallows"), tmp_path).notes == [12, 12, 12]
+
+
+def test_a_run_that_swallows_the_end_of_one_block_gets_it_again_from_each(tmp_path: Path) -> None:
+    played = play(alone("blocks:SwallowsInTurns", ticks=3), tmp_path)
+    assert played.notes == ["over", "over", "over", 3]
+
+
+@pytest.mark.parametrize(
+    ("calls", "message"),
+    [
+        ("s0 w0 s0", "block 0 is a tick ahead of block 1"),
+        ("s1 w1", "block 1 is answered after block 0, which has no actions"),
+        ("s0 s0", "call step_wait\\(\\) first"),
+        ("w0", "call step_async\\(\\) first"),
+        ("s0 step", "call step_wait\\(\\) first"),
+        ("reset0", "call reset\\(\\) of the whole environment"),
+    ],
+)
+def test_what_would_wait_for_ever_is_an_error_that_says_what_to_call(calls: str, message: str, tmp_path: Path) -> None:
+    with pytest.raises(RoleFailed, match=message) as caught:
+        play(alone("blocks:Calls", calls=calls.split()), tmp_path)
+    assert not isinstance(caught.value, (Deadlock, RunStopped))
+
+
+def test_the_blocks_may_be_stepped_in_any_order_that_lets_the_environment_go_on(tmp_path: Path) -> None:
+    calls = "s0 w0 s1 w1 s1 s0 w0 w1 s0 s1 w1 w0 step s0 w0 s1 w1"
+    assert play(alone("blocks:Calls", calls=calls.split()), tmp_path).notes == [5]
+
+
+def test_an_action_for_too_many_rows_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(RoleFailed, match=r"has the shape \(4,\), got \(5,\)"):
+        play(alone("blocks:TooMany"), tmp_path)
+
+
+def test_the_blocks_draw_different_actions(tmp_path: Path) -> None:
+    first, second = play(alone("blocks:Draws", lanes=40), tmp_path).notes
+    assert first != second
+
+
+# ------------------------------------------------------------------------------------------- the rest of a run
+
+
+def test_an_evaluation_plays_the_same_episodes_and_no_more(tmp_path: Path) -> None:
+    data = duel(2, ticks=10**9, lanes=4)
+    played = play(data, tmp_path, episodes=5)
+    assert [(e["lane"], e["episode"]) for e in played.episodes] == [(lane, i) for lane in range(4) for i in range(5)]
+
+
+def test_a_resumed_run_goes_on_at_the_tick_of_its_checkpoint(tmp_path: Path) -> None:
+    counts = {"algorithm": "players:Counts"}
+    play(duel(2, ticks=40, blue=counts), tmp_path, given=True)
+    played = play(duel(2, ticks=80, blue=counts), tmp_path, resume=True)
+    assert played.notes == [("loaded", 40)]
+    assert [update["ticks"] for update in played.updates] == list(range(10, 90, 10))
+    assert [update["samples"] for update in played.updates] == list(range(50, 450, 50))
+    keys = [(e["match"], e["lane"], e["tick"]) for e in played.episodes]
+    assert len(keys) == len(set(keys))
+
+
+def test_the_shares_of_a_profile_add_up(tmp_path: Path) -> None:
+    ppo = {"algorithm": "ppo", "options": {"n_steps": 20}}
+    played = play(duel(2, ticks=100, blue=ppo), tmp_path, profile=True)
+    for role in played.folder.read_profile()["roles"]:
+        assert sum(role["seconds"].values()) == pytest.approx(role["wall"], rel=0.02)
+        if role["policy"] == "blue":
+            assert {"learning", "inference", "waiting for the match"} <= set(role["seconds"])

@@ -1,0 +1,434 @@
+"""Going on with a run: agreed checkpoints, whole records, nothing touched too early; and who ends before the end."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import pytest
+from staging import Played, play
+
+from arena.errors import ConfigError
+from arena.launch.train import announced
+from arena.records import checkpoint
+from arena.records.folder import RunFolder
+from arena.records.journal import Journal, JournalReader
+from arena.roles.root import RoleFailed
+
+COUNTS = {"algorithm": "players:Counts"}
+RANDOM = {"algorithm": "random"}
+
+
+def brittle(**options: Any) -> dict[str, Any]:
+    return {"algorithm": "runners:Brittle", "options": options}
+
+
+def duel(*, ticks: int = 40, blue: Any = COUNTS, red: Any = RANDOM, lanes: int = 2, **match: Any) -> dict[str, Any]:
+    """Two policies in one match of touchdown; a checkpoint every 20 ticks."""
+    return {
+        "ticks": ticks,
+        "seed": 5,
+        "checkpoint_every": 20,
+        "envs": {"game": {"make": "touchdown", "kwargs": {"max_steps": 15}}},
+        "policies": {"blue": blue, "red": red},
+        "matches": [{"env": "game", "seats": ["blue", "red"], "lanes": lanes, **match}],
+    }
+
+
+def broken(data: Mapping[str, Any], path: Path) -> RunFolder:
+    """Plays until somebody raises."""
+    with pytest.raises(RoleFailed):
+        play(data, path, given=True)
+    return RunFolder(path / "run")
+
+
+def resume(data: Mapping[str, Any], path: Path, **changes: Any) -> Played:
+    return play(data, path, resume=True, **changes)
+
+
+def files(folder: RunFolder, policy: str) -> dict[int, int]:
+    """Per boundary the true ticks of the checkpoint."""
+    found = checkpoint.list_checkpoints(folder.checkpoints_path(policy))
+    return {checkpoint.ticks_of(path): checkpoint.load(path).ticks for path in found}
+
+
+def snapshot(folder: Path) -> dict[str, str]:
+    """Everything in a run folder that tells of the run; logs are of the process."""
+    return {
+        str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and path.parent.name != "logs"
+    }
+
+
+def updates(folder: RunFolder, policy: str) -> list[tuple[int, int]]:
+    lines = [line for line in JournalReader(folder.metrics) if line["policy"] == policy]
+    return [(line["update"], line["ticks"]) for line in lines]
+
+
+def test_resume_goes_on_from_the_last_checkpoint_without_a_doubled_line(tmp_path: Path) -> None:
+    play(duel(ticks=40), tmp_path, given=True)
+    played = resume(duel(ticks=80), tmp_path)
+    assert played.notes == [("loaded", 40)]
+    assert updates(played.folder, "blue") == [(number, 10 * number) for number in range(1, 9)]
+    assert max(episode["tick"] for episode in played.episodes) > 40
+
+
+def test_checkpoints_of_different_rhythms_have_common_names_and_say_their_true_ticks(tmp_path: Path) -> None:
+    data = duel(ticks=100, blue=brittle(every=10), red=brittle(every=15))
+    folder = play(data, tmp_path, given=True).folder
+    assert files(folder, "blue") == {0: 0, 60: 60, 80: 80, 100: 100}
+    assert files(folder, "red") == {0: 0, 60: 60, 80: 90, 100: 100}
+
+
+def test_policies_of_different_rhythms_go_on_from_the_same_boundary_and_lose_no_update(tmp_path: Path) -> None:
+    data = duel(ticks=200, blue=brittle(every=10), red=brittle(every=15, fails_after=104))
+    folder = broken(data, tmp_path)
+    assert files(folder, "blue") == {0: 0, 60: 60, 80: 80, 100: 100}
+    assert files(folder, "red") == {0: 0, 40: 45, 60: 60, 80: 90}
+    played = resume(duel(ticks=200, blue=brittle(every=10), red=brittle(every=15)), tmp_path)
+    assert played.run.start_tick == 80
+    assert sorted(played.notes) == [("loaded", 80), ("loaded", 90)], "each its own weights of the boundary"
+    assert [number for number, _ in updates(folder, "blue")] == list(range(1, 21))
+    assert [number for number, _ in updates(folder, "red")] == list(range(1, 15))  # 6 until 90, 8 of 120 ticks
+    assert updates(folder, "red")[:7] == [(n, 15 * n) for n in range(1, 7)] + [(7, 95)]
+
+
+def test_a_slow_policys_boundary_is_kept_by_a_fast_one_until_both_have_a_newer_one(tmp_path: Path) -> None:
+    data = {**duel(ticks=600, blue=brittle(every=5), red=brittle(every=110, fails_after=300)), "checkpoint_every": 10}
+    folder = broken(data, tmp_path)
+    assert set(files(folder, "red")) == {0, 110, 220}
+    assert 220 in files(folder, "blue")
+    played = resume({**data, "policies": {"blue": brittle(every=5), "red": brittle(every=110)}}, tmp_path)
+    assert played.run.start_tick == 220
+    assert sorted(played.notes) == [("loaded", 220)] * 2
+
+
+def test_a_resumed_run_can_be_resumed(tmp_path: Path) -> None:
+    broken(duel(ticks=200, blue=brittle(every=10, fails_after=70)), tmp_path)
+    with pytest.raises(RoleFailed):
+        resume(duel(ticks=200, blue=brittle(every=10, fails_after=50)), tmp_path)  # from 60 to 110
+    played = resume(duel(ticks=200, blue=brittle(every=10)), tmp_path)
+    assert played.notes == [("loaded", 100)]
+    assert updates(played.folder, "blue") == [(number, 10 * number) for number in range(1, 21)]
+
+
+def test_newer_checkpoints_of_a_policy_do_not_disturb_and_are_forgotten_when_the_run_goes_on(tmp_path: Path) -> None:
+    folder = broken(duel(ticks=200, blue=brittle(every=10), red=brittle(every=15, fails_after=104)), tmp_path)
+    assert max(files(folder, "blue")) == 100
+    with pytest.raises(RoleFailed):  # soon after it went on, before anything is saved
+        resume(duel(ticks=200, blue=brittle(every=10), red=brittle(every=15, fails_after=5)), tmp_path)
+    assert max(files(folder, "blue")) == max(files(folder, "red")) == 80
+    assert all(episode["tick"] <= 85 for episode in JournalReader(folder.episodes))
+
+
+def test_a_damaged_checkpoint_is_passed_over_by_all_policies(tmp_path: Path) -> None:
+    play(duel(ticks=100, blue=brittle(every=10), red=brittle(every=15)), tmp_path, given=True)
+    path = checkpoint.path_of(tmp_path / "run" / "checkpoints" / "red", 100)
+    path.write_bytes(path.read_bytes()[:50])
+    played = resume(duel(ticks=200, blue=brittle(every=10), red=brittle(every=15)), tmp_path)
+    assert played.run.start_tick == 80
+    assert sorted(played.notes) == [("loaded", 80), ("loaded", 90)]
+
+
+def test_a_policy_that_has_left_early_keeps_nobody_from_going_on(tmp_path: Path) -> None:
+    data = duel(ticks=200, blue=brittle(every=10, leave=[30]), red=brittle(every=10, fails_after=115))
+    folder = broken(data, tmp_path)
+    assert files(folder, "blue")[200] == 30
+    played = resume(duel(ticks=200, blue=brittle(every=10), red=brittle(every=10)), tmp_path)
+    assert played.run.start_tick == 100
+    assert sorted(played.notes) == [("loaded", 30), ("loaded", 100)]
+
+
+def test_an_early_leavers_checkpoint_survives_a_second_break(tmp_path: Path) -> None:
+    data = duel(ticks=200, blue=brittle(every=10, leave=[30]), red=brittle(every=10, fails_after=115))
+    folder = broken(data, tmp_path)
+    with pytest.raises(RoleFailed):
+        resume(duel(ticks=200, blue=brittle(every=10), red=brittle(every=10, fails_after=5)), tmp_path)
+    assert files(folder, "blue")[100] == 30
+    played = resume(duel(ticks=200, blue=brittle(every=10), red=brittle(every=10)), tmp_path)
+    assert sorted(played.notes) == [("loaded", 30), ("loaded", 100)]
+
+
+def test_nothing_left_to_resume_is_said(tmp_path: Path) -> None:
+    play(duel(ticks=40), tmp_path, given=True)
+    with pytest.raises(ConfigError, match="nothing left"):
+        resume(duel(ticks=40), tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("blue", "red", "words"),
+    [
+        (brittle(fails_after=15), RANDOM, "blue has 0; red has none"),
+        (brittle(every=10, fails_after=50), brittle(every=100), "blue has 0, 20, 40; red has 0"),
+        (RANDOM, {**brittle(fails_after=30), "algorithm": "runners:Fails", "options": {"where": "late"}}, "red has 0"),
+    ],
+)
+def test_without_a_common_checkpoint_nothing_is_restarted_over_old_records(
+    blue: Any, red: Any, words: str, tmp_path: Path
+) -> None:
+    folder = broken(duel(ticks=200, blue=blue, red=red), tmp_path)
+    before = snapshot(folder.path)
+    with pytest.raises(ConfigError, match=f"no tick but 0 .*{words}.*Leave --resume out and start a new run.*`load:`"):
+        resume(duel(ticks=200, blue=blue, red=red), tmp_path)
+    assert snapshot(folder.path) == before
+
+
+def test_a_run_of_policies_without_checkpoints_cannot_go_on(tmp_path: Path) -> None:
+    play(duel(blue=RANDOM), tmp_path, given=True)
+    with pytest.raises(ConfigError, match="blue has none; red has none"):
+        resume(duel(blue=RANDOM, ticks=80), tmp_path)
+
+
+def changed(**parts: Any) -> dict[str, Any]:
+    """The finished run's configuration, made longer, with some of its parts replaced."""
+    return {**duel(ticks=80), **parts}
+
+
+OTHER_GAMES = {
+    "an algorithm": (
+        changed(policies={"blue": brittle(), "red": RANDOM}),
+        'policies.blue.algorithm was "players:Counts", is "runners:Brittle"',
+    ),
+    "a frozen policy": (
+        changed(policies={"blue": {**COUNTS, "frozen": True}, "red": RANDOM}),
+        "policies.blue.frozen was false, is true",
+    ),
+    "a policy more": (
+        changed(policies={"blue": COUNTS, "red": RANDOM, "green": RANDOM}),
+        "policies.green is new",
+    ),
+    "a game": (
+        changed(envs={"game": {"make": "matrix", "kwargs": {"game": "rock_paper_scissors"}}}),
+        'envs.game.make was "touchdown", is "matrix"',
+    ),
+    "a rule of the game": (
+        changed(envs={"game": {"make": "touchdown", "kwargs": {"max_steps": 16}}}),
+        'envs.game.kwargs was {"max_steps": 15}, is {"max_steps": 16}',
+    ),
+    "seats": (
+        changed(matches=[{"env": "game", "seats": ["red", "blue"], "lanes": 2}]),
+        'matches.0.seats was ["blue", "red"], is ["red", "blue"]',
+    ),
+    "entities": (
+        changed(matches=[{"env": "game", "seats": ["blue", "red"], "lanes": 2, "entities": [1, 0]}]),
+        "matches.0.entities was null, is [1, 0]",
+    ),
+    "a rule of the match": (
+        changed(matches=[{"env": "game", "seats": ["blue", "red"], "lanes": 2, "env_kwargs": {"max_steps": 9}}]),
+        'matches.0.env_kwargs was {}, is {"max_steps": 9}',
+    ),
+    "a match more": (
+        changed(matches=[{"env": "game", "seats": ["blue", "red"], "lanes": 2}] * 2),
+        "matches: had 1 descriptions, has 2",
+    ),
+}
+
+
+@pytest.mark.parametrize("difference", OTHER_GAMES)
+def test_another_game_is_refused_before_anything_is_touched(difference: str, tmp_path: Path) -> None:
+    data, words = OTHER_GAMES[difference]
+    folder = play(duel(ticks=40), tmp_path, given=True).folder
+    before = snapshot(folder.path)
+    with pytest.raises(ConfigError) as caught:
+        resume(data, tmp_path)
+    assert words in str(caught.value)
+    assert str(folder.config) in str(caught.value)
+    assert snapshot(folder.path) == before
+
+
+def test_ticks_copies_lanes_options_and_transport_may_change_and_the_change_of_lanes_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    play(duel(ticks=40), tmp_path, given=True)
+    data = {**duel(ticks=100, lanes=3, copies=2, blue={**COUNTS, "options": {"every": 5}}), "transport": "mpi"}
+    played = resume({**data, "checkpoint_every": 30, "seed": 6}, tmp_path)
+    announced(played.run)
+    assert played.run.start_tick == 40
+    said = capsys.readouterr().out
+    assert "goes on at tick 40" in said
+    assert "copies or lanes have changed" in said
+    keys = [(e["match"], e["lane"], e["episode"]) for e in played.episodes]
+    assert len(keys) == len(set(keys))
+    assert {(match, lane) for match, lane, number in keys if number == 0} == set(product(range(2), range(3)))
+
+
+def test_a_resumed_run_with_the_same_lanes_says_its_tick_alone(tmp_path: Path) -> None:
+    play(duel(ticks=40), tmp_path, given=True)
+    assert resume(duel(ticks=80), tmp_path).run.past.words == ()
+
+
+def test_a_learner_that_begins_anew_is_told(tmp_path: Path) -> None:
+    data = duel(ticks=40, red={"algorithm": "runners:Forgetful"}, lanes=1)
+    play(data, tmp_path, given=True)
+    assert resume({**data, "ticks": 80}, tmp_path).run.past.words == ("policy 'red' has no checkpoint: it begins anew",)
+
+
+def test_updates_of_a_policy_without_checkpoints_are_numbered_on(tmp_path: Path) -> None:
+    data = duel(ticks=40, red={"algorithm": "runners:Forgetful"}, lanes=1)
+    play(data, tmp_path, given=True)
+    played = resume({**data, "ticks": 80}, tmp_path)
+    numbers = [number for number, _ in updates(played.folder, "red")]
+    assert numbers == list(range(1, len(numbers) + 1))
+    assert len(numbers) >= 4
+
+
+def test_episodes_are_counted_on_and_stay_in_the_score(tmp_path: Path) -> None:
+    first = play(duel(ticks=40, copies=2), tmp_path, given=True)
+    kept = {(e["match"], e["lane"]): e["episode"] for e in first.episodes}
+    assert min(kept.values()) >= 1
+    played = resume(duel(ticks=100, copies=2), tmp_path)
+    by_lane: dict[tuple[int, int], list[int]] = {}
+    for episode in sorted(played.episodes, key=lambda e: e["tick"]):
+        by_lane.setdefault((episode["match"], episode["lane"]), []).append(episode["episode"])
+    assert all(numbers == list(range(len(numbers))) for numbers in by_lane.values())
+    assert all(len(by_lane[place]) > last + 1 for place, last in kept.items())
+    assert played.scoreboard.policies["blue"].episodes == len(played.episodes)
+
+
+def test_episodes_after_the_boundary_are_played_again_and_counted_once(tmp_path: Path) -> None:
+    folder = play(duel(ticks=59, blue=brittle(every=10)), tmp_path, given=True).folder
+    assert max(line["tick"] for line in JournalReader(folder.episodes)) > 40
+    checkpoint.path_of(folder.checkpoints_path("blue"), 59).unlink()  # as if it had been killed before its end
+    played = resume(duel(ticks=200, blue=brittle(every=10)), tmp_path)
+    assert played.run.start_tick == 40
+    for lane in range(2):
+        numbers = [e["episode"] for e in played.episodes if e["lane"] == lane]
+        assert numbers == list(range(len(numbers)))
+
+
+def test_blocks_of_a_pipeline_count_their_own_lanes_on(tmp_path: Path) -> None:
+    data = duel(ticks=40, lanes=4, pipeline=2)
+    play(data, tmp_path, given=True)
+    played = resume({**data, "ticks": 80}, tmp_path)
+    for lane in range(4):
+        numbers = [e["episode"] for e in played.episodes if e["lane"] == lane]
+        assert numbers == list(range(len(numbers)))
+
+
+def test_the_seconds_of_the_updates_go_on(tmp_path: Path) -> None:
+    folder = play(duel(ticks=40), tmp_path, given=True).folder
+    lines = [{**line, "seconds": line["seconds"] + 1000.0} for line in JournalReader(folder.metrics)]
+    folder.metrics.unlink()
+    journal = Journal(folder.metrics)
+    for line in lines:
+        journal.append(line)
+    journal.close()
+    seconds = [line["seconds"] for line in resume(duel(ticks=80), tmp_path).updates]
+    assert seconds == sorted(seconds)
+    assert 1000 < seconds[0] <= seconds[-1] < 2000
+
+
+def test_a_resume_that_cannot_begin_changes_nothing(tmp_path: Path) -> None:
+    folder = broken(duel(ticks=200, blue=brittle(every=10), red=brittle(every=15, fails_after=104)), tmp_path)
+    before = snapshot(folder.path)
+    with pytest.raises(RoleFailed, match="no option 'evry'") as caught:
+        resume(duel(ticks=200, blue=brittle(every=10), red=brittle(evry=15)), tmp_path)
+    assert caught.value.failure.exit_code == 2
+    assert snapshot(folder.path) == before
+
+
+def test_a_checkpoint_that_the_configuration_names_is_not_needed_any_more(tmp_path: Path) -> None:
+    first = play(duel(ticks=40), tmp_path)
+    data = duel(ticks=40, blue={**COUNTS, "load": str(first.folder.path)})
+    (tmp_path / "own").mkdir()
+    play(data, tmp_path / "own", given=True)
+    for path in first.folder.checkpoints_path("blue").iterdir():
+        path.unlink()
+    assert resume({**data, "ticks": 80}, tmp_path / "own").notes == [("loaded", 80)]  # 40 and 40 of its own
+
+
+def test_a_new_run_that_cannot_begin_leaves_no_folder(tmp_path: Path) -> None:
+    with pytest.raises(RoleFailed) as caught:
+        play(duel(blue={"algorithm": "runners:Refuses"}), tmp_path, given=True)
+    assert caught.value.failure.exit_code == 2
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_was_there_before_stays_and_is_empty_again(tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    with pytest.raises(RoleFailed):
+        play(duel(blue={"algorithm": "runners:Refuses"}), tmp_path, given=True)
+    assert list((tmp_path / "run").iterdir()) == []
+
+
+def test_what_somebody_has_put_into_the_folder_meanwhile_stays(tmp_path: Path) -> None:
+    folder = RunFolder.open(tmp_path / "run")
+    (folder.path / "notes.txt").write_text("mine")
+    folder.remove_unbegun(whole=True)
+    assert [path.name for path in folder.path.iterdir()] == ["notes.txt"]
+    folder.write_config("name: x\n")
+    folder.logs.mkdir()
+    folder.remove_unbegun(whole=True)
+    assert folder.logs.is_dir(), "a run has begun in it"
+
+
+def test_a_bug_before_the_start_keeps_the_folder_with_its_logs(tmp_path: Path) -> None:
+    with pytest.raises(RoleFailed) as caught:
+        play(duel(blue={"algorithm": "runners:Fails", "options": {"where": "init"}}), tmp_path, given=True)
+    assert caught.value.failure.exit_code == 1
+    assert (tmp_path / "run" / "logs").is_dir()
+    assert not (tmp_path / "run" / "config.yaml").exists()
+
+
+def test_a_worker_that_ends_early_is_told_once_when_it_happens(tmp_path: Path) -> None:
+    played = play(duel(ticks=40, blue=brittle(leave=[7])), tmp_path)
+    line = "policy 'blue', seat 0 of match 0: run() has returned after 7 of 40 ticks; the seat idles\n"
+    assert played.shown.count("has returned") == 1
+    assert line in played.shown
+
+
+@pytest.mark.parametrize("blue", [COUNTS, RANDOM, {"algorithm": "players:Swallows"}])
+def test_the_end_of_the_budget_is_no_news(blue: Any, tmp_path: Path) -> None:
+    assert "has returned" not in play(duel(ticks=40, blue=blue, lanes=1), tmp_path).shown
+
+
+def group_of(*leave: int, ticks: int = 100) -> dict[str, Any]:
+    """Workers of one policy in as many matches, each of which leaves at a tick of its own."""
+    data = duel(ticks=ticks, blue=brittle(every=10, leave=list(leave)))
+    data["matches"] = [{"env": "game", "seats": ["blue", "red"], "copies": len(leave)}]
+    return data
+
+
+def test_the_last_learner_logs_and_saves_when_the_root_of_the_group_has_left(tmp_path: Path) -> None:
+    played = play(group_of(30, 0), tmp_path)
+    assert updates(played.folder, "blue") == [(number, 10 * number) for number in range(1, 11)]
+    (last,) = checkpoint.list_checkpoints(played.folder.checkpoints_path("blue"))[-1:]
+    held = checkpoint.load(last)
+    assert (checkpoint.ticks_of(last), held.ticks, held.update, held.state["count"]) == (100, 100, 10, 100)
+    assert set(files(played.folder, "blue")) == {0, 60, 80, 100}
+
+
+def test_the_weights_of_the_last_learner_are_the_last_ones_though_all_leave_early(tmp_path: Path) -> None:
+    played = play(group_of(30, 50, 75), tmp_path)
+    held = checkpoint.load(played.folder.checkpoints_path("blue"))
+    assert (held.boundary, held.ticks, held.state["count"]) == (100, 75, 75)
+
+
+def test_the_roots_weights_are_the_last_ones_when_it_stays_longest(tmp_path: Path) -> None:
+    played = play(group_of(75, 50, 30), tmp_path)
+    held = checkpoint.load(played.folder.checkpoints_path("blue"))
+    assert (held.boundary, held.ticks, held.state["count"]) == (100, 75, 75)
+
+
+def test_a_group_whose_root_had_left_goes_on_with_the_last_learners_weights(tmp_path: Path) -> None:
+    play(group_of(30, 0), tmp_path, given=True)
+    played = resume({**group_of(0, 0), "ticks": 140}, tmp_path)
+    assert played.notes == [("loaded", 100)] * 2
+    assert [number for number, _ in updates(played.folder, "blue")] == list(range(1, 15))
+
+
+def test_a_learner_without_a_state_is_told_at_the_end_and_players_are_not(tmp_path: Path) -> None:
+    played = play(duel(blue={"algorithm": "runners:Forgetful"}, lanes=1, copies=2), tmp_path)
+    assert played.shown.splitlines()[-1] == "no checkpoints of 'blue': its algorithm has no state_dict()"
+    assert played.shown.count("no checkpoints") == 1
+
+
+def test_who_has_checkpoints_or_is_frozen_is_not_told_of(tmp_path: Path) -> None:
+    first = play(duel(), tmp_path)
+    assert "no checkpoints" not in first.shown
+    frozen = {**COUNTS, "frozen": True, "load": str(first.folder.path)}
+    assert "no checkpoints" not in play(duel(blue=frozen), tmp_path).shown
