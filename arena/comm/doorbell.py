@@ -19,6 +19,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from arena.errors import RunStopped
+
 RING = struct.Struct("<iii")
 _READ_BYTES = RING.size * 4096
 _log = logging.getLogger(__name__)
@@ -66,8 +68,15 @@ class Doorbell:
         return rank in self._others
 
     def ring(self, rank: int, to: int, tag: int, source: int) -> None:
-        """Tells another process that something has come for one of its roles."""
-        os.write(self._others[rank], RING.pack(to, tag, source))
+        """Tells another process that something has come for one of its roles.
+
+        Raises:
+            RunStopped: the process has gone; the launcher is ending us as well.
+        """
+        try:
+            os.write(self._others[rank], RING.pack(to, tag, source))
+        except BrokenPipeError as error:
+            raise RunStopped(f"rank {rank} has gone") from error
 
     def wait(self) -> Iterator[tuple[int, int, int]]:
         """Sleeps until somebody rings; all rings that have come."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import traceback
+from contextlib import suppress
 from typing import Any
 
 from arena.comm import Endpoint, Tag
@@ -36,7 +37,8 @@ def perform(endpoint: Endpoint, run: Run, role: Role, *, communicator: Any = Non
     except BaseException as error:
         failure = failure_of(error, f"{run.describe(role)}, rank {run.plan.rank_of(role)}", run.source)
         _log.error("%s\n%s", failure.who, failure.message)
-        endpoint.send(0, Tag.TO_ROOT, pack(failure))
+        with suppress(RunStopped):  # the root has gone already: somebody else was first
+            endpoint.send(0, Tag.TO_ROOT, pack(failure))
         return failure
 
 

@@ -6,12 +6,15 @@ import json
 import os
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from launching import ARENA, arena, by_hand, episodes, finish, left_behind, start, wait_for, write
+from launching import ARENA, TESTS, arena, by_hand, episodes, finish, left_behind, start, wait_for, write
+
+from arena.launch import mpirun
 
 pytestmark = pytest.mark.mpi
 
@@ -94,6 +97,19 @@ def test_thirty_one_processes_play_as_one_does(tmp_path: Path) -> None:
     assert episodes(tmp_path / "many") == episodes(tmp_path / "one")
 
 
+@pytest.mark.parametrize("elsewhere", ["3", "2,3", "0", "1"])
+def test_processes_of_two_nodes_play_as_those_of_one(elsewhere: str, tmp_path: Path) -> None:
+    blue = {"algorithm": "ppo", "options": {"n_steps": 20}}
+    config = write(tmp_path, duel(blue, ticks=100))
+    program = [sys.executable, str(TESTS / "other_node.py")]
+    line, settings = mpirun.command(mpirun.find_launcher(), 4, [*program, "train", config, "--run-dir", "two"])
+    added = {name: value for name, value in settings.items() if name not in os.environ}
+    two = finish(start(line, tmp_path, RANKS_ELSEWHERE=elsewhere, **added), timeout=60)
+    assert two.code == 0, two.err
+    assert arena(tmp_path, "train", config, "--run-dir", "one", "--ranks", "1").code == 0
+    assert episodes(tmp_path / "two") == episodes(tmp_path / "one")
+
+
 @pytest.mark.parametrize("where", ["make", "reset", "step"])
 def test_a_game_that_raises_ends_everything_with_one_traceback(where: str, tmp_path: Path) -> None:
     data = duel(env={"make": "games:Raises", "kwargs": {"where": where}})
@@ -153,8 +169,8 @@ def test_a_killed_process_takes_all_others_with_it(victim: str, tmp_path: Path) 
     process = start([*ARENA, "train", write(tmp_path, duel(ticks=10**9)), "--run-dir", "run"], tmp_path)
     journal = tmp_path / "run" / "episodes.jsonl"
     wait_for(lambda: journal.exists() and journal.stat().st_size > 0)
-    mpirun = _children(process.pid)[0]
-    target = {"launcher": process.pid, "mpirun": mpirun, "worker": _children(mpirun)[-1]}[victim]
+    parent = _children(process.pid)[0]
+    target = {"launcher": process.pid, "mpirun": parent, "worker": _children(parent)[-1]}[victim]
     os.kill(target, signal.SIGKILL)
     ended = finish(process, timeout=20)
     assert ended.code != 0

@@ -1,0 +1,17 @@
+"""The command line, with some ranks made to believe that they are on another node: no bell or memory reaches them."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from arena.cli import main
+from arena.comm import doorbell
+
+here = doorbell.this_node()
+elsewhere = os.environ["RANKS_ELSEWHERE"].split(",")
+rank = os.environ.get("OMPI_COMM_WORLD_RANK", os.environ.get("PMI_RANK", ""))
+doorbell.this_node = lambda: f"{here} and another" if rank in elsewhere else here
+
+if __name__ == "__main__":
+    sys.exit(main())
