@@ -410,13 +410,23 @@ def _obstacle(face: str, lanes: int, entities: int, uniform_spaces: bool) -> str
     return ""
 
 
-def schedule_proof(plan: Plan) -> str:
-    """Why the schedule cannot deadlock, in one sentence.
+def schedule_proof(plan: Plan, unknown: Sequence[str] = ()) -> str:
+    """Why the schedule cannot deadlock, or why that is not proved, in one sentence.
 
-    All matches play the same number of ticks, so a worker reaches its group's k-th collective after a number of ticks
-    that does not depend on any other match; of the matches, the one with the fewest ticks done waits for nobody that
-    waits for it.
+    All matches play the same number of ticks. Where the workers of each policy meet after fixed numbers of ticks, a
+    worker reaches its group's k-th collective after a number of ticks that does not depend on any other match; of the
+    matches, the one with the fewest ticks done waits for nobody that waits for it.
+
+    Args:
+        plan: the plan.
+        unknown: the policies whose algorithms do not say (`schedule = "ticks"` in the class) that they meet so.
     """
+    if unknown:
+        return (
+            f"not proved: the algorithms of {', '.join(unknown)} do not say when their workers meet; meetings after "
+            'fixed numbers of ticks (`schedule = "ticks"` in the class says so) cannot deadlock, meetings after '
+            "episodes can"
+        )
     return (
         f"no deadlock: every match plays exactly {plan.ticks} ticks, and the match with the fewest ticks done "
         "can always go on"

@@ -104,6 +104,7 @@ class PPO:
     """
 
     face = "vector"
+    schedule = "ticks"  # all workers meet after each rollout, which has a fixed number of ticks
     Options = Options
 
     def __init__(self, env: VectorEnv[Any, Any, Any], group: Group, *, ticks: int, **options: Any) -> None:

@@ -34,6 +34,7 @@ class Random:
     """
 
     face = ("vector", "parallel")
+    schedule = "ticks"  # the workers never meet
     Options = Options
 
     def __init__(self, env: Any, group: Group, *, ticks: int, **options: Any) -> None:

@@ -58,6 +58,7 @@ class Scripted:
     """
 
     face = ("vector", "parallel")
+    schedule = "ticks"  # the workers never meet
     Options = Options
 
     def __init__(self, env: Any, group: Group, *, ticks: int, **options: Any) -> None:

@@ -30,7 +30,7 @@ def plan_text(plan: Plan, examination: Examination, *, config: str, arguments: S
         "\n".join(_matches_lines(plan)),
         "\n".join([f"processes: {_processes(plan)}", *(_packing_lines(plan) if plan.packed else ())]),
         "\n".join(_policy_lines(plan, examination)),
-        f"schedule: {schedule_proof(plan)}",
+        f"schedule: {schedule_proof(plan, [name for name, found in examination.policies.items() if not found.timed])}",
         f"start it: {command_line(plan, config=config, arguments=arguments)}",
     ]
     return "\n\n".join(sections)

@@ -227,6 +227,11 @@ def test_the_schedule_statement_names_the_ticks() -> None:
     assert "every match plays exactly 100 ticks" in schedule_proof(make_plan(config_of(match_of("blue", copies=2))))
 
 
+def test_what_an_algorithm_does_not_say_of_its_meetings_is_not_proved() -> None:
+    plan = make_plan(config_of(match_of("blue", copies=2)))
+    assert schedule_proof(plan, ["blue"]).startswith("not proved: the algorithms of blue do not say")
+
+
 @given(st.permutations(range(5)), st.lists(st.booleans(), min_size=5, max_size=5), st.integers(1, 4))
 def test_any_cover_by_index_or_name_resolves_to_the_indices(order: list[int], by_name: list[bool], cut: int) -> None:
     entities = tuple(f"e{index}" for index in range(5))
