@@ -114,7 +114,10 @@ class Group:
 
     @property
     def speaks(self) -> bool:
-        """Whether this worker logs and saves for the policy: the root, or when it has left the first that has not."""
+        """Whether this worker logs and saves for the policy: the root, or when it has left the first that has not.
+
+        Members hear of a leave with their next collective; of a group that never meets only the root is written down.
+        """
         return self.rank == self._speaker
 
     @property

@@ -158,7 +158,7 @@ class Alternate(AECEnv[str, Any, Any]):
 
 
 class Raises(Countdown):
-    """Fails where it is told to: `make`, `reset` or `step`."""
+    """Fails where it is told to: `make`, `reset`, `step` or `close`."""
 
     def __init__(self, where: str, length: int = 5) -> None:
         if where == "make":
@@ -177,3 +177,7 @@ class Raises(Countdown):
         if self.where == "step" and self.left == 1:
             raise RuntimeError("the game cannot be stepped")
         return super().step(action)
+
+    def close(self) -> None:
+        if self.where == "close":
+            raise RuntimeError("the game cannot be closed")

@@ -88,6 +88,8 @@ def evaluate(
         raise ConfigError("is no run folder: it has no config.yaml", source=target)
     config = load_config(target if folder is None else folder.config)
     home = Path(run_dir) if run_dir else folder.path / "evaluations" if folder else Path("runs")
+    if folder is None and tuple(checkpoints) != ("last",):
+        raise ConfigError("a configuration has no checkpoints; name a run folder", path="--checkpoints", source=target)
     with located(source=target):
         weights = [_weights(config, folder, label) for label in (checkpoints if folder is not None else ("",))]
         contests = [contest for held in weights for contest in _contests(held, against, home)]

@@ -147,19 +147,24 @@ def _episodes_until(tick: int) -> Keep:
 def _past(folder: RunFolder, start: int, saved: Mapping[str, int]) -> Past:
     """What stays on record; `saved` has the number of updates that the policies' checkpoints have had."""
     episodes: dict[tuple[int, int], int] = {}
-    for _, line in kept_lines(folder.episodes, _episodes_until(start)):
-        place = (line["match"], line["lane"])
-        episodes[place] = max(episodes.get(place, 0), line["episode"] + 1)
+
+    def count(line: Mapping[str, Any]) -> bool:
+        if line["tick"] <= start:
+            place = (line["match"], line["lane"])
+            episodes[place] = max(episodes.get(place, 0), line["episode"] + 1)
+        return False
+
+    list(kept_lines(folder.episodes, count))  # in there, so that a damaged line is told as one
     updates, seconds = dict(saved), dict[str, float]()
 
-    def keep(line: Mapping[str, Any]) -> bool:
+    def add(line: Mapping[str, Any]) -> bool:
         name = line["policy"]
-        return bool(line["update"] <= saved[name] if name in saved else line["ticks"] <= start)
+        if line["update"] <= saved[name] if name in saved else line["ticks"] <= start:
+            updates[name] = max(updates.get(name, 0), line["update"])
+            seconds[name] = line["seconds"]
+        return False
 
-    for _, line in kept_lines(folder.metrics, keep):
-        name = line["policy"]
-        updates[name] = max(updates.get(name, 0), line["update"])
-        seconds[name] = line["seconds"]
+    list(kept_lines(folder.metrics, add))
     return Past(episodes=episodes, updates=updates, seconds=seconds)
 
 
@@ -173,7 +178,10 @@ def _layout_words(folder: RunFolder, plan: Plan) -> Iterator[str]:
     """What copies and lanes that have changed mean for the numbers in the records."""
     if not folder.plan.exists():
         return
-    before = json.loads(folder.plan.read_text())["matches"]
+    try:
+        before = json.loads(folder.plan.read_text())["matches"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise ConfigError(f"is damaged: {error!r}", source=str(folder.plan)) from error
     now = json.loads(json.dumps(to_json(plan)["matches"]))
     if before != now:
         yield (

@@ -58,6 +58,4 @@ def _act(endpoint: Endpoint, run: Run, role: Role, communicator: Any, private: b
         Worker(endpoint, run, role, communicator=communicator, private=private).work()
         return
     assert role.match is not None
-    environment = Environment(endpoint, run, run.plan.matches[role.match])
-    environment.play()
-    environment.close()  # not after an error: the run ends then, and a peer may never say its last word
+    Environment(endpoint, run, run.plan.matches[role.match]).play()

@@ -8,6 +8,7 @@ left       `run()` has ended: the seat idles on without it, the group goes on wi
 
 from __future__ import annotations
 
+import inspect
 import random
 import sys
 import time
@@ -198,7 +199,8 @@ class Worker:
         if not self._policy.frozen:
             run: Callable[[], None] = self._algorithm.run
             return run
-        actor = self._algorithm.actor(greedy=self._run.greedy)
+        takes_greedy = "greedy" in inspect.signature(self._algorithm.actor).parameters
+        actor = self._algorithm.actor(greedy=self._run.greedy) if takes_greedy else self._algorithm.actor()
         return lambda: play(self._env, actor)
 
 

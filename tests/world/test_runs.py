@@ -229,3 +229,11 @@ def test_the_notes_are_of_this_run_alone(tmp_path: Path) -> None:
     play(duel(), tmp_path)
     assert NOTES == []
     assert "mpi4py" not in sys.modules
+
+
+def test_a_game_that_cannot_be_closed_fails_the_run(tmp_path: Path) -> None:
+    data = duel(ticks=20)
+    data["envs"]["game"] = {"make": "games:Raises", "kwargs": {"where": "close"}}
+    data["matches"] = [{"env": "game", "seats": ["red"]}]
+    with pytest.raises(RoleFailed, match="the game cannot be closed"):
+        play(data, tmp_path)
