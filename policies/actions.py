@@ -8,6 +8,7 @@ Actions as learnt from are indices from 0 (Discrete, MultiDiscrete), 0. and 1. (
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import Any
 
 import numpy as np
@@ -32,7 +33,7 @@ from policies.distributions import (
 )
 
 
-class ActionHead(nn.Module):
+class ActionHead(nn.Module, ABC):
     """What an actor's outputs mean in one space of actions.
 
     Attributes:
@@ -47,17 +48,17 @@ class ActionHead(nn.Module):
     dtype: torch.dtype
     mask_size: int
 
+    @abstractmethod
     def noise(self, ticks: int, rows: int, generator: torch.Generator) -> Tensor:
         """The randomness of `ticks` samples of `rows` rows, [ticks, rows, outputs]."""
-        raise NotImplementedError
 
+    @abstractmethod
     def distribution(self, outputs: Tensor, mask: Tensor | None) -> Distribution:
         """The distribution that the actor's outputs [N, outputs] stand for; mask bool [N, mask_size]."""
-        raise NotImplementedError
 
+    @abstractmethod
     def to_env(self, actions: NDArray[Any]) -> NDArray[Any]:
         """A batch of actions as the vector environment takes them."""
-        raise NotImplementedError
 
 
 class DiscreteHead(ActionHead):
