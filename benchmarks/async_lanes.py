@@ -6,9 +6,10 @@ from collections import deque
 from functools import partial
 
 import numpy as np
-from games import GOAL, RECENT, Transition
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode
 from numpy.typing import NDArray
+
+from games import GOAL, RECENT, Transition
 from solo import Solo
 from stamps import Stamps
 from terms import Terms

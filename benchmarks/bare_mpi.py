@@ -12,11 +12,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-import baseline
 import numpy as np
-from games import Clocked
 from mpi4py import MPI
 from numpy.typing import NDArray
+
+import baseline
+from games import Clocked
 from stamps import Stamps
 
 FLAGS = 3  # terminated, truncated, active

@@ -15,10 +15,11 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
-from games import Transition, VersusRandom
 from numpy.typing import NDArray
-from terms import Terms
 from torch import Tensor, nn
+
+from games import Transition, VersusRandom
+from terms import Terms
 
 
 class Lanes(Protocol):

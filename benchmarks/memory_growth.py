@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+
 import runs
 from harness import Case, Report, Sample, Settings, interleave, main, method, say
 from processes import Usage

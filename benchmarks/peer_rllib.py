@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 import ray
-from games import GOAL, RECENT, Clocked
 from ray.rllib.algorithms.ppo import PPOConfig
 from ray.rllib.core.rl_module.default_model_config import DefaultModelConfig
 from ray.rllib.core.rl_module.multi_rl_module import MultiRLModuleSpec
@@ -22,6 +21,8 @@ from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 from ray.rllib.env.multi_agent_env import MultiAgentEnv
 from ray.rllib.examples.rl_modules.classes.random_rlm import RandomRLModule
 from ray.tune.registry import register_env
+
+from games import GOAL, RECENT, Clocked
 from solo import Solo
 from stamps import Stamps
 from terms import Terms

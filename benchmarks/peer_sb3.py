@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 import torch
-from games import VersusRandom
 from stable_baselines3 import PPO
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.vec_env import VecEnv
+
+from games import VersusRandom
 from terms import Terms
 
 

@@ -20,10 +20,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import baseline
 import numpy as np
-from games import Clocked
 from mpi4py import MPI
+
+import baseline
+from games import Clocked
 
 ACTIONS = 5  # of every game that is played here
 

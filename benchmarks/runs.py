@@ -13,9 +13,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import yaml
+
 import processes
 import stamps
-import yaml
 from harness import HERE
 from processes import Failed, Finished
 

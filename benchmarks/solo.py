@@ -6,6 +6,7 @@ from typing import Any
 
 import gymnasium
 import numpy as np
+
 from games import Clocked
 
 

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from players import Player
-from staging import NOTES
 
 from arena.errors import BudgetReached
+from players import Player
 from policies.ppo import PPO
+from staging import NOTES
 
 
 class Rows(Player):

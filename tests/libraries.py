@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import stable_baselines3
-from players import Player
-from staging import NOTES
 
 from arena.errors import BudgetReached
+from players import Player
+from staging import NOTES
 
 
 class StableBaselines(Player):

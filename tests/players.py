@@ -9,9 +9,9 @@ import gymnasium
 import numpy as np
 from gymnasium.utils.env_checker import check_env
 from pettingzoo.test import parallel_api_test
-from staging import NOTES
 
 from arena.errors import BudgetReached
+from staging import NOTES
 
 
 class Player:

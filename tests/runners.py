@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from players import Counts, Player
-from staging import NOTES
 
 from arena.errors import ConfigError
+from players import Counts, Player
+from staging import NOTES
 
 
 class LeavesInTurn(Player):

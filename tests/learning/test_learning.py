@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from staging import Played, play
 
 from arena.records import checkpoint
+from staging import Played, play
 
 pytestmark = pytest.mark.slow
 

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from launching import ARENA, Ended, arena, by_hand, episodes, finish, left_behind, start, wait_for, write
 
 from arena.records import checkpoint
+from launching import ARENA, Ended, arena, by_hand, episodes, finish, left_behind, start, wait_for, write
 
 pytestmark = pytest.mark.mpi
 

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from launching import arena, episodes, left_behind, wait_for, write
 
 from arena.records import checkpoint
+from launching import arena, episodes, left_behind, wait_for, write
 
 pytestmark = pytest.mark.mpi
 

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from launching import ARENA, TESTS, arena, by_hand, episodes, finish, left_behind, start, wait_for, write
 
 from arena.launch import mpirun
+from launching import ARENA, TESTS, arena, by_hand, episodes, finish, left_behind, start, wait_for, write
 
 pytestmark = pytest.mark.mpi
 

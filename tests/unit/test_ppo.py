@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from fakes import ScriptedEnv, ThreadGroup, all_equal, flat_weights, solo_group, together
 from gymnasium import spaces
 from gymnasium.vector import AutoresetMode
 
 from arena.errors import BudgetReached, ConfigError
+from fakes import ScriptedEnv, ThreadGroup, all_equal, flat_weights, solo_group, together
 from policies.ppo import PPO
 from policies.rollout import Batch, Rollout, from_samples, to_samples
 

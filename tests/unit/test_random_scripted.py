@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from fakes import ScriptedEnv, all_equal, solo_group
 from gymnasium import spaces
 from pettingzoo import ParallelEnv
 
@@ -18,6 +17,7 @@ from arena.interface import BatchedEnv
 from envs.cover import Cover
 from envs.matrix import Matrix
 from envs.touchdown import Touchdown
+from fakes import ScriptedEnv, all_equal, solo_group
 from policies import scripts
 from policies.random_actions import Random
 from policies.scripted import Scripted

@@ -11,8 +11,8 @@ from typing import Any
 
 import msgspec
 import pytest
-import readme
 
+import readme
 from arena import registry
 from arena.cli import _parser
 from arena.config import schema as config

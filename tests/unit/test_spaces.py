@@ -9,7 +9,6 @@ import pytest
 from gymnasium.spaces import Box, Dict, Discrete, Graph, MultiBinary, MultiDiscrete, OneOf, Sequence, Space, Text, Tuple
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from random_spaces import arbitrary_batch, bits, discretes, multi_discretes, spaces
 
 from arena.errors import ConfigError
 from arena.spaces import (
@@ -25,6 +24,7 @@ from arena.spaces import (
     unflatten,
     write_sample,
 )
+from random_spaces import arbitrary_batch, bits, discretes, multi_discretes, spaces
 
 LANES = 3
 SEEDS = st.integers(0, 2**32 - 1)

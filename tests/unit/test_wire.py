@@ -12,7 +12,6 @@ from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, Space, Tuple
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
-from random_spaces import bits, discretes, scramble, spaces
 
 from arena.comm.wire import ReplyView, RequestView, SeatLayout
 from arena.interface import Frame, Step
@@ -21,6 +20,7 @@ from arena.messages import Welcome, unpack
 from arena.proxy.seat import Seat
 from arena.roles.seat_port import SeatPort
 from arena.spaces import empty_batch, flatten, leaves_of, mask_size
+from random_spaces import bits, discretes, scramble, spaces
 
 QUICK = settings(max_examples=25, deadline=None)
 SEEDS = st.integers(0, 2**32 - 1)

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 import yaml
-from visiting import visiting
 
 from arena.cli import main
 from arena.records.journal import JournalReader
+from visiting import visiting
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 FILES = sorted(CONFIGS.rglob("*.yaml"))

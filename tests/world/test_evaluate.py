@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 import yaml
-from staging import play
-from visiting import visiting
 
 from arena.cli import main
 from arena.records import checkpoint
 from arena.records.journal import JournalReader
+from staging import play
+from visiting import visiting
 
 COUNTS = {"algorithm": "players:Counts"}
 RANDOM = {"algorithm": "random"}

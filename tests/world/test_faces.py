@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from staging import play
 
 from arena.errors import ConfigError
 from arena.roles.root import RoleFailed
+from staging import play
 
 
 def solo(make: str, algorithm: str, *, ticks: int = 100, lanes: int = 1, options: Any = None, **kwargs: Any) -> Any:

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from staging import Played, play
 
 from arena.errors import Deadlock, RunStopped
 from arena.records import checkpoint
 from arena.roles.root import RoleFailed
+from staging import Played, play
 
 GAMES = {
     "touchdown": {"make": "touchdown", "kwargs": {"max_steps": 12}},

@@ -7,12 +7,12 @@ import shutil
 from pathlib import Path
 
 import pytest
-import readme
 import yaml
-from visiting import visiting
 
+import readme
 from arena.cli import main
 from arena.records.journal import JournalReader
+from visiting import visiting
 
 ERRORS = {
     "an unknown key": ["touchdown_2v2.yaml", "--set", "matches[0].lane=4"],

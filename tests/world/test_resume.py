@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from staging import Played, play
 
 from arena.errors import ConfigError
 from arena.launch.train import announced
@@ -17,6 +16,7 @@ from arena.records import checkpoint
 from arena.records.folder import RunFolder
 from arena.records.journal import Journal, JournalReader
 from arena.roles.root import RoleFailed
+from staging import Played, play
 
 COUNTS = {"algorithm": "players:Counts"}
 RANDOM = {"algorithm": "random"}

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from staging import NOTES, play
 
 from arena.errors import ConfigError, Deadlock
 from arena.records import checkpoint
 from arena.roles.root import RoleFailed
+from staging import NOTES, play
 
 
 def duel(*, ticks: int = 40, blue: Any = None, red: Any = None, copies: int = 2, lanes: int = 2, **kwargs: Any) -> Any:
