@@ -74,6 +74,8 @@ def announced(run: Run) -> Run:
     ]
     if run.start_tick:
         lines += [f"goes on at tick {run.start_tick}", *run.past.words]
+    if plan.packed and plan.processes > 1:
+        lines.append(f"{len(plan.roles())} processes would give each role its own")
     if plan.idle_ranks:
         lines.append(f"{len(plan.idle_ranks)} of the processes are idle: the plan has no role for them")
     sys.stdout.write("\n".join([*lines, f"run folder: {run.path}"]) + "\n")
