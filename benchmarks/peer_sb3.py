@@ -46,11 +46,12 @@ class TouchdownVecEnv(VecEnv):
     def get_attr(self, attr_name: str, indices: Any = None) -> list[Any]:
         return [None] * self.num_envs
 
+    # A VecEnv has to define these two; here no lane is an object of its own, so there is nothing to set or to call.
     def set_attr(self, attr_name: str, value: Any, indices: Any = None) -> None:
-        raise NotImplementedError("lanes have no attributes")
+        raise AttributeError(f"the lanes are arrays and have no {attr_name!r}")
 
     def env_method(self, method_name: str, *args: Any, indices: Any = None, **kwargs: Any) -> list[Any]:
-        raise NotImplementedError("lanes have no methods")
+        raise AttributeError(f"the lanes are arrays and have no {method_name!r}")
 
     def env_is_wrapped(self, wrapper_class: Any, indices: Any = None) -> list[bool]:
         return [False] * self.num_envs
