@@ -25,6 +25,9 @@ class RequestKind(IntEnum):
     LEAVE = 4  # play nothing for me from now on, and do not wait for me
 
 
+_ACT = RequestKind.ACT  # to look a member up in its class takes longer than all the rest
+
+
 class Joint(NamedTuple):
     """What the match does next."""
 
@@ -49,6 +52,10 @@ class Lockstep:
     _spoken: dict[int, RequestKind] = field(default_factory=dict)
     _gone: set[int] = field(default_factory=set)
 
+    def __post_init__(self) -> None:
+        self._all_act = True  # nobody has left, and who has spoken wants to act
+        self._usual = Joint(None, frozenset(), tuple(range(self.seats)))  # what most ticks are, made once
+
     @property
     def over(self) -> bool:
         """Whether the budget is used, or nobody is left to play for."""
@@ -65,6 +72,8 @@ class Lockstep:
 
     def missing(self) -> tuple[int, ...]:
         """The seats that must speak before the match can move."""
+        if not self._spoken and not self._gone:
+            return self._usual.listeners
         heard = self._spoken.keys() | self._gone
         return tuple(seat for seat in range(self.seats) if seat not in heard)
 
@@ -74,17 +83,22 @@ class Lockstep:
         Raises:
             ProtocolError: there is no such seat, or it has spoken already, has left, or may not ask for this.
         """
-        if not 0 <= seat < self.seats:
-            raise ProtocolError(f"seat {seat} said {kind.name} at tick {self.tick}, but there are {self.seats} seats")
-        if seat in self._spoken or seat in self._gone or self.over:
-            state = "left" if seat in self._gone else "spoken already" if seat in self._spoken else "no tick left"
-            raise ProtocolError(f"seat {seat} said {kind.name} at tick {self.tick}, but it has {state}")
-        if kind is RequestKind.RESET and not self.alone:
-            raise ProtocolError(f"seat {seat} asked for a reset at tick {self.tick}, but it shares the match")
+        if seat in self._spoken or seat in self._gone or not 0 <= seat < self.seats or self.tick >= self.budget:
+            raise ProtocolError(f"seat {seat} said {kind.name} at tick {self.tick}, but {self._objection(seat)}")
+        if kind is not _ACT:
+            self._all_act = False
+            if kind is RequestKind.RESET and not self.alone:
+                raise ProtocolError(f"seat {seat} asked for a reset at tick {self.tick}, but it shares the match")
         if kind is RequestKind.LEAVE:
             self._gone.add(seat)
         else:
             self._spoken[seat] = kind
+
+    def _objection(self, seat: int) -> str:
+        if not 0 <= seat < self.seats:
+            return f"there are {self.seats} seats"
+        state = "left" if seat in self._gone else "spoken already" if seat in self._spoken else "no tick left"
+        return f"it has {state}"
 
     def joint(self) -> Joint:
         """What all have agreed to; the tick is counted.
@@ -96,7 +110,12 @@ class Lockstep:
             raise ProtocolError(f"the match cannot move at tick {self.tick}: it is over")
         if len(self._spoken) + len(self._gone) < self.seats:
             raise ProtocolError(f"the match cannot move at tick {self.tick}: seats {self.missing()} have not spoken")
+        if self._all_act:
+            self._spoken.clear()
+            self.tick += 1
+            return self._usual
         spoken, self._spoken = self._spoken, {}
+        self._all_act = not self._gone
         reset = next((seat for seat, kind in spoken.items() if kind is RequestKind.RESET), None)
         if reset is None:
             self.tick += 1

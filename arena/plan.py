@@ -106,6 +106,7 @@ class PolicyPlan:
     frozen: bool = False
     load: str | None = None
     sync: str = "gradients"
+    reduce: str = "ordered"
     workers: tuple[tuple[int, int], ...] = ()
 
 
@@ -253,6 +254,7 @@ def _policies(config: Config, matches: Sequence[MatchPlan]) -> dict[str, PolicyP
             frozen=policy.frozen,
             load=policy.load,
             sync=policy.sync,
+            reduce=policy.reduce,
             workers=tuple(workers[name]),
         )
         for name, policy in config.policies.items()

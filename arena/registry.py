@@ -16,6 +16,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from arena.errors import ConfigError, close_name, located, nearest
+from arena.importing import uncollected
 
 if TYPE_CHECKING:
     from arena.interface import BatchedEnv
@@ -65,7 +66,8 @@ def load_object(target: str) -> Any:
 
 def _import(module_name: str, target: str) -> ModuleType:
     try:
-        return importlib.import_module(module_name)
+        with uncollected():
+            return importlib.import_module(module_name)
     except Exception as error:
         if isinstance(error, ModuleNotFoundError) and _is_part(error.name, module_name):
             raise ConfigError(

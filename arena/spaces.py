@@ -7,7 +7,7 @@ known as soon as the space is.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -141,8 +141,38 @@ def check_choices(space: Space[Any], sample: Any, rows: NDArray[np.bool_] | None
     low, high = _choices(space)
     values = np.asarray(sample)
     wrong = (values < low) | (values > high)
-    if wrong.any() and (rows is None or wrong[rows].any()):
+    if np.count_nonzero(wrong) and (rows is None or wrong[rows].any()):
         raise ValueError(f"{values} is no action of {space}: choices go from {low} to {high}")
+
+
+class BatchWriter:
+    """`copy_rows` of whole batches and `check_choices`, prepared for one space and one target.
+
+    Args:
+        space: of one sample.
+        target: the batch that is written, [B, ...].
+    """
+
+    def __init__(self, space: Space[Any], target: Any) -> None:
+        self._space, self._target = space, target
+        self._array: Array = target if isinstance(target, np.ndarray) else np.zeros(0)  # not for Dict and Tuple
+        self._count, self._offsets = 0, self._array
+        if isinstance(space, spaces.Discrete) and int(space.start) == 0:  # as unsigned numbers, negative ones are large
+            self._count, self._offsets = int(space.n), self._array.view(self._array.dtype.str.replace("i", "u"))
+
+    def write(self, batch: Any, rows: Callable[[], NDArray[np.bool_]]) -> None:
+        """Copies a batch; `rows` says which of its rows matter where a choice is out of range.
+
+        Raises:
+            TypeError, ValueError: as `copy_rows` and `check_choices`.
+        """
+        array = self._array
+        if type(batch) is np.ndarray and batch.dtype == array.dtype and batch.shape == array.shape:
+            array[...] = batch
+        else:
+            copy_rows(self._space, batch, self._target, slice(None))
+        if self._count == 0 or np.count_nonzero(self._offsets >= self._count):
+            check_choices(self._space, self._target, rows())
 
 
 def _choices(space: Space[Any]) -> tuple[Any, Any]:

@@ -1,6 +1,6 @@
 """Adam (Kingma and Ba 2015, arXiv 1412.6980) on all parameters of a module as one vector.
 
-One vector makes an update of a small network a handful of operations, and a group's message one array. torch's own
+One vector makes an update of a small network a single operation, and a group's message one array. torch's own
 optimisers also import torch's compiler when the first one is made: more than a second for every worker that starts.
 """
 
@@ -35,6 +35,7 @@ class Adam:
         self.steps = 0
         self._mean = torch.zeros_like(self.vector)  # m_t
         self._square = torch.zeros_like(self.vector)  # v_t
+        self._count = torch.zeros((), device=self.vector.device)  # t, as the kernel wants it
 
     @property
     def gradient(self) -> Tensor:
@@ -54,14 +55,23 @@ class Adam:
 
     @torch.no_grad()
     def step(self, rate: float) -> None:
-        """One step of algorithm 1, with the corrections of both means folded into the rate (end of section 2)."""
+        """One step of algorithm 1: one pass over the vector, by the kernel that torch's own fused optimiser calls."""
         self.steps += 1
-        beta_1, beta_2 = self.betas
-        correction = (1 - beta_2**self.steps) ** 0.5
-        self._mean.lerp_(self.gradient, 1 - beta_1)
-        self._square.mul_(beta_2).addcmul_(self.gradient, self.gradient, value=1 - beta_2)
-        spread = self._square.sqrt().add_(self.epsilon * correction)
-        self.vector.addcdiv_(self._mean, spread, value=-rate * correction / (1 - beta_1**self.steps))
+        torch._fused_adam_(
+            [self.vector],
+            [self.gradient],
+            [self._mean],
+            [self._square],
+            [],
+            [self._count.fill_(self.steps)],
+            lr=rate,
+            beta1=self.betas[0],
+            beta2=self.betas[1],
+            weight_decay=0.0,
+            eps=self.epsilon,
+            amsgrad=False,
+            maximize=False,
+        )
 
     def state_dict(self) -> dict[str, Any]:
         """Counter and running means."""

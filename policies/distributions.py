@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Protocol
 
 import torch
@@ -38,6 +39,18 @@ class Distribution(Protocol):
 
     def entropy(self) -> Tensor:
         """Entropy [N] in nats."""
+        ...
+
+    def gradient(self, actions: Tensor, log_prob: Tensor, entropy: float) -> Tensor:
+        """The gradient of a loss with respect to the actor's outputs, [N, outputs].
+
+        What is learnt beside the outputs adds its own gradient to its `grad`.
+
+        Args:
+            actions: [N, ...], as `log_prob` takes them.
+            log_prob: the loss's derivatives with respect to their log-probabilities, [N].
+            entropy: its derivative with respect to the entropy of any row.
+        """
         ...
 
 
@@ -79,16 +92,31 @@ class Categorical:
         return self.logits.argmax(-1)
 
     def log_prob(self, actions: Tensor) -> Tensor:
-        return self._log_probs().gather(-1, actions.unsqueeze(-1)).squeeze(-1)
+        return self._log_probs.gather(0, actions.unsqueeze(0)).squeeze(0)
 
     def entropy(self) -> Tensor:
-        log_probs = self._log_probs()
-        return -(log_probs.exp() * log_probs).sum(-1)
+        return self._entropy
 
+    def gradient(self, actions: Tensor, log_prob: Tensor, entropy: float) -> Tensor:
+        gradient = self._probs * -log_prob  # of log p_a by z_i: [i = a] - p_i
+        gradient.scatter_add_(0, actions.unsqueeze(0), log_prob.unsqueeze(0))
+        if entropy:
+            surprise = self._log_probs + self._entropy  # of H by z_i: -p_i (log p_i + H)
+            gradient.addcmul_(self._probs, surprise, value=-entropy)
+        return gradient.t()
+
+    @cached_property
     def _log_probs(self) -> Tensor:
-        if not hasattr(self, "_normalised"):
-            self._normalised = functional.log_softmax(self.logits, -1)
-        return self._normalised
+        """[n, N]: a softmax over a handful of choices goes over whole rows when the choices come first."""
+        return functional.log_softmax(self.logits.t(), 0)
+
+    @cached_property
+    def _probs(self) -> Tensor:
+        return self._log_probs.exp()  # [n, N]
+
+    @cached_property
+    def _entropy(self) -> Tensor:
+        return -(self._probs * self._log_probs).sum(0)
 
 
 class MultiCategorical:
@@ -117,6 +145,10 @@ class MultiCategorical:
     def entropy(self) -> Tensor:
         return torch.stack([choice.entropy() for choice in self.choices]).sum(0)
 
+    def gradient(self, actions: Tensor, log_prob: Tensor, entropy: float) -> Tensor:
+        parts = zip(self.choices, actions.unbind(-1), strict=True)
+        return torch.cat([choice.gradient(part, log_prob, entropy) for choice, part in parts], -1)
+
 
 class Bernoulli:
     """Independent yes-or-no choices; actions are 0. or 1. [N, k], float32.
@@ -139,6 +171,10 @@ class Bernoulli:
 
     def entropy(self) -> Tensor:
         return (functional.softplus(self.logits) - self.logits * self.logits.sigmoid()).sum(-1)
+
+    def gradient(self, actions: Tensor, log_prob: Tensor, entropy: float) -> Tensor:
+        probs = self.logits.sigmoid()  # p; of log p(a) by z: a - p, of H by z: -z p (1 - p)
+        return log_prob.unsqueeze(-1) * (actions - probs) - entropy * self.logits * probs * (1 - probs)
 
 
 class DiagonalGaussian:
@@ -165,3 +201,12 @@ class DiagonalGaussian:
 
     def entropy(self) -> Tensor:
         return (self.log_std + (0.5 + _LOG_SQRT_2PI)).expand_as(self.mean).sum(-1)
+
+    def gradient(self, actions: Tensor, log_prob: Tensor, entropy: float) -> Tensor:
+        deviation = (-self.log_std).exp()  # 1 / s; of log p(a) by the mean: (a - mean) / s^2
+        scaled = (actions - self.mean) * deviation
+        weight = log_prob.unsqueeze(-1)
+        if self.log_std.requires_grad:  # of log p(a) by log s: scaled^2 - 1, of H: 1
+            by_log_std = (weight * (scaled.square() - 1) + entropy).sum_to_size(self.log_std.shape)
+            self.log_std.grad = by_log_std if self.log_std.grad is None else self.log_std.grad.add_(by_log_std)
+        return weight * scaled * deviation

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -18,14 +19,13 @@ from gymnasium import spaces
 from gymnasium.spaces import Space
 from torch import Tensor, nn
 from torch.nn import functional
-from torch.nn.utils import skip_init
 
 from arena.errors import ConfigError
 from arena.spaces import leaves_of
 from policies.actions import ActionHead
 from policies.distributions import Distribution
+from policies.perceptron import Perceptron, Storage
 
-ACTIVATIONS: dict[str, type[nn.Module]] = {"tanh": nn.Tanh, "relu": nn.ReLU}
 _HIDDEN_GAIN = math.sqrt(2)
 _IMAGE_FEATURES = 512
 _SMALL_IMAGE = 36  # pixels; the large network's three layers leave nothing of a smaller image
@@ -33,10 +33,22 @@ _SMALL_IMAGE = 36  # pixels; the large network's three layers leave nothing of a
 Layer = TypeVar("Layer", nn.Linear, nn.Conv2d)
 
 
-def _empty(kind: type[Layer], *sizes: int, **more: int) -> Layer:
-    """A layer whose weights are not set: setting them here would draw from torch's global generator."""
-    layer: Layer = skip_init(kind, *sizes, **more)  # type: ignore[no-untyped-call]
-    return layer
+class _Unset(nn.Module):
+    """A layer whose weights are not set when it is made: torch would draw them from its global generator.
+
+    `torch.nn.utils.skip_init` does the same, but imports torch's compiler: a quarter of a second for every worker.
+    """
+
+    def reset_parameters(self) -> None:
+        pass
+
+
+class _Linear(_Unset, nn.Linear):
+    pass
+
+
+class _Conv2d(_Unset, nn.Conv2d):
+    pass
 
 
 def _initialised(layer: Layer, gain: float, generator: torch.Generator) -> Layer:
@@ -47,17 +59,22 @@ def _initialised(layer: Layer, gain: float, generator: torch.Generator) -> Layer
 
 
 def _linear(inputs: int, outputs: int, gain: float, generator: torch.Generator) -> nn.Linear:
-    return _initialised(_empty(nn.Linear, inputs, outputs), gain, generator)
+    return _initialised(_Linear(inputs, outputs), gain, generator)
 
 
 def mlp(
-    sizes: Sequence[int], outputs: int, *, activation: str, output_gain: float, generator: torch.Generator
-) -> nn.Sequential:
+    sizes: Sequence[int],
+    outputs: int,
+    *,
+    activation: str,
+    output_gain: float,
+    generator: torch.Generator,
+    storage: Storage,
+) -> Perceptron:
     """A multi-layer perceptron [N, sizes[0]] -> [N, outputs] with an activation after every layer but the last."""
-    layers: list[nn.Module] = []
-    for inputs, hidden in itertools.pairwise(sizes):
-        layers += [_linear(inputs, hidden, _HIDDEN_GAIN, generator), ACTIVATIONS[activation]()]
-    return nn.Sequential(*layers, _linear(sizes[-1], outputs, output_gain, generator))
+    layers = [_linear(inputs, hidden, _HIDDEN_GAIN, generator) for inputs, hidden in itertools.pairwise(sizes)]
+    layers.append(_linear(sizes[-1], outputs, output_gain, generator))
+    return Perceptron(layers, activation=activation, storage=storage)
 
 
 class Numbers(nn.Module):
@@ -105,7 +122,7 @@ class Image(nn.Module):
         layers: list[nn.Module] = []
         inputs = int(channels)
         for outputs, (kernel, stride) in zip((32, 64, 64), kernels, strict=True):
-            layer = _empty(nn.Conv2d, inputs, outputs, kernel, stride=stride, padding=int(small))
+            layer = _Conv2d(inputs, outputs, kernel, stride=stride, padding=int(small))
             layers += [_initialised(layer, _HIDDEN_GAIN, generator), nn.ReLU()]
             inputs = outputs
         self.layers = nn.Sequential(*layers, nn.Flatten())
@@ -133,6 +150,7 @@ class Encoder(nn.Module):
         leaves_of(space)  # refuses what has no fixed layout
         self.parts = nn.ModuleList(_leaf_encoder(leaf, generator) for leaf in leaf_spaces(space))
         self.features = sum(part.features for part in self.parts)  # type: ignore[misc]
+        self.learns = any(True for _ in self.parameters())
         if self.features == 0:
             raise ConfigError(f"the observation space {space} holds no number; there is nothing to learn from")
 
@@ -168,7 +186,7 @@ class ActorCritic(nn.Module):
         space: one entity's observation space.
         head: what the actor's outputs mean.
         hidden_sizes: layers of the actor and of the critic, each their own.
-        activation: a name in `ACTIVATIONS`.
+        activation: a name in `policies.perceptron.ACTIVATIONS`.
         generator: where the initial weights come from.
     """
 
@@ -185,8 +203,9 @@ class ActorCritic(nn.Module):
         self.encoder = Encoder(space, generator)
         self.head = head
         sizes = (self.encoder.features, *hidden_sizes)
-        self.actor = mlp(sizes, head.outputs, activation=activation, output_gain=0.01, generator=generator)
-        self.critic = mlp(sizes, 1, activation=activation, output_gain=1.0, generator=generator)
+        make = partial(mlp, sizes, activation=activation, generator=generator, storage=Storage(hidden_sizes))
+        self.actor = make(head.outputs, output_gain=0.01)
+        self.critic = make(1, output_gain=1.0)
 
     def policy(self, leaves: Sequence[Tensor], mask: Tensor | None = None) -> Distribution:
         """The distribution of actions for leaves [N, ...]; mask bool [N, mask_size]."""
@@ -200,3 +219,28 @@ class ActorCritic(nn.Module):
         """Both answers for one encoding of the observations."""
         features = self.encoder(leaves)
         return self.head.distribution(self.actor(features), mask), self.critic(features).squeeze(-1)
+
+    # For learning, where autograd does not record: the features, the policy and its way back, the value and its way
+    # back, the features' way back. Each adds to `grad`, as torch's own `backward` does; see `policies.perceptron`.
+
+    def encoded(self, leaves: Sequence[Tensor]) -> tuple[Tensor, Callable[[], None]]:
+        """Features [N, features], and the way from the gradient that has gathered in their `grad` to the weights."""
+        if not self.encoder.learns:
+            return self.encoder(leaves), lambda: None
+        with torch.inference_mode(False), torch.enable_grad():  # the images' network is left to autograd
+            features = self.encoder(leaves)
+            inputs = features.detach().requires_grad_()
+        return inputs, lambda: features.backward(inputs.grad)
+
+    def traced_policy(
+        self, features: Tensor, mask: Tensor | None = None
+    ) -> tuple[Distribution, Callable[[Tensor], None]]:
+        """`policy`, and the way back from the gradient with respect to the actor's outputs [N, head.outputs]."""
+        outputs, backward = self.actor.traced(features)
+        policy = self.head.distribution(outputs, mask)
+        return policy, backward if mask is None else lambda gradient: backward(gradient * mask)  # see `allow`
+
+    def traced_value(self, features: Tensor) -> tuple[Tensor, Callable[[Tensor], None]]:
+        """`value`, and the way back from the gradient with respect to it [N]."""
+        values, backward = self.critic.traced(features)
+        return values.squeeze(-1), lambda gradient: backward(gradient.unsqueeze(-1))

@@ -32,8 +32,9 @@ from arena.errors import ConfigError
 from arena.spaces import leaves_of
 from policies.actions import action_head
 from policies.adam import Adam
-from policies.networks import ACTIVATIONS, ActorCritic
+from policies.networks import ActorCritic
 from policies.options import check_choice, check_flag, check_numbers, check_sizes, wrong
+from policies.perceptron import ACTIVATIONS
 from policies.returns import advantages_of
 from policies.rollout import Batch, Rollout, from_samples, to_leaves, to_mask, to_samples
 from policies.tensors import load_weights, to_arrays, to_tensors
@@ -43,6 +44,8 @@ if TYPE_CHECKING:
 
 _CHUNK = 1024  # transitions judged at once: bounds the memory that images need
 _EXPLORING, _ACTING, _RESUMED = range(3)  # kinds of random streams
+
+_MEASURED = ("policy_loss", "value_loss", "entropy", "approx_kl", "clip_fraction")  # of every minibatch
 
 Figures = dict[str, float]
 
@@ -145,16 +148,16 @@ class PPO:
     @torch.inference_mode()
     def collect(self, rollout: Rollout) -> None:
         """Plays the rollout's ticks with the current policy."""
-        noise = self.head.noise(rollout.ticks, rollout.rows, self.generator).to(self.device)
+        noise = self.head.noise(rollout.ticks, rollout.rows, self.generator).to(self.device).unbind()  # per tick
         blocks = getattr(self.env, "blocks", ())  # an environment of the arena may have several
         if len(blocks) > 1:
             self._collect_in_turns(rollout, noise, blocks)
             return
         for t in range(rollout.ticks):
-            actions = self._choose(rollout, noise, t)
+            actions = self._choose(rollout, noise[t], t)
             rollout.add(t, actions, *self.env.step(self.head.to_env(actions)))
 
-    def _collect_in_turns(self, rollout: Rollout, noise: Tensor, blocks: Sequence[Any]) -> None:
+    def _collect_in_turns(self, rollout: Rollout, noise: Sequence[Tensor], blocks: Sequence[Any]) -> None:
         """The same for blocks of rows: while this worker thinks about one, the environment steps the other."""
         actions: list[NDArray[Any]] = [np.empty(0)] * len(blocks)  # of each block, on the tick that is under way
         for t in range(rollout.ticks + 1):
@@ -162,14 +165,14 @@ class PPO:
                 if t > 0:
                     rollout.add(t - 1, actions[index], *block.step_wait(), rows=block.rows)
                 if t < rollout.ticks:
-                    actions[index] = self._choose(rollout, noise, t, block.rows)
+                    actions[index] = self._choose(rollout, noise[t][block.rows], t, block.rows)
                     block.step_async(self.head.to_env(actions[index]))
 
     def _choose(self, rollout: Rollout, noise: Tensor, t: int, rows: slice = slice(None)) -> NDArray[Any]:
         """Actions of some rows on tick `t`, as learnt from. A row's noise is the same however the rows are cut."""
         leaves, mask = rollout.leaves(t, rows), rollout.mask(t, rows)
         policy = self.network.policy(self._here(leaves), self._here(mask))
-        return policy.sample(noise[t, rows]).cpu().numpy()
+        return policy.sample(noise).cpu().numpy()
 
     @torch.no_grad()
     def judge(self, rollout: Rollout) -> Batch:
@@ -186,15 +189,16 @@ class PPO:
 
     def learn(self, batch: Batch) -> Figures:
         """One update of the group's weights from one batch per worker, empty ones included; a collective."""
-        errors = self.group.moments(batch.advantages.numpy())  # return - value = advantage
-        spread = self.group.moments(batch.returns.numpy())
+        found = self.group.moments_of(advantages=batch.advantages.numpy(), returns=batch.returns.numpy())
+        errors, spread = found["advantages"], found["returns"]  # return - value = advantage
         if errors.count == 0:
             return {}
         if self.options.normalize_advantage:
             batch = batch._replace(advantages=(batch.advantages - errors.mean) / (errors.std + 1e-8))
-        together = self._learn_from_samples if self.group.sync == "samples" else self._learn_from_gradients
+        by_samples = self.group.sync == "samples"
+        figures = self._learn_from_samples(batch) if by_samples else self._learn_from_gradients(batch, errors.most)
         explained = 1 - (errors.std / spread.std) ** 2 if spread.std > 0 else math.nan
-        return {**together(batch), "explained_variance": explained, "learning_rate": self.learning_rate}
+        return {**figures, "explained_variance": explained, "learning_rate": self.learning_rate}
 
     def record(self, figures: Figures) -> None:
         """Tells the group what this update was like, and checks and saves what it has led to; a collective."""
@@ -205,9 +209,9 @@ class PPO:
 
     # ------------------------------------------------------------------------------------------ learning as a group
 
-    def _learn_from_gradients(self, batch: Batch) -> Figures:
-        largest = self.group.maximum(float(batch.size))  # all workers cut into equally many minibatches
-        return self._optimize(batch, math.ceil(largest / self.options.minibatch_size), self.group.average_gradients)
+    def _learn_from_gradients(self, batch: Batch, largest: int) -> Figures:
+        minibatches = math.ceil(largest / self.options.minibatch_size)  # of the largest batch: as many at every worker
+        return self._optimize(batch, minibatches, self.group.average_gradients)
 
     def _learn_from_samples(self, batch: Batch) -> Figures:
         gathered = self.group.gather(to_samples(batch))
@@ -258,37 +262,56 @@ class PPO:
     def _gradients(self, minibatch: Batch, average: Callable[..., Figures]) -> Figures:
         """Leaves the group's mean gradient in the optimiser; the group's mean figures."""
         self.optimizer.zero_grad()
-        figures = dict.fromkeys(("policy_loss", "value_loss", "entropy", "approx_kl", "clip_fraction"), 0.0)
-        if minibatch.size:  # a worker with nothing to say takes part with weight 0
-            loss, measured = self.loss(minibatch)
-            loss.backward()  # type: ignore[no-untyped-call]
-            figures = dict(zip(figures, measured.tolist(), strict=True))
+        measured = self.backward(minibatch) if minibatch.size else torch.zeros(len(_MEASURED))
+        figures = dict(zip(_MEASURED, measured.tolist(), strict=True))  # zeros weigh nothing
         return average([self.optimizer.vector], weight=float(minibatch.size), **figures)
 
     # --------------------------------------------------------------------------------------------------- the maths
 
-    def loss(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """The loss of a minibatch, and what `_gradients` reports of it [5]; all are means over its transitions."""
-        policy, values = self.network.policy_and_value(batch.observations, batch.masks)
+    @torch.inference_mode()
+    def backward(self, batch: Batch) -> Tensor:
+        """Adds the gradient of a minibatch's loss to `grad` of the weights; returns what is measured of it [5].
+
+        The loss is -L of equation (9); all parts of it are means over the transitions:
+
+            loss = policy_loss + vf_coef * value_loss - ent_coef * entropy
+
+        It is differentiated here, by hand, with respect to log pi(a|s) and V(s); the distribution and the network know
+        the way from there to the weights. The tests compare that with torch's own derivative of the equation.
+        """
+        features, to_encoder = self.network.encoded(batch.observations)
+        surrogate, *others = self._policy_backward(features, batch)
+        value_errors = self._value_backward(features, batch)
+        to_encoder()
+        return torch.stack([-surrogate, value_errors, *others]).mean(1)
+
+    def _policy_backward(self, features: Tensor, batch: Batch) -> tuple[Tensor, ...]:
+        """The actor's part; the surrogate objective, entropy, divergence and what was clipped, [N] each."""
+        policy, to_actor = self.network.traced_policy(features, batch.masks)
         log_ratio = policy.log_prob(batch.actions) - batch.log_probs
         ratio = log_ratio.exp()  # r(theta), section 3
         clipped = ratio.clamp(1 - self.options.clip_range, 1 + self.options.clip_range)
-        policy_loss = -torch.min(ratio * batch.advantages, clipped * batch.advantages).mean()  # eq. (7)
-        value_loss = self._value_loss(values, batch)
-        entropy = policy.entropy().mean()
-        loss = policy_loss + self.options.vf_coef * value_loss - self.options.ent_coef * entropy  # -eq. (9)
-        with torch.no_grad():
-            approx_kl = (ratio - 1 - log_ratio).mean()  # k3 of joschu.net/blog/kl-approx.html
-            clip_fraction = (ratio != clipped).float().mean()
-            return loss, torch.stack([policy_loss, value_loss, entropy, approx_kl, clip_fraction])
+        gain, clipped_gain = ratio * batch.advantages, clipped * batch.advantages
+        surrogate = torch.min(gain, clipped_gain)  # eq. (7)
+        share = -1 / batch.size  # the loss is minus the mean
+        by_log_prob = gain.masked_fill_(gain > clipped_gain, 0.0).mul_(share)  # as dr = r dlog pi; 0 where clipped
+        to_actor(policy.gradient(batch.actions, by_log_prob, self.options.ent_coef * share))
+        divergence = (ratio - 1).sub_(log_ratio)  # k3 of joschu.net/blog/kl-approx.html
+        return surrogate, policy.entropy(), divergence, (ratio != clipped).float()
 
-    def _value_loss(self, values: Tensor, batch: Batch) -> Tensor:
-        """L^VF of equation (9); with `clip_range_vf`, a value gains nothing by moving further than that."""
-        errors = (values - batch.returns).square()
+    def _value_backward(self, features: Tensor, batch: Batch) -> Tensor:
+        """The critic's part; errors [N] of L^VF. With `clip_range_vf`, a value gains nothing by moving further."""
+        values, to_critic = self.network.traced_value(features)
+        difference = values - batch.returns
+        errors = difference.square()
         if self.options.clip_range_vf is not None:
-            move = (values - batch.values).clamp(-self.options.clip_range_vf, self.options.clip_range_vf)
-            errors = torch.max(errors, (batch.values + move - batch.returns).square())
-        return errors.mean()
+            move = values - batch.values
+            near = move.clamp(-self.options.clip_range_vf, self.options.clip_range_vf)
+            clipped = (batch.values + near - batch.returns).square()
+            difference.masked_fill_((move != near) & (clipped >= errors), 0.0)  # the larger one does not move
+            errors = torch.max(errors, clipped)
+        to_critic(difference.mul_(2 * self.options.vf_coef / batch.size))
+        return errors
 
     @property
     def learning_rate(self) -> float:

@@ -7,7 +7,6 @@ give other last bits in a matrix product.
 from __future__ import annotations
 
 import itertools
-import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -64,8 +63,11 @@ class Batch(NamedTuple):
 
     def split(self, parts: int) -> list[Batch]:
         """Cuts into `parts` runs that differ by one in size at most; some are empty where there is too little."""
-        ends = [self.size * (part + 1) // parts for part in range(parts)]
-        return [self._map(operator.itemgetter(slice(*edges))) for edges in itertools.pairwise([0, *ends])]
+        ends = [self.size * part // parts for part in range(parts + 1)]
+        sizes = [end - begin for begin, end in itertools.pairwise(ends)]
+        leaves = zip(*(torch.split(leaf, sizes) for leaf in self.observations), strict=True)
+        fields = [[None] * parts if field is None else torch.split(field, sizes) for field in self[1:]]
+        return [Batch(*part) for part in zip(leaves, *fields, strict=True)]
 
     def _map(self, function: Callable[[Tensor], Tensor]) -> Batch:
         fields: list[Any] = [None if field is None else function(field) for field in self[1:]]
@@ -111,6 +113,7 @@ class Rollout:
         self._masks: Tensor | None = None  # allocated when the first mask is seen
         self._actions = torch.zeros(ticks, rows, *head.shape, dtype=head.dtype)
         self._leaf_arrays = [leaf.numpy() for leaf in self._leaves]
+        self._on_tick = list(zip(*(leaf.unbind() for leaf in self._leaves), strict=True))  # the same storage
         self._action_array = self._actions.numpy()
         self._active = np.ones((ticks + 1, rows), np.bool_)
         self._rewards = np.zeros((ticks, rows), np.float64)
@@ -153,7 +156,7 @@ class Rollout:
 
     def leaves(self, t: int, rows: slice = _ALL) -> list[Tensor]:
         """What the rows see before tick `t`, leaves [B, ...]; `t` = T is what they see in the end."""
-        return [leaf[t, rows] for leaf in self._leaves]
+        return list(self._on_tick[t]) if rows == _ALL else [leaf[rows] for leaf in self._on_tick[t]]
 
     def mask(self, t: int, rows: slice = _ALL) -> Tensor | None:
         """What the rows may do on tick `t`, bool [B, mask_size]."""

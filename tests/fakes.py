@@ -24,6 +24,7 @@ class Moments(NamedTuple):
     mean: float
     std: float
     count: int
+    most: int
 
 
 class ThreadGroup:
@@ -70,8 +71,11 @@ class ThreadGroup:
         return self._meet("pool", samples)
 
     def moments(self, values: NDArray[Any]) -> Moments:
-        pooled = np.concatenate([np.ravel(part) for part in self._meet("moments", values)]).astype(np.float64)
-        return Moments(float(pooled.mean()), float(pooled.std()), pooled.size) if pooled.size else Moments(0.0, 0.0, 0)
+        return self.moments_of(values=values)["values"]
+
+    def moments_of(self, **arrays: NDArray[Any]) -> dict[str, Moments]:
+        parts = self._meet("moments", arrays)
+        return {name: _moments([np.ravel(part[name]) for part in parts]) for name in arrays}
 
     def mean(self, value: float, *, weight: float = 1.0) -> float:
         parts = self._meet("mean", (value, weight))
@@ -94,6 +98,11 @@ class ThreadGroup:
     def _meet(self, name: str, part: Any) -> list[Any]:
         self.called.append(name)
         return self._meeting.exchange(self.rank, name, part)
+
+
+def _moments(parts: list[NDArray[Any]]) -> Moments:
+    pooled, most = np.concatenate(parts).astype(np.float64), max(part.size for part in parts)
+    return Moments(float(pooled.mean()), float(pooled.std()), pooled.size, most) if most else Moments(0.0, 0.0, 0, 0)
 
 
 class Meeting:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -136,3 +137,24 @@ class Forgetful(Player):
                 _, _, terminated, truncated, _ = self.env.step(0)
                 over = terminated or truncated
             self.group.log(loss=1.0)
+
+
+class Averages(Player):
+    """Averages gradients of several sizes with its group; worker 1 leaves after half of them, the root before the end.
+
+    What they got, as a number, is logged.
+    """
+
+    def run(self) -> None:
+        import torch
+
+        self.env.reset()
+        for turn in range([10, 6, 12, 12][self.group.rank]):
+            size = (5, 1000, 40000)[turn % 3]
+            rng = np.random.default_rng([self.group.rank, turn])
+            parameter = torch.nn.Parameter(torch.zeros(size))
+            parameter.grad = torch.from_numpy(np.float32(rng.standard_normal(size) * 10.0 ** rng.integers(-6, 3, size)))
+            means = self.group.average_gradients([parameter], weight=0.1 + self.group.rank, kl=rng.standard_normal())
+            digest = hashlib.sha256(parameter.grad.numpy().tobytes() + np.float64(means["kl"]).tobytes()).digest()
+            assert set(self.group.pool(digest)) == {digest}
+            self.group.log(digest=float(int.from_bytes(digest[:6], "little")))

@@ -1,9 +1,9 @@
 """Waking a process on the same node: one pipe per process, into which others write what has come for it.
 
 A reader that sleeps in `read` costs nothing and is awake within microseconds; MPI itself can only be polled. A ring is
-twelve bytes (to, tag, from), less than a pipe writes at once, so rings of several writers never mix. The pipe and the
-memory of links have no names in a file system: others open them through `/proc/<pid>/fd`, and nothing is left behind
-whatever happens to their owner.
+four bytes: the address of a role to wake, or `letter_from(rank)`, a negative number. A pipe takes that much at once, so
+rings of several writers never mix. The pipe and the memory of links have no names in a file system: others open them
+through `/proc/<pid>/fd`, and nothing is left behind whatever happens to their owner.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import mmap
 import os
 import select
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 
 from arena.errors import RunStopped
 
-RING = struct.Struct("<iii")
-_READ_BYTES = RING.size * 4096
+_RING = struct.Struct("=i")
+_READ_BYTES = _RING.size * 1024
 _log = logging.getLogger(__name__)
 
 
@@ -64,28 +64,39 @@ class Doorbell:
             os.close(descriptor)
         self._others.clear()
 
-    def reaches(self, rank: int) -> bool:
-        return rank in self._others
+    @property
+    def neighbours(self) -> tuple[int, ...]:
+        """The ranks whose bells were opened."""
+        return tuple(self._others)
 
-    def ring(self, rank: int, to: int, tag: int, source: int) -> None:
-        """Tells another process that something has come for one of its roles.
+    def ringer(self, rank: int, word: int) -> Callable[[], None]:
+        """A function that rings for another process with always the same word.
 
-        Raises:
-            RunStopped: the process has gone; the launcher is ending us as well.
+        It raises `RunStopped` when that process has gone; the launcher is ending us as well.
         """
-        try:
-            os.write(self._others[rank], RING.pack(to, tag, source))
-        except BrokenPipeError as error:
-            raise RunStopped(f"rank {rank} has gone") from error
+        descriptor, message, write = self._others[rank], _RING.pack(word), os.write
 
-    def wait(self) -> Iterator[tuple[int, int, int]]:
-        """Sleeps until somebody rings; all rings that have come."""
-        return RING.iter_unpack(os.read(self._read, _READ_BYTES))
+        def ring() -> None:
+            try:
+                write(descriptor, message)
+            except BrokenPipeError as error:
+                raise RunStopped(f"rank {rank} has gone") from error
 
-    def poll(self, seconds: float = 0.0) -> Iterator[tuple[int, int, int]]:
-        """The rings that have come, or come within so many seconds; perhaps none."""
+        return ring
+
+    def wait(self) -> memoryview:
+        """Sleeps until somebody rings; the words of all rings that have come, int32."""
+        return memoryview(os.read(self._read, _READ_BYTES)).cast("i")
+
+    def poll(self, seconds: float = 0.0) -> Sequence[int] | memoryview:
+        """The words of the rings that have come, or come within so many seconds; perhaps none."""
         ready, _, _ = select.select([self._read], [], [], seconds)
-        return self.wait() if ready else iter(())
+        return self.wait() if ready else ()
+
+
+def letter_from(rank: int) -> int:
+    """The word that announces a letter over MPI; its own inverse."""
+    return -1 - rank
 
 
 def _open_of(pid: int, descriptor: int, flags: int) -> int:
@@ -114,12 +125,13 @@ class SharedMemory(NamedTuple):
             raise
         return cls(os.getpid(), descriptor, nbytes)
 
-    def map(self) -> NDArray[np.uint8]:
-        """The memory as an array, from its owner's process or another one."""
+    def map(self, part: slice | None = None) -> NDArray[np.uint8]:
+        """The memory, or a part of it that begins and ends with a page, from its owner's process or another one."""
+        start, stop = (0, self.nbytes) if part is None else (part.start, part.stop)
         own = self.pid == os.getpid()
         descriptor = self.descriptor if own else _open_of(self.pid, self.descriptor, os.O_RDWR)
         try:
-            return np.frombuffer(mmap.mmap(descriptor, self.nbytes), np.uint8)
+            return np.frombuffer(mmap.mmap(descriptor, stop - start, offset=start), np.uint8)
         finally:
             if not own:
                 os.close(descriptor)

@@ -13,14 +13,12 @@ from __future__ import annotations
 
 import threading
 from collections import defaultdict, deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from functools import partial
 
-import numpy as np
-
-from arena.comm.interface import ANYONE, Bytes, Channel, Link, Outside, Side, Tag
-from arena.comm.links import SharedLink
+from arena.comm.interface import ANYONE, Bytes, Channel, Link, LinkSize, Outside, Table, Tag
+from arena.comm.tables import Tables
 from arena.errors import Deadlock, RunStopped
 
 _LOOK_OUTSIDE_EVERY = 16  # turns: roles that keep each other busy must not keep letters from outside waiting
@@ -49,9 +47,10 @@ class Host:
         self._tasks = {address: _Task(name) for address, name in names.items()}
         self._outside = outside
         self._ready: deque[_Task] = deque()
+        self._alone = len(names) == 1  # the only role of its process waits by itself, in nobody's turn
         self._mail: defaultdict[Channel, deque[tuple[int, Bytes]]] = defaultdict(deque)
-        self._waiting: dict[Channel, _Task] = {}
-        self._buffers: dict[tuple[int, int, int], tuple[Any, Any]] = {}  # environment, worker, part
+        self._asleep: dict[int, Channel] = {}  # address -> what the role waits for
+        self.tables = Tables(self, outside)
         self._failure: BaseException | None = None
         self._stopping = False
         self._unfinished = len(names)
@@ -113,22 +112,23 @@ class Host:
         if self._failure is None:
             self._failure = reason
         self._stopping = True
-        self._ready.extend(self._waiting.values())
-        self._waiting.clear()
+        self._ready.extend(self._tasks[address] for address in self._asleep)
+        self._asleep.clear()
 
     def _next(self) -> _Task:
         self._turns += 1
         if self._outside is not None and self._turns % _LOOK_OUTSIDE_EVERY == 0:
-            self._outside.poll(self.deliver)
+            self._outside.poll(self)
         if not self._ready and self._outside is None:
             self._stop(Deadlock(self._describe()))
         while not self._ready:
             assert self._outside is not None
-            self._outside.wait(self.deliver)
+            self._outside.wait(self)
         return self._ready.popleft()
 
     def _describe(self) -> str:
-        lines = [f"{task.name} waits for {self._say(channel)}" for channel, task in self._waiting.items()]
+        asleep = self._asleep.items()
+        lines = [f"{self._tasks[address].name} waits for {self._say(awaited)}" for address, awaited in asleep]
         return "every role waits for another one:\n  " + "\n  ".join(lines)
 
     def _say(self, channel: Channel) -> str:
@@ -147,46 +147,50 @@ class Host:
             self.deliver(to, tag, source, bytes(data))
         else:
             assert self._outside is not None, f"there is no role at address {to}"
-            self._outside.send(to, tag, source, data, self.deliver)
+            self._outside.send(to, tag, source, data, self)
 
     def deliver(self, to: int, tag: Tag, source: int, data: Bytes) -> None:
         """Puts a letter into the mailbox that it is for and lets its reader go on."""
         channel = (to, tag, ANYONE if tag is Tag.TO_ROOT else source)
         self._mail[channel].append((source, data))
-        task = self._waiting.pop(channel, None)
-        if task is not None:
-            self._ready.append(task)
+        if self._asleep.get(to) == channel:
+            self.wake(to)
+
+    def wake(self, address: int) -> None:
+        """Lets a role that sleeps look again; one that does not will look by itself before it sleeps."""
+        if self._asleep.pop(address, None) is not None:
+            self._ready.append(self._tasks[address])
+
+    def waker(self, address: int) -> Callable[[], None] | None:
+        """A function that wakes a role here or in another process that sees the same memory; None for all others."""
+        if self.hosts(address):
+            return partial(self.wake, address)
+        if self._outside is None or not self._outside.reaches(address):
+            return None
+        return self._outside.waker(address)
 
     def take(self, channel: Channel) -> tuple[int, Bytes]:
         """The next letter of a mailbox; lets others run until there is one."""
         mail = self._mail[channel]
         while not mail:
-            if self._stopping:
-                raise RunStopped
-            task = self._tasks[channel[0]]
-            self._waiting[channel] = task
-            other = self._next()
-            if other is not task:
-                other.gate.release()
-                task.gate.acquire()
+            self.sleep(channel)
         return mail.popleft()
 
-    def link(self, me: int, peer: int, side: Side, part: int, request_bytes: int, reply_bytes: int) -> Link:
-        if peer not in self._tasks:
-            assert self._outside is not None, f"there is no role at address {peer}"
-            return self._outside.link(HostedEndpoint(self, me), peer, side, part, request_bytes, reply_bytes)
-        ends = (me, peer, part) if side is Side.ENVIRONMENT else (peer, me, part)
-        if ends not in self._buffers:
-            self._buffers[ends] = np.zeros(request_bytes, np.uint8), np.zeros(reply_bytes, np.uint8)
-        endpoint = HostedEndpoint(self, me)
-        return SharedLink(
-            endpoint,
-            peer,
-            side,
-            part,
-            *self._buffers[ends],
-            ring=lambda tag: endpoint.send(peer, tag, b""),
-        )
+    def sleep(self, awaited: Channel) -> None:
+        """Lets others run until something has come for the role that waits, perhaps not what it waits for."""
+        if self._stopping:
+            raise RunStopped
+        if self._alone and self._outside is not None:
+            self._outside.wait(self)
+            return
+        task = self._tasks[awaited[0]]
+        self._asleep[awaited[0]] = awaited
+        other = self._next()
+        if other is not task:
+            other.gate.release()
+            task.gate.acquire()
+        if self._stopping:
+            raise RunStopped
 
 
 class HostedEndpoint:
@@ -203,5 +207,14 @@ class HostedEndpoint:
     def receive(self, source: int, tag: Tag) -> tuple[int, Bytes]:
         return self._host.take((self.address, tag, source))
 
-    def link(self, peer: int, side: Side, *, request_bytes: int, reply_bytes: int, part: int = 0) -> Link:
-        return self._host.link(self.address, peer, side, part, request_bytes, reply_bytes)
+    def sleep(self, awaited: Channel) -> None:
+        self._host.sleep(awaited)
+
+    def waker(self, peer: int) -> Callable[[], None] | None:
+        return self._host.waker(peer)
+
+    def table(self, seats: Sequence[int], sizes: Sequence[LinkSize], part: int = 0) -> Table:
+        return self._host.tables.lay(self, seats, sizes, part)
+
+    def link(self, environment: int, size: LinkSize, part: int = 0) -> Link:
+        return self._host.tables.take_seat(self, environment, size, part)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import IntEnum
 from typing import NamedTuple, Protocol, TypeAlias
 
@@ -26,7 +26,7 @@ class Tag(IntEnum):
     REPLY = 6  # link, environment to seat: one per tick
     REQUEST_EXTRA = 7  # link: a part of variable length that follows a request or a reply when it says so
     REPLY_EXTRA = 8
-    LINK = 9  # environment to worker, once per link: where its memory is
+    LINK = 9  # environment to worker, once per link: where their common memory is
     SECOND_REQUEST = 10  # the same words on the second link of two roles
     SECOND_REPLY = 11
     SECOND_REQUEST_EXTRA = 12
@@ -39,15 +39,19 @@ PARTS = 2
 Channel: TypeAlias = tuple[int, Tag, int]
 """A mailbox: to whom, which conversation, from whom (ANYONE where everybody writes into one)."""
 
-Deliver: TypeAlias = Callable[[int, Tag, int, Bytes], None]
-"""Takes a letter that has come from outside: to, tag, from, data."""
-
 
 class Side(IntEnum):
     """The two ends of a link."""
 
     ENVIRONMENT = 0
     SEAT = 1
+
+
+class LinkSize(NamedTuple):
+    """Bytes of a link's longest messages."""
+
+    request: int
+    reply: int
 
 
 class LinkTags(NamedTuple):
@@ -96,6 +100,13 @@ class Link(Protocol):
         ...
 
 
+class Table(NamedTuple):
+    """The environment's ends of all links of one block of lanes."""
+
+    links: Sequence[Link]  # [S]
+    outboxes: NDArray[np.uint8]  # [S, bytes of the longest reply]: what the links call `outbox`, one row per seat
+
+
 class Endpoint(Protocol):
     """The place of one role in the world. Addresses are 0 (the root) to `size - 1`."""
 
@@ -110,29 +121,63 @@ class Endpoint(Protocol):
         """The next message with this tag from `source` (or `ANYONE`) and the address that it came from."""
         ...
 
-    def link(self, peer: int, side: Side, *, request_bytes: int, reply_bytes: int, part: int = 0) -> Link:
-        """This end of the `part`-th link of two roles; the other end must ask for one of the same sizes."""
+    def sleep(self, awaited: Channel) -> None:
+        """Waits until something has come for this role, perhaps not what it waits for; `awaited` is for messages."""
+        ...
+
+    def waker(self, peer: int) -> Callable[[], None] | None:
+        """A function that wakes another role, which can see the same memory as this one; None if it cannot."""
+        ...
+
+    def table(self, seats: Sequence[int], sizes: Sequence[LinkSize], part: int = 0) -> Table:
+        """An environment's links with the roles at these addresses; each of them must ask for its own `link`."""
+        ...
+
+    def link(self, environment: int, size: LinkSize, part: int = 0) -> Link:
+        """A seat's link with its environment, which must have begun to lay its `part`-th table."""
+        ...
+
+
+class Arrivals(Protocol):
+    """Takes what comes to a process from outside."""
+
+    def deliver(self, to: int, tag: Tag, source: int, data: Bytes) -> None:
+        """A letter."""
+        ...
+
+    def wake(self, address: int) -> None:
+        """A word that something has come for a role over one of its links."""
         ...
 
 
 class Outside(Protocol):
     """The way from one process's roles to those of other processes.
 
-    Whatever comes in while one of these works is handed to `deliver`.
+    Whatever comes in while one of these works is handed to `arrivals`.
     """
 
-    def send(self, to: int, tag: Tag, source: int, data: Bytes, deliver: Deliver) -> None:
+    def send(self, to: int, tag: Tag, source: int, data: Bytes, arrivals: Arrivals) -> None:
         """Sends a letter; `data` may be reused when the call returns."""
         ...
 
-    def wait(self, deliver: Deliver) -> None:
+    def wait(self, arrivals: Arrivals) -> None:
         """Waits until something has come."""
         ...
 
-    def poll(self, deliver: Deliver) -> None:
+    def poll(self, arrivals: Arrivals) -> None:
         """Takes what has come, without waiting."""
         ...
 
-    def link(self, endpoint: Endpoint, peer: int, side: Side, part: int, request_bytes: int, reply_bytes: int) -> Link:
-        """This end of the `part`-th link to a role of another process."""
+    def reaches(self, address: int) -> bool:
+        """Whether a role's process can see the same memory as this one, and be woken."""
+        ...
+
+    def waker(self, address: int) -> Callable[[], None]:
+        """A function that wakes a role of another process that is within reach."""
+        ...
+
+    def link(
+        self, endpoint: Endpoint, peer: int, side: Side, part: int, outbox: NDArray[np.uint8], inbox: NDArray[np.uint8]
+    ) -> Link:
+        """One end of a link with a role that is out of reach, on these buffers."""
         ...

@@ -25,16 +25,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from gymnasium.spaces import Space
 from numpy.typing import NDArray
 
+from arena.comm.interface import LinkSize
 from arena.lockstep import RequestKind
 from arena.spaces import leaves_of, unflatten
 
 _ALIGNMENT = 8
+_HEADER_WORDS = 4  # of a reply
+_KINDS = {int(kind): kind for kind in RequestKind}
 Buffer = NDArray[np.uint8]
 
 
@@ -83,7 +86,10 @@ class SeatLayout:
 
 
 class _Carver:
-    """Cuts typed arrays out of a buffer one after the other; without a buffer it only counts the bytes."""
+    """Cuts typed arrays out of a buffer one after the other; without a buffer it only counts the bytes.
+
+    Of several buffers of one layout, as rows [S, bytes], it cuts the arrays of all at once: [S, *shape].
+    """
 
     def __init__(self, buffer: Buffer | None) -> None:
         self._buffer = buffer
@@ -96,7 +102,15 @@ class _Carver:
         self.offset = -(-(start + nbytes) // _ALIGNMENT) * _ALIGNMENT
         if self._buffer is None:
             return np.broadcast_to(np.zeros((), kind), shape)
-        return np.ndarray(shape, kind, self._buffer, start)
+        if self._buffer.ndim == 1:
+            return np.ndarray(shape, kind, self._buffer, start)
+        several: NDArray[Any] = self._buffer[:, start : start + nbytes].view(kind)
+        return several.reshape(len(self._buffer), *shape)
+
+    def words(self, count: int) -> memoryview:
+        """int64, for numbers that are read and written one by one: an array would take twice the time for it."""
+        taken = self.take(np.int64, count)
+        return memoryview(bytearray(8 * count)).cast("q") if self._buffer is None else taken.data
 
     def sample(self, space: Space[Any], *axes: int) -> list[NDArray[Any]]:
         return [self.take(leaf.dtype, *axes, *leaf.shape) for leaf in leaves_of(space)]
@@ -107,7 +121,7 @@ class RequestView:
 
     def __init__(self, layout: SeatLayout, buffer: Buffer | None = None) -> None:
         carver = _Carver(buffer)
-        self._header = carver.take(np.int64, 1)
+        self._header = carver.words(1)
         self.header_bytes = carver.offset
         self._leaves = [carver.sample(b.action_space, layout.lanes, len(b.entities)) for b in layout.blocks]
         self.nbytes = carver.offset
@@ -117,11 +131,54 @@ class RequestView:
 
     @property
     def kind(self) -> RequestKind:
-        return RequestKind(int(self._header[0]))
+        return _KINDS[self._header[0]]
 
     @kind.setter
     def kind(self, kind: RequestKind) -> None:
         self._header[0] = kind
+
+
+class _ReplyArrays(NamedTuple):
+    """What stands in a reply between its header and `final`; of several replies at once with an axis for them."""
+
+    terminated: NDArray[np.bool_]  # [L, E]
+    truncated: NDArray[np.bool_]
+    active: NDArray[np.bool_]
+    fresh: NDArray[np.bool_]
+    rewards: NDArray[np.float64]
+    masks: list[NDArray[np.int8]]  # per block [L, entities of the block, mask_size]
+    leaves: list[list[NDArray[Any]]]  # per block and leaf [L, entities of the block, *shape]
+
+    @classmethod
+    def cut(cls, carver: _Carver, layout: SeatLayout) -> _ReplyArrays:
+        lanes, entities = layout.lanes, layout.entities
+        terminated, truncated, active, fresh = (carver.take(np.bool_, lanes, entities) for _ in range(4))
+        return cls(
+            terminated,
+            truncated,
+            active,
+            fresh,
+            carver.take(np.float64, lanes, entities),
+            [carver.take(np.int8, lanes, len(b.entities), b.mask_size) for b in layout.blocks],
+            [carver.sample(b.observation_space, lanes, len(b.entities)) for b in layout.blocks],
+        )
+
+
+class JointReplyView:
+    """The replies to seats of one layout, of a single block, at once.
+
+    Args:
+        layout: of each seat.
+        buffers: uint8 [S, bytes], a reply in each row.
+    """
+
+    def __init__(self, layout: SeatLayout, buffers: Buffer) -> None:
+        carver = _Carver(buffers)
+        carver.take(np.int64, _HEADER_WORDS)
+        arrays = _ReplyArrays.cut(carver, layout)
+        self.terminated, self.truncated, self.active, self.fresh, self.rewards = arrays[:5]  # [S, L, E]
+        self.masks = arrays.masks[0]  # [S, L, E, mask_size]
+        self.leaves = arrays.leaves[0]  # [S, L, E, *shape]
 
 
 class ReplyView:
@@ -130,16 +187,11 @@ class ReplyView:
     def __init__(self, layout: SeatLayout, buffer: Buffer | None = None) -> None:
         self._layout = layout
         self._buffer = buffer
-        lanes, entities = layout.lanes, layout.entities
+        lanes = layout.lanes
         carver = _Carver(buffer)
-        self.header = carver.take(np.int64, 4)  # tick, last, extra, ended
-        self.terminated = carver.take(np.bool_, lanes, entities)
-        self.truncated = carver.take(np.bool_, lanes, entities)
-        self.active = carver.take(np.bool_, lanes, entities)
-        self.fresh = carver.take(np.bool_, lanes, entities)
-        self.rewards = carver.take(np.float64, lanes, entities)
-        masks = [carver.take(np.int8, lanes, len(b.entities), b.mask_size) for b in layout.blocks]
-        self._leaves = [carver.sample(b.observation_space, lanes, len(b.entities)) for b in layout.blocks]
+        self.header = carver.words(_HEADER_WORDS)  # tick, last, extra, ended
+        arrays = _ReplyArrays.cut(carver, layout)
+        self.terminated, self.truncated, self.active, self.fresh, self.rewards, masks, self._leaves = arrays
         self._final_offset = carver.offset
         self.nbytes = carver.offset + sum(
             _packed_bytes(b.observation_space, lanes * len(b.entities)) for b in layout.blocks
@@ -155,15 +207,15 @@ class ReplyView:
 
     @property
     def tick(self) -> int:
-        return int(self.header[0])
+        return self.header[0]
 
     @property
     def last(self) -> bool:
-        return bool(self.header[1])
+        return self.header[1] != 0
 
     @property
     def extra(self) -> bool:
-        return bool(self.header[2])
+        return self.header[2] != 0
 
     def set_header(self, tick: int, *, last: bool, extra: bool) -> None:
         header = self.header
@@ -186,7 +238,7 @@ class ReplyView:
 
     def pack_final(self) -> None:
         """Copies the observations of the rows that ended to `final`, before the next episode's overwrite them."""
-        self.header[3] = np.count_nonzero(self.ended())
+        self.header[3] = int(np.count_nonzero(self.ended()))
         if not self.header[3]:
             return
         ended = self._ended_of_blocks()
@@ -211,6 +263,11 @@ class ReplyView:
         blocks = self._layout.blocks
         finals = [carver.sample(b.observation_space, len(rows)) for b, rows in zip(blocks, ended, strict=True)]
         return finals, carver.offset
+
+
+def link_size(layout: SeatLayout) -> LinkSize:
+    """What a link must hold for such a seat."""
+    return LinkSize(RequestView(layout).nbytes, ReplyView(layout).nbytes)
 
 
 def _packed_bytes(space: Space[Any], rows: int) -> int:

@@ -20,6 +20,13 @@ from arena.errors import ConfigError
 
 _UNDER_A_LAUNCHER = ("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "PMI_ID", "MPI_LOCALRANKID")
 TERMINAL_VARIABLE = "ARENA_TERMINAL"  # columns of the user's terminal, 0: there is none
+_SETTINGS = {
+    "OMP_NUM_THREADS": "1",  # many processes share the cores; NumPy would start a thread per core in each of them
+}
+_ON_ONE_NODE = {
+    # Open MPI: leaves network fabrics alone, to which no message goes. Looking for them costs a second of sleep.
+    "OMPI_MCA_btl": "^ofi",
+}
 _GRACE_SECONDS = 5.0
 _RULE = re.compile(r"-{60,}\s*$")
 _ABORT_LINE = re.compile(r"Abort\(\d+\) on node \d+ .*MPI_Abort")  # MPICH's whole banner
@@ -45,6 +52,17 @@ def under_launcher() -> bool:
     return False
 
 
+def settle() -> None:
+    """Gives this process of a run the settings that many processes on few cores need, where the user has not set them.
+
+    NumPy and MPI read them when they are imported, so this comes before.
+    """
+    ranks, neighbours = (os.environ.get(f"OMPI_COMM_WORLD_{name}") for name in ("SIZE", "LOCAL_SIZE"))
+    one_node = ranks is not None and ranks == neighbours
+    for name, value in {**_SETTINGS, **(_ON_ONE_NODE if one_node else {})}.items():
+        os.environ.setdefault(name, value)
+
+
 def find_launcher() -> str:
     """The launcher that belongs to this Python's environment, else the one on the PATH.
 
@@ -65,7 +83,7 @@ def command(launcher: str, ranks: int, program: Sequence[str]) -> tuple[list[str
     Open MPI refuses to run as root and to start more processes than there are cores, unless told; a desk machine or
     a container is where people try things, so it is told.
     """
-    settings = {"OMP_NUM_THREADS": "1", **os.environ}
+    settings = {**_SETTINGS, **os.environ}
     flags: list[str] = []
     if _is_open_mpi(launcher):
         settings |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}

@@ -11,27 +11,13 @@ from collections.abc import Container
 from dataclasses import replace
 from pathlib import Path
 
-from arena import registry
 from arena.config import Config, resolved_yaml
+from arena.launch.planning import checked_plan
 from arena.launch.resuming import forget, resumed
-from arena.plan import Plan, make_plan, to_json
+from arena.plan import Plan, to_json
 from arena.records import checkpoint
 from arena.records.folder import RunFolder
 from arena.run import Run
-
-
-def checked_plan(config: Config, *, ranks: int | None) -> Plan:
-    """The plan of a configuration whose names are known ones; nothing is imported or made for it.
-
-    Raises:
-        ConfigError: a short name of an environment or an algorithm that nothing has, even of one that nobody plays; or
-            what `make_plan` refuses.
-    """
-    registry.check_names(
-        {name: entry.make for name, entry in config.envs.items()},
-        {name: policy.algorithm for name, policy in config.policies.items()},
-    )
-    return make_plan(config, ranks=ranks)
 
 
 def prepare(config: Config, *, ranks: int | None, run_dir: str | None = None, resume: bool = False) -> Run:

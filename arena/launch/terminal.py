@@ -1,25 +1,14 @@
-"""What a person sees of a run: whether a terminal is there, the display that fits it, and how an end is told."""
+"""What a person sees of a run: whether a terminal is there, and the display that fits it."""
 
 from __future__ import annotations
 
 import os
 import sys
 from pathlib import Path
-from typing import IO
 
 from arena.launch import mpirun
-from arena.messages import Failed
 from arena.run import Run
 from arena.screen.display import Display, make_display
-
-
-def tell(failure: Failed, stream: IO[str] | None = None) -> None:
-    """Says why a run has ended, on stderr if no other stream is given."""
-    if failure.exit_code == 2:
-        text = f"arena: error: {failure.message}"
-    else:
-        text = f"arena: the run has ended: {failure.who}\n{failure.message}"
-    print(text, file=stream or sys.stderr, flush=True)
 
 
 def display_for(run: Run) -> Display:

@@ -1,20 +1,31 @@
-"""`arena train`: in one process, as one rank under a launcher, or by starting the launcher."""
+"""`arena train`: in one process, as one rank under a launcher, or by starting the launcher.
+
+A hundred processes may come through here at once. Each of the three ways imports what it needs, and inside the
+function that takes it: a launcher needs no NumPy, and of the ranks the first alone needs to read a configuration.
+"""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
 
-from arena.config import Config, load_config
 from arena.errors import located
-from arena.launch import hosting, mpirun
-from arena.launch.prepare import checked_plan, prepare
-from arena.records.scoreboard import Scoreboard
-from arena.run import Run
-from arena.screen.display import summary_lines
-from arena.screen.profile import profile_lines
-from arena.screen.words import counted, processes_words
+from arena.importing import uncollected
+from arena.launch import mpirun
+
+if TYPE_CHECKING:
+    from arena.launch.leading import Leading
+
+
+class Request(NamedTuple):
+    """What to train: the arguments of `train` that say so."""
+
+    path: str
+    overrides: tuple[str, ...]
+    run_dir: str | None
+    resume: bool
+    profile: bool
 
 
 def train(
@@ -41,52 +52,33 @@ def train(
     Raises:
         ConfigError: a mistake in the configuration; under a launcher it is told here, once, and 2 is returned.
     """
-    overrides = [*overrides, *([f"ticks={ticks}"] if ticks is not None else [])]
-
-    def config() -> Config:
-        return load_config(path, overrides)
-
-    def prepared(size: int | None) -> Run:
-        with located(source=path):
-            run = prepare(config(), ranks=size, run_dir=run_dir, resume=resume)
-        return announced(replace(run, source=path, profile=profile))
-
+    said = (*overrides, *((f"ticks={ticks}",) if ticks is not None else ()))
+    request = Request(path, said, run_dir, resume, profile)
     if mpirun.under_launcher():
-        return hosting.in_the_world(prepared, present)
+        return _as_rank(request)
     if ranks == 1:
-        return alone(prepared(1))
-    with located(source=path):  # a mistake is said once, before any process starts
-        plan = checked_plan(config(), ranks=ranks)
+        leader = _leader(request)
+        return leader.alone(leader.prepare(1))
+    return _start(request, ranks)
+
+
+def _as_rank(request: Request) -> int:
+    mpirun.settle()
+    with uncollected():
+        from arena.launch.ranks import in_the_world
+    return in_the_world(lambda: _leader(request))
+
+
+def _leader(request: Request) -> Leading:
+    with uncollected():
+        from arena.launch.leading import Leading
+    return Leading(request)
+
+
+def _start(request: Request, ranks: int | None) -> int:
+    from arena.config import load_config
+    from arena.launch.planning import checked_plan
+
+    with located(source=request.path):  # a mistake is said once, before any process starts
+        plan = checked_plan(load_config(request.path, request.overrides), ranks=ranks)
     return mpirun.run(plan.processes, [sys.executable, "-m", "arena", *sys.argv[1:]])
-
-
-def alone(run: Run) -> int:
-    """Runs everything in this process and shows the result; returns the exit status."""
-    return hosting.alone(run, present)
-
-
-def announced(run: Run) -> Run:
-    """Says what begins."""
-    plan = run.plan
-    lines = [
-        f"{plan.name}: {counted(len(plan.matches), 'match', 'matches')} of {counted(plan.ticks, 'tick')}, "
-        f"{processes_words(plan.processes, len(plan.roles()))}"
-    ]
-    if run.start_tick:
-        lines += [f"goes on at tick {run.start_tick}", *run.past.words]
-    if plan.packed and plan.processes > 1:
-        lines.append(f"{len(plan.roles())} processes would give each role its own")
-    if plan.idle_ranks:
-        lines.append(f"{len(plan.idle_ranks)} of the processes are idle: the plan has no role for them")
-    sys.stdout.write("\n".join([*lines, f"run folder: {run.path}"]) + "\n")
-    sys.stdout.flush()
-    return run
-
-
-def present(run: Run, scoreboard: Scoreboard) -> None:
-    """Shows where everything is and how the policies fared."""
-    lines = summary_lines(scoreboard, run.path)
-    if run.profile:
-        lines += ["where the time went:", *profile_lines(run.folder.read_profile())]
-    sys.stdout.write("\n".join(lines) + "\n")
-    sys.stdout.flush()

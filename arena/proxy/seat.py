@@ -179,8 +179,9 @@ class Seat:
             AlreadyPendingCallError: the last request has no reply yet.
             ProtocolError: another seat of the worker must speak first.
         """
-        self.begin()
-        if self.over:
+        if not self._begun:
+            self.begin()
+        if self.reply.last:
             raise BudgetReached(f"all {self.ticks} ticks of the match are played")
         if self._pending:
             raise AlreadyPendingCallError("the last step has no result yet: call step_wait() first", "step_async")

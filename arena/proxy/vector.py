@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from arena.errors import ProtocolError
 from arena.lockstep import RequestKind
 from arena.proxy.seat import Seat
-from arena.spaces import check_choices, copy_rows, empty_batch, flatten, unflatten
+from arena.spaces import BatchWriter, empty_batch, flatten, unflatten
 
 BoolRows = NDArray[np.bool_]
 StepResults = tuple[Any, NDArray[np.float64], BoolRows, BoolRows, dict[str, Any]]
@@ -88,13 +88,14 @@ class VectorEnvProxy(VectorEnv[Any, Any, Any]):
         self._active = [reply.active.reshape(-1) for reply in replies]
         self._masks = [reply.mask_rows[0] for reply in replies]
         space = self.single_action_space
-        self._request = unflatten(space, self._seats[0].request.rows[0])
+        request = unflatten(space, self._seats[0].request.rows[0])
         self._shares: list[tuple[NDArray[Any], NDArray[Any]]] = []  # where a seat's actions go, and where they lie
         if len(self._seats) > 1:
-            self._request = empty_batch(space, self.num_envs)
+            request = empty_batch(space, self.num_envs)
             for seat, rows in self._places:
-                mine = [leaf[rows] for leaf in flatten(space, self._request)]
+                mine = [leaf[rows] for leaf in flatten(space, request)]
                 self._shares += zip(seat.request.rows[0], mine, strict=True)
+        self._actions = BatchWriter(space, request)
 
     @property
     def ticks(self) -> int:
@@ -165,8 +166,7 @@ class VectorEnvProxy(VectorEnv[Any, Any, Any]):
     def _send(self, actions: Any) -> None:
         if self._unseen:
             raise ResetNeeded("call reset() before step()")
-        copy_rows(self.single_action_space, actions, self._request, slice(None))
-        check_choices(self.single_action_space, self._request, _joined(self._active))
+        self._actions.write(actions, self._active_rows)
         for target, mine in self._shares:
             target[...] = mine
         for seat in self._seats:
@@ -188,8 +188,11 @@ class VectorEnvProxy(VectorEnv[Any, Any, Any]):
                 infos = self._add_info(infos, info, rows.start + row)
         if self._masked:
             infos["action_mask"], infos["_action_mask"] = _joined(self._masks), self._all_rows.copy()
-        infos["active"] = _joined(self._active)
+        infos["active"] = self._active_rows()
         return infos
+
+    def _active_rows(self) -> BoolRows:
+        return _joined(self._active)
 
     def _lanes_of(self, reset_mask: BoolRows | None) -> BoolRows:
         """The lanes of which any row is to be reset: a lane is one game."""

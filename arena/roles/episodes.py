@@ -38,7 +38,8 @@ class EpisodeAccount:
         self._lanes = lanes
         self._no_lane = np.zeros(len(lanes), np.bool_)
         shape = (len(lanes), sum(len(entities) for entities in seat_entities))
-        self._length = np.zeros(len(lanes), np.int64)
+        self._ticks = 0  # that the lanes have played together
+        self._begun = np.zeros(len(lanes), np.int64)  # after how many of them each lane's episode has begun
         self.episodes = np.array(before or [0] * len(lanes), np.int64)
         self._returns = np.zeros(shape, np.float64)
         self._terminated = np.zeros(shape, np.bool_)
@@ -56,10 +57,10 @@ class EpisodeAccount:
         Returns:
             the lanes [L] that are over, because each of their entities has ended; and whether any entity ended now.
         """
-        self._length += 1
+        self._ticks += 1
         self._returns += step.rewards
         ended = step.terminated | step.truncated
-        if not ended.any():
+        if not np.count_nonzero(ended):  # `any` takes three times as long on so few items
             return self._no_lane, False
         self._terminated |= step.terminated
         self._truncated |= step.truncated
@@ -82,7 +83,7 @@ class EpisodeAccount:
             lane=self._lanes[lane],
             episode=int(self.episodes[lane]),
             tick=tick,
-            length=int(self._length[lane]),
+            length=self._ticks - int(self._begun[lane]),
             terminated=bool(self._terminated[lane].any()),
             truncated=bool(self._truncated[lane].any()),
             seats=self._seat_records(lane),
@@ -93,7 +94,7 @@ class EpisodeAccount:
 
     def restart(self, lane: int) -> None:
         """Forgets what was counted of the lane's unfinished episode."""
-        self._length[lane] = 0
+        self._begun[lane] = self._ticks
         for array in (self._returns, self._terminated, self._truncated, self._idle):
             array[lane] = 0
         self._stated = {place: said for place, said in self._stated.items() if place[0] != lane}

@@ -8,14 +8,14 @@ over       the budget is used (the last replies said so), or every worker has le
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from arena.comm import Endpoint, Tag
-from arena.comm.interface import Side
-from arena.comm.wire import ReplyView, RequestView
+from arena.comm.wire import link_size
 from arena.examination import adapted_game, check_idle_action
 from arena.interface import BatchedEnv, Frame
 from arena.lockstep import Joint, Lockstep
@@ -24,6 +24,7 @@ from arena.plan import MatchPlan, Role, RoleKind, check_seats
 from arena.records.lines import EpisodeRecord
 from arena.roles.episodes import EpisodeAccount
 from arena.roles.seat_port import Infos, SeatPort
+from arena.roles.step_writer import StepWriter, step_writer
 from arena.run import Run
 from arena.stopwatch import Activity, Stopwatch
 
@@ -64,15 +65,28 @@ class LaneBlock:
         self._game: BatchedEnv = adapted_game(match, len(lanes))
         seat_entities = check_seats(match, self._game.interface)
         check_idle_action(match, self._game.interface)
-        self._ports = [self._invite(seat, entities) for seat, entities in enumerate(seat_entities)]
+        self._ports, self._write_step = self._lay_table(seat_entities)
+        self._all_actions = self._joint_actions(frozenset())  # of the entities, where they are written: views
         before = [run.past.episodes.get((match.match, lane), 0) for lane in lanes]
         self._account = EpisodeAccount(match, seat_entities, lanes, before)
         self._lockstep = Lockstep(len(self._ports), run.plan.ticks, run.start_tick)
         self.finished: list[EpisodeRecord] = []
 
-    def _invite(self, seat: int, entities: tuple[int, ...]) -> SeatPort:
+    def _lay_table(self, seat_entities: Sequence[tuple[int, ...]]) -> tuple[list[SeatPort], StepWriter]:
+        """Links to all seats; then each hears what its seat is like."""
+        welcomes = [self._welcome(entities) for entities in seat_entities]
+        layouts = [welcome.layout() for welcome in welcomes]
+        seats = range(len(self._match.seats))
+        peers = [self._run.address(Role(RoleKind.WORKER, self._match.match, seat)) for seat in seats]
+        table = self._endpoint.table(peers, [link_size(layout) for layout in layouts], self._part)
+        for peer, welcome in zip(peers, welcomes, strict=True):
+            self._endpoint.send(peer, Tag.WELCOME, pack(welcome))
+        ports = [SeatPort(*seat) for seat in zip(seat_entities, welcomes, layouts, table.links, strict=True)]
+        return ports, step_writer(ports, layouts, table.outboxes)
+
+    def _welcome(self, entities: tuple[int, ...]) -> Welcome:
         game = self._game.interface
-        welcome = Welcome(
+        return Welcome(
             lanes=len(self._lanes),
             entities=tuple(game.entities[e] for e in entities),
             observation_spaces=tuple(game.observation_spaces[e] for e in entities),
@@ -82,12 +96,6 @@ class LaneBlock:
             part=self._part,
             parts=self._parts,
         )
-        layout = welcome.layout()
-        peer = self._run.address(Role(RoleKind.WORKER, self._match.match, seat))
-        self._endpoint.send(peer, Tag.WELCOME, pack(welcome))
-        sizes = {"request_bytes": RequestView(layout).nbytes, "reply_bytes": ReplyView(layout).nbytes}
-        link = self._endpoint.link(peer, Side.ENVIRONMENT, part=self._part, **sizes)
-        return SeatPort(entities, welcome, layout, link)
 
     @property
     def tick(self) -> int:
@@ -109,8 +117,9 @@ class LaneBlock:
         """Waits until all seats have spoken, and does what they have agreed to: one tick, or a reset."""
         self._stopwatch.switch(Activity.WAITING_FOR_ACTIONS)
         for seat in self._lockstep.missing():
-            self._ports[seat].link.wait()
-            self._lockstep.put(seat, self._ports[seat].request.kind)
+            port = self._ports[seat]
+            port.link.wait()
+            self._lockstep.put(seat, port.request.kind)
         self._stopwatch.switch(Activity.COMMUNICATION)
         if self._lockstep.over:  # the last worker has left
             return
@@ -129,23 +138,22 @@ class LaneBlock:
     def _tick(self, joint: Joint) -> None:
         for seat in joint.idle:
             self._account.idle(seat, self._ports[seat].reply.active)
-        actions = self._joint_actions(joint)
+        actions = self._joint_actions(joint.idle) if joint.idle else self._all_actions
         self._stopwatch.switch(Activity.ENVIRONMENT)
         step = self._game.step(actions)
         self._stopwatch.switch(Activity.COMMUNICATION)
         over, ends = self._account.tick(step)
         # Everybody's reply is written, also that of a seat that has left: its masks tell what it may do when idle.
-        for port in self._ports:
-            port.write_step(step, ends=ends)
+        self._write_step(step, ends)
         step_infos, begin_infos = step.frame.infos, None
-        if over.any():
+        if ends and over.any():
             begin_infos = self._next_episodes(over)
             if self._run.episodes is not None and self._account.episodes.min() >= self._run.episodes:
                 self._lockstep.end()
+        tick, last, silent = self._lockstep.tick, self._lockstep.over, step_infos is None and begin_infos is None
         for seat in joint.listeners:
             port = self._ports[seat]
-            infos = port.pack_infos(step_infos, begin_infos, over)
-            port.post(self._lockstep.tick, last=self._lockstep.over, infos=infos)
+            port.post(tick, last=last, infos=None if silent else port.pack_infos(step_infos, begin_infos, over))
 
     def _next_episodes(self, over: NDArray[np.bool_]) -> Infos | None:
         for lane in np.flatnonzero(over).tolist():
@@ -160,10 +168,10 @@ class LaneBlock:
             port.write_begin(frame, over)
         return frame.infos
 
-    def _joint_actions(self, joint: Joint) -> list[Any]:
+    def _joint_actions(self, idle: frozenset[int]) -> list[Any]:
         actions: list[Any] = [None] * len(self._game.interface.entities)
         for seat, port in enumerate(self._ports):
-            chosen = port.idle_actions(self._match.idle_action) if seat in joint.idle else port.request.by_entity
+            chosen = port.idle_actions(self._match.idle_action) if seat in idle else port.request.by_entity
             for entity, action in zip(port.entities, chosen, strict=True):
                 actions[entity] = action
         return actions

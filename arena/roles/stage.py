@@ -11,7 +11,6 @@ from arena.comm import Endpoint, Tag
 from arena.errors import ConfigError, RunStopped
 from arena.messages import Failed, pack
 from arena.plan import Role, RoleKind
-from arena.roles.environment import Environment
 from arena.run import Run
 
 _log = logging.getLogger(__name__)
@@ -51,11 +50,13 @@ def failure_of(error: BaseException, who: str, source: str = "") -> Failed:
 
 
 def _act(endpoint: Endpoint, run: Run, role: Role, communicator: Any, private: bool) -> None:
+    # Imported here: a process that plays one kind of role has no use for the other kind's modules.
     if role.kind is RoleKind.WORKER:
-        # Imported here: the algorithms that a worker loads are not for the environments' processes.
         from arena.roles.worker import Worker
 
         Worker(endpoint, run, role, communicator=communicator, private=private).work()
         return
+    from arena.roles.environment import Environment
+
     assert role.match is not None
     Environment(endpoint, run, run.plan.matches[role.match]).play()

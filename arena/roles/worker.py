@@ -9,30 +9,29 @@ left       `run()` has ended: the seat idles on without it, the group goes on wi
 from __future__ import annotations
 
 import inspect
-import random
-import sys
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import Any
-
-import numpy as np
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 from arena import registry
 from arena.acting import play
 from arena.comm import Endpoint, Tag
-from arena.comm.interface import Side
-from arena.comm.wire import ReplyView, RequestView
+from arena.comm.wire import link_size
 from arena.errors import BudgetReached, located
 from arena.examination import SeatSpaces, check_checkpoint, check_shared, seat_face
 from arena.group import Group
 from arena.messages import Done, Go, Left, Ready, Update, Welcome, expect, pack
 from arena.plan import ONLY_ACT, MatchPlan, PolicyPlan, Role, RoleKind
 from arena.proxy import Seat, Turns, make_proxy
-from arena.records import checkpoint
 from arena.records.lines import UpdateRecord
+from arena.roles.libraries import calm_libraries, seed_libraries
 from arena.run import Run
 from arena.stopwatch import Activity, stopwatch
+
+if TYPE_CHECKING:
+    from arena.roles.saving import Saving
 
 
 class Worker:
@@ -78,11 +77,12 @@ class Worker:
             tuple(self._run.address(worker) for worker in workers),
             policy=self._policy.name,
             sync=self._policy.sync,
+            reduce=self._policy.reduce,
             seed=self._run.worker_seed(self._role),
             shared_seed=self._run.policy_seed(self._policy.name),
             comm=communicator,
             report=self._log.update,
-            keep=self._log.offer,
+            keep=lambda state: self._saving.offer(state),
             stopwatch=self._stopwatch,
         )
 
@@ -98,17 +98,9 @@ class Worker:
         return tuple(seats)
 
     def _seat(self, environment: int, welcome: Welcome, turns: Turns | None) -> Seat:
-        layout = welcome.layout()
-        link = self._endpoint.link(
-            environment,
-            Side.SEAT,
-            request_bytes=RequestView(layout).nbytes,
-            reply_bytes=ReplyView(layout).nbytes,
-            part=welcome.part,
-        )
         return Seat(
             welcome,
-            link,
+            self._endpoint.link(environment, link_size(welcome.layout()), welcome.part),
             seed=self._group.seed,
             before_first_request=self._ready,
             stopwatch=self._stopwatch,
@@ -143,7 +135,7 @@ class Worker:
         path = self._run.restore.get(self._policy.name)
         if path is None:
             return
-        found = checkpoint.load(path) if self._group.is_root else None
+        found = self._saving.load(path) if self._group.is_root else None
         held = self._group.share(found)
         check_checkpoint(held, path, self._policy, type(self._algorithm))
         with located(path=f"{self._path}.load", source=str(path)):
@@ -164,7 +156,7 @@ class Worker:
         expect(Go, self._endpoint.receive(0, Tag.FROM_ROOT))
         self._stopwatch.think()
         if self._keeps and self._group.is_root and not self._run.start_tick:
-            self._log.save(self._algorithm.state_dict(), boundary=0)
+            self._saving.save(self._algorithm.state_dict(), boundary=0)
         returned = False
         # BudgetReached is how every run ends that does not end by itself.
         with suppress(BudgetReached), located(inside=self._path):
@@ -179,6 +171,13 @@ class Worker:
         stateless = learner and not hasattr(self._algorithm, "state_dict")
         self._endpoint.send(0, Tag.TO_ROOT, pack(Done(self._role, self._stopwatch.profile(), stateless)))
 
+    @cached_property
+    def _saving(self) -> Saving:
+        # Imported here: a worker that does not learn has no checkpoints, and no use for what writes them.
+        from arena.roles.saving import Saving
+
+        return Saving(self._run, self._policy, ticks=self._ticks, updates=lambda: self._log.updates)
+
     @property
     def _keeps(self) -> bool:
         """Whether the policy has checkpoints."""
@@ -187,13 +186,13 @@ class Worker:
     def _leave_group(self) -> None:
         """Leaves; the policy's last checkpoint has the weights of the member that has learnt to the end."""
         if self._keeps and self._group.speaks and not self._group.is_root:
-            self._log.save_at_leave(self._algorithm.state_dict())  # while nobody else speaks yet
+            self._saving.save_at_leave(self._algorithm.state_dict())  # while nobody else speaks yet
         self._group.leave()
         if self._keeps and self._group.is_root:  # the last one to leave: it has served the others
             if self._group.speaks:
-                self._log.save(self._algorithm.state_dict(), boundary=self._run.plan.ticks)
+                self._saving.save(self._algorithm.state_dict(), boundary=self._run.plan.ticks)
             else:
-                self._log.conclude()
+                self._saving.conclude()
 
     def _runner(self) -> Callable[[], None]:
         if not self._policy.frozen:
@@ -205,7 +204,7 @@ class Worker:
 
 
 class PolicyLog:
-    """What is written down of a policy: the numbers of its updates, and its checkpoints.
+    """The numbers that are written down of a policy's updates.
 
     Every worker has one, and uses it while it speaks for its group.
 
@@ -227,16 +226,17 @@ class PolicyLog:
         self._updates = updates
         self._updates_before = run.past.updates.get(policy.name, 0)
         self._begun = time.monotonic() - run.past.seconds.get(policy.name, 0.0)
-        self._boundary = run.start_tick  # of the newest checkpoint
-        self._folder = run.folder.checkpoints_path(policy.name)
-        others = (other for other in run.plan.policies.values() if other.name != policy.name and not other.frozen)
-        self._other_folders = tuple(run.folder.checkpoints_path(other.name) for other in others)
+
+    @property
+    def updates(self) -> int:
+        """The updates of the policy, those of a run that is resumed included."""
+        return self._updates_before + self._updates()
 
     def update(self, values: Mapping[str, float]) -> None:
         """Sends the numbers of one update to the root."""
         record = UpdateRecord(
             policy=self._policy.name,
-            update=self._updates_before + self._updates(),
+            update=self.updates,
             ticks=self._ticks(),
             samples=self._ticks() * self._rows,
             seconds=time.monotonic() - self._begun,
@@ -251,59 +251,3 @@ class PolicyLog:
         return sum(
             matches[match].lanes * len(matches[match].seats[seat].entities) for match, seat in self._policy.workers
         )
-
-    def offer(self, state: Any) -> None:
-        """Writes the checkpoint of a boundary that was reached; `state` may be a function that makes it."""
-        boundary = self._reached()
-        if boundary <= self._boundary:
-            return
-        if checkpoint.path_of(self._folder, boundary).exists():  # by one who spoke before and has left
-            self._boundary = boundary
-        else:
-            self.save(state() if callable(state) else state, boundary=boundary)
-
-    def save_at_leave(self, state: Any) -> None:
-        """Writes what the worker has learnt until it leaves, as the newest checkpoint; others may learn on."""
-        written = map(checkpoint.ticks_of, checkpoint.list_checkpoints(self._folder))
-        self.save(state, boundary=max(self._ticks(), *written))
-
-    def conclude(self) -> None:
-        """Makes the newest checkpoint, by the one who has spoken last, the one of the run's end."""
-        newest = checkpoint.list_checkpoints(self._folder)[-1]
-        if checkpoint.ticks_of(newest) < self._plan.ticks:
-            checkpoint.copy_to(self._plan.ticks, newest, others=self._other_folders)
-
-    def save(self, state: Any, *, boundary: int) -> None:
-        """Writes the checkpoint that stands for a boundary."""
-        self._boundary = boundary
-        checkpoint.save(
-            self._folder,
-            state,
-            policy=self._policy.name,
-            algorithm=self._policy.algorithm,
-            ticks=self._ticks(),
-            update=self._updates_before + self._updates(),
-            boundary=boundary,
-            others=self._other_folders,
-        )
-
-    def _reached(self) -> int:
-        """The newest boundary that the match has reached: a multiple of `checkpoint_every`."""
-        every = self._plan.checkpoint_every
-        return self._ticks() // every * every
-
-
-def calm_libraries() -> None:
-    """One thread per worker: more would fight for the cores that other workers have."""
-    torch = sys.modules.get("torch")  # only if the algorithm imported it
-    if torch is not None:
-        torch.set_num_threads(1)
-
-
-def seed_libraries(seed: int) -> None:
-    """Makes the global random streams of this process repeatable, for algorithms that use them."""
-    random.seed(seed)
-    np.random.seed(seed % 2**32)
-    torch = sys.modules.get("torch")
-    if torch is not None:
-        torch.manual_seed(seed)

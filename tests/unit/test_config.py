@@ -123,6 +123,7 @@ def configurations(draw: st.DrawFn) -> dict[str, Any]:
             "frozen": st.booleans(),
             "load": st.one_of(st.none(), words),
             "sync": st.sampled_from(["gradients", "samples"]),
+            "reduce": st.sampled_from(["ordered", "fast"]),
         },
     )
     policies = draw(st.dictionaries(names, policy, min_size=2, max_size=3))
@@ -237,6 +238,7 @@ def test_any_file_content_raises_nothing_but_configuration_errors(tmp_path_facto
             "policies.red.sync",
             "did you mean 'gradients'? known: gradients, samples",
         ),
+        (["policies", "red", "reduce"], "quick", "policies.red.reduce", "found 'quick'; known: fast, ordered"),
         (["policies", "red"], "random", "policies.red", "expected a mapping"),
         (["policies", "red"], {}, "policies.red", "the key 'algorithm' is missing, and has no default"),
         (["matches"], [], "matches", "at least one is needed"),

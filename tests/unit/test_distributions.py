@@ -67,6 +67,30 @@ def test_log_probabilities_and_entropies_are_those_of_torch(make: Callable[[], B
     torch.testing.assert_close(both.ours.entropy(), both.theirs.entropy())
 
 
+def test_gradients_by_hand_are_autograds() -> None:
+    outputs, log_std = (
+        numbers(7, 9).double(),
+        torch.tensor([-1.0, 0.0, 1.5] * 3, dtype=torch.float64, requires_grad=True),
+    )
+    weights, count = numbers(7).double(), torch.arange(7)
+    several = torch.stack([count % size for size in SIZES], 1)
+    made: list[tuple[Callable[[Tensor], Distribution], Tensor]] = [
+        (Categorical, count),
+        (lambda part: MultiCategorical(part, SIZES), several),
+        (Bernoulli, (outputs > 0.3).double()),
+        (lambda part: DiagonalGaussian(part, log_std), 2 * outputs.flip(0)),
+    ]
+    for make, actions in made:
+        given = outputs.clone().requires_grad_()
+        policy = make(given)
+        ((weights * policy.log_prob(actions)).sum() + 0.3 * policy.entropy().sum()).backward()
+        expected, log_std.grad = log_std.grad, None
+        torch.testing.assert_close(make(outputs).gradient(actions, weights, 0.3), given.grad)
+        assert (log_std.grad is None) == (expected is None)
+        if expected is not None:
+            torch.testing.assert_close(log_std.grad, expected)
+
+
 def test_several_choices_are_the_product_of_each() -> None:
     logits = numbers(7, sum(SIZES))
     actions = torch.stack([torch.arange(7) % size for size in SIZES], 1)

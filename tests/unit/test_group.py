@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -13,7 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays_of
 
+from arena.comm import Tag
 from arena.comm.host import Host, HostedEndpoint
+from arena.comm.shared import SharedAreas
 from arena.errors import GroupError
 from arena.group import Group
 
@@ -23,7 +27,7 @@ NAN = float("nan")
 FINITE = st.floats(-1e3, 1e3)
 
 
-def group_at(endpoint: HostedEndpoint, members: Sequence[int], notes: list[Any] | None = None) -> Group:
+def group_at(endpoint: Any, members: Sequence[int], notes: list[Any] | None = None, **more: Any) -> Group:
     said = notes if notes is not None else []
     return Group(
         endpoint,
@@ -32,9 +36,10 @@ def group_at(endpoint: HostedEndpoint, members: Sequence[int], notes: list[Any] 
         sync="gradients",
         seed=endpoint.address,
         shared_seed=7,
-        comm=None,
+        comm=more.pop("comm", None),
         report=lambda values: said.append(("log", dict(values))),
         keep=lambda state: said.append(("save", state)),
+        **more,
     )
 
 
@@ -200,6 +205,262 @@ def test_different_numbers_of_parameters_are_an_error_at_every_member() -> None:
     assert all("different numbers of (scalars, gradient values): [(0, 2), (0, 3)]" in text for text in said)
 
 
+# --- the ways that gradients go -----------------------------------------------------------------------------------
+
+
+class OnNode:
+    """An endpoint whose role sees the memory of those roles alone that are on its node."""
+
+    def __init__(self, endpoint: HostedEndpoint, nodes: Mapping[int, int]) -> None:
+        self.address, self.sent = endpoint.address, 0
+        self._endpoint, self._nodes = endpoint, nodes
+
+    def waker(self, peer: int) -> Callable[[], None] | None:
+        near = self._nodes[peer] == self._nodes[self.address]
+        return self._endpoint.waker(peer) if near else None
+
+    def send(self, *letter: Any) -> None:
+        self.sent += 1
+        self._endpoint.send(*letter)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._endpoint, name)
+
+
+def somewhere(work: Callable[[Group, OnNode], Any], nodes: Sequence[int], *, leave: bool = True) -> list[Any]:
+    """Runs `work` at every member of a group whose member r is on node `nodes[r]`."""
+    results: list[Any] = [None] * len(nodes)
+
+    def main(endpoint: HostedEndpoint) -> None:
+        placed = OnNode(endpoint, dict(enumerate(nodes)))
+        group = group_at(placed, range(len(nodes)))
+        results[group.rank] = work(group, placed)
+        if leave:
+            group.leave()
+
+    Host({rank: f"role {rank}" for rank in range(len(nodes))}).run(dict.fromkeys(range(len(nodes)), main))
+    return results
+
+
+@pytest.fixture
+def no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    def make(*_: int) -> SharedAreas:
+        raise OSError("no space")
+
+    monkeypatch.setattr(SharedAreas, "make", make)
+
+
+@contextmanager
+def closed_to(ranks: set[int]) -> Iterator[None]:
+    """The members of these ranks, of those that are offered memory, cannot open it: they are asked in their order."""
+    asked = itertools.count(1)
+    openly = SharedAreas.open
+
+    def open_or_not(ticket: Any) -> SharedAreas:
+        if next(asked) in ranks:
+            raise OSError("not allowed")
+        return openly(ticket)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(SharedAreas, "open", open_or_not)
+        yield
+
+
+def gradient_of(rank: int, turn: int, size: int) -> np.ndarray[Any, Any]:
+    """Numbers of many magnitudes, so that every order of a sum has other bits."""
+    rng = np.random.default_rng([rank, turn, size])
+    return np.float32(rng.standard_normal(size) * 10.0 ** rng.integers(-6, 3, size))
+
+
+def weight_of(rank: int, turn: int) -> float:
+    return float(np.random.default_rng([rank, turn]).choice([0.0, 1.0, 3.0, 0.1]))
+
+
+def formula(ranks: Sequence[int], turn: int, size: int) -> bytes:
+    """The mean of the members' gradients, in the order of their ranks, in double precision."""
+    total, weights = np.zeros(size), 0.0
+    heard = [rank for rank in ranks if weight_of(rank, turn) != 0.0]
+    for index, rank in enumerate(heard):
+        term = gradient_of(rank, turn, size).astype(np.float64) * weight_of(rank, turn)
+        total = total + term if index else term
+        weights += weight_of(rank, turn)
+    return np.float32(total / weights if heard else total).tobytes()
+
+
+def average_of(group: Group, turn: int, size: int) -> bytes:
+    cuts = (0, size // 3, size)  # as two parameters
+    held = [torch.nn.Parameter(torch.zeros(stop - start)) for start, stop in itertools.pairwise(cuts)]
+    flat = gradient_of(group.rank, turn, size)
+    for parameter, (start, stop) in zip(held, itertools.pairwise(cuts), strict=True):
+        parameter.grad = torch.from_numpy(flat[start:stop].copy())
+    group.average_gradients(held, weight=weight_of(group.rank, turn))
+    return b"".join(parameter.grad.numpy().tobytes() for parameter in held if parameter.grad is not None)
+
+
+SIZES = st.lists(st.sampled_from([0, 1, 7, 1000, 1100, 16384, 40000]), min_size=1, max_size=5)
+NODES = st.lists(st.integers(0, 1), min_size=2, max_size=4)
+
+
+def check_formula(nodes: Sequence[int], sizes: Sequence[int], stays: Sequence[int]) -> None:
+    """Member r averages `stays[r]` of the gradients and leaves; what everybody gets is the formula's, to the bit."""
+
+    def work(group: Group, _: OnNode) -> list[bytes]:
+        found = []
+        for turn, size in enumerate(sizes[: stays[group.rank]]):
+            found.append(average_of(group, turn, size))
+            assert group.moments(np.arange(group.rank)).most >= group.rank  # something small in between
+        return found
+
+    for seen in somewhere(work, nodes):
+        for turn, found in enumerate(seen):
+            ranks = [rank for rank, stay in enumerate(stays) if stay > turn]
+            assert found == formula(ranks, turn, sizes[turn])
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data(), NODES, SIZES)
+def test_averages_have_the_bits_of_the_formula_whatever_way_they_go_and_whoever_leaves(
+    data: st.DataObject, nodes: list[int], sizes: list[int]
+) -> None:
+    stays = data.draw(st.lists(st.integers(0, len(sizes)), min_size=len(nodes), max_size=len(nodes)))
+    with closed_to(data.draw(st.sets(st.integers(1, 3)))):
+        check_formula(nodes, sizes, stays)
+
+
+@pytest.mark.usefixtures("no_memory")
+def test_averages_have_the_same_bits_where_there_is_no_memory_to_share() -> None:
+    check_formula([0, 0, 0], [7, 40000, 1000], [3, 3, 2])
+
+
+def test_once_memory_is_shared_no_letter_is_sent_for_an_update_of_any_size_that_fits() -> None:
+    def work(group: Group, endpoint: OnNode) -> int:
+        average_of(group, 0, 40000)
+        group.mean(1.0)
+        before = endpoint.sent
+        for turn, size in enumerate([40000, 3, 1000, 40000]):
+            average_of(group, turn, size)
+            group.moments([1.0])
+        return endpoint.sent - before
+
+    assert somewhere(work, [0, 0, 0]) == [0, 0, 0]
+
+
+@pytest.mark.parametrize("nodes", [[0, 0, 0], [0, 1, 0], [0, 1, 1]])
+@pytest.mark.parametrize(("usual", "other"), [(2, 3), (40000, 3), (3, 40000)])
+def test_different_sizes_are_an_error_at_every_member_that_can_go_on_afterwards(
+    nodes: list[int], usual: int, other: int
+) -> None:
+    def work(group: Group, _: OnNode) -> str:
+        for turn in range(2):
+            average_of(group, turn, usual)
+        with pytest.raises(GroupError) as info:
+            average_of(group, 2, other if group.rank == 1 else usual)
+        assert average_of(group, 3, usual) == formula(range(3), 3, usual)
+        return str(info.value)
+
+    sizes = sorted([(0, usual), (0, other)])
+    assert (
+        somewhere(work, nodes) == [f"the workers average different numbers of (scalars, gradient values): {sizes}"] * 3
+    )
+
+
+def test_a_long_value_goes_as_a_letter_between_numbers_in_memory() -> None:
+    def work(group: Group, _: OnNode) -> Any:
+        first = group.mean(group.rank)
+        shared, pooled = group.share(b"x" * 10**5), group.pool(b"y" * 10**5 if group.rank else b"")
+        return (
+            first,
+            len(shared),
+            list(map(len, pooled)),
+            len(group.gather(b"z" * 10**5) or ()),
+            group.maximum(group.rank),
+        )
+
+    root, *others = somewhere(work, [0, 0, 1])
+    assert root == (1.0, 10**5, [0, 10**5, 10**5], 3, 2.0)
+    assert others == [(1.0, 10**5, [0, 10**5, 10**5], 0, 2.0)] * 2
+
+
+def test_a_group_that_has_ended_leaves_no_descriptor_open() -> None:
+    def work(group: Group, _: OnNode) -> None:
+        for turn, size in enumerate([10, 40000]):
+            average_of(group, turn, size)
+
+    before = os.listdir("/proc/self/fd")
+    somewhere(work, [0, 0, 1])
+    assert len(os.listdir("/proc/self/fd")) == len(before)
+
+
+class Communicator:
+    """`Iallreduce` among the members of a group, as MPI has it: the same sum for all, in an order of its own."""
+
+    calls = 0
+
+    def __init__(self, endpoint: HostedEndpoint, members: Sequence[int]) -> None:
+        self._endpoint, self._others = endpoint, [other for other in members if other != endpoint.address]
+
+    def Iallreduce(self, mine: Any, total: Any) -> Communicator:
+        Communicator.calls += 1
+        for other in self._others:
+            self._endpoint.send(other, Tag.WELCOME, mine.tobytes())
+        parts = [np.frombuffer(self._endpoint.receive(other, Tag.WELCOME)[1], np.float32) for other in self._others]
+        total[:] = np.sort([mine, *parts], axis=0).sum(0, dtype=np.float32)
+        return self
+
+    def Test(self) -> bool:
+        return True
+
+
+def fast_groups(work: Callable[[Group], Any], count: int) -> list[Any]:
+    """Runs `work` at every member of a group with `reduce: fast` and a communicator."""
+    results: list[Any] = [None] * count
+
+    def main(endpoint: HostedEndpoint) -> None:
+        comm = Communicator(endpoint, range(count))
+        group = group_at(endpoint, range(count), comm=comm, reduce="fast")
+        results[group.rank] = work(group)
+        group.leave()
+
+    Host({rank: f"role {rank}" for rank in range(count)}).run(dict.fromkeys(range(count), main))
+    return results
+
+
+def test_a_fast_average_is_the_mean_to_single_precision_and_the_same_at_every_member() -> None:
+    def work(group: Group) -> tuple[bytes, float]:
+        parameter = torch.nn.Parameter(torch.zeros(1000))
+        parameter.grad = torch.from_numpy(gradient_of(group.rank, 0, 1000)) if group.rank else torch.full((1000,), NAN)
+        means = group.average_gradients([parameter], weight=[0.0, 3.0, 5.0][group.rank], kl=float(group.rank))
+        return parameter.grad.numpy().tobytes(), means["kl"]
+
+    Communicator.calls = 0
+    ((found, kl),) = set(fast_groups(work, 3))
+    exact = (3 * gradient_of(1, 0, 1000).astype(np.float64) + 5 * gradient_of(2, 0, 1000)) / 8
+    np.testing.assert_allclose(np.frombuffer(found, np.float32), exact, rtol=1e-5, atol=1e-5)
+    assert (kl, Communicator.calls) == (13 / 8, 3)
+
+
+def test_a_fast_average_is_an_ordered_one_once_somebody_has_left() -> None:
+    def work(group: Group) -> list[bytes]:
+        return [average_of(group, turn, 50) for turn in range([3, 1, 4][group.rank])]
+
+    Communicator.calls = 0
+    found = fast_groups(work, 3)
+    assert Communicator.calls == 3, "the first average alone was MPI's"
+    assert found[0][1:] == [formula([0, 2], turn, 50) for turn in (1, 2)]
+    assert found[2][1:] == [*found[0][1:], formula([2], 3, 50)]
+
+
+def test_fast_averages_of_different_sizes_are_an_error_at_every_member() -> None:
+    def work(group: Group) -> str:
+        with pytest.raises(GroupError) as info:
+            average_of(group, 0, 2 + group.rank % 2)
+        return str(info.value)
+
+    assert set(fast_groups(work, 3)) == {
+        "the workers average different numbers of (scalars, gradient values): [(0, 2), (0, 3)]"
+    }
+
+
 # --- numbers ------------------------------------------------------------------------------------------------------
 
 PARTS = st.lists(arrays_of.arrays(np.float64, st.integers(0, 6), elements=FINITE), min_size=1, max_size=4)
@@ -216,6 +477,21 @@ def test_moments_are_those_of_all_values_in_one_array(parts: list[np.ndarray[Any
             np.testing.assert_allclose(found.std, pooled.std(), rtol=1e-9, atol=1e-9)
         else:
             assert (found.mean, found.std) == (0.0, 0.0)
+        assert found.most == max(map(len, parts))
+
+
+def test_moments_of_several_arrays_are_those_of_each_by_name() -> None:
+    def work(group: Group) -> bool:
+        zeta, alpha = np.arange(group.rank + 1.0), np.full(2, group.rank)
+        named = {"zeta": zeta, "alpha": alpha} if group.rank else {"alpha": alpha, "zeta": zeta}  # in any order
+        return group.moments_of(**named) == {"alpha": group.moments(alpha), "zeta": group.moments(zeta)}
+
+    assert together(work) == [True] * 3
+
+
+def test_moments_of_different_numbers_of_arrays_are_an_error_at_every_member() -> None:
+    said = errors(lambda group: group.moments_of(**{name: [1.0] for name in "ab"[: group.rank + 1]}))
+    assert said == ["the workers ask for the moments of different numbers of arrays: [1, 2]"] * 3
 
 
 @settings(max_examples=30, deadline=None)

@@ -13,7 +13,7 @@ import pytest
 
 from arena.comm import ANYONE, Tag
 from arena.comm.host import Host, HostedEndpoint
-from arena.comm.interface import Side
+from arena.comm.interface import LinkSize
 from arena.errors import Deadlock, RunStopped
 
 Main = Callable[[HostedEndpoint], Any]
@@ -140,7 +140,7 @@ def test_a_link_carries_both_ways_in_turn_with_an_extra_part() -> None:
     heard: list[Any] = []
 
     def environment(endpoint: HostedEndpoint) -> None:
-        link = endpoint.link(1, Side.ENVIRONMENT, request_bytes=4, reply_bytes=8)
+        (link,) = endpoint.table([1], [LinkSize(4, 8)]).links
         for tick in range(3):
             link.outbox[:] = tick
             link.post(8)
@@ -150,7 +150,7 @@ def test_a_link_carries_both_ways_in_turn_with_an_extra_part() -> None:
         link.close()
 
     def seat(endpoint: HostedEndpoint) -> None:
-        link = endpoint.link(0, Side.SEAT, request_bytes=4, reply_bytes=8)
+        link = endpoint.link(0, LinkSize(4, 8))
         for _ in range(3):
             link.wait()
             heard.append((link.inbox.tolist(), bytes(link.wait_extra())))
@@ -167,7 +167,7 @@ def test_two_links_of_the_same_roles_keep_their_messages_apart() -> None:
     heard: list[Any] = []
 
     def environment(endpoint: HostedEndpoint) -> None:
-        links = [endpoint.link(1, Side.ENVIRONMENT, request_bytes=1, reply_bytes=1, part=part) for part in (0, 1)]
+        links = [endpoint.table([1], [LinkSize(1, 1)], part).links[0] for part in (0, 1)]
         for part in (1, 0):  # in another order than they are waited for
             links[part].outbox[:] = part
             links[part].post(1)
@@ -177,7 +177,7 @@ def test_two_links_of_the_same_roles_keep_their_messages_apart() -> None:
             heard.append((link.inbox.tolist(), bytes(link.wait_extra())))
 
     def seat(endpoint: HostedEndpoint) -> None:
-        links = [endpoint.link(0, Side.SEAT, request_bytes=1, reply_bytes=1, part=part) for part in (0, 1)]
+        links = [endpoint.link(0, LinkSize(1, 1), part) for part in (0, 1)]
         for link in links:
             link.wait()
             heard.append((link.inbox.tolist(), bytes(link.wait_extra())))

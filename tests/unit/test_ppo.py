@@ -10,11 +10,12 @@ import pytest
 import torch
 from gymnasium import spaces
 from gymnasium.vector import AutoresetMode
+from gymnasium.vector.utils import batch_space
 
 from arena.errors import BudgetReached, ConfigError
 from fakes import ScriptedEnv, ThreadGroup, all_equal, flat_weights, solo_group, together
 from policies.ppo import PPO
-from policies.rollout import Batch, Rollout, from_samples, to_samples
+from policies.rollout import Batch, Rollout, from_samples, to_leaves, to_samples
 
 VECTOR = spaces.Box(-1, 1, (3,), np.float32)
 CHOICE = spaces.Discrete(4)
@@ -47,27 +48,57 @@ def random_rewards(seed: int) -> Callable[[Any, Any], Any]:
     return lambda observations, actions: rng.normal(size=len(actions))
 
 
+OBSERVATIONS = [
+    VECTOR,
+    spaces.Box(0, 255, (12, 12, 3), np.uint8),
+    spaces.Discrete(5, start=2),
+    spaces.Dict(a=VECTOR, b=spaces.Tuple([spaces.MultiBinary(2), spaces.MultiDiscrete([2, 3])])),
+]
+ACTIONS = [
+    spaces.Discrete(3, start=-1),
+    spaces.MultiDiscrete([[2, 3]], start=[[4, 0]]),
+    spaces.MultiBinary((2, 2)),
+    spaces.Box(-0.1, 0.1, (2, 1), np.float64),
+]
+
+
 # ------------------------------------------------------------------------------------------------------- the maths
 
 
-def test_the_loss_is_equation_9_of_the_paper() -> None:
-    ppo = worker(ScriptedEnv(VECTOR, CHOICE), clip_range=0.1, clip_range_vf=0.2, vf_coef=0.7, ent_coef=0.3)
+STRICT = {"clip_range": 0.1, "clip_range_vf": 0.2, "vf_coef": 0.7, "ent_coef": 0.3}
+
+
+def random_batch(ppo: PPO, *, count: int = 50, masked: bool = False) -> Batch:
+    """Transitions of a policy and a critic that have moved since by more than the ranges of `STRICT`."""
     draw = torch.Generator().manual_seed(3)
-    count = 50
-    batch = Batch(
-        observations=(torch.randn(count, 3, generator=draw),),
-        masks=None,
-        actions=torch.randint(4, (count,), generator=draw),
-        log_probs=torch.randn(count, generator=draw) * 0.2 - 1.4,
-        values=torch.randn(count, generator=draw),
-        advantages=torch.randn(count, generator=draw),
-        returns=torch.randn(count, generator=draw),
-    )
-    loss, measured = ppo.loss(batch)
+    space = batch_space(ppo.env.single_observation_space, count)
+    space.seed(4)
+    leaves = to_leaves(ppo.env.single_observation_space, space.sample())
+    mask = torch.rand(count, ppo.head.mask_size, generator=draw) < 0.7 if masked else None
+    with torch.no_grad():
+        for weight in ppo.network.parameters():
+            weight.add_(0.1 * torch.randn(weight.shape, generator=draw))
+        policy, values = ppo.network.policy_and_value(leaves, mask)
+        actions = policy.sample(ppo.head.noise(1, count, draw)[0])
+        return Batch(
+            observations=tuple(leaves),
+            masks=mask,
+            actions=actions,
+            log_probs=policy.log_prob(actions) + 0.2 * torch.randn(count, generator=draw),
+            values=values + 0.3 * torch.randn(count, generator=draw),
+            advantages=torch.randn(count, generator=draw),
+            returns=values + torch.randn(count, generator=draw),
+        )
+
+
+def test_what_is_measured_are_the_parts_of_equation_9_of_the_paper() -> None:
+    ppo = worker(ScriptedEnv(VECTOR, CHOICE), **STRICT)
+    batch = random_batch(ppo)
+    measured = ppo.backward(batch)
     with torch.no_grad():
         policy, values = ppo.network.policy_and_value(batch.observations)
     probs, total = torch.softmax(policy.logits, -1), np.zeros(5)
-    for i in range(count):
+    for i in range(batch.size):
         log_ratio = float(torch.log(probs[i, batch.actions[i]]) - batch.log_probs[i])
         ratio, advantage = np.exp(log_ratio), float(batch.advantages[i])
         new, old, target = float(values[i]), float(batch.values[i]), float(batch.returns[i])
@@ -79,9 +110,40 @@ def test_the_loss_is_equation_9_of_the_paper() -> None:
             ratio - 1 - log_ratio,
             not 0.9 <= ratio <= 1.1,
         )
-    expected = total / count
-    np.testing.assert_allclose(measured.detach().numpy(), expected, rtol=1e-4, atol=1e-5)
-    assert loss.item() == pytest.approx(expected[0] + 0.7 * expected[1] - 0.3 * expected[2], rel=1e-4)
+    np.testing.assert_allclose(measured.numpy(), total / batch.size, rtol=1e-4, atol=1e-5)
+    assert 0.1 < measured[4] < 0.9
+
+
+def loss(ppo: PPO, batch: Batch) -> torch.Tensor:
+    """Equation (9) as torch can differentiate it."""
+    given = ppo.options
+    policy, values = ppo.network.policy_and_value(batch.observations, batch.masks)
+    ratio = (policy.log_prob(batch.actions) - batch.log_probs).exp()
+    clipped = ratio.clamp(1 - given.clip_range, 1 + given.clip_range)
+    errors = (values - batch.returns).square()
+    if given.clip_range_vf is not None:
+        near = batch.values + (values - batch.values).clamp(-given.clip_range_vf, given.clip_range_vf)
+        errors = torch.max(errors, (near - batch.returns).square())
+    gain = torch.min(ratio * batch.advantages, clipped * batch.advantages)
+    return (-gain + given.vf_coef * errors - given.ent_coef * policy.entropy()).mean()
+
+
+@pytest.mark.parametrize("options", [STRICT, {}], ids=["strict", "default"])
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("action_space", ACTIONS, ids=str)
+@pytest.mark.parametrize("observation_space", OBSERVATIONS, ids=str)
+def test_the_gradient_by_hand_is_autograds(
+    observation_space: Any, action_space: Any, masked: bool, options: dict[str, float]
+) -> None:
+    ppo = worker(ScriptedEnv(observation_space, action_space), hidden_sizes=(16, 8), **options)
+    batch = random_batch(ppo, masked=masked and ppo.head.mask_size > 0)
+    ppo.optimizer.zero_grad()
+    loss(ppo, batch).backward()
+    expected = ppo.optimizer.gradient.clone()
+    ppo.optimizer.zero_grad()
+    ppo.backward(batch)
+    assert expected.abs().max() > 0.01
+    torch.testing.assert_close(ppo.optimizer.gradient, expected, atol=2e-6, rtol=1e-4)
 
 
 @pytest.mark.parametrize("cut", [True, False])
@@ -128,19 +190,6 @@ def test_a_learning_rate_of_zero_changes_no_bit() -> None:
 
 
 # ---------------------------------------------------------------------------------------- spaces, masks, who is active
-
-OBSERVATIONS = [
-    VECTOR,
-    spaces.Box(0, 255, (12, 12, 3), np.uint8),
-    spaces.Discrete(5, start=2),
-    spaces.Dict(a=VECTOR, b=spaces.Tuple([spaces.MultiBinary(2), spaces.MultiDiscrete([2, 3])])),
-]
-ACTIONS = [
-    spaces.Discrete(3, start=-1),
-    spaces.MultiDiscrete([[2, 3]], start=[[4, 0]]),
-    spaces.MultiBinary((2, 2)),
-    spaces.Box(-0.1, 0.1, (2, 1), np.float64),
-]
 
 
 @pytest.mark.parametrize("action_space", ACTIONS, ids=str)

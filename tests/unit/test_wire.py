@@ -111,7 +111,7 @@ def test_a_reply_is_read_as_it_was_written_from_the_bytes_of_the_message_alone(
 
 
 def fill_reply(reply: ReplyView, rng: np.random.Generator, share: float) -> None:
-    reply.header[:3] = rng.integers(0, 2**40), rng.integers(0, 2), rng.integers(0, 2)
+    reply.set_header(int(rng.integers(0, 2**40)), last=bool(rng.integers(0, 2)), extra=bool(rng.integers(0, 2)))
     for name in FLAGS:
         getattr(reply, name)[:] = rng.random(reply.active.shape) < share
     scramble(reply.rewards, rng)
@@ -172,7 +172,7 @@ def test_all_arrays_are_aligned_and_none_overlaps_another(layout: SeatLayout) ->
         arrays = [leaf for block in made.rows for leaf in block]
         if isinstance(made, ReplyView):
             made.truncated[:] = True
-            arrays += [made.header, made.rewards, *(getattr(made, name) for name in FLAGS), *made.mask_rows]
+            arrays += [np.asarray(made.header), made.rewards, *(getattr(made, name) for name in FLAGS), *made.mask_rows]
             arrays += [leaf for _, leaves in made.final() for leaf in leaves]
         places = sorted((array.ctypes.data - buffer.ctypes.data, array.nbytes) for array in arrays if array.nbytes)
         assert all(array.flags.aligned and array.flags.c_contiguous for array in arrays)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from arena.errors import ConfigError
-from arena.launch.train import announced
+from arena.launch.leading import announced
 from arena.records import checkpoint
 from arena.records.folder import RunFolder
 from arena.records.journal import Journal, JournalReader

@@ -1,0 +1,54 @@
+"""Where the words of a process go: to the console, or into the log of its rank."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from pathlib import Path
+from typing import IO
+
+from arena.messages import Failed
+from arena.plan import Role
+from arena.run import Run
+
+_LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+
+_log = logging.getLogger("arena")  # and not the root logger: its name would be that of a role
+
+
+def tell(failure: Failed, stream: IO[str] | None = None) -> None:
+    """Says why a run has ended, on stderr if no other stream is given."""
+    if failure.exit_code == 2:
+        text = f"arena: error: {failure.message}"
+    else:
+        text = f"arena: the run has ended: {failure.who}\n{failure.message}"
+    print(text, file=stream or sys.stderr, flush=True)
+
+
+def log_beside_display(run: Run, roles: tuple[Role, ...]) -> None:
+    """Rank 0 has the console for its display, so its log is a file."""
+    logging.basicConfig(filename=run.folder.log_path(0), level=logging.INFO, format=_LOG_FORMAT, force=True)
+    _say_roles(run, roles)
+
+
+def log_to_stderr(run: Run, roles: tuple[Role, ...]) -> None:
+    """Any other rank's stderr is its log already."""
+    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format=_LOG_FORMAT)
+    _say_roles(run, roles)
+
+
+def _say_roles(run: Run, roles: tuple[Role, ...]) -> None:
+    _log.info("hosts %s", ", ".join(map(run.describe, roles)) or "nothing: the plan has no role for this process")
+
+
+def speak_into(log: Path) -> IO[str]:
+    """Sends what this process prints, its libraries' C code included, to its log; returns the console."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    console = os.fdopen(os.dup(2), "w")
+    file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    for descriptor in (1, 2):
+        os.dup2(file, descriptor)
+    os.close(file)
+    return console

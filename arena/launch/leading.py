@@ -1,0 +1,77 @@
+"""What leads a training run: it reads the configuration, says what begins, and shows how it went."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from typing import Any
+
+from arena.comm.host import Host
+from arena.config import load_config
+from arena.errors import located
+from arena.launch import hosting
+from arena.launch.prepare import prepare
+from arena.launch.train import Request
+from arena.records.scoreboard import Scoreboard
+from arena.run import Run
+from arena.screen.display import summary_lines
+from arena.screen.profile import profile_lines
+from arena.screen.words import counted, processes_words
+
+
+class Leading:
+    """Rank 0's part of a training run, or all of it where there is no other rank.
+
+    Args:
+        request: what to train.
+    """
+
+    def __init__(self, request: Request) -> None:
+        self._request = request
+
+    def prepare(self, ranks: int) -> Run:
+        """Reads the configuration and claims the run folder, for so many ranks.
+
+        Raises:
+            ConfigError: a mistake in the configuration.
+        """
+        asked = self._request
+        with located(source=asked.path):
+            config = load_config(asked.path, asked.overrides)
+            run = prepare(config, ranks=ranks, run_dir=asked.run_dir, resume=asked.resume)
+        return announced(replace(run, source=asked.path, profile=asked.profile))
+
+    def alone(self, run: Run) -> int:
+        """Plays everything in this process and shows the result; returns the exit status."""
+        return hosting.alone(run, present)
+
+    def lead(self, world: Any, host: Host, run: Run) -> None:
+        """Plays rank 0's roles and shows the result."""
+        hosting.lead(world, host, run, present)
+
+
+def announced(run: Run) -> Run:
+    """Says what begins."""
+    plan = run.plan
+    lines = [
+        f"{plan.name}: {counted(len(plan.matches), 'match', 'matches')} of {counted(plan.ticks, 'tick')}, "
+        f"{processes_words(plan.processes, len(plan.roles()))}"
+    ]
+    if run.start_tick:
+        lines += [f"goes on at tick {run.start_tick}", *run.past.words]
+    if plan.packed and plan.processes > 1:
+        lines.append(f"{len(plan.roles())} processes would give each role its own")
+    if plan.idle_ranks:
+        lines.append(f"{len(plan.idle_ranks)} of the processes are idle: the plan has no role for them")
+    sys.stdout.write("\n".join([*lines, f"run folder: {run.path}"]) + "\n")
+    sys.stdout.flush()
+    return run
+
+
+def present(run: Run, scoreboard: Scoreboard) -> None:
+    """Shows where everything is and how the policies fared."""
+    lines = summary_lines(scoreboard, run.path)
+    if run.profile:
+        lines += ["where the time went:", *profile_lines(run.folder.read_profile())]
+    sys.stdout.write("\n".join(lines) + "\n")
+    sys.stdout.flush()

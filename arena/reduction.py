@@ -1,0 +1,196 @@
+"""What a group's hub makes of its members' payloads: pure functions of them, in the order of the group ranks.
+
+Sums are taken in double precision and in this order, so they are the same to the last bit wherever the members run.
+"""
+
+from __future__ import annotations
+
+import pickle
+import struct
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from arena.errors import GroupError
+
+Parts: TypeAlias = Mapping[int, memoryview]
+"""The payloads by group rank, in rising order; at least one."""
+
+_HEAD = struct.Struct("<dqq")  # weight, number of scalars (float64), number of gradient values (float32)
+_CHUNK = 16384  # values that are summed at once: two float64 arrays of them stay in the processor's second cache
+
+
+class Weighted(NamedTuple):
+    """Numbers and gradient values of one member, or their means over several."""
+
+    weight: float
+    scalars: NDArray[np.float64]  # [k]
+    values: NDArray[np.float32]  # [n]
+
+    @classmethod
+    def read(cls, payload: Any) -> Weighted:
+        """Of a payload; the arrays are views of it."""
+        weight, n_scalars, n_values = _HEAD.unpack_from(payload)
+        offset = _HEAD.size
+        return cls(
+            weight,
+            np.frombuffer(payload, np.float64, n_scalars, offset),
+            np.frombuffer(payload, np.float32, n_values, offset + 8 * n_scalars),
+        )
+
+
+def weighted_head(weight: float, scalars: NDArray[np.float64], n_values: int) -> bytes:
+    """How a payload with a weight begins; the values follow."""
+    return _HEAD.pack(weight, scalars.size, n_values) + scalars.tobytes()
+
+
+def average(parts: Parts, out: memoryview) -> None:
+    """The means of scalars and values, with the sum of the weights; zeros where there is no weight.
+
+    A member without weight is left out, so that its NaN does not count.
+
+    Args:
+        parts: each of a head and the values.
+        out: a payload of the same size.
+
+    Raises:
+        GroupError: the parts differ in size.
+    """
+    _check_sizes(parts)
+    _, n_scalars, n_values = _HEAD.unpack_from(next(iter(parts.values())))
+    heard = [part for part in map(Weighted.read, parts.values()) if part.weight != 0.0]
+    weights = [part.weight for part in heard]
+    total = _sum(weights)
+    scalars = np.zeros(n_scalars)
+    _mean([part.scalars for part in heard], weights, total, scalars)
+    head = weighted_head(total, scalars, n_values)
+    _mean([part.values for part in heard], weights, total, np.frombuffer(out, np.float32, n_values, len(head)))
+    out[: len(head)] = head
+
+
+def weigh(parts: Parts) -> bytes:
+    """The same of the scalars alone; in the place of the number of values stands the number of parts."""
+    _check_sizes(parts)
+    heard = [part for part in map(_scalars, parts.values()) if part[0] != 0.0]
+    weights = [weight for weight, _ in heard]
+    means = np.zeros(_HEAD.unpack_from(next(iter(parts.values())))[1])
+    _mean([scalars for _, scalars in heard], weights, _sum(weights), means)
+    return weighted_head(_sum(weights), means, len(parts))
+
+
+def read_weighed(payload: Any) -> tuple[float, NDArray[np.float64], int]:
+    """What `weigh` has made: the sum of the weights, the means of the scalars, the number of parts."""
+    return *_scalars(payload), _HEAD.unpack_from(payload)[2]
+
+
+def _scalars(payload: Any) -> tuple[float, NDArray[np.float64]]:
+    weight, n_scalars, _ = _HEAD.unpack_from(payload)
+    return weight, np.frombuffer(payload, np.float64, n_scalars, _HEAD.size)
+
+
+def _check_sizes(parts: Parts) -> None:
+    sizes = {_HEAD.unpack_from(part)[1:] for part in parts.values()}
+    if len(sizes) > 1:
+        raise GroupError(f"the workers average different numbers of (scalars, gradient values): {sorted(sizes)}")
+
+
+def _sum(numbers: Iterable[float]) -> float:
+    total = 0.0
+    for number in numbers:  # `sum` compensates for rounding in some versions of Python, and gives other bits
+        total += number
+    return total
+
+
+@cache
+def _scratch() -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    return np.empty(_CHUNK), np.empty(_CHUNK)
+
+
+def _mean(arrays: Sequence[NDArray[Any]], weights: Sequence[float], total: float, out: NDArray[Any]) -> None:
+    """Writes sum(w_i x_i) / total into `out`; zeros if there are no arrays."""
+    if not arrays:
+        out[:] = 0.0
+        return
+    whole, product = _scratch()
+    for start in range(0, out.size, _CHUNK):
+        part = slice(start, min(start + _CHUNK, out.size))
+        mean, term = whole[: part.stop - start], product[: part.stop - start]
+        mean[:] = arrays[0][part]
+        mean *= weights[0]
+        for array, weight in zip(arrays[1:], weights[1:], strict=True):
+            term[:] = array[part]
+            term *= weight
+            mean += term
+        mean /= total
+        out[part] = mean
+
+
+def describe(values: NDArray[np.float64]) -> tuple[float, float, float, float]:
+    """Of one member's values [n]: count, mean, sum of squared deviations, and the count again, as the largest yet."""
+    if not values.size:
+        return 0.0, 0.0, 0.0, 0.0
+    mean = float(values.mean())
+    return float(values.size), mean, float(((values - mean) ** 2).sum()), float(values.size)
+
+
+def moments(parts: Parts) -> bytes:
+    """Rows of `describe` [k, 4], merged pairwise by the formula of Chan, Golub and LeVeque (1979).
+
+    Raises:
+        GroupError: the parts have different numbers of rows.
+    """
+    tables = [np.frombuffer(part, np.float64).reshape(-1, 4) for part in parts.values()]
+    if len(counts := {len(table) for table in tables}) > 1:
+        raise GroupError(f"the workers ask for the moments of different numbers of arrays: {sorted(counts)}")
+    merged = np.zeros_like(tables[0])
+    for table in tables:
+        for row, other in zip(merged, table.tolist(), strict=True):
+            row[:] = _merge(row.tolist(), other)
+    return merged.tobytes()
+
+
+def _merge(left: Sequence[float], right: Sequence[float]) -> Sequence[float]:
+    count, mean, squares, most = left
+    n, its_mean, its_squares, its_most = right
+    if not n:
+        return left
+    delta, both = its_mean - mean, count + n
+    return both, mean + delta * n / both, squares + its_squares + delta * delta * count * n / both, max(most, its_most)
+
+
+def maximum(parts: Parts) -> bytes:
+    """The largest of one float64 of each; NaN, wherever it stands, if one is."""
+    values = np.array([np.frombuffer(part, np.float64)[0] for part in parts.values()])
+    return bytes(values.max().tobytes())
+
+
+def collect(parts: Parts) -> bytes:
+    """A list of all samples."""
+    return dump([pickle.loads(part) for part in parts.values()])
+
+
+def dump(value: Any) -> bytes:
+    """A container of arrays as bytes."""
+    return pickle.dumps(value, protocol=pickle.HIGHEST_PROTOCOL)
+
+
+def from_root(parts: Parts) -> bytes:
+    """What rank 0 says; nothing where it has left."""
+    return bytes(parts.get(0, b""))
+
+
+def equal(parts: Parts) -> bytes:
+    """Nothing.
+
+    Raises:
+        GroupError: the parts, hashes of the members' weights, differ.
+    """
+    digests = {rank: bytes(part) for rank, part in parts.items()}
+    first = next(iter(digests.values()))
+    others = [rank for rank, digest in digests.items() if digest != first]
+    if others:
+        raise GroupError(f"workers {others} hold other weights than worker {next(iter(digests))}")
+    return b""

@@ -1,0 +1,87 @@
+"""A group's averages have the same bits over every transport, wherever its members run, and whoever leaves."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from arena.launch import mpirun
+from launching import TESTS, Ended, arena, finish, left_behind, start, wait_for, write
+
+pytestmark = pytest.mark.mpi
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_left_behind(tmp_path: Path) -> Iterator[None]:
+    yield
+    wait_for(lambda: not left_behind(tmp_path), timeout=10)
+
+
+def learners(algorithm: str = "runners:Averages", **policy: Any) -> dict[str, Any]:
+    """Four workers of one policy in two matches: seven processes."""
+    return {
+        "name": "learners",
+        "seed": 5,
+        "ticks": 60,
+        "envs": {"game": {"make": "matrix", "kwargs": {"game": "rock_paper_scissors"}}},
+        "policies": {"blue": {"algorithm": algorithm, **policy}},
+        "matches": [{"env": "game", "seats": ["blue", "blue"], "copies": 2}],
+    }
+
+
+def digests(ended: Ended, run: Path) -> list[float]:
+    """What the members have got, update by update."""
+    assert ended.code == 0, ended.err
+    return [json.loads(line)["digest"] for line in (run / "metrics.jsonl").read_text().splitlines()]
+
+
+@pytest.fixture(scope="module")
+def expected(tmp_path_factory: pytest.TempPathFactory) -> list[float]:
+    """What they get in one process."""
+    folder = tmp_path_factory.mktemp("one")
+    ended = arena(folder, "train", write(folder, learners()), "--run-dir", "run", "--ranks", "1")
+    found = digests(ended, folder / "run")
+    assert len(set(found)) == len(found) == 12
+    return found
+
+
+@pytest.mark.parametrize("transport", ["auto", "mpi"])
+def test_averages_are_the_same_to_the_bit_on_one_rank_on_three_and_on_seven(
+    transport: str, expected: list[float], tmp_path: Path
+) -> None:
+    config = write(tmp_path, {**learners(), "transport": transport})
+    few = arena(tmp_path, "train", config, "--run-dir", "few", "--ranks", "3")
+    many = arena(tmp_path, "train", config, "--run-dir", "many")
+    assert expected == digests(few, tmp_path / "few") == digests(many, tmp_path / "many")
+
+
+@pytest.mark.parametrize("elsewhere", ["2", "3,6"])
+def test_averages_are_the_same_to_the_bit_on_two_nodes(elsewhere: str, expected: list[float], tmp_path: Path) -> None:
+    program = [sys.executable, str(TESTS / "other_node.py"), "train", write(tmp_path, learners()), "--run-dir", "two"]
+    line, settings = mpirun.command(mpirun.find_launcher(), 7, program)
+    added = {name: value for name, value in settings.items() if name not in os.environ}
+    two = finish(start(line, tmp_path, RANKS_ELSEWHERE=elsewhere, **added), timeout=60)
+    assert expected == digests(two, tmp_path / "two")
+
+
+@pytest.mark.parametrize("transport", ["auto", "mpi"])
+def test_workers_that_sum_as_mpi_likes_hold_equal_weights(transport: str, tmp_path: Path) -> None:
+    options = {"n_steps": 10, "minibatch_size": 5, "check_every": 1}
+    config = write(tmp_path, {**learners("ppo", options=options, reduce="fast"), "transport": transport})
+    ended = arena(tmp_path, "train", config, "--run-dir", "fast")
+    assert ended.code == 0, ended.err
+    assert len((tmp_path / "fast" / "metrics.jsonl").read_text().splitlines()) == 6
+
+
+def test_a_fast_average_among_roles_that_share_processes_is_an_ordered_one(
+    expected: list[float], tmp_path: Path
+) -> None:
+    config = write(tmp_path, learners(reduce="fast"))
+    ended = arena(tmp_path, "train", config, "--run-dir", "packed", "--ranks", "3")
+    assert expected == digests(ended, tmp_path / "packed")

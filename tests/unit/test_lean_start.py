@@ -1,0 +1,128 @@
+"""What a process of a run loads before it plays: what its role needs, and nothing else."""
+
+from __future__ import annotations
+
+import gc
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from arena.importing import uncollected
+from arena.launch import mpirun
+
+ROOT = Path(__file__).parents[2]
+FOR_RANK_0_ALONE = {
+    "yaml",
+    "msgspec",
+    "arena.config",
+    "arena.launch.leading",
+    "arena.roles.root",
+    "arena.records.recorder",
+    "arena.records.checkpoint",
+    "arena.screen.display",
+}
+CONFIG = """
+name: lean
+ticks: 10
+envs: {game: {make: cover}}
+policies: {blue: {algorithm: random}}
+matches: [{env: game, seats: [blue, blue]}]
+"""
+
+
+def loaded_after(program: str, cwd: Path = ROOT) -> set[str]:
+    """The modules that a fresh Python has loaded after a program."""
+    path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+    done = subprocess.run(
+        [sys.executable, "-c", f"{program}\nimport sys\nprint('loaded:', *sys.modules)"],
+        cwd=cwd,
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return set(done.stdout.rpartition("loaded:")[2].split())
+
+
+@pytest.mark.parametrize(
+    ("role", "other", "adapter"),
+    [("worker", "environment", "policies.random_actions"), ("environment", "worker", "envs.adapters")],
+)
+def test_a_rank_loads_its_own_role_and_not_what_rank_0_alone_needs(role: str, other: str, adapter: str) -> None:
+    loaded = loaded_after(
+        f"import arena.cli, arena.launch.train, arena.launch.ranks, arena.roles.{role}, {adapter}",
+    )
+    assert {"arena.launch.ranks", f"arena.roles.{role}", adapter, "numpy"} <= loaded
+    assert not loaded & (FOR_RANK_0_ALONE | {f"arena.roles.{other}"})
+
+
+def test_what_starts_the_launcher_waits_for_it_without_numpy(tmp_path: Path) -> None:
+    (tmp_path / "config.yaml").write_text(CONFIG)
+    program = (
+        "from arena import cli\nfrom arena.launch import mpirun\nstarted = []\n"
+        "mpirun.under_launcher = lambda: False\n"
+        "mpirun.run = lambda ranks, program: started.append(ranks) or 0\n"
+        "assert cli.main(['train', 'config.yaml']) == 0 and started == [4]"
+    )
+    loaded = loaded_after(program, cwd=tmp_path)
+    assert "arena.plan" in loaded
+    assert not loaded & {"numpy", "gymnasium", "mpi4py"}
+
+
+# --- garbage ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_garbage_is_looked_for_again_after_an_import_even_one_that_fails(enabled: bool) -> None:
+    before = gc.isenabled()
+    try:
+        (gc.enable if enabled else gc.disable)()
+        with pytest.raises(ImportError), uncollected():
+            assert not gc.isenabled()
+            raise ImportError
+        assert gc.isenabled() is enabled
+    finally:
+        (gc.enable if before else gc.disable)()
+
+
+# --- settings -----------------------------------------------------------------------------------------------------
+
+
+SETTINGS = ("OMP_NUM_THREADS", "OMPI_MCA_btl", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE")
+
+
+@pytest.fixture
+def unset(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    """None of the settings is made; what a test makes is undone."""
+    for name in SETTINGS:
+        monkeypatch.setenv(name, "")  # so that it is known, and removed or put back in the end
+        monkeypatch.delenv(name)
+    return monkeypatch
+
+
+def settled() -> list[str | None]:
+    mpirun.settle()
+    return [os.environ.get(name) for name in SETTINGS[:2]]
+
+
+def test_a_rank_has_one_thread_and_looks_for_network_fabrics_where_there_are_other_nodes(
+    unset: pytest.MonkeyPatch,
+) -> None:
+    assert settled() == ["1", None]
+    unset.setenv("OMPI_COMM_WORLD_SIZE", "6")
+    unset.setenv("OMPI_COMM_WORLD_LOCAL_SIZE", "3")
+    assert settled() == ["1", None]
+    unset.setenv("OMPI_COMM_WORLD_LOCAL_SIZE", "6")
+    assert settled() == ["1", "^ofi"]
+
+
+def test_what_the_user_has_set_stays(unset: pytest.MonkeyPatch) -> None:
+    unset.setenv("OMP_NUM_THREADS", "4")
+    unset.setenv("OMPI_MCA_btl", "self,tcp")
+    unset.setenv("OMPI_COMM_WORLD_SIZE", "6")
+    unset.setenv("OMPI_COMM_WORLD_LOCAL_SIZE", "6")
+    assert settled() == ["4", "self,tcp"]

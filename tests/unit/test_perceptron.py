@@ -1,0 +1,117 @@
+"""The perceptron's own way forward and back, against autograd's."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+import torch
+from torch import Tensor
+
+from policies.networks import mlp
+from policies.perceptron import Perceptron, Storage
+
+INPUTS, OUTPUTS = 3, 5
+
+
+def numbers(*shape: int, seed: int = 5) -> Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
+
+
+def perceptron(hidden: Sequence[int] = (8, 4), activation: str = "tanh", storage: Storage | None = None) -> Perceptron:
+    """One with random weights and biases."""
+    net = mlp(
+        (INPUTS, *hidden),
+        OUTPUTS,
+        activation=activation,
+        output_gain=1.0,
+        generator=torch.Generator().manual_seed(0),
+        storage=storage or Storage(hidden),
+    )
+    with torch.no_grad():
+        for index, parameter in enumerate(net.parameters()):
+            parameter.add_(0.3 * numbers(*parameter.shape, seed=index))
+    return net
+
+
+def by_autograd(net: Perceptron, inputs: Tensor, gradient: Tensor) -> list[Tensor]:
+    """Outputs, and the gradients of the inputs and of all weights."""
+    inputs = inputs.clone().requires_grad_()
+    outputs = net(inputs)
+    return [outputs, *torch.autograd.grad(outputs, [inputs, *net.parameters()], gradient)]
+
+
+def by_hand(net: Perceptron, inputs: Tensor, gradient: Tensor) -> list[Tensor]:
+    """The same, without autograd."""
+    inputs = inputs.clone().requires_grad_()
+    with torch.inference_mode():
+        outputs, backward = net.traced(inputs)
+        backward(gradient)
+    return [outputs, *(tensor.grad for tensor in (inputs, *net.parameters()) if tensor.grad is not None)]
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-12), (torch.float32, 1e-5)])
+@pytest.mark.parametrize("hidden", [(), (7,), (8, 4), (6, 6, 6), (4, 8, 4)], ids=str)
+@pytest.mark.parametrize("activation", ["tanh", "relu"])
+def test_the_way_back_by_hand_is_autograds(
+    activation: str, hidden: tuple[int, ...], dtype: torch.dtype, tolerance: float
+) -> None:
+    net = perceptron(hidden, activation).to(dtype)
+    inputs, gradient = numbers(20, INPUTS).to(dtype), numbers(20, OUTPUTS).to(dtype)
+    mine, theirs = by_hand(net, inputs, gradient), by_autograd(net, inputs, gradient)
+    assert len(mine) == len(theirs) == 2 + 2 * (len(hidden) + 1)
+    for left, right in zip(mine, theirs, strict=True):
+        torch.testing.assert_close(left, right, atol=tolerance, rtol=tolerance)
+
+
+def test_gradients_add_up_and_batches_may_differ_in_size() -> None:
+    net = perceptron()
+    expected = torch.zeros(len(net[0].weight), INPUTS)
+    for rows in (5, 9, 2, 9):
+        inputs, gradient = numbers(rows, INPUTS), numbers(rows, OUTPUTS)
+        expected += by_autograd(net, inputs, gradient)[2]
+        by_hand(net, inputs, gradient)
+    torch.testing.assert_close(net[0].weight.grad, expected)
+
+
+def test_outputs_stay_when_the_storage_is_used_again() -> None:
+    storage = Storage((8, 4))
+    first, second = perceptron(storage=storage), perceptron((8, 4), "relu", storage)
+    inputs, others = numbers(6, INPUTS), numbers(6, INPUTS, seed=9)
+    with torch.no_grad():
+        kept = first(inputs)
+        second(others)
+    torch.testing.assert_close(kept, first(inputs).detach())
+
+
+def test_storage_made_while_acting_serves_for_learning() -> None:
+    net = perceptron()
+    inputs, gradient = numbers(6, INPUTS), numbers(6, OUTPUTS)
+    with torch.inference_mode():
+        net(inputs)
+    with torch.no_grad():
+        net.traced(inputs)[1](gradient)
+    torch.testing.assert_close(net[0].weight.grad, by_autograd(net, inputs, gradient)[2])
+
+
+def test_a_way_back_that_is_lost_is_refused() -> None:
+    storage, inputs, gradient = Storage((8, 4)), numbers(6, INPUTS), numbers(6, OUTPUTS)
+    first, second = perceptron(storage=storage), perceptron(storage=storage)
+    with torch.no_grad():
+        _, lost = first.traced(inputs)
+        _, used = second.traced(inputs)
+        used(gradient)
+        for backward in (lost, used):
+            with pytest.raises(RuntimeError, match="written over"):
+                backward(gradient)
+
+
+def test_inputs_that_need_no_gradient_get_none() -> None:
+    net, inputs = perceptron(), numbers(6, INPUTS)
+    with torch.no_grad():
+        net.traced(inputs)[1](numbers(6, OUTPUTS))
+    assert inputs.grad is None
+
+
+def test_weights_have_the_names_of_a_sequential() -> None:
+    assert list(perceptron().state_dict()) == [f"{layer}.{kind}" for layer in (0, 2, 4) for kind in ("weight", "bias")]
