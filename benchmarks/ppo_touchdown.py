@@ -102,7 +102,7 @@ def peer(terms: Terms, *, script: str, package: str) -> Sample:
 def cases(settings: Settings) -> list[Case]:
     """All contestants; the slow ones get less time than their samples would take."""
     terms = Terms(samples=settings.pick(589_824, 65_536), seconds=settings.pick(120, 8))
-    slow = replace(terms, seconds=settings.pick(60, 4), lanes=settings.pick(64, 8))
+    slow = replace(terms, seconds=settings.pick(30, 4), lanes=settings.pick(64, 8))
     double = replace(terms, lanes=2 * terms.lanes, minibatch=2 * terms.minibatch, threads=2)
     double = replace(double, samples=2 * terms.samples)
     fused = partial(solo, python=sys.executable, script="fused_ppo.py")

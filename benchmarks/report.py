@@ -25,6 +25,7 @@ ORDER = (
     "idle",
     "start",
     "memory_growth",
+    "pipeline",
 )
 
 Result = Mapping[str, Any]

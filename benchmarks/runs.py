@@ -51,6 +51,7 @@ def environment() -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith(_LAUNCHER_VARIABLES)}
     path = os.pathsep.join(filter(None, (str(HERE.parent), str(HERE), kept.get("PYTHONPATH", ""))))
     as_root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+    kept.pop("PYTHONDONTWRITEBYTECODE", None)  # else every start of every process compiles all sources again
     return {**kept, **as_root, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
 
 

@@ -88,16 +88,25 @@ class Touchdown:
         ]
         self._views = [view for view in views for _ in range(self.team_size)]  # per player
         self._controls = [control for control in controls for _ in range(self.team_size)]
+        self._discrete = [player for player, control in enumerate(self._controls) if control == "discrete"]
+        self._continuous = [player for player, control in enumerate(self._controls) if control == "continuous"]
         self._side = np.repeat([1.0, -1.0], self.team_size)  # [E] sign of the y of the own start line
         self._sight = np.where((self._side < 0) & options.switch("mirror", mirror), -1.0, 1.0)  # [E]
+        self._mirrored = bool((self._sight < 0).any())
         self._order = self._players_as_seen()  # [E, E]
-        self._background = _empty_field()
+        self._watchers = [player for player, view in enumerate(self._views) if view == "image"]
+        self._background = _empty_field().reshape(-1)
+        self._corners = IMAGE**2 * np.arange(len(self._watchers) * self.lanes)[:, None]  # where each image begins
         self._streams = LaneStreams(self.lanes)
 
         self.interface = self._describe()
         self.positions = np.zeros((self.lanes, 2 * self.team_size, 2))  # [L, E, 2] float64, absolute
         self.ticks = np.zeros(self.lanes, np.int64)  # [L] played in this episode
         self._playing = np.zeros(self.lanes, np.bool_)  # [L]
+        players = 2 * self.team_size
+        self._moves = np.zeros((players, self.lanes, 2))  # of the tick that is played
+        self._nothing = np.zeros((self.lanes, players))  # what a tick that decides nothing pays
+        self._nobody = np.zeros((self.lanes, players), np.bool_)  # whose episode it ends
 
     def _players_as_seen(self) -> NDArray[np.intp]:
         """For each player the indices of all players: itself, its team mates, its opponents."""
@@ -147,19 +156,23 @@ class Touchdown:
         self.ticks += played
         decided = (blue | red) & played
         late = played & ~decided & (self.ticks >= self.max_steps)
+        if not np.count_nonzero(decided | late):
+            return Step(self._frame(), self._nothing, self._nobody, self._nobody)
         self._playing = played & ~decided & ~late
         margin = np.where(decided, blue.astype(np.float64) - red, 0.0)  # [L] +1 blue wins, -1 red wins
         rewards = margin[:, None] * self._side + 0.0  # + 0.0: no negative zeros
         return Step(self._frame(), rewards, self._for_all(decided), self._for_all(late))
 
     def _move(self, actions: Sequence[Any]) -> None:
-        for player, control in enumerate(self._controls):
-            if control == "discrete":
-                move = MOVES[np.where(self._playing, actions[player], 0)]
-            else:
-                move = np.clip(actions[player], -1.0, 1.0) * STEP
-            place = self.positions[:, player]
-            np.add(place, move * self._sight[player], out=place, where=self._playing[:, None])
+        moves = self._moves
+        if self._discrete:
+            choices = np.array([actions[player] for player in self._discrete])  # [discrete players, L]
+            moves[self._discrete] = MOVES[np.where(self._playing, choices, 0)]
+        for player in self._continuous:
+            np.multiply(np.clip(actions[player], -1.0, 1.0), STEP, out=moves[player])
+        if self._mirrored:
+            moves *= self._sight[:, None, None]
+        np.add(self.positions, moves.swapaxes(0, 1), out=self.positions, where=self._playing[:, None, None])
         np.clip(self.positions, -1.0, 1.0, out=self.positions)
 
     def _send_back(self) -> None:
@@ -177,24 +190,33 @@ class Touchdown:
         return across[:, : self.team_size].any(1), across[:, self.team_size :].any(1)
 
     def _for_all(self, lanes: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        return np.repeat(lanes[:, None], 2 * self.team_size, axis=1)
+        players = np.empty((self.lanes, 2 * self.team_size), np.bool_)
+        players[...] = lanes[:, None]
+        return players
 
     def _frame(self) -> Frame:
-        observations = [self._seen_by(player) for player in range(2 * self.team_size)]
+        seen = self.positions.take(self._order, axis=1)  # [L, E who sees, E who is seen, 2]
+        if self._mirrored:
+            seen *= self._sight[:, None, None]
+        seen = seen.swapaxes(0, 1)  # [E who sees, L, E who is seen, 2]
+        numbers = seen.reshape(len(seen), self.lanes, -1).astype(np.float32)  # [E, L, 2 E]
+        observations: list[NDArray[Any]] = list(numbers)
+        if self._watchers:
+            for player, images in zip(self._watchers, self._drawn(seen[self._watchers]), strict=True):
+                observations[player] = images
         return Frame(observations, self._for_all(self._playing), (None,) * len(observations))
 
-    def _seen_by(self, player: int) -> NDArray[Any]:
-        seen = self.positions[:, self._order[player]] * self._sight[player]  # [L, E, 2]
-        if self._views[player] == "vector":
-            return np.asarray(seen.reshape(self.lanes, -1), np.float32)
-        return self._drawn(seen)
-
     def _drawn(self, seen: NDArray[np.float64]) -> NDArray[np.uint8]:
-        """The images `[L, 84, 84, 1]`; later sprites hide earlier ones, so the seeing player comes last."""
-        pixels = np.rint((np.array([1.0, -1.0]) * seen + 1.0) * ((IMAGE - 1) / 2)).astype(np.intp)
+        """What some players see `[P, L, E, 2]`, each itself first, as images `[P, L, 84, 84, 1]`.
+
+        Later sprites hide earlier ones, so the seeing player comes last.
+        """
+        pixels = np.rint((_TO_PIXELS * seen + 1.0) * ((IMAGE - 1) / 2)).astype(np.intp)
         np.clip(pixels, SPRITE, IMAGE - 1 - SPRITE, out=pixels)
-        centres = pixels[..., 1] * IMAGE + pixels[..., 0] + np.arange(self.lanes)[:, None] * IMAGE**2  # [L, E]
-        images = np.repeat(self._background[None], self.lanes, axis=0)
+        count = len(seen) * self.lanes
+        images = np.empty((count, IMAGE * IMAGE), np.uint8)
+        images[...] = self._background
+        centres = (pixels[..., 1] * IMAGE + pixels[..., 0]).reshape(count, -1) + self._corners  # [P * L, E]
         flat = images.reshape(-1)
         for grey, first, last in (
             (GREY_OPPONENT, self.team_size, None),
@@ -202,7 +224,7 @@ class Touchdown:
             (GREY_SELF, 0, 1),
         ):
             flat[centres[:, first:last, None] + _SPRITE_OFFSETS] = grey
-        return images
+        return images.reshape(*seen.shape[:2], IMAGE, IMAGE, 1)
 
     def render(self) -> NDArray[np.uint8]:
         """Lane 0 from above, `[480, 480, 3]`; discs that touch are as close as opponents may be."""
@@ -234,5 +256,6 @@ def _empty_field() -> NDArray[np.uint8]:
     return image
 
 
+_TO_PIXELS = np.array([1.0, -1.0])  # rows are counted from the top
 _AROUND = np.arange(-SPRITE, SPRITE + 1)
 _SPRITE_OFFSETS = (_AROUND[:, None] * IMAGE + _AROUND).reshape(-1)  # of a sprite's pixels from its middle
