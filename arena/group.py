@@ -110,6 +110,9 @@ class Group:
             the averaged scalars. With no weight in the whole group: zeros, and zero gradients.
         """
         held = list(parameters)
+        if self.size == 1 and weight > 0.0 and not any(parameter.grad is None for parameter in held):
+            self._check_member(Operation.AVERAGE)
+            return scalars  # the mean of one
         gradients = [_gradient(parameter) for parameter in held]
         values = np.array([scalars[name] for name in sorted(scalars)], np.float64)
         means, averaged = self._average(weight, values, gradients)
@@ -224,12 +227,15 @@ class Group:
 
     def _meet(self, operation: Operation, *pieces: Piece) -> memoryview:
         """One collective; the result is to be read before the next one."""
-        if self._exchange.left:
-            raise GroupError(f"policy {self.policy!r}: {operation.name.lower()} was called after the worker had left")
+        self._check_member(operation)
         before = self._stopwatch.switch(Activity.WAITING_FOR_GROUP)
         result = self._exchange.meet(operation, *pieces)
         self._stopwatch.switch(before)
         return result
+
+    def _check_member(self, operation: Operation) -> None:
+        if self._exchange.left:
+            raise GroupError(f"policy {self.policy!r}: {operation.name.lower()} was called after the worker had left")
 
 
 def _gradient(parameter: Any) -> NDArray[np.float32]:

@@ -225,6 +225,14 @@ def row(space: Space[Any], batched: Any, index: Any) -> Any:
     return value if isinstance(space, spaces.Discrete) else np.array(value)  # a Box holds no scalars
 
 
+def rows_of(space: Space[Any], leaves: Sequence[Array]) -> list[Any]:
+    """All samples of a batch, given as its leaves [B, ...]; copies, as `row` gives them."""
+    if isinstance(space, spaces.Box) and space.shape:
+        return list(leaves[0].copy())
+    batched = unflatten(space, leaves)
+    return [row(space, batched, index) for index in range(len(leaves[0]) if leaves else 0)]
+
+
 def empty_batch(space: Space[Any], *axes: int) -> Any:
     """A batched sample of zeros with the given leading axes."""
     return unflatten(space, [np.zeros((*axes, *leaf.shape), leaf.dtype) for leaf in leaves_of(space)])

@@ -16,7 +16,7 @@
         terminated, truncated, active, fresh, rewards [L, E]
         masks       action masks, per block
         observations per block; on the tick that ends a lane's episode already the next episode's first (fresh)
-        final       the last observations of the rows that ended, packed in row order; only what is there is sent
+        final       the last observations of the rows that ended, in row order; unused rows at the end are not sent
 
 A row is one entity in one lane; rows are in lane-major order: row = lane * E + entity.
 """
@@ -193,9 +193,9 @@ class ReplyView:
         arrays = _ReplyArrays.cut(carver, layout)
         self.terminated, self.truncated, self.active, self.fresh, self.rewards, masks, self._leaves = arrays
         self._final_offset = carver.offset
-        self.nbytes = carver.offset + sum(
-            _packed_bytes(b.observation_space, lanes * len(b.entities)) for b in layout.blocks
-        )
+        self._final = [carver.sample(b.observation_space, lanes * len(b.entities)) for b in layout.blocks]
+        self.nbytes = carver.offset
+        self._last_row_bytes, self._last_final_offset = _end_of(self._final, self.nbytes)
         self.masks_by_entity = [
             masks[index][:, position] if block.mask_size else None
             for index, block in enumerate(layout.blocks)
@@ -224,8 +224,10 @@ class ReplyView:
         header[2] = extra
 
     def message_bytes(self) -> int:
-        """How much of the buffer is to be sent: all but the unused part of `final`."""
-        return self._final(self._ended_of_blocks())[1] if self.header[3] else self._final_offset
+        """How much of the buffer is to be sent: up to the last row of `final`."""
+        if not self.header[3]:
+            return self._final_offset
+        return self._last_final_offset + self._last_row_bytes * len(self._ended_of_blocks()[-1])
 
     def ended(self) -> NDArray[np.bool_]:
         """[L, E] the rows whose episode ended on this tick."""
@@ -238,31 +240,22 @@ class ReplyView:
 
     def pack_final(self) -> None:
         """Copies the observations of the rows that ended to `final`, before the next episode's overwrite them."""
-        self.header[3] = int(np.count_nonzero(self.ended()))
-        if not self.header[3]:
-            return
         ended = self._ended_of_blocks()
-        for rows, final, leaves in zip(ended, self._final(ended)[0], self.rows, strict=True):
+        self.header[3] = sum(map(len, ended))
+        for rows, final, leaves in zip(ended, self._final, self.rows, strict=True):
             for target, leaf in zip(final, leaves, strict=True):
-                np.take(leaf, rows, axis=0, out=target)
+                target[: len(rows)] = leaf[rows]
 
     def final(self) -> list[tuple[NDArray[np.intp], list[NDArray[Any]]]]:
         """Per block the rows (of the block) that ended and the leaves of their last observations."""
         ended = self._ended_of_blocks()
-        return list(zip(ended, self._final(ended)[0], strict=True))
+        return [(rows, [leaf[: len(rows)] for leaf in leaves]) for rows, leaves in zip(ended, self._final, strict=True)]
 
     def _ended_of_blocks(self) -> list[NDArray[np.intp]]:
         ended = self.ended()
         if self._layout.uniform:
-            return [np.flatnonzero(ended)]
-        return [np.flatnonzero(ended[:, block.entities[0]]) for block in self._layout.blocks]
-
-    def _final(self, ended: list[NDArray[np.intp]]) -> tuple[list[list[NDArray[Any]]], int]:
-        carver = _Carver(self._buffer)
-        carver.offset = self._final_offset
-        blocks = self._layout.blocks
-        finals = [carver.sample(b.observation_space, len(rows)) for b, rows in zip(blocks, ended, strict=True)]
-        return finals, carver.offset
+            return [ended.ravel().nonzero()[0]]
+        return [ended[:, block.entities[0]].nonzero()[0] for block in self._layout.blocks]
 
 
 def link_size(layout: SeatLayout) -> LinkSize:
@@ -270,10 +263,14 @@ def link_size(layout: SeatLayout) -> LinkSize:
     return LinkSize(RequestView(layout).nbytes, ReplyView(layout).nbytes)
 
 
-def _packed_bytes(space: Space[Any], rows: int) -> int:
-    carver = _Carver(None)
-    carver.sample(space, rows)
-    return carver.offset
+def _end_of(final: list[list[NDArray[Any]]], nbytes: int) -> tuple[int, int]:
+    """Bytes of a row of the last leaf in `final`, and where that leaf begins in a buffer of `nbytes`."""
+    leaves = [leaf for block in final for leaf in block]
+    if not leaves:  # a Dict or Tuple of nothing
+        return 0, nbytes
+    last = leaves[-1]
+    used = len(last) * (row_bytes := last.itemsize * int(np.prod(last.shape[1:])))
+    return row_bytes, nbytes - -(-used // _ALIGNMENT) * _ALIGNMENT
 
 
 def _flat(leaf: NDArray[Any]) -> NDArray[Any]:

@@ -23,7 +23,7 @@ from arena.interface import Info
 from arena.lockstep import RequestKind
 from arena.messages import Welcome, pack, unpack
 from arena.spaces import row as row_of
-from arena.spaces import unflatten
+from arena.spaces import rows_of
 from arena.stopwatch import Activity, StoppedWatch, Stopwatch
 
 NO_INFOS: Mapping[int, Info] = {}
@@ -231,9 +231,9 @@ class Seat:
         found: dict[int, Any] = {}
         entities = len(self.entities)
         for block, (rows, leaves) in zip(self._layout.blocks, self.reply.final(), strict=True):
-            for index, row in enumerate(rows.tolist()):
-                where = row if self.uniform else row * entities + block.entities[0]
-                found[where] = row_of(block.observation_space, unflatten(block.observation_space, leaves), index)
+            first = None if self.uniform else block.entities[0]
+            places = [row if first is None else row * entities + first for row in rows.tolist()]
+            found.update(zip(places, rows_of(block.observation_space, leaves), strict=True))
         return found
 
     def mask(self, entity: int, lane: int) -> NDArray[np.int8] | None:

@@ -177,12 +177,7 @@ class VectorEnvProxy(VectorEnv[Any, Any, Any]):
         return unflatten(self.single_observation_space, leaves) if self._composite else leaves[0]
 
     def _infos(self) -> dict[str, Any]:
-        infos: dict[str, Any] = {}
-        for seat, rows in self._places:
-            if seat.reply.header[3]:
-                for row, observation in seat.final_observations().items():
-                    ending = {"final_obs": observation, "final_info": seat.final_infos.get(row, {})}
-                    infos = self._add_info(infos, ending, rows.start + row)
+        infos = self._endings() if any(seat.reply.header[3] for seat in self._seats) else {}
         for seat, rows in self._places:
             for row, info in seat.infos.items():
                 infos = self._add_info(infos, info, rows.start + row)
@@ -190,6 +185,18 @@ class VectorEnvProxy(VectorEnv[Any, Any, Any]):
             infos["action_mask"], infos["_action_mask"] = _joined(self._masks), self._all_rows.copy()
         infos["active"] = self._active_rows()
         return infos
+
+    def _endings(self) -> dict[str, Any]:
+        """What `_add_info` makes of the last observations and infos of all rows that ended, row by row."""
+        observed, ended = np.full(self.num_envs, None, object), np.zeros(self.num_envs, np.bool_)
+        told: dict[str, Any] = {}
+        for seat, rows in self._places:
+            for row, observation in seat.final_observations().items():
+                place = rows.start + row
+                observed[place], ended[place] = observation, True
+                if row in seat.final_infos:
+                    told = self._add_info(told, dict(seat.final_infos[row]), place)
+        return {"final_obs": observed, "_final_obs": ended, "final_info": told, "_final_info": ended.copy()}
 
     def _active_rows(self) -> BoolRows:
         return _joined(self._active)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Literal, get_args
 
 Outcome = Literal["win", "loss", "draw"]
@@ -44,21 +45,22 @@ def outcomes(returns: Sequence[float], stated: Sequence[object], *, entities: Se
     said = [_NAMES.get(item) if isinstance(item, str) else None for item in stated]
     if None not in said:
         return said
-    decided = _by_returns(returns, entities)
+    decided = _by_returns(tuple(returns), tuple(entities))
     if any(mine is not None and mine != other for mine, other in zip(said, decided, strict=True)):
         return said
-    return decided
+    return [*decided]
 
 
-def _by_returns(returns: Sequence[float], entities: Sequence[int]) -> list[Outcome | None]:
-    nobody: list[Outcome | None] = [None] * len(returns)
+@lru_cache(maxsize=256)  # most games end in one of a few ways
+def _by_returns(returns: tuple[float, ...], entities: tuple[int, ...]) -> tuple[Outcome | None, ...]:
+    nobody: tuple[Outcome | None, ...] = (None,) * len(returns)
     if len(returns) < 2 or not all(math.isfinite(value) for value in returns):
         return nobody
     shares = [value * count for value, count in zip(returns, entities, strict=True)]
     slack = _TOLERANCE * math.fsum(map(abs, shares))
     if abs(math.fsum(shares)) > slack or not _two_sided(returns, slack):
         return nobody
-    return ["win" if value > slack else "loss" if value < -slack else "draw" for value in returns]
+    return tuple("win" if value > slack else "loss" if value < -slack else "draw" for value in returns)
 
 
 def _two_sided(returns: Sequence[float], slack: float) -> bool:

@@ -35,6 +35,7 @@ class EpisodeAccount:
     ) -> None:
         self._match = match
         self._seats = [np.array(entities, np.intp) for entities in seat_entities]
+        self._entity_counts = [len(entities) for entities in seat_entities]
         self._lanes = lanes
         self._no_lane = np.zeros(len(lanes), np.bool_)
         shape = (len(lanes), sum(len(entities) for entities in seat_entities))
@@ -74,40 +75,68 @@ class EpisodeAccount:
             if isinstance(said, str):  # games of other people use the word for other things
                 self._stated[int(lane), int(entity)] = said
 
-    def finish(self, lane: int, tick: int) -> EpisodeRecord:
-        """The record of the lane's episode, which ended at `tick`; the lane's account begins anew."""
-        record = EpisodeRecord(
-            round=0,
-            match=self._match.match,
-            env=self._match.env,
-            lane=self._lanes[lane],
-            episode=int(self.episodes[lane]),
-            tick=tick,
-            length=self._ticks - int(self._begun[lane]),
-            terminated=bool(self._terminated[lane].any()),
-            truncated=bool(self._truncated[lane].any()),
-            seats=self._seat_records(lane),
+    def finish(self, lanes: NDArray[np.bool_], tick: int) -> list[EpisodeRecord]:
+        """The records of the episodes that ended at `tick` in these lanes [L]; the lanes' accounts begin anew."""
+        over = lanes.nonzero()[0]
+        numbers = over.tolist()
+        columns = zip(
+            numbers,
+            self.episodes[over].tolist(),
+            (self._ticks - self._begun[over]).tolist(),
+            np.logical_or.reduce(self._terminated[over], axis=1).tolist(),
+            np.logical_or.reduce(self._truncated[over], axis=1).tolist(),
+            self._seat_returns(over),
+            self._idle[over].tolist(),
+            strict=True,
         )
-        self.episodes[lane] += 1
-        self.restart(lane)
-        return record
+        records = [
+            EpisodeRecord(
+                round=0,
+                match=self._match.match,
+                env=self._match.env,
+                lane=self._lanes[lane],
+                episode=episode,
+                tick=tick,
+                length=length,
+                terminated=terminated,
+                truncated=truncated,
+                seats=self._seat_records(lane, returns, idle),
+            )
+            for lane, episode, length, terminated, truncated, returns, idle in columns
+        ]
+        self.episodes[over] += 1
+        self.restart(over)
+        return records
 
-    def restart(self, lane: int) -> None:
-        """Forgets what was counted of the lane's unfinished episode."""
-        self._begun[lane] = self._ticks
+    def _seat_returns(self, lanes: NDArray[np.intp]) -> list[list[float]]:
+        """Per lane and seat the mean over the seat's entities."""
+        returns = self._returns[lanes]
+        means = [returns[:, entities].mean(axis=1) for entities in self._seats]
+        found: list[list[float]] = np.stack(means, axis=1).tolist()
+        return found
+
+    def restart(self, lanes: NDArray[np.intp]) -> None:
+        """Forgets what was counted of the unfinished episodes of these lanes."""
+        self._begun[lanes] = self._ticks
         for array in (self._returns, self._terminated, self._truncated, self._idle):
-            array[lane] = 0
-        self._stated = {place: said for place, said in self._stated.items() if place[0] != lane}
+            array[lanes] = 0
+        if self._stated:
+            gone = {*lanes.tolist()}
+            self._stated = {place: said for place, said in self._stated.items() if place[0] not in gone}
 
-    def _seat_records(self, lane: int) -> tuple[SeatRecord, ...]:
-        returns = [float(self._returns[lane, entities].mean()) for entities in self._seats]
-        # One word per seat: what the game says of the first of its entities that it says anything of.
-        stated = [
-            next((self._stated[lane, int(entity)] for entity in entities if (lane, int(entity)) in self._stated), None)
+    def _seat_records(self, lane: int, returns: Sequence[float], idle: Sequence[int]) -> tuple[SeatRecord, ...]:
+        decided = outcomes(returns, self._stated_of(lane), entities=self._entity_counts)
+        return tuple(
+            SeatRecord(seat.policy, seat.entities, value, outcome, ticks)
+            for seat, value, outcome, ticks in zip(self._match.seats, returns, decided, idle, strict=True)
+        )
+
+    def _stated_of(self, lane: int) -> list[str | None]:
+        """One word per seat: what the game says of the first of its entities that it says anything of."""
+        if not self._stated:
+            return [None] * len(self._seats)
+        said = self._stated
+        return [
+            next((said[lane, int(entity)] for entity in entities if (lane, int(entity)) in said), None)
             for entities in self._seats
         ]
-        decided = outcomes(returns, stated, entities=[len(entities) for entities in self._seats])
-        return tuple(
-            SeatRecord(seat.policy, seat.entities, value, outcome, int(idle))
-            for seat, value, outcome, idle in zip(self._match.seats, returns, decided, self._idle[lane], strict=True)
-        )

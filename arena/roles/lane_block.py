@@ -156,11 +156,9 @@ class LaneBlock:
             port.post(tick, last=last, infos=None if silent else port.pack_infos(step_infos, begin_infos, over))
 
     def _next_episodes(self, over: NDArray[np.bool_]) -> Infos | None:
-        for lane in np.flatnonzero(over).tolist():
-            record = self._account.finish(lane, self._lockstep.tick)
-            # Lanes that are done early play on, but what they play would favour short episodes: it does not count.
-            if self._run.episodes is None or record.episode < self._run.episodes:
-                self.finished.append(record)
+        finished, wanted = self._account.finish(over, self._lockstep.tick), self._run.episodes
+        # Lanes that are done early play on, but what they play would favour short episodes: it does not count.
+        self.finished += finished if wanted is None else [record for record in finished if record.episode < wanted]
         self._stopwatch.switch(Activity.ENVIRONMENT)
         frame = self._game.reset(over)
         self._stopwatch.switch(Activity.COMMUNICATION)
@@ -178,8 +176,7 @@ class LaneBlock:
 
     def _reset(self, seat: int) -> None:
         lanes, seeds, options = unpack(self._ports[seat].link.wait_extra())
-        for lane in np.flatnonzero(lanes):
-            self._account.restart(int(lane))
+        self._account.restart(np.flatnonzero(lanes))
         self._restart(lanes, self._game.reset(lanes, seeds, options))
 
     def _restart(self, lanes: NDArray[np.bool_], frame: Frame) -> None:

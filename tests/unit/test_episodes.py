@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from arena.interface import Frame, Info, Step
 from arena.plan import MatchPlan, SeatPlan
+from arena.records.lines import EpisodeRecord
 from arena.roles.episodes import EpisodeAccount
 
 NOTHING: list[list[Info]] | None = None
@@ -32,6 +33,11 @@ def step(rewards: Any, terminated: Any, truncated: Any = None, infos: Any = NOTH
     return Step(frame, np.array(rewards, np.float64), flags, cut)
 
 
+def finish_one(episodes: EpisodeAccount, lane: int, tick: int) -> EpisodeRecord:
+    (record,) = episodes.finish(np.arange(len(episodes.episodes)) == lane, tick)
+    return record
+
+
 GOES_ON = step([[0, 0]], [[0, 0]])
 
 
@@ -42,7 +48,7 @@ def test_lanes_have_their_numbers_in_the_match() -> None:
     episodes = EpisodeAccount(match, [(0,)], range(3, 5))
     over, _ = episodes.tick(step([[1], [2]], [[0], [1]]))
     assert over.tolist() == [False, True]
-    assert episodes.finish(1, 1).lane == 4
+    assert [record.lane for record in episodes.finish(over, 1)] == [4]
 
 
 def test_a_resumed_lane_counts_its_episodes_on() -> None:
@@ -52,12 +58,12 @@ def test_a_resumed_lane_counts_its_episodes_on() -> None:
     episodes = EpisodeAccount(match, [(0,)], range(2, 4), before=[7, 0])
     for _ in range(2):
         episodes.tick(step([[1], [2]], [[1], [1]]))
-        records = [episodes.finish(lane, 1) for lane in range(2)]
+        records = episodes.finish(np.ones(2, np.bool_), 1)
     assert [(record.lane, record.episode) for record in records] == [(2, 8), (3, 1)]
 
 
 def outcomes(episodes: EpisodeAccount, lane: int = 0) -> list[str | None]:
-    return [seat.outcome for seat in episodes.finish(lane, 1).seats]
+    return [seat.outcome for seat in finish_one(episodes, lane, 1).seats]
 
 
 @settings(max_examples=40, deadline=None)
@@ -78,7 +84,7 @@ def test_lengths_and_returns_are_the_sums_over_the_ticks_of_the_episode(lanes: i
         for lane in range(lanes):
             played[lane].append(rewards[lane])
             if over[lane]:
-                record = episodes.finish(lane, tick)
+                record = finish_one(episodes, lane, tick)
                 sums = np.sum(played[lane], axis=0)
                 assert (record.match, record.env, record.lane) == (3, "game", lane)
                 assert (record.episode, record.tick, record.length) == (finished[lane], tick, len(played[lane]))
@@ -93,13 +99,17 @@ def test_lanes_that_end_on_one_tick_are_each_their_own_episode() -> None:
     episodes.tick(step([[1, 2], [3, 4], [5, 6]], np.zeros((3, 2))))
     over, _ = episodes.tick(step([[1, 1]] * 3, [[1, 1], [0, 0], [1, 1]]))
     assert over.tolist() == [True, False, True]
-    records = [episodes.finish(lane, 2) for lane in np.flatnonzero(over).tolist()]
+    records = [finish_one(episodes, lane, 2) for lane in np.flatnonzero(over).tolist()]
     assert [(r.lane, r.length, [seat.return_ for seat in r.seats]) for r in records] == [
         (0, 2, [2.0, 3.0]),
         (2, 2, [6.0, 7.0]),
     ]
     over, _ = episodes.tick(step([[1, 1]] * 3, [[1, 1]] * 3))
-    assert [(r.episode, r.length) for r in (episodes.finish(lane, 3) for lane in range(3))] == [(1, 1), (0, 3), (1, 1)]
+    assert [(r.episode, r.length) for r in (finish_one(episodes, lane, 3) for lane in range(3))] == [
+        (1, 1),
+        (0, 3),
+        (1, 1),
+    ]
 
 
 def test_a_lane_is_over_when_each_of_its_entities_has_ended_on_whatever_tick() -> None:
@@ -107,7 +117,7 @@ def test_a_lane_is_over_when_each_of_its_entities_has_ended_on_whatever_tick() -
     assert not episodes.tick(step([[0, 0]], [[1, 0]]))[0].any()
     assert not episodes.tick(GOES_ON)[0].any()
     assert episodes.tick(step([[0, 0]], [[0, 0]], [[0, 1]]))[0].all()
-    record = episodes.finish(0, 3)
+    record = finish_one(episodes, 0, 3)
     assert (record.terminated, record.truncated, record.length) == (True, True, 3)
 
 
@@ -115,7 +125,7 @@ def test_a_lane_is_over_when_each_of_its_entities_has_ended_on_whatever_tick() -
 def test_termination_and_truncation_are_kept_apart(terminated: bool, truncated: bool) -> None:
     episodes = account()
     episodes.tick(step([[0, 0]], [[terminated] * 2], [[truncated] * 2]))
-    record = episodes.finish(0, 1)
+    record = finish_one(episodes, 0, 1)
     assert (record.terminated, record.truncated) == (terminated, truncated)
 
 
@@ -125,7 +135,7 @@ def test_idle_ticks_count_where_the_seat_should_have_acted() -> None:
     episodes.idle(0, np.array([[1, 1], [0, 0], [0, 0]], np.bool_))
     episodes.idle(1, np.array([[1], [0], [0]], np.bool_))
     episodes.tick(step(np.zeros((3, 3)), np.ones((3, 3))))
-    idle = [[seat.idle_ticks for seat in episodes.finish(lane, 2).seats] for lane in range(3)]
+    idle = [[seat.idle_ticks for seat in finish_one(episodes, lane, 2).seats] for lane in range(3)]
     assert idle == [[2, 1], [0, 0], [1, 0]]
 
 
@@ -133,9 +143,9 @@ def test_nothing_of_an_episode_is_left_in_the_next() -> None:
     episodes = account()
     episodes.idle(0, np.ones((1, 1), np.bool_))
     episodes.tick(step([[5, -5]], [[1, 0]], [[0, 1]], [[{"outcome": "win"}, {"outcome": "loss"}]]))
-    episodes.finish(0, 1)
+    finish_one(episodes, 0, 1)
     episodes.tick(step([[0.5, 1.0]], [[1, 1]]))
-    record = episodes.finish(0, 2)
+    record = finish_one(episodes, 0, 2)
     assert (record.length, record.truncated) == (1, False)
     assert [(seat.return_, seat.idle_ticks, seat.outcome) for seat in record.seats] == [(0.5, 0, None), (1.0, 0, None)]
 
@@ -144,9 +154,9 @@ def test_a_restarted_lane_forgets_its_unfinished_episode_and_only_that() -> None
     episodes = account(lanes=2)
     said = [[{"outcome": "loss"}, {}]] * 2
     episodes.tick(step([[1, 0], [2, 0]], [[1, 0], [1, 0]], infos=said))
-    episodes.restart(0)
+    episodes.restart(np.array([0]))
     assert episodes.tick(step([[4, 0]] * 2, [[1, 1], [0, 1]]))[0].all()
-    first, second = (episodes.finish(lane, 2) for lane in range(2))
+    first, second = (finish_one(episodes, lane, 2) for lane in range(2))
     assert (first.episode, first.length, first.seats[0].return_, first.seats[0].outcome) == (0, 1, 4.0, None)
     assert (second.episode, second.length, second.seats[0].return_, second.seats[0].outcome) == (0, 2, 6.0, "loss")
 
