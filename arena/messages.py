@@ -27,7 +27,7 @@ from arena.comm.interface import Bytes
 from arena.comm.wire import SeatLayout
 from arena.errors import ProtocolError
 from arena.plan import Role
-from arena.records.lines import EpisodeRecord, UpdateRecord
+from arena.records.lines import EpisodeRow, UpdateRecord, plain
 from arena.stopwatch import RoleProfile
 
 Message = TypeVar("Message")
@@ -55,7 +55,11 @@ class Left:
 class Progress:
     match: int
     tick: int
-    episodes: tuple[EpisodeRecord, ...]
+    episodes: tuple[EpisodeRow, ...]
+
+    def __reduce__(self) -> tuple[type[Progress], tuple[int, int, tuple[EpisodeRow, ...]]]:
+        """What is pickled. Names would take most of the time, here and at the root, which hears of every episode."""
+        return Progress, (self.match, self.tick, tuple(map(plain, self.episodes)))
 
 
 @dataclass(frozen=True)

@@ -38,7 +38,12 @@ class Stopwatch:
 
     An algorithm does not say when it learns. It tells its group of each update, though: what it did since the last tick
     until then, and until the next tick, was learning.
+
+    Attributes:
+        runs: whether it measures anything.
     """
+
+    runs = True
 
     def __init__(self, clock: Clock = time.perf_counter) -> None:
         self._clock = clock
@@ -80,6 +85,8 @@ class Stopwatch:
 
 class StoppedWatch(Stopwatch):
     """For runs that are not profiled: it measures nothing and costs nothing."""
+
+    runs = False
 
     def switch(self, activity: Activity) -> Activity:
         """Returns the activity that was asked for: to switch back to it later does nothing either."""

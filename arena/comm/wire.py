@@ -192,7 +192,7 @@ class ReplyView:
         self.header = carver.words(_HEADER_WORDS)  # tick, last, extra, ended
         arrays = _ReplyArrays.cut(carver, layout)
         self.terminated, self.truncated, self.active, self.fresh, self.rewards, masks, self._leaves = arrays
-        self._final_offset = carver.offset
+        self.quiet_bytes = carver.offset  # of a message in which no row has ended
         self._final = [carver.sample(b.observation_space, lanes * len(b.entities)) for b in layout.blocks]
         self.nbytes = carver.offset
         self._last_row_bytes, self._last_final_offset = _end_of(self._final, self.nbytes)
@@ -226,7 +226,7 @@ class ReplyView:
     def message_bytes(self) -> int:
         """How much of the buffer is to be sent: up to the last row of `final`."""
         if not self.header[3]:
-            return self._final_offset
+            return self.quiet_bytes
         return self._last_final_offset + self._last_row_bytes * len(self._ended_of_blocks()[-1])
 
     def ended(self) -> NDArray[np.bool_]:

@@ -103,12 +103,15 @@ class Seat:
         self.reply = ReplyView(layout, link.inbox)
         self.infos: Mapping[int, Info] = NO_INFOS  # by row, of what is shown now
         self.final_infos: Mapping[int, Info] = NO_INFOS  # by row, of episodes that ended on this tick
+        self._header = self.reply.header
         self._stopwatch = stopwatch or StoppedWatch()
+        self._watched = self._stopwatch.runs  # a call that does nothing is still a call, several times per tick
         self._layout = layout
         self._link = link
         self._before_first_request = before_first_request
         self._turns = turns
         self._begun = False
+        self._played = False
         self._pending = False  # a request has no reply yet
         self._left = False
 
@@ -181,14 +184,17 @@ class Seat:
         """
         if not self._begun:
             self.begin()
-        if self.reply.last:
+        if self._header[1]:  # `reply.last`
             raise BudgetReached(f"all {self.ticks} ticks of the match are played")
         if self._pending:
             raise AlreadyPendingCallError("the last step has no result yet: call step_wait() first", "step_async")
         if self._turns is not None:
             self._turns.say(self.part)
-        self._before_first_request()
-        self._stopwatch.switch(Activity.COMMUNICATION)
+        if not self._played:
+            self._played = True
+            self._before_first_request()
+        if self._watched:
+            self._stopwatch.switch(Activity.COMMUNICATION)
         self.request.kind = kind
         self._link.post(self.request.nbytes if kind is RequestKind.ACT else self.request.header_bytes)
         if extra is not None:
@@ -213,14 +219,17 @@ class Seat:
         self._listen()
 
     def _listen(self) -> None:
-        self._stopwatch.switch(Activity.WAITING_FOR_MATCH)
+        if self._watched:
+            self._stopwatch.switch(Activity.WAITING_FOR_MATCH)
         self._link.wait()
         self._pending = False
-        self._stopwatch.switch(Activity.COMMUNICATION)
+        if self._watched:
+            self._stopwatch.switch(Activity.COMMUNICATION)
         self.infos, self.final_infos = NO_INFOS, NO_INFOS
-        if self.reply.extra:
+        if self._header[2]:  # `reply.extra`
             self.infos, self.final_infos = unpack(self._link.wait_extra())
-        self._stopwatch.think()
+        if self._watched:
+            self._stopwatch.think()
 
     def observation(self, entity: int, lane: int) -> Any:
         """A copy of what an entity sees in a lane."""

@@ -87,6 +87,11 @@ class VectorEnvProxy(VectorEnv[Any, Any, Any]):
         self._truncated = [reply.truncated.reshape(-1) for reply in replies]
         self._active = [reply.active.reshape(-1) for reply in replies]
         self._masks = [reply.mask_rows[0] for reply in replies]
+        # What most environments show: one seat's observations of one array. Nothing has to be joined then.
+        simple = len(replies) == 1 and not self._composite
+        self._shown: tuple[Any, NDArray[np.float64], BoolRows, BoolRows] | None = None
+        if simple:
+            self._shown = self._leaves[0][0], self._rewards[0], self._terminated[0], self._truncated[0]
         space = self.single_action_space
         request = unflatten(space, self._seats[0].request.rows[0])
         self._shares: list[tuple[NDArray[Any], NDArray[Any]]] = []  # where a seat's actions go, and where they lie
@@ -155,13 +160,12 @@ class VectorEnvProxy(VectorEnv[Any, Any, Any]):
         """
         for seat in self._seats:
             seat.hear()
-        return (
-            self._observations(),
-            _joined(self._rewards),
-            _joined(self._terminated),
-            _joined(self._truncated),
-            self._infos(),
-        )
+        infos = self._infos()
+        if self._shown is not None:
+            observed, rewards, terminated, truncated = self._shown
+            return observed.copy(), rewards.copy(), terminated.copy(), truncated.copy(), infos
+        flags = _joined(self._terminated), _joined(self._truncated)
+        return self._observations(), _joined(self._rewards), *flags, infos
 
     def _send(self, actions: Any) -> None:
         if self._unseen:
@@ -177,7 +181,11 @@ class VectorEnvProxy(VectorEnv[Any, Any, Any]):
         return unflatten(self.single_observation_space, leaves) if self._composite else leaves[0]
 
     def _infos(self) -> dict[str, Any]:
-        infos = self._endings() if any(seat.reply.header[3] for seat in self._seats) else {}
+        infos: dict[str, Any] = {}
+        for seat in self._seats:
+            if seat.reply.header[3]:
+                infos = self._endings()
+                break
         for seat, rows in self._places:
             for row, info in seat.infos.items():
                 infos = self._add_info(infos, info, rows.start + row)

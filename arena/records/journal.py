@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -25,7 +25,7 @@ def _plain(value: Any) -> Any:
     raise TypeError(f"a {type(value).__name__} cannot be written to a JSON line: {value!r}")
 
 
-_encode = msgspec.json.Encoder(enc_hook=_plain).encode  # writes null for what JSON cannot say: NaN and infinities
+_encode = msgspec.json.Encoder(enc_hook=_plain).encode_lines  # writes null for what JSON cannot say: NaN and infinities
 
 
 class Journal:
@@ -33,26 +33,29 @@ class Journal:
 
     def __init__(self, path: Path) -> None:
         self._file: IO[bytes] = open(path, "ab+", opener=private)  # noqa: SIM115 - closed by close()
-        self._lines: list[bytes] = []
+        self._pending: list[bytes] = []
         _cut_rest(self._file)
 
     def append(self, line: Mapping[str, Any]) -> None:
-        """Keeps a line for the next flush.
+        """Keeps a line for the next flush; as `extend`."""
+        self.extend([line])
+
+    def extend(self, lines: Sequence[Mapping[str, Any] | msgspec.Struct]) -> None:
+        """Keeps lines for the next flush: all of them, or none if one cannot be written.
 
         Raises:
-            TypeError: it holds something that JSON has no form for.
+            TypeError: one holds something that JSON has no form for.
             ValueError: the journal is closed.
         """
         if self._file.closed:
             raise ValueError(f"the journal {self._file.name} is closed; nothing can be recorded any more")
-        self._lines.append(_encode(line))
+        self._pending.append(_encode(lines))
 
     def flush(self) -> None:
         """Hands everything that was appended to the operating system, in one write."""
-        if self._lines:
-            self._lines.append(b"")
-            self._file.write(b"\n".join(self._lines))
-            self._lines = []
+        if self._pending:
+            self._file.write(b"".join(self._pending))
+            self._pending = []
         self._file.flush()
 
     def close(self) -> None:

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 from types import TracebackType
 
+from arena.records.episode_line import episode_line
 from arena.records.folder import RunFolder
 from arena.records.journal import Journal
-from arena.records.lines import EpisodeRecord, UpdateRecord, episode_line, update_line
-from arena.records.scoreboard import Score, Scoreboard
+from arena.records.lines import EpisodeRow, UpdateRecord, update_line
+from arena.records.results import Results, results_of
 from arena.records.tensorboard import ScalarFile
 
 FLUSH_EVERY = 1.0  # seconds
+
+_tick = itemgetter(5)  # of an EpisodeRow
 
 
 @dataclass
@@ -27,17 +31,21 @@ class _Means:
     def add(self, ticks: int, values: Mapping[str, float]) -> None:
         self.ticks = max(self.ticks, ticks)
         for name, value in values.items():
-            self.sums[name] = self.sums.get(name, 0.0) + float(value)
-            self.counts[name] = self.counts.get(name, 0) + 1
+            self.extend(name, (value,))
 
-    def scalars(self) -> dict[str, float]:
-        return {f"update/{name}": total / self.counts[name] for name, total in self.sums.items()}
+    def extend(self, name: str, values: Sequence[float]) -> None:
+        if values:
+            self.sums[name] = self.sums.get(name, 0.0) + float(sum(values))
+            self.counts[name] = self.counts.get(name, 0) + len(values)
+
+    def scalars(self, group: str) -> dict[str, float]:
+        return {f"{group}/{name}": total / self.counts[name] for name, total in self.sums.items()}
 
 
 class Recorder:
     """Writes what happens into a run folder; used as a context manager, by one thread.
 
-    Lines reach the files at least every second as long as somebody calls `episode`, `update` or `poll`. TensorBoard
+    Lines reach the files at least every second as long as somebody calls `episodes`, `update` or `poll`. TensorBoard
     gets one point per policy and second, the mean of what happened in it, so its cost does not grow with the games.
 
     Args:
@@ -61,8 +69,8 @@ class Recorder:
         self._episodes = Journal(folder.episodes)
         self._metrics = Journal(folder.metrics)
         self._scalar_files: dict[str, ScalarFile] = {}
-        self._recent = Scoreboard()
-        self._means: dict[str, _Means] = {}
+        self._played: dict[str, _Means] = {}  # of finished episodes, by policy
+        self._learnt: dict[str, _Means] = {}  # of updates
         self._tick = 0
         self._flushed = clock()
         self._closed = False
@@ -75,17 +83,30 @@ class Recorder:
     ) -> None:
         self.close()
 
-    def episode(self, record: EpisodeRecord) -> None:
-        """Records a finished episode."""
-        self._episodes.append(episode_line(record))
-        self._recent.episode(record)
-        self._tick = max(self._tick, record.tick)
+    def episodes(self, finished: Sequence[EpisodeRow]) -> dict[str, Results]:
+        """Records finished episodes of one match.
+
+        Returns:
+            what they brought each policy, for whoever keeps the score.
+
+        Raises:
+            ValueError: the recorder is closed, or not all episodes have the same seats.
+        """
+        results = results_of(finished)
+        self._episodes.extend([episode_line(row) for row in finished])
+        self._tick = max(self._tick, max(map(_tick, finished), default=0))
+        for policy, brought in results.items():
+            means = self._played.setdefault(policy, _Means())
+            means.extend("return", brought.returns)
+            means.extend("length", brought.lengths)
+            means.extend("win_rate", brought.won)
         self.poll()
+        return results
 
     def update(self, record: UpdateRecord) -> None:
         """Records an update of a policy."""
         self._metrics.append(update_line(record))
-        self._means.setdefault(record.policy, _Means()).add(record.ticks, record.values)
+        self._learnt.setdefault(record.policy, _Means()).add(record.ticks, record.values)
         self.poll()
 
     def poll(self) -> None:
@@ -114,13 +135,13 @@ class Recorder:
                 file.close()
 
     def _write_scalars(self) -> None:
-        recent, self._recent = self._recent, Scoreboard()
-        means, self._means = self._means, {}
-        for policy, score in recent.policies.items():
-            self._scalars(policy).add(self._tick, _episode_scalars(score))
-        for policy, mean in means.items():
-            if mean.sums:
-                self._scalars(policy).add(mean.ticks, mean.scalars())
+        played, self._played = self._played, {}
+        learnt, self._learnt = self._learnt, {}
+        for policy, means in played.items():
+            self._scalars(policy).add(self._tick, means.scalars("episode"))
+        for policy, means in learnt.items():
+            if means.sums:
+                self._scalars(policy).add(means.ticks, means.scalars("update"))
         for file in self._scalar_files.values():
             file.flush()
 
@@ -129,12 +150,3 @@ class Recorder:
             folder = self._folder.tensorboard / policy
             self._scalar_files[policy] = ScalarFile(folder, first_step=self._resumed_at, now=self._now)
         return self._scalar_files[policy]
-
-
-def _episode_scalars(score: Score) -> dict[str, float]:
-    means = {
-        "episode/return": score.returns.mean,
-        "episode/length": score.lengths.mean,
-        "episode/win_rate": score.games.mean,
-    }
-    return {tag: value for tag, value in means.items() if value is not None}

@@ -6,8 +6,10 @@ import math
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import mul
 
-from arena.records.lines import EpisodeRecord, SeatRecord, UpdateRecord
+from arena.records.lines import UpdateRecord
+from arena.records.results import Results
 
 WINDOW = 100  # how many of the first and of the last values are kept
 
@@ -22,14 +24,13 @@ class Series:
     first: list[float] = field(default_factory=list)
     last: deque[float] = field(default_factory=lambda: deque(maxlen=WINDOW))
 
-    def add(self, value: float) -> None:
-        """Takes one more number."""
-        self.count += 1
-        self.total += value
-        self.squares += value * value
-        self.last.append(value)
-        if self.count <= WINDOW:
-            self.first.append(value)
+    def extend(self, values: Sequence[float]) -> None:
+        """Takes more numbers."""
+        self.first.extend(values[: max(0, WINDOW - self.count)])
+        self.last.extend(values[-WINDOW:])
+        self.count += len(values)
+        self.total += sum(values)
+        self.squares += sum(map(mul, values, values))
 
     @property
     def mean(self) -> float | None:
@@ -103,21 +104,16 @@ class Score:
         """Won games among the last 100 decided ones, draws counted as games; None when there are none."""
         return self.games.last_mean
 
-    def add(self, seats: Sequence[SeatRecord], length: int) -> None:
-        """Takes one episode, given all seats that the policy had in it."""
-        entities = sum(len(seat.entities) for seat in seats)
-        self.returns.add(sum(seat.return_ * len(seat.entities) for seat in seats) / entities)
-        self.lengths.add(length)
-        if any(seat.outcome is None for seat in seats):
-            return
-        shares = {"win": 0.0, "draw": 0.0, "loss": 0.0}
-        for seat in seats:
-            shares[str(seat.outcome)] += len(seat.entities) / entities
-        self.wins += shares["win"]
-        self.draws += shares["draw"]
-        self.losses += shares["loss"]
-        self.games.add(shares["win"])
-        self.drawn.add(shares["draw"])
+    def add(self, results: Results) -> None:
+        """Takes what finished episodes brought the policy."""
+        won, drawn = results.won, results.drawn
+        self.returns.extend(results.returns)
+        self.lengths.extend(results.lengths)
+        self.games.extend(won)
+        self.drawn.extend(drawn)
+        self.wins += sum(won)
+        self.draws += sum(drawn)
+        self.losses += sum(results.lost)
 
 
 class Scoreboard:
@@ -126,13 +122,10 @@ class Scoreboard:
     def __init__(self, policies: Iterable[str] = ()) -> None:
         self.policies: dict[str, Score] = {name: Score() for name in policies}
 
-    def episode(self, record: EpisodeRecord) -> None:
-        """Takes a finished episode; each policy in it counts it once, however many seats it had."""
-        sides: dict[str, list[SeatRecord]] = {}
-        for seat in record.seats:
-            sides.setdefault(seat.policy, []).append(seat)
-        for policy, seats in sides.items():
-            self._score(policy).add(seats, record.length)
+    def add(self, results: Mapping[str, Results]) -> None:
+        """Takes what finished episodes brought each policy."""
+        for policy, brought in results.items():
+            self._score(policy).add(brought)
 
     def update(self, record: UpdateRecord) -> None:
         """Takes an update of a policy."""

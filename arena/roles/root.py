@@ -14,9 +14,10 @@ from arena.comm import ANYONE, Endpoint, Tag
 from arena.errors import ArenaError
 from arena.messages import Done, Failed, Go, Left, Progress, Ready, Update, pack, unpack
 from arena.plan import Role, RoleKind
+from arena.records.episode_line import episode_of
 from arena.records.journal import kept_lines
-from arena.records.lines import episode_of
 from arena.records.recorder import Recorder
+from arena.records.results import in_parts, results_of
 from arena.records.scoreboard import Scoreboard
 from arena.run import Run
 from arena.screen.display import Display
@@ -70,8 +71,9 @@ class Root:
         Raises:
             RoleFailed: somebody could not go on.
         """
-        for line in kept_lines(self._run.folder.episodes, keep=lambda _: True):
-            self.scoreboard.episode(episode_of(line[1]))
+        before = kept_lines(self._run.folder.episodes, keep=lambda _: True)
+        for part in in_parts(episode_of(line) for _, line in before):
+            self.scoreboard.add(results_of(part))
         for role in sorted(self._others, key=self._run.address):
             self._endpoint.send(self._run.address(role), Tag.FROM_ROOT, pack(Go()))
         self._display.start()
@@ -112,9 +114,7 @@ class Root:
     def _note(self, message: Any, recorder: Recorder) -> None:
         if isinstance(message, Progress):
             self._ticks[message.match] = message.tick
-            for record in message.episodes:
-                recorder.episode(record)
-                self.scoreboard.episode(record)
+            self.scoreboard.add(recorder.episodes(message.episodes))
         elif isinstance(message, Update):
             recorder.update(message.record)
             self.scoreboard.update(message.record)

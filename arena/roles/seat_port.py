@@ -89,8 +89,9 @@ class SeatPort:
         return self.request.by_entity
 
     def post(self, tick: int, *, last: bool, infos: bytes | None) -> None:
-        self.reply.set_header(tick, last=last, extra=infos is not None)
-        self.link.post(self.reply.message_bytes())
+        reply = self.reply
+        reply.set_header(tick, last=last, extra=infos is not None)
+        self.link.post(reply.message_bytes() if reply.header[3] else reply.quiet_bytes)
         if infos is not None:
             self.link.post_extra(infos)
 

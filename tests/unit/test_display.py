@@ -10,6 +10,7 @@ import pytest
 
 from arena.records.lines import EpisodeRecord, SeatRecord, UpdateRecord
 from arena.records.outcome import Outcome
+from arena.records.results import results_of
 from arena.records.scoreboard import Scoreboard
 from arena.screen.display import Display, LiveDisplay, PlainDisplay, Rate, make_display, summary_lines
 
@@ -39,7 +40,7 @@ def play(board: Scoreboard, games: int, outcome: Outcome | None, *, gain: float 
     other: Outcome | None = {"win": "loss", "loss": "win"}.get(str(outcome), outcome)  # type: ignore[assignment]
     for _ in range(games):
         seats = (SeatRecord("blue", (0,), gain, outcome), SeatRecord("red", (1,), -gain, other))
-        board.episode(EpisodeRecord(0, 0, "game", 0, 0, 1, 10, True, False, seats))
+        board.add(results_of([EpisodeRecord(0, 0, "game", 0, 0, 1, 10, True, False, seats)]))
 
 
 def shown(display: Display, clock: Clock, screen: Screen, at: float, ticks: int, board: Scoreboard) -> str:

@@ -58,6 +58,15 @@ def test_what_json_cannot_hold_is_refused_by_its_type(path: Path) -> None:
         journal.append({"a": Path()})
 
 
+def test_of_lines_that_are_given_together_all_are_written_or_none(path: Path) -> None:
+    with closing(Journal(path)) as journal:
+        journal.extend([{"tick": 1}, {"tick": 2}])
+        with pytest.raises(TypeError, match="a PosixPath cannot be written"):
+            journal.extend([{"tick": 3}, {"tick": Path()}])
+        journal.extend([])
+    assert path.read_bytes() == b'{"tick":1}\n{"tick":2}\n'
+
+
 def test_only_the_owner_can_read_the_file(path: Path) -> None:
     write(path, {"tick": 1})
     assert stat.S_IMODE(path.stat().st_mode) == 0o600

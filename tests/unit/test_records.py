@@ -10,11 +10,16 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from arena.messages import Progress, pack, unpack
+from arena.records.episode_line import episode_line, episode_of
 from arena.records.folder import RunFolder
 from arena.records.journal import JournalReader
-from arena.records.lines import EpisodeRecord, SeatRecord, UpdateRecord, episode_of
+from arena.records.lines import EpisodeRecord, EpisodeRow, SeatRecord, UpdateRecord
 from arena.records.recorder import Recorder
 
 EPISODE = EpisodeRecord(
@@ -49,7 +54,7 @@ def folder(tmp_path: Path) -> RunFolder:
 
 def test_an_episode_line_has_exactly_the_keys_of_the_contract(folder: RunFolder) -> None:
     with Recorder(folder) as recorder:
-        recorder.episode(EPISODE)
+        recorder.episodes([EPISODE])
     assert json.loads(folder.episodes.read_text()) == {
         "round": 0,
         "match": 3,
@@ -83,20 +88,66 @@ def test_an_update_line_has_the_fixed_keys_first_and_then_what_was_logged(folder
 
 def test_a_line_read_back_is_the_record_that_was_written(folder: RunFolder) -> None:
     with Recorder(folder) as recorder:
-        recorder.episode(EPISODE)
+        recorder.episodes([EPISODE])
     assert [episode_of(line) for line in JournalReader(folder.episodes)] == [EPISODE]
 
 
 def test_a_return_that_is_no_number_is_null_in_the_file_and_nan_when_read(folder: RunFolder) -> None:
     with Recorder(folder) as recorder:
-        recorder.episode(replace(EPISODE, seats=(SeatRecord("blue", (0,), math.nan),)))
+        recorder.episodes([EPISODE._replace(seats=(SeatRecord("blue", (0,), math.nan),))])
     (line,) = JournalReader(folder.episodes)
     assert line["seats"][0]["return"] is None
     assert math.isnan(episode_of(line).seats[0].return_)
 
 
+def by_hand(row: EpisodeRow) -> bytes:
+    """The line of an episode, with its keys written out."""
+    keys = ("round", "match", "env", "lane", "episode", "tick", "length", "terminated", "truncated")
+    seat_keys = ("policy", "entities", "return", "outcome", "idle_ticks")
+    seats = [dict(zip(seat_keys, seat, strict=True)) for seat in row[-1]]
+    return msgspec.json.encode({**dict(zip(keys, row[:-1], strict=True)), "seats": seats}) + b"\n"
+
+
+COUNTS = st.integers(0, 2**40)
+SEATS = st.builds(
+    SeatRecord,
+    st.text(),
+    st.tuples(st.integers(0, 9) | st.text()),
+    st.floats(),
+    st.sampled_from(["win", "loss", "draw", None]),
+    COUNTS,
+)
+EPISODES = st.builds(
+    EpisodeRecord,
+    *(COUNTS, COUNTS, st.text(), COUNTS, COUNTS, COUNTS, COUNTS, st.booleans(), st.booleans()),
+    st.lists(SEATS, max_size=3).map(tuple),
+)
+
+
+@given(st.lists(EPISODES, max_size=3))
+def test_a_file_has_the_same_bytes_as_lines_written_by_hand_also_of_records_that_were_sent(
+    records: list[EpisodeRecord],
+) -> None:
+    sent = unpack(pack(Progress(0, 1, tuple(records))))
+    assert msgspec.json.Encoder().encode_lines(list(map(episode_line, sent.episodes))) == b"".join(
+        map(by_hand, records)
+    )
+
+
 def test_records_can_be_sent_between_processes() -> None:
     assert pickle.loads(pickle.dumps((EPISODE, UPDATE))) == (EPISODE, UPDATE)
+
+
+def test_progress_is_sent_without_the_names_of_its_records() -> None:
+    sent = unpack(pack(Progress(3, 50, (EPISODE, EPISODE))))
+    assert sent == Progress(3, 50, (EPISODE, EPISODE))
+    assert {type(part) for row in sent.episodes for part in (row, *row[-1])} == {tuple}
+
+
+def test_an_episode_that_cannot_be_recorded_leaves_no_trace_of_its_message(folder: RunFolder) -> None:
+    with Recorder(folder) as recorder, pytest.raises(ValueError, match="the seats of the first"):
+        recorder.episodes([EPISODE, EPISODE._replace(seats=EPISODE.seats[:1])])
+    assert folder.episodes.read_bytes() == b""
 
 
 def test_a_logged_name_that_is_taken_is_refused() -> None:
@@ -107,7 +158,7 @@ def test_a_logged_name_that_is_taken_is_refused() -> None:
 def test_lines_reach_the_file_within_a_second(folder: RunFolder) -> None:
     clock = Clock()
     with Recorder(folder, clock=clock) as recorder:
-        recorder.episode(EPISODE)
+        recorder.episodes([EPISODE])
         clock.seconds = 0.9
         recorder.poll()
         assert folder.episodes.read_bytes() == b""
@@ -119,7 +170,7 @@ def test_lines_reach_the_file_within_a_second(folder: RunFolder) -> None:
 def test_closing_twice_or_after_an_error_keeps_every_line(folder: RunFolder) -> None:
     recorder = Recorder(folder)
     with pytest.raises(KeyboardInterrupt), recorder:
-        recorder.episode(EPISODE)
+        recorder.episodes([EPISODE])
         recorder.update(UPDATE)
         raise KeyboardInterrupt
     recorder.close()
@@ -130,7 +181,7 @@ def test_a_closed_recorder_takes_nothing_more(folder: RunFolder) -> None:
     recorder = Recorder(folder)
     recorder.close()
     with pytest.raises(ValueError, match="closed"):
-        recorder.episode(EPISODE)
+        recorder.episodes([EPISODE])
 
 
 def test_recording_and_showing_import_neither_torch_nor_mpi(tmp_path: Path) -> None:

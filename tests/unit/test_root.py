@@ -12,9 +12,11 @@ import pytest
 from arena.comm import Tag
 from arena.comm.host import Host, HostedEndpoint
 from arena.config import parse_config
-from arena.messages import Done, Failed, Go, Left, Ready, expect, pack
+from arena.messages import Done, Failed, Go, Left, Progress, Ready, expect, pack
 from arena.plan import Role, RoleKind, make_plan
 from arena.records.folder import RunFolder
+from arena.records.journal import JournalReader
+from arena.records.lines import EpisodeRecord, SeatRecord
 from arena.records.recorder import Recorder
 from arena.roles.root import RoleFailed, Root
 from arena.run import Run
@@ -89,3 +91,15 @@ def test_a_worker_that_left_and_one_without_a_state_are_shown(tmp_path: Path) ->
     told = "policy 'blue', seat 0 of match 0: run() has returned after 3 of 5 ticks; the seat idles"
     lines = shown.getvalue().splitlines()
     assert (lines[0], lines[-1]) == (told, "no checkpoints of 'blue': its algorithm has no state_dict()")
+
+
+def test_what_an_environment_tells_is_in_the_file_and_in_the_score(tmp_path: Path) -> None:
+    shown = io.StringIO()
+    seats = (SeatRecord("blue", (0,), 1.0, "win"), SeatRecord("red", (1,), -1.0, "loss"))
+    records = tuple(EpisodeRecord(0, 0, "touchdown", lane, 0, 5, 5, True, False, seats) for lane in range(3))
+    told = [(ENVIRONMENT, Progress(0, 2, ())), (ENVIRONMENT, Progress(0, 5, records))]
+    ready, done = ([(role, word) for role in (ENVIRONMENT, BLUE, RED)] for word in (Ready, Done))
+    watch(tmp_path, [*ready, *told, *done], shown)
+    lines = list(JournalReader(tmp_path / "run" / "episodes.jsonl"))
+    assert [(line["lane"], line["seats"][0]["return"]) for line in lines] == [(0, 1.0), (1, 1.0), (2, 1.0)]
+    assert shown.getvalue().endswith("| blue return 1.00 win 100 % | red return -1.00 win 0 %\n")

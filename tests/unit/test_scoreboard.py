@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from arena.records.lines import EpisodeRecord, SeatRecord, UpdateRecord
 from arena.records.outcome import Outcome
+from arena.records.results import results_of
 from arena.records.scoreboard import Scoreboard, Series
 
 
@@ -23,7 +24,9 @@ def episode(*seats: SeatRecord, length: int = 10) -> EpisodeRecord:
 
 def test_each_policy_counts_an_episode_once_however_many_seats_it_has() -> None:
     board = Scoreboard()
-    board.episode(episode(seat("blue", 1, "win"), seat("blue", 1, "win"), seat("red", -1, "loss", 2), length=30))
+    board.add(
+        results_of([episode(seat("blue", 1, "win"), seat("blue", 1, "win"), seat("red", -1, "loss", 2), length=30)])
+    )
     blue, red = board.policies["blue"], board.policies["red"]
     assert (blue.episodes, blue.wins, blue.losses, blue.returns.mean, blue.lengths.mean) == (1, 1, 0, 1, 30)
     assert (red.episodes, red.wins, red.losses, red.returns.mean, red.win_rate) == (1, 0, 1, -1, 0)
@@ -31,15 +34,15 @@ def test_each_policy_counts_an_episode_once_however_many_seats_it_has() -> None:
 
 def test_the_return_of_a_policy_is_the_mean_over_its_entities() -> None:
     board = Scoreboard()
-    board.episode(episode(seat("blue", 4.0, None, entities=3), seat("blue", 0.0, None)))
+    board.add(results_of([episode(seat("blue", 4.0, None, entities=3), seat("blue", 0.0, None))]))
     assert board.policies["blue"].returns.mean == 3.0
 
 
 def test_a_policy_on_both_sides_wins_and_loses_half_a_game() -> None:
     board = Scoreboard()
     for _ in range(3):
-        board.episode(episode(seat("blue", 1, "win"), seat("blue", -1, "loss")))
-    board.episode(episode(seat("blue", 0, "draw"), seat("blue", 0, "draw")))
+        board.add(results_of([episode(seat("blue", 1, "win"), seat("blue", -1, "loss"))]))
+    board.add(results_of([episode(seat("blue", 0, "draw"), seat("blue", 0, "draw"))]))
     blue = board.policies["blue"]
     assert (blue.wins, blue.draws, blue.losses, blue.win_rate) == (1.5, 1, 1.5, 1.5 / 4)
 
@@ -47,8 +50,8 @@ def test_a_policy_on_both_sides_wins_and_loses_half_a_game() -> None:
 def test_draws_are_games_and_episodes_without_outcome_are_not() -> None:
     board = Scoreboard()
     for outcome in ("win", "draw", "draw", "loss"):
-        board.episode(episode(seat("blue", 0, outcome)))
-    board.episode(episode(seat("blue", 0, None)))
+        board.add(results_of([episode(seat("blue", 0, outcome))]))
+    board.add(results_of([episode(seat("blue", 0, None))]))
     blue = board.policies["blue"]
     assert (blue.episodes, blue.games.count, blue.win_rate) == (5, 4, 0.25)
 
@@ -56,7 +59,7 @@ def test_draws_are_games_and_episodes_without_outcome_are_not() -> None:
 def test_first_and_last_hundred_games_are_kept_apart() -> None:
     board = Scoreboard()
     for game in range(250):
-        board.episode(episode(seat("blue", game, "win" if game >= 150 else "loss")))
+        board.add(results_of([episode(seat("blue", game, "win" if game >= 150 else "loss"))]))
     blue = board.policies["blue"]
     assert (blue.games.first_mean, blue.games.last_mean, blue.games.mean) == (0.0, 1.0, 0.4)
     assert (blue.returns.first_mean, blue.returns.last_mean) == (49.5, 199.5)
@@ -64,7 +67,7 @@ def test_first_and_last_hundred_games_are_kept_apart() -> None:
 
 def test_policies_stand_in_the_order_given_and_have_no_numbers_before_their_first_episode() -> None:
     board = Scoreboard(["red", "blue"])
-    board.episode(episode(seat("green", 1, None), seat("blue", 1, None)))
+    board.add(results_of([episode(seat("green", 1, None), seat("blue", 1, None))]))
     assert list(board.policies) == ["red", "blue", "green"]
     red = board.policies["red"]
     assert (red.episodes, red.returns.mean, red.returns.last_mean, red.win_rate) == (0, None, None, None)
@@ -77,11 +80,11 @@ def test_the_last_update_is_kept() -> None:
     assert (board.policies["blue"].updates, board.policies["blue"].values) == (2, {"loss": 2.0})
 
 
-@given(st.lists(st.integers(-1000, 1000), max_size=350))
-def test_a_series_agrees_with_slices_of_the_whole_list(values: list[int]) -> None:
+@given(st.lists(st.integers(-1000, 1000), max_size=350), st.integers(0, 350))
+def test_a_series_agrees_with_slices_of_the_whole_list_in_whatever_parts_it_comes(values: list[int], cut: int) -> None:
     series = Series()
-    for value in values:
-        series.add(value)
+    for part in (values[:cut], values[cut:]):
+        series.extend(part)
 
     def mean(part: list[int]) -> float | None:
         return sum(part) / len(part) if part else None
@@ -101,5 +104,5 @@ def test_a_series_agrees_with_slices_of_the_whole_list(values: list[int]) -> Non
 
 def test_a_return_that_is_not_a_number_is_seen_and_not_hidden() -> None:
     board = Scoreboard()
-    board.episode(episode(seat("blue", math.nan, None)))
+    board.add(results_of([episode(seat("blue", math.nan, None))]))
     assert board.policies["blue"].returns.mean == pytest.approx(math.nan, nan_ok=True)

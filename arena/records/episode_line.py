@@ -1,0 +1,59 @@
+"""An episode as one JSON object of `episodes.jsonl`: from the record, and back."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from arena.records.lines import EpisodeRecord, EpisodeRow, SeatRecord
+from arena.records.outcome import Outcome
+
+
+# `gc=False`: lines are encoded and gone at once, and hold no cycles; Python need not look for garbage among them.
+class SeatLine(msgspec.Struct, gc=False):
+    """A `SeatRecord`; `return` is a word of Python's."""
+
+    policy: str
+    entities: tuple[int | str, ...]
+    return_: float = msgspec.field(name="return")
+    outcome: Outcome | None
+    idle_ticks: int
+
+
+class EpisodeLine(msgspec.Struct, gc=False):
+    """An `EpisodeRecord`; the keys stand in the file in this order, which is that of the record's items."""
+
+    round: int
+    match: int
+    env: str
+    lane: int
+    episode: int
+    tick: int
+    length: int
+    terminated: bool
+    truncated: bool
+    seats: list[SeatLine]
+
+
+def episode_line(row: EpisodeRow) -> EpisodeLine:
+    """The JSON object of an episode; a return that is not finite will be null."""
+    return EpisodeLine(*row[:-1], [SeatLine(*seat) for seat in row[-1]])
+
+
+def episode_of(line: Mapping[str, Any]) -> EpisodeRecord:
+    """The record that a line of `episodes.jsonl` was written from; a null return is NaN again."""
+    seats = tuple(
+        SeatRecord(
+            policy=seat["policy"],
+            entities=tuple(seat["entities"]),
+            return_=math.nan if seat["return"] is None else seat["return"],
+            outcome=seat["outcome"],
+            idle_ticks=seat.get("idle_ticks", 0),
+        )
+        for seat in line["seats"]
+    )
+    known = {name: line[name] for name in EpisodeRecord._fields if name != "seats"}
+    return EpisodeRecord(**known, seats=seats)

@@ -1,0 +1,79 @@
+"""Results of whole messages, each against a slow count of one episode after the other."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from arena.records.lines import EpisodeRecord, SeatRecord, plain
+from arena.records.outcome import Outcome
+from arena.records.results import in_parts, results_of
+
+OUTCOMES: list[Outcome | None] = ["win", "draw", "loss", None]
+LINE_UPS = st.lists(st.tuples(st.sampled_from("abc"), st.integers(1, 3)), min_size=1, max_size=5)
+
+
+@st.composite
+def messages(draw: st.DrawFn) -> list[EpisodeRecord]:
+    """Episodes of one match, with any seats."""
+    line_up = draw(LINE_UPS)
+    ends = st.tuples(st.integers(-9, 9), st.sampled_from(OUTCOMES))
+    seats = [
+        tuple(SeatRecord(policy, tuple(range(size)), *draw(ends)) for policy, size in line_up)
+        for _ in range(draw(st.integers(0, 4)))
+    ]
+    lengths = st.integers(1, 99)
+    return [EpisodeRecord(0, 0, "game", 0, 0, 1, draw(lengths), True, False, played) for played in seats]
+
+
+def slow_mean(record: EpisodeRecord, policy: str) -> Fraction:
+    by_entity = [int(s.return_) for s in record.seats if s.policy == policy for _ in s.entities]
+    return Fraction(sum(by_entity), len(by_entity))
+
+
+def slow_shares(record: EpisodeRecord, policy: str) -> list[Fraction] | None:
+    by_entity = [s.outcome for s in record.seats if s.policy == policy for _ in s.entities]
+    if None in by_entity:
+        return None
+    return [Fraction(by_entity.count(outcome), len(by_entity)) for outcome in ("win", "draw", "loss")]
+
+
+@given(messages())
+def test_a_message_brings_what_its_episodes_bring_one_by_one(records: list[EpisodeRecord]) -> None:
+    results = results_of(records)
+    assert list(results) == (list(dict.fromkeys(seat.policy for seat in records[0].seats)) if records else [])
+    for policy, found in results.items():
+        assert list(found.lengths) == [record.length for record in records]
+        assert found.returns == pytest.approx([float(slow_mean(record, policy)) for record in records])
+        games = [shares for record in records if (shares := slow_shares(record, policy)) is not None]
+        columns = [[float(shares[part]) for shares in games] for part in range(3)]
+        assert [found.won, found.drawn, found.lost] == [pytest.approx(column) for column in columns]
+
+
+@given(messages())
+def test_records_without_their_names_bring_the_same(records: list[EpisodeRecord]) -> None:
+    assert results_of([plain(record) for record in records]) == results_of(records)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [(SeatRecord("red", (0,), 0.0),), (SeatRecord("blue", (0, 1), 0.0),), (SeatRecord("blue", (0,), 0.0),) * 2, ()],
+    ids=["policy", "entities", "more", "none"],
+)
+def test_episodes_with_other_seats_are_refused(other: tuple[SeatRecord, ...]) -> None:
+    first = EpisodeRecord(0, 0, "game", 0, 0, 1, 10, True, False, (SeatRecord("blue", (0,), 0.0),))
+    with pytest.raises(ValueError, match="all with the seats of the first"):
+        results_of([first, first._replace(seats=other)])
+
+
+@given(st.lists(messages(), max_size=3), st.integers(1, 5))
+def test_parts_hold_all_episodes_in_order_each_part_with_the_same_seats(
+    several: list[list[EpisodeRecord]], most: int
+) -> None:
+    records = [record for message in several for record in message]
+    parts = list(in_parts(records, most))
+    assert [record for part in parts for record in part] == records
+    assert all(1 <= len(part) <= most and results_of(part) for part in parts)
