@@ -274,6 +274,7 @@ class _Hub(Exchange):
         for rank in self._offered:
             if not self._letter(rank).about and self._areas is not None:
                 self._areas.post(self._indices.pop(rank), NEVER_AGAIN)
+                self._wakers[rank] = None  # and will not be able to open the next one
         if self._offered and self._areas is not None:
             self._areas.close()
         self._offered = ()
@@ -303,8 +304,9 @@ class _Hub(Exchange):
             self._check_same(calls)
             result = self._result(operation, {rank: call.payload for rank, call in calls.items()})
         except GroupError as error:
-            self._answer(self._write(_ANSWER, _Word.ERROR, self.speaker, str(error).encode()))
-            raise
+            text = f"policy {self._policy!r}: {error}"
+            self._answer(self._write(_ANSWER, _Word.ERROR, self.speaker, text.encode()))
+            raise GroupError(text) from error
         for_others = result if operation is not Operation.GATHER else self._write(_ANSWER, _Word.OK, self.speaker)
         self._answer(for_others, max(len(call.payload) for call in calls.values()) if operation in _OF_NUMBERS else 0)
         return result.data[_HEADER.size :]
@@ -358,4 +360,4 @@ class _Hub(Exchange):
     def _check_same(self, calls: Mapping[int, _Message]) -> None:
         if len({call.about for call in calls.values()}) > 1:
             names = ", ".join(f"worker {rank} {Operation(call.about).name.lower()}" for rank, call in calls.items())
-            raise GroupError(f"the workers of policy {self._policy!r} called different collectives: {names}")
+            raise GroupError(f"the workers called different collectives: {names}")

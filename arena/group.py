@@ -142,7 +142,8 @@ class Group:
         """The `moments` of several arrays, in one exchange; all members give the same names."""
         names = sorted(arrays)
         rows = [reduction.describe(np.asarray(arrays[name], np.float64).ravel()) for name in names]
-        merged = np.frombuffer(self._meet(Operation.MOMENTS, np.array(rows).tobytes()), np.float64).reshape(-1, 4)
+        payload = reduction.table(names, rows)
+        merged = reduction.rows_of(self._meet(Operation.MOMENTS, payload))
         return {name: _moments(*row) for name, row in zip(names, merged.tolist(), strict=True)}
 
     def gather(self, samples: Any) -> list[Any] | None:

@@ -51,7 +51,7 @@ class Frame(NamedTuple):
 
 
 class Step(NamedTuple):
-    """One joint step of all lanes."""
+    """One joint step of all lanes. Arrays may be the game's own, as those of a frame."""
 
     frame: Frame
     rewards: NDArray[np.float64]  # [L, E]

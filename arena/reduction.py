@@ -20,6 +20,7 @@ Parts: TypeAlias = Mapping[int, memoryview]
 """The payloads by group rank, in rising order; at least one."""
 
 _HEAD = struct.Struct("<dqq")  # weight, number of scalars (float64), number of gradient values (float32)
+_TABLE = struct.Struct("<qq")  # rows, bytes of names
 _CHUNK = 16384  # values that are summed at once: two float64 arrays of them stay in the processor's second cache
 
 
@@ -136,20 +137,39 @@ def describe(values: NDArray[np.float64]) -> tuple[float, float, float, float]:
     return float(values.size), mean, float(((values - mean) ** 2).sum()), float(values.size)
 
 
+def table(names: Sequence[str], rows: Sequence[Sequence[float]]) -> bytes:
+    """A payload of rows of `describe`, with the names of what they describe."""
+    words = "\n".join(names).encode()
+    return _TABLE.pack(len(rows), len(words)) + np.array(rows, np.float64).tobytes() + words
+
+
+def rows_of(payload: Any) -> NDArray[np.float64]:
+    """The rows of a `table` [k, 4]."""
+    count, _ = _TABLE.unpack_from(payload)
+    return np.frombuffer(payload, np.float64, 4 * count, _TABLE.size).reshape(-1, 4)
+
+
+def _names_of(payload: Any) -> str:
+    count, length = _TABLE.unpack_from(payload)
+    start = _TABLE.size + 32 * count
+    return bytes(payload[start : start + length]).decode()
+
+
 def moments(parts: Parts) -> bytes:
-    """Rows of `describe` [k, 4], merged pairwise by the formula of Chan, Golub and LeVeque (1979).
+    """Tables of `describe`, merged row by row by the formula of Chan, Golub and LeVeque (1979).
 
     Raises:
-        GroupError: the parts have different numbers of rows.
+        GroupError: the parts describe different arrays.
     """
-    tables = [np.frombuffer(part, np.float64).reshape(-1, 4) for part in parts.values()]
-    if len(counts := {len(table) for table in tables}) > 1:
-        raise GroupError(f"the workers ask for the moments of different numbers of arrays: {sorted(counts)}")
-    merged = np.zeros_like(tables[0])
-    for table in tables:
-        for row, other in zip(merged, table.tolist(), strict=True):
+    names = {rank: _names_of(part) for rank, part in parts.items()}
+    if len(set(names.values())) > 1:
+        asked = "; ".join(f"worker {rank} {text.splitlines()}" for rank, text in names.items())
+        raise GroupError(f"the workers ask for the moments of different arrays: {asked}")
+    merged = np.zeros_like(rows_of(next(iter(parts.values()))))
+    for part in parts.values():
+        for row, other in zip(merged, rows_of(part).tolist(), strict=True):
             row[:] = _merge(row.tolist(), other)
-    return merged.tobytes()
+    return table(next(iter(names.values())).split("\n"), merged.tolist())
 
 
 def _merge(left: Sequence[float], right: Sequence[float]) -> Sequence[float]:

@@ -155,6 +155,7 @@ class BatchWriter:
 
     def __init__(self, space: Space[Any], target: Any) -> None:
         self._space, self._target = space, target
+        self._free = isinstance(space, spaces.Box)  # any number may be chosen
         self._array: Array = target if isinstance(target, np.ndarray) else np.zeros(0)  # not for Dict and Tuple
         self._count, self._offsets = 0, self._array
         if isinstance(space, spaces.Discrete) and int(space.start) == 0:  # as unsigned numbers, negative ones are large
@@ -167,12 +168,14 @@ class BatchWriter:
             TypeError, ValueError: as `copy_rows` and `check_choices`.
         """
         array = self._array
-        if type(batch) is np.ndarray and batch.dtype == array.dtype and batch.shape == array.shape:
-            array[...] = batch
-        else:
+        if type(batch) is not np.ndarray or batch.dtype != array.dtype or batch.shape != array.shape:
             copy_rows(self._space, batch, self._target, slice(None))
-        if self._count == 0 or np.count_nonzero(self._offsets >= self._count):
-            check_choices(self._space, self._target, rows())
+            check_choices(self._space, batch, rows())  # as given: in a narrower type a wrong choice may look right
+            return
+        array[...] = batch
+        if self._free or (self._count and not np.count_nonzero(self._offsets >= self._count)):
+            return
+        check_choices(self._space, batch, rows())
 
 
 def _choices(space: Space[Any]) -> tuple[Any, Any]:
@@ -225,12 +228,12 @@ def row(space: Space[Any], batched: Any, index: Any) -> Any:
     return value if isinstance(space, spaces.Discrete) else np.array(value)  # a Box holds no scalars
 
 
-def rows_of(space: Space[Any], leaves: Sequence[Array]) -> list[Any]:
-    """All samples of a batch, given as its leaves [B, ...]; copies, as `row` gives them."""
+def rows_of(space: Space[Any], leaves: Sequence[Array], count: int) -> list[Any]:
+    """All `count` samples of a batch, given as its leaves [B, ...]; copies, as `row` gives them."""
     if isinstance(space, spaces.Box) and space.shape:
         return list(leaves[0].copy())
     batched = unflatten(space, leaves)
-    return [row(space, batched, index) for index in range(len(leaves[0]) if leaves else 0)]
+    return [row(space, batched, index) for index in range(count)]
 
 
 def empty_batch(space: Space[Any], *axes: int) -> Any:

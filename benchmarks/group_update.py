@@ -22,7 +22,7 @@ KINDS, CLOCKS = ("alone", "met", "averaged"), ("wall", "cpu")
 
 
 def config(minibatch: int, turns: int) -> dict[str, Any]:
-    """Four workers of one policy in the empty game; each tick is a turn of both kinds."""
+    """Four workers of one policy in the empty game; each tick is a turn of every kind."""
     options = {"minibatch": minibatch, "updates": 20}
     return {
         "name": "group",

@@ -107,6 +107,8 @@ class Touchdown:
         self._moves = np.zeros((players, self.lanes, 2))  # of the tick that is played
         self._nothing = np.zeros((self.lanes, players))  # what a tick that decides nothing pays
         self._nobody = np.zeros((self.lanes, players), np.bool_)  # whose episode it ends
+        for shown_often in (self._nothing, self._nobody):
+            shown_often.setflags(write=False)
 
     def _players_as_seen(self) -> NDArray[np.intp]:
         """For each player the indices of all players: itself, its team mates, its opponents."""

@@ -47,8 +47,8 @@ class Storage:
 
     def _arrays(self, batch: Tensor) -> list[Tensor]:
         if self._batch != (len(batch), batch.dtype, batch.device):
-            fits = self._batch[1:] == (batch.dtype, batch.device) and len(batch) <= len(self._whole[0])
-            if self._widths and not fits:
+            fits = self._batch[1:] == (batch.dtype, batch.device)
+            if not fits or any(len(batch) > len(whole) for whole in self._whole):
                 with torch.inference_mode(False):  # what is made in it cannot be written to outside of it
                     self._whole = [batch.new_empty(len(batch), width) for width in self._widths]
             self._used = [whole[: len(batch)] for whole in self._whole]

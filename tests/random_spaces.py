@@ -65,8 +65,8 @@ def spaces() -> st.SearchStrategy[Space[Any]]:
 
 
 def _containers(parts: st.SearchStrategy[Space[Any]]) -> st.SearchStrategy[Space[Any]]:
-    return st.lists(parts, min_size=1, max_size=3).map(Tuple) | st.dictionaries(
-        st.sampled_from(["a", "b", "c", "z"]), parts, min_size=1, max_size=3
+    return st.lists(parts, max_size=3).map(Tuple) | st.dictionaries(
+        st.sampled_from(["a", "b", "c", "z"]), parts, max_size=3
     ).map(Dict)
 
 

@@ -4,9 +4,12 @@ A role holds an `Endpoint`. Two kinds of talk go through it:
 
 - *messages*, whole byte strings with a tag, for control and for the groups: `send`, `receive` (from one role, or
   from `ANYONE`);
-- a *link*, two fixed buffers between an environment and one of its seats, for the step path: `post`, `wait`.
+- a *link*, two fixed buffers between an environment and one of its seats, for the step path: `post`, `wait`. An
+  environment has those of all its seats at once, its `table`.
 
-`host` carries them between the roles of one process, `mpi` between processes; `doorbell` wakes whom they are for.
+`host` lets the roles of one process take turns. `tables` lays links and `shared` the areas of groups in memory that
+both ends see, within a process or a node; `links` are their ends, `doorbell` wakes whom a message is for. `mpi` carries
+messages between processes, and the links whose ends see no common memory.
 """
 
 from arena.comm.interface import ANYONE, Endpoint, Link, Tag

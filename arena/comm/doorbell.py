@@ -8,7 +8,6 @@ through `/proc/<pid>/fd`, and nothing is left behind whatever happens to their o
 
 from __future__ import annotations
 
-import logging
 import mmap
 import os
 import select
@@ -23,7 +22,6 @@ from arena.errors import RunStopped
 
 _RING = struct.Struct("=i")
 _READ_BYTES = _RING.size * 1024
-_log = logging.getLogger(__name__)
 
 
 class BellAddress(NamedTuple):
@@ -103,6 +101,11 @@ def _open_of(pid: int, descriptor: int, flags: int) -> int:
     return os.open(f"/proc/{pid}/fd/{descriptor}", flags | os.O_CLOEXEC)
 
 
+def whole_pages(nbytes: int) -> int:
+    """So many bytes, rounded up to what can be mapped by itself."""
+    return -(-nbytes // mmap.ALLOCATIONGRANULARITY) * mmap.ALLOCATIONGRANULARITY
+
+
 class SharedMemory(NamedTuple):
     """Anonymous memory that other processes of the node can map."""
 
@@ -115,8 +118,10 @@ class SharedMemory(NamedTuple):
         """New memory, filled with zeros.
 
         Raises:
-            OSError: there is not so much.
+            OSError: there is not so much, or the system has no memory without a name.
         """
+        if not hasattr(os, "memfd_create"):
+            raise OSError("this system has no memory without a name")
         descriptor = os.memfd_create("arena-link", os.MFD_CLOEXEC)
         try:
             os.posix_fallocate(descriptor, 0, nbytes)

@@ -77,7 +77,8 @@ def link_tags(side: Side, part: int) -> LinkTags:
 class Link(Protocol):
     """Two fixed buffers between an environment and a seat.
 
-    The two ends speak in turn, so a buffer is never written while the other end still reads it.
+    The two ends speak in turn, so a buffer is never written while the other end still reads it. An end that has said
+    its last word does not read any more.
     """
 
     outbox: NDArray[np.uint8]

@@ -7,17 +7,18 @@ area 1     ...
 
 from __future__ import annotations
 
-import mmap
 import os
 import struct
+from weakref import WeakValueDictionary
 
 import numpy as np
 from numpy.typing import NDArray
 
-from arena.comm.doorbell import SharedMemory
+from arena.comm.doorbell import SharedMemory, whole_pages
 from arena.comm.interface import Bytes
 from arena.comm.links import fence
 
+_MADE: WeakValueDictionary[SharedMemory, NDArray[np.uint8]] = WeakValueDictionary()  # of this process
 _TICKET = struct.Struct("<5q")  # process, descriptor, bytes of everything; areas, bytes of one
 
 
@@ -37,7 +38,10 @@ class SharedAreas:
         self.nbytes = nbytes
         self._memory = memory
         self._open = memory.pid == os.getpid()
-        everything = memory.map()
+        # One mapping does for all roles of the maker's process: each further one would hold a descriptor.
+        everything = _MADE.get(memory) if self._open else None
+        if everything is None:
+            everything = memory.map()
         self._areas = everything[-size * nbytes :].reshape(size, nbytes)
         self.counts = everything[: 8 * size].data.cast("q")  # [size]
 
@@ -48,10 +52,16 @@ class SharedAreas:
         Raises:
             OSError: there is not so much memory, or the system cannot share it without a name.
         """
-        if not hasattr(os, "memfd_create"):
-            raise OSError("this system has no memory without a name")
-        nbytes = _whole_pages(nbytes)
-        return cls(SharedMemory.make(_whole_pages(8 * size) + size * nbytes), size, nbytes)
+        nbytes = whole_pages(nbytes)
+        memory = SharedMemory.make(whole_pages(8 * size) + size * nbytes)
+        try:
+            _MADE[memory] = everything = memory.map()
+        except OSError:
+            os.close(memory.descriptor)
+            raise
+        made = cls(memory, size, nbytes)
+        del everything
+        return made
 
     @classmethod
     def open(cls, ticket: Bytes) -> SharedAreas:
@@ -82,11 +92,7 @@ class SharedAreas:
         fence()
 
     def close(self) -> None:
-        """Nobody else can open the areas any more; further calls do nothing."""
+        """Ends the use of the ticket: everybody whom it was for has opened the areas. Further calls do nothing."""
         if self._open:
             self._open = False
             os.close(self._memory.descriptor)
-
-
-def _whole_pages(nbytes: int) -> int:
-    return -(-nbytes // mmap.PAGESIZE) * mmap.PAGESIZE

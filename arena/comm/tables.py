@@ -12,16 +12,14 @@ a letter where it is, all others (or all of other processes, where memory is sho
 from __future__ import annotations
 
 import logging
-import mmap
 import struct
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from arena.comm.doorbell import SharedMemory
+from arena.comm.doorbell import SharedMemory, whole_pages
 from arena.comm.interface import Endpoint, Link, LinkSize, Outside, Side, Table, Tag
 from arena.comm.links import NEVER_AGAIN, Board, SharedLink, SharedSeatLink
 
@@ -40,15 +38,15 @@ class Shape(NamedTuple):
     @property
     def reply_offset(self) -> int:
         """Where in a row the reply begins."""
-        return _up(self.request_bytes, _CACHE_LINE)
+        return -(-self.request_bytes // _CACHE_LINE) * _CACHE_LINE
 
     @property
     def row_bytes(self) -> int:
-        return _up(self.reply_offset + self.reply_bytes, mmap.ALLOCATIONGRANULARITY)
+        return whole_pages(self.reply_offset + self.reply_bytes)
 
     @property
     def board_bytes(self) -> int:
-        return _up(16 * self.seats, mmap.ALLOCATIONGRANULARITY)
+        return whole_pages(16 * self.seats)
 
     @property
     def nbytes(self) -> int:
@@ -66,10 +64,6 @@ class Shape(NamedTuple):
     def replies(self, row: NDArray[np.uint8]) -> NDArray[np.uint8]:
         """The reply's part of a row, or of several rows [S, row_bytes]."""
         return row[..., self.reply_offset : self.reply_offset + self.reply_bytes]
-
-
-def _up(nbytes: int, unit: int) -> int:
-    return -(-nbytes // unit) * unit
 
 
 class TablePlace(NamedTuple):
@@ -97,10 +91,6 @@ class Here(Protocol):
         """Whether a role is in this process."""
         ...
 
-    def wake(self, address: int) -> None:
-        """Lets a role of this process look again whether what it waits for has come."""
-        ...
-
 
 class Tables:
     """The tables that roles of one process lay or sit at.
@@ -113,6 +103,7 @@ class Tables:
     def __init__(self, here: Here, outside: Outside | None) -> None:
         self._here = here
         self._outside = outside
+        self._told = False  # that there is no memory; there will be no more for the next table
         self._laid: dict[tuple[int, int], tuple[Shape, NDArray[np.uint8], Sequence[int]]] = {}  # (environment, part)
 
     def lay(self, endpoint: Endpoint, peers: Sequence[int], sizes: Sequence[LinkSize], part: int) -> Table:
@@ -131,7 +122,7 @@ class Tables:
             row = memory[shape.row(seat)]
             outbox, inbox = shape.replies(row), shape.requests(row)
             if self._here.hosts(peer) or (near[seat] and shared is not None):
-                wake = self._waker(peer)
+                wake = _waker(endpoint, peer)
                 links.append(SharedLink(endpoint, peer, Side.ENVIRONMENT, part, seat, board, outbox, inbox, wake))
             else:
                 board.requests[seat] = NEVER_AGAIN
@@ -152,7 +143,7 @@ class Tables:
                 return self._elsewhere.link(endpoint, environment, Side.SEAT, part, outbox, inbox)
             shape, seat = place.shape, place.seat
             board, row = (place.memory.map(pages) for pages in (slice(0, shape.board_bytes), shape.row(seat)))
-        wake = self._waker(environment)
+        wake = _waker(endpoint, environment)
         outbox, inbox = shape.requests(row), shape.replies(row)
         counters = Board.on(board, shape.seats)
         return SharedSeatLink(endpoint, environment, Side.SEAT, part, seat, counters, outbox, inbox, wake)
@@ -170,7 +161,9 @@ class Tables:
         try:
             return SharedMemory.make(nbytes)
         except OSError as error:
-            _log.warning("no shared memory for the links of a match (%s): they go over MPI", error)
+            if not self._told:
+                self._told = True
+                _log.warning("no shared memory for the links of a match (%s): they go over MPI", error)
             return None
 
     def _place(self, endpoint: Endpoint, environment: int) -> TablePlace | None:
@@ -179,7 +172,8 @@ class Tables:
             return None
         return TablePlace.unpack(endpoint.receive(environment, Tag.LINK)[1])
 
-    def _waker(self, address: int) -> Callable[[], None]:
-        if self._here.hosts(address):
-            return partial(self._here.wake, address)
-        return self._elsewhere.waker(address)
+
+def _waker(endpoint: Endpoint, peer: int) -> Callable[[], None]:
+    wake = endpoint.waker(peer)
+    assert wake is not None, f"role {peer} shares memory, so it can be woken"
+    return wake

@@ -55,6 +55,8 @@ def under_launcher() -> bool:
 def settle() -> None:
     """Gives this process of a run the settings that many processes on few cores need, where the user has not set them.
 
+    Set means: in an environment variable. A file of Open MPI's parameters that names `btl` is overridden on one node.
+
     NumPy and MPI read them when they are imported, so this comes before.
     """
     ranks, neighbours = (os.environ.get(f"OMPI_COMM_WORLD_{name}") for name in ("SIZE", "LOCAL_SIZE"))

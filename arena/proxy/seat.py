@@ -39,8 +39,8 @@ class Turns:
     def __init__(self, parts: int) -> None:
         self._said = [0] * parts
 
-    def say(self, part: int) -> None:
-        """Notes a request.
+    def check(self, part: int) -> None:
+        """Whether a seat may speak now.
 
         Raises:
             ProtocolError: another seat is behind this one.
@@ -50,6 +50,9 @@ class Turns:
                 f"block {part} is a tick ahead of block {self._said.index(min(self._said))}: the environment steps "
                 "the blocks in turn; call step_async() once on each of env.blocks before any gets the next one"
             )
+
+    def say(self, part: int) -> None:
+        """Notes a request."""
         self._said[part] += 1
 
     def hear(self, part: int) -> None:
@@ -178,6 +181,15 @@ class Seat:
         """Sends a request, with what was written to `request` if it is to act.
 
         Raises:
+            BudgetReached, AlreadyPendingCallError, ProtocolError: as `check_turn`.
+        """
+        self.check_turn()
+        self.speak(kind, extra)
+
+    def check_turn(self) -> None:
+        """Whether a request may be made, to be asked before anything is written into it.
+
+        Raises:
             BudgetReached: the match is over.
             AlreadyPendingCallError: the last request has no reply yet.
             ProtocolError: another seat of the worker must speak first.
@@ -188,6 +200,11 @@ class Seat:
             raise BudgetReached(f"all {self.ticks} ticks of the match are played")
         if self._pending:
             raise AlreadyPendingCallError("the last step has no result yet: call step_wait() first", "step_async")
+        if self._turns is not None:
+            self._turns.check(self.part)
+
+    def speak(self, kind: RequestKind, extra: bytes | None = None) -> None:
+        """What `say` does once it is known that the seat may speak."""
         if self._turns is not None:
             self._turns.say(self.part)
         if not self._played:
@@ -242,7 +259,7 @@ class Seat:
         for block, (rows, leaves) in zip(self._layout.blocks, self.reply.final(), strict=True):
             first = None if self.uniform else block.entities[0]
             places = [row if first is None else row * entities + first for row in rows.tolist()]
-            found.update(zip(places, rows_of(block.observation_space, leaves), strict=True))
+            found.update(zip(places, rows_of(block.observation_space, leaves, len(rows)), strict=True))
         return found
 
     def mask(self, entity: int, lane: int) -> NDArray[np.int8] | None:

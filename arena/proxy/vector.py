@@ -7,6 +7,8 @@ that wants the overlap steps the blocks by themselves, always in the same order:
     for block in env.blocks:                      while it thinks about one block, the environment steps the other
         results = block.step_wait()               not before the block's first step
         block.step_async(act(results))
+
+All of them are stepped from the one thread that `run` was called in.
 """
 
 from __future__ import annotations
@@ -170,11 +172,13 @@ class VectorEnvProxy(VectorEnv[Any, Any, Any]):
     def _send(self, actions: Any) -> None:
         if self._unseen:
             raise ResetNeeded("call reset() before step()")
+        for seat in self._seats:
+            seat.check_turn()
         self._actions.write(actions, self._active_rows)
         for target, mine in self._shares:
             target[...] = mine
         for seat in self._seats:
-            seat.say(RequestKind.ACT)
+            seat.speak(RequestKind.ACT)
 
     def _observations(self) -> Any:
         leaves = [_joined(parts) for parts in self._leaves]

@@ -10,8 +10,9 @@ a part of one at the end, which readers count and skip, and which is cut off bef
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 from arena.records.outcome import Outcome
@@ -71,6 +72,11 @@ EpisodeRow = tuple[int, int, str, int, int, int, int, bool, bool, tuple[SeatRow,
 
 
 UPDATE_FIELDS = ("policy", "update", "ticks", "samples", "seconds")
+
+
+def column(name: str) -> Callable[[EpisodeRow], Any]:
+    """Reads one field of an episode, be it a record or a plain row."""
+    return itemgetter(EpisodeRecord._fields.index(name))
 
 
 @dataclass(frozen=True)

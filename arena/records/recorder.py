@@ -5,19 +5,18 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from operator import itemgetter
 from types import TracebackType
 
 from arena.records.episode_line import episode_line
 from arena.records.folder import RunFolder
 from arena.records.journal import Journal
-from arena.records.lines import EpisodeRow, UpdateRecord, update_line
+from arena.records.lines import EpisodeRow, UpdateRecord, column, update_line
 from arena.records.results import Results, results_of
 from arena.records.tensorboard import ScalarFile
 
 FLUSH_EVERY = 1.0  # seconds
 
-_tick = itemgetter(5)  # of an EpisodeRow
+_tick = column("tick")
 
 
 @dataclass

@@ -8,17 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, groupby, islice
-from operator import itemgetter, mul
+from operator import mul
 from typing import NamedTuple
 
-from arena.records.lines import EpisodeRow
+from arena.records.lines import EpisodeRow, column
 from arena.records.outcome import Outcome
 
 Shares = tuple[float, float, float]
 """Of one decided game, the shares that a policy won, drew and lost; their sum is 1."""
 
 _WHOLE: dict[Outcome, Shares] = {"win": (1.0, 0.0, 0.0), "draw": (0.0, 1.0, 0.0), "loss": (0.0, 0.0, 1.0)}
-_length, _seats = itemgetter(6), itemgetter(9)  # of an EpisodeRow
+_length, _seats = column("length"), column("seats")
 
 
 class Results(NamedTuple):

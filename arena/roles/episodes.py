@@ -111,7 +111,8 @@ class EpisodeAccount:
     def _seat_returns(self, lanes: NDArray[np.intp]) -> list[list[float]]:
         """Per lane and seat the mean over the seat's entities."""
         returns = self._returns[lanes]
-        means = [returns[:, entities].mean(axis=1) for entities in self._seats]
+        # Contiguous, as the order of a sum over many entities must not depend on how many lanes end at once.
+        means = [np.ascontiguousarray(returns[:, entities]).mean(axis=1) for entities in self._seats]
         found: list[list[float]] = np.stack(means, axis=1).tolist()
         return found
 

@@ -166,13 +166,13 @@ class LaneBlock:
             port.write_begin(frame, over)
         return frame.infos
 
-    def _joint_actions(self, idle: frozenset[int]) -> list[Any]:
+    def _joint_actions(self, idle: frozenset[int]) -> tuple[Any, ...]:
         actions: list[Any] = [None] * len(self._game.interface.entities)
         for seat, port in enumerate(self._ports):
             chosen = port.idle_actions(self._match.idle_action) if seat in idle else port.request.by_entity
             for entity, action in zip(port.entities, chosen, strict=True):
                 actions[entity] = action
-        return actions
+        return tuple(actions)
 
     def _reset(self, seat: int) -> None:
         lanes, seeds, options = unpack(self._ports[seat].link.wait_extra())

@@ -89,9 +89,8 @@ class SeatPort:
         return self.request.by_entity
 
     def post(self, tick: int, *, last: bool, infos: bytes | None) -> None:
-        reply = self.reply
-        reply.set_header(tick, last=last, extra=infos is not None)
-        self.link.post(reply.message_bytes() if reply.header[3] else reply.quiet_bytes)
+        self.reply.set_header(tick, last=last, extra=infos is not None)
+        self.link.post(self.reply.message_bytes())
         if infos is not None:
             self.link.post_extra(infos)
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from arena.comm.wire import JointReplyView, SeatLayout
 from arena.interface import Step
 from arena.roles.seat_port import SeatPort
-from arena.spaces import flatten
+from arena.spaces import flatten, leaves_of
 
 StepWriter = Callable[[Step, bool], None]
 """Takes a joint step of all lanes, and whether any row of the match ended with it."""
@@ -24,7 +24,7 @@ def step_writer(ports: Sequence[SeatPort], layouts: Sequence[SeatLayout], outbox
     """The fastest way for these seats; `outboxes` [S, bytes] hold their replies."""
     first = layouts[0]
     entities = [entity for port in ports for entity in port.entities]
-    if first.uniform and entities == list(range(len(entities))) and all(layout == first for layout in layouts):
+    if first.uniform and entities == list(range(len(entities))) and all(alike(layout, first) for layout in layouts):
         return AlikeSeats(ports, first, outboxes).write
 
     def write_each(step: Step, ends: bool) -> None:
@@ -32,6 +32,14 @@ def step_writer(ports: Sequence[SeatPort], layouts: Sequence[SeatLayout], outbox
             port.write_step(step, ends=ends)
 
     return write_each
+
+
+def alike(layout: SeatLayout, other: SeatLayout) -> bool:
+    """Whether two layouts are the same to the byte; Dict spaces are equal in whatever order their keys are."""
+    return layout == other and all(
+        leaves_of(block.observation_space) == leaves_of(its.observation_space)
+        for block, its in zip(layout.blocks, other.blocks, strict=True)
+    )
 
 
 class AlikeSeats:

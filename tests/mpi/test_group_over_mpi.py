@@ -70,6 +70,17 @@ def test_averages_are_the_same_to_the_bit_on_two_nodes(elsewhere: str, expected:
     assert expected == digests(two, tmp_path / "two")
 
 
+@pytest.mark.parametrize(("reduce", "sums"), [("fast", [1, 2, 3]), ("ordered", [0, 0, 0])])
+def test_mpi_sums_the_gradients_if_and_only_if_the_configuration_says_so(
+    reduce: str, sums: list[int], tmp_path: Path
+) -> None:
+    config = write(tmp_path, learners("runners:SumsByMpi", reduce=reduce))
+    ended = arena(tmp_path, "train", config, "--run-dir", "run")
+    assert ended.code == 0, ended.err
+    lines = (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()
+    assert [json.loads(line)["sums"] for line in lines] == sums
+
+
 @pytest.mark.parametrize("transport", ["auto", "mpi"])
 def test_workers_that_sum_as_mpi_likes_hold_equal_weights(transport: str, tmp_path: Path) -> None:
     options = {"n_steps": 10, "minibatch_size": 5, "check_every": 1}

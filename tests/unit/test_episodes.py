@@ -202,3 +202,15 @@ def test_another_meaning_of_the_word_outcome_is_not_heard(said: Any) -> None:
     episodes = account()
     episodes.tick(step([[1, -1]], [[1, 1]], infos=[[{"outcome": said}, {}]]))
     assert outcomes(episodes) == ["win", "loss"]
+
+
+def test_the_return_of_a_seat_with_many_entities_has_the_same_bits_however_many_lanes_end_at_once() -> None:
+    lanes, entities = 5, 19
+    rewards = np.random.default_rng(1).standard_normal((lanes, entities)) * 10.0 ** np.arange(entities)
+    together, apart = (account([tuple(range(entities))], lanes) for _ in range(2))
+    everybody = np.ones((lanes, entities), np.bool_)
+    for episodes in (together, apart):
+        episodes.tick(step(rewards, everybody))
+    at_once = [record.seats[0].return_ for record in together.finish(np.ones(lanes, np.bool_), 1)]
+    assert at_once == [finish_one(apart, lane, 1).seats[0].return_ for lane in range(lanes)]
+    assert at_once == [float(row.mean()) for row in rewards]

@@ -359,9 +359,8 @@ def test_different_sizes_are_an_error_at_every_member_that_can_go_on_afterwards(
         return str(info.value)
 
     sizes = sorted([(0, usual), (0, other)])
-    assert (
-        somewhere(work, nodes) == [f"the workers average different numbers of (scalars, gradient values): {sizes}"] * 3
-    )
+    expected = f"policy 'blue': the workers average different numbers of (scalars, gradient values): {sizes}"
+    assert somewhere(work, nodes) == [expected] * 3
 
 
 def test_a_long_value_goes_as_a_letter_between_numbers_in_memory() -> None:
@@ -457,7 +456,7 @@ def test_fast_averages_of_different_sizes_are_an_error_at_every_member() -> None
         return str(info.value)
 
     assert set(fast_groups(work, 3)) == {
-        "the workers average different numbers of (scalars, gradient values): [(0, 2), (0, 3)]"
+        "policy 'blue': the workers average different numbers of (scalars, gradient values): [(0, 2), (0, 3)]"
     }
 
 
@@ -491,7 +490,14 @@ def test_moments_of_several_arrays_are_those_of_each_by_name() -> None:
 
 def test_moments_of_different_numbers_of_arrays_are_an_error_at_every_member() -> None:
     said = errors(lambda group: group.moments_of(**{name: [1.0] for name in "ab"[: group.rank + 1]}))
-    assert said == ["the workers ask for the moments of different numbers of arrays: [1, 2]"] * 3
+    asked = "worker 0 ['a']; worker 1 ['a', 'b']; worker 2 ['a', 'b']"
+    assert said == [f"policy 'blue': the workers ask for the moments of different arrays: {asked}"] * 3
+
+
+def test_moments_under_different_names_are_an_error_at_every_member() -> None:
+    said = errors(lambda group: group.moments_of(**{"a": [1.0], "bcc"[group.rank]: [2.0]}))
+    asked = "worker 0 ['a', 'b']; worker 1 ['a', 'c']; worker 2 ['a', 'c']"
+    assert said == [f"policy 'blue': the workers ask for the moments of different arrays: {asked}"] * 3
 
 
 @settings(max_examples=30, deadline=None)
@@ -562,7 +568,7 @@ def test_weights_that_differ_in_one_bit_are_an_error_at_every_member_that_names_
             weight.view(-1)[0] = torch.nextafter(weight.view(-1)[0], torch.tensor(np.inf))
         group.check_equal(module)
 
-    assert errors(work) == ["workers [2] hold other weights than worker 0"] * 3
+    assert errors(work) == ["policy 'blue': workers [2] hold other weights than worker 0"] * 3
 
 
 # --- leaving ------------------------------------------------------------------------------------------------------
@@ -634,7 +640,7 @@ def test_different_collectives_at_the_same_time_are_an_error_at_every_member_tha
 ) -> None:
     said = errors(lambda group: CALLS[second if group.rank == 1 else first](group))
     expected = (
-        f"the workers of policy 'blue' called different collectives: worker 0 {first}, worker 1 {second}, "
+        f"policy 'blue': the workers called different collectives: worker 0 {first}, worker 1 {second}, "
         f"worker 2 {first}"
     )
     assert said == [expected] * 3
@@ -647,7 +653,7 @@ def test_different_collectives_are_an_error_also_when_the_root_has_left() -> Non
         CALLS["pool" if group.rank == 1 else "moments"](group)
 
     said = errors(work)
-    assert set(said) == {"the workers of policy 'blue' called different collectives: worker 1 pool, worker 2 moments"}
+    assert set(said) == {"policy 'blue': the workers called different collectives: worker 1 pool, worker 2 moments"}
 
 
 def test_only_the_roots_numbers_and_states_are_written_down() -> None:

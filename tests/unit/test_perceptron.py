@@ -64,8 +64,9 @@ def test_the_way_back_by_hand_is_autograds(
         torch.testing.assert_close(left, right, atol=tolerance, rtol=tolerance)
 
 
-def test_gradients_add_up_and_batches_may_differ_in_size() -> None:
-    net = perceptron()
+@pytest.mark.parametrize("hidden", [(), (8, 4)], ids=str)
+def test_gradients_add_up_and_batches_may_differ_in_size(hidden: tuple[int, ...]) -> None:
+    net = perceptron(hidden)
     expected = torch.zeros(len(net[0].weight), INPUTS)
     for rows in (5, 9, 2, 9):
         inputs, gradient = numbers(rows, INPUTS), numbers(rows, OUTPUTS)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from arena.errors import ConfigError
 from arena.spaces import (
+    BatchWriter,
     as_action,
     check_choices,
     copy_rows,
@@ -273,6 +274,26 @@ def test_a_choice_that_a_space_does_not_have_is_refused(space: Space[Any], wrong
     check_choices(space, space.sample())
     with pytest.raises(ValueError, match="is no action of"):
         check_choices(space, wrong)
+
+
+@pytest.mark.parametrize(
+    ("space", "wrong"),
+    [
+        (MultiBinary(2), [[256, 0]]),
+        (MultiDiscrete([3, 3], dtype=np.int8), [[0, 256]]),
+        (Discrete(3, dtype=np.int8), [256]),
+        (Discrete(3), [3]),
+        (Discrete(3), [-1]),
+        (Discrete(3, start=5), [4]),
+    ],
+    ids=str,
+)
+def test_a_wrong_choice_in_a_batch_is_refused_also_where_a_narrower_type_would_make_it_right(
+    space: Space[Any], wrong: Any
+) -> None:
+    writer = BatchWriter(space, empty_batch(space, 1))
+    with pytest.raises(ValueError, match="is no action of"):
+        writer.write(np.array(wrong), lambda: np.ones(1, np.bool_))
 
 
 def test_choices_in_rows_that_do_not_act_do_not_matter() -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from typing import Any
 
 import numpy as np
 import pytest
-from gymnasium.spaces import Box, Discrete, Space
+from gymnasium.spaces import Box, Dict, Discrete, Space
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
@@ -96,6 +97,18 @@ def test_seats_of_different_layouts_are_written_one_by_one(share: float) -> None
         for port in expected.ports:
             port.write_step(step, ends=ends)
         assert written.said() == expected.said()
+
+
+def test_dict_spaces_that_are_equal_but_for_the_order_of_their_keys_are_not_mixed_up() -> None:
+    a, b = Box(0, 1, (1,), np.float32), Box(0, 1, (2,), np.float32)
+    space: list[Space[Any]] = [Dict(OrderedDict(a=a, b=b)), Dict(OrderedDict(b=b, a=a))]
+    assert space[0] == space[1]
+    seats = Seats(1, [(0,), (1,)], space, 0)
+    step = random_step(np.random.default_rng(1), 1, space, 0, 0.0)
+    step_writer(seats.ports, seats.layouts, seats.outboxes)(step, False)
+    for port, seen in zip(seats.ports, step.frame.observations, strict=True):
+        for key in "ab":
+            assert port.reply.by_entity[0][key].tobytes() == seen[key].tobytes()
 
 
 def test_seats_that_hold_the_entities_in_another_order_get_their_own_rows() -> None:

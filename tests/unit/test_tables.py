@@ -134,16 +134,21 @@ class At:
     def send(self, to: int, tag: Tag, data: bytes) -> None:
         self._neighbour.letters.append(data)
 
+    def waker(self, peer: int) -> Callable[[], None]:
+        return self._neighbour.waker(peer)
+
     def receive(self, source: int, tag: Tag) -> tuple[int, bytes]:
         return source, self._neighbour.letters.pop(0)
 
 
-def laid(neighbour: Neighbour) -> Table:
-    """The table of environment 0 with two seats within reach and one out of it."""
+def laid(neighbour: Neighbour, *, tables: int = 1) -> Table:
+    """The last table of environment 0, each with two seats within reach and one out of it."""
     place: Any = At(0, neighbour)
     outside: Any = neighbour
     here = Host({0: "environment"}, outside, size=4)
-    return Tables(here, outside).lay(place, [1, 2, 3], [LinkSize(8, 24)] * 3, part=0)
+    sizes = [LinkSize(8, 24)] * 3
+    laying = Tables(here, outside)
+    return [laying.lay(place, [1, 2, 3], sizes, part) for part in range(tables)][-1]
 
 
 def seat_of(address: int, neighbour: Neighbour) -> Any:
@@ -177,9 +182,9 @@ def test_without_shared_memory_everybody_gets_a_link_of_his_own(
 
     monkeypatch.setattr(SharedMemory, "make", full)
     neighbour = Neighbour()
-    table = laid(neighbour)
+    table = laid(neighbour, tables=2)
     assert [seat_of(seat, neighbour) for seat in (1, 2, 3)] == [0, 0, 0]
-    assert [*table.links] == [1, 2, 3] and neighbour.linked == [1, 2, 3, 0, 0, 0]
+    assert [*table.links] == [1, 2, 3] and neighbour.linked == [1, 2, 3, 1, 2, 3, 0, 0, 0]
     assert caplog.messages == ["no shared memory for the links of a match (no space left on device): they go over MPI"]
 
 

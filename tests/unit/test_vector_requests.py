@@ -1,0 +1,83 @@
+"""What a vector environment writes into its request, and when."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from gymnasium.error import AlreadyPendingCallError
+from gymnasium.spaces import Box, Dict, Discrete, Space, Tuple
+
+from arena.comm.wire import ReplyView, link_size
+from arena.errors import BudgetReached
+from arena.messages import Welcome
+from arena.proxy.seat import Seat
+from arena.proxy.vector import VectorEnvProxy
+
+LANES = 2
+
+
+def environment(observation_space: Space[Any]) -> tuple[VectorEnvProxy, Seat, ReplyView]:
+    """One whose game has always answered already; its seat, and the answer as the game writes it."""
+    welcome = Welcome(
+        lanes=LANES,
+        entities=("only",),
+        observation_spaces=(observation_space,),
+        action_spaces=(Discrete(5),),
+        mask_sizes=(0,),
+        alone=True,
+    )
+    size = link_size(welcome.layout())
+    link: Any = SimpleNamespace(
+        inbox=np.zeros(size.reply, np.uint8),
+        outbox=np.zeros(size.request, np.uint8),
+        post=lambda nbytes: None,
+        wait=lambda: None,
+        close=lambda: None,
+    )
+    seat = Seat(welcome, link, seed=1)
+    env = VectorEnvProxy([seat])
+    reply = ReplyView(welcome.layout(), link.inbox)
+    reply.active[:] = True
+    env.reset()
+    return env, seat, reply
+
+
+def test_actions_that_may_not_be_sent_do_not_touch_those_that_are_under_way() -> None:
+    env, seat, reply = environment(Box(0, 1, (1,), np.float32))
+    env.step_async(np.array([1, 2]))
+    with pytest.raises(AlreadyPendingCallError):
+        env.step_async(np.array([3, 4]))
+    assert seat.request.rows[0][0].tolist() == [1, 2]
+    reply.set_header(1, last=True, extra=False)
+    env.step_wait()
+    with pytest.raises(BudgetReached):
+        env.step(np.array([3, 4]))
+    assert seat.request.rows[0][0].tolist() == [1, 2]
+
+
+@pytest.mark.parametrize("space", [Dict({}), Tuple(()), Dict(a=Tuple(()))], ids=str)
+def test_an_observation_of_nothing_has_its_last_one_too(space: Space[Any]) -> None:
+    env, _, reply = environment(space)
+    reply.truncated[1] = True
+    reply.pack_final()
+    *_, truncated, infos = env.step(np.zeros(LANES, np.int64))
+    assert truncated.tolist() == [False, True]
+    assert infos["_final_obs"].tolist() == [False, True] and infos["final_obs"][0] is None
+    assert infos["final_obs"][1] in space
+
+
+def test_last_observations_stay_when_the_game_goes_on() -> None:
+    env, _, reply = environment(Box(0, 1, (2,), np.float32))
+    reply.by_entity[0][:] = 0.25
+    reply.terminated[0] = True
+    reply.pack_final()
+    observed, _, terminated, _, infos = env.step(np.zeros(LANES, np.int64))
+    reply.by_entity[0][:] = 0.75
+    reply.truncated[:] = True
+    reply.pack_final()
+    reply.terminated[:] = False
+    assert infos["final_obs"][0].tolist() == [0.25, 0.25]
+    assert observed.tolist() == [[0.25, 0.25]] * LANES and terminated.tolist() == [True, False]
