@@ -27,8 +27,9 @@ def fence() -> None:
 
     Python has no other way to say so. Nobody ever waits for this lock, as the roles of a process take turns.
     """
-    _barrier.release()
-    _barrier.acquire()
+    if _barrier.locked():  # else an exception has come, from a signal, between the two calls below
+        _barrier.release()
+    _barrier.acquire(blocking=False)
 
 
 class Board(NamedTuple):
