@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import logging
 import struct
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import IntEnum
 from typing import Any, NamedTuple, TypeAlias
@@ -92,7 +93,7 @@ class _Message(NamedTuple):
         return cls(_Word(word), about, held[_HEADER.size : _HEADER.size + nbytes])
 
 
-class Exchange:
+class Exchange(ABC):
     """One member's part in what its group does together; `exchange_of` makes it.
 
     Args:
@@ -111,6 +112,7 @@ class Exchange:
         self._own = _HUB  # this member's area
         self._turn = 0  # collectives since there have been these areas
 
+    @abstractmethod
     def meet(self, operation: Operation, *pieces: Piece) -> memoryview:
         """One collective.
 
@@ -124,11 +126,10 @@ class Exchange:
         Raises:
             GroupError: the members called different collectives, or what they sent does not fit together.
         """
-        raise NotImplementedError
 
+    @abstractmethod
     def leave(self) -> None:
         """Ends this member's part."""
-        raise NotImplementedError
 
     def _letter(self, rank: int) -> _Message:
         """The next letter from a member."""

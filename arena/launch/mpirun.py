@@ -28,6 +28,7 @@ _ON_ONE_NODE = {
     "OMPI_MCA_btl": "^ofi",
 }
 _GRACE_SECONDS = 5.0
+_SHOW_CURSOR = "\x1b[?25h"  # ECMA-48 with DEC's private modes
 _RULE = re.compile(r"-{60,}\s*$")
 _ABORT_LINE = re.compile(r"Abort\(\d+\) on node \d+ .*MPI_Abort")  # MPICH's whole banner
 _BANNERS = ("MPI_ABORT was invoked", "prterun has exited", "prterun detected", "exited with non-zero status")
@@ -126,11 +127,14 @@ def run(ranks: int, program: Sequence[str]) -> int:
 
 def _told(status: int, received: Sequence[int]) -> int:
     """Says what a launcher's status cannot; returns the exit status: 128 + n after a signal to us, 1 after a kill."""
+    killed = -status if status < 0 else status - 128 if status > 128 else 0
+    if (received or killed) and sys.stdout.isatty():  # the display has ended with its process, in mid-sentence
+        sys.stdout.write(_SHOW_CURSOR + "\n")
+        sys.stdout.flush()
     if received:
         name = signal.Signals(received[0]).name
         sys.stderr.write(f"arena: ended by {name}; what was played is in the run folder, --resume goes on with it\n")
         return 128 + received[0]
-    killed = -status if status < 0 else status - 128 if status > 128 else 0
     if not killed:
         return status
     sys.stderr.write(

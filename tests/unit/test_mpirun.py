@@ -189,3 +189,25 @@ def test_srun_without_mpi_is_refused_with_the_remedy(monkeypatch: pytest.MonkeyP
     assert not mpirun.under_launcher()
     monkeypatch.setenv("PMIX_RANK", "3")
     assert mpirun.under_launcher()
+
+
+@pytest.mark.parametrize(("status", "received"), [(0, [2]), (137, []), (-9, [])])
+@pytest.mark.parametrize("terminal", [True, False])
+def test_a_terminal_gets_its_cursor_back_when_the_display_was_ended_with_its_process(
+    status: int,
+    received: list[int],
+    terminal: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr("sys.stdout.isatty", lambda: terminal)
+    assert mpirun._told(status, received) == (130 if received else 1)
+    assert capsys.readouterr().out == ("\x1b[?25h\n" if terminal else "")
+
+
+def test_a_run_that_ends_by_itself_has_shown_the_cursor_already(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    assert mpirun._told(1, []) == 1
+    assert capsys.readouterr().out == ""
