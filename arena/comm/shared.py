@@ -55,13 +55,12 @@ class SharedAreas:
         nbytes = whole_pages(nbytes)
         memory = SharedMemory.make(whole_pages(8 * size) + size * nbytes)
         try:
-            _MADE[memory] = everything = memory.map()
+            everything = memory.map()
         except OSError:
             os.close(memory.descriptor)
             raise
-        made = cls(memory, size, nbytes)
-        del everything
-        return made
+        _MADE[memory] = everything
+        return cls(memory, size, nbytes)
 
     @classmethod
     def open(cls, ticket: Bytes) -> SharedAreas:
