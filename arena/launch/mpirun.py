@@ -127,7 +127,7 @@ def run(ranks: int, program: Sequence[str]) -> int:
 
 def _told(status: int, received: Sequence[int]) -> int:
     """Says what a launcher's status cannot; returns the exit status: 128 + n after a signal to us, 1 after a kill."""
-    killed = -status if status < 0 else status - 128 if status > 128 else 0
+    killed = -status if status < 0 else status - 128 if 128 < status < 128 + signal.NSIG else 0
     if (received or killed) and sys.stdout.isatty():  # the display has ended with its process, in mid-sentence
         sys.stdout.write(_SHOW_CURSOR + "\n")
         sys.stdout.flush()
@@ -136,7 +136,7 @@ def _told(status: int, received: Sequence[int]) -> int:
         sys.stderr.write(f"arena: ended by {name}; what was played is in the run folder, --resume goes on with it\n")
         return 128 + received[0]
     if not killed:
-        return status
+        return status if status < 128 else 1  # above are the launcher's own, which has said what it means
     sys.stderr.write(
         f"arena: a process of the run was killed by signal {killed}; what was played is in the run folder, --resume "
         "goes on with it\n"

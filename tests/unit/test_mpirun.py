@@ -211,3 +211,8 @@ def test_a_run_that_ends_by_itself_has_shown_the_cursor_already(
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
     assert mpirun._told(1, []) == 1
     assert capsys.readouterr().out == ""
+
+
+def test_a_launcher_that_could_not_start_has_failed_and_was_not_killed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert mpirun._told(213, []) == 1
+    assert capsys.readouterr().err == ""
