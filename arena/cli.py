@@ -8,8 +8,10 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shlex
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from arena import __version__
@@ -53,6 +55,8 @@ def _parser() -> argparse.ArgumentParser:
     _add_plan(commands)
     _add_check(commands)
     _add_evaluate(commands)
+    _add_slurm(commands)
+    _add_doctor(commands)
     listing = commands.add_parser("list", help="the built-in environments and algorithms")
     listing.set_defaults(command=_list)
     return parser
@@ -69,6 +73,11 @@ def _add_train(commands: Any) -> None:
     train.add_argument("--run-dir", metavar="DIR", help="the run's folder (default: runs/<name>)")
     train.add_argument("--ticks", type=_count, metavar="N", help="ticks of every match, over the configuration's")
     train.add_argument("--resume", action="store_true", help="go on from the last checkpoints of the run's folder")
+    train.add_argument(
+        "--allow-unproved",
+        action="store_true",
+        help="start also what can deadlock, as `arena plan` says: if it does, it ends with an error",
+    )
     train.add_argument("--profile", action="store_true", help="measure where the time of every role goes")
     _add_ranks(train)
     train.set_defaults(command=_train)
@@ -78,6 +87,9 @@ def _add_plan(commands: Any) -> None:
     plan = commands.add_parser("plan", help="show which rank does what, without starting anything")
     _add_config(plan)
     _add_ranks(plan)
+    plan.add_argument(
+        "--hosts", metavar="A:4,B:4", help="hosts and how many processes each takes (default: those of the allocation)"
+    )
     form = plan.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="as JSON")
     form.add_argument("--dot", action="store_true", help="as a drawing for Graphviz")
@@ -116,6 +128,38 @@ def _add_evaluate(commands: Any) -> None:
     evaluate.set_defaults(command=_evaluate)
 
 
+def _add_slurm(commands: Any) -> None:
+    slurm = commands.add_parser(
+        "slurm",
+        help="write a batch file for SLURM",
+        description="Writes a file for sbatch: a checkpoint before the time is over, then the queue again, until the "
+        "run is done.",
+    )
+    _add_config(slurm)
+    slurm.add_argument("--time", required=True, metavar="TIME", help="limit of each start: 4h, 1d12h, 90m, 04:00:00")
+    slurm.add_argument("--nodes", type=_count, default=1, metavar="N", help="hosts (default: 1)")
+    ranks = slurm.add_mutually_exclusive_group()
+    ranks.add_argument("--ranks", type=_count, metavar="N", help="processes in all (default: one for each role)")
+    ranks.add_argument("--ranks-per-node", type=_count, metavar="N", help="processes on each host")
+    slurm.add_argument("--output", metavar="FILE", help="the batch file (default: <name>.sbatch; -: to the console)")
+    slurm.add_argument("--run-dir", metavar="DIR", help="the run's folder (default: runs/<name>-<number of the job>)")
+    slurm.add_argument("--ticks", type=_count, metavar="N", help="ticks of every match, over the configuration's")
+    slurm.add_argument("--profile", action="store_true", help="measure where the time of every role goes")
+    slurm.add_argument("--allow-unproved", action="store_true", help="start also what can deadlock")
+    slurm.set_defaults(command=_slurm)
+
+
+def _add_doctor(commands: Any) -> None:
+    doctor = commands.add_parser(
+        "doctor",
+        help="is this machine ready?",
+        description="Looks at Python, MPI, memory, disk, clock and torch; takes about half a minute. Exit code 1: there "
+        "is a problem.",
+    )
+    doctor.add_argument("--json", action="store_true", help="as JSON")
+    doctor.set_defaults(command=_doctor)
+
+
 def _add_config(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("config", metavar="CONFIG", help="a YAML file")
     parser.add_argument(
@@ -150,6 +194,7 @@ def _train(arguments: argparse.Namespace) -> int:
         resume=arguments.resume,
         ranks=arguments.ranks,
         profile=arguments.profile,
+        allow_unproved=arguments.allow_unproved,
     )
 
 
@@ -159,13 +204,14 @@ def _plan(arguments: argparse.Namespace) -> int:
 
     plan = _load_plan(arguments.config, arguments.overrides, arguments.ranks)
     examination = _examine(plan, arguments.config)
+    hosts = _hosts(plan, arguments.hosts)
     if arguments.json:
         print(json.dumps(to_json(plan), indent=2))
     elif arguments.dot:
         print(show.dot(plan))
     else:
         overrides = [part for text in arguments.overrides for part in ("--set", text)]
-        print(show.plan_text(plan, examination, config=arguments.config, arguments=overrides))
+        print(show.plan_text(plan, examination, config=arguments.config, arguments=overrides, hosts=hosts))
     if arguments.probe:
         from arena.launch.probe import probe, probe_text
 
@@ -204,6 +250,47 @@ def _list(_: argparse.Namespace) -> int:
         for name, entry in entries.items():
             print(f"  {name:<{width}}  {entry.description}")
     return 0
+
+
+def _hosts(plan: Plan, said: str | None) -> Sequence[str]:
+    """One line for each host, of those that the user says or that SLURM has given; none where nobody knows."""
+    from arena.hosts import allocated, parse_hosts, shares
+    from arena.screen.plan_text import host_line
+
+    hosts = allocated(os.environ) if said is None else parse_hosts(said)
+    try:
+        return [host_line(plan, share) for share in shares(hosts, plan.processes)] if hosts else []
+    except ConfigError as error:
+        if said is not None:
+            raise
+        return [f"this allocation: {error.message}"]
+
+
+def _slurm(arguments: argparse.Namespace) -> int:
+    from arena.launch import slurm
+
+    overrides = [*arguments.overrides, *([f"ticks={arguments.ticks}"] if arguments.ticks is not None else [])]
+    ranks = arguments.nodes * arguments.ranks_per_node if arguments.ranks_per_node else arguments.ranks
+    plan = _load_plan(arguments.config, overrides, ranks)
+    job = slurm.make_job(plan.name, time=arguments.time, nodes=arguments.nodes, tasks=plan.processes)
+    flags = [*["--profile"] * arguments.profile, *["--allow-unproved"] * arguments.allow_unproved]
+    program = slurm.train_command(arguments.config, job, overrides=overrides, flags=flags)
+    text = slurm.batch_text(job, program, run_dir=arguments.run_dir, home=Path.cwd())
+    if arguments.output == "-":
+        sys.stdout.write(text)
+        return 0
+    path = Path(arguments.output or f"{plan.name}.sbatch")
+    slurm.write_batch(path, text)
+    print(f"{path}: {job.words}\nsubmit it: {shlex.join(['sbatch', str(path)])}")
+    return 0
+
+
+def _doctor(arguments: argparse.Namespace) -> int:
+    from arena.launch.doctor import examine_machine, to_json, to_text
+
+    findings = examine_machine()
+    print(json.dumps(to_json(findings), indent=2) if arguments.json else to_text(findings))
+    return 1 if any(finding.level == "problem" for finding in findings) else 0
 
 
 def _load_plan(path: str, overrides: Sequence[str], ranks: int | None) -> Plan:

@@ -5,8 +5,11 @@ ArenaError
 ├── BudgetReached        the match has used its ticks: ends a worker's `run`
 ├── ProtocolError        two roles disagree about what is said (a bug, or a mixed installation)
 ├── GroupError           workers of one policy called different collectives, or hold different weights
+├── GameError            a game says what its interface does not allow: a reward that is no number, another shape
+├── Unwritable           what a run is to leave cannot be written: no space, no right, no folder any more
 ├── Deadlock             every role waits for another one
 └── RunStopped           somebody else failed; this role ends quietly
+    └── PeerLost         a process of the run has died
 """
 
 from __future__ import annotations
@@ -61,12 +64,39 @@ class GroupError(ArenaError):
     """The workers of one policy do not do the same thing at the same time."""
 
 
+class GameError(ArenaError):
+    """A game says what its interface does not allow.
+
+    Args:
+        found: what it gave, and what was expected.
+        entity: to whom it gave it; None: to all.
+        lane: in which lane; None: in all. A game knows its own lanes alone, so whoever knows the match's corrects it.
+    """
+
+    def __init__(self, found: str, *, entity: str | None = None, lane: int | None = None) -> None:
+        super().__init__(found)
+        self.found, self.entity, self.lane = found, entity, lane
+
+    def __str__(self) -> str:
+        whom = "" if self.entity is None else f" {self.entity!r}"
+        where = "" if self.lane is None else f" in lane {self.lane}"
+        return f"the game gave{whom}{where} {self.found}"
+
+
+class Unwritable(ArenaError, OSError):
+    """A file or folder of a run cannot be written; the message says which one, why, and what remains."""
+
+
 class Deadlock(ArenaError):
     """Every role waits for another one; the message names what each waits for."""
 
 
 class RunStopped(ArenaError):
     """Another role failed or the run was interrupted; nothing more to say here."""
+
+
+class PeerLost(RunStopped):
+    """A process of the run has died: what all roles do ends here, and is taken up again if the run can be repaired."""
 
 
 @contextmanager

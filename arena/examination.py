@@ -39,7 +39,7 @@ class PolicyFindings(NamedTuple):
     faces: tuple[str, ...]  # that its seats give, each once
     rows: tuple[int, ...]  # lanes x entities of each of its seats
     sizes: dict[str, int]  # what its algorithm derives from them, such as samples per update; may be empty
-    timed: bool  # its workers meet after fixed numbers of ticks, or not at all
+    schedule: str  # when its workers meet, see `arena.schedule`
 
 
 @dataclass(frozen=True)
@@ -218,8 +218,8 @@ def _examine_policy(
                 check_shared(cls, shared.words(), own.words())
         shared = shared or own
         rows.append(match.lanes * len(seats[number][seat]))
-    timed = policy.frozen or len(rows) < 2 or getattr(cls, "schedule", None) == "ticks"
-    return PolicyFindings(tuple(faces), tuple(rows), _sizes(cls, plan, policy, rows), timed)
+    sizes = _sizes(cls, plan, policy, rows)
+    return PolicyFindings(tuple(faces), tuple(rows), sizes, registry.schedule_of(cls))
 
 
 class SeatSpaces(NamedTuple):

@@ -6,9 +6,11 @@ To the root (tag TO_ROOT), from
                    Done       I have nothing more to do
     workers        Left       my `run` has returned, though the match goes on
     environments   Progress   so many ticks played, these episodes finished
+                   Restarted  my game has failed and was made anew; these episodes are dropped
     group speakers Update     the policy has learnt once more
 From the root (tag FROM_ROOT)
     everybody      Go         everybody is ready: play; from now on the run folder may be written to
+                   Next       the leg is over: here is the next one, or there is none
 From an environment to each of its workers, once per block of lanes (tag WELCOME)
                    Welcome    what your seat looks like
 
@@ -26,6 +28,7 @@ from gymnasium.spaces import Space
 from arena.comm.interface import Bytes
 from arena.comm.wire import SeatLayout
 from arena.errors import ProtocolError
+from arena.leg import Leg
 from arena.plan import Role
 from arena.records.lines import EpisodeRow, UpdateRecord, plain
 from arena.stopwatch import RoleProfile
@@ -36,12 +39,18 @@ Message = TypeVar("Message")
 @dataclass(frozen=True)
 class Ready:
     role: Role
+    resumable: bool = True  # whether a leg may end for it: what it has learnt can be saved and loaded
+    schedule: str = ""  # of a worker: when its algorithm meets its group, see `arena.schedule`
 
 
 @dataclass(frozen=True)
 class Done:
     role: Role
+    tick: int  # of its match
     profile: RoleProfile | None = None  # where its time went, in a run that is profiled
+    episodes: tuple[int, ...] = ()  # of an environment: how many each lane has on record
+    saved: int | None = None  # the boundary of the checkpoint that a worker has written of its policy
+    returned: bool = False  # whether a worker's `run` has ended by itself
     stateless: bool = False  # a worker that may have learnt something, of which no checkpoint could be kept
 
 
@@ -56,10 +65,32 @@ class Progress:
     match: int
     tick: int
     episodes: tuple[EpisodeRow, ...]
+    last: bool = False  # no more of them in this leg
 
-    def __reduce__(self) -> tuple[type[Progress], tuple[int, int, tuple[EpisodeRow, ...]]]:
+    def __reduce__(self) -> tuple[type[Progress], tuple[int, int, tuple[EpisodeRow, ...], bool]]:
         """What is pickled. Names would take most of the time, here and at the root, which hears of every episode."""
-        return Progress, (self.match, self.tick, tuple(map(plain, self.episodes)))
+        return Progress, (self.match, self.tick, tuple(map(plain, self.episodes)), self.last)
+
+
+@dataclass(frozen=True)
+class Restarted:
+    """A game that has failed was made anew.
+
+    Args:
+        match: which match's.
+        tick: of the match, at which it failed.
+        lanes: whose unfinished episodes are dropped.
+        error: of the game, in a line.
+        trace: its traceback.
+        seconds: from the error until the new game could go on.
+    """
+
+    match: int
+    tick: int
+    lanes: tuple[int, ...]
+    error: str
+    trace: str
+    seconds: float
 
 
 @dataclass(frozen=True)
@@ -84,7 +115,13 @@ class Failed:
 
 @dataclass(frozen=True)
 class Go:
-    pass
+    until: int  # the leg's last tick
+    repairable: bool = True  # whether the run can go on without those who die
+
+
+@dataclass(frozen=True)
+class Next:
+    leg: Leg | None
 
 
 @dataclass(frozen=True)

@@ -30,8 +30,9 @@ Entity = int | str
 """An entity as the configuration names it: its index in the environment, or its name."""
 
 FACES = ("gym", "vector", "parallel")
-_MOST_ROLES = 1_000_000  # larger plans are typing errors, and building them would fill the memory
 ONLY_ACT = frozenset({"random", "scripted"})  # algorithms that never learn and need no torch
+MOST_ROLES = 50_000
+"""Of a run, and processes of it: larger plans are typing errors, and building them takes long."""
 _ACTS, _LEARNS = 1, 3  # loads: what a tick costs a role, as a multiple of what it costs an environment
 
 
@@ -122,6 +123,11 @@ class Plan:
     policies: dict[str, PolicyPlan]
     matches: tuple[MatchPlan, ...]
     ranks: tuple[tuple[Role, ...], ...]
+    watchdog_s: float = 60.0
+    env_timeout_s: float | None = None
+    on_env_error: str = "stop"
+    fault_tolerance: str = "auto"
+    spares: int = 0
 
     @property
     def processes(self) -> int:
@@ -171,31 +177,28 @@ def make_plan(config: Config, *, ranks: int | None = None) -> Plan:
             repetitions fit.
 
     Raises:
-        ConfigError: no rank at all, or an absurd number of matches.
+        ConfigError: no rank at all, or an absurd number of them.
     """
-    if ranks is not None and ranks < 1:
-        raise ConfigError(f"a run needs at least one process, got {ranks}")
-    once = _roles_once(config)
-    if once >= _MOST_ROLES:
-        raise ConfigError(f"asks for {once + 1} roles, more than {_MOST_ROLES}; lower `copies`", path="matches")
-    repetitions = max(1, (ranks - 1) // once) if config.scale and ranks is not None else 1
+    if ranks is not None and not 1 <= ranks <= MOST_ROLES:
+        raise ConfigError(f"a run has from 1 to {MOST_ROLES} processes, got {ranks}")
+    repetitions = max(1, (ranks - 1) // config.roles) if config.scale and ranks is not None else 1
     matches = _matches(config, repetitions)
     policies = _policies(config, matches)
     return Plan(
         name=config.name,
         seed=config.seed,
         ticks=config.ticks,
-        checkpoint_every=config.checkpoint_every or max(1, config.ticks // 10),
+        checkpoint_every=config.checkpoint_every,
         transport=config.transport,
         policies=policies,
         matches=matches,
-        ranks=_layout(matches, policies, ranks),
+        ranks=_layout(matches, policies, ranks, config.spares),
+        watchdog_s=config.watchdog_s,
+        env_timeout_s=config.env_timeout_s,
+        on_env_error=config.on_env_error,
+        fault_tolerance=config.fault_tolerance,
+        spares=config.spares,
     )
-
-
-def _roles_once(config: Config) -> int:
-    """Environments and workers of all matches, without the root, without repetitions."""
-    return sum(entry.copies * (1 + len(entry.seats)) for _, entry in config.entries())
 
 
 def _matches(config: Config, repetitions: int) -> tuple[MatchPlan, ...]:
@@ -272,23 +275,40 @@ def _all_roles(matches: Iterable[MatchPlan]) -> tuple[Role, ...]:
 
 
 def _layout(
-    matches: Sequence[MatchPlan], policies: dict[str, PolicyPlan], ranks: int | None
+    matches: Sequence[MatchPlan], policies: dict[str, PolicyPlan], ranks: int | None, spares: int
 ) -> tuple[tuple[Role, ...], ...]:
     roles = _all_roles(matches)
-    if ranks is None or ranks >= len(roles):
-        idle: list[tuple[Role, ...]] = [()] * ((ranks or len(roles)) - len(roles))
+    if ranks == 1:
+        spares = 0  # everything in one process: there is nobody to take its place
+    elif ranks is not None and ranks <= spares:
+        raise ConfigError(
+            f"found {spares}, but there are only {ranks} processes: none is left to play; ask for more processes, or "
+            "for fewer spares",
+            path="spares",
+        )
+    if ranks is None or ranks - spares >= len(roles):
+        idle: list[tuple[Role, ...]] = [()] * ((ranks or len(roles) + spares) - len(roles))
         return (*((role,) for role in roles), *idle)
 
     def load(role: Role) -> Load:
-        if role.match is None or role.seat is None:
-            return Load(0 if role.match is None else _ACTS)
-        policy = policies[matches[role.match].seats[role.seat].policy]
-        torch = policy.algorithm not in ONLY_ACT
-        return Load(_LEARNS if torch and not policy.frozen else _ACTS, torch=torch)
+        return _load(matches, policies, role)
 
     place = {role: number for number, role in enumerate(roles)}
-    packed = pack(_ROOT, [roles_of(match) for match in matches], ranks, load=load)
-    return tuple(tuple(sorted(hosted, key=place.__getitem__)) for hosted in packed)
+    packed = pack(_ROOT, [roles_of(match) for match in matches], ranks - spares, load=load)
+    return (*(tuple(sorted(hosted, key=place.__getitem__)) for hosted in packed), *[()] * spares)
+
+
+def load_of(plan: Plan, role: Role) -> Load:
+    """What a role costs the rank that hosts it."""
+    return _load(plan.matches, plan.policies, role)
+
+
+def _load(matches: Sequence[MatchPlan], policies: dict[str, PolicyPlan], role: Role) -> Load:
+    if role.match is None or role.seat is None:
+        return Load(0 if role.match is None else _ACTS)
+    policy = policies[matches[role.match].seats[role.seat].policy]
+    torch = policy.algorithm not in ONLY_ACT
+    return Load(_LEARNS if torch and not policy.frozen else _ACTS, torch=torch)
 
 
 def to_json(plan: Plan) -> dict[str, Any]:
@@ -410,26 +430,3 @@ def _obstacle(face: str, lanes: int, entities: int, uniform_spaces: bool) -> str
     if face == "gym" and entities > 1:
         return f"needs one entity, the seat has {entities}: give each entity a seat of its own"
     return ""
-
-
-def schedule_proof(plan: Plan, unknown: Sequence[str] = ()) -> str:
-    """Why the schedule cannot deadlock, or why that is not proved, in one sentence.
-
-    All matches play the same number of ticks. Where the workers of each policy meet after fixed numbers of ticks, a
-    worker reaches its group's k-th collective after a number of ticks that does not depend on any other match; of the
-    matches, the one with the fewest ticks done waits for nobody that waits for it.
-
-    Args:
-        plan: the plan.
-        unknown: the policies whose algorithms do not say (`schedule = "ticks"` in the class) that they meet so.
-    """
-    if unknown:
-        return (
-            f"not proved: the algorithms of {', '.join(unknown)} do not say when their workers meet; meetings after "
-            'fixed numbers of ticks (`schedule = "ticks"` in the class says so) cannot deadlock, meetings after '
-            "episodes can"
-        )
-    return (
-        f"no deadlock: every match plays exactly {plan.ticks} ticks, and the match with the fewest ticks done "
-        "can always go on"
-    )

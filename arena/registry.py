@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from arena.errors import ConfigError, close_name, located, nearest
 from arena.importing import uncollected
+from arena.schedule import EPISODES, SCHEDULES, TICKS
 
 if TYPE_CHECKING:
     from arena.interface import BatchedEnv
@@ -53,7 +54,7 @@ def load_object(target: str) -> Any:
         ConfigError: not of this form; no such module or attribute; or the module itself fails when it is imported
             (its own error is in the message, and is the cause).
     """
-    module_name, colon, attribute = target.partition(":")
+    module_name, colon, attribute = target.partition(":") if isinstance(target, str) else ("", "", "")
     if not (colon and attribute and module_name and not module_name.startswith(".")):
         raise ConfigError(f"{target!r} is not of the form 'package.module:attribute'")
     found: Any = _import(module_name, target)
@@ -182,7 +183,23 @@ def worker_class(name: str, options: Mapping[str, Any], *, frozen: bool, path: s
     check_options(cls, options, path=path)
     with located(path=f"{path}.algorithm"):
         _check_signature(cls, options)
+        schedule_of(cls)
     return cls
+
+
+def schedule_of(cls: type[Any]) -> str:
+    """When an algorithm says that its workers meet their group: `ticks` or, also where it says nothing, `episodes`.
+
+    Raises:
+        ConfigError: it says something else.
+    """
+    said = getattr(cls, "schedule", EPISODES)
+    if said not in SCHEDULES:
+        raise ConfigError(
+            f"{cls.__name__}.schedule is {said!r}; it says when workers meet their group: {TICKS!r}, after the same "
+            f"ticks of their matches, or {EPISODES!r}, whenever an episode is over; {nearest(str(said), SCHEDULES)}"
+        )
+    return str(said)
 
 
 def _check_signature(cls: type[Any], options: Mapping[str, Any]) -> None:

@@ -2,33 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
 from arena import seeding
+from arena.leg import Leg
 from arena.plan import MatchPlan, Plan, Role
 from arena.records.folder import RunFolder
 
 
-@dataclass(frozen=True)
-class Past:
-    """What a resumed run has on record from before; empty for a new one.
+class Repair(NamedTuple):
+    """What has happened to a run that goes on though some of its processes have died."""
 
-    Args:
-        episodes: per (match, lane) that has any, how many episodes.
-        updates: per policy that has any, how many updates.
-        seconds: per policy that has updates, the `seconds` of the last one.
-        words: what the user should know about going on, a line each.
-    """
-
-    episodes: Mapping[tuple[int, int], int] = field(default_factory=dict)
-    updates: Mapping[str, int] = field(default_factory=dict)
-    seconds: Mapping[str, float] = field(default_factory=dict)
-    words: tuple[str, ...] = ()
+    died: tuple[int, ...]  # ranks of the plan that was played
+    plan: Plan  # that one
+    began: float  # when the process that tells of it heard of the death, by its monotonic clock
 
 
 @dataclass(frozen=True)
@@ -41,12 +33,15 @@ class Run:
         source: the configuration file, for messages.
         config: the whole configuration as YAML, for the folder.
         made_folder: whether the folder was made for this run, so that it may be removed if the run cannot begin.
-        start_tick: 0, or the tick at which a resumed run goes on.
-        past: what a resumed run has on record from before that tick.
-        restore: per policy the checkpoint whose state it takes on before it begins.
+        resumed: whether the folder holds an earlier part of this run.
+        leg: what is played now.
+        begun: whether somebody has played, before a repair.
+        repairs: what has happened since its processes were started.
+        words: what the user should know about a run that is resumed, a line each.
         episodes: each lane plays so many episodes, and the match ends when all have; None: the ticks decide.
         greedy: whether frozen policies take their best action rather than a random one.
         profile: whether every role measures where its time goes.
+        allow_unproved: whether it begins although it can deadlock.
     """
 
     plan: Plan
@@ -54,12 +49,15 @@ class Run:
     source: str = ""
     config: str = ""
     made_folder: bool = False
-    start_tick: int = 0
-    past: Past = field(default_factory=Past)
-    restore: Mapping[str, Path] = field(default_factory=dict)
+    resumed: bool = False
+    leg: Leg = field(default_factory=Leg)
+    begun: bool = False
+    repairs: tuple[Repair, ...] = ()
+    words: tuple[str, ...] = ()
     episodes: int | None = None
     greedy: bool = False
     profile: bool = False
+    allow_unproved: bool = False
 
     @property
     def folder(self) -> RunFolder:
@@ -80,7 +78,7 @@ class Run:
     def environment_seed(self, match: MatchPlan, lane: int) -> int:
         """The seed of a lane's game."""
         seed = seeding.environment_seed(self.plan.seed, entry=match.entry, copy=match.copy, lane=lane)
-        return self._from_here(seed)
+        return self._from_here(seed, match.match)
 
     def worker_seed(self, role: Role) -> int:
         """The seed of a worker's own stream: exploration, shuffling."""
@@ -88,17 +86,16 @@ class Run:
         match = self.plan.matches[role.match]
         policy = match.seats[role.seat].policy
         seed = seeding.worker_seed(self.plan.seed, policy=policy, entry=match.entry, copy=match.copy, seat=role.seat)
-        return self._from_here(seed)
+        return self._from_here(seed, match.match)
 
     def policy_seed(self, policy: str) -> int:
         """The seed that all workers of a policy share: initial weights."""
         return seeding.policy_seed(self.plan.seed, policy=policy)
 
-    def _from_here(self, seed: int) -> int:
-        """A resumed run must not see the games of its beginning again."""
-        if self.start_tick == 0:
-            return seed
-        return int(np.random.SeedSequence([seed, self.start_tick]).generate_state(1)[0])
+    def _from_here(self, seed: int, match: int) -> int:
+        """Every leg has streams of its own: none sees the games of another again."""
+        tick = self.leg.tick_of(match)
+        return seed if tick == 0 else int(np.random.SeedSequence([seed, tick]).generate_state(1)[0])
 
     def describe(self, role: Role) -> str:
         """A role in words, for messages: `worker of policy 'blue' in seat 0 of match 3`."""

@@ -21,6 +21,7 @@ class _Stream(IntEnum):
     ENVIRONMENT = 1
     WORKER = 2
     POLICY = 3
+    ANEW = 4
 
 
 def environment_seed(run_seed: int, *, entry: int, copy: int, lane: int) -> int:
@@ -36,6 +37,11 @@ def worker_seed(run_seed: int, *, policy: str, entry: int, copy: int, seat: int)
 def policy_seed(run_seed: int, *, policy: str) -> int:
     """The seed that all workers of a policy share: initial weights."""
     return _draw(run_seed, _Stream.POLICY, *_name_words(policy))
+
+
+def seed_anew(seed: int, *, restarts: int) -> int:
+    """The seed of a lane whose first one is `seed`, in a game that was made anew so many times."""
+    return _draw(seed, _Stream.ANEW, restarts)
 
 
 def _draw(run_seed: int, stream: _Stream, *place: int) -> int:

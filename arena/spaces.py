@@ -112,11 +112,15 @@ def write_sample(space: Space[Any], sample: Any, target: Any, rows: Any) -> None
 
 
 def _check_dtype(space: Space[Any], array: Array, into: Array) -> None:
-    if array.dtype == into.dtype or np.can_cast(array.dtype, into.dtype, casting="same_kind"):
-        return
-    if array.dtype.kind in "iu" and into.dtype.kind in "iu" and np.array_equal(array.astype(into.dtype), array):
-        return  # integers of another width or sign that all fit
-    raise TypeError(f"{array.dtype} values for {space}, which holds {into.dtype}")
+    if array.dtype != into.dtype and not keeps_values(array, into.dtype):
+        raise TypeError(f"{array.dtype} values for {space}, which holds {into.dtype}")
+
+
+def keeps_values(array: Array, dtype: np.dtype[Any]) -> bool:
+    """Whether an array may become one of this dtype: floats lose digits at most, integers of any width all fit."""
+    if np.can_cast(array.dtype, dtype, casting="same_kind"):
+        return True
+    return array.dtype.kind in "iu" and dtype.kind in "iu" and np.array_equal(array.astype(dtype), array)
 
 
 def check_choices(space: Space[Any], sample: Any, rows: NDArray[np.bool_] | None = None) -> None:

@@ -32,6 +32,12 @@ class RoleProfile(NamedTuple):
     cpu: float  # seconds of processor time of its process meanwhile
     seconds: dict[str, float]  # by activity
 
+    def plus(self, other: RoleProfile) -> RoleProfile:
+        """What it did in two legs of a run."""
+        activities = {**self.seconds, **other.seconds}
+        seconds = {name: self.seconds.get(name, 0.0) + other.seconds.get(name, 0.0) for name in activities}
+        return RoleProfile(self.wall + other.wall, self.cpu + other.cpu, seconds)
+
 
 class Stopwatch:
     """Adds up the seconds of each activity.

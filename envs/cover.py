@@ -24,6 +24,8 @@ from envs import drawing, options
 from envs.moves import MOVES, STEP
 from envs.streams import LaneStreams
 
+MOST_PLAYERS = 200  # each sees all others, so memory grows with the square
+
 
 class Cover:
     """`players` players and as many targets, all lanes computed together.
@@ -44,7 +46,7 @@ class Cover:
 
     def __init__(self, *, lanes: int, players: int = 3, max_steps: int = 300) -> None:
         self.lanes = options.count("lanes", lanes)
-        self.players = options.count("players", players)
+        self.players = options.count("players", players, most=MOST_PLAYERS)
         self.max_steps = options.count("max_steps", max_steps)
         self.interface = self._describe()
         self.positions = np.zeros((self.lanes, self.players, 2))  # [L, E, 2] float64

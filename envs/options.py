@@ -8,14 +8,16 @@ from typing import Any
 from arena.errors import ConfigError, nearest
 
 
-def count(name: str, value: Any, *, least: int = 1) -> int:
-    """A whole number of at least `least`.
+def count(name: str, value: Any, *, least: int = 1, most: int | None = None) -> int:
+    """A whole number of at least `least`, and at most `most`.
 
     Raises:
         ConfigError: anything else; True and False are not numbers here.
     """
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
         raise ConfigError(f"got {value!r}, expected a whole number of at least {least}", path=name)
+    if most is not None and value > most:
+        raise ConfigError(f"got {value}, expected at most {most}", path=name)
     return value
 
 

@@ -30,6 +30,7 @@ from envs.streams import LaneStreams
 
 LINE = 0.9  # |y| of the start lines, which are also the lines to cross
 NEAR = 0.1  # opponents closer than this go back
+MOST_PLAYERS = 200  # of a team; each sees all others, so memory grows with the square
 MARGIN = 1e-6  # sums of 0.1 miss the lines by rounding; nothing in the rules is this small
 
 VIEWS = ("vector", "image")
@@ -79,7 +80,7 @@ class Touchdown:
         mirror: bool = False,
     ) -> None:
         self.lanes = options.count("lanes", lanes)
-        self.team_size = options.count("team_size", team_size)
+        self.team_size = options.count("team_size", team_size, most=MOST_PLAYERS)
         self.max_steps = options.count("max_steps", max_steps)
         views = [options.choice("blue_obs", blue_obs, VIEWS), options.choice("red_obs", red_obs, VIEWS)]
         controls = [

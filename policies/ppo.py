@@ -11,7 +11,8 @@ How the group learns is its `sync`:
     samples    the group's root learns from everybody's transitions, then the others take its weights
 
 On one full batch the two are the same. What is decided around a collective (how many minibatches, when to stop) is
-decided on values that all workers agree on. When the budget is used in the middle of a rollout, that rollout is lost.
+decided on values that all workers agree on. Where a leg of the run ends in the middle of a rollout, each worker keeps
+its part of it as its own state and goes on with it in the next leg.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from numpy.typing import NDArray
 from torch import Tensor
 
-from arena.errors import ConfigError
+from arena.errors import BudgetReached, ConfigError
 from arena.spaces import leaves_of
 from policies.actions import action_head
 from policies.adam import Adam
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
     from arena.group import Group
 
 _CHUNK = 1024  # transitions judged at once: bounds the memory that images need
-_EXPLORING, _ACTING, _RESUMED = range(3)  # kinds of random streams
+_EXPLORING, _ACTING = range(2)  # kinds of random streams
 
 _MEASURED = ("policy_loss", "value_loss", "entropy", "approx_kl", "clip_fraction")  # of every minibatch
 
@@ -125,6 +126,7 @@ class PPO:
         self.optimizer = Adam(self.network)
         self.generator = _stream(group.seed, _EXPLORING)  # all that this worker draws: exploration and shuffling
         self.updates = self.ticks_done = self.early_stops = 0
+        self.rollout = Rollout(env.single_observation_space, self.head, ticks=self.options.n_steps, rows=env.num_envs)
 
     # ---------------------------------------------------------------------------------------------- the whole loop
 
@@ -133,9 +135,7 @@ class PPO:
         _check_autoreset(self.env)
         _check_budget(self.options, self.ticks)
         self.group.broadcast(self.network)
-        rollout = Rollout(
-            self.env.single_observation_space, self.head, ticks=self.options.n_steps, rows=self.env.num_envs
-        )
+        rollout = self.rollout
         rollout.begin(*self.env.reset())
         while True:
             self.collect(rollout)
@@ -147,26 +147,42 @@ class PPO:
 
     @torch.inference_mode()
     def collect(self, rollout: Rollout) -> None:
-        """Plays the rollout's ticks with the current policy."""
-        noise = self.head.noise(rollout.ticks, rollout.rows, self.generator).to(self.device).unbind()  # per tick
+        """Plays the rollout's ticks, those that are left of it, with the current policy."""
+        first = rollout.played
+        noise = (
+            self.head.noise(rollout.ticks - first, rollout.rows, self.generator).to(self.device).unbind()
+        )  # per tick
         blocks = getattr(self.env, "blocks", ())  # an environment of the arena may have several
         if len(blocks) > 1:
             self._collect_in_turns(rollout, noise, blocks)
             return
-        for t in range(rollout.ticks):
-            actions = self._choose(rollout, noise[t], t)
+        for t in range(first, rollout.ticks):
+            actions = self._choose(rollout, noise[t - first], t)
             rollout.add(t, actions, *self.env.step(self.head.to_env(actions)))
+            rollout.played = t + 1
 
     def _collect_in_turns(self, rollout: Rollout, noise: Sequence[Tensor], blocks: Sequence[Any]) -> None:
         """The same for blocks of rows: while this worker thinks about one, the environment steps the other."""
         actions: list[NDArray[Any]] = [np.empty(0)] * len(blocks)  # of each block, on the tick that is under way
-        for t in range(rollout.ticks + 1):
+        first = rollout.played
+
+        def take(t: int, index: int) -> None:
+            if t >= first:
+                rollout.add(t, actions[index], *blocks[index].step_wait(), rows=blocks[index].rows)
+            rollout.played = max(rollout.played, t + (index == len(blocks) - 1))
+
+        for t in range(first, rollout.ticks + 1):
             for index, block in enumerate(blocks):
-                if t > 0:
-                    rollout.add(t - 1, actions[index], *block.step_wait(), rows=block.rows)
-                if t < rollout.ticks:
-                    actions[index] = self._choose(rollout, noise[t][block.rows], t, block.rows)
+                take(t - 1, index)
+                if t == rollout.ticks:
+                    continue
+                try:
+                    actions[index] = self._choose(rollout, noise[t - first][block.rows], t, block.rows)
                     block.step_async(self.head.to_env(actions[index]))
+                except BudgetReached:
+                    for later in range(index + 1, len(blocks)):  # which have played this tick as well
+                        take(t - 1, later)
+                    raise
 
     def _choose(self, rollout: Rollout, noise: Tensor, t: int, rows: slice = slice(None)) -> NDArray[Any]:
         """Actions of some rows on tick `t`, as learnt from. A row's noise is the same however the rows are cut."""
@@ -364,20 +380,17 @@ class PPO:
         return act
 
     def state_dict(self) -> dict[str, Any]:
-        """All that a later run needs to go on: weights, optimiser, counters, this worker's random stream."""
+        """All that the policy needs to go on: weights, optimiser, counters. Its workers draw from new random streams."""
         return {
             "network": to_arrays(self.network.state_dict()),
             "optimizer": to_arrays(self.optimizer.state_dict()),
             "updates": self.updates,
             "ticks_done": self.ticks_done,
             "early_stops": self.early_stops,
-            "stream": {"seed": self.group.seed, "state": to_arrays(self.generator.get_state())},
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Goes on from a stored state, also one of another worker or another number of workers.
-
-        Only the worker whose stream it is goes on with it; the others take streams of their own.
 
         Raises:
             ConfigError: the state is not PPO's, or its network has another shape.
@@ -388,10 +401,14 @@ class PPO:
         self.optimizer.load_state_dict(to_tensors(state["optimizer"]))
         self.updates, self.ticks_done = int(state["updates"]), int(state["ticks_done"])
         self.early_stops = int(state["early_stops"])
-        if state["stream"]["seed"] == self.group.seed:
-            self.generator.set_state(to_tensors(state["stream"]["state"]))
-        else:
-            self.generator = _stream(self.group.seed, _RESUMED, self.updates)
+
+    def own_state_dict(self) -> dict[str, Any]:
+        """What this worker alone has: the part of a rollout that nobody has learnt from; empty where there is none."""
+        return self.rollout.state_dict()
+
+    def load_own_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Goes on with that part, if the seat has as many rows, and the rollout at least as many ticks, as it had."""
+        self.rollout.load_state_dict(state)
 
     @classmethod
     def check_options(cls, options: Mapping[str, Any]) -> None:

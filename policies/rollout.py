@@ -119,14 +119,23 @@ class Rollout:
         self._rewards = np.zeros((ticks, rows), np.float64)
         self._terminated = np.zeros((ticks, rows), np.bool_)
         self._truncated = np.zeros((ticks, rows), np.bool_)
+        self._columns: dict[str, NDArray[Any]] = {
+            "actions": self._action_array,
+            "active": self._active,
+            "rewards": self._rewards,
+            "terminated": self._terminated,
+            "truncated": self._truncated,
+        }
         self._cut: list[tuple[int, NDArray[np.intp], list[Tensor]]] = []  # tick, rows, their last leaves
+        self.played = 0  # ticks that are complete; whoever plays counts them
 
     def begin(self, observations: Any, infos: Mapping[str, Any]) -> None:
-        """Takes what `env.reset` gave."""
-        self._see(0, observations, infos)
+        """Takes what `env.reset` gave: what the rows see before the tick that comes next."""
+        self._see(self.played, observations, infos)
 
     def go_on(self) -> None:
         """Begins the next rollout where this one ended."""
+        self.played = 0
         self._cut.clear()
         for storage in (*self._leaf_arrays, self._active):
             storage[0] = storage[-1]
@@ -189,6 +198,36 @@ class Rollout:
             last_active=self._active[-1],
         )
 
+    def state_dict(self) -> dict[str, Any]:
+        """The ticks that were played, as arrays [t, B, ...]; empty where there are none."""
+        t = self.played
+        if t == 0:
+            return {}
+        return {
+            **{name: storage[:t].copy() for name, storage in self._columns.items()},
+            "leaves": [leaf[:t].copy() for leaf in self._leaf_arrays],
+            "masks": None if self._masks is None else self._masks[:t].numpy().copy(),
+            "cut": [(tick, rows, [leaf.numpy() for leaf in leaves]) for tick, rows, leaves in self._cut],
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Begins with ticks that were played before; with none where they had other rows, or are too many."""
+        t, rows = state["rewards"].shape
+        if rows != self.rows or t > self.ticks:
+            return
+        self.played = t
+        for storage, array in zip(self._leaf_arrays, state["leaves"], strict=True):
+            storage[:t] = array
+        if state["masks"] is not None:
+            self._masks = self._all_allowed()
+            self._masks[:t] = torch.from_numpy(state["masks"])
+        for name, storage in self._columns.items():
+            storage[:t] = state[name]
+        self._cut = [(tick, rows, [torch.tensor(leaf) for leaf in leaves]) for tick, rows, leaves in state["cut"]]
+
+    def _all_allowed(self) -> Tensor:
+        return torch.ones(self.ticks + 1, self.rows, self._mask_size, dtype=torch.bool)
+
     def _see(self, t: int, observations: Any, infos: Mapping[str, Any], rows: slice = _ALL) -> None:
         for storage, array in zip(self._leaf_arrays, flatten(self._space, observations), strict=True):
             storage[t, rows] = array
@@ -197,7 +236,7 @@ class Rollout:
         if mask is None and self._masks is None:
             return
         if self._masks is None:
-            self._masks = torch.ones(self.ticks + 1, self.rows, self._mask_size, dtype=torch.bool)
+            self._masks = self._all_allowed()
         self._masks[t, rows] = True if mask is None else mask
 
     def _keep_final(self, t: int, cut: NDArray[np.intp], infos: Mapping[str, Any], rows: slice) -> None:

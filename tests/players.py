@@ -190,6 +190,7 @@ class Counts(Player):
     """Counts its ticks; has a state, an actor, and a group that adds up."""
 
     face = "vector"
+    schedule = "ticks"
 
     def __init__(self, env: Any, group: Any, *, ticks: int, every: int = 10) -> None:
         super().__init__(env, group, ticks=ticks)

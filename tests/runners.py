@@ -16,6 +16,8 @@ from staging import NOTES
 class LeavesInTurn(Player):
     """Worker r of the group makes 1 + 2 r updates, then its `run` returns."""
 
+    schedule = "ticks"
+
     def run(self) -> None:
         self.env.reset()
         updates = 1 + 2 * self.group.rank
@@ -33,6 +35,7 @@ class Fails(Player):
     """Raises where it is told to; only the worker of group rank 0."""
 
     face = "vector"
+    schedule = "ticks"
 
     def __init__(self, env: Any, group: Any, *, ticks: int, where: str) -> None:
         super().__init__(env, group, ticks=ticks)
@@ -66,6 +69,7 @@ class Disagrees(Player):
     """Half of the group averages while the other half pools."""
 
     face = "vector"
+    schedule = "ticks"
 
     def run(self) -> None:
         self.env.reset()
@@ -154,6 +158,8 @@ class Counted:
 class SumsByMpi(Player):
     """Averages gradients, and logs how often MPI has summed."""
 
+    schedule = "ticks"
+
     def run(self) -> None:
         import torch
 
@@ -172,6 +178,8 @@ class Averages(Player):
 
     What they got, as a number, is logged.
     """
+
+    schedule = "ticks"
 
     def run(self) -> None:
         import torch

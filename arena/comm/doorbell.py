@@ -1,7 +1,7 @@
 """Waking a process on the same node: one pipe per process, into which others write what has come for it.
 
 A reader that sleeps in `read` costs nothing and is awake within microseconds; MPI itself can only be polled. A ring is
-four bytes: the address of a role to wake, or `letter_from(rank)`, a negative number. A pipe takes that much at once, so
+four bytes: the address of a role to wake, `letter_from(rank)`, a negative number, or `LOST`. A pipe takes that much at once, so
 rings of several writers never mix. The pipe and the memory of links have no names in a file system: others open them
 through `/proc/<pid>/fd`, and nothing is left behind whatever happens to their owner.
 """
@@ -13,15 +13,19 @@ import os
 import select
 import struct
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from arena.errors import RunStopped
+from arena.errors import PeerLost
 
 _RING = struct.Struct("=i")
 _READ_BYTES = _RING.size * 1024
+
+LOST = -(2**31)
+"""The word that says that a process of the run is missed."""
 
 
 class BellAddress(NamedTuple):
@@ -62,6 +66,12 @@ class Doorbell:
             os.close(descriptor)
         self._others.clear()
 
+    def cry(self) -> None:
+        """Tells everybody, this process included, that a process is missed."""
+        for descriptor in (self._write, *self._others.values()):
+            with suppress(OSError):  # one that has gone does not listen, and one that is full will find out
+                os.write(descriptor, _RING.pack(LOST))
+
     @property
     def neighbours(self) -> tuple[int, ...]:
         """The ranks whose bells were opened."""
@@ -70,7 +80,7 @@ class Doorbell:
     def ringer(self, rank: int, word: int) -> Callable[[], None]:
         """A function that rings for another process with always the same word.
 
-        It raises `RunStopped` when that process has gone; the launcher is ending us as well.
+        It raises `PeerLost` when that process has gone.
         """
         descriptor, message, write = self._others[rank], _RING.pack(word), os.write
 
@@ -78,7 +88,7 @@ class Doorbell:
             try:
                 write(descriptor, message)
             except BrokenPipeError as error:
-                raise RunStopped(f"rank {rank} has gone") from error
+                raise PeerLost(f"rank {rank} has gone") from error
 
         return ring
 
@@ -129,6 +139,10 @@ class SharedMemory(NamedTuple):
             os.close(descriptor)
             raise
         return cls(os.getpid(), descriptor, nbytes)
+
+    def close(self) -> None:
+        """In its owner's process: nobody can map it any more; who has mapped it keeps it."""
+        os.close(self.descriptor)
 
     def map(self, part: slice | None = None) -> NDArray[np.uint8]:
         """The memory, or a part of it that begins and ends with a page, from its owner's process or another one."""

@@ -7,19 +7,28 @@ thread at a time. A process with a single role runs it in the thread that it has
 
 When no role of the process can go on, the process waits for news from outside. If there is no outside (all roles are
 here), that is a deadlock, reported at once with what each role waits for.
+
+An order is obeyed at delivery, in whatever role's turn that is: what the roles do is told without waking any of them.
 """
 
 from __future__ import annotations
 
+import os
+import sys
 import threading
 from collections import defaultdict, deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from time import monotonic
 
-from arena.comm.interface import ANYONE, Bytes, Channel, Link, LinkSize, Outside, Table, Tag
+from arena.comm import whereabouts
+from arena.comm.interface import ANYONE, Bytes, Channel, Link, LinkSize, Obey, Order, Outside, Table, Tag
+from arena.comm.peeking import Process, note_role, peek
 from arena.comm.tables import Tables
-from arena.errors import Deadlock, RunStopped
+from arena.comm.whereabouts import Answer, Question, State, Whereabouts
+from arena.errors import Deadlock, PeerLost, RunStopped
+from arena.stacks import stack_of
 
 _LOOK_OUTSIDE_EVERY = 16  # turns: roles that keep each other busy must not keep letters from outside waiting
 
@@ -28,6 +37,13 @@ _LOOK_OUTSIDE_EVERY = 16  # turns: roles that keep each other busy must not keep
 class _Task:
     name: str
     gate: threading.Lock = field(default_factory=threading.Lock)
+    thread: int = 0  # its number; 0 before it has begun
+    ended: bool = False
+
+    def begin(self, address: int) -> None:
+        """Called in the thread of the role."""
+        self.thread = threading.get_ident()
+        note_role(address)
 
     def __post_init__(self) -> None:
         self.gate.acquire()
@@ -49,13 +65,18 @@ class Host:
         self._ready: deque[_Task] = deque()
         self._alone = len(names) == 1  # the only role of its process waits by itself, in nobody's turn
         self._mail: defaultdict[Channel, deque[tuple[int, Bytes]]] = defaultdict(deque)
-        self._asleep: dict[int, Channel] = {}  # address -> what the role waits for
+        self._asleep: dict[int, tuple[Channel, float]] = {}  # address -> what the role waits for, since when
+        self._nap: tuple[Channel, float] | None = None  # the same of the only role of a process
+        self._news = False  # whether anything but orders has come since that role fell asleep
+        self._alarm: tuple[float, int] | None = None  # when to wake whom
+        self._orders: dict[int, Obey] = {Order.WHERE: self._answer}
+        self.turns = 0  # how often a role has had to wait
+        self._awaits_news = False  # whether all roles of this process wait for news from outside
         self.tables = Tables(self, outside)
         self._failure: BaseException | None = None
         self._stopping = False
         self._unfinished = len(names)
         self._all_done = threading.Event()
-        self._turns = 0
 
     def run(self, mains: Mapping[int, Callable[[HostedEndpoint], None]]) -> None:
         """Runs `mains[address]` as the role at that address; returns when all have ended, raises the first failure."""
@@ -82,22 +103,30 @@ class Host:
             raise self._failure
 
     def _run_here(self, address: int, main: Callable[[HostedEndpoint], None]) -> None:
+        self._tasks[address].begin(address)
         try:
             main(HostedEndpoint(self, address))
-        except RunStopped:
-            if self._failure is None:
+        except RunStopped as error:
+            if self._failure is None or isinstance(error, PeerLost):
                 raise
             raise self._failure from None
+        finally:
+            self._tasks[address].ended = True
 
     def _main(self, address: int, main: Callable[[HostedEndpoint], None]) -> None:
-        self._tasks[address].gate.acquire()
+        task = self._tasks[address]
+        task.begin(address)
+        task.gate.acquire()
         try:
             if not self._stopping:
                 main(HostedEndpoint(self, address))
+        except PeerLost as error:
+            self._stop(error)
         except RunStopped:
             pass  # the reason is kept by whoever stopped the run
         except BaseException as error:
             self._stop(error)
+        task.ended = True
         self._unfinished -= 1
         if self._unfinished == 0:
             self._all_done.set()
@@ -116,25 +145,83 @@ class Host:
         self._asleep.clear()
 
     def _next(self) -> _Task:
-        self._turns += 1
-        if self._outside is not None and self._turns % _LOOK_OUTSIDE_EVERY == 0:
-            self._outside.poll(self)
+        self.turns += 1
+        if self.turns % _LOOK_OUTSIDE_EVERY == 0:
+            if self._outside is not None:
+                self._outside.poll(self)
+            self._ring_alarm()
         if not self._ready and self._outside is None:
             self._stop(Deadlock(self._describe()))
         while not self._ready:
             assert self._outside is not None
-            self._outside.wait(self)
+            self._awaits_news = True
+            self._outside.wait(self, None if self._alarm is None else max(0.0, self._alarm[0] - monotonic()))
+            self._awaits_news = False
+            self._ring_alarm()
         return self._ready.popleft()
 
-    def _describe(self) -> str:
-        asleep = self._asleep.items()
-        lines = [f"{self._tasks[address].name} waits for {self._say(awaited)}" for address, awaited in asleep]
-        return "every role waits for another one:\n  " + "\n  ".join(lines)
+    def _ring_alarm(self) -> None:
+        if self._alarm is not None and monotonic() >= self._alarm[0]:
+            (_, address), self._alarm = self._alarm, None
+            self.wake(address)
 
-    def _say(self, channel: Channel) -> str:
-        _, tag, source = channel
-        known = self._tasks.get(source)
-        return f"{tag.name} from {known.name if known else 'anyone' if source == ANYONE else f'address {source}'}"
+    def _describe(self) -> str:
+        roles = self.whereabouts(stacks=True)
+        circle = whereabouts.circle_in(roles)
+        others = [role for role in roles if role.state is State.WAITS and role not in circle]
+        how_many = f", {len(circle)} of them in a circle" if circle else ""
+        return f"every role waits for another one{how_many}:\n{whereabouts.report(circle, others, self._name)}"
+
+    def _name(self, address: int) -> str:
+        known = self._tasks.get(address)
+        return f"role at address {address}" if known is None else known.name
+
+    @property
+    def idle(self) -> bool:
+        """Whether no role here can go on before something comes from outside."""
+        return self._awaits_news or self._nap is not None
+
+    def threads(self) -> Mapping[int, int]:
+        """The numbers of the threads of the roles that have begun."""
+        return {address: task.thread for address, task in self._tasks.items() if task.thread}
+
+    def whereabouts(self, *, stacks: bool = False) -> tuple[Whereabouts, ...]:
+        """What the roles here do; `stacks` says whether also where in their programs. Any thread may ask."""
+        frames = sys._current_frames() if stacks else {}
+        ready = set(map(id, self._ready))
+        found = []
+        for address, task in self._tasks.items():
+            nap = self._nap if self._alone else self._asleep.get(address)
+            stack = stack_of(frames.get(task.thread)) if stacks and not task.ended else ()
+            if task.ended:
+                found.append(Whereabouts(address, State.ENDED))
+            elif nap is not None:
+                found.append(Whereabouts(address, State.WAITS, nap[0], monotonic() - nap[1], stack))
+            else:
+                state = State.READY if id(task) in ready else State.RUNS
+                found.append(Whereabouts(address, state, stack=stack))
+        return tuple(found)
+
+    def _answer(self, source: int, data: Bytes) -> None:
+        question: Question = whereabouts.unpack(data)
+        peeked = tuple(peek(process) for process in question.peek)
+        answer = Answer(question, self.whereabouts(stacks=question.stacks), peeked)
+        own = next(iter(self._tasks))
+        self.send(source, Tag.ORDER, own, bytes([Order.HERE]) + whereabouts.pack(answer))
+
+    def obey(self, order: Order, do: Obey) -> None:
+        """From now on `do` is done when this order comes."""
+        self._orders[order] = do
+
+    def mourns(self, error: BaseException) -> bool:
+        """Whether an error only says that a process of the run has died."""
+        return self._outside is not None and self._outside.mourns(error)
+
+    def process(self, address: int) -> Process | None:
+        """The process that hosts a role; None where nothing is known of it."""
+        if self._outside is None:
+            return Process("", os.getpid(), -1)
+        return self._outside.process(address)
 
     def hosts(self, address: int) -> bool:
         return address in self._tasks
@@ -151,13 +238,19 @@ class Host:
 
     def deliver(self, to: int, tag: Tag, source: int, data: Bytes) -> None:
         """Puts a letter into the mailbox that it is for and lets its reader go on."""
+        if tag is Tag.ORDER:
+            self._orders[data[0]](source, data[1:])
+            return
+        self._news = True
         channel = (to, tag, ANYONE if tag is Tag.TO_ROOT else source)
         self._mail[channel].append((source, data))
-        if self._asleep.get(to) == channel:
+        asleep = self._asleep.get(to)
+        if asleep is not None and asleep[0] == channel:
             self.wake(to)
 
     def wake(self, address: int) -> None:
         """Lets a role that sleeps look again; one that does not will look by itself before it sleeps."""
+        self._news = True
         if self._asleep.pop(address, None) is not None:
             self._ready.append(self._tasks[address])
 
@@ -176,21 +269,43 @@ class Host:
             self.sleep(channel)
         return mail.popleft()
 
-    def sleep(self, awaited: Channel) -> None:
+    def take_within(self, channel: Channel, seconds: float) -> tuple[int, Bytes] | None:
+        """As `take`, but gives up after so many seconds."""
+        mail, end = self._mail[channel], monotonic() + seconds
+        while not mail:
+            if monotonic() >= end:
+                return None
+            self.sleep(channel, end - monotonic())
+        return mail.popleft()
+
+    def sleep(self, awaited: Channel, seconds: float | None = None) -> None:
         """Lets others run until something has come for the role that waits, perhaps not what it waits for."""
         if self._stopping:
             raise RunStopped
         if self._alone and self._outside is not None:
-            self._outside.wait(self)
+            self._sleep_alone(awaited, seconds)
             return
-        task = self._tasks[awaited[0]]
-        self._asleep[awaited[0]] = awaited
+        address = awaited[0]
+        task = self._tasks[address]
+        self._asleep[address] = awaited, monotonic()
+        if seconds is not None:
+            self._alarm = monotonic() + seconds, address
         other = self._next()
         if other is not task:
             other.gate.release()
             task.gate.acquire()
         if self._stopping:
             raise RunStopped
+
+    def _sleep_alone(self, awaited: Channel, seconds: float | None) -> None:
+        assert self._outside is not None
+        self.turns += 1
+        self._news = False
+        self._nap = awaited, monotonic()
+        self._outside.wait(self, seconds)
+        while not self._news and seconds is None:  # an order is no news, and ends no wait
+            self._outside.wait(self)
+        self._nap = None
 
 
 class HostedEndpoint:
@@ -207,8 +322,23 @@ class HostedEndpoint:
     def receive(self, source: int, tag: Tag) -> tuple[int, Bytes]:
         return self._host.take((self.address, tag, source))
 
-    def sleep(self, awaited: Channel) -> None:
-        self._host.sleep(awaited)
+    def listen(self, source: int, tag: Tag, seconds: float) -> tuple[int, Bytes] | None:
+        return self._host.take_within((self.address, tag, source), seconds)
+
+    def order(self, to: int, order: Order, data: Bytes) -> None:
+        self._host.send(to, Tag.ORDER, self.address, bytes([order]) + bytes(data))
+
+    def obey(self, order: Order, do: Obey) -> None:
+        self._host.obey(order, do)
+
+    def mourns(self, error: BaseException) -> bool:
+        return self._host.mourns(error)
+
+    def process(self, address: int) -> Process | None:
+        return self._host.process(address)
+
+    def sleep(self, awaited: Channel, seconds: float | None = None) -> None:
+        self._host.sleep(awaited, seconds)
 
     def waker(self, peer: int) -> Callable[[], None] | None:
         return self._host.waker(peer)

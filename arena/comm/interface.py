@@ -9,6 +9,8 @@ from typing import NamedTuple, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from arena.comm.peeking import Process
+
 Bytes: TypeAlias = bytes | bytearray | memoryview
 
 ANYONE = -1
@@ -31,7 +33,19 @@ class Tag(IntEnum):
     SECOND_REPLY = 11
     SECOND_REQUEST_EXTRA = 12
     SECOND_REPLY_EXTRA = 13
+    ORDER = 14  # to a process, whatever its roles do: the first byte says which `Order`
 
+
+class Order(IntEnum):
+    """What one process asks of another one; it is obeyed at delivery, so a process that sleeps need not wake a role."""
+
+    WHERE = 1  # what do your roles do?
+    HERE = 2  # the answer
+    KEEP = 3  # keep the state of this policy, should its workers die
+
+
+Obey: TypeAlias = Callable[[int, Bytes], None]
+"""Does what an order says: it gets the address that the order came from, and what follows the order's byte."""
 
 PARTS = 2
 """How many links an environment and a worker can have: one for each part of the lanes that moves by itself."""
@@ -122,8 +136,31 @@ class Endpoint(Protocol):
         """The next message with this tag from `source` (or `ANYONE`) and the address that it came from."""
         ...
 
-    def sleep(self, awaited: Channel) -> None:
-        """Waits until something has come for this role, perhaps not what it waits for; `awaited` is for messages."""
+    def listen(self, source: int, tag: Tag, seconds: float) -> tuple[int, Bytes] | None:
+        """As `receive`; None when nothing has come within so many seconds. For one role of a process alone."""
+        ...
+
+    def order(self, to: int, order: Order, data: Bytes) -> None:
+        """Sends an order to the process that hosts a role."""
+        ...
+
+    def obey(self, order: Order, do: Obey) -> None:
+        """From now on this process does `do` when it is given this order, in whatever role's turn that is."""
+        ...
+
+    def mourns(self, error: BaseException) -> bool:
+        """Whether an error only says that a process of the run has died."""
+        ...
+
+    def process(self, address: int) -> Process | None:
+        """The process that hosts a role; None where nothing is known of it."""
+        ...
+
+    def sleep(self, awaited: Channel, seconds: float | None = None) -> None:
+        """Waits until something has come for this role, perhaps not what it waits for, or the seconds are over.
+
+        `awaited` is for messages. Only one role of a process may give a number of seconds.
+        """
         ...
 
     def waker(self, peer: int) -> Callable[[], None] | None:
@@ -161,12 +198,20 @@ class Outside(Protocol):
         """Sends a letter; `data` may be reused when the call returns."""
         ...
 
-    def wait(self, arrivals: Arrivals) -> None:
-        """Waits until something has come."""
+    def wait(self, arrivals: Arrivals, seconds: float | None = None) -> None:
+        """Waits until something has come, or so many seconds are over."""
         ...
 
     def poll(self, arrivals: Arrivals) -> None:
         """Takes what has come, without waiting."""
+        ...
+
+    def mourns(self, error: BaseException) -> bool:
+        """Whether an error only says that a process of the run has died."""
+        ...
+
+    def process(self, address: int) -> Process | None:
+        """The process that hosts a role; None where nothing is known of it."""
         ...
 
     def reaches(self, address: int) -> bool:

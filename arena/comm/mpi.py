@@ -9,10 +9,12 @@ with growing pauses.
 from __future__ import annotations
 
 import logging
+import math
+import os
 import struct
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
 
 import mpi4py
 
@@ -22,35 +24,164 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from arena.comm.doorbell import BellAddress, Doorbell, letter_from
+from arena.comm import doorbell
+from arena.comm.doorbell import LOST, BellAddress, Doorbell, letter_from
 from arena.comm.interface import PARTS, Arrivals, Bytes, Channel, Endpoint, Link, Side, Tag, link_tags
+from arena.comm.peeking import Process, this_process
+from arena.comm.sentinel import Sentinel, can_watch
 from arena.comm.waiting import Backoff, wait_until
+from arena.errors import PeerLost
 
 _ENVELOPE = struct.Struct("<iii4x")  # to, tag, from; 16 bytes keep what follows aligned
 _LETTER = 1  # MPI tag of letters; a link's messages have tags of their own
 _FIRST_LINK_TAG = 1000
+_LAST_PAUSE = 0.05  # seconds between two looks whether all others are done as well
+_SUSPENSE = 0.2  # seconds until a death is known
+_DEATHS = {MPI.ERR_PROC_FAILED, MPI.ERR_PROC_FAILED_PENDING, MPI.ERR_REVOKED}
 _log = logging.getLogger(__name__)
+
+
+class Team:
+    """The processes of a run, as far as they live.
+
+    With fault tolerance (the ULFM of MPI 5, as Open MPI has it) the others go on when some die: calls raise errors of
+    `mourns`, everybody `revoke`s what is going on, `agree`s, and takes up the run again with the team of `survivors`.
+
+    Args:
+        communicator: used by the arena alone (a duplicate), so that no user's message is ever mistaken for ours.
+        tolerant: whether it survives the death of a process.
+    """
+
+    def __init__(self, communicator: MPI.Comm, *, tolerant: bool) -> None:
+        self.comm = communicator
+        self.rank, self.size = communicator.Get_rank(), communicator.Get_size()
+        self.tolerant = tolerant
+        self._others: list[MPI.Comm] = []  # which go when the team goes
+
+    def mourns(self, error: BaseException) -> bool:
+        """Whether an error only says that a process of the team has died."""
+        if isinstance(error, PeerLost):
+            return True
+        if not self.tolerant:
+            return False
+        if isinstance(error, MPI.Exception) and error.Get_error_class() in _DEATHS:
+            return True
+        if isinstance(error, OSError):  # as when something of a process is opened that has just gone
+            time.sleep(_SUSPENSE)
+        try:
+            self.comm.Iprobe()  # lets MPI look
+        except MPI.Exception:
+            return True
+        return bool(self.comm.Is_revoked())
+
+    def wait_for_all(self) -> None:
+        """Returns when everybody has called it."""
+        wait_until(self.comm.Ibarrier().Test, longest_pause=_LAST_PAUSE)
+
+    def agree(self, flag: bool) -> bool:
+        """Whether all who live say yes; the same answer everywhere, whoever dies meanwhile. A collective."""
+        if not self.tolerant:
+            return bool(self.comm.allreduce(flag, MPI.LAND))
+        while True:
+            self.comm.Ack_failed()
+            agreed = np.array([flag], np.intc)
+            try:
+                wait_until(self.comm.Iagree(agreed).Test)
+                return bool(agreed[0])
+            except MPI.Exception as error:  # one has died that we have not known of: the same error everywhere
+                if error.Get_error_class() not in _DEATHS:
+                    raise
+
+    def revoke(self) -> None:
+        """Lets everybody out of whatever waits for somebody of the team."""
+        for communicator in (self.comm, *self._others):
+            if not communicator.Is_revoked():
+                communicator.Revoke()
+
+    def abort(self, status: int) -> None:
+        """Ends all processes, dead or alive."""
+        MPI.COMM_WORLD.Abort(status)
+
+    def survivors(self) -> Team:
+        """The team of all who live, in the order of their ranks. A collective of these."""
+        return Team(self.comm.Shrink(), tolerant=True)
+
+    def in_order(self, place: int) -> Team:
+        """The same team in another order: each says its place. A collective."""
+        return Team(self.comm.Split(0, place), tolerant=self.tolerant)
+
+    def broadcast(self, data: bytes) -> bytes:
+        """What rank 0 says. A collective."""
+        told: bytes = self.comm.bcast(data, root=0)
+        return told
+
+    def gather(self, data: bytes) -> list[bytes]:
+        """What everybody says. A collective."""
+        told: list[bytes] = self.comm.allgather(data)
+        return told
+
+    def split(self, color: int | None) -> MPI.Comm | None:
+        """A communicator of all ranks with this color; None for those without one. A collective."""
+        part = self.comm.Split(MPI.UNDEFINED if color is None else color, self.rank)
+        if part == MPI.COMM_NULL:
+            return None
+        self._others.append(part)
+        return part
+
+
+def tolerates_faults() -> bool:
+    """Whether MPI lets the others go on when a process dies: Open MPI was started with ULFM."""
+    return os.environ.get("OMPI_MCA_mpi_ft_enable") == "1" and hasattr(MPI.Comm, "Shrink")
 
 
 class MpiOutside:
     """This process's way to all others.
 
     Args:
-        communicator: used by the arena alone (a duplicate), so that no user's message is ever mistaken for ours.
+        team: all processes.
         ranks: for every address the rank that hosts it.
         shared_memory: whether links and bells of one node may use it (`transport: auto`) or not (`transport: mpi`).
     """
 
-    def __init__(self, communicator: MPI.Comm, ranks: Sequence[int], *, shared_memory: bool) -> None:
+    def __init__(self, team: Team, ranks: Sequence[int], *, shared_memory: bool) -> None:
+        self._team = team
+        communicator = team.comm
         self._comm = communicator
         self._rank = communicator.Get_rank()
         self._ranks = ranks
-        self._bell = _meet_neighbours(communicator) if shared_memory else None
+        self._processes, self._bell = _meet_others(communicator, bells=shared_memory)
         neighbours = self._bell.neighbours if self._bell is not None else ()
         self._all_ring = len(neighbours) == communicator.Get_size() - 1
         self._announce = {rank: self._ringer(rank, letter_from(self._rank)) for rank in neighbours}
         self._owed: Counter[int] = Counter()  # rank -> letters that its rings have announced and MPI has not given yet
         self.receives: dict[Channel, MPI.Prequest] = {}  # posted, of links over MPI
+        self._sentinel = self._watch_next() if team.tolerant else None
+
+    def _watch_next(self) -> Sentinel | None:
+        """Watches the next process of this node that has a bell, and rings for everybody when it dies."""
+        near = [rank for rank in (*self._announce, self._rank) if self._processes[rank] is not None]
+        next_one = min(near, key=lambda rank: (rank <= self._rank, rank), default=self._rank)
+        process = self._processes[next_one]
+        if next_one == self._rank or process is None or not can_watch():
+            return None
+        assert self._bell is not None
+        try:
+            return Sentinel(process.pid, self._bell.cry)
+        except OSError as error:
+            raise PeerLost(f"rank {next_one} cannot be watched: {error}") from error
+
+    def mourns(self, error: BaseException) -> bool:
+        return self._team.mourns(error)
+
+    def close(self) -> None:
+        """Gives back what was opened; nobody may use this any more."""
+        if self._sentinel is not None:
+            self._sentinel.dismiss()
+        if self._bell is not None:
+            self._bell.close()
+
+    def process(self, address: int) -> Process | None:
+        return self._processes[self._ranks[address]]
 
     def reaches(self, address: int) -> bool:
         return self._ranks[address] in self._announce
@@ -75,13 +206,14 @@ class MpiOutside:
             self.poll(arrivals)
             backoff.pause()
 
-    def wait(self, arrivals: Arrivals) -> None:
+    def wait(self, arrivals: Arrivals, seconds: float | None = None) -> None:
         if self._all_ring:
             assert self._bell is not None
-            self._answer(self._bell.wait(), arrivals)
+            self._answer(self._bell.wait() if seconds is None else self._bell.poll(seconds), arrivals)
             return
         backoff = Backoff()
-        while not self._look(arrivals):
+        end = math.inf if seconds is None else time.monotonic() + seconds
+        while not self._look(arrivals) and time.monotonic() < end:
             if self._bell is None or not backoff.patient:
                 backoff.pause()
             elif self._answer(self._bell.poll(backoff.next_pause()), arrivals):
@@ -100,6 +232,8 @@ class MpiOutside:
             heard = True
             if word >= 0:
                 arrivals.wake(word)
+            elif word == LOST:
+                raise PeerLost("a process of this node has died")
             else:
                 self._expect_letter(letter_from(word), arrivals)
         return heard
@@ -202,14 +336,40 @@ class MpiLink:
         self._receive.Free()
 
 
-def _meet_neighbours(communicator: MPI.Comm) -> Doorbell | None:
-    """Opens the bells of all processes of this node; None if this is not possible for each of them. A collective."""
+def _meet_others(communicator: MPI.Comm, *, bells: bool) -> tuple[list[Process | None], Doorbell | None]:
+    """The processes of all ranks, and this one's bell if those of its node's processes are open. A collective.
+
+    Args:
+        communicator: of all ranks.
+        bells: whether there are to be any.
+    """
+    bell = _make_bell() if bells else None
+    told = communicator.allgather((_this_process(), bell.address if bell is not None else None))
+    addresses = [address for _, address in told]
+    if bells:
+        bell = _meet_neighbours(bell, addresses, communicator)
+    return [process for process, _ in told], bell
+
+
+def _this_process() -> Process | None:
     try:
-        bell = Doorbell()
+        return this_process(doorbell.this_node())
+    except OSError:
+        return None
+
+
+def _make_bell() -> Doorbell | None:
+    try:
+        return Doorbell()
     except OSError as error:
         _log.warning("no doorbell (%s): messages are polled for", error)
-        bell = None
-    addresses = communicator.allgather(bell.address if bell is not None else None)
+        return None
+
+
+def _meet_neighbours(
+    bell: Doorbell | None, addresses: Sequence[BellAddress | None], communicator: MPI.Comm
+) -> Doorbell | None:
+    """Opens the bells of all processes of this node; None if this is not possible for each of them. A collective."""
     opened = bell is not None and _open_all(bell, addresses, communicator.Get_rank())
     outcomes = communicator.allgather((addresses[communicator.Get_rank()], opened))
     # One that cannot open a neighbour's bell does without; so must its neighbours, or it would not hear them.
@@ -232,12 +392,6 @@ def _open_all(bell: Doorbell, addresses: Sequence[BellAddress | None], own: int)
     return True
 
 
-def world() -> Any:
+def world() -> MPI.Intracomm:
     """`MPI.COMM_WORLD`; starts MPI."""
     return MPI.COMM_WORLD
-
-
-def group_communicator(communicator: MPI.Comm, color: int | None) -> MPI.Comm | None:
-    """A communicator of all ranks with this color; None for those without one. A collective."""
-    split = communicator.Split(MPI.UNDEFINED if color is None else color, communicator.Get_rank())
-    return None if split == MPI.COMM_NULL else split

@@ -105,14 +105,18 @@ class Tables:
         self._outside = outside
         self._told = False  # that there is no memory; there will be no more for the next table
         self._laid: dict[tuple[int, int], tuple[Shape, NDArray[np.uint8], Sequence[int]]] = {}  # (environment, part)
+        self._open: dict[tuple[int, int], SharedMemory] = {}  # of those that others look for by a letter
 
     def lay(self, endpoint: Endpoint, peers: Sequence[int], sizes: Sequence[LinkSize], part: int) -> Table:
-        """The environment's end; see `Endpoint.table`."""
+        """The environment's end; see `Endpoint.table`. It takes the place of the one that the same roles had before."""
         shape = Shape(len(peers), max(size.request for size in sizes), max(size.reply for size in sizes))
         near = [self._near(peer) for peer in peers]
+        self._clear(endpoint.address, part)
         shared = self._shared(shape.nbytes) if any(near) else None
         memory = np.zeros(shape.nbytes, np.uint8) if shared is None else shared.map()
         self._laid[endpoint.address, part] = shape, memory, peers
+        if shared is not None:
+            self._open[endpoint.address, part] = shared
         for seat, peer in enumerate(peers):
             if near[seat]:
                 endpoint.send(peer, Tag.LINK, TablePlace(shared, shape, seat).pack())
@@ -129,6 +133,13 @@ class Tables:
                 links.append(self._elsewhere.link(endpoint, peer, Side.ENVIRONMENT, part, outbox, inbox))
         rows = memory[shape.board_bytes :].reshape(shape.seats, shape.row_bytes)
         return Table(links, shape.replies(rows))
+
+    def _clear(self, environment: int, part: int) -> None:
+        """Forgets a table of an earlier leg. Whoever sat there has its memory, or needs it no more."""
+        self._laid.pop((environment, part), None)
+        before = self._open.pop((environment, part), None)
+        if before is not None:
+            before.close()
 
     def take_seat(self, endpoint: Endpoint, environment: int, size: LinkSize, part: int) -> Link:
         """The seat's end; see `Endpoint.link`."""

@@ -23,10 +23,12 @@ from msgspec import Meta
 from arena.config import overrides as overriding
 from arena.config import yaml_text
 from arena.errors import ConfigError, close_name, nearest
+from arena.plan import MOST_ROLES
 
-Count = Annotated[int, Meta(ge=1)]
+Count = Annotated[int, Meta(ge=1, le=2**53 - 1)]  # from 2**53 on, a float no longer holds every integer
 Halves = Annotated[int, Meta(ge=1, le=2)]
 Natural = Annotated[int, Meta(ge=0)]
+Seconds = Annotated[float, Meta(gt=0, le=31_536_000)]  # a year: what is longer, or no number, no clock can wait for
 Text = Annotated[str, Meta(min_length=1)]
 Color = Annotated[str, Meta(pattern=r"^#[0-9a-fA-F]{6}\Z")]
 SeatEntry = str | tuple[str, ...]
@@ -80,6 +82,12 @@ class RoundRobinConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     both_sides: bool = False  # each pairing with the sides exchanged as well
     env_kwargs: dict[str, Any] = {}  # over the environment's kwargs
 
+    @property
+    def roles(self) -> int:
+        """Environments and workers of all pairings, counted without writing them out."""
+        pairings = len(self.policies) * (len(self.policies) - 1) // (1 if self.both_sides else 2)
+        return pairings * self.copies * (1 + 2 * self.team_size)
+
     def matches(self) -> tuple[MatchConfig, ...]:
         """The pairings written out, in the order in which the policies are listed."""
         pairs = list(itertools.combinations(self.policies, 2))
@@ -115,8 +123,21 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     policies: dict[str, PolicyConfig]  # by name
     matches: tuple[MatchConfig | RoundRobinEntry, ...]  # what is played
     scale: bool = False  # repeat all matches until the ranks are used up
-    checkpoint_every: Count | None = None  # ticks; null: a tenth of `ticks`
+    checkpoint_every: Count = 10_000  # ticks from one boundary to the next: everything is saved, and can go on from it
     transport: Literal["auto", "mpi"] = "auto"  # auto: shared memory within a node; mpi: MPI messages everywhere
+    watchdog_s: Seconds = 60.0  # when nothing has moved for so long, the run ends and says who waits for what
+    env_timeout_s: Seconds | None = None  # as long as one call of a game or an algorithm may take; null: watchdog_s
+    on_env_error: Literal["stop", "restart"] = "stop"  # restart: make a game that fails anew, drop its episodes
+    fault_tolerance: Literal["auto", "on", "off"] = "auto"  # go on when a process dies; auto: where MPI can (ULFM)
+    spares: Natural = 0  # processes that wait to take the place of one that dies
+
+    @property
+    def roles(self) -> int:
+        """Environments and workers of all matches, without the root and without repetitions."""
+        return sum(
+            entry.copies * (1 + len(entry.seats)) if isinstance(entry, MatchConfig) else entry.round_robin.roles
+            for entry in self.matches
+        )
 
     def entries(self) -> tuple[tuple[str, MatchConfig], ...]:
         """Every match description with its place in the configuration; round robins are written out."""
@@ -175,7 +196,11 @@ def resolved_yaml(config: Config) -> str:
 
 def _read(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8-sig")
+        with path.open("rb") as file:
+            content = file.read(yaml_text.MOST_CHARACTERS + 1)  # a device has no end
+        if len(content) > yaml_text.MOST_CHARACTERS:
+            raise ConfigError(f"is longer than {yaml_text.MOST_CHARACTERS} bytes", source=str(path))
+        return content.decode("utf-8-sig")
     except FileNotFoundError as error:
         raise ConfigError(f"there is no such file{_similar_file(path)}", source=str(path)) from error
     except IsADirectoryError as error:
@@ -326,6 +351,8 @@ def _check(config: Config) -> None:
             _check_match(config, entry, f"matches[{index}]")
         else:
             _check_round_robin(config, entry.round_robin, f"matches[{index}].round_robin")
+    if config.roles >= MOST_ROLES:
+        raise ConfigError(f"asks for {config.roles + 1} roles, more than {MOST_ROLES}; lower `copies`", path="matches")
 
 
 def _check_match(config: Config, match: MatchConfig, path: str) -> None:

@@ -3,6 +3,9 @@
 Differences to PyYAML's safe loader: `3e-4` is a number (as in YAML 1.2; YAML 1.1 reads a string), `12:30`, `010` and
 `2024-01-01` are not turned into other numbers or dates, a key that is given twice is an error, and so is a document
 that contains itself. What `dump` writes, `load` reads back as equal data.
+
+A text may come from anybody: one that is very long, deep, or large once its aliases are written out is refused before
+anything is made of it.
 """
 
 from __future__ import annotations
@@ -22,6 +25,12 @@ _FLOAT = re.compile(
     r"|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))$"
 )
 _INT = re.compile(r"^(?:[-+]?[0-9][0-9_]*|0o[0-7]+|0x[0-9a-fA-F]+)$")
+_PLAIN = {f"tag:yaml.org,2002:{kind}" for kind in ("null", "bool", "int", "float", "str", "seq", "map", "merge")}
+_UNUSABLE = re.compile("[\0\ud800-\udfff]")  # no file name, no module and no console takes them
+MOST_CHARACTERS = 100_000
+"""Of a text, and of what it holds once its aliases are written out; reading so much takes a second."""
+_DEEPEST = 50  # levels
+_MOST_DIGITS = 100  # of an integer
 _REPLACED = ("float", "int", "timestamp", "value")  # implicit types of YAML 1.1 that are read otherwise, or not at all
 
 
@@ -38,6 +47,8 @@ class _Dumper(yaml.SafeDumper):
 
 def _read_int(_: yaml.SafeLoader, node: yaml.Node) -> int:
     text = str(node.value).replace("_", "")
+    if len(text) > _MOST_DIGITS:
+        raise ValueError(f"an integer of {len(text)} digits; at most {_MOST_DIGITS}")
     return int(text, 0) if text[:2] in ("0o", "0x") else int(text)
 
 
@@ -64,13 +75,14 @@ def load(text: str, *, source: str) -> Any:
     Raises:
         ConfigError: not YAML, with line, column and the line's text; a key given twice.
     """
+    if len(text) > MOST_CHARACTERS:
+        raise ConfigError(f"is longer than {MOST_CHARACTERS} characters", source=source)
     try:
         loader = _Loader(text)
         node: yaml.Node | None = loader.get_single_node()
         if node is None:
             return None
-        for part in _nodes(node, ()):
-            _refuse_doubled_keys(part, text, source)
+        _check(node, text, source)
         return loader.construct_document(node)
     except yaml.MarkedYAMLError as error:
         problem = ", ".join(part for part in (error.context, error.problem) if part)
@@ -79,7 +91,7 @@ def load(text: str, *, source: str) -> Any:
         raise ConfigError(f"not YAML: {' '.join(str(error).split())}", source=source) from error
     except RecursionError as error:
         raise ConfigError("the YAML is nested too deeply, or contains itself", source=source) from error
-    except ValueError as error:  # such as an integer of thousands of digits
+    except (ValueError, LookupError) as error:  # such as `!!int x`, `!!bool x`
         raise ConfigError(f"not YAML: {error}", source=source) from error
 
 
@@ -88,14 +100,58 @@ def dump(data: Any) -> str:
     return str(yaml.dump(data, Dumper=_Dumper, sort_keys=False, width=120))
 
 
-def _nodes(node: yaml.Node, above: tuple[yaml.Node, ...]) -> Iterator[yaml.Node]:
-    if any(node is other for other in above):
+def _check(root: yaml.Node, text: str, source: str) -> None:
+    """Refuses what is not plain data, or becomes too large when aliases are written out.
+
+    Raises:
+        ConfigError: with the place, if it has one.
+        RecursionError: nested too deeply, or it contains itself.
+    """
+    sizes: dict[int, int] = {}  # by identity: characters, aliases written out
+    depths: dict[int, int] = {}
+    for node in _children_first(root, {}):
+        _refuse_other_data(node, text, source)
+        _refuse_doubled_keys(node, text, source)
+        inner = [id(child) for child in _children(node)]
+        own = len(node.value) if isinstance(node, yaml.ScalarNode) else 0
+        sizes[id(node)] = 1 + own + sum(sizes[child] for child in inner)
+        depths[id(node)] = 1 + max((depths[child] for child in inner), default=0)
+    if depths[id(root)] > _DEEPEST:
         raise RecursionError
+    if sizes[id(root)] > MOST_CHARACTERS:
+        raise ConfigError(
+            f"holds more than {MOST_CHARACTERS} characters when its aliases are written out", source=source
+        )
+
+
+def _children_first(node: yaml.Node, done: dict[int, bool]) -> Iterator[yaml.Node]:
+    """Every node once, after those inside it.
+
+    Raises:
+        RecursionError: a node is inside itself.
+    """
+    if done.get(id(node), True) is False:
+        raise RecursionError
+    if id(node) in done:
+        return
+    done[id(node)] = False
+    for child in _children(node):
+        yield from _children_first(child, done)
+    done[id(node)] = True
     yield node
-    if isinstance(node, yaml.CollectionNode):
-        for child in node.value:
-            for part in child if isinstance(child, tuple) else (child,):
-                yield from _nodes(part, (*above, node))
+
+
+def _children(node: yaml.Node) -> list[yaml.Node]:
+    if isinstance(node, yaml.MappingNode):
+        return [part for pair in node.value for part in pair]
+    return list(node.value) if isinstance(node, yaml.SequenceNode) else []
+
+
+def _refuse_other_data(node: yaml.Node, text: str, source: str) -> None:
+    if node.tag not in _PLAIN:
+        raise _at_mark(f"{node.tag!r:.80} is no plain data", node.start_mark, text, source)
+    if isinstance(node, yaml.ScalarNode) and _UNUSABLE.search(node.value):
+        raise _at_mark("a NUL, or half of a surrogate pair, is in no text", node.start_mark, text, source)
 
 
 def _refuse_doubled_keys(node: yaml.Node, text: str, source: str) -> None:

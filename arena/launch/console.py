@@ -28,7 +28,9 @@ def tell(failure: Failed, stream: IO[str] | None = None) -> None:
 
 def log_beside_display(run: Run, roles: tuple[Role, ...]) -> None:
     """Rank 0 has the console for its display, so its log is a file."""
-    logging.basicConfig(filename=run.folder.log_path(0), level=logging.INFO, format=_LOG_FORMAT, force=True)
+    log = run.folder.log_path(0)
+    log.touch(mode=0o600)  # logging would let everybody read it
+    logging.basicConfig(filename=log, level=logging.INFO, format=_LOG_FORMAT, force=True)
     _say_roles(run, roles)
 
 
@@ -42,13 +44,26 @@ def _say_roles(run: Run, roles: tuple[Role, ...]) -> None:
     _log.info("hosts %s", ", ".join(map(run.describe, roles)) or "nothing: the plan has no role for this process")
 
 
-def speak_into(log: Path) -> IO[str]:
-    """Sends what this process prints, its libraries' C code included, to its log; returns the console."""
+class Console:
+    """Where the user reads, for a process whose own words may go elsewhere."""
+
+    def __init__(self) -> None:
+        self._descriptors = os.dup(1), os.dup(2)
+        self.stderr: IO[str] = os.fdopen(os.dup(2), "w")
+
+    def take(self) -> None:
+        """Lets this process speak to the user again: it leads the run from now on."""
+        sys.stdout.flush()
+        sys.stderr.flush()
+        for descriptor, kept in zip((1, 2), self._descriptors, strict=True):
+            os.dup2(kept, descriptor)
+
+
+def speak_into(log: Path) -> None:
+    """Sends what this process prints, its libraries' C code included, to its log."""
     sys.stdout.flush()
     sys.stderr.flush()
-    console = os.fdopen(os.dup(2), "w")
     file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     for descriptor in (1, 2):
         os.dup2(file, descriptor)
     os.close(file)
-    return console

@@ -5,16 +5,19 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable
+from contextlib import nullcontext
 from types import FrameType
 from typing import Any
 
 from arena.comm import Endpoint
 from arena.comm.host import Host
-from arena.errors import Deadlock
+from arena.errors import Deadlock, PeerLost
 from arena.launch.console import log_beside_display, tell
 from arena.launch.prepare import abandon, begin
 from arena.launch.ranks import Main, names_of
+from arena.launch.sentry import Sentry
 from arena.launch.terminal import display_for
+from arena.memory import Memory
 from arena.messages import Failed
 from arena.plan import Role, RoleKind
 from arena.records.recorder import Recorder
@@ -40,7 +43,7 @@ def alone(run: Run, present: Callable[[Run, Scoreboard], None], display: Display
     signal.signal(signal.SIGTERM, _interrupt)
     log_beside_display(run, run.roles)
     try:
-        present(run, in_one_process(run, display or display_for(run)))
+        present(run, in_one_process(run, display or display_for(run), watched=True))
         return 0
     except RoleFailed as error:
         failure = error.failure
@@ -52,8 +55,13 @@ def alone(run: Run, present: Callable[[Run, Scoreboard], None], display: Display
     return failure.exit_code
 
 
-def in_one_process(run: Run, display: Display) -> Scoreboard:
+def in_one_process(run: Run, display: Display, *, watched: bool = False) -> Scoreboard:
     """All roles as threads of this process, one at a time.
+
+    Args:
+        run: the run.
+        display: shows the progress.
+        watched: whether a role that hangs ends this process; an error cannot end it.
 
     Raises:
         RoleFailed: a role could not go on.
@@ -64,37 +72,44 @@ def in_one_process(run: Run, display: Display) -> Scoreboard:
 
     def main_of(role: Role) -> Main:
         if role.kind is RoleKind.ROOT:
-            return lambda endpoint: results.append(_record(endpoint, run, display))
+            return lambda endpoint: results.append(_record(endpoint, run, display, Memory()))
         return lambda endpoint: perform(endpoint, run, role, private=False)
 
-    Host(names_of(run, run.roles)).run({run.address(role): main_of(role) for role in run.roles})
+    host = Host(names_of(run, run.roles))
+    with Sentry(host, run) if watched else nullcontext():
+        host.run({run.address(role): main_of(role) for role in run.roles})
     return results[0]
 
 
-def _record(endpoint: Endpoint, run: Run, display: Display) -> Scoreboard:
-    root = Root(endpoint, run, display)
+def _record(endpoint: Endpoint, run: Run, display: Display, memory: Memory) -> Scoreboard:
+    root = Root(endpoint, run, display, memory)
     try:
         root.gather()
     except RoleFailed as error:
         if error.failure.exit_code == _MISTAKE:
             abandon(run)
         raise
-    begin(run)
-    with Recorder(run.folder, resumed_at=run.start_tick or None) as recorder:
+    if not run.begun:
+        begin(run)
+    with Recorder(run.folder, root.ticks, resumed_at=run.leg.start if run.resumed else None) as recorder:
         root.record(recorder)
     if run.profile:
         run.folder.write_profile(profile_json(run.plan, root.profiles))
     return root.scoreboard
 
 
-def lead(world: Any, host: Host, run: Run, present: Callable[[Run, Scoreboard], None]) -> None:
+def lead(team: Any, host: Host, run: Run, memory: Memory, present: Callable[[Run, Scoreboard], None]) -> None:
     """Rank 0's roles of a run that has other ranks.
 
     Args:
-        world: the communicator of all ranks.
+        team: all processes.
         host: of the roles of rank 0.
         run: the run.
+        memory: keeps what they know, should the run have to be repaired.
         present: shows the result.
+
+    Raises:
+        PeerLost: a process of the run has died.
     """
     log_beside_display(run, run.plan.ranks[0])
     signal.signal(signal.SIGTERM, _interrupt)
@@ -102,11 +117,12 @@ def lead(world: Any, host: Host, run: Run, present: Callable[[Run, Scoreboard], 
 
     def main_of(role: Role) -> Main:
         if role.kind is RoleKind.ROOT:
-            return lambda endpoint: results.append(_record(endpoint, run, display_for(run)))
-        return lambda endpoint: perform(endpoint, run, role, private=False)
+            return lambda endpoint: results.append(_record(endpoint, run, display_for(run), memory))
+        return lambda endpoint: perform(endpoint, run, role, memory=memory, private=False)
 
     try:
-        host.run({run.address(role): main_of(role) for role in run.plan.ranks[0]})
+        with Sentry(host, run):
+            host.run({run.address(role): main_of(role) for role in run.plan.ranks[0]})
         present(run, results[0])
     except KeyboardInterrupt as error:
         failure = _interrupted(run, error)
@@ -114,9 +130,11 @@ def lead(world: Any, host: Host, run: Run, present: Callable[[Run, Scoreboard], 
         # The launcher is ending all processes already; MPI has nothing to add, and may hang.
         os._exit(failure.exit_code)
     except BaseException as error:
+        if team.mourns(error):
+            raise PeerLost(str(error)) from error
         failure = error.failure if isinstance(error, RoleFailed) else failure_of(error, "root, rank 0")
         tell(failure)
-        world.Abort(failure.exit_code)
+        team.abort(failure.exit_code)
 
 
 def _interrupted(run: Run, error: KeyboardInterrupt) -> Failed:

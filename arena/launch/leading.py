@@ -8,15 +8,22 @@ from typing import Any
 
 from arena.comm.host import Host
 from arena.config import load_config
-from arena.errors import located
+from arena.errors import ConfigError, located
 from arena.launch import hosting
 from arena.launch.prepare import prepare
 from arena.launch.train import Request
+from arena.memory import Memory
+from arena.records.faults import losses
 from arena.records.scoreboard import Scoreboard
 from arena.run import Run
-from arena.screen.display import summary_lines
+from arena.screen.display import fault_lines, summary_lines
 from arena.screen.profile import profile_lines
 from arena.screen.words import counted, processes_words
+
+_INTOLERANT = (
+    "found on, but this MPI ends all processes when one dies: start the run with `arena train` and Open MPI 5, or with "
+    "`mpirun --with-ft ulfm`; `auto` goes on where it can"
+)
 
 
 class Leading:
@@ -29,7 +36,7 @@ class Leading:
     def __init__(self, request: Request) -> None:
         self._request = request
 
-    def prepare(self, ranks: int) -> Run:
+    def prepare(self, ranks: int, *, tolerant: bool = False) -> Run:
         """Reads the configuration and claims the run folder, for so many ranks.
 
         Raises:
@@ -38,16 +45,18 @@ class Leading:
         asked = self._request
         with located(source=asked.path):
             config = load_config(asked.path, asked.overrides)
+            if config.fault_tolerance == "on" and not tolerant:
+                raise ConfigError(_INTOLERANT, path="fault_tolerance")
             run = prepare(config, ranks=ranks, run_dir=asked.run_dir, resume=asked.resume)
-        return announced(replace(run, source=asked.path, profile=asked.profile))
+        return announced(replace(run, source=asked.path, profile=asked.profile, allow_unproved=asked.allow_unproved))
 
     def alone(self, run: Run) -> int:
         """Plays everything in this process and shows the result; returns the exit status."""
         return hosting.alone(run, present)
 
-    def lead(self, world: Any, host: Host, run: Run) -> None:
+    def lead(self, team: Any, host: Host, run: Run, memory: Memory) -> None:
         """Plays rank 0's roles and shows the result."""
-        hosting.lead(world, host, run, present)
+        hosting.lead(team, host, run, memory, present)
 
 
 def announced(run: Run) -> Run:
@@ -57,8 +66,8 @@ def announced(run: Run) -> Run:
         f"{plan.name}: {counted(len(plan.matches), 'match', 'matches')} of {counted(plan.ticks, 'tick')}, "
         f"{processes_words(plan.processes, len(plan.roles()))}"
     ]
-    if run.start_tick:
-        lines += [f"goes on at tick {run.start_tick}", *run.past.words]
+    if run.resumed:
+        lines += [f"goes on at tick {run.leg.start}", *run.words]
     if plan.packed and plan.processes > 1:
         lines.append(f"{len(plan.roles())} processes would give each role its own")
     if plan.idle_ranks:
@@ -70,7 +79,7 @@ def announced(run: Run) -> Run:
 
 def present(run: Run, scoreboard: Scoreboard) -> None:
     """Shows where everything is and how the policies fared."""
-    lines = summary_lines(scoreboard, run.path)
+    lines = [*summary_lines(scoreboard, run.path), *fault_lines(losses(run.folder.faults))]
     if run.profile:
         lines += ["where the time went:", *profile_lines(run.folder.read_profile())]
     sys.stdout.write("\n".join(lines) + "\n")

@@ -17,6 +17,7 @@ from types import FrameType
 from typing import IO
 
 from arena.errors import ConfigError
+from arena.hosts import allocated, shares
 
 _UNDER_A_LAUNCHER = ("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "PMI_ID", "MPI_LOCALRANKID")
 TERMINAL_VARIABLE = "ARENA_TERMINAL"  # columns of the user's terminal, 0: there is none
@@ -27,6 +28,7 @@ _ON_ONE_NODE = {
     # Open MPI: leaves network fabrics alone, to which no message goes. Looking for them costs a second of sleep.
     "OMPI_MCA_btl": "^ofi",
 }
+_ULFM_SINCE = 5  # the version of Open MPI
 _GRACE_SECONDS = 5.0
 _SHOW_CURSOR = "\x1b[?25h"  # ECMA-48 with DEC's private modes
 _RULE = re.compile(r"-{60,}\s*$")
@@ -80,31 +82,50 @@ def find_launcher() -> str:
     raise ConfigError(f"no MPI launcher was found. {NO_MPI}")
 
 
-def command(launcher: str, ranks: int, program: Sequence[str]) -> tuple[list[str], dict[str, str]]:
+def command(
+    launcher: str, ranks: int, program: Sequence[str], *, tolerant: bool = False
+) -> tuple[list[str], dict[str, str]]:
     """The command line and the environment variables that start `ranks` processes of a program.
 
     Open MPI refuses to run as root and to start more processes than there are cores, unless told; a desk machine or
-    a container is where people try things, so it is told.
+    a container is where people try things, so it is told. Inside of a SLURM allocation it is not: launchers learn from
+    SLURM which hosts there are and how many processes each takes, and more than that would sit on other cores' work.
+
+    Args:
+        launcher: mpirun or mpiexec.
+        ranks: how many processes.
+        program: what each of them runs.
+        tolerant: whether the others are to go on when one dies, if this MPI can do that.
+
+    Raises:
+        ConfigError: the allocation has fewer tasks than `ranks`.
     """
     settings = {**_SETTINGS, **os.environ}
     flags: list[str] = []
-    if _is_open_mpi(launcher):
+    hosts = allocated(os.environ)
+    if hosts:
+        shares(hosts, ranks)
+    version = _open_mpi_version(launcher)
+    if version is not None:
         settings |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
-        flags = ["--oversubscribe", "--bind-to", "none"]
+        flags = ["--bind-to", "none", *([] if hosts else ["--oversubscribe"])]
+        flags += ["--with-ft", "ulfm"] if tolerant and version >= _ULFM_SINCE else []
     return [launcher, *flags, "-n", str(ranks), *program], settings
 
 
-def _is_open_mpi(launcher: str) -> bool:
+def _open_mpi_version(launcher: str) -> int | None:
+    """The major version of Open MPI; None where it is another MPI."""
     told = subprocess.run([launcher, "--version"], capture_output=True, text=True, check=False)
-    return "open mpi" in (told.stdout + told.stderr).lower()
+    found = re.search(r"open mpi\D*(\d+)", told.stdout + told.stderr, re.IGNORECASE)
+    return None if found is None else int(found[1])
 
 
-def run(ranks: int, program: Sequence[str]) -> int:
+def run(ranks: int, program: Sequence[str], *, tolerant: bool = False) -> int:
     """Starts a program under MPI and waits for it; returns its exit status.
 
     The launcher gets a session of its own, so that Ctrl-C reaches it once, through us, and takes all of it down.
     """
-    line, settings = command(find_launcher(), ranks, program)
+    line, settings = command(find_launcher(), ranks, program, tolerant=tolerant)
     settings[TERMINAL_VARIABLE] = str(shutil.get_terminal_size().columns if sys.stdout.isatty() else 0)
     process = subprocess.Popen(
         line,
@@ -175,7 +196,10 @@ def without_banners(lines: Iterable[str]) -> Iterator[str]:
 
 @contextmanager
 def _forwarding(process: subprocess.Popen[str]) -> Iterator[list[int]]:
-    """While this lasts, SIGINT and SIGTERM end the launcher and all that it has started; they are listed."""
+    """While this lasts, SIGINT and SIGTERM end the launcher and all that it has started; they are listed.
+
+    SIGUSR1 goes through the launcher to the processes, which know what it means.
+    """
     received: list[int] = []
 
     def stop(number: int, _frame: FrameType | None) -> None:
@@ -186,7 +210,11 @@ def _forwarding(process: subprocess.Popen[str]) -> Iterator[list[int]]:
         received.append(number)
         process.send_signal(signal.SIGTERM)
 
-    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    def pass_on(number: int, _frame: FrameType | None) -> None:
+        process.send_signal(number)
+
+    handlers = {signal.SIGINT: stop, signal.SIGTERM: stop, signal.SIGUSR1: pass_on}
+    before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
     try:
         yield received
     finally:

@@ -14,6 +14,7 @@ from pathlib import Path
 from arena.config import Config, resolved_yaml
 from arena.launch.planning import checked_plan
 from arena.launch.resuming import forget, resumed
+from arena.leg import Leg
 from arena.plan import Plan, to_json
 from arena.records import checkpoint
 from arena.records.folder import RunFolder
@@ -39,16 +40,17 @@ def prepare(config: Config, *, ranks: int | None, run_dir: str | None = None, re
     if resume:
         folder = RunFolder.open(place, resume=True, given=named)
         run = resumed(Run(plan, folder.path, config=resolved_yaml(config)), config)
-        return replace(run, restore={**_given(plan, without=run.restore), **run.restore})
+        restore = {**_given(plan, without=run.leg.restore), **run.leg.restore}
+        return replace(run, leg=replace(run.leg, restore=restore))
     given = _given(plan)
     made = not (named and place.exists())
     folder = RunFolder.open(place, given=named)
-    return Run(plan, folder.path, config=resolved_yaml(config), made_folder=made, restore=given)
+    return Run(plan, folder.path, config=resolved_yaml(config), made_folder=made, leg=Leg(restore=given))
 
 
 def begin(run: Run) -> None:
     """Writes into the run folder what is known before the start; a resumed run forgets what it will play again."""
-    if run.start_tick:
+    if run.resumed:
         forget(run)
     run.folder.write_config(run.config)
     run.folder.write_plan(to_json(run.plan))
@@ -56,7 +58,7 @@ def begin(run: Run) -> None:
 
 def abandon(run: Run) -> None:
     """Removes the folder of a new run that has not begun, or what was put into it where it was there before."""
-    if not run.start_tick:
+    if not run.resumed:
         run.folder.remove_unbegun(whole=run.made_folder)
 
 

@@ -2,6 +2,7 @@
 
 agreed     rank 0 has read and prepared, everybody has the run, or the reason why there is none
 hosting    the rank's roles play; rank 0 leads: it records, shows, and tells how it went
+repaired   a process has died: those who live agree how to go on, and host again
 over       everybody has said so; nobody leaves before
 
 A hundred of these may start on a few cores, so this module imports what every rank needs and nothing else: what rank 0
@@ -11,26 +12,26 @@ needs beyond it comes with its `Leader`.
 from __future__ import annotations
 
 import gc
+import os
 import signal
 import sys
 import time
 from collections.abc import Callable, Mapping
-from typing import IO, Any, Protocol
+from typing import Any, NoReturn, Protocol
 
-from arena.comm import Endpoint
+from arena.comm import Endpoint, Order
 from arena.comm.host import Host
-from arena.comm.waiting import wait_until
 from arena.errors import ConfigError
 from arena.launch import mpirun
-from arena.launch.console import log_to_stderr, speak_into, tell
+from arena.launch.console import Console, log_to_stderr, speak_into, tell
+from arena.memory import Memory
 from arena.messages import Failed, pack, unpack
 from arena.plan import Role, RoleKind
-from arena.roles.libraries import seed_libraries
+from arena.roles.libraries import import_algorithms, seed_libraries
 from arena.roles.stage import failure_of, perform
 from arena.run import Run
 
 _ABORT_SECONDS = 5.0  # how long a failed process gives the root to end the run before it does so itself
-_LAST_PAUSE = 0.05  # seconds between two looks whether all others are done as well
 
 Main = Callable[[Endpoint], Any]
 
@@ -38,13 +39,13 @@ Main = Callable[[Endpoint], Any]
 class Leader(Protocol):
     """What rank 0 does beyond its roles."""
 
-    def prepare(self, ranks: int) -> Run:
-        """Makes the run for a number of ranks."""
+    def prepare(self, ranks: int, *, tolerant: bool) -> Run:
+        """Makes the run for a number of ranks; `tolerant` says whether MPI survives the death of one."""
 
     def alone(self, run: Run) -> int:
         """Plays a run that has no other rank; returns the exit status."""
 
-    def lead(self, world: Any, host: Host, run: Run) -> None:
+    def lead(self, team: Any, host: Host, run: Run, memory: Memory) -> None:
         """Plays rank 0's roles, the root among them, and shows the result."""
 
 
@@ -56,40 +57,155 @@ def in_the_world(leader: Callable[[], Leader]) -> int:
     """
     mpirun.die_with_parent()
     mpi = _start_mpi()
-    world = mpi.world()
-    run = _agree(world, leader)
-    if isinstance(run, Failed):
-        if world.rank == 0:
-            tell(run)
-        return run.exit_code
-    if run.plan.processes == 1:
-        return leader().alone(run)
-    console: IO[str] = sys.stderr
-    try:
-        if world.rank != 0:
-            console = speak_into(run.folder.log_path(world.rank))
-        _take_part(mpi, world, run, leader, console)
-    except BaseException as error:
-        tell(failure_of(error, f"rank {world.rank}", run.source), console)
-        world.Abort(1)
-    gc.freeze()  # Python's last look for garbage would go through all that is left, which goes with the process anyway
-    return 0
+    team = mpi.Team(mpi.world().Dup(), tolerant=mpi.tolerates_faults())
+    return Rank(mpi, team, leader).take_part()
 
 
-def _take_part(mpi: Any, world: Any, run: Run, leader: Callable[[], Leader], console: IO[str]) -> None:
-    roles = run.plan.ranks[world.rank]
-    if len(roles) > 1:
-        seed_libraries(run.plan.seed)
-    communicator = mpi.group_communicator(world, _color(run, roles))
-    ranks = [run.plan.rank_of(role) for role in run.roles]
-    outside = mpi.MpiOutside(world.Dup(), ranks, shared_memory=run.plan.transport == "auto")
-    host = Host(names_of(run, roles), outside, size=len(run.roles))
-    if world.rank == 0:
-        leader().lead(world, host, run)
-    else:
-        _host_roles(world, host, run, roles, communicator, console)
-    # Nobody leaves before all are done: what one has sent last may still need its help to arrive.
-    wait_until(world.Ibarrier().Test, longest_pause=_LAST_PAUSE)
+class Rank:
+    """This process's part in a run, from its beginning to its end.
+
+    Args:
+        mpi: the module of that name.
+        team: all processes.
+        leader: makes what rank 0 needs.
+    """
+
+    def __init__(self, mpi: Any, team: Any, leader: Callable[[], Leader]) -> None:
+        self._mpi = mpi
+        self._team = team
+        self._leader = leader
+        self._run: Run | None = None
+        self._console = Console()
+        self._memory = Memory()
+        self._lost_at = 0.0  # when the last death was heard of
+
+    def take_part(self) -> int:
+        """Plays until the run has ended, through as many repairs as it takes; returns the exit status."""
+        while True:
+            try:
+                status = self._play()
+            except BaseException as error:
+                if not self._team.mourns(error):
+                    self._abort(failure_of(error, f"rank {self._team.rank}", self._run.source if self._run else ""))
+                self._mourn()
+                status = None
+            if status is not None and (not self._team.tolerant or self._team.agree(True)):
+                return self._leave(status)
+            self._repair()
+
+    def _play(self) -> int:
+        """The run, or what is left of it."""
+        if self._run is None:
+            agreed = _agree(self._team, self._leader)
+            if isinstance(agreed, Failed):
+                if self._team.rank == 0:
+                    tell(agreed)
+                return agreed.exit_code
+            self._begin(agreed)
+        run = self._run
+        assert run is not None
+        if run.plan.processes == 1 and not run.repairs:
+            return self._leader().alone(run)
+        self._host(run)
+        return 0
+
+    def _begin(self, run: Run) -> None:
+        self._run = run
+        self._memory.keeps = self._team.tolerant and run.plan.fault_tolerance != "off"
+        if self._team.rank != 0:
+            speak_into(run.folder.log_path(self._team.rank))
+        if self._memory.keeps and not run.plan.ranks[self._team.rank]:
+            import_algorithms(run)  # a spare is of use at once
+
+    def _host(self, run: Run) -> None:
+        team, roles = self._team, run.plan.ranks[self._team.rank]
+        if len(roles) > 1:
+            seed_libraries(run.plan.seed)
+        communicator = team.split(_color(run, roles))
+        ranks = [run.plan.rank_of(role) for role in run.roles]
+        outside = self._mpi.MpiOutside(team, ranks, shared_memory=run.plan.transport == "auto")
+        try:
+            host = Host(names_of(run, roles), outside, size=len(run.roles))
+            host.obey(Order.KEEP, lambda _, data: self._memory.learn(*unpack(data)))
+            if team.rank == 0:
+                self._leader().lead(team, host, run, self._memory)
+            else:
+                self._host_roles(host, run, roles, communicator)
+            # Nobody leaves before all are done: what one has sent last may still need its help to arrive.
+            team.wait_for_all()
+        finally:
+            outside.close()
+
+    def _host_roles(self, host: Host, run: Run, roles: tuple[Role, ...], communicator: Any) -> None:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt is the root's to handle; the launcher ends us
+        log_to_stderr(run, roles)
+
+        def main_of(role: Role) -> Main:
+            def main(endpoint: Endpoint) -> None:
+                failure = perform(
+                    endpoint, run, role, memory=self._memory, communicator=communicator, private=len(roles) == 1
+                )
+                if failure is not None:
+                    time.sleep(_ABORT_SECONDS)  # the root has the failure, shows it and aborts us all; if not, we do
+                    self._abort(failure)
+
+            return main
+
+        if roles:
+            host.run({run.address(role): main_of(role) for role in roles})
+
+    def _mourn(self) -> None:
+        """Lets everybody know that somebody has died, and waits until all who live do."""
+        self._lost_at = time.monotonic()
+        if not self._team.tolerant:
+            time.sleep(_ABORT_SECONDS)  # the launcher ends everybody; if not, we do
+            self._abort()
+        self._team.revoke()
+        self._team.agree(False)
+
+    def _repair(self) -> None:
+        """Takes up the run again with those who live.
+
+        Where it has not begun, there is nothing but to begin; where it cannot go on, everybody ends.
+        """
+        run, memory = self._run, self._memory
+        if run is not None and memory.begun and not (memory.keeps and memory.repairable):
+            if self._team.survivors().rank == 0:
+                tell(Failed("root", _why_not(run, memory), exit_code=1), self._console.stderr)
+            self._abort()
+        if run is None:
+            self._team = self._team.survivors()
+            return
+        from arena.launch.repair import repaired  # what it needs, few runs do
+
+        was_leading = self._team.rank == 0
+        self._team, self._run = repaired(self._team, run, memory, self._lost_at)
+        if self._team.rank == 0 and not was_leading:
+            self._console.take()
+
+    def _abort(self, failure: Failed | None = None) -> NoReturn:
+        """Ends all processes."""
+        if failure is not None:
+            tell(failure, self._console.stderr)
+        self._mpi.world().Abort(1 if failure is None else failure.exit_code)
+        raise SystemExit(1)
+
+    def _leave(self, status: int) -> int:
+        if self._run is not None and self._run.repairs:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(status)  # to take leave of MPI after a death may hang
+        gc.freeze()  # Python's last look for garbage would go through all that is left, which goes with the process
+        return status
+
+
+def _why_not(run: Run, memory: Memory) -> str:
+    if not memory.keeps:
+        return "a process has died, and `fault_tolerance` is off; --resume goes on from the newest boundary"
+    return (
+        "a process has died, and the run cannot go on without it: what some algorithm has learnt cannot be saved and "
+        f"loaded (it has no load_state_dict()); what was played is in {run.path}"
+    )
 
 
 def names_of(run: Run, roles: tuple[Role, ...]) -> Mapping[int, str]:
@@ -105,17 +221,17 @@ def _start_mpi() -> Any:
     return mpi
 
 
-def _agree(world: Any, leader: Callable[[], Leader]) -> Run | Failed:
+def _agree(team: Any, leader: Callable[[], Leader]) -> Run | Failed:
     """Rank 0 reads and prepares; everybody gets the run, or the reason why there is none."""
     prepared: Run | Failed | None = None
-    if world.rank == 0:
+    if team.rank == 0:
         try:
-            prepared = leader().prepare(world.size)
+            prepared = leader().prepare(team.size, tolerant=team.tolerant)
         except BaseException as error:
             prepared = failure_of(error, "root, rank 0")
     # A broadcast is waited for without a pause; those who wait would take the cores from the one who prepares.
-    wait_until(world.Ibarrier().Test)
-    agreed: Run | Failed = unpack(world.bcast(pack(prepared), root=0))
+    team.wait_for_all()
+    agreed: Run | Failed = unpack(team.broadcast(pack(prepared)))
     return agreed
 
 
@@ -128,21 +244,3 @@ def _color(run: Run, roles: tuple[Role, ...]) -> int | None:
     if any(len(run.plan.ranks[rank]) > 1 for rank in ranks):
         return None  # a communicator of some of the workers would be no group's
     return list(run.plan.policies).index(name)
-
-
-def _host_roles(world: Any, host: Host, run: Run, roles: tuple[Role, ...], communicator: Any, console: IO[str]) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt is the root's to handle; the launcher ends us
-    log_to_stderr(run, roles)
-
-    def main_of(role: Role) -> Main:
-        def main(endpoint: Endpoint) -> None:
-            failure = perform(endpoint, run, role, communicator=communicator, private=len(roles) == 1)
-            if failure is not None:
-                time.sleep(_ABORT_SECONDS)  # the root has the failure, shows it and aborts us all; if not, we do
-                tell(failure, console)
-                world.Abort(failure.exit_code)
-
-        return main
-
-    if roles:
-        host.run({run.address(role): main_of(role) for role in roles})

@@ -26,6 +26,7 @@ class Request(NamedTuple):
     run_dir: str | None
     resume: bool
     profile: bool
+    allow_unproved: bool = False
 
 
 def train(
@@ -37,6 +38,7 @@ def train(
     resume: bool = False,
     ranks: int | None = None,
     profile: bool = False,
+    allow_unproved: bool = False,
 ) -> int:
     """Takes this process's part in a run, or starts the run. Returns the exit status.
 
@@ -47,13 +49,14 @@ def train(
         ticks: over the configuration's.
         resume: go on with the run that is in the folder.
         profile: measure where every role's time goes.
+        allow_unproved: start also what can deadlock.
         ranks: how many processes to start; None: one for each role; 1: none, everything in this one.
 
     Raises:
         ConfigError: a mistake in the configuration; under a launcher it is told here, once, and 2 is returned.
     """
     said = (*overrides, *((f"ticks={ticks}",) if ticks is not None else ()))
-    request = Request(path, said, run_dir, resume, profile)
+    request = Request(path, said, run_dir, resume, profile, allow_unproved)
     if mpirun.under_launcher():
         return _as_rank(request)
     if ranks == 1:
@@ -81,4 +84,5 @@ def _start(request: Request, ranks: int | None) -> int:
 
     with located(source=request.path):  # a mistake is said once, before any process starts
         plan = checked_plan(load_config(request.path, request.overrides), ranks=ranks)
-    return mpirun.run(plan.processes, [sys.executable, "-m", "arena", *sys.argv[1:]])
+    program = [sys.executable, "-m", "arena", *sys.argv[1:]]
+    return mpirun.run(plan.processes, program, tolerant=plan.fault_tolerance != "off")

@@ -8,11 +8,10 @@ A checkpoint is one zip file, `checkpoints/<policy>/<boundary>.ckpt`:
     sha256            over names and bytes of all other members, in the file's order
 
 A file gets its name only when it is whole and on the disk, so a kill at any instant leaves the older ones. The state
-belongs to the policy, not to its processes: it loads on any number of ranks, copies or lanes.
+belongs to the policy, not to its processes: it loads on any number of ranks, copies or lanes. What one worker alone
+has, as a replay buffer, lies beside it in a file of the same form, `<boundary>.match-<m>-seat-<s>.ckpt`.
 
-Policies learn at ticks of their own, but a run goes on from one tick. So checkpoints are named by boundaries that all
-policies of a run share, the multiples of `checkpoint_every`: each policy writes the one of a boundary at its first
-chance from there on, and says inside at which tick that was.
+Checkpoints are named by the boundaries that all policies of a run share, the ends of its legs.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ import re
 import struct
 import zipfile
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -37,8 +36,12 @@ from arena.records.durable import make_folder, part_of, replacing
 FORMAT_VERSION = 1
 _HEADER, _DIGEST = "checkpoint.json", "sha256"
 _NAME = re.compile(r"([0-9]{12,})\.ckpt")
+_OWN_NAME = re.compile(r"([0-9]{12,})\.match-[0-9]+-seat-[0-9]+\.ckpt")
 _NOT_A_ZIP = (zipfile.BadZipFile, zlib.error, struct.error, OSError, EOFError, ValueError, RuntimeError, KeyError)
-_AWAITED = 20  # how many checkpoints a policy keeps for slower ones to catch up with
+_NOT_A_STATE = (KeyError, IndexError, TypeError, ValueError, MemoryError, RecursionError, struct.error)
+KEPT = 3
+"""How many checkpoints stay beside the very first one."""
+
 _log = logging.getLogger(__name__)
 
 
@@ -50,8 +53,7 @@ class Checkpoint:
         state: what the algorithm saved, with numpy arrays in the place of tensors.
         policy: whose it is.
         algorithm: its name in the configuration.
-        ticks: how many ticks each of its matches had played; the end of a run is the boundary of its last checkpoint,
-            also if the policy has left earlier.
+        ticks: how many ticks the writer's match had played: fewer than the boundary if the policy had left before it.
         update: how many updates its weights had had.
         boundary: the tick that it stands for when a run goes on from it.
     """
@@ -77,13 +79,9 @@ def save(
     ticks: int,
     update: int,
     boundary: int | None = None,
-    others: Sequence[Path] = (),
-    keep: int = 3,
+    keep: int = KEPT,
 ) -> Path:
-    """Writes a checkpoint; then forgets old ones.
-
-    What stays: the very first, which has the initial weights; the newest `keep`; the newest boundary that all policies
-    of the run have, and what is newer than it, because slower policies may come to have it too (20 at most).
+    """Writes a checkpoint; then forgets old ones: the very first, with the initial weights, and the newest stay.
 
     Args:
         folder: `checkpoints/<policy>`; made if it is not there.
@@ -93,7 +91,6 @@ def save(
         ticks: how many ticks each of the policy's matches has played.
         update: how many updates the weights have had.
         boundary: names the file; None: the ticks.
-        others: the folders of the run's other policies; those without a checkpoint do not count.
         keep: how many to keep beside the first one, at least 1.
 
     Raises:
@@ -101,53 +98,62 @@ def save(
         OSError: the disk is full, or the folder cannot be written; older checkpoints stay as they are.
     """
     folder = Path(folder)
-    make_folder(folder)
-    structure, arrays = states.encode(state)
-    boundary = ticks if boundary is None else boundary
-    header = {
-        "version": FORMAT_VERSION,
-        "policy": policy,
-        "algorithm": algorithm,
-        "boundary": boundary,
-        "ticks": ticks,
-        "update": update,
-        "arena": _arena_version(),
-        "state": structure,
-    }
-    path = path_of(folder, boundary)
-    with replacing(path) as file:
-        _write(file, header, arrays)
-    _prune(folder, path, keep, others)
+    held = Checkpoint(state, policy, algorithm, ticks, update, ticks if boundary is None else boundary)
+    path = path_of(folder, held.boundary)
+    write(path, held)
+    _prune(folder, path, keep)
     return path
 
 
-def copy_to(boundary: int, path: Path, *, others: Sequence[Path] = ()) -> None:
-    """Lets what a checkpoint holds stand for another boundary too.
-
-    Args:
-        boundary: which one.
-        path: the checkpoint.
-        others: as for `save`.
+def save_own(
+    folder: Path,
+    state: Any,
+    *,
+    seat: tuple[int, int],
+    policy: str,
+    algorithm: str,
+    ticks: int,
+    update: int,
+    boundary: int,
+) -> None:
+    """Writes what the worker of a seat, as (match, seat), alone has at a boundary.
 
     Raises:
-        ConfigError: it is damaged.
+        TypeError, OSError: as `save`.
     """
-    held = _read(path)
-    save(
-        path.parent,
-        held.state,
-        policy=held.policy,
-        algorithm=held.algorithm,
-        ticks=held.ticks,
-        update=held.update,
-        boundary=boundary,
-        others=others,
-    )
+    write(own_path_of(folder, boundary, seat), Checkpoint(state, policy, algorithm, ticks, update, boundary))
+
+
+def write(path: Path, held: Checkpoint) -> None:
+    """Writes a checkpoint file, whatever it is called; nothing is forgotten.
+
+    Raises:
+        TypeError, OSError: as `save`.
+    """
+    make_folder(path.parent)
+    structure, arrays = states.encode(held.state)
+    header = {
+        "version": FORMAT_VERSION,
+        "policy": held.policy,
+        "algorithm": held.algorithm,
+        "boundary": held.boundary,
+        "ticks": held.ticks,
+        "update": held.update,
+        "arena": _arena_version(),
+        "state": structure,
+    }
+    with replacing(path) as file:
+        _write(file, header, arrays)
 
 
 def path_of(folder: Path, boundary: int) -> Path:
     """Where a policy's checkpoint of a boundary is, if there is one."""
     return folder / f"{boundary:012d}.ckpt"
+
+
+def own_path_of(folder: Path, boundary: int, seat: tuple[int, int]) -> Path:
+    """Where what the worker of a seat, as (match, seat), alone had at a boundary is, if there is anything."""
+    return folder / f"{boundary:012d}.match-{seat[0]}-seat-{seat[1]}.ckpt"
 
 
 def load(path: Path | str) -> Checkpoint:
@@ -175,12 +181,17 @@ def list_checkpoints(folder: Path | str) -> list[Path]:
     return sorted(named, key=lambda path: int(named[path][1]))
 
 
-def discard_after(folder: Path | str, ticks: int) -> int:
-    """Removes checkpoints that are newer than a tick, for a run that goes on from there; returns how many."""
-    newer = [path for path in list_checkpoints(folder) if ticks_of(path) > ticks]
-    for path in newer:
-        path.unlink()
-    return len(newer)
+def discard_after(folder: Path | str, ticks: int) -> None:
+    """Removes checkpoints that are newer than a tick, for a run that goes on from there."""
+    for path in [*list_checkpoints(folder), *own_files(Path(folder))]:
+        if ticks_of(path) > ticks:
+            path.unlink()
+
+
+def own_files(folder: Path, boundary: int | None = None) -> list[Path]:
+    """The files of what single workers had at a boundary, None: at any."""
+    found = [path for path in folder.glob("*.match-*.ckpt") if _OWN_NAME.fullmatch(path.name)]
+    return [path for path in found if boundary is None or ticks_of(path) == boundary]
 
 
 def find(path: Path | str, policy: str) -> Path:
@@ -235,16 +246,15 @@ def _digest(members: Iterable[tuple[str, bytes]]) -> str:
     return digest.hexdigest()
 
 
-def _prune(folder: Path, written: Path, keep: int, others: Sequence[Path]) -> None:
+def _prune(folder: Path, written: Path, keep: int) -> None:
     """Removes old checkpoints and what killed saves left; that this fails must not cost the run its checkpoint."""
     present = list_checkpoints(folder)
-    boundaries = [set(map(ticks_of, files)) for other in others if (files := list_checkpoints(other))]
-    common = set(map(ticks_of, present)).intersection(*boundaries)
-    agreed = max(common, default=-1)
-    awaited = [path for path in present if ticks_of(path) > agreed][-_AWAITED:]
-    kept = {present[0], written, path_of(folder, agreed), *awaited, *present[-keep:]}
-    unfinished = [part for part in folder.glob(part_of(folder / "*.ckpt").name) if part != part_of(written)]
-    for path in [*(path for path in present if path not in kept), *unfinished]:
+    kept = {present[0], written, *present[-keep:]}
+    own = [path for path in own_files(folder) if ticks_of(path) < ticks_of(present[-keep:][0])]
+    # Those of the newest boundary are being written: by us, and by workers who have something of their own.
+    newest = part_of(folder / f"{written.stem}*").name
+    unfinished = set(folder.glob(part_of(folder / "*.ckpt").name)).difference(folder.glob(newest))
+    for path in [*(path for path in present if path not in kept), *own, *unfinished]:
         try:
             path.unlink()
         except OSError as error:
@@ -253,7 +263,7 @@ def _prune(folder: Path, written: Path, keep: int, others: Sequence[Path]) -> No
 
 def ticks_of(path: Path) -> int:
     """The boundary that a checkpoint stands for, in ticks: its file name says it."""
-    return int(path.stem)
+    return int(path.name.partition(".")[0])
 
 
 def _read(path: Path) -> Checkpoint:
@@ -265,7 +275,7 @@ def _read(path: Path) -> Checkpoint:
         ticks = header["ticks"]
         boundary = header.get("boundary", ticks)
         return Checkpoint(state, header["policy"], header["algorithm"], ticks, header["update"], boundary)
-    except (KeyError, IndexError, TypeError, ValueError, MemoryError, RecursionError) as error:
+    except _NOT_A_STATE as error:
         raise Damaged(f"is not a checkpoint: {error!r}", source=str(path)) from error
 
 
@@ -277,15 +287,28 @@ def _members(path: Path) -> dict[str, bytes]:
         raise ConfigError(f"cannot be read: {error.strerror}", source=str(path)) from error
     try:
         with file, zipfile.ZipFile(file) as archive:
+            _check_sizes(archive, path)
             members = {name: archive.read(name) for name in archive.namelist()}
-    except _NOT_A_ZIP as error:
+    except (*_NOT_A_ZIP, MemoryError) as error:
         raise Damaged(f"is not a checkpoint, or is damaged: {error}", source=str(path)) from error
-    digest = members.pop(_DIGEST, None)
-    if digest is None or _HEADER not in members:
-        raise Damaged("is not a checkpoint: a zip file of something else", source=str(path))
-    if digest != _digest(members.items()).encode():
+    if members.pop(_DIGEST) != _digest(members.items()).encode():
         raise Damaged("is damaged: its content does not have the sha256 that was written with it", source=str(path))
     return members
+
+
+def _check_sizes(archive: zipfile.ZipFile, path: Path) -> None:
+    """Refuses a zip file that would need more memory than it has bytes: a bomb, packed or with members that overlap.
+
+    Raises:
+        Damaged: it is none that `_write` has made.
+    """
+    members = archive.infolist()
+    names = [member.filename for member in members]
+    if names != [_HEADER, *(f"arrays/{number}.npy" for number in range(len(names) - 2)), _DIGEST]:
+        raise Damaged("is not a checkpoint: a zip file of something else", source=str(path))
+    packed = any(member.compress_type != zipfile.ZIP_STORED for member in members)
+    if packed or sum(member.file_size for member in members) > path.stat().st_size:
+        raise Damaged("is not a checkpoint: its members are larger than the file", source=str(path))
 
 
 def _check_version(header: dict[str, Any], path: Path) -> None:

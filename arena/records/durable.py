@@ -11,16 +11,41 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
+from arena.errors import Unwritable
+
 
 def private(path: str, flags: int) -> int:
     """An opener for `open` that creates files which only their owner can read."""
     return os.open(path, flags, 0o600)
 
 
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Says of what goes wrong in the block which file it was about.
+
+    Raises:
+        Unwritable: instead of any other OSError.
+    """
+    try:
+        yield
+    except Unwritable:
+        raise
+    except OSError as error:
+        why = error.strerror or str(error)
+        gone = "" if path.parent.is_dir() else f"; the folder {path.parent} is not there any more"
+        raise Unwritable(f"{path} cannot be written: {why}{gone}. What was written before stays") from error
+
+
 def make_folder(path: Path) -> None:
-    """Makes a folder that only its owner can enter; its parents as the system makes them. It may exist already."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.mkdir(mode=0o700, exist_ok=True)
+    """Makes a folder that only its owner can enter; it may exist already.
+
+    Its parent must exist: a run folder that was deleted in mid-run must not come back with half of its files.
+
+    Raises:
+        Unwritable: it cannot be made.
+    """
+    with writing(path):
+        path.mkdir(mode=0o700, exist_ok=True)
 
 
 @contextmanager
@@ -29,17 +54,21 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
 
     The bytes are on the disk before the name points to them, so a crash at any instant leaves the old file or the
     new one. If the block raises, the old file stays. What a kill leaves beside it is `part_of(path)`.
+
+    Raises:
+        Unwritable: the disk is full, or the folder cannot be written to.
     """
     part = part_of(path)
-    try:
-        with open(part, "wb", opener=private) as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(part, path)
-    finally:
-        part.unlink(missing_ok=True)
-    _sync_folder(path.parent)
+    with writing(path):
+        try:
+            with open(part, "wb", opener=private) as file:
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(part, path)
+        finally:
+            part.unlink(missing_ok=True)
+        _sync_folder(path.parent)
 
 
 def part_of(path: Path) -> Path:

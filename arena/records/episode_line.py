@@ -36,11 +36,12 @@ class EpisodeLine(msgspec.Struct, gc=False):
     terminated: bool
     truncated: bool
     seats: list[SeatLine]
+    cut: bool | msgspec.UnsetType = msgspec.UNSET  # written where it is true
 
 
 def episode_line(row: EpisodeRow) -> EpisodeLine:
     """The JSON object of an episode; a return that is not finite will be null."""
-    return EpisodeLine(*row[:-1], [SeatLine(*seat) for seat in row[-1]])
+    return EpisodeLine(*row[:9], [SeatLine(*seat) for seat in row[9]], row[10] or msgspec.UNSET)
 
 
 def episode_of(line: Mapping[str, Any]) -> EpisodeRecord:
@@ -55,5 +56,5 @@ def episode_of(line: Mapping[str, Any]) -> EpisodeRecord:
         )
         for seat in line["seats"]
     )
-    known = {name: line[name] for name in EpisodeRecord._fields if name != "seats"}
-    return EpisodeRecord(**known, seats=seats)
+    known = {name: line[name] for name in EpisodeRecord._fields if name not in ("seats", "cut")}
+    return EpisodeRecord(**known, seats=seats, cut=line.get("cut", False))

@@ -4,8 +4,10 @@ runs/<name>/
 ├── config.yaml  plan.json          written once by the root, when everybody is ready
 ├── profile.json                    where the time went, with `--profile`
 ├── episodes.jsonl  metrics.jsonl   the root's recorder
+├── faults.jsonl                    the root: what has failed and was mended, if anything has
 ├── tensorboard/<policy>/           the root's recorder
 ├── checkpoints/<policy>/           one worker of that policy, usually the root of its group
+├── boundaries/                     the root: where the run can go on from
 ├── logs/rank-0000.log ...          each process its own
 └── report.html                     `arena report`
 """
@@ -86,6 +88,11 @@ class RunFolder:
         return self.path / "episodes.jsonl"
 
     @property
+    def faults(self) -> Path:
+        """A line per fault that the run has survived; not there without one."""
+        return self.path / "faults.jsonl"
+
+    @property
     def metrics(self) -> Path:
         """A line per update of a policy."""
         return self.path / "metrics.jsonl"
@@ -94,6 +101,11 @@ class RunFolder:
     def checkpoints(self) -> Path:
         """A folder per policy."""
         return self.path / "checkpoints"
+
+    @property
+    def boundaries(self) -> Path:
+        """A file per tick from which the run can go on."""
+        return self.path / "boundaries"
 
     @property
     def tensorboard(self) -> Path:

@@ -1,4 +1,4 @@
-"""A file of JSON lines that survives a kill: appended by one writer, read by anybody, cut back on resume.
+"""A file of JSON lines that survives a kill: appended by one writer, read by anybody.
 
 A line is whole only with its newline. What stands after the last newline is the rest of a write that was killed:
 readers count and skip it, the next writer cuts it off.
@@ -14,8 +14,8 @@ from typing import IO, Any
 
 import msgspec
 
-from arena.errors import ConfigError
-from arena.records.durable import private, replacing
+from arena.errors import ConfigError, Unwritable
+from arena.records.durable import private, writing
 
 
 def _plain(value: Any) -> Any:
@@ -32,9 +32,11 @@ class Journal:
     """Appends JSON objects to a file; they reach the file at `flush` and `close`."""
 
     def __init__(self, path: Path) -> None:
-        self._file: IO[bytes] = open(path, "ab+", opener=private)  # noqa: SIM115 - closed by close()
+        self._path = path
         self._pending: list[bytes] = []
-        _cut_rest(self._file)
+        with writing(path):
+            self._file: IO[bytes] = open(path, "ab+", opener=private)  # noqa: SIM115 - closed by close()
+            _cut_rest(self._file)
 
     def append(self, line: Mapping[str, Any]) -> None:
         """Keeps a line for the next flush; as `extend`."""
@@ -52,11 +54,24 @@ class Journal:
         self._pending.append(_encode(lines))
 
     def flush(self) -> None:
-        """Hands everything that was appended to the operating system, in one write."""
-        if self._pending:
-            self._file.write(b"".join(self._pending))
-            self._pending = []
-        self._file.flush()
+        """Hands everything that was appended to the operating system, in one write.
+
+        Raises:
+            Unwritable: the file cannot take it, or is not where it was: nobody would ever read it.
+        """
+        with writing(self._path):
+            if self._pending:
+                self._file.write(b"".join(self._pending))
+                self._pending = []
+            self._file.flush()
+            if not os.path.samestat(os.stat(self._path), os.fstat(self._file.fileno())):
+                raise Unwritable(f"{self._path} is another file now: somebody has replaced it in mid-run")
+
+    def sync(self) -> None:
+        """Flushes, and waits until everything is on the disk."""
+        self.flush()
+        with writing(self._path):
+            os.fsync(self._file.fileno())
 
     def close(self) -> None:
         """Flushes and closes; a second call does nothing."""
@@ -64,7 +79,8 @@ class Journal:
             try:
                 self.flush()
             finally:
-                self._file.close()
+                with writing(self._path):
+                    self._file.close()
 
 
 def _cut_rest(file: IO[bytes]) -> None:
@@ -81,10 +97,16 @@ def _cut_rest(file: IO[bytes]) -> None:
 
 
 class JournalReader:
-    """Iterates over the objects of a journal; `unfinished` counts the lines that a kill left incomplete (0 or 1)."""
+    """Iterates over the objects of a journal; `unfinished` counts the lines that a kill left incomplete (0 or 1).
 
-    def __init__(self, path: Path | str) -> None:
+    Args:
+        path: of the journal.
+        start: the byte at which to begin: the beginning of a line.
+    """
+
+    def __init__(self, path: Path | str, *, start: int = 0) -> None:
         self.path = Path(path)
+        self._start = start
         self.unfinished = 0
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
@@ -103,6 +125,7 @@ class JournalReader:
         except OSError as error:
             raise ConfigError(f"cannot be read: {error.strerror}", source=str(self.path)) from error
         with file:
+            file.seek(self._start)
             for number, raw in enumerate(file, start=1):
                 if raw.endswith(b"\n"):
                     yield raw, self._parse(raw, number)
@@ -140,19 +163,3 @@ def kept_lines(path: Path | str, keep: Keep) -> Iterator[tuple[bytes, dict[str, 
             raise ConfigError(f"is damaged: {error!r} in the line {raw[:80]!r}", source=str(path)) from error
         if stays:
             yield raw, line
-
-
-def cut(path: Path | str, keep: Keep) -> None:
-    """Forgets all other lines, an unfinished one included. The file is replaced at once or not at all.
-
-    A file that does not exist is left so.
-
-    Raises:
-        ConfigError: as `kept_lines`.
-    """
-    path = Path(path)
-    if not path.exists():
-        return
-    with replacing(path) as file:
-        for raw, _ in kept_lines(path, keep):
-            file.write(raw)

@@ -10,13 +10,12 @@ from types import TracebackType
 from arena.records.episode_line import episode_line
 from arena.records.folder import RunFolder
 from arena.records.journal import Journal
-from arena.records.lines import EpisodeRow, UpdateRecord, column, update_line
+from arena.records.lines import EpisodeRow, UpdateRecord, update_line
+from arena.records.ordering import InOrder
 from arena.records.results import Results, results_of
 from arena.records.tensorboard import ScalarFile
 
 FLUSH_EVERY = 1.0  # seconds
-
-_tick = column("tick")
 
 
 @dataclass
@@ -49,6 +48,7 @@ class Recorder:
 
     Args:
         folder: where to; files that are there are continued.
+        ticks: per match how many ticks it has played before.
         resumed_at: the tick from which a resumed run goes on; TensorBoard forgets later points of the earlier run.
         clock: seconds, for the flushes.
         now: wall time in seconds, for TensorBoard.
@@ -57,6 +57,7 @@ class Recorder:
     def __init__(
         self,
         folder: RunFolder,
+        ticks: Mapping[int, int],
         *,
         resumed_at: int | None = None,
         clock: Callable[[], float] = time.monotonic,
@@ -66,6 +67,7 @@ class Recorder:
         self._resumed_at = resumed_at
         self._clock, self._now = clock, now
         self._episodes = Journal(folder.episodes)
+        self._order = InOrder(ticks)
         self._metrics = Journal(folder.metrics)
         self._scalar_files: dict[str, ScalarFile] = {}
         self._played: dict[str, _Means] = {}  # of finished episodes, by policy
@@ -82,8 +84,13 @@ class Recorder:
     ) -> None:
         self.close()
 
-    def episodes(self, finished: Sequence[EpisodeRow]) -> dict[str, Results]:
-        """Records finished episodes of one match.
+    def episodes(
+        self, match: int, tick: int, finished: Sequence[EpisodeRow], *, last: bool = False
+    ) -> dict[str, Results]:
+        """Records the episodes of one match that has played so many ticks, in the order in which they ended.
+
+        They count at once; they are written when no other match can have earlier ones. After the `last` ones of a leg
+        nobody waits for more of this match, until it is heard of again.
 
         Returns:
             what they brought each policy, for whoever keeps the score.
@@ -92,8 +99,8 @@ class Recorder:
             ValueError: the recorder is closed, or not all episodes have the same seats.
         """
         results = results_of(finished)
-        self._episodes.extend([episode_line(row) for row in finished])
-        self._tick = max(self._tick, max(map(_tick, finished), default=0))
+        self._episodes.extend([episode_line(row) for row in self._order.add(match, tick, finished, last=last)])
+        self._tick = max(self._tick, tick)
         for policy, brought in results.items():
             means = self._played.setdefault(policy, _Means())
             means.extend("return", brought.returns)
@@ -119,6 +126,12 @@ class Recorder:
         self._episodes.flush()
         self._metrics.flush()
         self._write_scalars()
+
+    def sync(self) -> None:
+        """Flushes, and brings the journals to the disk."""
+        self.flush()
+        self._episodes.sync()
+        self._metrics.sync()
 
     def close(self) -> None:
         """Flushes and closes all files; a second call does nothing."""

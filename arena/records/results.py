@@ -18,7 +18,7 @@ Shares = tuple[float, float, float]
 """Of one decided game, the shares that a policy won, drew and lost; their sum is 1."""
 
 _WHOLE: dict[Outcome, Shares] = {"win": (1.0, 0.0, 0.0), "draw": (0.0, 1.0, 0.0), "loss": (0.0, 0.0, 1.0)}
-_length, _seats = column("length"), column("seats")
+_length, _seats, _cut = column("length"), column("seats"), column("cut")
 
 
 class Results(NamedTuple):
@@ -52,12 +52,13 @@ class Results(NamedTuple):
 
 
 def results_of(episodes: Sequence[EpisodeRow]) -> dict[str, Results]:
-    """The results of episodes of one match, by policy, in the order of the seats.
+    """The results of episodes of one match, by policy, in the order of the seats; episodes that were cut are none.
 
     Raises:
         ValueError: the seats are not the same in all of them.
     """
-    if not episodes or not episodes[0][-1]:
+    episodes = [episode for episode in episodes if not _cut(episode)]
+    if not episodes or not _seats(episodes[0]):
         return {}
     lengths, all_seats = list(map(_length, episodes)), list(map(_seats, episodes))
     policies, entities, returns, outcomes, _ = zip(*chain.from_iterable(all_seats), strict=True)
@@ -85,7 +86,7 @@ def in_parts(episodes: Iterable[EpisodeRow], most: int = 1000) -> Iterator[list[
 
 
 def _line_up(episode: EpisodeRow) -> list[tuple[str, tuple[int | str, ...]]]:
-    return [(policy, entities) for policy, entities, *_ in episode[-1]]
+    return [(policy, entities) for policy, entities, *_ in _seats(episode)]
 
 
 def _check_seats(policies: tuple[str, ...], entities: tuple[object, ...], count: int, episodes: int) -> None:

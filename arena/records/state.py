@@ -10,6 +10,8 @@ is an object with one key:
     {"array": 3}       {"scalar": 3}                   the third array file; a scalar is an array without axes
 
 Subclasses are kept as what they are made of: an OrderedDict comes back as dict, a named tuple as tuple.
+
+Reading trusts nothing: whatever the bytes say, what comes back needs no more memory than they do, and no code is run.
 """
 
 from __future__ import annotations
@@ -17,11 +19,13 @@ from __future__ import annotations
 import io
 import math
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+_HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 
 
 def encode(state: Any) -> tuple[Any, list[bytes]]:
@@ -38,25 +42,50 @@ def decode(structure: Any, arrays: Sequence[bytes]) -> Any:
     """The state that `encode` was given: equal bit for bit, arrays writable and with memory of their own.
 
     Raises:
-        ValueError: the structure is not one that `encode` makes.
+        ValueError: the structure is not one that `encode` makes, or an array is larger than its bytes.
     """
+    return _decode(structure, iter(enumerate(arrays)))
+
+
+def _decode(structure: Any, arrays: Iterator[tuple[int, bytes]]) -> Any:
     if isinstance(structure, list):
-        return [decode(item, arrays) for item in structure]
+        return [_decode(item, arrays) for item in structure]
     if not isinstance(structure, dict):
         return structure
     if len(structure) != 1:
         raise ValueError(f"an object with one key expected, got the keys {sorted(structure)}")
     ((kind, content),) = structure.items()
     if kind == "tuple":
-        return tuple(decode(item, arrays) for item in content)
+        return tuple(_decode(item, arrays) for item in content)
     if kind == "dict":
-        return {key: decode(value, arrays) for key, value in content}
+        return {key: _decode(value, arrays) for key, value in content}
     if kind == "float":
         return struct.unpack(">d", bytes.fromhex(content))[0]
     if kind in ("array", "scalar"):
-        array = np.lib.format.read_array(io.BytesIO(arrays[content]), allow_pickle=False)
+        array = _next_array(content, arrays)
         return array if kind == "array" else array[()]
     raise ValueError(f"unknown kind of value {kind!r}")
+
+
+def _next_array(number: Any, arrays: Iterator[tuple[int, bytes]]) -> NDArray[Any]:
+    """An array file as an array. `encode` numbers them as it goes, so a file that is named twice is not its work."""
+    place, content = next(arrays, (None, b""))
+    if type(number) is not int or number != place:
+        raise ValueError(f"array file {number!r} is named where {place} was to be expected")
+    _check_size(content)
+    return np.lib.format.read_array(io.BytesIO(content), allow_pickle=False)
+
+
+def _check_size(content: bytes) -> None:
+    """Refuses an array file whose header asks for another number of bytes than follow it."""
+    file = io.BytesIO(content)
+    version = np.lib.format.read_magic(file)
+    if version not in _HEADERS:
+        raise ValueError(f"an array file of version {version}, expected one of {sorted(_HEADERS)}")
+    shape, _, dtype = _HEADERS[version](file)
+    asked, there = math.prod(shape) * dtype.itemsize, len(content) - file.tell()
+    if not dtype.hasobject and asked != there:  # objects have a refusal of their own
+        raise ValueError(f"an array file of shape {shape} and type {dtype} needs {asked} bytes, and has {there}")
 
 
 def _encode(value: Any, where: str, arrays: list[bytes]) -> Any:

@@ -21,7 +21,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import IO
 
-from arena.records.durable import make_folder, private
+from arena.records.durable import make_folder, private, writing
 
 _START = 1  # SessionLog.START: TensorBoard forgets the points of older files from this step on
 
@@ -38,8 +38,9 @@ class ScalarFile:
     def __init__(self, folder: Path, *, first_step: int | None = None, now: Callable[[], float] = time.time) -> None:
         make_folder(folder)
         self._now = now
-        name = f"events.out.tfevents.{int(now()):010d}.{os.getpid()}"  # TensorBoard reads files in order of names
-        self._file: IO[bytes] = open(folder / name, "ab", opener=private)  # noqa: SIM115 - closed by close()
+        self._path = folder / f"events.out.tfevents.{_number(folder, int(now())):010d}.{os.getpid()}"
+        with writing(self._path):
+            self._file: IO[bytes] = open(self._path, "ab", opener=private)  # noqa: SIM115 - closed by close()
         self._write(_field(3, b"brain.Event:2"))
         if first_step is not None:
             self._write(_step(first_step) + _field(7, _varint_field(1, _START)))
@@ -53,16 +54,25 @@ class ScalarFile:
 
     def flush(self) -> None:
         """Hands the points to the operating system, where TensorBoard can see them."""
-        self._file.flush()
+        with writing(self._path):
+            self._file.flush()
 
     def close(self) -> None:
         """Flushes and closes; a second call does nothing."""
-        self._file.close()
+        with writing(self._path):
+            self._file.close()
 
     def _write(self, event: bytes) -> None:
         event = _key(1, 1) + struct.pack("<d", self._now()) + event
         length = struct.pack("<Q", len(event))
-        self._file.write(length + _masked_crc(length) + event + _masked_crc(event))
+        with writing(self._path):
+            self._file.write(length + _masked_crc(length) + event + _masked_crc(event))
+
+
+def _number(folder: Path, now: int) -> int:
+    """What comes first in a file's name: TensorBoard reads files in order of names, and clocks are set back."""
+    names = (path.name.split(".") for path in folder.glob("events.out.tfevents.*"))
+    return max([now, *(int(parts[3]) + 1 for parts in names if len(parts) > 3 and parts[3].isdigit())])
 
 
 def _float32(value: float) -> bytes:

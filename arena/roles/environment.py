@@ -1,5 +1,7 @@
 """The environment role: it owns the game of one match, asks its seats for their actions, steps once.
 
+It plays one leg of the run:
+
 made       its blocks of lanes are, and the workers know what their seats look like
 ready      the first observations are out; nothing moves until the root says Go    -> Ready to the root
 playing    the blocks move in turn, always in the same order; each waits for its own requests alone, so the workers
@@ -10,60 +12,113 @@ over       every block is                                                       
 from __future__ import annotations
 
 import time
+from collections import deque
 from operator import attrgetter
 
 from arena.comm import Endpoint, Tag
+from arena.memory import Memory, Standing
 from arena.messages import Done, Go, Progress, Ready, expect, pack
 from arena.plan import MatchPlan, Role, RoleKind
+from arena.records.lines import EpisodeRecord
+from arena.roles.guard import RestartLimit
 from arena.roles.lane_block import LaneBlock
 from arena.run import Run
 from arena.stopwatch import stopwatch
 
 _REPORT_SECONDS = 0.25  # how often the root hears of progress
+_MAY_BE_LOST = 8  # reports that a root may not have written down when it dies
 
 
 class Environment:
-    """One match, from the first reset to the last tick.
+    """One match, from the first reset of a leg to its last tick.
 
     Args:
         endpoint: this role's place in the world.
         run: the run that it belongs to.
         match: the match.
+        memory: keeps how far it has come, should the run have to be repaired.
     """
 
-    def __init__(self, endpoint: Endpoint, run: Run, match: MatchPlan) -> None:
+    def __init__(self, endpoint: Endpoint, run: Run, match: MatchPlan, memory: Memory) -> None:
         self._endpoint = endpoint
         self._match = match
         self._role = Role(RoleKind.ENVIRONMENT, match.match, None)
         self._stopwatch = stopwatch(run.profile)
+        limit = RestartLimit() if run.plan.on_env_error == "restart" else None
         # A number of episodes is counted over all lanes, so all of them are to end with the same tick.
         shares = match.blocks if run.episodes is None else (range(match.lanes),)
         self._blocks = [
-            LaneBlock(endpoint, run, match, lanes=lanes, part=part, parts=len(shares), stopwatch=self._stopwatch)
+            LaneBlock(
+                endpoint,
+                run,
+                match,
+                lanes=lanes,
+                part=part,
+                parts=len(shares),
+                limit=limit,
+                stopwatch=self._stopwatch,
+            )
             for part, lanes in enumerate(shares)
         ]
         self._reported = 0.0
+        self._memory = memory
+        self._leg = run.leg
+        self._recent: deque[tuple[EpisodeRecord, ...]] = deque(maxlen=_MAY_BE_LOST)
 
     def play(self) -> None:
-        """The whole match; returns when it is over and everybody was told."""
+        """The whole leg; returns when it is over and everybody was told."""
+        try:
+            self._play()
+        except BaseException:
+            self._remember()
+            for block in self._blocks:  # a game may have processes of its own, which nobody else would end
+                block.abandon()
+            raise
+
+    def _play(self) -> None:
         for block in self._blocks:
             block.begin()
         self._endpoint.send(0, Tag.TO_ROOT, pack(Ready(self._role)))
-        expect(Go, self._endpoint.receive(0, Tag.FROM_ROOT))
+        go = expect(Go, self._endpoint.receive(0, Tag.FROM_ROOT))
+        self._memory.go(self._leg, repairable=go.repairable)
+        for block in self._blocks:
+            block.play_until(go.until)
         while playing := [block for block in self._blocks if not block.over]:
             for block in playing:
                 block.move()
             if time.monotonic() - self._reported > _REPORT_SECONDS:
                 self._report()
-        self._report()
+        self._report(last=True)
         for block in self._blocks:  # before the last word: a game that cannot be closed is this run's failure
             block.close()
-        self._endpoint.send(0, Tag.TO_ROOT, pack(Done(self._role, self._stopwatch.profile())))
+        done = Done(self._role, self.tick, self._stopwatch.profile(), episodes=self._episodes)
+        self._endpoint.send(0, Tag.TO_ROOT, pack(done))
 
-    def _report(self) -> None:
+    @property
+    def _episodes(self) -> tuple[int, ...]:
+        return tuple(count for block in self._blocks for count in block.episodes)
+
+    def _remember(self) -> None:
+        """Leaves what is known of the match; which of the last reports have been written down, nobody here knows."""
+        self._recent.append(self._finished())
+        recent = tuple(record for finished in self._recent for record in finished)
+        self._memory.note(self._match.match, Standing(self.tick, self._episodes, recent))
+
+    @property
+    def tick(self) -> int:
+        """Ticks that all lanes have played."""
+        return min(block.tick for block in self._blocks)
+
+    def _report(self, *, last: bool = False) -> None:
         self._reported = time.monotonic()
+        finished = self._finished()
+        self._recent.append(finished)
+        progress = Progress(self._match.match, self.tick, finished, last=last)
+        self._endpoint.send(0, Tag.TO_ROOT, pack(progress))
+
+    def _finished(self) -> tuple[EpisodeRecord, ...]:
+        """Takes out the episodes that have ended since the last time."""
         finished = sorted((record for block in self._blocks for record in block.finished), key=attrgetter("tick"))
         for block in self._blocks:
             block.finished.clear()
-        played = min(block.tick for block in self._blocks)
-        self._endpoint.send(0, Tag.TO_ROOT, pack(Progress(self._match.match, played, tuple(finished))))
+        return tuple(finished)

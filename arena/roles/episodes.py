@@ -20,7 +20,7 @@ class EpisodeAccount:
         match: the match.
         seat_entities: per seat the indices of its entities in the game.
         lanes: the lanes that are counted, by their numbers in the match; lane 0 below is the first of them.
-        before: how many episodes each of these lanes had finished before the run was resumed; none if not given.
+        before: how many episodes each of these lanes had on record before this leg of the run; none if not given.
 
     Attributes:
         episodes: int64 [L], how many each lane has finished, those before included.
@@ -46,7 +46,14 @@ class EpisodeAccount:
         self._terminated = np.zeros(shape, np.bool_)
         self._truncated = np.zeros(shape, np.bool_)
         self._idle = np.zeros((len(lanes), len(self._seats)), np.int64)
+        self._cut = np.zeros(len(lanes), np.bool_)  # whether the end of the leg has cut the lane's episode
         self._stated: dict[tuple[int, int], str] = {}  # (lane, entity) -> what the game says of the outcome
+
+    @property
+    def playing(self) -> NDArray[np.bool_]:
+        """[L, E] who has not ended in this episode."""
+        playing: NDArray[np.bool_] = ~(self._terminated | self._truncated)
+        return playing
 
     def idle(self, seat: int, active: NDArray[np.bool_]) -> None:
         """Counts a tick that the seat lets pass in the lanes where it should act; `active` is [L, E] of the seat."""
@@ -68,6 +75,15 @@ class EpisodeAccount:
         if step.frame.infos is not None:
             self._listen(step.frame.infos, ended)
         return np.logical_and.reduce(self._terminated | self._truncated, axis=1), True
+
+    def cut(self, step: Step) -> Step:
+        """The last tick of a leg, before it is added: as the game gave it, but every entity that goes on is truncated.
+
+        The episodes that end by this alone are recorded as cut; they say nothing about who is better.
+        """
+        ended = self._terminated | self._truncated | step.terminated | step.truncated
+        self._cut = ~ended.all(axis=1)
+        return step._replace(truncated=step.truncated | ~ended)
 
     def _listen(self, infos: Sequence[Sequence[Info]], ended: NDArray[np.bool_]) -> None:
         for lane, entity in zip(*np.nonzero(ended), strict=True):
@@ -101,6 +117,7 @@ class EpisodeAccount:
                 terminated=terminated,
                 truncated=truncated,
                 seats=self._seat_records(lane, returns, idle),
+                cut=bool(self._cut[lane]),
             )
             for lane, episode, length, terminated, truncated, returns, idle in columns
         ]
@@ -119,14 +136,15 @@ class EpisodeAccount:
     def restart(self, lanes: NDArray[np.intp]) -> None:
         """Forgets what was counted of the unfinished episodes of these lanes."""
         self._begun[lanes] = self._ticks
-        for array in (self._returns, self._terminated, self._truncated, self._idle):
+        for array in (self._returns, self._terminated, self._truncated, self._idle, self._cut):
             array[lanes] = 0
         if self._stated:
             gone = {*lanes.tolist()}
             self._stated = {place: said for place, said in self._stated.items() if place[0] not in gone}
 
     def _seat_records(self, lane: int, returns: Sequence[float], idle: Sequence[int]) -> tuple[SeatRecord, ...]:
-        decided = outcomes(returns, self._stated_of(lane), entities=self._entity_counts)
+        stated = self._stated_of(lane)
+        decided = [None] * len(returns) if self._cut[lane] else outcomes(returns, stated, entities=self._entity_counts)
         return tuple(
             SeatRecord(seat.policy, seat.entities, value, outcome, ticks)
             for seat, value, outcome, ticks in zip(self._match.seats, returns, decided, idle, strict=True)

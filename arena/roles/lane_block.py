@@ -3,11 +3,12 @@
 made       the game is adapted to `BatchedEnv`; its entities are held against the seats     -> Welcome to workers
 begun      the first observations are out
 moves      all seats have spoken -> joint step -> each seat gets its own rows, nobody else's
-over       the budget is used (the last replies said so), or every worker has left
+over       the leg's ticks are played (the last replies said so), or every worker has left
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,12 +18,13 @@ from numpy.typing import NDArray
 from arena.comm import Endpoint, Tag
 from arena.comm.wire import link_size
 from arena.examination import adapted_game, check_idle_action
-from arena.interface import BatchedEnv, Frame
+from arena.interface import Frame, Step
 from arena.lockstep import Joint, Lockstep
-from arena.messages import Welcome, pack, unpack
+from arena.messages import Restarted, Welcome, pack, unpack
 from arena.plan import MatchPlan, Role, RoleKind, check_seats
 from arena.records.lines import EpisodeRecord
 from arena.roles.episodes import EpisodeAccount
+from arena.roles.guard import Guard, RestartLimit
 from arena.roles.seat_port import Infos, SeatPort
 from arena.roles.step_writer import StepWriter, step_writer
 from arena.run import Run
@@ -39,6 +41,7 @@ class LaneBlock:
         lanes: the block's, by their numbers in the match: what a lane plays does not depend on its block.
         part: which of the match's blocks this is.
         parts: how many there are.
+        limit: of the restarts of the match's games; None: a game that fails ends the run.
         stopwatch: the environment's.
 
     Attributes:
@@ -54,6 +57,7 @@ class LaneBlock:
         lanes: range,
         part: int,
         parts: int,
+        limit: RestartLimit | None = None,
         stopwatch: Stopwatch,
     ) -> None:
         self._endpoint = endpoint
@@ -62,14 +66,15 @@ class LaneBlock:
         self._lanes = lanes
         self._part, self._parts = part, parts
         self._stopwatch = stopwatch
-        self._game: BatchedEnv = adapted_game(match, len(lanes))
+        seeds = [run.environment_seed(match, lane) for lane in lanes]
+        self._game = Guard(lambda: adapted_game(match, len(lanes)), lanes=lanes, seeds=seeds, limit=limit)
         seat_entities = check_seats(match, self._game.interface)
         check_idle_action(match, self._game.interface)
         self._ports, self._write_step = self._lay_table(seat_entities)
         self._all_actions = self._joint_actions(frozenset())  # of the entities, where they are written: views
-        before = [run.past.episodes.get((match.match, lane), 0) for lane in lanes]
+        before = [run.leg.episodes.get((match.match, lane), 0) for lane in lanes]
         self._account = EpisodeAccount(match, seat_entities, lanes, before)
-        self._lockstep = Lockstep(len(self._ports), run.plan.ticks, run.start_tick)
+        self._lockstep = Lockstep(len(self._ports), run.plan.ticks, run.leg.tick_of(match.match))
         self.finished: list[EpisodeRecord] = []
 
     def _lay_table(self, seat_entities: Sequence[tuple[int, ...]]) -> tuple[list[SeatPort], StepWriter]:
@@ -103,15 +108,23 @@ class LaneBlock:
         return self._lockstep.tick
 
     @property
+    def episodes(self) -> list[int]:
+        """How many episodes each lane has on record."""
+        counts: list[int] = self._account.episodes.tolist()
+        return counts
+
+    @property
     def over(self) -> bool:
-        """Whether the budget is used, or nobody is left to play for."""
+        """Whether the leg's ticks are played, or nobody is left to play for."""
         return self._lockstep.over
+
+    def play_until(self, tick: int) -> None:
+        """Sets the leg's end."""
+        self._lockstep.budget = tick
 
     def begin(self) -> None:
         """Begins an episode in every lane and shows it to everybody."""
-        lanes = np.ones(len(self._lanes), np.bool_)
-        seeds = [self._run.environment_seed(self._match, lane) for lane in self._lanes]
-        self._restart(lanes, self._game.reset(lanes, seeds))
+        self._restart(np.ones(len(self._lanes), np.bool_), self._game.begin())
 
     def move(self) -> None:
         """Waits until all seats have spoken, and does what they have agreed to: one tick, or a reset."""
@@ -135,19 +148,26 @@ class LaneBlock:
         for port in self._ports:
             port.link.close()
 
+    def abandon(self) -> None:
+        """Ends the game of a run that has failed; that this fails too is no news."""
+        self._game.close_quietly()
+
     def _tick(self, joint: Joint) -> None:
         for seat in joint.idle:
             self._account.idle(seat, self._ports[seat].reply.active)
         actions = self._joint_actions(joint.idle) if joint.idle else self._all_actions
         self._stopwatch.switch(Activity.ENVIRONMENT)
-        step = self._game.step(actions)
+        played = self._game.step(actions)
         self._stopwatch.switch(Activity.COMMUNICATION)
+        step = self._nothing_played() if played is None else played
+        if played is None or self._lockstep.over:
+            step = self._account.cut(step)
         over, ends = self._account.tick(step)
         # Everybody's reply is written, also that of a seat that has left: its masks tell what it may do when idle.
         self._write_step(step, ends)
         step_infos, begin_infos = step.frame.infos, None
         if ends and over.any():
-            begin_infos = self._next_episodes(over)
+            over, begin_infos = self._next_episodes(over) if played is not None else self._go_on(over)
             if self._run.episodes is not None and self._account.episodes.min() >= self._run.episodes:
                 self._lockstep.end()
         tick, last, silent = self._lockstep.tick, self._lockstep.over, step_infos is None and begin_infos is None
@@ -155,16 +175,55 @@ class LaneBlock:
             port = self._ports[seat]
             port.post(tick, last=last, infos=None if silent else port.pack_infos(step_infos, begin_infos, over))
 
-    def _next_episodes(self, over: NDArray[np.bool_]) -> Infos | None:
+    def _nothing_played(self) -> Step:
+        """A tick in which the game has failed: nobody is paid, and everybody sees what was seen last."""
+        nobody = np.zeros((len(self._lanes), len(self._game.interface.entities)), np.bool_)
+        seen: list[Any] = [None] * nobody.shape[1]
+        for port in self._ports:
+            for entity, observed in zip(port.entities, port.reply.by_entity, strict=True):
+                seen[entity] = observed
+        return Step(Frame(seen, nobody, (None,) * len(seen)), np.zeros(nobody.shape), nobody, nobody)
+
+    def _next_episodes(self, over: NDArray[np.bool_]) -> tuple[NDArray[np.bool_], Infos | None]:
+        """Begins an episode in the lanes that are over; returns the lanes in which one begins, and what it says."""
         finished, wanted = self._account.finish(over, self._lockstep.tick), self._run.episodes
         # Lanes that are done early play on, but what they play would favour short episodes: it does not count.
         self.finished += finished if wanted is None else [record for record in finished if record.episode < wanted]
         self._stopwatch.switch(Activity.ENVIRONMENT)
         frame = self._game.reset(over)
         self._stopwatch.switch(Activity.COMMUNICATION)
+        if frame is None:
+            playing = self._account.playing & ~over[:, None]
+            for port in self._ports:
+                port.write_cut(playing)
+            return self._go_on(~over)
         for port in self._ports:
             port.write_begin(frame, over)
-        return frame.infos
+        return over, frame.infos
+
+    def _go_on(self, dropped: NDArray[np.bool_]) -> tuple[NDArray[np.bool_], Infos | None]:
+        """As `_next_episodes`, in a new game, which begins in all lanes; the episodes of some are dropped for it."""
+        frame = self._renewed(dropped)
+        lanes = np.ones(len(self._lanes), np.bool_)
+        for port in self._ports:
+            port.write_begin(frame, lanes)
+        return lanes, frame.infos
+
+    def _renewed(
+        self, dropped: NDArray[np.bool_], seeds: Sequence[int | None] | None = None, options: Any = None
+    ) -> Frame:
+        """The first frame of a new game in the place of one that has failed; the root hears of it."""
+        fault = self._game.fault
+        assert fault is not None, "a game that has failed says why"
+        self._stopwatch.switch(Activity.ENVIRONMENT)
+        frame = self._game.renew(seeds, options)
+        self._stopwatch.switch(Activity.COMMUNICATION)
+        self._account.restart(np.flatnonzero(dropped))
+        lanes = tuple(self._lanes[lane] for lane in np.flatnonzero(dropped).tolist())
+        seconds = time.monotonic() - fault.began
+        told = Restarted(self._match.match, self._lockstep.tick, lanes, fault.error, fault.trace, seconds)
+        self._endpoint.send(0, Tag.TO_ROOT, pack(told))
+        return frame
 
     def _joint_actions(self, idle: frozenset[int]) -> tuple[Any, ...]:
         actions: list[Any] = [None] * len(self._game.interface.entities)
@@ -177,7 +236,11 @@ class LaneBlock:
     def _reset(self, seat: int) -> None:
         lanes, seeds, options = unpack(self._ports[seat].link.wait_extra())
         self._account.restart(np.flatnonzero(lanes))
-        self._restart(lanes, self._game.reset(lanes, seeds, options))
+        frame = self._game.reset(lanes, seeds, options)
+        if frame is None:  # lanes that were not to be reset begin anew as well: a reset has no way to end an episode
+            lanes = np.ones(len(self._lanes), np.bool_)
+            frame = self._renewed(lanes, seeds, options)
+        self._restart(lanes, frame)
 
     def _restart(self, lanes: NDArray[np.bool_], frame: Frame) -> None:
         for port in self._ports:

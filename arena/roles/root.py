@@ -1,27 +1,44 @@
-"""The root role: it waits until everybody is ready, says go, and writes down what happens.
+"""The root role: it leads the others from leg to leg, and writes down what happens.
 
-gathering   one Ready per environment and worker; nothing is written yet
+gathering   one Ready per environment and worker; before the first leg nothing is written yet
 recording   Go to everybody; Progress, Update, Left     -> the run folder and the display
-ending      one Done per environment and worker
+concluding  one Done per environment and worker         -> the boundary from which the run can go on
+            Next to everybody: another leg, or the end
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import logging
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import astuple, replace
 from typing import Any
 
 from arena.comm import ANYONE, Endpoint, Tag
-from arena.errors import ArenaError
-from arena.messages import Done, Failed, Go, Left, Progress, Ready, Update, pack, unpack
+from arena.errors import ArenaError, ConfigError
+from arena.leg import Leg
+from arena.memory import Memory, Standing
+from arena.messages import Done, Failed, Go, Left, Next, Progress, Ready, Restarted, Update, pack, unpack
 from arena.plan import Role, RoleKind
+from arena.records import boundary as boundaries
+from arena.records.boundary import Boundary
 from arena.records.episode_line import episode_of
+from arena.records.faults import FaultKind, FaultLog
 from arena.records.journal import kept_lines
+from arena.records.lines import EpisodeRow, column
 from arena.records.recorder import Recorder
 from arena.records.results import in_parts, results_of
 from arena.records.scoreboard import Scoreboard
-from arena.run import Run
+from arena.rehosting import repair_words
+from arena.roles.watch import Watch
+from arena.run import Repair, Run
+from arena.schedule import prove
 from arena.screen.display import Display
+from arena.screen.words import counted
 from arena.stopwatch import Activity, RoleProfile, stopwatch
+
+_match, _lane, _episode = column("match"), column("lane"), column("episode")
+_log = logging.getLogger(__name__)
 
 
 class RoleFailed(ArenaError):
@@ -39,31 +56,70 @@ class Root:
         endpoint: the root's place in the world.
         run: the run.
         display: shows how it goes.
+        memory: keeps what it knows, should the run have to be repaired.
     """
 
-    def __init__(self, endpoint: Endpoint, run: Run, display: Display) -> None:
+    def __init__(self, endpoint: Endpoint, run: Run, display: Display, memory: Memory) -> None:
         self._endpoint = endpoint
         self._run = run
         self._display = display
-        self._ticks = dict.fromkeys(range(len(run.plan.matches)), run.start_tick)
+        self._memory = memory
+        self._leg = run.leg
+        self._ticks = {match.match: run.leg.tick_of(match.match) for match in run.plan.matches}
         self._others = {role for role in run.roles if role.kind is not RoleKind.ROOT}
-        self._heard: dict[type[Ready] | type[Done], set[Role]] = {Ready: set(), Done: set()}
+        self._ready: dict[Role, Ready] = {}
+        self._done: dict[Role, Done] = {}
+        self._watch = Watch(endpoint, run)
         self._stopwatch = stopwatch(run.profile)
         self._early: list[Any] = []  # what was said before everybody was ready
+        self._updates, self._seconds = dict(run.leg.updates), dict(run.leg.seconds)  # by policy
+        self._counts = {
+            match.match: [run.leg.episodes.get((match.match, lane), 0) for lane in range(match.lanes)]
+            for match in run.plan.matches
+        }  # episodes on record, by match and lane
         self._stateless: set[str] = set()  # policies that have no checkpoints
         self.profiles: dict[Role, RoleProfile] = {}
         self.scoreboard = Scoreboard(run.plan.policies)
 
+    @property
+    def ticks(self) -> dict[int, int]:
+        """Per match how far it has come."""
+        return dict(self._ticks)
+
     def gather(self) -> None:
-        """Waits until everybody is ready.
+        """Waits until everybody is ready for the leg.
 
         Raises:
-            RoleFailed: somebody could not begin.
+            RoleFailed: somebody could not begin, or the plan can deadlock.
         """
-        self._await(Ready, self._early.append)
+        self._await(self._ready, self._early.append)
+        if self._run.plan.fault_tolerance == "on" and not self._resumable:
+            self._refuse_fragility()
+        if not self._run.allow_unproved:
+            self._refuse_deadlock()
+
+    def _refuse_fragility(self) -> None:
+        plan = self._run.plan
+        names = sorted({plan.seat(role).policy for role, ready in self._ready.items() if not ready.resumable})
+        refusal = ConfigError(
+            f"found on, but what {' and '.join(map(repr, names))} learns would be lost with its process: its algorithm "
+            "has no state_dict() and load_state_dict()",
+            path="fault_tolerance",
+            source=self._run.source,
+        )
+        raise RoleFailed(Failed("root, rank 0", str(refusal), exit_code=2))
+
+    def _refuse_deadlock(self) -> None:
+        """Ends a run that can deadlock before anybody plays; the algorithms have said when they meet."""
+        plan = self._run.plan
+        workers = {role: ready for role, ready in self._ready.items() if role.kind is RoleKind.WORKER}
+        proof = prove(plan, {plan.seat(role).policy: ready.schedule for role, ready in workers.items()})
+        if proof.circle is not None:
+            refusal = ConfigError(proof.refusal, source=self._run.source)
+            raise RoleFailed(Failed("root, rank 0", str(refusal), exit_code=2))
 
     def record(self, recorder: Recorder) -> None:
-        """Lets everybody begin, and writes down what happens until all are done.
+        """Lets everybody begin, and writes down what happens until the last leg is over.
 
         Args:
             recorder: writes the run folder, which has the episodes before a resumed run alone.
@@ -71,57 +127,181 @@ class Root:
         Raises:
             RoleFailed: somebody could not go on.
         """
-        before = kept_lines(self._run.folder.episodes, keep=lambda _: True)
-        for part in in_parts(episode_of(line) for _, line in before):
-            self.scoreboard.add(results_of(part))
-        for role in sorted(self._others, key=self._run.address):
-            self._endpoint.send(self._run.address(role), Tag.FROM_ROOT, pack(Go()))
+        self._read_records(recorder)
         self._display.start()
         try:
-            for message in self._early:
-                self._note(message, recorder)
-            self._await(Done, lambda message: self._note(message, recorder))
+            while self._play(recorder):
+                self.gather()
+        except BaseException:
+            self._memory.updates, self._memory.seconds = self._updates, self._seconds
+            for match, counts in self._counts.items():
+                self._memory.note(match, Standing(self._ticks[match], tuple(counts)))
+            raise
         finally:
             self._display.stop()
         for name in sorted(self._stateless):
             self._display.message(f"no checkpoints of {name!r}: its algorithm has no state_dict()")
         self._keep_profile(Role(RoleKind.ROOT), self._stopwatch.profile())
 
-    def _await(self, last_word: type[Ready] | type[Done], note: Callable[[Any], None]) -> None:
-        while self._heard[last_word] != self._others:
-            self._stopwatch.switch(Activity.WAITING_FOR_NEWS)
-            _, data = self._endpoint.receive(ANYONE, Tag.TO_ROOT)
-            self._stopwatch.switch(Activity.RECORDING)
-            message = unpack(data)
-            if isinstance(message, Failed):
-                raise RoleFailed(message)
-            if isinstance(message, Done):
+    def _read_records(self, recorder: Recorder) -> None:
+        """What the run has on record from before; what a repair has found beside it is added."""
+        before = kept_lines(self._run.folder.episodes, keep=lambda _: True)
+        for part in in_parts(episode_of(line) for _, line in before):
+            self.scoreboard.add(results_of(part))
+            self._count(part)
+        known = {match: list(counts) for match, counts in self._counts.items()}
+        for row in self._run.leg.recent:
+            match, lane, number = _place(row)
+            if number >= known[match][lane]:
+                known[match][lane] = number + 1
+                self._note(Progress(match, self._ticks[match], (row,)), recorder)
+        for repair in self._run.repairs[-1:]:
+            self._note_repair(repair)
+
+    def _count(self, episodes: Iterable[EpisodeRow]) -> None:
+        for row in episodes:
+            match, lane, number = _place(row)
+            self._counts[match][lane] = number + 1
+
+    def _note_repair(self, repair: Repair) -> None:
+        words = repair_words(self._run.plan, repair, self._run)
+        seconds = time.monotonic() - repair.began
+        _log.warning("%s", words)
+        fields = {"ranks": repair.died, "done": words, "seconds": round(seconds, 3)}
+        FaultLog(self._run.folder.faults).append(FaultKind.PROCESS, fields)
+        self._display.message(f"{words}; repaired in {seconds:.2f} s")
+
+    def _play(self, recorder: Recorder) -> bool:
+        """Records a leg for which everybody is ready; whether there is another one."""
+        until = self._end_of_leg()
+        self._memory.go(self._leg, repairable=self._resumable)
+        self._tell(Go(until, self._resumable))
+        early, self._early = self._early, []
+        for message in early:
+            self._note(message, recorder)
+        self._await(self._done, lambda message: self._note(message, recorder))
+        leg = self._conclude(until, recorder)
+        self._tell(Next(leg))
+        self._ready, self._done = {}, {}
+        if leg is not None:
+            self._leg = leg
+        return leg is not None
+
+    def _tell(self, message: Go | Next) -> None:
+        for role in sorted(self._others, key=self._run.address):
+            self._endpoint.send(self._run.address(role), Tag.FROM_ROOT, pack(message))
+
+    def _end_of_leg(self) -> int:
+        """The next boundary; the last tick where somebody's learning would not survive it."""
+        plan = self._run.plan
+        if self._run.episodes is not None or not self._resumable:
+            return plan.ticks
+        return min((self._leg.start // plan.checkpoint_every + 1) * plan.checkpoint_every, plan.ticks)
+
+    @property
+    def _resumable(self) -> bool:
+        return all(ready.resumable for ready in self._ready.values())
+
+    def _conclude(self, tick: int, recorder: Recorder) -> Leg | None:
+        """Writes down that the run can go on from here; the leg that does, None at the end."""
+        if self._run.episodes is not None:
+            return None
+        for match in self._ticks:  # also one that nobody plays any more
+            self._note(Progress(match, tick, ()), recorder)
+        recorder.sync()
+        policies = self._run.plan.policies
+        saved: dict[str, int] = {}
+        for role, done in self._done.items():
+            if done.saved is not None:
+                name = self._run.plan.seat(role).policy
+                saved[name] = max(saved.get(name, 0), done.saved)
+        boundary = Boundary(
+            tick=tick,
+            episodes=[
+                (role.match, lane, count)
+                for role, done in self._done.items()
+                for lane, count in enumerate(done.episodes)
+                if role.match is not None and count
+            ],
+            updates=self._updates,
+            seconds=self._seconds,
+            left=sorted((role.match, role.seat) for role, done in self._done.items() if done.returned),  # type: ignore
+            checkpoints=saved,
+            journals=boundaries.journal_bytes(self._run.folder),
+        )
+        boundaries.save(self._run.folder, boundary)
+        if tick >= self._run.plan.ticks:
+            return None
+        leg = boundary.leg(self._run.folder)
+        given = {name: path for name, path in self._leg.restore.items() if policies[name].frozen}
+        return replace(leg, restore={**given, **leg.restore})
+
+    def _await(self, last_words: dict[Role, Ready] | dict[Role, Done], note: Callable[[Any], None]) -> None:
+        self._watch.begin()
+        while len(last_words) < len(self._others):
+            message = self._hear()
+            if isinstance(message, Ready):
+                self._ready[message.role] = message
+            elif isinstance(message, Done):
                 self._take_leave(message)
-            if isinstance(message, (Ready, Done)):
-                self._heard[type(message)].add(message.role)
             else:
                 note(message)
 
+    def _hear(self) -> Any:
+        """The next message, for which the root keeps watch over everybody."""
+        self._stopwatch.switch(Activity.WAITING_FOR_NEWS)
+        while (letter := self._endpoint.listen(ANYONE, Tag.TO_ROOT, self._watch.patience)) is None:
+            self._keep_watch()
+        self._stopwatch.switch(Activity.RECORDING)
+        source, data = letter
+        message = unpack(data)
+        if isinstance(message, Failed):
+            raise RoleFailed(message)
+        self._watch.moved(source, message)
+        self._keep_watch()
+        return message
+
+    def _keep_watch(self) -> None:
+        failure = self._watch.look()
+        if failure is not None:
+            raise RoleFailed(failure)
+
     def _take_leave(self, message: Done) -> None:
+        self._done[message.role] = message
         self._keep_profile(message.role, message.profile)
         if message.stateless:
             self._stateless.add(self._run.plan.seat(message.role).policy)
 
     def _keep_profile(self, role: Role, profile: RoleProfile | None) -> None:
         if profile is not None:
-            self.profiles[role] = profile
+            before = self.profiles.get(role)
+            self.profiles[role] = profile if before is None else before.plus(profile)
 
     def _note(self, message: Any, recorder: Recorder) -> None:
         if isinstance(message, Progress):
             self._ticks[message.match] = message.tick
-            self.scoreboard.add(recorder.episodes(message.episodes))
+            if self._memory.keeps:
+                self._count(message.episodes)
+            self.scoreboard.add(recorder.episodes(message.match, message.tick, message.episodes, last=message.last))
         elif isinstance(message, Update):
             recorder.update(message.record)
             self.scoreboard.update(message.record)
+            self._updates[message.record.policy] = message.record.update
+            self._seconds[message.record.policy] = message.record.seconds
+        elif isinstance(message, Restarted):
+            self._note_restart(message)
         elif isinstance(message, Left):
             self._display.message(self._left_words(message))
         recorder.poll()
         self._display.update(sum(self._ticks.values()), self.scoreboard)
+
+    def _note_restart(self, restarted: Restarted) -> None:
+        match, tick, lanes, error, trace, seconds = astuple(restarted)
+        _log.error("match %d, tick %d: the game has failed and was made anew\n%s", match, tick, trace)
+        fields = {"match": match, "tick": tick, "lanes": lanes, "error": error, "seconds": round(seconds, 3)}
+        FaultLog(self._run.folder.faults).append(FaultKind.ENVIRONMENT, fields)
+        dropped = counted(len(lanes), "unfinished episode")
+        self._display.message(f"match {match}, tick {tick}: the game was made anew, {dropped} dropped: {error}")
 
     def _left_words(self, left: Left) -> str:
         plan = self._run.plan
@@ -129,3 +309,8 @@ class Root:
             f"policy {plan.seat(left.role).policy!r}, seat {left.role.seat} of match {left.role.match}: run() has "
             f"returned after {left.tick} of {plan.ticks} ticks; the seat idles"
         )
+
+
+def _place(row: EpisodeRow) -> tuple[int, int, int]:
+    """Match, lane and number of an episode."""
+    return _match(row), _lane(row), _episode(row)

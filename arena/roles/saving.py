@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from arena.plan import PolicyPlan
+from arena.plan import PolicyPlan, Role
 from arena.records import checkpoint
 from arena.records.checkpoint import Checkpoint
 from arena.run import Run
@@ -15,65 +15,77 @@ from arena.run import Run
 class Saving:
     """Reads and writes the checkpoints of a policy.
 
-    Every worker that learns has one, and writes while it speaks for its group.
+    Every worker that learns has one, and writes while it speaks for its group. What a worker alone has, it keeps beside
+    them, in a file of its own.
 
     Args:
         run: the run.
         policy: whose checkpoints they are.
         ticks: how many ticks the worker's match has played.
         updates: how many updates the policy has had.
+        until: the leg's last tick.
+
+    Attributes:
+        newest: the boundary of the checkpoint that this worker has written last; None if there is none.
     """
 
-    def __init__(self, run: Run, policy: PolicyPlan, *, ticks: Callable[[], int], updates: Callable[[], int]) -> None:
-        self._plan = run.plan
+    def __init__(
+        self,
+        run: Run,
+        policy: PolicyPlan,
+        *,
+        ticks: Callable[[], int],
+        updates: Callable[[], int],
+        until: Callable[[], int],
+    ) -> None:
+        self._run = run
         self._policy = policy
         self._ticks = ticks
         self._updates = updates
-        self._boundary = run.start_tick  # of the newest checkpoint
+        self._until = until
+        self._offered = run.leg.start  # the newest boundary that needs no checkpoint any more
         self._folder = run.folder.checkpoints_path(policy.name)
-        others = (other for other in run.plan.policies.values() if other.name != policy.name and not other.frozen)
-        self._other_folders = tuple(run.folder.checkpoints_path(other.name) for other in others)
+        self.newest: int | None = None
 
     def load(self, path: Path) -> Checkpoint:
         """What a checkpoint holds."""
         return checkpoint.load(path)
 
+    def load_own(self, role: Role) -> Any:
+        """What this worker alone had when the leg before this one ended; None if there is nothing."""
+        path = checkpoint.own_path_of(self._folder, self._run.leg.start, _seat(role))
+        return checkpoint.load(path).state if path.exists() else None
+
     def offer(self, state: Any) -> None:
-        """Writes the checkpoint of a boundary that was reached; `state` may be a function that makes it."""
-        boundary = self._reached()
-        if boundary <= self._boundary:
-            return
-        if checkpoint.path_of(self._folder, boundary).exists():  # by one who spoke before and has left
-            self._boundary = boundary
-        else:
+        """Writes the checkpoint of a boundary within a leg that was reached; `state` may be a function that makes it.
+
+        Runs that are played in one leg, because some algorithm has no state, have boundaries within it.
+        """
+        every = self._run.plan.checkpoint_every
+        boundary = self._ticks() // every * every
+        if self._offered < boundary < self._until():  # that of the end is written in the end
             self.save(state() if callable(state) else state, boundary=boundary)
 
-    def save_at_leave(self, state: Any) -> None:
-        """Writes what the worker has learnt until it leaves, as the newest checkpoint; others may learn on."""
-        written = map(checkpoint.ticks_of, checkpoint.list_checkpoints(self._folder))
-        self.save(state, boundary=max(self._ticks(), *written))
-
-    def conclude(self) -> None:
-        """Makes the newest checkpoint, by the one who has spoken last, the one of the run's end."""
-        newest = checkpoint.list_checkpoints(self._folder)[-1]
-        if checkpoint.ticks_of(newest) < self._plan.ticks:
-            checkpoint.copy_to(self._plan.ticks, newest, others=self._other_folders)
-
     def save(self, state: Any, *, boundary: int) -> None:
-        """Writes the checkpoint that stands for a boundary."""
-        self._boundary = boundary
-        checkpoint.save(
-            self._folder,
-            state,
-            policy=self._policy.name,
-            algorithm=self._policy.algorithm,
-            ticks=self._ticks(),
-            update=self._updates(),
-            boundary=boundary,
-            others=self._other_folders,
-        )
+        """Writes the checkpoint that stands for a boundary, over one that somebody has written who has left."""
+        self._offered = self.newest = boundary
+        checkpoint.save(self._folder, state, **self._described(boundary))
 
-    def _reached(self) -> int:
-        """The newest boundary that the match has reached: a multiple of `checkpoint_every`."""
-        every = self._plan.checkpoint_every
-        return self._ticks() // every * every
+    def save_own(self, role: Role, state: Any, *, boundary: int) -> None:
+        """Writes what this worker alone has, if it has anything."""
+        if state:
+            checkpoint.save_own(self._folder, state, seat=_seat(role), **self._described(boundary))
+
+    def _described(self, boundary: int) -> dict[str, Any]:
+        return {
+            "policy": self._policy.name,
+            "algorithm": self._policy.algorithm,
+            "ticks": self._ticks(),
+            "update": self._updates(),
+            "boundary": boundary,
+        }
+
+
+def _seat(role: Role) -> tuple[int, int]:
+    assert role.match is not None and role.seat is not None, f"{role} is no worker"
+    return role.match, role.seat

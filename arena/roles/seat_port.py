@@ -62,6 +62,11 @@ class SeatPort:
         self.reply.fresh[:] = False
         self.reply.no_final()
 
+    def write_cut(self, playing: NDArray[np.bool_]) -> None:
+        """Ends what was not over when the game failed, after a step was written; `playing` is [L, E] of the game."""
+        self.reply.truncated |= playing[:, self._columns]
+        self.reply.pack_final()
+
     def write_begin(self, frame: Frame, lanes: NDArray[np.bool_]) -> None:
         """Copies the first observations of the lanes that begin an episode."""
         self._write_frame(frame, lanes)

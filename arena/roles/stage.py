@@ -5,18 +5,23 @@ from __future__ import annotations
 import logging
 import traceback
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 from arena.comm import Endpoint, Tag
-from arena.errors import ConfigError, RunStopped
-from arena.messages import Failed, pack
+from arena.errors import ConfigError, PeerLost, RunStopped
+from arena.leg import Leg
+from arena.memory import Memory
+from arena.messages import Failed, Next, expect, pack
 from arena.plan import Role, RoleKind
 from arena.run import Run
 
 _log = logging.getLogger(__name__)
 
 
-def perform(endpoint: Endpoint, run: Run, role: Role, *, communicator: Any = None, private: bool) -> Failed | None:
+def perform(
+    endpoint: Endpoint, run: Run, role: Role, *, memory: Memory | None = None, communicator: Any = None, private: bool
+) -> Failed | None:
     """Plays an environment or a worker to its end.
 
     What went wrong is told to the root, which ends the run; it is returned too.
@@ -25,15 +30,23 @@ def perform(endpoint: Endpoint, run: Run, role: Role, *, communicator: Any = Non
         endpoint: the role's place in the world.
         run: the run.
         role: which role.
+        memory: keeps what the role knows, should the run have to be repaired.
         communicator: for `group.comm`.
         private: whether the process hosts no other role.
+
+    Raises:
+        PeerLost: a process of the run has died.
     """
     try:
-        _act(endpoint, run, role, communicator, private)
+        _act(endpoint, run, role, memory or Memory(), communicator, private)
         return None
+    except PeerLost:
+        raise
     except RunStopped:
         return None  # somebody else has failed, and says so
     except BaseException as error:
+        if endpoint.mourns(error):
+            raise PeerLost(str(error)) from error
         failure = failure_of(error, f"{run.describe(role)}, rank {run.plan.rank_of(role)}", run.source)
         _log.error("%s\n%s", failure.who, failure.message)
         with suppress(RunStopped):  # the root has gone already: somebody else was first
@@ -49,14 +62,22 @@ def failure_of(error: BaseException, who: str, source: str = "") -> Failed:
     return Failed(who, "".join(traceback.format_exception(error)).rstrip(), exit_code=1)
 
 
-def _act(endpoint: Endpoint, run: Run, role: Role, communicator: Any, private: bool) -> None:
+def _act(endpoint: Endpoint, run: Run, role: Role, memory: Memory, communicator: Any, private: bool) -> None:
+    """Leg after leg, until the root says that there is none."""
+    leg: Leg | None = run.leg
+    while leg is not None:
+        _play_leg(endpoint, replace(run, leg=leg), role, memory, communicator, private)
+        leg = expect(Next, endpoint.receive(0, Tag.FROM_ROOT)).leg
+
+
+def _play_leg(endpoint: Endpoint, run: Run, role: Role, memory: Memory, communicator: Any, private: bool) -> None:
     # Imported here: a process that plays one kind of role has no use for the other kind's modules.
     if role.kind is RoleKind.WORKER:
         from arena.roles.worker import Worker
 
-        Worker(endpoint, run, role, communicator=communicator, private=private).work()
+        Worker(endpoint, run, role, memory=memory, communicator=communicator, private=private).work()
         return
     from arena.roles.environment import Environment
 
     assert role.match is not None
-    Environment(endpoint, run, run.plan.matches[role.match]).play()
+    Environment(endpoint, run, run.plan.matches[role.match], memory).play()

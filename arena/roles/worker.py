@@ -1,4 +1,4 @@
-"""The worker role: it builds one algorithm for one seat and lets it run.
+"""The worker role: it builds one algorithm for one seat and lets it run for one leg of the run.
 
 seated     the environment has said what the seat looks like; the algorithm's class is held against it
 built      the algorithm is made and has taken on its weights                                -> Ready to the root
@@ -17,11 +17,12 @@ from typing import TYPE_CHECKING, Any
 
 from arena import registry
 from arena.acting import play
-from arena.comm import Endpoint, Tag
+from arena.comm import Endpoint, Order, Tag
 from arena.comm.wire import link_size
 from arena.errors import BudgetReached, located
 from arena.examination import SeatSpaces, check_checkpoint, check_shared, seat_face
 from arena.group import Group
+from arena.memory import Learnt, Memory, Standing
 from arena.messages import Done, Go, Left, Ready, Update, Welcome, expect, pack
 from arena.plan import ONLY_ACT, MatchPlan, PolicyPlan, Role, RoleKind
 from arena.proxy import Seat, Turns, make_proxy
@@ -41,15 +42,19 @@ class Worker:
         endpoint: this role's place in the world.
         run: the run that it belongs to.
         role: which seat of which match.
+        memory: keeps what the policy has learnt, should the run have to be repaired.
         communicator: a plain mpi4py communicator of the policy's workers, None where there is no MPI.
         private: whether this process is the worker's own, so that its global random streams may be seeded.
     """
 
-    def __init__(self, endpoint: Endpoint, run: Run, role: Role, *, communicator: Any, private: bool) -> None:
+    def __init__(
+        self, endpoint: Endpoint, run: Run, role: Role, *, memory: Memory, communicator: Any, private: bool
+    ) -> None:
         assert role.match is not None and role.seat is not None, f"{role} is no worker"
         self._endpoint = endpoint
         self._run = run
         self._role = role
+        self._memory = memory
         self._match: MatchPlan = run.plan.matches[role.match]
         self._policy: PolicyPlan = run.plan.policies[run.plan.seat(role).policy]
         self._path = f"policies.{self._policy.name}"
@@ -57,9 +62,11 @@ class Worker:
         self._log = PolicyLog(endpoint, run, self._policy, ticks=self._ticks, updates=lambda: self._group.updates)
         self._stopwatch = stopwatch(run.profile)
         self._was_ready = False
+        self._until = run.plan.ticks
         algorithm = registry.worker_class(
             self._policy.algorithm, self._policy.options, frozen=self._policy.frozen, path=self._path
         )
+        self._schedule = registry.schedule_of(algorithm)
         self._group = self._join(communicator)
         calm_libraries()
         if private:
@@ -83,6 +90,7 @@ class Worker:
             comm=communicator,
             report=self._log.update,
             keep=lambda state: self._saving.offer(state),
+            remember=self._remember if self._memory.keeps else None,
             stopwatch=self._stopwatch,
         )
 
@@ -132,7 +140,7 @@ class Worker:
 
     def _restore(self) -> None:
         """Takes on the checkpoint that the run names: the root of the group reads it and shares it."""
-        path = self._run.restore.get(self._policy.name)
+        path = self._run.leg.restore.get(self._policy.name)
         if path is None:
             return
         found = self._saving.load(path) if self._group.is_root else None
@@ -140,6 +148,10 @@ class Worker:
         check_checkpoint(held, path, self._policy, type(self._algorithm))
         with located(path=f"{self._path}.load", source=str(path)):
             self._algorithm.load_state_dict(held.state)
+            keeps_own = hasattr(self._algorithm, "load_own_state_dict") and not self._run.leg.repaired
+            own = self._saving.load_own(self._role) if keeps_own else None
+            if own is not None:
+                self._algorithm.load_own_state_dict(own)
 
     def _ticks(self) -> int:
         """Ticks that the match has played, as far as all seats know."""
@@ -148,51 +160,117 @@ class Worker:
     def _ready(self) -> None:
         if not self._was_ready:
             self._was_ready = True
-            self._endpoint.send(0, Tag.TO_ROOT, pack(Ready(self._role)))
+            self._endpoint.send(0, Tag.TO_ROOT, pack(Ready(self._role, self._resumable, self._schedule)))
 
     def work(self) -> None:
-        """Runs the algorithm until its `run` returns or the budget is used, then takes leave of everybody."""
+        """Runs the algorithm until its `run` returns or the leg is over, then takes leave of everybody."""
         self._stopwatch.switch(Activity.WAITING_FOR_MATCH)
-        expect(Go, self._endpoint.receive(0, Tag.FROM_ROOT))
+        go = expect(Go, self._endpoint.receive(0, Tag.FROM_ROOT))
+        self._until = go.until
+        self._memory.go(self._run.leg, repairable=go.repairable)
         self._stopwatch.think()
-        if self._keeps and self._group.is_root and not self._run.start_tick:
+        if self._keeps and self._group.is_root and not self._run.leg.start:
             self._saving.save(self._algorithm.state_dict(), boundary=0)
-        returned = False
-        # BudgetReached is how every run ends that does not end by itself.
-        with suppress(BudgetReached), located(inside=self._path):
-            self._runner()()
-            returned = True
+        try:
+            returned = self._has_left or self._play()
+        except BaseException as error:
+            if self._endpoint.mourns(error):
+                self._leave_word()
+            raise
         for seat in self._seats:
             seat.leave()
-        if returned and not all(seat.over for seat in self._seats):
+        returned = returned and not all(seat.over for seat in self._seats)
+        if returned:
+            self._memory.left.add((self._match.match, self._run.plan.seat(self._role).index))
+        if returned and not self._has_left:
             self._endpoint.send(0, Tag.TO_ROOT, pack(Left(self._role, self._ticks())))
-        self._leave_group()
-        learner = not self._policy.frozen and self._policy.algorithm not in ONLY_ACT
-        stateless = learner and not hasattr(self._algorithm, "state_dict")
-        self._endpoint.send(0, Tag.TO_ROOT, pack(Done(self._role, self._stopwatch.profile(), stateless)))
+        saved = self._leave_group()
+        stateless = self._learns and not hasattr(self._algorithm, "state_dict")
+        profile = self._stopwatch.profile()
+        done = Done(self._role, self._ticks(), profile, saved=saved, returned=returned, stateless=stateless)
+        self._endpoint.send(0, Tag.TO_ROOT, pack(done))
+
+    def _play(self) -> bool:
+        """Whether `run` has returned by itself; BudgetReached is how all others end."""
+        with suppress(BudgetReached), located(inside=self._path):
+            self._runner()()
+            return True
+        return False
+
+    def _remember(self, state: Any) -> None:
+        """Keeps a copy of the policy's state, here and in the environment's process."""
+        made = state() if callable(state) else state
+        learnt = Learnt.of(self._log.updates, self._ticks(), self._log.seconds, made)
+        self._memory.learn(self._policy.name, learnt)
+        if self._group.speaks:
+            environment = self._run.address(Role(RoleKind.ENVIRONMENT, self._match.match))
+            self._endpoint.order(environment, Order.KEEP, pack((self._policy.name, learnt)))
+
+    def _leave_word(self) -> None:
+        """Leaves what is known here when the run is interrupted.
+
+        The state after the last update was kept if the algorithm offers it to `group.save`; if it does not, what it
+        has now must do.
+        """
+        self._memory.note(self._match.match, Standing(self._ticks()))
+        kept = self._memory.policies.get(self._policy.name)
+        if self._keeps and (kept is None or kept.update < self._log.updates):
+            state = self._algorithm.state_dict()
+            learnt = Learnt.of(self._log.updates, self._ticks(), self._log.seconds, state)
+            self._memory.learn(self._policy.name, learnt)
 
     @cached_property
     def _saving(self) -> Saving:
         # Imported here: a worker that does not learn has no checkpoints, and no use for what writes them.
         from arena.roles.saving import Saving
 
-        return Saving(self._run, self._policy, ticks=self._ticks, updates=lambda: self._log.updates)
+        return Saving(
+            self._run,
+            self._policy,
+            ticks=self._ticks,
+            updates=lambda: self._log.updates,
+            until=lambda: self._until,
+        )
+
+    @property
+    def _has_left(self) -> bool:
+        """Whether `run` has returned in an earlier leg."""
+        return (self._role.match, self._role.seat) in self._run.leg.left
+
+    @property
+    def _learns(self) -> bool:
+        return not self._policy.frozen and self._policy.algorithm not in ONLY_ACT
 
     @property
     def _keeps(self) -> bool:
         """Whether the policy has checkpoints."""
         return not self._policy.frozen and hasattr(self._algorithm, "state_dict")
 
-    def _leave_group(self) -> None:
-        """Leaves; the policy's last checkpoint has the weights of the member that has learnt to the end."""
-        if self._keeps and self._group.speaks and not self._group.is_root:
-            self._saving.save_at_leave(self._algorithm.state_dict())  # while nobody else speaks yet
+    @property
+    def _resumable(self) -> bool:
+        """Whether the algorithm can go on in the next leg: it does not learn, or its state is kept and taken on."""
+        return not self._learns or (self._keeps and hasattr(self._algorithm, "load_state_dict"))
+
+    def _leave_group(self) -> int | None:
+        """Leaves; the boundary of the checkpoint that this worker has written last, None if it has written none.
+
+        Who speaks for the group when it leaves writes what has been learnt until then. The root of the group leaves as
+        the last one, and after it nobody has learnt any more.
+        """
+        if self._keeps:
+            if hasattr(self._algorithm, "own_state_dict"):
+                self._saving.save_own(self._role, self._algorithm.own_state_dict(), boundary=self._end)
+            if self._group.speaks and not self._group.is_root:  # while nobody else speaks yet
+                self._saving.save(self._algorithm.state_dict(), boundary=self._end)
         self._group.leave()
-        if self._keeps and self._group.is_root:  # the last one to leave: it has served the others
-            if self._group.speaks:
-                self._saving.save(self._algorithm.state_dict(), boundary=self._run.plan.ticks)
-            else:
-                self._saving.conclude()
+        if self._keeps and self._group.is_root and self._group.speaks:
+            self._saving.save(self._algorithm.state_dict(), boundary=self._end)
+        return self._saving.newest if self._keeps else None
+
+    @property
+    def _end(self) -> int:
+        """The leg's last tick; a leg may end earlier than was said, and who has left before does not hear of it."""
+        return self._ticks() if all(seat.over for seat in self._seats) else self._until
 
     def _runner(self) -> Callable[[], None]:
         if not self._policy.frozen:
@@ -213,7 +291,7 @@ class PolicyLog:
         run: the run.
         policy: whose log it is.
         ticks: how many ticks the worker's match has played.
-        updates: how many updates the worker has made in this run.
+        updates: how many updates the worker has made in this leg.
     """
 
     def __init__(
@@ -224,13 +302,18 @@ class PolicyLog:
         self._policy = policy
         self._ticks = ticks
         self._updates = updates
-        self._updates_before = run.past.updates.get(policy.name, 0)
-        self._begun = time.monotonic() - run.past.seconds.get(policy.name, 0.0)
+        self._updates_before = run.leg.updates.get(policy.name, 0)
+        self._begun = time.monotonic() - run.leg.seconds.get(policy.name, 0.0)
 
     @property
     def updates(self) -> int:
-        """The updates of the policy, those of a run that is resumed included."""
+        """The updates of the policy, those of earlier legs included."""
         return self._updates_before + self._updates()
+
+    @property
+    def seconds(self) -> float:
+        """How long the policy has learnt, in earlier legs too."""
+        return time.monotonic() - self._begun
 
     def update(self, values: Mapping[str, float]) -> None:
         """Sends the numbers of one update to the root."""
@@ -239,7 +322,7 @@ class PolicyLog:
             update=self.updates,
             ticks=self._ticks(),
             samples=self._ticks() * self._rows,
-            seconds=time.monotonic() - self._begun,
+            seconds=self.seconds,
             values={name: float(value) for name, value in values.items()},
         )
         self._endpoint.send(0, Tag.TO_ROOT, pack(Update(record)))

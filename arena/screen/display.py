@@ -13,7 +13,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Protocol
 
+from arena.records.faults import Losses
 from arena.records.scoreboard import Score, Scoreboard, Series
+from arena.screen.words import counted
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -229,6 +231,14 @@ def summary_lines(scoreboard: Scoreboard, run_dir: Path | str) -> list[str]:
     pad = max(map(len, names), default=0)
     lines = [f"{name:{pad}}  {_change_words(scoreboard.policies[name])}" for name in names]
     return [f"run folder: {run_dir}", *lines]
+
+
+def fault_lines(losses: Losses) -> list[str]:
+    """What the end of a run says of the games that have failed in it; nothing where none has."""
+    if not losses.restarts:
+        return []
+    dropped = counted(losses.episodes, "unfinished episode")
+    return [f"games that failed were made anew {counted(losses.restarts, 'time')}, {dropped} dropped: see faults.jsonl"]
 
 
 def _change_words(score: Score) -> str:

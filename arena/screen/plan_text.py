@@ -9,14 +9,18 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from arena.examination import Examination
-from arena.plan import MatchPlan, Plan, Role, RoleKind, schedule_proof
+from arena.hosts import Share
+from arena.plan import MatchPlan, Plan, Role, RoleKind
+from arena.schedule import prove
 from arena.screen.words import counted, processes_words
 
 _HEADINGS = ("rank", "role", "match", "policy", "entities")
 _UNCOLOURED = "#999999"
 
 
-def plan_text(plan: Plan, examination: Examination, *, config: str, arguments: Sequence[str] = ()) -> str:
+def plan_text(
+    plan: Plan, examination: Examination, *, config: str, arguments: Sequence[str] = (), hosts: Sequence[str] = ()
+) -> str:
     """Everything that `arena plan` prints.
 
     Args:
@@ -24,13 +28,16 @@ def plan_text(plan: Plan, examination: Examination, *, config: str, arguments: S
         examination: of the plan.
         config: the configuration's file, for the command line.
         arguments: further arguments of `arena train` that led to this plan.
+        hosts: a line for each, as `host_line` makes them, where hosts are known.
     """
+    head, *waits = prove(plan, {name: found.schedule for name, found in examination.policies.items()}).lines
     sections = [
         _table(plan, examination),
         "\n".join(_matches_lines(plan)),
         "\n".join([f"processes: {_processes(plan)}", *(_packing_lines(plan) if plan.packed else ())]),
+        *(["\n".join(hosts)] if hosts else []),
         "\n".join(_policy_lines(plan, examination)),
-        f"schedule: {schedule_proof(plan, [name for name, found in examination.policies.items() if not found.timed])}",
+        "\n  ".join(["schedule: " + head, *waits]),
         f"start it: {command_line(plan, config=config, arguments=arguments)}",
     ]
     return "\n\n".join(sections)
@@ -64,6 +71,14 @@ def _packing_lines(plan: Plan) -> Iterator[str]:
         numbers = sorted({role.match for role in roles if role.match is not None})
         of = f" of {'match' if len(numbers) == 1 else 'matches'} {_ranges(numbers)}" if numbers else ""
         yield f"rank {rank} hosts {', '.join(parts)}{of}"
+
+
+def host_line(plan: Plan, share: Share) -> str:
+    """How many ranks a host has, which, and what they host."""
+    roles = Counter(role.kind.value for rank in share.ranks for role in plan.ranks[rank])
+    hosted = ", ".join(counted(roles[kind.value], kind.value) for kind in RoleKind if roles[kind.value])
+    count = counted(len(share.ranks), "rank")
+    return f"host {share.host}: {count}, {_ranges(share.ranks)}: {hosted or 'nothing'}"
 
 
 def _policies(plan: Plan, roles: Sequence[Role]) -> str:

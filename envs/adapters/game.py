@@ -27,7 +27,7 @@ class Moment(NamedTuple):
     observations: Sequence[Any]  # None: what was seen before still holds
     active: Sequence[bool]  # who is to act next
     infos: Sequence[Info]  # with the key "action_mask" where the entity has a mask
-    rewards: Sequence[float]
+    rewards: Sequence[Any]  # as the game gives them
     terminated: Sequence[bool]
     truncated: Sequence[bool]
     over: bool = False  # nobody is left: whose end was not told is truncated

@@ -33,7 +33,7 @@ class GymnasiumGame:
     def step(self, actions: Sequence[Any]) -> Moment:
         """One step."""
         observation, reward, terminated, truncated, info = self._env.step(actions[0])
-        return _moment(observation, info, float(reward), terminated=terminated, truncated=truncated)
+        return _moment(observation, info, reward, terminated=terminated, truncated=truncated)
 
     def render(self) -> NDArray[np.uint8] | None:
         """The environment's own picture."""
@@ -44,6 +44,6 @@ class GymnasiumGame:
         self._env.close()
 
 
-def _moment(observation: Any, info: Info, reward: float, *, terminated: bool, truncated: bool) -> Moment:
+def _moment(observation: Any, info: Info, reward: Any, *, terminated: bool, truncated: bool) -> Moment:
     over = bool(terminated or truncated)
     return Moment((observation,), (not over,), (info,), (reward,), (terminated,), (truncated,))

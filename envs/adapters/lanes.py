@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from arena import spaces
-from arena.errors import ConfigError, ProtocolError
+from arena.errors import ConfigError, GameError
 from arena.interface import Frame, Info, Interface, Step
 from envs.adapters.game import MASK, Game, Moment
 
@@ -21,7 +21,7 @@ class Lanes:
     """`L` games that step together; lanes that are over stand still until they are reset.
 
     Observations and masks lie in buffers that hold until the next call. Rows of entities that are not active have
-    masks of ones. Exceptions of a game pass unchanged.
+    masks of ones. Exceptions of a game pass unchanged; what a game says that its spaces do not allow is a `GameError`.
 
     Args:
         games: one per lane, all with the same entities and spaces. The first may be reset once, without a seed, to
@@ -78,7 +78,8 @@ class Lanes:
         for lane in np.flatnonzero(~self._ended.all(axis=1)).tolist():
             moment = self._games[lane].step(self._actions_of(lane, actions))
             infos[lane] = self._put(lane, moment)
-            rewards[lane], terminated[lane], truncated[lane] = moment.rewards, moment.terminated, moment.truncated
+            rewards[lane] = self._numbers(lane, moment.rewards)
+            terminated[lane], truncated[lane] = moment.terminated, moment.truncated
             over[lane] = moment.over
         going = ~self._ended
         terminated &= going
@@ -105,18 +106,38 @@ class Lanes:
     def _observe(self, lane: int, entity: int, observation: Any) -> None:
         arrays = spaces.flatten(self.interface.observation_spaces[entity], observation)
         for leaf, array in zip(self._leaves[entity], arrays, strict=True):
-            if array.shape != leaf.shape[1:]:  # numpy would stretch it silently
-                raise ProtocolError(
-                    f"the game gave {self.interface.entities[entity]!r} an observation of shape {array.shape}; "
-                    f"its space {self.interface.observation_spaces[entity]} has {leaf.shape[1:]}"
+            # NumPy would stretch it silently, or cut fractions off.
+            if array.shape != leaf.shape[1:] or (
+                array.dtype != leaf.dtype and not spaces.keeps_values(array, leaf.dtype)
+            ):
+                raise GameError(
+                    f"an observation {array.dtype} {array.shape}; its space "
+                    f"{self.interface.observation_spaces[entity]} has {leaf.dtype} {leaf.shape[1:]}",
+                    entity=self.interface.entities[entity],
+                    lane=lane,
                 )
             leaf[lane] = array
+
+    def _numbers(self, lane: int, rewards: Sequence[Any]) -> list[float]:
+        numbers: list[float] = []
+        for entity, reward in zip(self.interface.entities, rewards, strict=True):
+            try:
+                numbers.append(float(reward))
+            except (TypeError, ValueError) as error:
+                raise GameError(f"the reward {reward!r}; expected a number", entity=entity, lane=lane) from error
+        return numbers
 
     def _unmasked(self, lane: int, entity: int, info: Info) -> Info:
         mask = self._masks[entity]
         if mask is None:
             return info
-        mask[lane] = info.get(MASK, 1)
+        if MASK not in info:
+            mask[lane] = 1
+            return info
+        if np.shape(info[MASK]) != mask.shape[1:]:
+            found = f"an action mask of shape {np.shape(info[MASK])}; expected {mask.shape[1:]}"
+            raise GameError(found, entity=self.interface.entities[entity], lane=lane)
+        mask[lane] = info[MASK]
         return {key: value for key, value in info.items() if key != MASK}
 
     def _no_infos(self) -> list[Sequence[Info]]:

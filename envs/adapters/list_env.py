@@ -73,7 +73,7 @@ class ListGame:
             observations=observations,
             active=[not over for over in self._done],
             infos=infos,
-            rewards=[float(reward) for reward in rewards],
+            rewards=rewards,
             terminated=[over and not late for over, late in zip(ended, cut, strict=True)],
             truncated=cut,
         )

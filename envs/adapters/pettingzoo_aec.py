@@ -82,7 +82,7 @@ class AECGame:
             observations=[seen[agent][0] if agent in seen else None for agent in agents],
             active=[agent == mover for agent in agents],
             infos=[seen[agent][1] if agent in seen else {} for agent in agents],
-            rewards=[float(rewards.get(agent, 0.0)) for agent in agents],
+            rewards=[rewards.get(agent, 0.0) for agent in agents],
             terminated=[bool(terminated and terminated.get(agent)) for agent in agents],
             truncated=[bool(truncated and truncated.get(agent)) for agent in agents],
             over=not env.agents,

@@ -52,7 +52,7 @@ class ParallelGame:
             observations=[observation for observation, _ in split],
             active=[agent in present for agent in agents],
             infos=[info for _, info in split],
-            rewards=[float(rewards.get(agent, 0.0)) for agent in agents],
+            rewards=[rewards.get(agent, 0.0) for agent in agents],
             terminated=[bool(terminated.get(agent, False)) for agent in agents],
             truncated=[bool(truncated.get(agent, False)) for agent in agents],
             over=not present,

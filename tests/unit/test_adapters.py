@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from mpe2 import simple_spread_v3, simple_tag_v3
 
-from arena.errors import ConfigError, ProtocolError
+from arena.errors import ConfigError, GameError
 from arena.interface import BatchedEnv
 from arena.testing import check_batched_env
 from envs.adapters import adapt, gymnasium_factory, pettingzoo_factory
@@ -199,7 +199,7 @@ def test_an_observation_that_does_not_fit_its_space_is_named() -> None:
     class Wrong(Ticking):
         observation_space = Box(0, 9, (4,), np.float32)
 
-    with pytest.raises(ProtocolError, match=r"'agent_0' an observation of shape \(1,\)"):
+    with pytest.raises(GameError, match=r"'agent_0' in lane 0 an observation float32 \(1,\)"):
         adapt(Wrong, {}, 1).reset(ONE)
 
 

@@ -23,6 +23,7 @@ from hypothesis.extra import numpy as npst
 
 from arena.errors import ConfigError
 from arena.records import checkpoint
+from arena.records.durable import part_of
 from arena.records.state import decode, encode
 
 
@@ -172,45 +173,67 @@ def test_what_was_just_written_stays_even_beside_newer_files(tmp_path: Path) -> 
     assert names(tmp_path) == [0, 500, 700, 800, 900]
 
 
-def put(folder: Path, *boundaries: int, others: tuple[Path, ...] = (), late: int = 0) -> None:
+def put(folder: Path, *boundaries: int, late: int = 0) -> None:
     for boundary in boundaries:
         about = {"policy": folder.name, "algorithm": "ppo", "update": 1}
-        checkpoint.save(folder, boundary, ticks=boundary + late, boundary=boundary, others=others, **about)
+        checkpoint.save(folder, boundary, ticks=boundary + late, boundary=boundary, **about)
+
+
+def put_own(folder: Path, boundary: int, seat: tuple[int, int] = (0, 1), state: Any = "mine") -> Path:
+    """What a worker alone has; where it lies."""
+    about = {"policy": folder.name, "algorithm": "ppo", "ticks": boundary, "update": 1}
+    checkpoint.save_own(folder, state, seat=seat, boundary=boundary, **about)
+    return checkpoint.own_path_of(folder, boundary, seat)
+
+
+def own_names(folder: Path) -> list[str]:
+    return sorted(path.name for path in checkpoint.own_files(folder))
 
 
 def test_the_file_is_named_by_its_boundary_and_says_its_ticks(tmp_path: Path) -> None:
-    put(tmp_path / "blue", 40, late=5)
+    put(tmp_path / "blue", 40, late=-5)
     (path,) = checkpoint.list_checkpoints(tmp_path / "blue")
     assert path == checkpoint.path_of(tmp_path / "blue", 40)
-    assert (checkpoint.load(path).boundary, checkpoint.load(path).ticks) == (40, 45)
+    assert (checkpoint.load(path).boundary, checkpoint.load(path).ticks) == (40, 35)
 
 
-def test_the_newest_boundary_that_all_policies_have_stays_and_what_slower_ones_may_reach(tmp_path: Path) -> None:
-    fast, slow, none = (tmp_path / name for name in ("fast", "slow", "none"))
-    put(slow, 0, 30)
-    put(fast, *range(0, 100, 10), others=(slow, none))
-    assert names(fast) == [0, *range(30, 100, 10)]
-    put(slow, 80)
-    put(fast, 100, others=(slow, none))
-    assert names(fast) == [0, 80, 90, 100]
-    put(fast, *range(110, 1000, 10), others=(slow, none))
-    assert names(fast) == [0, 80, *range(800, 1000, 10)], "no more than 20 wait for a slow one"
+def test_what_a_worker_alone_has_lies_beside_the_policys_and_is_not_taken_for_it(tmp_path: Path) -> None:
+    put(tmp_path, 40)
+    path = put_own(tmp_path, 40, (3, 1), {"replay": np.arange(3)})
+    assert path.name == "000000000040.match-3-seat-1.ckpt"
+    assert names(tmp_path) == [40]
+    assert checkpoint.load(tmp_path).state == 40
+    held = checkpoint.load(path)
+    assert (bits(held.state), held.boundary) == (bits({"replay": np.arange(3)}), 40)
+    assert checkpoint.own_files(tmp_path, 40) == [path]
+    assert checkpoint.own_files(tmp_path, 4) == []
 
 
-def test_a_checkpoint_can_stand_for_another_boundary_too(tmp_path: Path) -> None:
-    folder = tmp_path / "blue"
-    put(folder, 100, late=-70)
-    checkpoint.copy_to(60, checkpoint.path_of(folder, 100))
-    held = checkpoint.load(checkpoint.path_of(folder, 60))
-    assert (held.state, held.ticks, held.update, held.boundary) == (100, 30, 1, 60)
-    assert names(folder) == [60, 100]
+def test_what_workers_alone_have_goes_with_the_checkpoints_of_its_boundary(tmp_path: Path) -> None:
+    for boundary in (0, 10, 20, 30, 40):
+        put_own(tmp_path, boundary)
+        put(tmp_path, boundary)
+    assert names(tmp_path) == [0, 20, 30, 40]
+    assert own_names(tmp_path) == [f"{boundary:012d}.match-0-seat-1.ckpt" for boundary in (20, 30, 40)]
+
+
+def test_a_save_leaves_what_another_worker_is_just_writing(tmp_path: Path) -> None:
+    being_written = part_of(checkpoint.own_path_of(tmp_path, 40, (0, 1)))
+    left_by_a_kill = part_of(checkpoint.own_path_of(tmp_path, 30, (0, 1)))
+    for path in (being_written, left_by_a_kill):
+        path.write_bytes(b"PK")
+    put(tmp_path, 40)
+    assert being_written.exists()
+    assert not left_by_a_kill.exists()
 
 
 def test_a_run_that_goes_on_from_a_tick_discards_what_is_newer(tmp_path: Path) -> None:
     for ticks in (0, 10, 20, 30):
         save(tmp_path, ticks, ticks=ticks)
-    assert checkpoint.discard_after(tmp_path, 10) == 2
+        put_own(tmp_path, ticks)
+    checkpoint.discard_after(tmp_path, 10)
     assert checkpoint.load(tmp_path).state == 10
+    assert own_names(tmp_path) == ["000000000010.match-0-seat-1.ckpt"], "that of 0 was forgotten before"
 
 
 def test_more_ticks_than_fit_the_name_still_sort(tmp_path: Path) -> None:

@@ -134,7 +134,7 @@ def test_plan_shows_ranks_entities_sizes_schedule_and_the_command(
     assert "processes: 5 = 1 root + 1 environment + 3 workers" in out
     assert "policy blue: own:Vector, 1 worker, face vector, 20 samples per update, 10 updates per run" in out
     assert "policy red: own:Gym, 2 workers, face gym, 2 samples per tick" in out
-    assert "schedule: not proved: the algorithms of red do not say" in out
+    assert "schedule: can deadlock: the workers of red may meet" in out
     assert "mpirun -n 5 arena train duel.yaml --set seed=3" in out
 
 
@@ -385,7 +385,7 @@ def test_train_and_evaluate_hand_their_arguments_on(monkeypatch: pytest.MonkeyPa
         setattr(module, function, called)
         monkeypatch.setitem(sys.modules, f"arena.launch.{name}", module)
     train = ["train", "a.yaml", "--set", "ticks=1", "--set", "seed=2", "--run-dir", "r", "--ticks", "5", "--resume"]
-    assert main([*train, "--ranks", "1"]) == 1
+    assert main([*train, "--ranks", "1", "--allow-unproved"]) == 1
     assert main(["evaluate", "runs/a", "--episodes", "7", "--sample", "--checkpoints", "first", "last"]) == 1
     assert calls == [
         (
@@ -397,6 +397,7 @@ def test_train_and_evaluate_hand_their_arguments_on(monkeypatch: pytest.MonkeyPa
                 "resume": True,
                 "ranks": 1,
                 "profile": False,
+                "allow_unproved": True,
             },
         ),
         (

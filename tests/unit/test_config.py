@@ -68,7 +68,7 @@ def refusal(action: Callable[[], object]) -> ConfigError | None:
 def test_defaults_are_those_that_the_reference_names() -> None:
     config = parse({key: value for key, value in VALID.items() if key != "name"})
     assert (config.name, config.seed, config.rounds, config.scale) == ("duel", 0, 1, False)
-    assert config.checkpoint_every is None
+    assert config.checkpoint_every == 10_000
     red = config.policies["red"]
     assert (red.options, red.color, red.frozen, red.load, red.sync) == ({}, None, False, None, "gradients")
     assert config.envs["game"].idle_action is None

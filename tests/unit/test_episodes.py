@@ -214,3 +214,83 @@ def test_the_return_of_a_seat_with_many_entities_has_the_same_bits_however_many_
     at_once = [record.seats[0].return_ for record in together.finish(np.ones(lanes, np.bool_), 1)]
     assert at_once == [finish_one(apart, lane, 1).seats[0].return_ for lane in range(lanes)]
     assert at_once == [float(row.mean()) for row in rewards]
+
+
+# The end of a leg
+
+
+def cut_tick(episodes: EpisodeAccount, last: Step) -> tuple[Step, list[EpisodeRecord]]:
+    """What the seats are told of a leg's last tick, and what is recorded of it."""
+    told = episodes.cut(last)
+    over, ends = episodes.tick(told)
+    assert ends
+    assert over.all(), "no episode goes on into the next leg"
+    return told, episodes.finish(over, 9)
+
+
+def test_the_end_of_a_leg_truncates_everybody_who_goes_on_and_such_an_episode_has_no_outcome() -> None:
+    episodes = account(lanes=2)
+    episodes.tick(step([[1, -1], [2, -2]], np.zeros((2, 2))))
+    told, records = cut_tick(episodes, step([[1, -1], [0, 0]], np.zeros((2, 2))))
+    assert not told.terminated.any()
+    assert told.truncated.all()
+    assert [(r.cut, r.terminated, r.truncated, r.length, r.tick) for r in records] == [(True, False, True, 2, 9)] * 2
+    assert [[seat.return_ for seat in record.seats] for record in records] == [[2.0, -2.0], [2.0, -2.0]]
+    assert [seat.outcome for record in records for seat in record.seats] == [None] * 4, "two-sided, but not decided"
+
+
+def test_what_the_game_says_of_an_episode_that_was_cut_does_not_count() -> None:
+    episodes = account()
+    episodes.tick(step([[0, 0]], [[1, 0]], infos=[[{"outcome": "loss"}, {}]]))
+    _, (record,) = cut_tick(episodes, step([[0, 0]], [[0, 0]], infos=[[{}, {"outcome": "win"}]]))
+    assert [seat.outcome for seat in record.seats] == [None, None]
+
+
+def test_lanes_that_end_by_themselves_on_the_last_tick_are_not_cut() -> None:
+    episodes = account(lanes=3)
+    ends = [[1, 1], [0, 0], [1, 0]]
+    told, records = cut_tick(episodes, step([[1, -1]] * 3, ends))
+    assert told.terminated.tolist() == np.array(ends, bool).tolist()
+    assert told.truncated.tolist() == [[False, False], [True, True], [False, True]]
+    assert [record.cut for record in records] == [False, True, True]
+    assert [record.seats[0].outcome for record in records] == ["win", None, None]
+
+
+def test_a_truncation_of_the_game_itself_is_no_cut() -> None:
+    episodes = account()
+    told, (record,) = cut_tick(episodes, step([[1, -1]], [[0, 0]], [[1, 1]]))
+    assert told.truncated.all()
+    assert (record.cut, record.truncated, record.seats[0].outcome) == (False, True, "win")
+
+
+def test_who_had_ended_before_is_not_truncated_by_the_end_of_the_leg() -> None:
+    episodes = account()
+    episodes.tick(step([[0, 0]], [[1, 0]]))
+    told, (record,) = cut_tick(episodes, step([[0, 3]], [[0, 0]]))
+    assert told.truncated.tolist() == [[False, True]]
+    assert (record.cut, record.terminated, record.truncated, record.length) == (True, True, True, 2)
+
+
+def test_an_episode_whose_last_entity_ends_on_the_last_tick_is_whole_though_others_ended_before() -> None:
+    episodes = account()
+    episodes.tick(step([[1, 0]], [[1, 0]]))
+    told, (record,) = cut_tick(episodes, step([[0, -1]], [[0, 1]]))
+    assert not told.truncated.any()
+    assert (record.cut, [seat.outcome for seat in record.seats]) == (False, ["win", "loss"])
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.integers(0, 2**32), st.integers(1, 4), st.integers(1, 12))
+def test_the_lengths_of_a_lanes_episodes_are_the_ticks_of_the_leg_wherever_it_ends(
+    seed: int, lanes: int, ticks: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    episodes, lengths = account(lanes=lanes), np.zeros(lanes, int)
+    for tick in range(1, ticks + 1):
+        ends = rng.random((lanes, 2)) < 0.3
+        given = step(np.zeros((lanes, 2)), ends)
+        over, _ = episodes.tick(episodes.cut(given) if tick == ticks else given)
+        for record in episodes.finish(over, tick):
+            lengths[record.lane] += record.length
+            assert record.cut <= (tick == ticks)
+    assert lengths.tolist() == [ticks] * lanes

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import stat
@@ -14,8 +13,7 @@ import numpy as np
 import pytest
 
 from arena.errors import ConfigError
-from arena.records.durable import part_of
-from arena.records.journal import Journal, JournalReader, Keep, cut, kept_lines
+from arena.records.journal import Journal, JournalReader, Keep, kept_lines
 
 
 def write(path: Path, *lines: dict[str, Any]) -> None:
@@ -118,41 +116,28 @@ def until(tick: int) -> Keep:
     return lambda line: line["tick"] <= tick
 
 
-def test_cutting_keeps_the_wanted_lines_byte_for_byte(path: Path) -> None:
+def test_the_wanted_lines_are_given_as_written(path: Path) -> None:
     path.write_bytes(b'{"tick": 1}\n{"tick":6}\n{"tick":5}\n{"ti')
-    assert [line for _, line in kept_lines(path, until(5))] == [{"tick": 1}, {"tick": 5}]
-    cut(path, until(5))
-    assert path.read_bytes() == b'{"tick": 1}\n{"tick":5}\n'
-    assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    assert list(path.parent.iterdir()) == [path]
+    assert list(kept_lines(path, until(5))) == [(b'{"tick": 1}\n', {"tick": 1}), (b'{"tick":5}\n', {"tick": 5})]
 
 
-def test_cutting_what_is_not_there_does_nothing(path: Path) -> None:
-    cut(path, until(5))
+def test_a_file_that_is_not_there_has_no_lines_and_is_not_made(path: Path) -> None:
     assert list(kept_lines(path, until(5))) == []
     assert not path.exists()
 
 
 @pytest.mark.parametrize("line", [{"name": "x"}, {"tick": None}, {"tick": "5"}])
-def test_cutting_refuses_lines_that_lack_what_decides(path: Path, line: dict[str, Any]) -> None:
+def test_lines_that_lack_what_decides_are_refused(path: Path, line: dict[str, Any]) -> None:
     write(path, {"tick": 1}, line)
-    before = path.read_bytes()
     with pytest.raises(ConfigError, match=r"is damaged: .* in the line"):
-        cut(path, until(5))
-    assert path.read_bytes() == before
+        list(kept_lines(path, until(5)))
 
 
-@pytest.mark.parametrize("step", ["fsync", "replace"])
-def test_a_failure_while_cutting_leaves_the_old_file(path: Path, step: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*_: object) -> None:
-        raise OSError(28, "No space left on device")
-
-    write(path, {"tick": 1}, {"tick": 9})
-    before = path.read_bytes()
-    with monkeypatch.context() as patch:
-        patch.setattr(os, step, fail)
-        with pytest.raises(OSError, match="No space"):
-            cut(path, until(5))
-    assert path.read_bytes() == before
-    assert not part_of(path).exists()
-    assert json.loads(before.splitlines()[1]) == {"tick": 9}
+def test_what_is_synced_is_in_the_file_and_the_disk_was_asked(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[bytes] = []
+    with closing(Journal(path)) as journal:
+        journal.append({"tick": 1})
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "fsync", lambda _: synced.append(path.read_bytes()))
+            journal.sync()
+    assert synced == [b'{"tick":1}\n'], "the disk is asked when everything was handed over"

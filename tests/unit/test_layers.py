@@ -18,7 +18,7 @@ PACKAGES = ("arena", "envs", "policies")
 
 MPI_ROOM = "arena.comm.mpi"
 PURE = {
-    *("errors", "spaces", "interface", "seeding", "packing", "plan", "lockstep", "reduction"),
+    *("errors", "spaces", "interface", "seeding", "packing", "plan", "schedule", "lockstep", "reduction"),
     *("records.outcome", "records.lines"),
 }
 PUBLIC = {"acting", "errors", "spaces", "interface", "registry", "group"}  # what envs and policies may import

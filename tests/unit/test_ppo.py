@@ -13,6 +13,7 @@ from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space
 
 from arena.errors import BudgetReached, ConfigError
+from arena.records.state import decode, encode
 from fakes import ScriptedEnv, ThreadGroup, all_equal, flat_weights, solo_group, together
 from policies.ppo import PPO
 from policies.rollout import Batch, Rollout, from_samples, to_leaves, to_samples
@@ -357,6 +358,8 @@ def test_the_same_seed_gives_the_same_weights_and_no_global_generator_is_touched
 
 def test_a_stored_state_goes_on_to_the_same_bits() -> None:
     def more(ppo: PPO) -> Any:
+        new = worker(ScriptedEnv(VECTOR, CHOICE))  # each leg of a run has random streams of its own
+        ppo.generator, ppo.rollout = new.generator, new.rollout
         ppo.env = ScriptedEnv(VECTOR, CHOICE, ticks=16, seed=5, reward=random_rewards(5))
         with pytest.raises(BudgetReached):
             ppo.run()
@@ -387,13 +390,42 @@ def test_workers_that_load_the_state_of_another_explore_on_streams_of_their_own(
     def work(group: ThreadGroup) -> Any:
         ppo = worker(ScriptedEnv(VECTOR, CHOICE), group)
         ppo.load_state_dict(stored)
-        return ppo.state_dict()
+        return ppo.state_dict(), ppo.generator.get_state().numpy().tobytes()
 
-    states = together(3, work)
-    assert all(all_equal(state["network"], stored["network"]) for state in states)
-    streams = [state["stream"]["state"].tobytes() for state in states]
-    assert streams[0] == stored["stream"]["state"].tobytes()
-    assert len(set(streams)) == 3
+    found = together(3, work)
+    assert all(all_equal(state["network"], stored["network"]) for state, _ in found)
+    assert len({stream for _, stream in found}) == 3
+
+
+def test_a_rollout_that_the_end_of_a_leg_parts_is_kept_and_learnt_from_in_the_next(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    parted = trained(ScriptedEnv(VECTOR, CHOICE, ticks=13, reward=random_rewards(0)))
+    assert parted.updates == 1
+    own = parted.own_state_dict()
+    assert len(own["rewards"]) == 5
+    fresh = worker(ScriptedEnv(VECTOR, CHOICE, ticks=13, seed=7, reward=random_rewards(1)))
+    fresh.env.ticks = 3  # that are left
+    fresh.load_state_dict(parted.state_dict())
+    fresh.load_own_state_dict(decode(*encode(own)))
+    learnt: list[Batch] = []
+
+    def learn(batch: Batch) -> dict[str, float]:
+        learnt.append(batch)
+        return {}
+
+    monkeypatch.setattr(fresh, "learn", learn)
+    with pytest.raises(BudgetReached):
+        fresh.run()
+    (batch,) = learnt
+    rows = fresh.env.num_envs
+    assert batch.actions[: 5 * rows].numpy().tolist() == own["actions"].ravel().tolist()
+    assert batch.size == 8 * rows
+
+
+def test_between_two_rollouts_a_worker_has_nothing_of_its_own() -> None:
+    assert trained(ScriptedEnv(VECTOR, CHOICE, ticks=16)).own_state_dict() == {}
+    assert worker(ScriptedEnv(VECTOR, CHOICE)).own_state_dict() == {}
 
 
 def test_states_that_do_not_fit_are_refused() -> None:

@@ -53,8 +53,8 @@ def folder(tmp_path: Path) -> RunFolder:
 
 
 def test_an_episode_line_has_exactly_the_keys_of_the_contract(folder: RunFolder) -> None:
-    with Recorder(folder) as recorder:
-        recorder.episodes([EPISODE])
+    with Recorder(folder, {3: 0}) as recorder:
+        recorder.episodes(3, 50, [EPISODE])
     assert json.loads(folder.episodes.read_text()) == {
         "round": 0,
         "match": 3,
@@ -73,7 +73,7 @@ def test_an_episode_line_has_exactly_the_keys_of_the_contract(folder: RunFolder)
 
 
 def test_an_update_line_has_the_fixed_keys_first_and_then_what_was_logged(folder: RunFolder) -> None:
-    with Recorder(folder) as recorder:
+    with Recorder(folder, {3: 0}) as recorder:
         recorder.update(UPDATE)
     assert list(json.loads(folder.metrics.read_text()).items()) == [
         ("policy", "blue"),
@@ -87,14 +87,44 @@ def test_an_update_line_has_the_fixed_keys_first_and_then_what_was_logged(folder
 
 
 def test_a_line_read_back_is_the_record_that_was_written(folder: RunFolder) -> None:
-    with Recorder(folder) as recorder:
-        recorder.episodes([EPISODE])
+    with Recorder(folder, {3: 0}) as recorder:
+        recorder.episodes(3, 50, [EPISODE])
     assert [episode_of(line) for line in JournalReader(folder.episodes)] == [EPISODE]
 
 
+def test_an_episode_that_was_cut_says_so_in_its_line_and_others_do_not_speak_of_it(folder: RunFolder) -> None:
+    cut = EPISODE._replace(lane=2, cut=True)
+    with Recorder(folder, {3: 0}) as recorder:
+        recorder.episodes(3, 50, [EPISODE, cut])
+    lines = list(JournalReader(folder.episodes))
+    assert [line.get("cut") for line in lines] == [None, True]
+    assert [episode_of(line) for line in lines] == [EPISODE, cut]
+
+
+def test_episodes_of_two_matches_are_written_in_the_order_of_their_ticks_and_counted_at_once(folder: RunFolder) -> None:
+    early, late = EPISODE._replace(match=1, tick=40), EPISODE._replace(tick=50)
+    with Recorder(folder, {1: 0, 3: 0}) as recorder:
+        assert list(recorder.episodes(3, 60, [late])) == ["blue", "red"]
+        recorder.flush()
+        assert folder.episodes.read_bytes() == b"", "match 1 may have an earlier one"
+        recorder.episodes(1, 45, [early])
+        recorder.flush()
+        assert [line["match"] for line in JournalReader(folder.episodes)] == [1]
+        recorder.episodes(1, 50, [])
+    assert [line["match"] for line in JournalReader(folder.episodes)] == [1, 3]
+
+
+def test_a_match_of_which_nothing_comes_any_more_keeps_no_line_back(folder: RunFolder) -> None:
+    with Recorder(folder, {1: 0, 3: 0}) as recorder:
+        recorder.episodes(1, 8, [], last=True)
+        recorder.episodes(3, 60, [EPISODE])
+        recorder.flush()
+        assert len(list(JournalReader(folder.episodes))) == 1
+
+
 def test_a_return_that_is_no_number_is_null_in_the_file_and_nan_when_read(folder: RunFolder) -> None:
-    with Recorder(folder) as recorder:
-        recorder.episodes([EPISODE._replace(seats=(SeatRecord("blue", (0,), math.nan),))])
+    with Recorder(folder, {3: 0}) as recorder:
+        recorder.episodes(3, 50, [EPISODE._replace(seats=(SeatRecord("blue", (0,), math.nan),))])
     (line,) = JournalReader(folder.episodes)
     assert line["seats"][0]["return"] is None
     assert math.isnan(episode_of(line).seats[0].return_)
@@ -104,8 +134,10 @@ def by_hand(row: EpisodeRow) -> bytes:
     """The line of an episode, with its keys written out."""
     keys = ("round", "match", "env", "lane", "episode", "tick", "length", "terminated", "truncated")
     seat_keys = ("policy", "entities", "return", "outcome", "idle_ticks")
-    seats = [dict(zip(seat_keys, seat, strict=True)) for seat in row[-1]]
-    return msgspec.json.encode({**dict(zip(keys, row[:-1], strict=True)), "seats": seats}) + b"\n"
+    *head, played, cut = row
+    seats = [dict(zip(seat_keys, seat, strict=True)) for seat in played]
+    marked = {"cut": True} if cut else {}
+    return msgspec.json.encode({**dict(zip(keys, head, strict=True)), "seats": seats, **marked}) + b"\n"
 
 
 COUNTS = st.integers(0, 2**40)
@@ -121,6 +153,7 @@ EPISODES = st.builds(
     EpisodeRecord,
     *(COUNTS, COUNTS, st.text(), COUNTS, COUNTS, COUNTS, COUNTS, st.booleans(), st.booleans()),
     st.lists(SEATS, max_size=3).map(tuple),
+    st.booleans(),
 )
 
 
@@ -141,12 +174,12 @@ def test_records_can_be_sent_between_processes() -> None:
 def test_progress_is_sent_without_the_names_of_its_records() -> None:
     sent = unpack(pack(Progress(3, 50, (EPISODE, EPISODE))))
     assert sent == Progress(3, 50, (EPISODE, EPISODE))
-    assert {type(part) for row in sent.episodes for part in (row, *row[-1])} == {tuple}
+    assert {type(part) for row in sent.episodes for part in (row, *row[-2])} == {tuple}
 
 
 def test_an_episode_that_cannot_be_recorded_leaves_no_trace_of_its_message(folder: RunFolder) -> None:
-    with Recorder(folder) as recorder, pytest.raises(ValueError, match="the seats of the first"):
-        recorder.episodes([EPISODE, EPISODE._replace(seats=EPISODE.seats[:1])])
+    with Recorder(folder, {3: 0}) as recorder, pytest.raises(ValueError, match="the seats of the first"):
+        recorder.episodes(3, 50, [EPISODE, EPISODE._replace(seats=EPISODE.seats[:1])])
     assert folder.episodes.read_bytes() == b""
 
 
@@ -157,8 +190,8 @@ def test_a_logged_name_that_is_taken_is_refused() -> None:
 
 def test_lines_reach_the_file_within_a_second(folder: RunFolder) -> None:
     clock = Clock()
-    with Recorder(folder, clock=clock) as recorder:
-        recorder.episodes([EPISODE])
+    with Recorder(folder, {3: 0}, clock=clock) as recorder:
+        recorder.episodes(3, 50, [EPISODE])
         clock.seconds = 0.9
         recorder.poll()
         assert folder.episodes.read_bytes() == b""
@@ -168,9 +201,9 @@ def test_lines_reach_the_file_within_a_second(folder: RunFolder) -> None:
 
 
 def test_closing_twice_or_after_an_error_keeps_every_line(folder: RunFolder) -> None:
-    recorder = Recorder(folder)
+    recorder = Recorder(folder, {3: 0})
     with pytest.raises(KeyboardInterrupt), recorder:
-        recorder.episodes([EPISODE])
+        recorder.episodes(3, 50, [EPISODE])
         recorder.update(UPDATE)
         raise KeyboardInterrupt
     recorder.close()
@@ -178,10 +211,10 @@ def test_closing_twice_or_after_an_error_keeps_every_line(folder: RunFolder) -> 
 
 
 def test_a_closed_recorder_takes_nothing_more(folder: RunFolder) -> None:
-    recorder = Recorder(folder)
+    recorder = Recorder(folder, {3: 0})
     recorder.close()
     with pytest.raises(ValueError, match="closed"):
-        recorder.episodes([EPISODE])
+        recorder.episodes(3, 50, [EPISODE])
 
 
 def test_recording_and_showing_import_neither_torch_nor_mpi(tmp_path: Path) -> None:
@@ -196,7 +229,7 @@ from arena.records.folder import RunFolder
 from arena.records.scoreboard import Scoreboard
 assert "rich" not in sys.modules, "rich is for terminals only"
 folder = RunFolder.open(Path({str(tmp_path / "run")!r}))
-with Recorder(folder) as recorder:
+with Recorder(folder, {{}}) as recorder:
     recorder.update(UpdateRecord("blue", 1, 1, 1, 0.1, {{"loss": 1.0}}))
 checkpoint.load(checkpoint.save(folder.checkpoints_path("blue"), {{}}, policy="blue", algorithm="x", ticks=1, update=1))
 display = make_display(io.StringIO(), terminal=True, width=80, total_ticks=1, colors={{}})

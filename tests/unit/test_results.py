@@ -58,6 +58,14 @@ def test_records_without_their_names_bring_the_same(records: list[EpisodeRecord]
     assert results_of([plain(record) for record in records]) == results_of(records)
 
 
+@given(messages(), st.data())
+def test_episodes_that_were_cut_bring_nothing(records: list[EpisodeRecord], data: st.DataObject) -> None:
+    marked = [record._replace(cut=data.draw(st.booleans())) for record in records]
+    whole = [record for record in marked if not record.cut]
+    assert results_of(marked) == results_of(whole)
+    assert (results_of(marked) == {}) == (not whole)
+
+
 @pytest.mark.parametrize(
     "other",
     [(SeatRecord("red", (0,), 0.0),), (SeatRecord("blue", (0, 1), 0.0),), (SeatRecord("blue", (0,), 0.0),) * 2, ()],

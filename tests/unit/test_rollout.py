@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
 from gymnasium import spaces
 
+from arena.records.state import decode, encode
 from policies.actions import action_head
 from policies.rollout import Batch, Rollout, from_samples, to_samples
 
@@ -98,6 +100,58 @@ def test_rows_that_come_by_themselves_make_the_same_rollout() -> None:
     values, finals = np.zeros((4, 5), np.float32), np.arange(count, dtype=np.float32)
     for mine, theirs in zip(parts.trajectories(values, finals), whole.trajectories(values, finals), strict=True):
         np.testing.assert_array_equal(mine, theirs)
+
+
+@pytest.mark.parametrize("part", [1, 2, 3])
+@pytest.mark.parametrize("masked", [False, True])
+def test_a_rollout_that_two_workers_have_played_is_the_one_that_one_would_have_played(part: int, masked: bool) -> None:
+    first, second, whole = (Rollout(SPACE, HEAD, ticks=4, rows=2) for _ in range(3))
+    rng = np.random.default_rng(part)
+
+    def infos() -> dict[str, Any]:
+        drawn = {"active": rng.random(2) < 0.7, "action_mask": rng.integers(0, 2, (2, 3)).astype(np.int8)}
+        return drawn if masked else {"active": drawn["active"]}
+
+    shown = (observed(0), infos())
+    for rollout in (first, whole):
+        rollout.begin(*shown)
+    for t in range(4):
+        seen, ended, told = observed(t + 1), rng.random((2, 2)) < 0.5, infos()
+        told["final_obs"] = np.array([{"a": rng.random(2), "b": np.int64(row)} for row in range(2)], object)
+        tick = (t, rng.integers(0, 3, 2), seen, rng.random(2), *ended, told)
+        whole.add(*tick)
+        (first if t < part else second).add(*tick)
+        if t == part - 1:
+            first.played = part
+            second.load_state_dict(decode(*encode(first.state_dict())))
+            second.begin(seen, told)
+            assert second.played == part
+    same(second.flat(), whole.flat())
+    same(second.final_leaves(), whole.final_leaves())
+    values, finals = np.zeros((5, 2), np.float32), rng.random(len(whole.final_leaves()[0]))
+    same(second.trajectories(values, finals), whole.trajectories(values, finals))
+
+
+def same(mine: Any, theirs: Any) -> None:
+    """Equality to the bit of nested tensors and arrays."""
+    if theirs is None or mine is None:
+        assert mine is theirs
+    elif isinstance(theirs, (list, tuple)):
+        assert len(mine) == len(theirs)
+        for left, right in zip(mine, theirs, strict=True):
+            same(left, right)
+    else:
+        np.testing.assert_array_equal(np.asarray(mine), np.asarray(theirs))
+
+
+@pytest.mark.parametrize(("ticks", "rows"), [(2, 2), (4, 3)], ids=["too many ticks", "other rows"])
+def test_a_part_that_does_not_fit_is_not_taken_on(ticks: int, rows: int) -> None:
+    played = filled(3)
+    played.played = 3
+    other = Rollout(SPACE, HEAD, ticks=ticks, rows=rows)
+    other.load_state_dict(played.state_dict())
+    assert other.played == 0
+    assert other.state_dict() == {}
 
 
 def batch(count: int, *, masks: bool = True) -> Batch:

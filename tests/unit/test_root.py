@@ -12,7 +12,7 @@ import pytest
 from arena.comm import Tag
 from arena.comm.host import Host, HostedEndpoint
 from arena.config import parse_config
-from arena.messages import Done, Failed, Go, Left, Progress, Ready, expect, pack
+from arena.messages import Done, Failed, Go, Left, Next, Progress, Ready, expect, pack
 from arena.plan import Role, RoleKind, make_plan
 from arena.records.folder import RunFolder
 from arena.records.journal import JournalReader
@@ -43,18 +43,20 @@ def watch(path: Path, words: Sequence[tuple[Role, Any]], shown: io.StringIO | No
         root = Root(endpoint, run, PlainDisplay(shown, total_ticks=5))
         root.gather()
         assert not run.folder.episodes.exists()
-        with Recorder(run.folder) as recorder:
+        with Recorder(run.folder, root.ticks) as recorder:
             root.record(recorder)
 
     def speak(endpoint: HostedEndpoint) -> None:
         for role, word in words:
-            message: Any = word(role) if isinstance(word, type) else word
+            message: Any = word if not isinstance(word, type) else Done(role, 5) if word is Done else word(role)
             endpoint.send(0, Tag.TO_ROOT, pack(message))
         hear(endpoint)
 
     def hear(endpoint: HostedEndpoint) -> None:
         expect(Go, endpoint.receive(0, Tag.FROM_ROOT))
         said.append((endpoint.address, "go"))
+        assert expect(Next, endpoint.receive(0, Tag.FROM_ROOT)).leg is None
+        said.append((endpoint.address, "no more"))
 
     names = {run.address(role): run.describe(role) for role in run.roles}
     Host(names).run(dict(enumerate([root, speak, hear, hear])))
@@ -63,10 +65,10 @@ def watch(path: Path, words: Sequence[tuple[Role, Any]], shown: io.StringIO | No
 
 ENVIRONMENT = Role(RoleKind.ENVIRONMENT, 0)
 BLUE, RED = Role(RoleKind.WORKER, 0, 0), Role(RoleKind.WORKER, 0, 1)
-EVERYTHING = [(1, "go"), (2, "go"), (3, "go")]
+EVERYTHING = [(address, word) for address in (1, 2, 3) for word in ("go", "no more")]
 
 
-def test_the_root_says_go_to_the_environments_and_ends_when_all_are_done(tmp_path: Path) -> None:
+def test_the_root_says_go_to_everybody_and_ends_when_all_are_done(tmp_path: Path) -> None:
     words = [(role, word) for word in (Ready, Done) for role in (RED, ENVIRONMENT, BLUE)]
     assert watch(tmp_path, words) == EVERYTHING
 
@@ -86,7 +88,7 @@ def test_a_failure_ends_the_run_with_its_message(before: list[Any], tmp_path: Pa
 def test_a_worker_that_left_and_one_without_a_state_are_shown(tmp_path: Path) -> None:
     shown = io.StringIO()
     words = [(role, Ready) for role in (ENVIRONMENT, BLUE, RED)]
-    ends = [(BLUE, Left(BLUE, 3)), (BLUE, Done(BLUE, stateless=True)), (RED, Done), (ENVIRONMENT, Done)]
+    ends = [(BLUE, Left(BLUE, 3)), (BLUE, Done(BLUE, 5, stateless=True)), (RED, Done), (ENVIRONMENT, Done)]
     watch(tmp_path, [*words, *ends], shown)
     told = "policy 'blue', seat 0 of match 0: run() has returned after 3 of 5 ticks; the seat idles"
     lines = shown.getvalue().splitlines()

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from arena.config import parse_config
+from arena.leg import Leg
 from arena.plan import Role, RoleKind, make_plan
 from arena.run import Run
 
@@ -16,7 +17,7 @@ DUEL = {"env": "game", "seats": ["blue", "red"], "lanes": 3}
 MIRROR = {"env": "game", "seats": ["blue", "blue"]}
 
 
-def run_of(*matches: Mapping[str, Any], seed: int = 7, start_tick: int = 0) -> Run:
+def run_of(*matches: Mapping[str, Any], seed: int = 7, **leg: Any) -> Run:
     data = {
         "name": "test",
         "seed": seed,
@@ -25,7 +26,7 @@ def run_of(*matches: Mapping[str, Any], seed: int = 7, start_tick: int = 0) -> R
         "policies": {"blue": {"algorithm": "random"}, "red": {"algorithm": "random"}},
         "matches": list(matches),
     }
-    return Run(make_plan(parse_config(data, source="test")), Path("run"), start_tick=start_tick)
+    return Run(make_plan(parse_config(data, source="test")), Path("run"), leg=Leg(**leg))
 
 
 def environment_seeds(run: Run) -> dict[tuple[int, int], int]:
@@ -64,15 +65,25 @@ def test_another_run_seed_gives_other_seeds_everywhere_and_the_same_one_the_same
     assert not set(all_seeds(run_of(DUEL))) & set(all_seeds(run_of(DUEL, seed=8)))
 
 
-def test_a_resumed_run_has_new_streams_and_keeps_the_seed_of_the_initial_weights() -> None:
-    runs = [run_of(DUEL, MIRROR, start_tick=tick) for tick in (0, 3, 4)]
+def test_every_leg_has_new_streams_and_keeps_the_seed_of_the_initial_weights() -> None:
+    runs = [run_of(DUEL, MIRROR, start=tick) for tick in (0, 3, 4)]
     seeds = [seed for run in runs for seed in (*environment_seeds(run).values(), *worker_seeds(run).values())]
     assert len(set(seeds)) == len(seeds)
     assert len({run.policy_seed("blue") for run in runs}) == 1
 
 
+def test_a_match_that_begins_its_leg_at_a_tick_of_its_own_has_the_streams_of_that_tick() -> None:
+    repaired, there = run_of(DUEL, DUEL, start=3, ticks={1: 5}), run_of(DUEL, DUEL, start=5)
+    before = run_of(DUEL, DUEL, start=3)
+    of_match = [{place: seed for place, seed in environment_seeds(run).items() if place[0] == 1} for run in
+                (repaired, there, before)]
+    assert of_match[0] == of_match[1] != of_match[2]
+    roles = [role for role in repaired.plan.roles(RoleKind.WORKER) if role.match == 0]
+    assert [repaired.worker_seed(role) for role in roles] == [before.worker_seed(role) for role in roles]
+
+
 def test_seeds_fit_in_32_bits() -> None:
-    assert all(0 <= seed < 2**32 for tick in (0, 3) for seed in all_seeds(run_of(DUEL, start_tick=tick)))
+    assert all(0 <= seed < 2**32 for tick in (0, 3) for seed in all_seeds(run_of(DUEL, start=tick)))
 
 
 def test_a_roles_address_is_its_place_among_all_roles_and_equals_its_rank() -> None:
@@ -97,7 +108,7 @@ def test_roles_are_described_in_words() -> None:
 
 
 def test_a_run_travels_to_other_processes_unchanged() -> None:
-    run = run_of(DUEL, start_tick=4)
+    run = run_of(DUEL, start=4)
     assert run.address(run.roles[-1])  # what is computed on first use does not hinder
     copy = pickle.loads(pickle.dumps(run))
     assert copy == run

@@ -92,11 +92,11 @@ def scalars(folder: RunFolder, policy: str) -> list[tuple[int, dict[str, float]]
 
 
 def test_tensorboard_gets_the_means_of_a_second_in_one_point(folder: RunFolder) -> None:
-    with Recorder(folder, clock=lambda: 0.0) as recorder:
+    with Recorder(folder, {0: 0}, clock=lambda: 0.0) as recorder:
         recorder.episodes(
-            [episode(50, 12, SeatRecord("blue", (0,), 1.0, "win"), SeatRecord("red", (1,), -1.0, "loss"))]
+            0, 50, [episode(50, 12, SeatRecord("blue", (0,), 1.0, "win"), SeatRecord("red", (1,), -1.0, "loss"))]
         )
-        recorder.episodes([episode(60, 14, SeatRecord("blue", (0,), 0.0, "draw"))])
+        recorder.episodes(0, 60, [episode(60, 14, SeatRecord("blue", (0,), 0.0, "draw"))])
         recorder.update(UpdateRecord("blue", 1, 64, 64, 0.5, {"policy_loss": -0.25, "value_loss": 2.0}))
         recorder.update(UpdateRecord("blue", 2, 128, 128, 0.9, {"policy_loss": 0.75}))
     assert scalars(folder, "blue") == [
@@ -107,15 +107,15 @@ def test_tensorboard_gets_the_means_of_a_second_in_one_point(folder: RunFolder) 
 
 
 def test_a_game_without_winners_has_no_win_rate_in_tensorboard(folder: RunFolder) -> None:
-    with Recorder(folder) as recorder:
-        recorder.episodes([episode(50, 12, SeatRecord("blue", (0,), 7.0))])
+    with Recorder(folder, {0: 0}) as recorder:
+        recorder.episodes(0, 50, [episode(50, 12, SeatRecord("blue", (0,), 7.0))])
     assert scalars(folder, "blue") == [(50, {"episode/return": 7.0, "episode/length": 12.0})]
 
 
 def test_a_second_with_a_return_that_is_no_number_does_not_spoil_the_next_one(folder: RunFolder) -> None:
-    with Recorder(folder) as recorder:
+    with Recorder(folder, {0: 0}) as recorder:
         for gain in (math.nan, 2.0):
-            recorder.episodes([episode(50, 12, SeatRecord("blue", (0,), gain))])
+            recorder.episodes(0, 50, [episode(50, 12, SeatRecord("blue", (0,), gain))])
             recorder.flush()
     (_, first), (_, second) = scalars(folder, "blue")
     assert math.isnan(first["episode/return"])

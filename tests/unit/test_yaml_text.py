@@ -16,7 +16,7 @@ scalars = st.one_of(
     st.booleans(),
     st.integers(),
     st.floats(allow_nan=False),
-    st.text(st.characters(exclude_categories=["Cs"]), max_size=20),
+    st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=20),
     st.sampled_from(
         ["3e-4", "1e5", "010", "12:30", "2024-01-01", "no", "~", "", "=", "<<", "0x1f", "1_000", ".5", "#a"]
     ),
@@ -105,3 +105,41 @@ def test_text_that_is_not_plain_data_is_a_configuration_error(text: str) -> None
 def test_merge_keys_and_anchors_work() -> None:
     text = "base: &base {a: 1, b: 2}\nmore: {<<: *base, b: 3}"
     assert yaml_text.load(text, source="test")["more"] == {"a": 1, "b": 3}
+
+
+def laughs(levels: int, first: str = "[ha]", others: str = "[{}]") -> str:
+    """Anchors of which each names the one before it nine times."""
+    lines = [f"a0: &a0 {first}"]
+    lines += [f"a{n}: &a{n} {others.format(', '.join([f'*a{n - 1}'] * 9))}" for n in range(1, levels)]
+    return "\n".join(lines)
+
+
+@pytest.mark.parametrize(("first", "others"), [("[ha]", "[{}]"), ("{k: v}", "{{<<: [{}]}}")], ids=["lists", "merges"])
+def test_a_text_that_grows_without_measure_when_aliases_are_written_out_is_refused(first: str, others: str) -> None:
+    assert len(yaml_text.load(laughs(3, first, others), source="f.yaml")) == 3
+    with pytest.raises(ConfigError, match="holds more than 100000 characters when its aliases are written out"):
+        yaml_text.load(laughs(20, first, others), source="f.yaml")
+
+
+def test_a_very_long_text_is_refused_before_it_is_read() -> None:
+    assert yaml_text.load("#" * 100_000, source="f.yaml") is None
+    with pytest.raises(ConfigError, match="longer than 100000 characters"):
+        yaml_text.load("#" * 100_001, source="f.yaml")
+
+
+def test_fifty_levels_are_read_and_more_are_refused() -> None:
+    assert yaml_text.load("[" * 49 + "1" + "]" * 49, source="f.yaml")
+    with pytest.raises(ConfigError, match="nested too deeply"):
+        yaml_text.load("[" * 50 + "1" + "]" * 50, source="f.yaml")
+
+
+@pytest.mark.parametrize("tag", ["binary", "timestamp", "set", "omap", "pairs", "value"])
+def test_a_tag_that_makes_more_than_plain_data_is_refused_where_it_stands(tag: str) -> None:
+    with pytest.raises(ConfigError, match=f"'tag:yaml.org,2002:{tag}' is no plain data\n  line 2, column 4:"):
+        yaml_text.load(f"a: 1\nb: !!{tag} x", source="f.yaml")
+
+
+@pytest.mark.parametrize("text", ['"\\0"', '"a\\x00b"', '"\\ud800"', '{"\\0": 1}', "!!bool x", "!!float ''", "0x" + "f" * 101])
+def test_words_that_nothing_can_be_made_of_are_configuration_errors(text: str) -> None:
+    with pytest.raises(ConfigError):
+        yaml_text.load(text, source="f.yaml")

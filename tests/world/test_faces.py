@@ -58,8 +58,10 @@ def test_an_episode_is_seen_from_its_first_to_its_last_observation(tmp_path: Pat
         ("step", 1.0, 2.0, False, False, {"left": 1}),
         ("step", 0.0, 2.0, True, False, {"left": 0}),
         ("reset", 3.0, {"length": 3}),
-        ("step", 2.0, 2.0, False, False, {"left": 2}),
+        ("step", 2.0, 2.0, False, True, {"left": 2}),  # the end of the run cuts it
+        ("reset", 3.0, {"length": 3}),
     ]
+    assert [episode.get("cut") for episode in played.episodes] == [None, None, True]
 
 
 def test_truncation_is_not_termination(tmp_path: Path) -> None:
@@ -106,7 +108,7 @@ def test_in_a_turn_based_game_step_returns_when_the_seat_is_to_move_with_the_rew
 def test_reset_in_mid_episode_restarts_a_game_that_is_the_seats_own(tmp_path: Path) -> None:
     played = play(solo("games:Countdown", "players:ResetsOften", ticks=12, length=5), tmp_path)
     assert played.notes == [3, 6, 9, 12]
-    assert played.episodes == []
+    assert [(e["cut"], e["length"]) for e in played.episodes] == [(True, 3)], "what the end of the run has cut"
 
 
 def test_reset_in_mid_episode_of_a_shared_game_idles_to_its_end_and_that_is_recorded(tmp_path: Path) -> None:

@@ -49,7 +49,7 @@ def test_the_run_folder_holds_what_the_design_promises(tmp_path: Path) -> None:
         path.name for path in folder.iterdir()
     }
     episode = played.episodes[0]
-    assert set(episode) == {
+    assert set(episode) - {"cut"} == {
         "round", "match", "env", "lane", "episode", "tick", "length", "terminated", "truncated", "seats",
     }  # fmt: skip
     assert {"policy", "entities", "return", "outcome"} <= set(episode["seats"][0])
@@ -202,8 +202,12 @@ def test_a_circle_of_waits_is_an_error_that_names_them(tmp_path: Path) -> None:
         {"env": "game", "seats": ["blue", "red"]},
         {"env": "game", "seats": ["red", "blue"]},
     ]
+    with pytest.raises(RoleFailed, match="the run can deadlock: .*blue, red") as caught:
+        play(data, tmp_path, given=True)
+    assert caught.value.failure.exit_code == 2
+    assert not (tmp_path / "run").exists(), "nothing has begun"
     with pytest.raises(Deadlock, match="worker of policy 'blue' in seat 0 of match 0 waits for"):
-        play(data, tmp_path)
+        play(data, tmp_path, allow_unproved=True)
 
 
 def test_an_evaluation_plays_so_many_episodes_in_every_lane_and_no_more(tmp_path: Path) -> None:

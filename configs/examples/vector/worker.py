@@ -31,6 +31,7 @@ class CrossEntropy:
     """
 
     face = "vector"
+    schedule = "ticks"  # all workers meet after each generation, which has a fixed number of ticks
 
     def __init__(
         self,

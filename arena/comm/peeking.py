@@ -1,0 +1,102 @@
+"""A look into another process of this node that does not answer: its Python stacks, and whether it gets to run at all.
+
+Every process keeps a file without a name. A signal makes it write its stacks there, in C, so also when Python's lock is
+held, and others read the file through `/proc/<pid>/fd`. The signal is a real-time one that nobody else uses.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import os
+import re
+import signal
+import threading
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from arena.stacks import Stack, read_dump
+
+_SIGNAL = getattr(signal, "SIGRTMAX", 0) - 5
+_ANSWER_SECONDS = 1.0  # the signal is answered at once, or not at all
+_SETTLED_SECONDS = 0.03  # without a change: everything is written
+_NOTE = re.compile(r"role (-?\d+) (\d+)$", re.MULTILINE)
+
+
+class Process(NamedTuple):
+    """A process that others may look into."""
+
+    node: str
+    pid: int
+    descriptor: int  # of its file of stacks; -1: it has none
+
+
+_own: list[int] = []  # the descriptor of this process's file, once there is one
+
+
+def this_process(node: str) -> Process:
+    """This process, as others may look into it from now on.
+
+    Args:
+        node: tells processes that can see each other from all others.
+    """
+    if not _own and _SIGNAL > 0 and hasattr(os, "memfd_create"):
+        descriptor = os.memfd_create("arena-stacks", os.MFD_CLOEXEC)
+        faulthandler.register(_SIGNAL, file=descriptor, all_threads=True)
+        _own.append(descriptor)
+    return Process(node, os.getpid(), _own[0] if _own else -1)
+
+
+def note_role(address: int) -> None:
+    """Writes down for others that the calling thread plays the role at this address."""
+    if _own:
+        os.write(_own[0], f"role {address} {threading.get_ident()}\n".encode())
+
+
+def peek(process: Process) -> dict[int, Stack]:
+    """The stacks of the roles of another process, by their addresses; nothing if it cannot be looked into."""
+    if process.descriptor < 0:
+        return {}
+    try:
+        text = _asked(process)
+    except OSError:  # it has gone, or is somebody else's
+        return {}
+    notes, _, dump = text.rpartition("\0")
+    stacks = read_dump(dump or notes)
+    threads = {int(address): int(thread) for address, thread in _NOTE.findall(text)}  # the newest thread of a role
+    return {address: stacks[thread] for address, thread in threads.items() if thread in stacks}
+
+
+def _asked(process: Process) -> str:
+    file = Path(f"/proc/{process.pid}/fd/{process.descriptor}")
+    size = before = file.stat().st_size
+    os.kill(process.pid, _SIGNAL)
+    asked = changed = time.monotonic()
+    while (now := time.monotonic()) - asked < _ANSWER_SECONDS:
+        if size > before and now - changed > _SETTLED_SECONDS:
+            break
+        time.sleep(_SETTLED_SECONDS / 3)
+        if file.stat().st_size != size:
+            size, changed = file.stat().st_size, time.monotonic()
+    content = file.read_bytes()
+    return content[:before].decode(errors="replace") + "\0" + content[before:].decode(errors="replace")
+
+
+def delays(pid: int) -> dict[int, float]:
+    """Seconds that the threads of a process have been ready to run while others had the cores; nothing if unknown.
+
+    Source: Documentation/scheduler/sched-stats.rst of Linux, `/proc/<pid>/schedstat`.
+    """
+    found = {}
+    try:
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            found[int(task.name)] = int((task / "schedstat").read_text().split()[1]) * 1e-9
+    except (OSError, IndexError, ValueError):  # it has gone, or this system does not count
+        return {}
+    return found
+
+
+def starved_seconds(before: Mapping[int, float], after: Mapping[int, float]) -> float:
+    """How long the thread that has waited most for a core has waited between two looks at `delays`."""
+    return max((seconds - before.get(task, 0.0) for task, seconds in after.items()), default=0.0)

@@ -1,0 +1,169 @@
+"""Taking up a run again after some of its processes have died.
+
+mourning   everybody is let out of what it waits for, and agrees that somebody has died
+meeting    those who live tell each other what they know: the newest state of each policy, how far matches have come
+planning   the same everywhere, from what was told: who hosts what, and the leg that is played now
+handing    who has the newest state of a policy writes it to a file, as for any other leg
+
+Another death meanwhile begins all of it anew. What is lost is what nobody who lives has known: at most the unfinished
+update of each policy, unfinished episodes, and records that had not left a dead root.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from arena.leg import Leg
+from arena.memory import Learnt, Memory, Standing
+from arena.messages import pack, unpack
+from arena.records import boundary as boundaries
+from arena.records import checkpoint
+from arena.records.checkpoint import Checkpoint
+from arena.records.journal import JournalReader
+from arena.rehosting import rehosted
+from arena.run import Repair, Run
+
+
+class Known(NamedTuple):
+    """What one process tells the others."""
+
+    rank: int  # in the plan that was played
+    policies: Mapping[str, tuple[int, int, float]]  # update, ticks and seconds of the states that it has
+    matches: Mapping[int, Standing]
+    updates: Mapping[str, int]
+    seconds: Mapping[str, float]
+    left: frozenset[tuple[int, int]]
+    leg: Leg | None
+    begun: bool
+
+
+def repaired(team: Any, run: Run, memory: Memory, lost_at: float) -> tuple[Any, Run]:
+    """The team of those who live, and the run as they take it up again; a collective of theirs.
+
+    Args:
+        team: all processes, all of whom know that somebody has died.
+        run: what was played.
+        memory: what this process knows.
+        lost_at: when it has heard of the death, by its monotonic clock.
+    """
+    rank = team.rank
+    while True:
+        team = team.survivors()
+        found = None
+        try:
+            found = _meet(team, run, rank, memory, lost_at)
+        except BaseException as error:
+            if not team.mourns(error):
+                raise
+            team.revoke()
+        if team.agree(found is not None):
+            assert found is not None
+            return found
+
+
+def _meet(team: Any, run: Run, rank: int, memory: Memory, lost_at: float) -> tuple[Any, Run]:
+    alive = [unpack(told) for told in team.gather(pack(rank))]
+    if 0 not in alive and team.rank == 0:  # the root has taken its counts along; what it has written is there
+        for match, standing in on_record(run).items():
+            memory.note(match, standing)
+    known = [Known(*unpack(told)) for told in team.gather(pack(tuple(_known(rank, memory))))]
+    plan, order = rehosted(run.plan, alive)
+    leg, owners = leg_after(run, known)
+    for name, (owner, path) in owners.items():
+        if owner == rank:
+            _hand_over(run, name, memory.policies[name], path)
+    team.gather(b"")  # nobody begins before everything is written
+    if order != alive:
+        team = team.in_order(order.index(rank))
+    dead = tuple(sorted(set(range(run.plan.processes)) - set(alive)))
+    repairs = (*run.repairs, Repair(dead, run.plan, lost_at))
+    begun = any(told.begun for told in known)
+    return team, replace(run, plan=plan, leg=leg, begun=run.begun or begun, repairs=repairs)
+
+
+def _known(rank: int, memory: Memory) -> Known:
+    return Known(
+        rank=rank,
+        policies={name: (held.update, held.ticks, held.seconds) for name, held in memory.policies.items()},
+        matches=memory.matches,
+        updates=memory.updates,
+        seconds=memory.seconds,
+        left=frozenset(memory.left),
+        leg=memory.leg,
+        begun=memory.begun,
+    )
+
+
+def _hand_over(run: Run, name: str, held: Learnt, path: Path) -> None:
+    algorithm = run.plan.policies[name].algorithm
+    checkpoint.write(path, Checkpoint(held.load(), name, algorithm, held.ticks, held.update, run.leg.start))
+
+
+def leg_after(run: Run, known: Sequence[Known]) -> tuple[Leg, dict[str, tuple[int, Path]]]:
+    """The leg that is played after a death, and for each policy that somebody knows: who, and where it belongs."""
+    leg = max((told.leg for told in known if told.leg is not None), key=lambda leg: leg.start, default=run.leg)
+    if not (run.begun or any(told.begun for told in known)):
+        return leg, {}
+    until = min((leg.start // run.plan.checkpoint_every + 1) * run.plan.checkpoint_every, run.plan.ticks)
+    standings = {match.match: _standing(leg, match.match, match.lanes, until, known) for match in run.plan.matches}
+    owners = {}
+    updates, seconds = dict(leg.updates), dict(leg.seconds)
+    for told in known:
+        updates |= {name: max(count, updates.get(name, 0)) for name, count in told.updates.items()}
+        seconds |= {name: max(spent, seconds.get(name, 0.0)) for name, spent in told.seconds.items()}
+    for name, policy in run.plan.policies.items():
+        tellers = [told for told in known if told.policies.get(name, (-1,))[0] >= leg.updates.get(name, 0)]
+        if policy.frozen or not tellers:
+            updates[name] = leg.updates.get(name, 0)
+            continue
+        best = max(tellers, key=lambda told: (told.policies[name][0], -told.rank))
+        owners[name] = best.rank, run.folder.checkpoints_path(name) / "repair.ckpt"
+        updates[name], _, seconds[name] = best.policies[name]
+    after = replace(
+        leg,
+        ticks={match: standing.tick for match, standing in standings.items()},
+        episodes={
+            (match, lane): count
+            for match, standing in standings.items()
+            for lane, count in enumerate(standing.episodes)
+            if count
+        },
+        updates=updates,
+        seconds=seconds,
+        left=leg.left.union(*(told.left for told in known)),
+        restore={**leg.restore, **{name: path for name, (_, path) in owners.items()}},
+        recent=tuple(row for standing in standings.values() for row in standing.recent),
+    )
+    return after, owners
+
+
+def _standing(leg: Leg, match: int, lanes: int, until: int, known: Sequence[Known]) -> Standing:
+    """How far a match has come, as far as somebody knows."""
+    found = Standing(leg.tick_of(match), tuple(leg.episodes.get((match, lane), 0) for lane in range(lanes)))
+    for told in known:
+        standing = told.matches.get(match)
+        if standing is None:
+            continue
+        tick = min(max(found.tick, standing.tick), until - 1)  # the last tick tells everybody that it is the last
+        counts = standing.episodes or (0,) * lanes
+        episodes = tuple(map(max, found.episodes, counts))
+        recent = max(found.recent, standing.recent, key=len)
+        found = Standing(tick, episodes, recent)
+    return found
+
+
+def on_record(run: Run) -> dict[int, Standing]:
+    """How far the matches have come by the run's own records."""
+    found = boundaries.newest(run.folder)
+    start = found.journals[run.folder.episodes.name] if found is not None else 0
+    standings: dict[int, Standing] = {}
+    for line in JournalReader(run.folder.episodes, start=start) if run.folder.episodes.exists() else ():
+        lanes = run.plan.matches[line["match"]].lanes
+        known = standings.get(line["match"], Standing(0, (0,) * lanes))
+        counts = list(known.episodes)
+        counts[line["lane"]] = max(counts[line["lane"]], line["episode"] + 1)
+        standings[line["match"]] = Standing(max(known.tick, line["tick"]), tuple(counts))
+    return standings

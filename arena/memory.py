@@ -1,0 +1,89 @@
+"""What a process knows of a run that would be lost with the roles that know it: kept for the repair after a death.
+
+a worker        keeps the policy's state after each update, and sends it to its environment's process as well
+an environment  leaves how far its match has come, and the episodes that may not be on record yet
+the root        leaves the score and the counts
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from arena.leg import Leg
+from arena.records.lines import EpisodeRow
+
+
+class Learnt(NamedTuple):
+    """A policy as it was after an update."""
+
+    update: int  # its number; 0: before the first
+    ticks: int  # that the match of the worker who tells had played
+    seconds: float  # since the policy's worker began
+    state: bytes  # pickled
+
+    @classmethod
+    def of(cls, update: int, ticks: int, seconds: float, state: Any) -> Learnt:
+        """A copy: what the algorithm does with its arrays afterwards changes nothing here."""
+        return cls(update, ticks, seconds, pickle.dumps(state, protocol=pickle.HIGHEST_PROTOCOL))
+
+    def load(self) -> Any:
+        """The state."""
+        return pickle.loads(self.state)
+
+
+class Standing(NamedTuple):
+    """How far a match has come."""
+
+    tick: int
+    episodes: tuple[int, ...] = ()  # per lane how many; empty where only the tick is known
+    recent: tuple[EpisodeRow, ...] = ()  # the last ones, some of which may not be on record
+
+
+@dataclass
+class Memory:
+    """Filled by the roles of one process.
+
+    Args:
+        keeps: whether it is of any use, as the run can be repaired.
+        policies: by name, the newest state that this process has seen.
+        matches: by number, how far those have come whose roles were here.
+        updates: of the root: per policy how many updates are on record.
+        seconds: of the root: per policy the `seconds` of the last one.
+        leg: the newest leg that a role here has heard of.
+        begun: whether somebody has played.
+        repairable: whether the run can go on without those who die: everything that is learnt can be saved and loaded.
+        left: the workers, as (match, seat), whose `run` has returned.
+    """
+
+    keeps: bool = False
+    policies: dict[str, Learnt] = field(default_factory=dict)
+    matches: dict[int, Standing] = field(default_factory=dict)
+    updates: Mapping[str, int] = field(default_factory=dict)
+    seconds: Mapping[str, float] = field(default_factory=dict)
+    leg: Leg | None = None
+    begun: bool = False
+    repairable: bool = True
+    left: set[tuple[int, int]] = field(default_factory=set)
+
+    def go(self, leg: Leg, *, repairable: bool) -> None:
+        """Notes that a leg is played."""
+        self.leg, self.begun, self.repairable = leg, True, repairable
+
+    def learn(self, policy: str, learnt: Learnt) -> None:
+        """Keeps a policy's state if it is newer than what is kept."""
+        known = self.policies.get(policy)
+        if known is None or known.update <= learnt.update:
+            self.policies[policy] = learnt
+
+    def note(self, match: int, standing: Standing) -> None:
+        """Keeps how far a match has come; an environment knows more than a worker who has seen the same tick."""
+        known = self.matches.get(match)
+        if known is None or (known.tick, known.episodes) < (standing.tick, standing.episodes):
+            self.matches[match] = standing
+
+
+Tell = Callable[[Learnt], None]
+"""Sends a policy's state to another process."""

@@ -1,0 +1,142 @@
+"""Where a run can go on from: one small file per boundary, written when everything that it stands for is on the disk.
+
+`boundaries/<tick>.json` says how far every match had come, how many episodes and updates were on record, how long the
+journals were, and which checkpoint of each policy belongs to it. A run that is resumed cuts its journals to that
+length: so no line is lost or doubled. What was written after the newest boundary is played, and written, again.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import msgspec
+
+from arena.errors import ConfigError
+from arena.leg import Leg
+from arena.records import checkpoint
+from arena.records.durable import make_folder, replacing
+from arena.records.folder import RunFolder
+
+VERSION = 1
+
+
+class Boundary(msgspec.Struct, frozen=True, kw_only=True):
+    """The state of a whole run at the end of a leg.
+
+    Args:
+        tick: that all matches have played.
+        episodes: per (match, lane) how many episodes are on record.
+        updates: per policy how many updates.
+        seconds: per policy the `seconds` of its last update.
+        left: the workers, as (match, seat), whose `run` has returned.
+        checkpoints: per policy that has any the boundary whose checkpoint holds its state.
+        journals: per journal, by its file's name, how many bytes were written.
+    """
+
+    version: int = VERSION
+    tick: int
+    episodes: list[tuple[int, int, int]] = []  # match, lane, count
+    updates: dict[str, int] = {}
+    seconds: dict[str, float] = {}
+    left: list[tuple[int, int]] = []
+    checkpoints: dict[str, int] = {}
+    journals: dict[str, int] = {}
+
+    def leg(self, folder: RunFolder, until: int | None = None) -> Leg:
+        """The leg that begins here."""
+        return Leg(
+            start=self.tick,
+            until=until,
+            episodes={(match, lane): count for match, lane, count in self.episodes},
+            updates=self.updates,
+            seconds=self.seconds,
+            left=frozenset(self.left),
+            restore={name: self.checkpoint(folder, name) for name in self.checkpoints},
+        )
+
+    def checkpoint(self, folder: RunFolder, policy: str) -> Path:
+        """Where a policy's state of this boundary is."""
+        return checkpoint.path_of(folder.checkpoints_path(policy), self.checkpoints[policy])
+
+
+def save(folder: RunFolder, boundary: Boundary) -> None:
+    """Writes a boundary, whose checkpoints and journals are on the disk already; then forgets old ones.
+
+    Raises:
+        OSError: the disk is full, or the folder cannot be written; older boundaries stay as they are.
+    """
+    make_folder(folder.boundaries)
+    with replacing(_path(folder, boundary.tick)) as file:
+        file.write(msgspec.json.encode(boundary) + b"\n")
+    for path in _files(folder)[: -checkpoint.KEPT]:
+        path.unlink(missing_ok=True)
+
+
+def newest(folder: RunFolder) -> Boundary | None:
+    """The newest boundary of which everything is whole; None if there is none.
+
+    Raises:
+        ConfigError: it was written by a newer arena.
+    """
+    for path in reversed(_files(folder)):
+        boundary = _read(path)
+        if boundary is not None and _is_whole(folder, boundary):
+            return boundary
+    return None
+
+
+def discard_after(folder: RunFolder, tick: int) -> None:
+    """Removes the boundaries that are newer than a tick."""
+    for path in _files(folder):
+        if int(path.stem) > tick:
+            path.unlink()
+
+
+def journal_bytes(folder: RunFolder) -> dict[str, int]:
+    """How long the journals are."""
+    return {path.name: path.stat().st_size if path.exists() else 0 for path in (folder.episodes, folder.metrics)}
+
+
+def cut_journals(folder: RunFolder, boundary: Boundary) -> None:
+    """Brings the journals back to what they were at a boundary."""
+    for path in (folder.episodes, folder.metrics):
+        if path.exists():
+            os.truncate(path, boundary.journals[path.name])
+
+
+def _path(folder: RunFolder, tick: int) -> Path:
+    return folder.boundaries / f"{tick:012d}.json"
+
+
+def _files(folder: RunFolder) -> list[Path]:
+    return sorted(folder.boundaries.glob("[0-9]*.json"), key=lambda path: int(path.stem))
+
+
+def _read(path: Path) -> Boundary | None:
+    """What the file says; None if it is damaged."""
+    try:
+        found = msgspec.json.decode(path.read_bytes(), type=Boundary)
+    except msgspec.MsgspecError:
+        return None
+    if found.version > VERSION:
+        raise ConfigError(
+            f"has format version {found.version}, this arena reads up to {VERSION}: install a newer one",
+            source=str(path),
+        )
+    return found
+
+
+def _is_whole(folder: RunFolder, boundary: Boundary) -> bool:
+    """Whether all that it speaks of is there."""
+    for path in (folder.episodes, folder.metrics):
+        if (path.stat().st_size if path.exists() else 0) < boundary.journals.get(path.name, 0):
+            return False
+    try:
+        for policy in boundary.checkpoints:
+            path = boundary.checkpoint(folder, policy)
+            for file in (path, *checkpoint.own_files(path.parent, checkpoint.ticks_of(path))):
+                checkpoint.load(file)
+    except ConfigError:
+        return False
+    return True

@@ -1,0 +1,67 @@
+"""What has failed in a run and was mended: `faults.jsonl`, a line per fault, written by the root.
+
+Every line has `time` (ISO 8601, UTC) and `kind`; the rest depends on the kind:
+
+    process       ranks (that died, of the plan that was played), done, seconds (until everybody could go on)
+    environment   match, tick, lanes (whose unfinished episodes are dropped), error, seconds (until it went on)
+
+The file is there only if something has failed. A resumed run goes on with it: a fault remains a fault, also where
+the ticks around it are played again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import datetime, timezone
+from enum import Enum
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from arena.records.journal import Journal, JournalReader
+
+
+class FaultKind(Enum):
+    """What a fault is a fault of."""
+
+    ENVIRONMENT = "environment"
+    PROCESS = "process"
+
+
+class FaultLog:
+    """Appends to a file of faults, which it makes with the first one.
+
+    Args:
+        path: of the file.
+        now: the wall clock.
+    """
+
+    def __init__(self, path: Path, *, now: Callable[[], datetime] = lambda: datetime.now(timezone.utc)) -> None:
+        self._path = path
+        self._now = now
+
+    def append(self, kind: FaultKind, fields: Mapping[str, Any]) -> None:
+        """Writes a line; it is in the file when this returns.
+
+        Raises:
+            Unwritable: the file cannot be written.
+        """
+        journal = Journal(self._path)
+        try:
+            journal.append({"time": self._now().isoformat(timespec="milliseconds"), "kind": kind.value, **fields})
+        finally:
+            journal.close()
+
+
+class Losses(NamedTuple):
+    """What faults have cost a run."""
+
+    restarts: int = 0  # of games
+    episodes: int = 0  # that were under way and are dropped
+
+
+def losses(path: Path) -> Losses:
+    """The sums over a file of faults; zeros where there is none."""
+    if not path.exists():
+        return Losses()
+    lines = [line for line in JournalReader(path) if line["kind"] == FaultKind.ENVIRONMENT.value]
+    return Losses(len(lines), sum(len(line["lanes"]) for line in lines))

@@ -1,0 +1,130 @@
+"""One writer per run folder: a lock that ends with its process, however that ends.
+
+`<folder>/lock` is locked with `flock`, which the kernel takes back when the process has gone, so a run that was killed
+never stays locked. On Linux that holds across the hosts of a network file system too. The file's text says who holds
+the lock, for the message to the one who comes second; the text itself locks nothing, and the file stays.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import os
+import socket
+import time
+import weakref
+from pathlib import Path
+from types import TracebackType
+
+from arena.errors import ConfigError
+from arena.records.durable import private
+
+_NAME = "lock"
+_UNKNOWN_HERE = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)  # what file systems without locks answer
+_MOST_BYTES = 4096  # of the text that says who holds it
+_HELD: weakref.WeakSet[RunLock] = weakref.WeakSet()
+
+
+class RunLock:
+    """The right to write into a run folder, from `take` to `release`; also a context manager.
+
+    Args:
+        path: the lock file.
+        descriptor: of the open file that holds the lock; None: the file system knows no locks, nothing is held.
+    """
+
+    def __init__(self, path: Path, descriptor: int | None) -> None:
+        self.path = path
+        self._descriptor = descriptor
+        _HELD.add(self)
+
+    @classmethod
+    def take(cls, folder: Path | str) -> RunLock:
+        """Locks a folder that exists.
+
+        Raises:
+            ConfigError: another process writes into it, and says which; or the lock file cannot be made.
+        """
+        path = Path(folder) / _NAME
+        try:
+            descriptor = private(str(path), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW)
+        except OSError as error:
+            raise ConfigError(f"the run folder cannot be locked: {error.strerror}", source=str(path)) from error
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            told = _holder(descriptor)
+            os.close(descriptor)
+            return cls(path, _without_lock(error, told, Path(folder)))
+        _write(descriptor, json.dumps(_myself()))
+        return cls(path, descriptor)
+
+    @property
+    def held(self) -> bool:
+        """False where the file system knows no locks, and after the release."""
+        return self._descriptor is not None
+
+    def release(self) -> None:
+        """Lets others have the folder. Further calls do nothing."""
+        descriptor, self._descriptor = self._descriptor, None
+        if descriptor is not None:
+            _write(descriptor, "")
+            os.close(descriptor)
+
+    def forget(self) -> None:
+        """In a process that was forked: the lock is the parent's, and must not outlive it in a child."""
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+    def __enter__(self) -> RunLock:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.release()
+
+
+def _without_lock(error: OSError, told: str, folder: Path) -> None:
+    """Says who has the lock; a file system without locks must not keep anybody from training.
+
+    Raises:
+        ConfigError: somebody has it.
+    """
+    if error.errno not in _UNKNOWN_HERE:
+        raise ConfigError(
+            f"another run writes into this folder: {told}; wait for its end, or name another folder", source=str(folder)
+        ) from error
+
+
+def _myself() -> dict[str, int | str]:
+    return {"pid": os.getpid(), "host": socket.gethostname(), "since": time.strftime("%Y-%m-%d %H:%M:%S %z")}
+
+
+def _holder(descriptor: int) -> str:
+    """Who holds a lock, as its file says; the holder may be just about to write it."""
+    try:
+        told = json.loads(os.pread(descriptor, _MOST_BYTES, 0))
+        return f"process {told['pid']!r:.80} on host {told['host']!r:.80} since {told['since']!r:.80}"
+    except (ValueError, KeyError, TypeError):
+        return "a process that has not said who it is"
+
+
+def _write(descriptor: int, text: str) -> None:
+    """Says who holds the lock; a full disk must not keep a run from going on, the lock itself is the kernel's."""
+    try:
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, text.encode(), 0)
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+
+
+def _forget_all() -> None:
+    for lock in list(_HELD):
+        lock.forget()
+
+
+os.register_at_fork(after_in_child=_forget_all)

@@ -1,0 +1,160 @@
+"""Whether what a game says is what its interface promises: the right shapes and dtypes, and finite numbers.
+
+A game that says NaN spoils the weights of everybody who learns from it, and an array of another shape is stretched
+silently. So every frame and every step is looked at, at a glance: all numbers of an array are finite if the sum of
+their squares is. Only where the glance leaves a doubt, everything is looked at closely.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import isfinite
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from arena.errors import GameError
+from arena.interface import Frame, Interface, Step
+from arena.spaces import Leaf, flatten, keeps_values, leaves_of
+
+_count_nonzero = np.count_nonzero  # and no other way to ask for zeros is as fast on so few numbers
+_REAL = "fiub"  # kinds of dtypes that rewards may have
+
+
+class Referee:
+    """Looks at what a game of `lanes` lanes says.
+
+    Args:
+        interface: what it has promised.
+        lanes: how many lanes step together.
+    """
+
+    def __init__(self, interface: Interface, lanes: int) -> None:
+        self._interface = interface
+        self._shape = (lanes, len(interface.entities))
+        self._leaves = [leaves_of(space) for space in interface.observation_spaces]
+        self._size = sum(lanes * int(np.prod(leaf.shape)) for leaves in self._leaves for leaf in leaves)
+        # Of rewards, terminated, truncated, active and the observations, if a glance can tell; else nothing is so.
+        plain = not any(interface.mask_sizes) and all(map(_is_array, self._leaves))
+        observed = [leaves[0] for leaves in self._leaves] if plain else []
+        self._shapes = [self._shape] * 4 + [(lanes, *leaf.shape) for leaf in observed]
+        self._dtypes = [np.dtype(np.float64)] + [np.dtype(np.bool_)] * 3 + [leaf.dtype for leaf in observed]
+
+    def see_step(self, step: Step) -> None:
+        """Looks at a step of all lanes.
+
+        Raises:
+            GameError: naming the first thing that is not as promised.
+        """
+        try:
+            if self._glance(step):
+                return
+        except AttributeError:  # something is no array: it will be named
+            pass
+        self._check_flags("terminated", step.terminated)
+        self._check_flags("truncated", step.truncated)
+        self._check_rewards(step.rewards)
+        self.see_frame(step.frame, np.ones(self._shape[0], np.bool_))
+
+    def _glance(self, step: Step) -> bool:
+        """Whether everything is exactly as promised; False where that is not plain to see."""
+        (observations, active, _, _), rewards, terminated, truncated = step
+        arrays = (rewards, terminated, truncated, active, *observations)
+        if [array.shape for array in arrays] != self._shapes or [array.dtype for array in arrays] != self._dtypes:
+            return False
+        if _count_nonzero(rewards) and not _is_finite(rewards):
+            return False
+        seen = None
+        for observed in observations:
+            if observed.base is not seen or seen is None:
+                # Of many games all observations are parts of one array; one that holds much else is not looked through.
+                seen = observed.base
+                if type(seen) is not np.ndarray or seen.dtype != observed.dtype or seen.size > self._size:
+                    seen = None
+                if not _is_finite(observed if seen is None else seen):
+                    return False
+        return True
+
+    def see_frame(self, frame: Frame, lanes: NDArray[np.bool_]) -> None:
+        """Looks closely at what is shown in the lanes of the mask [L].
+
+        Raises:
+            GameError: as `see_step`.
+        """
+        self._check_flags("active", frame.active)
+        for what, given in (("observations", frame.observations), ("masks", frame.masks)):
+            if len(given) != self._shape[1]:
+                raise GameError(f"{len(given)} {what} for {self._shape[1]} entities")
+        for entity, observed in enumerate(frame.observations):
+            self._check_observation(entity, observed, lanes)
+        for entity, mask in enumerate(frame.masks):
+            self._check_mask(entity, mask)
+
+    def _check_flags(self, name: str, flags: Any) -> None:
+        if getattr(flags, "shape", None) != self._shape or flags.dtype.kind != "b":
+            raise GameError(f"{name} as {_described(flags)}; expected bool {self._shape}")
+
+    def _check_rewards(self, rewards: Any) -> None:
+        if getattr(rewards, "shape", None) != self._shape or rewards.dtype.kind not in _REAL:
+            raise GameError(f"rewards as {_described(rewards)}; expected float64 {self._shape}")
+        wrong = np.argwhere(~np.isfinite(rewards))
+        if len(wrong):
+            lane, entity = wrong[0].tolist()
+            raise self._error(entity, f"the reward {rewards[lane, entity]}; expected a finite number", lane)
+
+    def _check_observation(self, entity: int, observed: Any, lanes: NDArray[np.bool_]) -> None:
+        space = self._interface.observation_spaces[entity]
+        for leaf, array in zip(self._leaves[entity], self._parts(entity, observed), strict=True):
+            shape = (self._shape[0], *leaf.shape)
+            part = "".join(f"[{key!r}]" for key in leaf.path)
+            if array.shape != shape or not keeps_values(array, leaf.dtype):
+                expected = f"expected {leaf.dtype} {shape} for the space {space}"
+                raise self._error(entity, f"observations{part} as {_described(array)}; {expected}")
+            if not _is_finite(array):
+                self._check_finite(entity, f"the observation{part}", array, lanes)
+
+    def _parts(self, entity: int, observed: Any) -> list[NDArray[Any]]:
+        space = self._interface.observation_spaces[entity]
+        try:
+            return flatten(space, observed)
+        except (KeyError, IndexError, TypeError, ValueError) as error:
+            found = f"observations as {_described(observed)}; expected a batch of the space {space}"
+            raise self._error(entity, found) from error
+
+    def _check_finite(self, entity: int, what: str, array: NDArray[Any], lanes: NDArray[np.bool_]) -> None:
+        finite = np.isfinite(array).reshape(len(array), -1).all(axis=1)
+        for lane in np.flatnonzero(lanes & ~finite).tolist():
+            raise self._error(entity, f"{what} {_shortened(array[lane])}; expected finite numbers", lane)
+
+    def _check_mask(self, entity: int, mask: Any) -> None:
+        size = self._interface.mask_sizes[entity]
+        if mask is None or not size:
+            return  # a game need not have a mask for everybody at all times
+        expected = (self._shape[0], size)
+        if getattr(mask, "shape", None) != expected or mask.dtype.kind not in "biu":
+            raise self._error(entity, f"action masks as {_described(mask)}; expected int8 {expected}")
+
+    def _error(self, entity: int, found: str, lane: int | None = None) -> GameError:
+        return GameError(found, entity=self._interface.entities[entity], lane=lane)
+
+
+def _is_array(leaves: Sequence[Leaf]) -> bool:
+    """Whether a space's samples are single arrays."""
+    return len(leaves) == 1 and not leaves[0].path
+
+
+def _is_finite(array: NDArray[Any]) -> bool:
+    """Whether the sum of an array's squares is finite: then its numbers are. Of huge ones it may not be."""
+    if array.dtype.kind == "f":
+        numbers = array.ravel("K")  # no copy, in whatever order they lie
+        return isfinite(np.vdot(numbers, numbers))  # `dot` would warn where the sum is too large
+    return True
+
+
+def _described(given: Any) -> str:
+    return f"{given.dtype} {given.shape}" if isinstance(given, np.ndarray) else f"a {type(given).__name__}"
+
+
+def _shortened(values: NDArray[Any]) -> str:
+    return np.array2string(values, threshold=8, edgeitems=3, precision=3, separator=", ").replace("\n", "")

@@ -1,0 +1,265 @@
+"""The root's watch over all others: whoever waits in a circle, or does not come back from a call, ends the run.
+
+A rank gives a sign of life whenever one of its roles speaks to the root, and when its match moves: a tick needs all
+seats. A rank that has given none for a while is asked what its roles wait for. A process whose roles wait answers at
+once; one that is in a game or an algorithm does not, so its silence is how long that call takes.
+
+    moving     signs of life come
+    asking     none for a quarter of the limit: WHERE                  -> HERE, or silence
+    suspicion  a circle; a silence that is too long; or everybody waits, and nothing has moved for `watchdog_s`
+    telling    everybody is asked for stacks; who does not answer is looked into by a process of its node. If the
+               suspicion still holds then, the run ends
+
+Time in which a process was ready to run, but others had the cores, is not held against it; neither is time in which
+this process itself did not run (it was stopped, or the whole machine was).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from arena.comm import Endpoint, whereabouts
+from arena.comm.interface import ANYONE, Bytes, Order, Tag
+from arena.comm.peeking import Process, delays, peek, starved_seconds
+from arena.comm.whereabouts import Answer, Question, State, Whereabouts
+from arena.messages import Failed, Progress
+from arena.plan import RoleKind
+from arena.run import Run
+from arena.stacks import Stack, running_stack
+
+_LOOKS = 4  # within the limit
+_SILENCE = 0.75  # of the time between two looks: who has said nothing for so long is asked
+_FRESH = 2  # looks: what is older is not known any more
+_PATIENCE = 2.0  # seconds for the answers before a run is ended
+
+
+@dataclass
+class _Rank:
+    """What is known of a rank.
+
+    Args:
+        rank: its number.
+        addresses: of its roles, without the root's.
+        alive: when it has given its last sign of life.
+        asked: whether it owes an answer.
+        noted: when `delays` were.
+        delays: how long its threads had waited for a core when its silence was noticed.
+        answered: when its last answer came.
+        roles: that answer; empty since its match has moved.
+    """
+
+    rank: int
+    addresses: tuple[int, ...]
+    alive: float
+    asked: bool = False
+    noted: float = -1.0
+    delays: Mapping[int, float] = field(default_factory=dict)
+    answered: float = 0.0
+    roles: tuple[Whereabouts, ...] = ()
+
+
+class Watch:
+    """Sees that a run moves.
+
+    Args:
+        endpoint: the root's place in the world.
+        run: the run.
+        clock: seconds.
+    """
+
+    def __init__(self, endpoint: Endpoint, run: Run, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._endpoint = endpoint
+        self._run = run
+        self._clock = clock
+        self._limit = run.plan.watchdog_s
+        self._call_limit = run.plan.env_timeout_s or run.plan.watchdog_s
+        self._period = min(self._limit, self._call_limit) / _LOOKS
+        now = clock()
+        hosted = {
+            rank: tuple(address for address in map(run.address, roles) if address != 0)
+            for rank, roles in enumerate(run.plan.ranks)
+        }
+        self._ranks = {rank: _Rank(rank, roles, now) for rank, roles in hosted.items() if roles}
+        self._rank_of = {address: self._ranks[rank] for rank, roles in hosted.items() for address in roles}
+        self._players: list[list[_Rank]] = [[] for _ in run.plan.matches]  # the ranks of all roles of each match
+        for role in run.roles:
+            if role.match is not None:
+                self._players[role.match].append(self._rank_of[run.address(role)])
+        self._moved = now
+        self._due = now + self._period
+        self._collected: dict[int, Stack] = {}
+        endpoint.obey(Order.HERE, self._hear)
+
+    def begin(self) -> None:
+        """The root listens from now on; what was before is not held against anybody."""
+        now = self._clock()
+        self._moved, self._due = now, now + self._period
+        for rank in self._ranks.values():
+            rank.alive, rank.roles = now, ()
+
+    @property
+    def patience(self) -> float:
+        """Seconds for which the root may listen before it is to `look`."""
+        return max(0.0, self._due - self._clock())
+
+    def moved(self, source: int, message: Any) -> None:
+        """Something has come from a role: its process lives, and so do those that have played a tick with it."""
+        self._moved = now = self._clock()
+        living = self._players[message.match] if isinstance(message, Progress) else [self._rank_of[source]]
+        for rank in living:
+            rank.alive, rank.roles = now, ()
+
+    def look(self) -> Failed | None:
+        """Looks whether all is well; why the run is to end, if it is not."""
+        now = self._clock()
+        if now < self._due:
+            return None
+        self._forgive(now - self._due)
+        self._due = now + self._period
+        failure = self._suspicion(now)
+        if failure is not None:
+            self._collect()
+            failure = self._suspicion(self._clock())
+        for rank in self._ranks.values():
+            self._mind(rank, self._clock())
+        return failure
+
+    def _mind(self, rank: _Rank, now: float) -> None:
+        if now - rank.alive < _SILENCE * self._period:
+            return
+        if rank.noted < rank.alive:
+            rank.noted, rank.delays = now, self._delays_of(rank)
+        if not rank.asked:
+            self._ask(rank, Question())
+
+    def _forgive(self, late: float) -> None:
+        if late > self._period:
+            self._moved += late
+            for rank in self._ranks.values():
+                rank.alive += late
+
+    # -------------------------------------------------------------------------------------------- question and answer
+
+    def _ask(self, rank: _Rank, question: Question) -> None:
+        rank.asked = True
+        self._endpoint.order(rank.addresses[0], Order.WHERE, whereabouts.pack(question))
+
+    def _hear(self, source: int, data: Bytes) -> None:
+        answer: Answer = whereabouts.unpack(data)
+        for stacks in answer.peeked:
+            self._collected.update(stacks)
+        roles = tuple(role for role in answer.roles if role.address in self._rank_of)
+        rank = self._rank_of[roles[0].address]
+        rank.asked = False
+        rank.alive = rank.answered = self._clock()
+        rank.roles = roles
+
+    def _process(self, rank: _Rank) -> Process | None:
+        return self._endpoint.process(rank.addresses[0])
+
+    def _near(self, rank: _Rank) -> bool:
+        own, other = self._endpoint.process(0), self._process(rank)
+        return own is not None and other is not None and own.node == other.node
+
+    def _delays_of(self, rank: _Rank) -> Mapping[int, float]:
+        process = self._process(rank)
+        return delays(process.pid) if process is not None and self._near(rank) else {}
+
+    def _silent(self, rank: _Rank, now: float) -> float:
+        """For how many seconds of its own a rank that owes an answer has been silent; 0 for all others."""
+        if not rank.asked or rank.noted < rank.alive:
+            return 0.0
+        return now - rank.alive - starved_seconds(rank.delays, self._delays_of(rank))
+
+    def _collect(self) -> None:
+        """Gets the stacks of everybody, from those that do not answer with the help of others."""
+        silent = [rank for rank in self._ranks.values() if rank.asked]
+        self._collected = {}
+        for rank in silent:
+            process = self._process(rank)
+            if process is not None and self._near(rank):
+                self._collected.update(peek(process))
+        for rank in self._ranks.values():
+            if rank not in silent:
+                self._ask(rank, Question(stacks=True, peek=self._neighbours(rank, silent)))
+        end = self._clock() + _PATIENCE
+        while any(rank.asked for rank in self._ranks.values() if rank not in silent) and self._clock() < end:
+            self._endpoint.sleep((0, Tag.TO_ROOT, ANYONE), end - self._clock())
+
+    def _neighbours(self, rank: _Rank, silent: Iterable[_Rank]) -> tuple[Process, ...]:
+        """Silent processes of a rank's node, for the first one there that can look into them."""
+        own = self._process(rank)
+        if own is None or self._near(rank):
+            return ()
+        here = [other for other in self._ranks.values() if self._node(other) == own.node]
+        speaks = next((other for other in here if other not in silent), None)
+        if speaks is not rank:
+            return ()
+        return tuple(process for other in here if other in silent and (process := self._process(other)) is not None)
+
+    def _node(self, rank: _Rank) -> str | None:
+        process = self._process(rank)
+        return None if process is None else process.node
+
+    # ------------------------------------------------------------------------------------------------------ judgement
+
+    def _suspicion(self, now: float) -> Failed | None:
+        """What there is to say against going on."""
+        return self._endless_call(now) or self._circle(now) or self._standstill(now)
+
+    def _endless_call(self, now: float) -> Failed | None:
+        silent = [rank for rank in self._ranks.values() if self._silent(rank, now) > self._call_limit]
+        if not silent:
+            return None
+        busy = [role for rank in silent for role in self._busy_roles(rank, now)]
+        who = self._run.describe(self._run.roles[busy[0].address])
+        more = f", nor have {len(busy) - 1} others" if len(busy) > 1 else ""
+        key = "watchdog_s" if self._run.plan.env_timeout_s is None else "env_timeout_s"
+        hint = f"one call of a game or an algorithm may take {self._call_limit:g} s; `{key}` says so"
+        return self._failure(now, f"{who} has not come back from a call{more}", busy, hint)
+
+    def _busy_roles(self, rank: _Rank, now: float) -> list[Whereabouts]:
+        """The role that has the turn in a silent rank; all of them where that cannot be seen."""
+        stacks = {address: self._collected[address] for address in rank.addresses if address in self._collected}
+        running = running_stack(stacks) if len(rank.addresses) > 1 else None
+        addresses = rank.addresses if running is None else running[:1]
+        silent = now - rank.alive
+        return [Whereabouts(it, State.RUNS, None, silent, stacks.get(it, ())) for it in addresses]
+
+    def _circle(self, now: float) -> Failed | None:
+        circle = whereabouts.circle_in(role for role in self._known(now) if role.seconds >= self._limit)
+        return self._failure(now, f"{len(circle)} roles wait in a circle", circle) if circle else None
+
+    def _standstill(self, now: float) -> Failed | None:
+        """Nothing has moved, and nobody is in a call from which it could come back."""
+        known = list(self._known(now))
+        if now - self._moved < self._limit or len(known) < len(self._rank_of):
+            return None
+        if any(role.seconds < self._period for role in known if role.state is not State.ENDED):
+            return None
+        return self._failure(now, "every role waits for another one", [])
+
+    def _known(self, now: float) -> Iterable[Whereabouts]:
+        """What the roles of the ranks that have answered lately do, as of now."""
+        for rank in self._ranks.values():
+            age = now - rank.answered
+            if age <= _FRESH * self._period + _PATIENCE:
+                for role in rank.roles:
+                    waits = role.state is State.WAITS and not rank.asked
+                    yield role._replace(seconds=role.seconds + age) if waits else role
+
+    def _failure(self, now: float, what: str, blamed: list[Whereabouts], hint: str = "") -> Failed:
+        addresses = {role.address for role in blamed}
+        others = [role for role in self._known(now) if role.address not in addresses and role.state is State.WAITS]
+        still = now - self._moved
+        title = f"nothing has moved for {still:.0f} s: {what}" if still >= self._limit else what
+        said = whereabouts.report(blamed, others, self._name)
+        return Failed(title, f"{said}\n{hint}" if hint else said, exit_code=1)
+
+    def _name(self, address: int) -> str:
+        role = self._run.roles[address]
+        rank = "" if role.kind is RoleKind.ROOT else f" (rank {self._run.plan.rank_of(role)})"
+        return self._run.describe(role) + rank

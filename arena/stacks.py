@@ -1,0 +1,105 @@
+"""Python stacks as text: what `faulthandler` writes is read here, and shortened to the frames that matter.
+
+Pure, and without NumPy: the process that tells the last words of another one imports it too.
+"""
+
+from __future__ import annotations
+
+import linecache
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import PurePath
+from types import FrameType
+from typing import NamedTuple
+
+_THREAD = re.compile(r"(?:Current )?[Tt]hread (0x[0-9a-f]+)")
+_FRAME = re.compile(r'  File "(.*)", line (\d+) in (.*)$')
+_MOST = 8  # frames that are shown
+_STAGE = ("arena/roles/stage.py", "arena/launch/hosting.py")  # a role begins below these
+_WAITS = ("arena/comm/", "/threading.py")  # what a role that waits is in
+
+
+class StackFrame(NamedTuple):
+    """One call that has not returned."""
+
+    file: str
+    line: int
+    function: str
+
+    def within(self, places: Iterable[str]) -> bool:
+        """Whether its file is, or lies in, one of these."""
+        return any(place in PurePath(self.file).as_posix() for place in places)
+
+
+Stack = tuple[StackFrame, ...]
+"""Frames, the outermost call first, as Python shows them."""
+
+
+def stack_of(frame: FrameType | None) -> Stack:
+    """The stack of a thread, from its innermost frame."""
+    found = []
+    while frame is not None:
+        found.append(StackFrame(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name))
+        frame = frame.f_back
+    return tuple(reversed(found))
+
+
+def read_dump(text: str) -> dict[int, Stack]:
+    """The stacks that `faulthandler` has written, by the number of the thread; of several dumps the last."""
+    found: dict[int, list[StackFrame]] = {}
+    frames: list[StackFrame] = []
+    for line in text.splitlines():
+        if thread := _THREAD.match(line):
+            frames = found[int(thread[1], 16)] = []
+        elif frame := _FRAME.match(line):
+            frames.insert(0, StackFrame(frame[1], int(frame[2]), frame[3]))
+    return {thread: tuple(frames) for thread, frames in found.items()}
+
+
+def waits(stack: Stack) -> bool:
+    """Whether the innermost call is one of the arena's own that wait for messages, or for a role's turn."""
+    return bool(stack) and stack[-1].within(_WAITS)
+
+
+def shortened(stack: Stack) -> Stack:
+    """The frames that matter: not how the role has begun, not how it waits."""
+    begin = max((index + 1 for index, frame in enumerate(stack) if frame.within(_STAGE)), default=0)
+    end = len(stack)
+    while end > begin and stack[end - 1].within(_WAITS):
+        end -= 1
+    kept = stack[begin:end] or stack
+    return kept[-_MOST:]
+
+
+def stack_lines(stack: Stack) -> list[str]:
+    """A stack as Python would print it, with the source where it can be read."""
+    lines = []
+    for frame in stack:
+        lines.append(f'  File "{frame.file}", line {frame.line}, in {frame.function}')
+        source = linecache.getline(frame.file, frame.line).strip()
+        lines += [f"    {source}"] if source else []
+    return lines
+
+
+def running_stack(stacks: Mapping[int, Stack]) -> tuple[int, Stack] | None:
+    """The thread that has the turn, of those of the roles of one process, and its stack; None if all wait."""
+    busy = [(thread, stack) for thread, stack in stacks.items() if stack and not waits(stack)]
+    return busy[0] if len(busy) == 1 else None
+
+
+def last_words(heading: Sequence[str], dump: str, names: Mapping[int, str]) -> str:
+    """What to say of a process that has ended itself because it could not do anything else any more.
+
+    Args:
+        heading: what has happened.
+        dump: what `faulthandler` has written.
+        names: of the roles, by the numbers of their threads.
+    """
+    stacks = {thread: stack for thread, stack in read_dump(dump).items() if thread in names}
+    running = running_stack(stacks)
+    shown = stacks if running is None else dict([running])
+    lines = list(heading)
+    for thread, stack in shown.items():
+        lines += [f"{names[thread]} does not come back", *stack_lines(shortened(stack))]
+    waiting = [names[thread] for thread in stacks if thread not in shown]
+    return "\n".join(lines + [f"{name} waits for its turn" for name in waiting])

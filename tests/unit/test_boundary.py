@@ -1,0 +1,169 @@
+"""Where a run can go on from: the newest boundary of which everything is whole."""
+
+from __future__ import annotations
+
+import json
+import stat
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from arena.errors import ConfigError
+from arena.leg import Leg
+from arena.records import boundary, checkpoint
+from arena.records.boundary import Boundary
+from arena.records.folder import RunFolder
+from arena.records.journal import Journal
+
+FULL = Boundary(
+    tick=40,
+    episodes=[(0, 1, 7), (2, 0, 3)],
+    updates={"blue": 4},
+    seconds={"blue": 1.5},
+    left=[(2, 1)],
+    checkpoints={"blue": 40},
+    journals={"episodes.jsonl": 11, "metrics.jsonl": 0},
+)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> RunFolder:
+    return RunFolder.open(tmp_path / "run")
+
+
+def line(folder: RunFolder, tick: int) -> None:
+    journal = Journal(folder.episodes)
+    journal.append({"tick": tick})
+    journal.close()
+
+
+def leg(folder: RunFolder, tick: int, *, own: bool = False) -> Path:
+    """What the end of a leg leaves: a line, the state of a policy and of a worker, and the boundary. Its file."""
+    line(folder, tick)
+    home, about = folder.checkpoints_path("blue"), {"policy": "blue", "algorithm": "ppo", "ticks": tick, "update": 1}
+    if own:
+        checkpoint.save_own(home, "mine", seat=(0, 0), boundary=tick, **about)
+    checkpoint.save(home, tick, boundary=tick, **about)
+    boundary.save(folder, Boundary(tick=tick, checkpoints={"blue": tick}, journals=boundary.journal_bytes(folder)))
+    return folder.boundaries / f"{tick:012d}.json"
+
+
+def newest(folder: RunFolder) -> int | None:
+    found = boundary.newest(folder)
+    return None if found is None else found.tick
+
+
+def test_a_boundary_comes_back_as_it_was_written(folder: RunFolder) -> None:
+    boundary.save(folder, FULL)
+    (path,) = folder.boundaries.iterdir()
+    assert path.name == "000000000040.json"
+    assert msgspec.json.decode(path.read_bytes(), type=Boundary) == FULL
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert stat.S_IMODE(folder.boundaries.stat().st_mode) == 0o700
+
+
+def test_a_leg_begins_where_the_boundary_says(folder: RunFolder) -> None:
+    assert FULL.leg(folder, until=50) == Leg(
+        start=40,
+        until=50,
+        episodes={(0, 1): 7, (2, 0): 3},
+        updates={"blue": 4},
+        seconds={"blue": 1.5},
+        left=frozenset({(2, 1)}),
+        restore={"blue": checkpoint.path_of(folder.checkpoints_path("blue"), 40)},
+    )
+
+
+def test_the_newest_three_stay(folder: RunFolder) -> None:
+    for tick in (10, 20, 30, 40, 50):
+        leg(folder, tick)
+    assert sorted(path.name for path in folder.boundaries.iterdir()) == [f"{n:012d}.json" for n in (30, 40, 50)]
+    assert newest(folder) == 50
+
+
+def test_without_any_there_is_none(folder: RunFolder) -> None:
+    assert boundary.newest(folder) is None
+
+
+def remove(folder: RunFolder, path: Path) -> None:
+    path.unlink()
+
+
+def halve(folder: RunFolder, path: Path) -> None:
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def flip(folder: RunFolder, path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 0x10
+    path.write_bytes(content)
+
+
+OWN = checkpoint.own_path_of(Path("checkpoints/blue"), 40, (0, 0))
+PARTS = {
+    "boundary": Path("boundaries/000000000040.json"),
+    "checkpoint": Path("checkpoints/blue/000000000040.ckpt"),
+    "own state": OWN,
+    "episodes": Path("episodes.jsonl"),
+}
+
+
+@pytest.mark.parametrize(
+    ("part", "harm"),
+    [
+        *((part, halve) for part in PARTS),
+        *((part, remove) for part in PARTS if part != "own state"),  # a worker need not have one
+        ("checkpoint", flip),
+        ("own state", flip),
+    ],
+)
+def test_one_of_which_something_is_not_whole_is_passed_over_for_an_older_one(
+    part: str, harm: Any, folder: RunFolder
+) -> None:
+    for tick in (10, 20, 30, 40):
+        leg(folder, tick, own=True)
+    assert newest(folder) == 40
+    size = folder.episodes.stat().st_size
+    harm(folder, folder.path / PARTS[part])
+    assert newest(folder) == (30 if part != "episodes" else {halve: 20, remove: None}[harm])
+    if part == "episodes" and harm is halve:
+        assert folder.episodes.stat().st_size == size // 2, "and nothing was changed by looking"
+
+
+@given(st.binary(max_size=80))
+def test_a_file_of_anything_else_is_no_boundary(tmp_path_factory: pytest.TempPathFactory, content: bytes) -> None:
+    folder = RunFolder.open(tmp_path_factory.mktemp("boundary") / "run")
+    leg(folder, 10)
+    (folder.boundaries / "000000000020.json").write_bytes(content)
+    assert newest(folder) == 10
+
+
+def test_one_of_a_newer_arena_is_not_passed_over_silently(folder: RunFolder) -> None:
+    leg(folder, 10)
+    path = leg(folder, 20)
+    path.write_text(json.dumps({**json.loads(path.read_text()), "version": 2}))
+    with pytest.raises(ConfigError, match=r"0020\.json: has format version 2, this arena reads up to 1: install a"):
+        boundary.newest(folder)
+
+
+def test_journals_are_cut_to_the_bytes_that_they_had(folder: RunFolder) -> None:
+    leg(folder, 10)
+    before = folder.episodes.read_bytes()
+    line(folder, 15)
+    found = boundary.newest(folder)
+    assert found is not None
+    for _ in range(2):  # twice is as good as once
+        boundary.cut_journals(folder, found)
+        assert folder.episodes.read_bytes() == before
+    assert not folder.metrics.exists(), "what was not there is not made"
+
+
+def test_a_run_that_goes_on_forgets_newer_boundaries(folder: RunFolder) -> None:
+    for tick in (10, 20, 30):
+        leg(folder, tick)
+    boundary.discard_after(folder, 20)
+    assert newest(folder) == 20

@@ -1,0 +1,121 @@
+"""Ten thousand configuration files with mistakes: each is played or refused, soon, and never with a traceback."""
+
+from __future__ import annotations
+
+import io
+import resource
+import signal
+import traceback
+import warnings
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from pathlib import Path
+from types import FrameType
+
+import pytest
+
+from arena.cli import main
+from envs.adapters import kinds
+from launching import arena
+from mutants import mutant
+from visiting import visiting
+
+CONFIGS = Path(__file__).resolve().parents[2] / "configs"
+SOURCES = sorted([*CONFIGS.glob("*.yaml"), *CONFIGS.glob("examples/*/*.yaml")])
+CASES = 10_000
+PROCESSES = 50
+ADAPTERS = Path(kinds.__file__).parent
+HOME = {CONFIGS.parent / package for package in ("arena", "envs", "policies")}
+MOST_FOREIGN = 3  # files of each source whose game, somebody else's, takes longer than that to make
+SECONDS = 2.0  # of processor time for one file
+GIBIBYTES = 4 * 2**30
+
+
+class TakesTooLong(BaseException):
+    """Not an Exception: nobody on the way may take it for an ordinary error."""
+
+
+@contextmanager
+def limited(seconds: float, nbytes: int) -> Iterator[None]:
+    """While this lasts: so much processor time, and so many bytes more than now."""
+
+    def stop(_number: int, _frame: FrameType | None) -> None:
+        raise TakesTooLong
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    before = signal.signal(signal.SIGPROF, stop)
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + nbytes, hard))
+    signal.setitimer(signal.ITIMER_PROF, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0.0)
+        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
+        signal.signal(signal.SIGPROF, before)
+
+
+def ended(command: str, path: Path) -> tuple[int, str, str]:
+    """Exit code, stdout and stderr of a command in this process; the streams are as strict as a console's."""
+    out, err = (io.TextIOWrapper(io.BytesIO(), "utf-8", errors) for errors in ("strict", "backslashreplace"))
+    with redirect_stdout(out), redirect_stderr(err), limited(SECONDS, GIBIBYTES):
+        code = main([command, str(path)])
+        out.flush()
+    err.flush()
+    return code, *(stream.buffer.getvalue().decode() for stream in (out, err))  # type: ignore[attr-defined]
+
+
+def flawless(code: int, out: str, err: str) -> bool:
+    """Whether a command has done its work, or refused it with one message."""
+    if code == 0:
+        return "processes" in out and err == ""
+    return code == 2 and err.startswith("arena: error: ") and "Traceback" not in err
+
+
+def shown(content: bytes) -> str:
+    return content.decode("utf-8", "backslashreplace")[:5000]
+
+
+@pytest.fixture
+def at_home(request: pytest.FixtureRequest) -> Iterator[Path]:
+    """A configuration, in the folder that holds the modules that it names."""
+    source: Path = request.param
+    with visiting(source.parent), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield source
+
+
+def foreign(error: BaseException) -> bool:
+    """Whether it came from the constructor of somebody else's game: as many entities as asked for take their time."""
+    files = [Path(frame.filename) for frame in traceback.extract_tb(error.__traceback__)]
+    return isinstance(error, TakesTooLong) and (ADAPTERS in files[-1].parents or not HOME & {*files[-1].parents})
+
+
+@pytest.mark.parametrize("at_home", SOURCES, ids=lambda path: f"{path.parent.name}-{path.stem}", indirect=True)
+def test_a_file_with_mistakes_is_planned_or_refused_soon_and_without_a_traceback(at_home: Path, tmp_path: Path) -> None:
+    path = tmp_path / "mutant.yaml"
+    found: Counter[int | None] = Counter()
+    for seed in range(-(-CASES // len(SOURCES))):
+        content = mutant(at_home, seed)
+        path.write_bytes(content)
+        try:
+            code, out, err = ended("check" if seed % 10 == 0 else "plan", path)
+        except BaseException as error:
+            if not foreign(error):
+                raise AssertionError(f"seed {seed}: {error!r}\n{shown(content)}") from error
+            found[None] += 1
+            continue
+        assert flawless(code, out, err), f"seed {seed}: exit {code}\n{out[-500:]}\n{err}\n{shown(content)}"
+        found[code] += 1
+    assert found[None] <= MOST_FOREIGN, found
+    assert min(found[0], found[2]) > 20, "of both kinds there are many"
+
+
+def test_in_a_process_of_its_own_too_a_file_with_mistakes_gives_exit_0_or_2(tmp_path: Path) -> None:
+    for seed in range(PROCESSES):
+        source = SOURCES[seed % len(SOURCES)]
+        content = mutant(source, CASES + seed)
+        (tmp_path / "mutant.yaml").write_bytes(content)
+        done = arena(source.parent, "plan", str(tmp_path / "mutant.yaml"))
+        assert flawless(done.code, done.out, done.err), f"seed {seed}: {done}\n{shown(content)}"

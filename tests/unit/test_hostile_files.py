@@ -1,0 +1,222 @@
+"""A checkpoint from a stranger is refused or read: it runs no code, writes nothing, and takes no more than its bytes."""
+
+from __future__ import annotations
+
+import copy
+import io
+import json
+import os
+import pickle
+import resource
+import sys
+import zipfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from arena.errors import ConfigError
+from arena.records import checkpoint
+
+HEADER = {"version": 1, "policy": "blue", "algorithm": "ppo", "boundary": 1, "ticks": 1, "update": 1, "arena": "x"}
+GIBIBYTE = 2**30
+
+
+class Bomb:
+    """What a pickle of it does when it is opened."""
+
+    def __reduce__(self) -> tuple[Callable[[str], int], tuple[str]]:
+        return os.system, ("touch exploded",)
+
+
+def npy(array: Any, **settings: Any) -> bytes:
+    file = io.BytesIO()
+    np.save(file, array, **settings)
+    return file.getvalue()
+
+
+def claiming(shape: tuple[int, ...], descr: str = "<f8", content: bytes = b"") -> bytes:
+    """An array file whose header says more than its bytes hold."""
+    file = io.BytesIO()
+    np.lib.format.write_array_header_1_0(file, {"descr": descr, "fortran_order": False, "shape": shape})
+    return file.getvalue() + content
+
+
+def written(path: Path, state: Any, arrays: Sequence[bytes], *, sealed: bool = True, **zip_settings: Any) -> Path:
+    """A checkpoint file of whatever, with a digest that is right."""
+    members = [("checkpoint.json", json.dumps({**HEADER, "state": state}).encode())]
+    members += [(f"arrays/{number}.npy", array) for number, array in enumerate(arrays)]
+    if sealed:
+        members.append(("sha256", checkpoint._digest(members).encode()))
+    with zipfile.ZipFile(path, "w", **zip_settings) as archive:
+        for name, content in members:
+            archive.writestr(name, content)
+    return path
+
+
+@contextmanager
+def little_memory() -> Iterator[None]:
+    """While this lasts the process cannot grow by more than a GiB."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + GIBIBYTE, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
+
+
+def refused(path: Path) -> str:
+    """What is said of a hostile file; that it is, that nothing was run or written, and nothing large was made."""
+    before = sorted(path.parent.rglob("*"))
+    os.chdir(path.parent)
+    with little_memory(), pytest.raises(ConfigError) as caught:
+        checkpoint.load(path)
+    assert sorted(path.parent.rglob("*")) == before
+    return str(caught.value)
+
+
+@pytest.fixture(autouse=True)
+def _here_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def test_a_file_that_is_written_by_hand_as_it_should_be_is_read(tmp_path: Path) -> None:
+    path = written(tmp_path / "x.ckpt", [{"array": 0}, {"scalar": 1}], [npy(np.arange(3)), npy(np.float32(2))])
+    first, second = checkpoint.load(path).state
+    assert first.tolist() == [0, 1, 2]
+    assert second == 2
+
+
+@pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
+def test_a_pickle_in_the_place_of_the_file_or_of_an_array_is_never_opened(tmp_path: Path, protocol: int) -> None:
+    code = pickle.dumps(Bomb(), protocol)
+    (tmp_path / "x.ckpt").write_bytes(code)
+    refused(tmp_path / "x.ckpt")
+    refused(written(tmp_path / "x.ckpt", {"array": 0}, [code]))
+    with np.errstate(all="ignore"):
+        objects = npy(np.array([Bomb()], dtype=object), allow_pickle=True)
+    assert "allow_pickle=False" in refused(written(tmp_path / "x.ckpt", {"array": 0}, [objects]))
+
+
+def test_an_array_header_with_code_in_it_is_not_evaluated(tmp_path: Path) -> None:
+    text = b"{'descr': __import__('os').system('touch exploded') and '<f8', 'fortran_order': False, 'shape': (1,)}\n"
+    content = b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text + bytes(8)
+    refused(written(tmp_path / "x.ckpt", {"array": 0}, [content]))
+
+
+@pytest.mark.parametrize("name", ["../evil.npy", "/tmp/evil.npy", "arrays/../../evil.npy", "arrays/00.npy", "evil"])
+def test_names_that_lead_out_of_the_file_are_refused_and_nothing_is_written(tmp_path: Path, name: str) -> None:
+    path = written(tmp_path / "x.ckpt", {"array": 0}, [], sealed=False)
+    with zipfile.ZipFile(path, "a") as archive:
+        archive.writestr(name, npy(np.zeros(2)))
+        archive.writestr("sha256", "0" * 64)
+    assert "a zip file of something else" in refused(path)
+
+
+@pytest.mark.filterwarnings("ignore:Duplicate name")
+def test_a_member_that_is_there_twice_is_refused(tmp_path: Path) -> None:
+    path = written(tmp_path / "x.ckpt", {"array": 0}, [npy(np.zeros(2))])
+    with zipfile.ZipFile(path, "a") as archive:
+        archive.writestr("arrays/0.npy", npy(np.ones(2)))
+    assert "a zip file of something else" in refused(path)
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_a_bomb_is_refused_before_it_is_unpacked(tmp_path: Path, method: int) -> None:
+    path = written(tmp_path / "x.ckpt", None, [bytes(GIBIBYTE // 8)], compression=method, sealed=False)
+    with zipfile.ZipFile(path, "a", compression=method) as archive:
+        archive.writestr("sha256", "0" * 64)
+    assert path.stat().st_size < 10**6
+    assert "larger than the file" in refused(path)
+
+
+def test_members_that_share_their_bytes_are_refused(tmp_path: Path) -> None:
+    path = written(tmp_path / "x.ckpt", None, [npy(np.zeros(10**5))] * 3)
+    with zipfile.ZipFile(path, "a") as archive:
+        for number in range(3, 60):
+            info = copy.copy(archive.NameToInfo["arrays/0.npy"])
+            info.filename = f"arrays/{number}.npy"
+            archive.filelist.insert(-1, info)
+        archive._didModify = True  # type: ignore[attr-defined]
+    assert "larger than the file" in refused(path)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        claiming((10**11,)),
+        claiming((2**32, 2**32, 2**32)),
+        claiming((3,), content=bytes(16)),
+        claiming((1,), content=bytes(16)),
+        claiming((-5,)),
+        claiming((5,), "|S0", b"x"),
+        claiming((1,), "|O", bytes(8)),
+        claiming((1,), "|V1000000000000"),
+        b"\x93NUMPY\x09\x00",
+        b"\x93NUMPY\x02\x00\xff\xff\xff\xff",
+        b"",
+    ],
+    ids=range(11),
+)
+def test_an_array_that_claims_more_than_its_bytes_is_refused_before_memory_is_taken(
+    tmp_path: Path, content: bytes
+) -> None:
+    assert "is not a checkpoint" in refused(written(tmp_path / "x.ckpt", {"array": 0}, [content]))
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        [{"array": 0}] * 1000,
+        {"array": 1},
+        {"array": -1},
+        {"array": True},
+        {"array": "../x"},
+        {"array": None},
+        {"tuple": 5},
+        {"dict": [[[], 1]]},
+        {"dict": [1]},
+        {"float": "xyz"},
+        {"float": "00"},
+        {"float": 5},
+        {"code": "print()"},
+        {},
+        {"a": 1, "b": 2},
+    ],
+    ids=repr,
+)
+def test_a_structure_that_the_arena_does_not_write_is_refused(tmp_path: Path, state: Any) -> None:
+    assert "is not a checkpoint" in refused(written(tmp_path / "x.ckpt", state, [npy(np.zeros(10**5))]))
+
+
+def test_a_structure_that_is_nested_without_end_is_refused(tmp_path: Path) -> None:
+    depth = 100 * sys.getrecursionlimit()
+    header = json.dumps({**HEADER, "state": 0}).replace('"state": 0', f'"state": {"[" * depth}{"]" * depth}').encode()
+    members = [("checkpoint.json", header)]
+    with zipfile.ZipFile(tmp_path / "x.ckpt", "w") as archive:
+        archive.writestr(*members[0])
+        archive.writestr("sha256", checkpoint._digest(members))
+    assert "RecursionError" in refused(tmp_path / "x.ckpt")
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_whatever_is_changed_in_a_checkpoint_it_is_read_or_refused(tmp_path: Path, data: st.DataObject) -> None:
+    path = tmp_path / "x.ckpt"
+    arrays = [npy(np.arange(5)), npy(np.zeros((2, 2), np.float32))]
+    content = bytearray(written(path, [{"array": 0}, {"dict": [["w", {"array": 1}]]}], arrays).read_bytes())
+    for _ in range(data.draw(st.integers(1, 4))):
+        place = data.draw(st.integers(0, len(content) - 1))
+        content[place : place + data.draw(st.integers(0, 8))] = data.draw(st.binary(max_size=8))
+    path.write_bytes(content)
+    with little_memory():
+        try:
+            checkpoint.load(path)
+        except ConfigError as error:
+            assert "x.ckpt: " in str(error)

@@ -1,0 +1,138 @@
+"""A run folder has one writer: who comes second is told by whom it is held, and a death gives it free."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import signal
+import socket
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from arena.errors import ConfigError
+from arena.records.lock import RunLock
+
+ROOT = Path(__file__).resolve().parents[2]
+HOLDS = (
+    "import sys; from arena.records.lock import RunLock; lock = RunLock.take(sys.argv[1]); print('held', flush=True); "
+    "sys.stdin.read(); lock.release()"
+)
+
+
+@contextmanager
+def another(folder: Path) -> Iterator[subprocess.Popen[str]]:
+    """A process that holds the lock until its stdin is closed."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    process = subprocess.Popen(
+        [sys.executable, "-c", HOLDS, str(folder)],
+        env=environment,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    with process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "held\n"
+        yield process
+
+
+def test_the_second_is_told_process_host_and_time_of_the_first(tmp_path: Path) -> None:
+    with another(tmp_path) as process:
+        with pytest.raises(ConfigError) as caught:
+            RunLock.take(tmp_path)
+        assert f"process {process.pid} on host {socket.gethostname()!r} since '20" in str(caught.value)
+        assert str(caught.value).startswith(f"{tmp_path}: another run writes into this folder: ")
+
+
+def test_in_one_process_too_only_one_has_it(tmp_path: Path) -> None:
+    with RunLock.take(tmp_path) as lock:
+        assert lock.held
+        with pytest.raises(ConfigError, match=f"process {os.getpid()} on host"):
+            RunLock.take(tmp_path)
+    assert not lock.held
+    RunLock.take(tmp_path).release()
+
+
+def test_a_killed_holder_leaves_nothing_locked(tmp_path: Path) -> None:
+    with another(tmp_path) as process:
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        with RunLock.take(tmp_path) as lock:
+            assert lock.held
+
+
+def test_a_forked_child_that_outlives_its_parent_does_not_keep_the_lock(tmp_path: Path) -> None:
+    lock = RunLock.take(tmp_path)
+    ready, done = os.pipe(), os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.write(ready[1], b"x")
+        os.read(done[0], 1)
+        os._exit(0)
+    os.read(ready[0], 1)
+    with pytest.raises(ConfigError):
+        RunLock.take(tmp_path)
+    lock.release()
+    RunLock.take(tmp_path).release()
+    os.write(done[1], b"x")
+    os.waitpid(child, 0)
+    for descriptor in (*ready, *done):
+        os.close(descriptor)
+
+
+def test_the_lock_is_private_and_its_release_is_idempotent(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        lock = RunLock.take(tmp_path)
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE(lock.path.stat().st_mode) == 0o600
+    lock.release()
+    lock.release()
+    assert lock.path.read_text() == ""
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "3", '{"pid": 1}', "\x00" * 9])
+def test_a_holder_that_does_not_say_who_it_is_is_believed_all_the_same(tmp_path: Path, text: str) -> None:
+    with RunLock.take(tmp_path) as lock:
+        lock.path.write_text(text)
+        with pytest.raises(ConfigError, match="a process that has not said who it is"):
+            RunLock.take(tmp_path)
+
+
+def test_a_file_system_without_locks_keeps_nobody_from_training(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unknown(_descriptor: int, _how: int) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", unknown)
+    lock = RunLock.take(tmp_path)
+    assert not lock.held
+    lock.release()
+
+
+def test_a_full_disk_does_not_keep_the_lock_from_being_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "pwrite", full)
+    with RunLock.take(tmp_path) as lock:
+        assert lock.held
+
+
+def test_a_folder_that_is_not_there_and_a_link_in_the_place_of_the_lock_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="cannot be locked: No such file"):
+        RunLock.take(tmp_path / "nowhere")
+    (tmp_path / "elsewhere").write_text("precious")
+    (tmp_path / "lock").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(ConfigError, match="cannot be locked: "):
+        RunLock.take(tmp_path)
+    assert (tmp_path / "elsewhere").read_text() == "precious"

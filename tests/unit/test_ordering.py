@@ -1,0 +1,80 @@
+"""Episodes of several matches come out in one order, whoever tells of them first; against `sorted`."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from arena.records.lines import EpisodeRecord
+from arena.records.ordering import InOrder
+
+
+class Told(NamedTuple):
+    """What a match says at once."""
+
+    match: int
+    tick: int
+    episodes: list[EpisodeRecord]
+    last: bool = False
+
+
+def episode(match: int, tick: int, lane: int = 0) -> EpisodeRecord:
+    return EpisodeRecord(0, match, "game", lane, 0, tick, 1, True, False, ())
+
+
+def place(record: EpisodeRecord) -> tuple[int, int, int]:
+    return record.tick, record.match, record.lane
+
+
+@st.composite
+def stories(draw: st.DrawFn, end: int = 12) -> list[Told]:
+    """A leg of some matches of two lanes, told in any interleaving. One may end early, and be silent from then on."""
+    told: list[list[Told]] = []
+    for match in range(draw(st.integers(1, 4))):
+        stop = draw(st.integers(1, end))
+        cuts = sorted({*draw(st.lists(st.integers(1, stop), max_size=4)), stop})
+        ends = [episode(match, tick, lane) for tick in range(1, stop + 1) for lane in range(2) if draw(st.booleans())]
+        spans = zip([0, *cuts], cuts, strict=False)
+        parts = [(until, [e for e in ends if since < e.tick <= until]) for since, until in spans]
+        told.append([Told(match, until, part, last=until == stop) for until, part in parts])
+    order = draw(st.permutations([match for match, parts in enumerate(told) for _ in parts]))
+    return [told[match].pop(0) for match in order]
+
+
+@given(stories())
+def test_what_comes_out_is_what_went_in_sorted_by_tick_match_and_lane(story: list[Told]) -> None:
+    order = InOrder({part.match: 0 for part in story})
+    written = [row for part in story for row in order.add(part.match, part.tick, part.episodes, last=part.last)]
+    assert written == sorted((row for part in story for row in part.episodes), key=place)
+
+
+@given(stories())
+def test_nobody_waits_who_is_not_behind_another_match(story: list[Told]) -> None:
+    order = InOrder({part.match: 0 for part in story})
+    reached: dict[int, float] = dict.fromkeys((part.match for part in story), 0)
+    told: list[EpisodeRecord] = []
+    written: list[EpisodeRecord] = []
+    for part in story:
+        told += part.episodes
+        reached[part.match] = float("inf") if part.last else part.tick
+        written += order.add(part.match, part.tick, part.episodes, last=part.last)  # type: ignore[arg-type]
+        assert {*map(place, written)} == {place(row) for row in told if row.tick <= min(reached.values())}
+
+
+def test_a_match_that_is_heard_of_again_is_waited_for_again() -> None:
+    order = InOrder({0: 0, 1: 0})
+    order.add(0, 5, [], last=True)
+    assert order.add(1, 9, [episode(1, 9)], last=True) == [episode(1, 9)]
+    for match in (0, 1):  # the next leg
+        order.add(match, 10, [])
+    assert order.add(1, 15, [episode(1, 12)]) == []
+    assert order.add(0, 15, [episode(0, 11)]) == [episode(0, 11), episode(1, 12)]
+
+
+@pytest.mark.parametrize("begin", [0, 7])
+def test_a_match_that_has_told_nothing_yet_is_where_it_began(begin: int) -> None:
+    order = InOrder({0: begin, 1: 0})
+    assert len(order.add(1, 7, [episode(1, 7)])) == (begin == 7)

@@ -1,0 +1,298 @@
+"""The batch file for SLURM: what sbatch reads of it, and what bash does with it, from start to start until the end."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+import yaml
+
+from arena.cli import main
+from arena.errors import ConfigError
+from arena.launch.slurm import Job, batch_text, make_job, parse_time, train_command, write_batch
+from launching import ARENA, Ended, environment, finish, start, wait_for
+
+# Behaves as `arena train` promises: a checkpoint and the file `requeue` at SIGUSR1, exit 0; the third start is the last.
+TRAINER = """#!{python}
+import json, os, signal, sys
+from pathlib import Path
+run = Path(next(word for word in sys.argv if word.startswith("--run-dir=")).partition("=")[2])
+signals = {{signal.SIGUSR1, signal.SIGTERM}}
+signal.pthread_sigmask(signal.SIG_BLOCK, signals)
+log = Path("starts.jsonl")
+starts = len(log.read_text().splitlines()) if log.exists() else 0
+run.mkdir(parents=True, exist_ok=True)
+(run / "config.yaml").touch()
+with log.open("a") as file:
+    file.write(json.dumps({{"argv": sys.argv[1:], "cwd": os.getcwd(), "again": (run / "requeue").exists()}}) + "\\n")
+if starts == {last}:
+    sys.exit({code})
+if signal.sigwait(signals) == signal.SIGTERM:
+    sys.exit(143)
+(run / "requeue").touch()
+"""
+SCONTROL = """#!/bin/bash
+echo "$@" >> scontrol.log
+exit {code}
+"""
+
+
+class Cluster:
+    """A folder with stand-ins for what a batch file calls; a job in it is one bash, as under SLURM."""
+
+    def __init__(self, home: Path, *, last: int = 2, code: int = 0, scontrol: int = 0) -> None:
+        self.home = home
+        self.programs = home.parent / "programs"
+        self.programs.mkdir()
+        self._put("trainer", TRAINER.format(python=sys.executable, last=last, code=code))
+        self._put("scontrol", SCONTROL.format(code=scontrol))
+
+    def _put(self, name: str, text: str) -> None:
+        (self.programs / name).write_text(text)
+        (self.programs / name).chmod(0o700)
+
+    def batch(self, *arguments: str, run_dir: str | None = None, name: str = "duel") -> Path:
+        job = Job(name, nodes=1, tasks=1, seconds=3600)
+        path = self.home / "job.sbatch"
+        write_batch(path, batch_text(job, [str(self.programs / "trainer"), *arguments], run_dir=run_dir, home=self.home))
+        return path
+
+    def start(self, batch: Path, *, restarts: int = 0) -> subprocess.Popen[str]:
+        path = f"{self.programs}{os.pathsep}{os.environ['PATH']}"
+        changes = {"SLURM_RESTART_COUNT": str(restarts)} if restarts else {}
+        return start(["bash", str(batch)], self.home.parent, PATH=path, SLURM_JOB_ID="4711", **changes)
+
+    def started(self) -> list[dict[str, object]]:
+        log = self.home / "starts.jsonl"
+        return [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
+
+    def signalled(self, batch: Path, number: signal.Signals, *, restarts: int = 0) -> Ended:
+        """A start that gets a signal, the batch shell alone, as soon as the run goes."""
+        before = len(self.started())
+        process = self.start(batch, restarts=restarts)
+        wait_for(lambda: len(self.started()) > before)
+        os.kill(process.pid, number)
+        return finish(process, timeout=30)
+
+    def requeued(self) -> list[str]:
+        log = self.home / "scontrol.log"
+        return log.read_text().splitlines() if log.exists() else []
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    """A working directory whose name a shell would not take without quotes."""
+    folder = tmp_path / "a 'user's $(folder) \" of; #work"
+    folder.mkdir()
+    return folder
+
+
+def test_a_run_is_requeued_at_each_signal_resumed_at_each_start_and_ends(home: Path) -> None:
+    cluster = Cluster(home)
+    batch = cluster.batch("train", "x.yaml")
+    assert cluster.signalled(batch, signal.SIGUSR1).code == 0
+    assert cluster.requeued() == ["requeue 4711"]
+    assert cluster.signalled(batch, signal.SIGUSR1, restarts=1).code == 0
+    assert cluster.requeued() == ["requeue 4711"] * 2
+    assert finish(cluster.start(batch, restarts=2), timeout=30).code == 0
+    assert cluster.requeued() == ["requeue 4711"] * 2, "a run that is done goes into no queue"
+    common = ["train", "x.yaml", "--run-dir=runs/duel-4711"]
+    assert [entry["argv"] for entry in cluster.started()] == [common, [*common, "--resume"], [*common, "--resume"]]
+    assert [entry["again"] for entry in cluster.started()] == [False] * 3, "the mark of the last start is gone"
+    assert {entry["cwd"] for entry in cluster.started()} == {str(home)}
+
+
+def test_a_run_that_fails_ends_the_job_with_its_code_and_without_the_queue(home: Path) -> None:
+    cluster = Cluster(home, last=0, code=3)
+    assert finish(cluster.start(cluster.batch("train")), timeout=30).code == 3
+    assert cluster.requeued() == []
+
+
+def test_a_cancelled_job_passes_the_signal_on_and_is_not_requeued(home: Path) -> None:
+    cluster = Cluster(home)
+    assert cluster.signalled(cluster.batch("train"), signal.SIGTERM).code == 143
+    assert cluster.requeued() == []
+
+
+def test_many_signals_are_as_good_as_one(home: Path) -> None:
+    cluster = Cluster(home)
+    batch = cluster.batch("train")
+    process = cluster.start(batch)
+    wait_for(lambda: len(cluster.started()) == 1)
+    for _ in range(50):
+        if process.poll() is None:
+            os.kill(process.pid, signal.SIGUSR1)
+    assert finish(process, timeout=30).code == 0
+    assert cluster.requeued() == ["requeue 4711"]
+
+
+def test_a_queue_that_does_not_take_the_job_back_is_a_failure(home: Path) -> None:
+    cluster = Cluster(home, scontrol=1)
+    assert cluster.signalled(cluster.batch("train"), signal.SIGUSR1).code == 1
+
+
+def test_what_a_start_left_that_never_became_a_run_is_out_of_the_way_at_the_next_one(home: Path) -> None:
+    cluster = Cluster(home, last=0)
+    (home / "runs" / "duel-4711" / "logs").mkdir(parents=True)
+    assert finish(cluster.start(cluster.batch("train"), restarts=1), timeout=30).code == 0
+    assert (home / "runs" / "duel-4711.unbegun-1" / "logs").is_dir()
+    assert cluster.started()[0]["argv"] == ["train", "--run-dir=runs/duel-4711"]
+
+
+NASTY = ["a;rm -rf .", "$(touch evil)", "`touch evil`", "-rf", "it's \"quoted\"", "two\nlines\n#SBATCH --nodes=9", "*", "~", " "]
+
+
+@pytest.mark.parametrize("word", NASTY)
+def test_words_reach_the_program_as_they_are_whatever_a_shell_would_make_of_them(home: Path, word: str) -> None:
+    cluster = Cluster(home, last=0)
+    batch = cluster.batch("train", word, f"--set=name={word}", run_dir=f"runs/{word}")
+    ended = finish(cluster.start(batch), timeout=30)
+    assert (ended.code, ended.err) == (0, "")
+    assert cluster.started()[0]["argv"] == ["train", word, f"--set=name={word}", f"--run-dir=runs/{word}"]
+    assert not (home / "evil").exists()
+    assert (home / f"runs/{word}" / "config.yaml").exists()
+
+
+def directives(text: str) -> list[str]:
+    """What sbatch reads: #SBATCH lines before the first command."""
+    lines = text.splitlines()
+    head = next(number for number, line in enumerate(lines) if line and not line.startswith("#"))
+    return [line.removeprefix("#SBATCH --") for line in lines[:head] if line.startswith("#SBATCH ")]
+
+
+def test_sbatch_is_asked_for_nodes_tasks_time_a_signal_and_the_queue(home: Path) -> None:
+    text = batch_text(make_job("duel", time="4h", nodes=8, tasks=151), ["train"], run_dir=NASTY[5], home=home)
+    assert directives(text) == [
+        "job-name=duel",
+        "nodes=8",
+        "ntasks=151",
+        "ntasks-per-node=19",
+        "cpus-per-task=1",
+        "time=0-04:00:00",
+        "signal=B:USR1@600",
+        "open-mode=append",
+        "requeue",
+    ]
+
+
+@pytest.mark.parametrize(("time", "notice"), [("5m", 60), ("1h", 180), ("1d", 600)])
+def test_the_signal_comes_a_twentieth_of_the_time_before_the_end(home: Path, time: str, notice: int) -> None:
+    assert f"signal=B:USR1@{notice}" in directives(batch_text(make_job("x", time=time, nodes=1, tasks=1), [], run_dir=None, home=home))
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("4h", 14400),
+        ("90m", 5400),
+        ("1d12h30m5s", 131405),
+        ("600s", 600),
+        ("90", 5400),
+        ("90:30", 5430),
+        ("04:00:00", 14400),
+        ("100:00:01", 360001),
+        ("1-12", 129600),
+        ("1-12:30", 131400),
+        ("2-00:00:07", 172807),
+    ],
+)
+def test_times_are_read_as_slurm_reads_them_and_shorter(text: str, seconds: int) -> None:
+    assert parse_time(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "4", "4m", "400d", "h", "4x", "1:2:3:4", "-4h", "4 h", "1-", "1-x", "9" * 40 + "h", "0"])
+def test_other_times_and_too_short_ones_are_refused(text: str) -> None:
+    with pytest.raises(ConfigError, match="^--time: got "):
+        make_job("x", time=text, nodes=1, tasks=4)
+
+
+def test_fewer_processes_than_nodes_are_refused() -> None:
+    with pytest.raises(ConfigError, match="3 processes are too few for 4 nodes"):
+        make_job("x", time="1h", nodes=4, tasks=3)
+
+
+def test_a_configuration_that_is_called_like_an_option_is_none(home: Path) -> None:
+    job = make_job("x", time="1h", nodes=1, tasks=4)
+    command = train_command("-x.yaml", job, overrides=["seed=3"], flags=["--profile"])
+    assert command[3:] == ["train", "./-x.yaml", "--ranks=4", "--set=seed=3", "--profile"]
+
+
+def config(folder: Path, **changes: object) -> str:
+    data = {
+        "ticks": 30,
+        "envs": {"game": {"make": "matrix"}},
+        "policies": {"blue": {"algorithm": "random"}},
+        "matches": [{"env": "game", "seats": ["blue", "blue"], "copies": 4}],
+        **changes,
+    }
+    (folder / "x.yaml").write_text(yaml.safe_dump(data))
+    return "x.yaml"
+
+
+def slurm(folder: Path, *arguments: str) -> str:
+    """The text of the file that the command line writes."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        assert main(["slurm", config(folder), "--time", "1h", *arguments]) == 0
+    return (folder / "x.sbatch").read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "nodes", "tasks"),
+    [
+        ([], 1, 13),
+        (["--nodes", "2"], 2, 13),
+        (["--ranks", "5", "--nodes", "5"], 5, 5),
+        (["--ranks-per-node", "3", "--nodes", "2"], 2, 6),
+    ],
+)
+def test_tasks_are_those_of_the_plan(tmp_path: Path, arguments: Sequence[str], nodes: int, tasks: int) -> None:
+    text = slurm(tmp_path, *arguments)
+    assert {f"nodes={nodes}", f"ntasks={tasks}"} < {*directives(text)}
+    assert f"--ranks={tasks}" in text
+
+
+def test_the_file_is_private_replaces_an_older_one_and_nothing_else(tmp_path: Path) -> None:
+    slurm(tmp_path)
+    assert (tmp_path / "x.sbatch").stat().st_mode & 0o777 == 0o600
+    slurm(tmp_path, "--nodes", "2")
+    (tmp_path / "x.sbatch").write_text("my own")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(tmp_path)
+        assert main(["slurm", "x.yaml", "--time", "1h"]) == 2
+        assert main(["slurm", "x.yaml", "--time", "1h", "--output", "nowhere/x"]) == 2
+    assert (tmp_path / "x.sbatch").read_text() == "my own"
+
+
+def test_the_file_goes_to_the_console_where_that_is_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["slurm", config(tmp_path), "--time", "1h", "--output", "-"]) == 0
+    assert capsys.readouterr().out.startswith("#!/bin/bash\n#SBATCH --job-name=x\n")
+    assert [path.name for path in tmp_path.iterdir()] == ["x.yaml"]
+
+
+def test_a_batch_file_of_the_command_line_runs_the_arena_to_its_end(home: Path) -> None:
+    written = finish(start([*ARENA, "slurm", config(home), "--time", "1h", "--ranks", "1", "--set", "seed=5"], home))
+    assert written.code == 0, written.err
+    assert re.search(r"^x.sbatch: 1 process on 1 node\nsubmit it: sbatch x.sbatch$", written.out, re.M)
+    done = finish(start(["bash", "x.sbatch"], home, SLURM_JOB_ID="17"))
+    assert done.code == 0, done.err
+    assert "seed: 5" in (home / "runs" / "x-17" / "config.yaml").read_text()
+    assert (home / "runs" / "x-17" / "episodes.jsonl").stat().st_size > 0
+
+
+def test_outside_of_slurm_the_file_says_what_it_lacks(home: Path) -> None:
+    cluster = Cluster(home)
+    without = {name: value for name, value in environment().items() if name != "SLURM_JOB_ID"}
+    done = subprocess.run(["bash", str(cluster.batch("train"))], env=without, capture_output=True, text=True, check=False)
+    assert done.returncode != 0
+    assert "SLURM_JOB_ID: is given by sbatch" in done.stderr

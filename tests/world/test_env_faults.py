@@ -1,0 +1,192 @@
+"""Games that fail in the middle of a run: the run ends with their error, or goes on with another game."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from arena.records.faults import losses
+from arena.roles.guard import MOST_RESTARTS
+from arena.roles.root import RoleFailed
+from faulty_games import FAULTS, Faulty
+from staging import play
+
+
+@pytest.fixture(autouse=True)
+def _nothing_was_made_yet() -> None:
+    Faulty.forget()
+
+
+def alone(*, on_env_error: str = "restart", ticks: int = 20, lanes: int = 1, player: Any = None, **kwargs: Any) -> Any:
+    """One policy in one match of a game that fails; in its first instance's seventh step, if nothing else is said."""
+    return {
+        "ticks": ticks,
+        "seed": 5,
+        "on_env_error": on_env_error,
+        "checkpoint_every": ticks,
+        "envs": {"game": {"make": kwargs.pop("make", "faulty_games:Faulty"), "kwargs": kwargs}},
+        "policies": {"blue": player or {"algorithm": "players:Stepper", "options": {"action": 1}}},
+        "matches": [{"env": "game", "seats": ["blue"], "lanes": lanes}],
+    }
+
+
+def test_a_game_made_anew_truncates_what_was_played_and_goes_on(tmp_path: Path) -> None:
+    played = play(alone(), tmp_path)
+    _, _, seen, reward, terminated, truncated, _ = [note for note in played.notes if note[1] == "step"][6]
+    assert (float(seen[0]), reward, terminated, truncated) == (4.0, 0.0, False, True), "as seen last, not paid"
+    after = played.notes[played.notes.index(next(n for n in played.notes if n[1] == "step" and n[5])) + 1]
+    assert (after[1], float(after[2][0])) == ("reset", 5.0)
+    assert Faulty.made == 2
+    assert Faulty.closed == 2, "the one that failed, and the last one"
+
+
+def test_a_dropped_episode_is_neither_recorded_nor_counted_but_its_ticks_are_played(tmp_path: Path) -> None:
+    played = play(alone(ticks=17), tmp_path)
+    assert [(e["episode"], e["tick"], e["length"]) for e in played.episodes] == [(0, 5, 5), (1, 12, 5), (2, 17, 5)]
+    assert played.scoreboard.policies["blue"].episodes == 3
+
+
+def test_a_restart_is_written_down_shown_and_summed_up(tmp_path: Path) -> None:
+    played = play(alone(lanes=3, player={"algorithm": "random"}), tmp_path)
+    (line,) = map(json.loads, played.folder.faults.read_text().splitlines())
+    assert {"kind": "environment", "match": 0, "tick": 7, "lanes": [0, 1, 2]}.items() <= line.items()
+    assert line["error"] == "RuntimeError: the game cannot be stepped"
+    assert line["time"].endswith("+00:00")
+    assert 0 <= line["seconds"] < 60
+    assert losses(played.folder.faults) == (1, 3)
+    assert "match 0, tick 7: the game was made anew, 3 unfinished episodes dropped: RuntimeError" in played.shown
+
+
+def test_a_run_without_faults_has_no_file_of_them(tmp_path: Path) -> None:
+    played = play(alone(faulty=0), tmp_path)
+    assert not played.folder.faults.exists()
+    assert losses(played.folder.faults) == (0, 0)
+
+
+def test_a_game_made_anew_gets_seeds_that_no_lane_has_had(tmp_path: Path) -> None:
+    play(alone(lanes=2, faulty=6, at=2, player={"algorithm": "random"}), tmp_path)
+    given = [seed for seed in Faulty.seeds if seed is not None]
+    assert len(given) == 2 * 4, "a first game and three more, two lanes each"
+    assert len(set(given)) == len(given)
+    first = list(Faulty.seeds)
+    Faulty.forget()
+    play(alone(lanes=2, faulty=6, at=2, player={"algorithm": "random"}), tmp_path)
+    assert Faulty.seeds == first, "and the same ones every time"
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_what_a_game_must_not_say_ends_the_run_naming_entity_and_lane(fault: str, tmp_path: Path) -> None:
+    data = alone(on_env_error="stop", fault=fault, lanes=2, player={"algorithm": "random"})
+    with pytest.raises(RoleFailed, match=r"GameError: the game gave 'agent_0' in lane 0 .*; .*") as caught:
+        play(data, tmp_path)
+    assert caught.value.failure.exit_code == 1
+    assert "environment of match 0 ('game')" in caught.value.failure.who
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_what_a_game_must_not_say_reaches_nobody_when_it_is_made_anew(fault: str, tmp_path: Path) -> None:
+    played = play(alone(fault=fault), tmp_path)
+    steps = [note for note in played.notes if note[1] == "step"]
+    assert len(steps) == 20
+    assert all(np.isfinite(step[2]).all() and np.isfinite(step[3]) for step in steps)
+    assert steps[6][5], "truncated"
+
+
+def test_lanes_are_named_by_their_numbers_in_the_match_whichever_half_they_are_in(tmp_path: Path) -> None:
+    player = {"algorithm": "blocks:Swallows"}
+    data = alone(on_env_error="stop", fault="nan reward", lanes=4, at=2, faulty=[4], player=player)
+    data["matches"][0]["pipeline"] = 2
+    with pytest.raises(RoleFailed, match="in lane 3 the reward nan; expected a finite number"):
+        play(data, tmp_path)
+
+
+def test_rewards_of_another_shape_are_refused_where_numpy_would_have_stretched_them(tmp_path: Path) -> None:
+    data = alone(on_env_error="stop", make="faulty_games:Transposed", lanes=1, player={"algorithm": "random"})
+    data["matches"][0]["seats"] = ["blue", "blue"]
+    with pytest.raises(RoleFailed, match=r"the game gave rewards as float64 \(2, 1\); expected float64 \(1, 2\)"):
+        play(data, tmp_path)
+
+
+def test_a_reset_that_fails_keeps_the_episodes_that_were_over_and_truncates_the_others(tmp_path: Path) -> None:
+    player = {"algorithm": "faulty_players:Rows"}
+    played = play(alone(fault="reset", at=3, length=[3, 5], lanes=2, ticks=8, player=player), tmp_path)
+    rewards, terminated, truncated, final = played.notes[2]  # of the third tick
+    assert rewards == [1.0, 1.0]
+    assert (terminated, truncated) == ([True, False], [False, True])
+    assert final == [0.0, 2.0], "both rows show their last observations"
+    assert [(e["lane"], e["tick"]) for e in played.episodes if "cut" not in e] == [(0, 3), (0, 6), (1, 8)]
+    assert losses(played.folder.faults) == (1, 1)
+
+
+def test_a_game_that_fails_when_a_worker_alone_resets_it_begins_with_the_seeds_that_were_asked_for(
+    tmp_path: Path,
+) -> None:
+    data = alone(fault="reset", at=3, player={"algorithm": "faulty_players:ResetsWithSeed", "options": {"seed": 11}})
+    play(data, tmp_path)
+    assert Faulty.made == 2
+    seeds = [seed for seed in Faulty.seeds if seed is not None]
+    assert seeds[1:] == [11, 11], "the game that failed, and the one in its place"
+
+
+def test_seats_that_share_a_match_all_go_on(tmp_path: Path) -> None:
+    data = alone(make="faulty_games:FaultyDropout", at=3, ticks=20)
+    data["policies"]["red"] = {"algorithm": "random"}
+    data["matches"][0]["seats"] = ["red", "red", "blue"]
+    played = play(data, tmp_path)
+    steps = [note for note in played.notes if note[1] == "step"]
+    assert [index for index, step in enumerate(steps) if step[5]] == [2, 19], "cut by the fault, and by the end"
+    whole = [(e["tick"], e["length"]) for e in played.episodes if "cut" not in e]
+    assert whole == [(9, 6), (15, 6)]
+    assert losses(played.folder.faults) == (1, 1)
+
+
+def test_an_entity_that_was_out_already_is_not_truncated_again(tmp_path: Path) -> None:
+    data = alone(make="faulty_games:FaultyDropout", at=3, ticks=4, player={"algorithm": "faulty_players:Entities"})
+    data["matches"][0]["seats"] = [["blue", "blue", "blue"]]
+    played = play(data, tmp_path)
+    _, terminated, truncated, _ = played.notes[2]
+    assert (terminated, truncated) == ([False] * 3, [False, True, True]), "e0 has ended a tick before"
+
+
+def test_a_game_that_fails_again_and_again_ends_the_run_with_its_last_error(tmp_path: Path) -> None:
+    with pytest.raises(RoleFailed, match="RuntimeError: the game cannot be stepped") as caught:
+        play(alone(at=1, faulty=99, ticks=500, player={"algorithm": "random"}), tmp_path)
+    assert Faulty.made == 1 + MOST_RESTARTS
+    assert caught.value.failure.message.count("Traceback") == 1
+    assert f"failed more than {MOST_RESTARTS} times" in caught.value.failure.message
+    assert losses(tmp_path / "run" / "faults.jsonl").restarts == MOST_RESTARTS
+
+
+@pytest.mark.parametrize(("fault", "at"), [("make", 1), ("reset", 1), ("reset", 2), ("make", 2)])
+def test_a_game_that_cannot_even_begin_ends_the_run(fault: str, at: int, tmp_path: Path) -> None:
+    with pytest.raises(RoleFailed, match=f"RuntimeError: the game cannot be {fault.replace('make', 'made')}") as caught:
+        play(alone(fault=fault, at=at, lanes=2, faulty=2, player={"algorithm": "random"}), tmp_path)
+    assert caught.value.failure.exit_code == 1
+    assert caught.value.failure.message.count("Traceback") == 1
+    assert not (tmp_path / "run" / "faults.jsonl").exists()
+
+
+def test_a_game_that_can_neither_play_nor_be_closed_is_given_up_with_a_line_in_the_log(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    played = play(alone(close=True), tmp_path)
+    assert losses(played.folder.faults) == (1, 1)
+    assert "a game that is given up cannot be closed" in caplog.text
+    assert "RuntimeError: the game cannot be closed" in caplog.text
+
+
+def test_a_simulator_that_is_killed_is_started_anew(tmp_path: Path) -> None:
+    played = play(alone(make="faulty_games:External", dies_at=7, ticks=20), tmp_path)
+    assert losses(played.folder.faults) == (2, 2), "every instance dies in its seventh step"
+    errors = [json.loads(line)["error"] for line in played.folder.faults.read_text().splitlines()]
+    assert all(error.startswith(("EOFError", "BrokenPipeError", "ConnectionResetError")) for error in errors)
+    assert all(step[3] == 2.0 for step in played.notes if step[1] == "step" and not step[5])
+
+
+def test_a_simulator_that_is_killed_ends_the_run_where_nothing_is_made_anew(tmp_path: Path) -> None:
+    with pytest.raises(RoleFailed, match=r"EOFError|BrokenPipeError|ConnectionResetError"):
+        play(alone(on_env_error="stop", make="faulty_games:External"), tmp_path)
