@@ -153,8 +153,8 @@ def _add_doctor(commands: Any) -> None:
     doctor = commands.add_parser(
         "doctor",
         help="is this machine ready?",
-        description="Looks at Python, MPI, memory, disk, clock and torch; takes about half a minute. Exit code 1: there "
-        "is a problem.",
+        description="Looks at Python, MPI, memory, disk, clock and torch; takes some seconds. Exit code 1: there is a "
+        "problem.",
     )
     doctor.add_argument("--json", action="store_true", help="as JSON")
     doctor.set_defaults(command=_doctor)
@@ -286,11 +286,17 @@ def _slurm(arguments: argparse.Namespace) -> int:
 
 
 def _doctor(arguments: argparse.Namespace) -> int:
-    from arena.launch.doctor import examine_machine, to_json, to_text
+    from arena.launch.doctor import examine_machine
+    from arena.launch.doctor.finding import Level
 
-    findings = examine_machine()
-    print(json.dumps(to_json(findings), indent=2) if arguments.json else to_text(findings))
-    return 1 if any(finding.level == "problem" for finding in findings) else 0
+    findings = []
+    for finding in examine_machine():
+        findings.append(finding)
+        if not arguments.json:
+            print(finding.line, flush=True)
+    if arguments.json:
+        print(json.dumps([finding._asdict() for finding in findings], indent=2))
+    return 1 if any(finding.level is Level.PROBLEM for finding in findings) else 0
 
 
 def _load_plan(path: str, overrides: Sequence[str], ranks: int | None) -> Plan:

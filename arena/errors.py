@@ -8,6 +8,7 @@ ArenaError
 ├── GameError            a game says what its interface does not allow: a reward that is no number, another shape
 ├── Unwritable           what a run is to leave cannot be written: no space, no right, no folder any more
 ├── Deadlock             every role waits for another one
+├── Vanished             a process of the run has ended by itself, so that MPI does not take it for dead
 └── RunStopped           somebody else failed; this role ends quietly
     └── PeerLost         a process of the run has died
 """
@@ -89,6 +90,10 @@ class Unwritable(ArenaError, OSError):
 
 class Deadlock(ArenaError):
     """Every role waits for another one; the message names what each waits for."""
+
+
+class Vanished(ArenaError):
+    """A process of the run has ended by itself, without a word: MPI does not take it for dead, and waits for it."""
 
 
 class RunStopped(ArenaError):

@@ -5,7 +5,8 @@ To the root (tag TO_ROOT), from
                    Failed     I cannot go on; the run ends with this message
                    Done       I have nothing more to do
     workers        Left       my `run` has returned, though the match goes on
-    environments   Progress   so many ticks played, these episodes finished
+    environments   Stopping   the leg can end at the tick that was ordered, or cannot
+                   Progress   so many ticks played, these episodes finished
                    Restarted  my game has failed and was made anew; these episodes are dropped
     group speakers Update     the policy has learnt once more
 From the root (tag FROM_ROOT)
@@ -91,6 +92,14 @@ class Restarted:
     error: str
     trace: str
     seconds: float
+
+
+@dataclass(frozen=True)
+class Stopping:
+    match: int
+    ordered: int  # the tick at which the leg is to end
+    tick: int  # that the match has come to; it holds before the ordered one if that is later
+    over: bool  # nobody plays it any more in this leg
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ known as soon as the space is.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -71,16 +71,16 @@ def flatten(space: Space[Any], sample: Any) -> list[Array]:
 
 def unflatten(space: Space[Any], arrays: Sequence[Array]) -> Any:
     """The sample that holds these arrays: the inverse of `flatten`, without a copy."""
-    remaining = iter(arrays)
+    return _unflatten(space, iter(arrays))
 
-    def build(part: Space[Any]) -> Any:
-        if isinstance(part, spaces.Dict):
-            return {key: build(inner) for key, inner in part.spaces.items()}
-        if isinstance(part, spaces.Tuple):
-            return tuple(build(inner) for inner in part.spaces)
-        return next(remaining)
 
-    return build(space)
+def _unflatten(space: Space[Any], remaining: Iterator[Array]) -> Any:
+    # No function within a function: one that calls itself stays, with the arrays, until Python looks for garbage.
+    if isinstance(space, spaces.Dict):
+        return {key: _unflatten(inner, remaining) for key, inner in space.spaces.items()}
+    if isinstance(space, spaces.Tuple):
+        return tuple(_unflatten(inner, remaining) for inner in space.spaces)
+    return next(remaining)
 
 
 def copy_rows(space: Space[Any], source: Any, target: Any, rows: Any) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import linecache
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import PurePath
 from types import FrameType
 from typing import NamedTuple
@@ -15,8 +15,9 @@ from typing import NamedTuple
 _THREAD = re.compile(r"(?:Current )?[Tt]hread (0x[0-9a-f]+)")
 _FRAME = re.compile(r'  File "(.*)", line (\d+) in (.*)$')
 _MOST = 8  # frames that are shown
-_STAGE = ("arena/roles/stage.py", "arena/launch/hosting.py")  # a role begins below these
-_WAITS = ("arena/comm/", "/threading.py")  # what a role that waits is in
+_STAGE = ("/arena/roles/stage.py", "/arena/launch/hosting.py")  # a role begins below these
+_ARENA = ("/arena/", "/threading.py")
+_WAITING = ("/arena/comm/", "/threading.py")  # what a role that waits is in
 
 
 class StackFrame(NamedTuple):
@@ -58,17 +59,24 @@ def read_dump(text: str) -> dict[int, Stack]:
 
 def waits(stack: Stack) -> bool:
     """Whether the innermost call is one of the arena's own that wait for messages, or for a role's turn."""
-    return bool(stack) and stack[-1].within(_WAITS)
+    return bool(stack) and stack[-1].within(_WAITING)
 
 
 def shortened(stack: Stack) -> Stack:
-    """The frames that matter: not how the role has begun, not how it waits."""
-    begin = max((index + 1 for index, frame in enumerate(stack) if frame.within(_STAGE)), default=0)
-    end = len(stack)
-    while end > begin and stack[end - 1].within(_WAITS):
+    """The frames that matter: those of the game or the algorithm, else those of the role.
+
+    Left out is how they were called, and of one that waits how it does.
+    """
+    begin, end = max((index + 1 for index, frame in enumerate(stack) if frame.within(_STAGE)), default=0), len(stack)
+    while waits(stack) and end > begin and stack[end - 1].within(_WAITING):
         end -= 1
-    kept = stack[begin:end] or stack
-    return kept[-_MOST:]
+    role = stack[begin:end]
+    if not role:
+        return stack[max(0, end - 1) : end] or stack[-1:]
+    own = [index for index, frame in enumerate(role) if not frame.within(_ARENA)]
+    if not own:
+        return role[-_MOST:]
+    return role[own[0] : own[-1] + 1 if waits(stack) else None][-_MOST:]
 
 
 def stack_lines(stack: Stack) -> list[str]:
@@ -87,19 +95,19 @@ def running_stack(stacks: Mapping[int, Stack]) -> tuple[int, Stack] | None:
     return busy[0] if len(busy) == 1 else None
 
 
-def last_words(heading: Sequence[str], dump: str, names: Mapping[int, str]) -> str:
+def last_words(heading: str, dump: str, names: Mapping[int, str]) -> str:
     """What to say of a process that has ended itself because it could not do anything else any more.
 
     Args:
         heading: what has happened.
         dump: what `faulthandler` has written.
-        names: of the roles, by the numbers of their threads.
+        names: of the roles, by the numbers of their threads; empty if that was too early to know.
     """
-    stacks = {thread: stack for thread, stack in read_dump(dump).items() if thread in names}
+    stacks = {thread: stack for thread, stack in read_dump(dump).items() if thread in names or not names}
     running = running_stack(stacks)
     shown = stacks if running is None else dict([running])
-    lines = list(heading)
+    lines = [heading]
     for thread, stack in shown.items():
-        lines += [f"{names[thread]} does not come back", *stack_lines(shortened(stack))]
-    waiting = [names[thread] for thread in stacks if thread not in shown]
-    return "\n".join(lines + [f"{name} waits for its turn" for name in waiting])
+        lines += [f"{names.get(thread, 'a role')} has not come back from one call", *stack_lines(shortened(stack))]
+    waiting = [names[thread] for thread in stacks if thread not in shown and thread in names]
+    return "\n".join(lines + [f"{name} waits for a message, or for its turn" for name in waiting])

@@ -84,6 +84,7 @@ def arena(config: Mapping[str, Any], *, ranks: int | None = None, **watching: An
         for game in (given := json.loads(json.dumps(config)))["envs"].values():
             if "notes" in game["kwargs"]:
                 game["kwargs"]["notes"] = str(folder / "notes")
+        given.setdefault("checkpoint_every", given["ticks"])  # one leg: each one has a game, and so a clock, of its own
         (folder / "config.yaml").write_text(yaml.safe_dump(given))
         command = [sys.executable, "-m", "arena", "train", "config.yaml", "--run-dir", "run"]
         command += ["--ranks", str(ranks)] if ranks else []

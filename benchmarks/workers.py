@@ -14,6 +14,7 @@ class Constant:
     """Plays action 0 always: what a tick costs when nobody thinks."""
 
     face = "vector"
+    schedule = "ticks"
 
     def __init__(self, env: Any, group: Any, *, ticks: int) -> None:
         self.env = env
@@ -38,6 +39,7 @@ class Thinks:
     """
 
     face = "vector"
+    schedule = "ticks"
 
     def __init__(self, env: Any, group: Any, *, ticks: int, seconds_per_row: float) -> None:
         self._blocks = env.blocks
@@ -74,6 +76,7 @@ class GroupUpdate:
     """
 
     face = "vector"
+    schedule = "ticks"
 
     def __init__(
         self, env: Any, group: Any, *, ticks: int, updates: int = 20, minibatch: int = 1024, hidden: int = 280

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import resource
+import shutil
+import signal
+import sys
 from typing import Any
 
 import numpy as np
 
-from players import Player
+from players import Counts, Player
 from staging import NOTES
 
 
@@ -44,3 +49,142 @@ class ResetsWithSeed(Player):
             _, _, terminated, truncated, _ = self.env.step(0)
             if terminated or truncated:
                 self.env.reset()
+
+
+class WordlessError(Exception):
+    """Cannot even say what it is."""
+
+    def __str__(self) -> str:
+        raise RuntimeError("no words")
+
+
+class FailsAt(Player):
+    """Raises at one place of an algorithm's life: a class of its own per place, as some are asked of the class."""
+
+    face = "vector"
+    where = ""
+
+    def __init__(self, env: Any, group: Any, *, ticks: int) -> None:
+        super().__init__(env, group, ticks=ticks)
+        self.states = 0
+        self.fail("init")
+
+    @classmethod
+    def fail(cls, where: str) -> None:
+        if cls.where == where:
+            raise ZeroDivisionError(f"fails at {where}")
+
+    @classmethod
+    def sizes(cls, options: Any, *, rows: int, ticks: int, workers: int) -> dict[str, int]:
+        cls.fail("sizes")
+        return {}
+
+    def run(self) -> None:
+        self.fail("run")
+        self.env.reset()
+        for step in range(12 if self.where == "leave" else self.ticks):
+            self.env.step(np.zeros(self.env.num_envs, np.int64))
+            if step == 7:
+                self.fail("step")
+                self.group.mean(1.0)
+                self.fail("update")
+                self.group.log(loss=1.0)
+        self.fail("leave")
+
+    def state_dict(self) -> dict[str, Any]:
+        self.states += 1
+        self.fail("first checkpoint" if self.states == 1 else "checkpoint")
+        return {"w": 1}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.fail("load")
+
+    def own_state_dict(self) -> dict[str, Any]:
+        self.fail("own checkpoint")
+        return {"w": 1}
+
+    def load_own_state_dict(self, state: dict[str, Any]) -> None:
+        self.fail("own load")
+
+    def actor(self) -> Any:
+        self.fail("actor")
+
+        def act(observations: Any, infos: Any) -> Any:
+            self.fail("act")
+            return np.zeros(self.env.num_envs, np.int64)
+
+        return act
+
+
+WORKER_PLACES = (
+    "sizes", "init", "run", "step", "update", "leave", "first checkpoint", "checkpoint", "own checkpoint", "load",
+    "own load",
+)  # fmt: skip
+ACTOR_PLACES = ("actor", "act")
+
+
+def name_of(where: str) -> str:
+    """The class of this module that fails there."""
+    return "FailsAt" + where.title().replace(" ", "")
+
+
+for _where in (*WORKER_PLACES, *ACTOR_PLACES, ""):
+    globals()[name_of(_where)] = type(name_of(_where), (FailsAt,), {"where": _where, "__module__": __name__})
+
+
+class Ends(Player):
+    """Ends its process, or its part of it, in mid-run: `exit`, `wordless`, `_exit`, `_exit 0`, `segv`."""
+
+    face = "vector"
+
+    def __init__(self, env: Any, group: Any, *, ticks: int, how: str) -> None:
+        super().__init__(env, group, ticks=ticks)
+        self.how = how
+
+    def run(self) -> None:
+        self.env.reset()
+        for _ in range(5):
+            self.env.step(np.zeros(self.env.num_envs, np.int64))
+        self.end()
+
+    def end(self) -> None:
+        if self.how == "exit":
+            sys.exit(5)
+        if self.how == "wordless":
+            raise WordlessError
+        if self.how.startswith("_exit"):
+            os._exit(0 if self.how.endswith("0") else 7)
+        os.kill(os.getpid(), signal.SIGSEGV)
+
+
+class Grows(Counts):
+    """Counts; its state is larger every time, by so many numbers per tick."""
+
+    def __init__(self, env: Any, group: Any, *, ticks: int, by: int = 5) -> None:
+        super().__init__(env, group, ticks=ticks)
+        self.by = by
+
+    def state_dict(self) -> dict[str, Any]:
+        return {**super().state_dict(), "weight": np.zeros(self.by * self.count)}
+
+
+class Deletes(Counts):
+    """Counts; deletes the run folder when it is asked for its state after tick 200."""
+
+    def __init__(self, env: Any, group: Any, *, ticks: int, folder: str) -> None:
+        super().__init__(env, group, ticks=ticks)
+        self.folder = folder
+
+    def state_dict(self) -> dict[str, Any]:
+        if self.count > 200:
+            shutil.rmtree(self.folder, ignore_errors=True)
+        return super().state_dict()
+
+
+class GrowsOnASmallDisk(Grows):
+    """As `Grows`; no file of its process may have more than 40,000 bytes."""
+
+    def run(self) -> None:
+        hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
+        resource.setrlimit(resource.RLIMIT_FSIZE, (40_000, hard))
+        super().run()

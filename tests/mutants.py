@@ -23,20 +23,102 @@ NUMBERS = (
     *(0, 1, -1, 2, 7, 255, 2**31, 2**31 - 1, -(2**31), 2**53, 2**63, 2**64, -(2**63) - 1, 10**12, 10**30, 10**4000),
     *(0.0, -0.0, 0.5, 1.5, -1.5, 1e6, 1e18, 1e300, 1e-320, float("nan"), float("inf"), float("-inf")),
 )
-WORDS = (None, True, False, [], {}, [[]], [{}], {"": ""}, {"x": None}, [None], [1, "a", None], {1: 2}, {None: 1}, {True: 1})
+WORDS = (
+    None,
+    True,
+    False,
+    [],
+    {},
+    [[]],
+    [{}],
+    {"": ""},
+    {"x": None},
+    [None],
+    [1, "a", None],
+    {1: 2},
+    {None: 1},
+    {True: 1},
+)
 
 LAUGHS = "\n".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9) if n else 'ha'}]" for n in range(12))
-MERGES = "\n".join(f"b{n}: &b{n} {{<<: [{', '.join([f'*b{n - 1}'] * 9)}]}}" if n else "b0: &b0 {k: v}" for n in range(12))
+MERGES = "\n".join(
+    f"b{n}: &b{n} {{<<: [{', '.join([f'*b{n - 1}'] * 9)}]}}" if n else "b0: &b0 {k: v}" for n in range(12)
+)
 SNIPPETS = (
     *(LAUGHS, MERGES, "a: &a [*a]", "a: &a {b: *a}", "&a a: *a", "<<: *x", "<<: 3", "<<: [1, 2]", "<<: {ticks: 3}"),
-    *("a: &x {ticks: 1}\n<<: *x", "? [a, b]\n: c", "? {a: b}\n: c", "---\na: 1\n---\nb: 2", "...", "%YAML 9.9\n---", "%TAG !"),
+    *(
+        "a: &x {ticks: 1}\n<<: *x",
+        "? [a, b]\n: c",
+        "? {a: b}\n: c",
+        "---\na: 1\n---\nb: 2",
+        "...",
+        "%YAML 9.9\n---",
+        "%TAG !",
+    ),
     *("a: !!python/object/apply:os.system ['true']", "a: !!python/name:os.system", "a: !!binary x", "a: !!binary aGk="),
-    *("a: !!timestamp x", "a: !!bool x", "a: !!float ''", "a: !!int ''", "a: !!int x", "a: !!set {b}", "a: !!omap [b: 1]"),
-    *("a: !!pairs [b: 1]", "a: !!null x", "a: !!map []", "a: !!seq {}", "a: !!str [1]", "a: !x y", "!!seq", "a: *nowhere"),
-    *("[" * 5000, "{a: " * 3000, "- " * 3000, "? " * 3000, "a:\n" + " " * 3000 + "b: 1", "'", '"', '"\\ud800"', '"\\x00"'),
-    *("ticks: 0x" + "f" * 5000, "seed: " + "9" * 6000, "ticks: 1e999999999", "ticks: 1_0", "ticks: 0o17", "a: .5e", "=: ="),
-    *("a: |\n  b", "a: >-\n\n\n", "a: |99\n  b", "\t", "\ttab: 1", "#" * 3000, "&a &b c", "[a, b", "{a: b", "a: b: c", "- a\nb: c"),
-    *("matches: *m", "seats: [[[[[]]]]]", "\ufeff", "\x07", "\x85", "name: ../../x", "name: -x", "name: 'a;rm'", "x" * 300000),
+    *(
+        "a: !!timestamp x",
+        "a: !!bool x",
+        "a: !!float ''",
+        "a: !!int ''",
+        "a: !!int x",
+        "a: !!set {b}",
+        "a: !!omap [b: 1]",
+    ),
+    *(
+        "a: !!pairs [b: 1]",
+        "a: !!null x",
+        "a: !!map []",
+        "a: !!seq {}",
+        "a: !!str [1]",
+        "a: !x y",
+        "!!seq",
+        "a: *nowhere",
+    ),
+    *(
+        "[" * 5000,
+        "{a: " * 3000,
+        "- " * 3000,
+        "? " * 3000,
+        "a:\n" + " " * 3000 + "b: 1",
+        "'",
+        '"',
+        '"\\ud800"',
+        '"\\x00"',
+    ),
+    *(
+        "ticks: 0x" + "f" * 5000,
+        "seed: " + "9" * 6000,
+        "ticks: 1e999999999",
+        "ticks: 1_0",
+        "ticks: 0o17",
+        "a: .5e",
+        "=: =",
+    ),
+    *(
+        "a: |\n  b",
+        "a: >-\n\n\n",
+        "a: |99\n  b",
+        "\t",
+        "\ttab: 1",
+        "#" * 3000,
+        "&a &b c",
+        "[a, b",
+        "{a: b",
+        "a: b: c",
+        "- a\nb: c",
+    ),
+    *(
+        "matches: *m",
+        "seats: [[[[[]]]]]",
+        "\ufeff",
+        "\x07",
+        "\x85",
+        "name: ../../x",
+        "name: -x",
+        "name: 'a;rm'",
+        "x" * 300000,
+    ),
 )
 
 
@@ -160,12 +242,71 @@ def _add(_: Any, place: Place, draw: random.Random) -> None:
 
 
 _KEYS = (
-    *("name", "seed", "ticks", "rounds", "scale", "checkpoint_every", "transport", "watchdog_s", "env_timeout_s", "spares"),
-    *("on_env_error", "fault_tolerance", "kwargs", "idle_action", "options", "color", "frozen", "load", "sync", "reduce"),
-    *("entities", "env_kwargs", "copies", "lanes", "pipeline", "round_robin", "team_size", "both_sides", "policies", "make"),
-    *("players", "max_steps", "mirror", "payoffs", "game", "blue_obs", "function", "arguments", "hidden_sizes", "device"),
+    *(
+        "name",
+        "seed",
+        "ticks",
+        "rounds",
+        "scale",
+        "checkpoint_every",
+        "transport",
+        "watchdog_s",
+        "env_timeout_s",
+        "spares",
+    ),
+    *(
+        "on_env_error",
+        "fault_tolerance",
+        "kwargs",
+        "idle_action",
+        "options",
+        "color",
+        "frozen",
+        "load",
+        "sync",
+        "reduce",
+    ),
+    *(
+        "entities",
+        "env_kwargs",
+        "copies",
+        "lanes",
+        "pipeline",
+        "round_robin",
+        "team_size",
+        "both_sides",
+        "policies",
+        "make",
+    ),
+    *(
+        "players",
+        "max_steps",
+        "mirror",
+        "payoffs",
+        "game",
+        "blue_obs",
+        "function",
+        "arguments",
+        "hidden_sizes",
+        "device",
+    ),
 )
-_OF_TREES = (_drop, _replace, _replace, _duplicate, _rename, _retype, _number, _number, _swap, _nest, _share, _add, _add, _cycle)
+_OF_TREES = (
+    _drop,
+    _replace,
+    _replace,
+    _duplicate,
+    _rename,
+    _retype,
+    _number,
+    _number,
+    _swap,
+    _nest,
+    _share,
+    _add,
+    _add,
+    _cycle,
+)
 
 
 def _flip(content: bytes, draw: random.Random) -> bytes:
@@ -198,7 +339,9 @@ def _snippet(content: bytes, draw: random.Random) -> bytes:
 
 def _token(content: bytes, draw: random.Random) -> bytes:
     start = draw.randrange(len(content) + 1)
-    token = draw.choice((b"&a ", b"*a", b"!!str ", b"? ", b": ", b"- ", b"#", b"|", b">", b"{", b"}", b"[", b"]", b"%", b"\0", b"\t"))
+    token = draw.choice(
+        (b"&a ", b"*a", b"!!str ", b"? ", b": ", b"- ", b"#", b"|", b">", b"{", b"}", b"[", b"]", b"%", b"\0", b"\t")
+    )
     return content[:start] + token + content[start:]
 
 

@@ -93,23 +93,21 @@ class PerEpisode(Player):
 
 
 class Brittle(Counts):
-    """Counts; raises after so many ticks of this run, or returns when it has counted up to what its rank is told."""
+    """Counts; raises when it has counted up to a tick, or returns when it has counted up to what its rank is told."""
 
     def __init__(
-        self, env: Any, group: Any, *, ticks: int, every: int = 10, fails_after: int = 0, leave: Sequence[int] = ()
+        self, env: Any, group: Any, *, ticks: int, every: int = 10, fails_at: int = 0, leave: Sequence[int] = ()
     ) -> None:
         super().__init__(env, group, ticks=ticks, every=every)
-        self.fails_after = fails_after
+        self.fails_at = fails_at
         self.leave_at = leave[group.rank] if leave else 0
 
     def run(self) -> None:
         self.env.reset()
-        played = 0
         while not self.leave_at or self.count < self.leave_at:
             self.env.step(np.zeros_like(self.env.action_space.sample()))
             self.count += 1
-            played += 1
-            if played == self.fails_after:
+            if self.count == self.fails_at:
                 raise ZeroDivisionError("brittle")
             self.learn()
 
@@ -141,6 +139,22 @@ class Forgetful(Player):
                 _, _, terminated, truncated, _ = self.env.step(0)
                 over = terminated or truncated
             self.group.log(loss=1.0)
+
+
+class Forgets(Player):
+    """Has a state that cannot be taken on again, and raises late."""
+
+    face = "vector"
+    schedule = "ticks"
+
+    def run(self) -> None:
+        self.env.reset()
+        for _ in range(100):
+            self.env.step(np.zeros_like(self.env.action_space.sample()))
+        raise ZeroDivisionError("brittle")
+
+    def state_dict(self) -> dict[str, Any]:
+        return {}
 
 
 class Counted:

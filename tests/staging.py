@@ -46,8 +46,8 @@ def play(data: Mapping[str, Any], path: Path, *, resume: bool = False, given: bo
     config = parse_config({"name": "test", **data}, source="test")
     run = prepare(config, ranks=1, run_dir=str(path / "run") if resume or given else str(_next(path)), resume=resume)
     shown = io.StringIO()
-    scoreboard = hosting.in_one_process(replace(run, **changes), PlainDisplay(shown, total_ticks=1))
-    return Played(run, scoreboard, shown.getvalue())
+    result = hosting.in_one_process(replace(run, **changes), PlainDisplay(shown, total_ticks=1))
+    return Played(run, result.scoreboard, shown.getvalue())
 
 
 def _next(path: Path) -> Path:

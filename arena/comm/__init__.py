@@ -12,6 +12,6 @@ both ends see, within a process or a node; `links` are their ends, `doorbell` wa
 messages between processes, and the links whose ends see no common memory.
 """
 
-from arena.comm.interface import ANYONE, Endpoint, Link, Order, Tag
+from arena.comm.interface import ANYONE, Bytes, Endpoint, Link, Order, Tag
 
-__all__ = ["ANYONE", "Endpoint", "Link", "Order", "Tag"]
+__all__ = ["ANYONE", "Bytes", "Endpoint", "Link", "Order", "Tag"]

@@ -30,7 +30,9 @@ from arena.comm.whereabouts import Answer, Question, State, Whereabouts
 from arena.errors import Deadlock, PeerLost, RunStopped
 from arena.stacks import stack_of
 
-_LOOK_OUTSIDE_EVERY = 16  # turns: roles that keep each other busy must not keep letters from outside waiting
+# Roles that keep each other busy must not keep letters from outside waiting, nor the question whether they live.
+_LOOK_OUTSIDE_EVERY = 16  # turns
+_LOOK_OUTSIDE_SECONDS = 0.02
 
 
 @dataclass
@@ -69,7 +71,8 @@ class Host:
         self._nap: tuple[Channel, float] | None = None  # the same of the only role of a process
         self._news = False  # whether anything but orders has come since that role fell asleep
         self._alarm: tuple[float, int] | None = None  # when to wake whom
-        self._orders: dict[int, Obey] = {Order.WHERE: self._answer}
+        self._orders: dict[tuple[int, int], Obey] = {(ANYONE, Order.WHERE): self._answer}  # to whom, which
+        self._looked = 0.0  # outside, the last time
         self.turns = 0  # how often a role has had to wait
         self._awaits_news = False  # whether all roles of this process wait for news from outside
         self.tables = Tables(self, outside)
@@ -146,9 +149,10 @@ class Host:
 
     def _next(self) -> _Task:
         self.turns += 1
-        if self.turns % _LOOK_OUTSIDE_EVERY == 0:
+        if self.turns % _LOOK_OUTSIDE_EVERY == 0 or monotonic() - self._looked > _LOOK_OUTSIDE_SECONDS:
             if self._outside is not None:
                 self._outside.poll(self)
+            self._looked = monotonic()
             self._ring_alarm()
         if not self._ready and self._outside is None:
             self._stop(Deadlock(self._describe()))
@@ -181,6 +185,11 @@ class Host:
         """Whether no role here can go on before something comes from outside."""
         return self._awaits_news or self._nap is not None
 
+    @property
+    def shared(self) -> bool:
+        """Whether several roles run here."""
+        return not self._alone
+
     def threads(self) -> Mapping[int, int]:
         """The numbers of the threads of the roles that have begun."""
         return {address: task.thread for address, task in self._tasks.items() if task.thread}
@@ -209,9 +218,9 @@ class Host:
         own = next(iter(self._tasks))
         self.send(source, Tag.ORDER, own, bytes([Order.HERE]) + whereabouts.pack(answer))
 
-    def obey(self, order: Order, do: Obey) -> None:
-        """From now on `do` is done when this order comes."""
-        self._orders[order] = do
+    def obey(self, order: Order, do: Obey, address: int = ANYONE) -> None:
+        """From now on `do` is done when this order comes to the role at an address, or to any of this process."""
+        self._orders[address, order] = do
 
     def mourns(self, error: BaseException) -> bool:
         """Whether an error only says that a process of the run has died."""
@@ -239,7 +248,8 @@ class Host:
     def deliver(self, to: int, tag: Tag, source: int, data: Bytes) -> None:
         """Puts a letter into the mailbox that it is for and lets its reader go on."""
         if tag is Tag.ORDER:
-            self._orders[data[0]](source, data[1:])
+            do = self._orders.get((to, data[0])) or self._orders[ANYONE, data[0]]
+            do(source, data[1:])
             return
         self._news = True
         channel = (to, tag, ANYONE if tag is Tag.TO_ROOT else source)
@@ -329,7 +339,7 @@ class HostedEndpoint:
         self._host.send(to, Tag.ORDER, self.address, bytes([order]) + bytes(data))
 
     def obey(self, order: Order, do: Obey) -> None:
-        self._host.obey(order, do)
+        self._host.obey(order, do, self.address)
 
     def mourns(self, error: BaseException) -> bool:
         return self._host.mourns(error)

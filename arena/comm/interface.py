@@ -42,6 +42,7 @@ class Order(IntEnum):
     WHERE = 1  # what do your roles do?
     HERE = 2  # the answer
     KEEP = 3  # keep the state of this policy, should its workers die
+    STOP = 4  # to an environment: end the leg at this tick, if you have not come so far
 
 
 Obey: TypeAlias = Callable[[int, Bytes], None]
@@ -145,7 +146,7 @@ class Endpoint(Protocol):
         ...
 
     def obey(self, order: Order, do: Obey) -> None:
-        """From now on this process does `do` when it is given this order, in whatever role's turn that is."""
+        """From now on `do` is done when this role is given this order, in whatever role's turn that is."""
         ...
 
     def mourns(self, error: BaseException) -> bool:

@@ -11,10 +11,14 @@ from __future__ import annotations
 import logging
 import math
 import os
+import signal
 import struct
+import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from typing import Any, NoReturn
 
 import mpi4py
 
@@ -30,14 +34,17 @@ from arena.comm.interface import PARTS, Arrivals, Bytes, Channel, Endpoint, Link
 from arena.comm.peeking import Process, this_process
 from arena.comm.sentinel import Sentinel, can_watch
 from arena.comm.waiting import Backoff, wait_until
-from arena.errors import PeerLost
+from arena.errors import PeerLost, Vanished
 
 _ENVELOPE = struct.Struct("<iii4x")  # to, tag, from; 16 bytes keep what follows aligned
 _LETTER = 1  # MPI tag of letters; a link's messages have tags of their own
 _FIRST_LINK_TAG = 1000
 _LAST_PAUSE = 0.05  # seconds between two looks whether all others are done as well
+_FAREWELL_SECONDS = 2.0  # until those who do not agree to the end are taken for deaf
+_YES, _GO_ON = 1, 2
 _SUSPENSE = 0.2  # seconds until a death is known
 _DEATHS = {MPI.ERR_PROC_FAILED, MPI.ERR_PROC_FAILED_PENDING, MPI.ERR_REVOKED}
+_FAULT_TOLERANCE = "OMPI_MCA_mpi_ft_enable"  # what `mpirun --with-ft ulfm` sets
 _log = logging.getLogger(__name__)
 
 
@@ -46,6 +53,7 @@ class Team:
 
     With fault tolerance (the ULFM of MPI 5, as Open MPI has it) the others go on when some die: calls raise errors of
     `mourns`, everybody `revoke`s what is going on, `agree`s, and takes up the run again with the team of `survivors`.
+    As nobody ends when another one does, an end for all has to be agreed on as well.
 
     Args:
         communicator: used by the arena alone (a duplicate), so that no user's message is ever mistaken for ours.
@@ -57,6 +65,13 @@ class Team:
         self.rank, self.size = communicator.Get_rank(), communicator.Get_size()
         self.tolerant = tolerant
         self._others: list[MPI.Comm] = []  # which go when the team goes
+        self.neighbours: dict[int, int] = {}  # rank -> process, of this node's others
+        self.cry: Callable[[], None] = lambda: None  # wakes those that sleep at their doorbells
+
+    @property
+    def is_first(self) -> bool:
+        """Whether no process of this node that still lives has a lower rank."""
+        return all(rank > self.rank or _has_gone(pid) for rank, pid in self.neighbours.items())
 
     def mourns(self, error: BaseException) -> bool:
         """Whether an error only says that a process of the team has died."""
@@ -79,28 +94,73 @@ class Team:
         wait_until(self.comm.Ibarrier().Test, longest_pause=_LAST_PAUSE)
 
     def agree(self, flag: bool) -> bool:
-        """Whether all who live say yes; the same answer everywhere, whoever dies meanwhile. A collective."""
+        """Whether all who live say yes; the same answer everywhere, whoever dies meanwhile. A collective.
+
+        Where somebody has called `abort`, this process ends.
+
+        Raises:
+            Vanished: a process of this node has ended by itself. MPI takes no notice of that, and would wait for it.
+        """
         if not self.tolerant:
             return bool(self.comm.allreduce(flag, MPI.LAND))
+        agreed = self._agree(_GO_ON | (_YES if flag else 0))
+        if not agreed & _GO_ON:
+            _end_process(0)  # the one who has called it has the exit status
+        return bool(agreed & _YES)
+
+    def _agree(self, word: int, *, seconds: float = math.inf) -> int:
+        """The bits that are in everybody's word.
+
+        Raises:
+            TimeoutError: somebody has said nothing for so long.
+        """
+        end = time.monotonic() + seconds
+        missed_since = math.inf
         while True:
             self.comm.Ack_failed()
-            agreed = np.array([flag], np.intc)
+            agreed = np.array([word], np.intc)
             try:
-                wait_until(self.comm.Iagree(agreed).Test)
-                return bool(agreed[0])
+                request, backoff = self.comm.Iagree(agreed), Backoff(longest_pause=_LAST_PAUSE)
+                while not request.Test():
+                    now = time.monotonic()
+                    missed_since = min(missed_since, now) if any(map(_has_gone, self.neighbours.values())) else math.inf
+                    if now > end:
+                        raise TimeoutError
+                    if now > missed_since + _FAREWELL_SECONDS:
+                        self._tell_vanished()
+                    backoff.pause()
+                return int(agreed[0])
             except MPI.Exception as error:  # one has died that we have not known of: the same error everywhere
                 if error.Get_error_class() not in _DEATHS:
                     raise
+
+    def _tell_vanished(self) -> NoReturn:
+        gone = [rank for rank, pid in self.neighbours.items() if _has_gone(pid)]
+        raise Vanished(f"rank {', '.join(map(str, gone))} has ended without a word, by an exit of its own")
 
     def revoke(self) -> None:
         """Lets everybody out of whatever waits for somebody of the team."""
         for communicator in (self.comm, *self._others):
             if not communicator.Is_revoked():
                 communicator.Revoke()
+        self.cry()
 
-    def abort(self, status: int) -> None:
-        """Ends all processes, dead or alive."""
-        MPI.COMM_WORLD.Abort(status)
+    def abort(self, status: int) -> NoReturn:
+        """Ends all processes; who does not hear of it, because it hangs, is killed."""
+        if not self.tolerant:
+            MPI.COMM_WORLD.Abort(status)
+        self.revoke()
+        with suppress(TimeoutError, Vanished):
+            self._agree(0, seconds=_FAREWELL_SECONDS)
+            _end_process(status)
+        for pid in self.neighbours.values():
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        with suppress(TimeoutError, Vanished):
+            self._agree(0, seconds=_FAREWELL_SECONDS)
+            _end_process(status)
+        os.kill(os.getppid(), signal.SIGTERM)  # the launcher: somebody hangs on another node
+        _end_process(status)
 
     def survivors(self) -> Team:
         """The team of all who live, in the order of their ranks. A collective of these."""
@@ -129,9 +189,24 @@ class Team:
         return part
 
 
+def _end_process(status: int) -> NoReturn:
+    """Without taking leave of MPI, which may hang when somebody has died."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)
+
+
+def _has_gone(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    return False
+
+
 def tolerates_faults() -> bool:
     """Whether MPI lets the others go on when a process dies: Open MPI was started with ULFM."""
-    return os.environ.get("OMPI_MCA_mpi_ft_enable") == "1" and hasattr(MPI.Comm, "Shrink")
+    return os.environ.get(_FAULT_TOLERANCE) == "1" and hasattr(MPI.Comm, "Shrink")
 
 
 class MpiOutside:
@@ -151,6 +226,14 @@ class MpiOutside:
         self._ranks = ranks
         self._processes, self._bell = _meet_others(communicator, bells=shared_memory)
         neighbours = self._bell.neighbours if self._bell is not None else ()
+        own = self._processes[self._rank]
+        team.neighbours = {
+            rank: process.pid
+            for rank, process in enumerate(self._processes)
+            if process is not None and own is not None and process != own and process.node == own.node
+        }
+        if self._bell is not None:
+            team.cry = self._bell.cry
         self._all_ring = len(neighbours) == communicator.Get_size() - 1
         self._announce = {rank: self._ringer(rank, letter_from(self._rank)) for rank in neighbours}
         self._owed: Counter[int] = Counter()  # rank -> letters that its rings have announced and MPI has not given yet
@@ -175,6 +258,7 @@ class MpiOutside:
 
     def close(self) -> None:
         """Gives back what was opened; nobody may use this any more."""
+        self._team.cry = lambda: None
         if self._sentinel is not None:
             self._sentinel.dismiss()
         if self._bell is not None:

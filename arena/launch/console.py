@@ -10,6 +10,7 @@ from typing import IO
 
 from arena.messages import Failed
 from arena.plan import Role
+from arena.records.durable import writing
 from arena.run import Run
 
 _LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
@@ -29,8 +30,10 @@ def tell(failure: Failed, stream: IO[str] | None = None) -> None:
 def log_beside_display(run: Run, roles: tuple[Role, ...]) -> None:
     """Rank 0 has the console for its display, so its log is a file."""
     log = run.folder.log_path(0)
-    log.touch(mode=0o600)  # logging would let everybody read it
-    logging.basicConfig(filename=log, level=logging.INFO, format=_LOG_FORMAT, force=True)
+    logging.raiseExceptions = False  # what a full disk keeps out of the log is no page for the console
+    with writing(log):
+        log.touch(mode=0o600)  # logging would let everybody read it
+        logging.basicConfig(filename=log, level=logging.INFO, format=_LOG_FORMAT, force=True)
     _say_roles(run, roles)
 
 
@@ -63,7 +66,8 @@ def speak_into(log: Path) -> None:
     """Sends what this process prints, its libraries' C code included, to its log."""
     sys.stdout.flush()
     sys.stderr.flush()
-    file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    with writing(log):
+        file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     for descriptor in (1, 2):
         os.dup2(file, descriptor)
     os.close(file)

@@ -27,6 +27,7 @@ from arena.errors import ConfigError, located, nearest
 from arena.launch import hosting
 from arena.launch.prepare import prepare
 from arena.records import checkpoint
+from arena.records.durable import make_folder
 from arena.records.folder import RunFolder
 from arena.records.scoreboard import Score, Scoreboard
 from arena.run import Run
@@ -93,6 +94,8 @@ def evaluate(
     with located(source=target):
         weights = [_weights(config, folder, label) for label in (checkpoints if folder is not None else ("",))]
         contests = [contest for held in weights for contest in _contests(held, against, home)]
+    if folder is not None:
+        make_folder(home)  # in a run folder everything is its owner's alone
     for contest in contests:
         status = _play(contest, episodes, greedy=greedy)
         if status != 0:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import signal
+import sys
 from collections.abc import Callable
 from contextlib import nullcontext
-from types import FrameType
-from typing import Any
+from typing import Any, NamedTuple
 
 from arena.comm import Endpoint
 from arena.comm.host import Host
@@ -20,6 +19,7 @@ from arena.launch.terminal import display_for
 from arena.memory import Memory
 from arena.messages import Failed
 from arena.plan import Role, RoleKind
+from arena.records.lock import RunLock
 from arena.records.recorder import Recorder
 from arena.records.scoreboard import Scoreboard
 from arena.roles.libraries import seed_libraries
@@ -28,6 +28,7 @@ from arena.roles.stage import failure_of, perform
 from arena.run import Run
 from arena.screen.display import Display
 from arena.screen.profile import profile_json
+from arena.stopping import Stop
 
 _MISTAKE = 2  # the exit status after a user's mistake
 
@@ -40,39 +41,58 @@ def alone(run: Run, present: Callable[[Run, Scoreboard], None], display: Display
         present: shows the result.
         display: shows the progress; None: as it fits the terminal.
     """
-    signal.signal(signal.SIGTERM, _interrupt)
-    log_beside_display(run, run.roles)
+    stop = Stop()
+    stop.listen()
     try:
-        present(run, in_one_process(run, display or display_for(run), watched=True))
-        return 0
-    except RoleFailed as error:
-        failure = error.failure
+        log_beside_display(run, run.roles)
+        result = in_one_process(run, display or display_for(run), stop=stop, watched=True)
+        return _conclude(run, result, stop, present)
     except Deadlock as error:
         failure = Failed("no role can go on", str(error), exit_code=1)
-    except KeyboardInterrupt as error:
-        failure = _interrupted(run, error)
+    except BaseException as error:
+        failure = _failure(run, error)
     tell(failure)
     return failure.exit_code
 
 
-def in_one_process(run: Run, display: Display, *, watched: bool = False) -> Scoreboard:
+class Result(NamedTuple):
+    """What a run has come to."""
+
+    scoreboard: Scoreboard
+    stopped_at: int | None = None  # the tick at which it was asked to end
+
+
+def _conclude(run: Run, result: Result, stop: Stop, present: Callable[[Run, Scoreboard], None]) -> int:
+    """Shows the result; the exit status."""
+    present(run, result.scoreboard)
+    if result.stopped_at is None:
+        run.folder.requeue.unlink(missing_ok=True)
+        return 0
+    if stop.requeue:
+        run.folder.requeue.touch(mode=0o600)
+    print(f"arena: stopped at tick {result.stopped_at}; --resume goes on from there", file=sys.stderr, flush=True)
+    return stop.status
+
+
+def in_one_process(run: Run, display: Display, *, stop: Stop | None = None, watched: bool = False) -> Result:
     """All roles as threads of this process, one at a time.
 
     Args:
         run: the run.
         display: shows the progress.
+        stop: whether it is to end before its last tick.
         watched: whether a role that hangs ends this process; an error cannot end it.
 
     Raises:
         RoleFailed: a role could not go on.
         Deadlock: every role waits for another one.
     """
-    results: list[Scoreboard] = []
+    results: list[Result] = []
     seed_libraries(run.plan.seed)  # the roles share their streams, but take turns in the same order every time
 
     def main_of(role: Role) -> Main:
         if role.kind is RoleKind.ROOT:
-            return lambda endpoint: results.append(_record(endpoint, run, display, Memory()))
+            return lambda endpoint: results.append(_record(endpoint, run, display, Memory(), stop or Stop()))
         return lambda endpoint: perform(endpoint, run, role, private=False)
 
     host = Host(names_of(run, run.roles))
@@ -81,25 +101,27 @@ def in_one_process(run: Run, display: Display, *, watched: bool = False) -> Scor
     return results[0]
 
 
-def _record(endpoint: Endpoint, run: Run, display: Display, memory: Memory) -> Scoreboard:
-    root = Root(endpoint, run, display, memory)
+def _record(endpoint: Endpoint, run: Run, display: Display, memory: Memory, stop: Stop) -> Result:
+    root = Root(endpoint, run, display, memory, stop)
     try:
         root.gather()
     except RoleFailed as error:
         if error.failure.exit_code == _MISTAKE:
             abandon(run)
         raise
-    if not run.begun:
-        begin(run)
-    with Recorder(run.folder, root.ticks, resumed_at=run.leg.start if run.resumed else None) as recorder:
-        root.record(recorder)
+    with RunLock.take(run.folder.path):
+        if not run.begun:
+            begin(run, resumable=root.resumable)
+        with Recorder(run.folder, root.ticks, resumed_at=run.leg.start if run.resumed else None) as recorder:
+            stop.heeded = True
+            root.record(recorder)
     if run.profile:
         run.folder.write_profile(profile_json(run.plan, root.profiles))
-    return root.scoreboard
+    return Result(root.scoreboard, root.stopped_at)
 
 
-def lead(team: Any, host: Host, run: Run, memory: Memory, present: Callable[[Run, Scoreboard], None]) -> None:
-    """Rank 0's roles of a run that has other ranks.
+def lead(team: Any, host: Host, run: Run, memory: Memory, present: Callable[[Run, Scoreboard], None]) -> int:
+    """Rank 0's roles of a run that has other ranks; returns the exit status.
 
     Args:
         team: all processes.
@@ -112,36 +134,43 @@ def lead(team: Any, host: Host, run: Run, memory: Memory, present: Callable[[Run
         PeerLost: a process of the run has died.
     """
     log_beside_display(run, run.plan.ranks[0])
-    signal.signal(signal.SIGTERM, _interrupt)
-    results: list[Scoreboard] = []
+    stop = Stop()
+    stop.listen()
+    results: list[Result] = []
 
     def main_of(role: Role) -> Main:
         if role.kind is RoleKind.ROOT:
-            return lambda endpoint: results.append(_record(endpoint, run, display_for(run), memory))
+            return lambda endpoint: results.append(_record(endpoint, run, display_for(run), memory, stop))
         return lambda endpoint: perform(endpoint, run, role, memory=memory, private=False)
 
     try:
-        with Sentry(host, run):
+        with Sentry(host, run, end=team.abort):
             host.run({run.address(role): main_of(role) for role in run.plan.ranks[0]})
-        present(run, results[0])
-    except KeyboardInterrupt as error:
-        failure = _interrupted(run, error)
-        tell(failure)
-        # The launcher is ending all processes already; MPI has nothing to add, and may hang.
-        os._exit(failure.exit_code)
+        return _conclude(run, results[0], stop, present)
     except BaseException as error:
         if team.mourns(error):
             raise PeerLost(str(error)) from error
-        failure = error.failure if isinstance(error, RoleFailed) else failure_of(error, "root, rank 0")
+        failure = _failure(run, error)
         tell(failure)
         team.abort(failure.exit_code)
 
 
+def _failure(run: Run, error: BaseException) -> Failed:
+    if isinstance(error, RoleFailed):
+        return error.failure
+    if isinstance(error, KeyboardInterrupt):
+        return _interrupted(run, error)
+    return failure_of(error, "root, rank 0")
+
+
 def _interrupted(run: Run, error: KeyboardInterrupt) -> Failed:
+    """What to say when a signal has ended a run at once; one that nobody has played leaves nothing behind."""
     number: int = error.args[0] if error.args else signal.SIGINT
-    go_on = ", --resume goes on with it" if run.episodes is None and run.folder.config.exists() else ""
-    return Failed("root, rank 0", f"ended by a signal; what was played is in {run.path}{go_on}", 128 + number)
-
-
-def _interrupt(number: int, _frame: FrameType | None) -> None:
-    raise KeyboardInterrupt(number)
+    if not run.resumed and not run.folder.config.exists():
+        abandon(run)
+        words = "before anybody has played"
+    elif run.episodes is not None:
+        words = f"what was played is in {run.path}"
+    else:
+        words = f"what was played is in {run.path}, --resume goes on from the newest boundary"
+    return Failed("root, rank 0", f"ended by {signal.Signals(number).name}; {words}", 128 + number)

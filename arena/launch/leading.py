@@ -54,9 +54,9 @@ class Leading:
         """Plays everything in this process and shows the result; returns the exit status."""
         return hosting.alone(run, present)
 
-    def lead(self, team: Any, host: Host, run: Run, memory: Memory) -> None:
-        """Plays rank 0's roles and shows the result."""
-        hosting.lead(team, host, run, memory, present)
+    def lead(self, team: Any, host: Host, run: Run, memory: Memory) -> int:
+        """Plays rank 0's roles and shows the result; returns the exit status."""
+        return hosting.lead(team, host, run, memory, present)
 
 
 def announced(run: Run) -> Run:

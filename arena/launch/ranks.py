@@ -13,15 +13,15 @@ from __future__ import annotations
 
 import gc
 import os
-import signal
 import sys
 import time
 from collections.abc import Callable, Mapping
 from typing import Any, NoReturn, Protocol
 
-from arena.comm import Endpoint, Order
+from arena import stopping
+from arena.comm import Endpoint, Order, Tag
 from arena.comm.host import Host
-from arena.errors import ConfigError
+from arena.errors import ConfigError, Vanished
 from arena.launch import mpirun
 from arena.launch.console import Console, log_to_stderr, speak_into, tell
 from arena.memory import Memory
@@ -45,8 +45,8 @@ class Leader(Protocol):
     def alone(self, run: Run) -> int:
         """Plays a run that has no other rank; returns the exit status."""
 
-    def lead(self, team: Any, host: Host, run: Run, memory: Memory) -> None:
-        """Plays rank 0's roles, the root among them, and shows the result."""
+    def lead(self, team: Any, host: Host, run: Run, memory: Memory) -> int:
+        """Plays rank 0's roles, the root among them, and shows the result; returns the exit status."""
 
 
 def in_the_world(leader: Callable[[], Leader]) -> int:
@@ -87,11 +87,15 @@ class Rank:
             except BaseException as error:
                 if not self._team.mourns(error):
                     self._abort(failure_of(error, f"rank {self._team.rank}", self._run.source if self._run else ""))
-                self._mourn()
                 status = None
-            if status is not None and (not self._team.tolerant or self._team.agree(True)):
-                return self._leave(status)
-            self._repair()
+            try:
+                if status is None:
+                    self._mourn()
+                elif not self._team.tolerant or self._team.agree(True):
+                    return self._leave(status)
+                self._repair()
+            except Vanished as error:
+                self._abort(Failed("root", str(error), exit_code=1) if self._team.is_first else None)
 
     def _play(self) -> int:
         """The run, or what is left of it."""
@@ -106,38 +110,39 @@ class Rank:
         assert run is not None
         if run.plan.processes == 1 and not run.repairs:
             return self._leader().alone(run)
-        self._host(run)
-        return 0
+        return self._host(run)
 
     def _begin(self, run: Run) -> None:
         self._run = run
         self._memory.keeps = self._team.tolerant and run.plan.fault_tolerance != "off"
         if self._team.rank != 0:
+            stopping.ignore()
             speak_into(run.folder.log_path(self._team.rank))
         if self._memory.keeps and not run.plan.ranks[self._team.rank]:
             import_algorithms(run)  # a spare is of use at once
 
-    def _host(self, run: Run) -> None:
+    def _host(self, run: Run) -> int:
         team, roles = self._team, run.plan.ranks[self._team.rank]
         if len(roles) > 1:
             seed_libraries(run.plan.seed)
         communicator = team.split(_color(run, roles))
         ranks = [run.plan.rank_of(role) for role in run.roles]
         outside = self._mpi.MpiOutside(team, ranks, shared_memory=run.plan.transport == "auto")
+        status = 0
         try:
             host = Host(names_of(run, roles), outside, size=len(run.roles))
             host.obey(Order.KEEP, lambda _, data: self._memory.learn(*unpack(data)))
             if team.rank == 0:
-                self._leader().lead(team, host, run, self._memory)
+                status = self._leader().lead(team, host, run, self._memory)
             else:
                 self._host_roles(host, run, roles, communicator)
             # Nobody leaves before all are done: what one has sent last may still need its help to arrive.
             team.wait_for_all()
         finally:
             outside.close()
+        return status
 
     def _host_roles(self, host: Host, run: Run, roles: tuple[Role, ...], communicator: Any) -> None:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt is the root's to handle; the launcher ends us
         log_to_stderr(run, roles)
 
         def main_of(role: Role) -> Main:
@@ -146,7 +151,10 @@ class Rank:
                     endpoint, run, role, memory=self._memory, communicator=communicator, private=len(roles) == 1
                 )
                 if failure is not None:
-                    time.sleep(_ABORT_SECONDS)  # the root has the failure, shows it and aborts us all; if not, we do
+                    # The root has the failure, shows it and ends us all; if not, we do.
+                    end = time.monotonic() + _ABORT_SECONDS
+                    while (left := end - time.monotonic()) > 0:
+                        endpoint.listen(0, Tag.FROM_ROOT, left)
                     self._abort(failure)
 
             return main
@@ -170,27 +178,34 @@ class Rank:
         """
         run, memory = self._run, self._memory
         if run is not None and memory.begun and not (memory.keeps and memory.repairable):
-            if self._team.survivors().rank == 0:
+            self._team = self._team.survivors()
+            if self._team.rank == 0:
                 tell(Failed("root", _why_not(run, memory), exit_code=1), self._console.stderr)
+            self._team.wait_for_all()
             self._abort()
         if run is None:
             self._team = self._team.survivors()
             return
-        from arena.launch.repair import repaired  # what it needs, few runs do
+        from arena.launch.repair import DEATHS_AT_MOST, often_dead, repaired  # what it needs, few runs do
 
         was_leading = self._team.rank == 0
         self._team, self._run = repaired(self._team, run, memory, self._lost_at)
         if self._team.rank == 0 and not was_leading:
             self._console.take()
+        role = often_dead(self._run)
+        if role is not None and self._team.rank == 0:
+            words = f"its process has died {DEATHS_AT_MOST} times; it is no accident, and the run ends"
+            self._abort(Failed(self._run.describe(role), words, exit_code=1))
 
     def _abort(self, failure: Failed | None = None) -> NoReturn:
         """Ends all processes."""
         if failure is not None:
             tell(failure, self._console.stderr)
-        self._mpi.world().Abort(1 if failure is None else failure.exit_code)
-        raise SystemExit(1)
+        self._team.abort(1 if failure is None else failure.exit_code)
 
     def _leave(self, status: int) -> int:
+        if status == 0 and self._team.rank == 0:
+            mpirun.confirm(self._console.stderr)
         if self._run is not None and self._run.repairs:
             sys.stdout.flush()
             sys.stderr.flush()

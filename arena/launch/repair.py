@@ -11,6 +11,7 @@ update of each policy, unfinished episodes, and records that had not left a dead
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -23,8 +24,12 @@ from arena.records import boundary as boundaries
 from arena.records import checkpoint
 from arena.records.checkpoint import Checkpoint
 from arena.records.journal import JournalReader
+from arena.plan import Role
 from arena.rehosting import rehosted
 from arena.run import Repair, Run
+
+DEATHS_AT_MOST = 3
+"""How often a role may die with its process."""
 
 
 class Known(NamedTuple):
@@ -167,3 +172,9 @@ def on_record(run: Run) -> dict[int, Standing]:
         counts[line["lane"]] = max(counts[line["lane"]], line["episode"] + 1)
         standings[line["match"]] = Standing(max(known.tick, line["tick"]), tuple(counts))
     return standings
+
+
+def often_dead(run: Run) -> Role | None:
+    """A role that has died with its process too often for an accident; None if there is none."""
+    deaths = Counter(role for repair in run.repairs for rank in repair.died for role in repair.plan.ranks[rank])
+    return next((role for role, count in deaths.items() if count >= DEATHS_AT_MOST), None)

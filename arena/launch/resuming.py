@@ -59,11 +59,12 @@ def resumed(run: Run, config: Config) -> Run:
 def forget(run: Run) -> None:
     """Brings the folder of a resumed run back to the boundary from which it goes on; twice is as good as once."""
     folder = run.folder
-    for name in run.plan.policies:
-        checkpoint.discard_after(folder.checkpoints_path(name), run.leg.start)
     boundaries.discard_after(folder, run.leg.start)
     found = boundaries.newest(folder)
     assert found is not None and found.tick == run.leg.start, "it was there when the run was prepared"
+    for name in run.plan.policies:
+        # The checkpoint of a policy that had left a leg which ended early is of the end that it knew of.
+        checkpoint.discard_after(folder.checkpoints_path(name), found.checkpoints.get(name, run.leg.start))
     boundaries.cut_journals(folder, found)
 
 

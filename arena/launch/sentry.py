@@ -27,13 +27,14 @@ from arena.comm.peeking import delays, starved_seconds
 from arena.comm.whereabouts import State
 from arena.launch import last_words
 from arena.launch.console import tell
+from arena.launch.terminal import terminal_columns
 from arena.messages import Failed
 from arena.run import Run
 
 _LOOKS = 4  # within the limit
-_FIRST_LOOK = 0.2  # seconds
+_FIRST_LOOK = 0.02  # seconds
 _SLACK = 1.0  # seconds that the thread is given beyond the limit, before the timer takes its place
-_SHOW_CURSOR = "\x1b[?25h"  # ECMA-48 with DEC's private modes
+_SHOW_CURSOR = "\x1b[?25h\n"  # ECMA-48 with DEC's private modes
 
 
 class Sentry:
@@ -61,11 +62,13 @@ class Sentry:
         self._period = self._limit / _LOOKS
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="sentry", daemon=True)
-        self._speaker: subprocess.Popen[bytes] | None = None
+        self._speaker: subprocess.Popen[bytes] | None = None  # where there are games and algorithms beside the root
         self._turn, self._since, self._looked = -1, clock(), clock()
         self._delays = delays(os.getpid())
 
     def __enter__(self) -> Sentry:
+        if self._host.shared:
+            self._speaker = self._start_speaker()
         self._arm()
         self._thread.start()
         return self
@@ -77,7 +80,8 @@ class Sentry:
         self._thread.join(_SLACK)
         faulthandler.cancel_dump_traceback_later()
         if self._speaker is not None:
-            self._speaker.communicate()  # it has nothing to say, and ends
+            self._speaker.kill()  # it has nothing to say
+            self._speaker.communicate()
 
     def look(self) -> Failed | None:
         """Whether the turn goes on; why the run is to end, if it does not."""
@@ -106,19 +110,17 @@ class Sentry:
     @property
     def _hint(self) -> str:
         key = "watchdog_s" if self._run.plan.env_timeout_s is None else "env_timeout_s"
-        return f"one call of a game or an algorithm may take {self._limit:g} s; `{key}` says so"
+        return f"one call of a game or an algorithm may take {self._limit:g} s; `{key}` can give it more"
 
     def _name(self, address: int) -> str:
-        return self._run.describe(self._run.roles[address])
+        return f"{self._run.describe(self._run.roles[address])} (rank 0)"
 
     # --------------------------------------------------------------------------------------------- thread and timer
 
     def _watch(self) -> None:
-        pause = min(self._period, _FIRST_LOOK)
-        while not self._over.wait(pause):
-            if self._speaker is None and len(self._host.threads()) > 1:  # only games and algorithms keep the lock
-                self._speaker = self._start_speaker()
-            pause = self._period
+        self._over.wait(min(_FIRST_LOOK, self._period))
+        self._tell_speaker({thread: self._name(address) for address, thread in self._host.threads().items()})
+        while not self._over.wait(self._period):
             self._arm()
             failure = self.look()
             if failure is not None:
@@ -127,25 +129,26 @@ class Sentry:
 
     def _say(self, failure: Failed) -> None:
         """On a stream of its own: the role that hangs may hold the lock of the one that everybody uses."""
-        with suppress(OSError), os.fdopen(os.dup(1), "w") as out:
-            if out.isatty():
-                out.write(_SHOW_CURSOR + "\n")
         with suppress(OSError):
+            if terminal_columns():
+                os.write(1, _SHOW_CURSOR.encode())
             tell(failure, self._console or os.fdopen(os.dup(2), "w"))
 
     def _start_speaker(self) -> subprocess.Popen[bytes]:
         root = str(Path(last_words.__file__).parents[2])
         program = f"import sys; sys.path.insert(0, {root!r}); from {last_words.__name__} import main; main()"
         # In a session of its own: a launcher that ends our process group is not to silence it.
-        speaker = subprocess.Popen(
+        self._speaker = subprocess.Popen(
             [sys.executable, "-I", "-S", "-c", program], stdin=subprocess.PIPE, start_new_session=True
         )
-        assert speaker.stdin is not None
         heading = f"arena: the run has ended: {self._title()}, which keeps Python's lock"
-        names = {thread: self._name(address) for address, thread in self._host.threads().items()}
-        speaker.stdin.write(json.dumps([[heading], names, self._hint]).encode() + b"\n")
-        speaker.stdin.flush()
-        return speaker
+        self._tell_speaker({"heading": heading, "ending": self._hint})
+        return self._speaker
+
+    def _tell_speaker(self, said: object) -> None:
+        if self._speaker is not None and self._speaker.stdin is not None:
+            self._speaker.stdin.write(json.dumps(said).encode() + b"\n")
+            self._speaker.stdin.flush()
 
     def _arm(self) -> None:
         """Winds the timer up; it runs down when this is not called again in time."""

@@ -1,4 +1,4 @@
-"""`arena slurm`: a batch file that runs a configuration under SLURM for as long as it takes, one time limit after another.
+"""`arena slurm`: a batch file that runs a configuration under SLURM, one time limit after another, until it is done.
 
     first start     arena train, which starts mpirun: inside of an allocation it learns its hosts from SLURM by itself
     before the end  SLURM signals the batch shell alone (`--signal=B:USR1@...`), the shell passes it on, the run saves
@@ -42,17 +42,22 @@ elif [ -e "$run" ] && [ "${SLURM_RESTART_COUNT:-0}" -gt 0 ]; then # an earlier s
 fi
 rm -f -- "$run/requeue"
 
-asked= pid= interrupted=
+asked= pid= told= interrupted=
 pass_on() {
     interrupted=yes
-    if [ -n "$pid" ]; then kill -s "$1" "$pid" 2>/dev/null; else asked=$1; fi
+    if [ -z "$pid" ]; then
+        asked=$1
+    elif [ "$1" != USR1 ] || [ -z "$told" ]; then # asked twice, a run ends at once and saves nothing
+        told=yes
+        kill -s "$1" "$pid" 2>/dev/null
+    fi
 }
 trap 'pass_on USR1' USR1
 trap 'pass_on TERM' TERM INT
 
 "${program[@]}" "--run-dir=$run" ${resume[@]+"${resume[@]}"} &
 pid=$!
-[ -z "$asked" ] || kill -s "$asked" "$pid"
+[ -z "$asked" ] || pass_on "$asked"
 
 interrupted=
 wait "$pid"
@@ -141,8 +146,8 @@ def parse_time(text: str) -> int:
         raise ConfigError(f"got {text!r:.80}, expected such as 4h, 1d12h, 90m or 04:00:00", path="--time")
     parts = [int(part) for part in own["parts"].split(":")]
     # Behind days the first number is hours; without them one or two numbers begin with minutes.
-    first = 3600 if own["d"] or len(parts) == 3 else 60
-    return int(own["d"] or 0) * 86400 + sum(part * first // 60**place for place, part in enumerate(parts))
+    units = (3600, 60, 1) if own["d"] or len(parts) == 3 else (60, 1)
+    return int(own["d"] or 0) * 86400 + sum(part * unit for part, unit in zip(parts, units, strict=False))
 
 
 def _slurm_time(seconds: int) -> str:

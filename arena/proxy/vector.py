@@ -69,9 +69,9 @@ class VectorEnvProxy(VectorEnv[Any, Any, Any]):
         self.rows = slice(0, self.num_envs) if rows is None else rows
         self._seats = tuple(seats)
         self._places = _places(seats)
-        self.blocks: tuple[VectorEnvProxy, ...] = (self,)
+        self._blocks: tuple[VectorEnvProxy, ...] = ()  # where there are several
         if len(seats) > 1:
-            self.blocks = tuple(VectorEnvProxy([seat], rows=place) for seat, place in self._places)
+            self._blocks = tuple(VectorEnvProxy([seat], rows=place) for seat, place in self._places)
         self._is_part = rows is not None
         self._lanes = sum(seat.lanes for seat in seats)
         self._composite = isinstance(self.single_observation_space, (spaces.Dict, spaces.Tuple))
@@ -103,6 +103,11 @@ class VectorEnvProxy(VectorEnv[Any, Any, Any]):
                 mine = [leaf[rows] for leaf in flatten(space, request)]
                 self._shares += zip(seat.request.rows[0], mine, strict=True)
         self._actions = BatchWriter(space, request)
+
+    @property
+    def blocks(self) -> tuple[VectorEnvProxy, ...]:
+        """See the class."""
+        return self._blocks or (self,)  # not kept: what knows itself stays until Python looks for garbage
 
     @property
     def ticks(self) -> int:

@@ -252,8 +252,8 @@ def _prune(folder: Path, written: Path, keep: int) -> None:
     kept = {present[0], written, *present[-keep:]}
     own = [path for path in own_files(folder) if ticks_of(path) < ticks_of(present[-keep:][0])]
     # Those of the newest boundary are being written: by us, and by workers who have something of their own.
-    newest = part_of(folder / f"{written.stem}*").name
-    unfinished = set(folder.glob(part_of(folder / "*.ckpt").name)).difference(folder.glob(newest))
+    newest = part_of(folder / written.stem).name.removesuffix("part")
+    unfinished = [path for path in folder.glob(part_of(folder / "*.ckpt").name) if not path.name.startswith(newest)]
     for path in [*(path for path in present if path not in kept), *own, *unfinished]:
         try:
             path.unlink()

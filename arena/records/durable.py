@@ -5,6 +5,7 @@ Everything that a run writes belongs to its owner alone: folders 0700, files 060
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -31,9 +32,10 @@ def writing(path: Path) -> Iterator[None]:
     except Unwritable:
         raise
     except OSError as error:
+        if error.errno == errno.ENOENT:
+            raise Unwritable(f"{path} cannot be written: it, or its folder, is not there any more") from error
         why = error.strerror or str(error)
-        gone = "" if path.parent.is_dir() else f"; the folder {path.parent} is not there any more"
-        raise Unwritable(f"{path} cannot be written: {why}{gone}. What was written before stays") from error
+        raise Unwritable(f"{path} cannot be written: {why}. What was written before stays") from error
 
 
 def make_folder(path: Path) -> None:

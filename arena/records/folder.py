@@ -9,6 +9,7 @@ runs/<name>/
 ├── checkpoints/<policy>/           one worker of that policy, usually the root of its group
 ├── boundaries/                     the root: where the run can go on from
 ├── logs/rank-0000.log ...          each process its own
+├── lock  requeue                   the root: that it writes here; that the run was asked to end and be taken up again
 └── report.html                     `arena report`
 """
 
@@ -25,6 +26,9 @@ from typing import Any
 
 from arena.errors import ConfigError
 from arena.records.durable import make_folder, replacing
+
+
+_UNBEGUN = {"logs", "checkpoints", "tensorboard", "lock"}  # what a run that nobody has played may leave
 
 
 @dataclass(frozen=True)
@@ -68,9 +72,15 @@ class RunFolder:
             return
         for part in (self.logs, self.checkpoints, self.tensorboard):
             shutil.rmtree(part, ignore_errors=True)
+        self.lock.unlink(missing_ok=True)
         if whole:
             with suppress(OSError):  # what else is in it is not ours
                 self.path.rmdir()
+
+    @property
+    def lock(self) -> Path:
+        """Locked while somebody writes into the folder."""
+        return self.path / "lock"
 
     @property
     def config(self) -> Path:
@@ -106,6 +116,11 @@ class RunFolder:
     def boundaries(self) -> Path:
         """A file per tick from which the run can go on."""
         return self.path / "boundaries"
+
+    @property
+    def requeue(self) -> Path:
+        """There if the run was asked to end and be taken up again."""
+        return self.path / "requeue"
 
     @property
     def tensorboard(self) -> Path:
@@ -164,7 +179,7 @@ def _claimed(path: Path, *, given: bool) -> Path:
 
 
 def _claimed_as_named(path: Path) -> Path:
-    if _claim(path) or (path.is_dir() and not any(path.iterdir())):
+    if _claim(path) or (path.is_dir() and {entry.name for entry in path.iterdir()} <= _UNBEGUN):
         return path
     found = "holds files already" if path.is_dir() else "is a file"
     raise ConfigError(f"the run folder {found}; continue a run with --resume, or name another folder", source=str(path))

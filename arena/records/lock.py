@@ -22,6 +22,7 @@ from arena.records.durable import private
 
 _NAME = "lock"
 _UNKNOWN_HERE = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)  # what file systems without locks answer
+_TAKEN = "another run writes into this folder: {}; wait for its end, or name another folder"
 _MOST_BYTES = 4096  # of the text that says who holds it
 _HELD: weakref.WeakSet[RunLock] = weakref.WeakSet()
 
@@ -56,7 +57,9 @@ class RunLock:
         except OSError as error:
             told = _holder(descriptor)
             os.close(descriptor)
-            return cls(path, _without_lock(error, told, Path(folder)))
+            if error.errno not in _UNKNOWN_HERE:
+                raise ConfigError(_TAKEN.format(told), source=str(folder)) from error
+            return cls(path, None)  # a file system without locks must not keep anybody from training
         _write(descriptor, json.dumps(_myself()))
         return cls(path, descriptor)
 
@@ -85,18 +88,6 @@ class RunLock:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.release()
-
-
-def _without_lock(error: OSError, told: str, folder: Path) -> None:
-    """Says who has the lock; a file system without locks must not keep anybody from training.
-
-    Raises:
-        ConfigError: somebody has it.
-    """
-    if error.errno not in _UNKNOWN_HERE:
-        raise ConfigError(
-            f"another run writes into this folder: {told}; wait for its end, or name another folder", source=str(folder)
-        ) from error
 
 
 def _myself() -> dict[str, int | str]:

@@ -11,10 +11,10 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from operator import itemgetter
 
-from arena.records.lines import EpisodeRecord, EpisodeRow
+from arena.records.lines import EpisodeRecord, EpisodeRow, column
 
 _KEY = itemgetter(*(EpisodeRecord._fields.index(name) for name in ("tick", "match", "lane")))
-_TICK = EpisodeRecord._fields.index("tick")
+_tick = column("tick")
 
 
 class InOrder:
@@ -43,7 +43,7 @@ class InOrder:
         reached = min(self._ticks.values())
         ripe: list[EpisodeRow] = []
         for waiting in self._waiting.values():
-            while waiting and waiting[0][_TICK] <= reached:
+            while waiting and _tick(waiting[0]) <= reached:
                 ripe.append(waiting.popleft())
         ripe.sort(key=_KEY)
         return ripe

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from types import TracebackType
 
+from arena.errors import Unwritable
 from arena.records.episode_line import episode_line
 from arena.records.folder import RunFolder
 from arena.records.journal import Journal
@@ -16,6 +19,8 @@ from arena.records.results import Results, results_of
 from arena.records.tensorboard import ScalarFile
 
 FLUSH_EVERY = 1.0  # seconds
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass
@@ -82,7 +87,12 @@ class Recorder:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close()
+        try:
+            self.close()
+        except Unwritable as unwritable:
+            if error is None:
+                raise
+            _log.error("%s", unwritable)  # the run ends with the other error, which came first
 
     def episodes(
         self, match: int, tick: int, finished: Sequence[EpisodeRow], *, last: bool = False
@@ -141,10 +151,13 @@ class Recorder:
         try:
             self.flush()
         finally:
-            self._episodes.close()
-            self._metrics.close()
-            for file in self._scalar_files.values():
-                file.close()
+            with ExitStack() as stack:
+                for close in (
+                    self._episodes.close,
+                    self._metrics.close,
+                    *(f.close for f in self._scalar_files.values()),
+                ):
+                    stack.callback(close)
 
     def _write_scalars(self) -> None:
         played, self._played = self._played, {}

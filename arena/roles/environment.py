@@ -15,9 +15,9 @@ import time
 from collections import deque
 from operator import attrgetter
 
-from arena.comm import Endpoint, Tag
+from arena.comm import Bytes, Endpoint, Order, Tag
 from arena.memory import Memory, Standing
-from arena.messages import Done, Go, Progress, Ready, expect, pack
+from arena.messages import Done, Go, Progress, Ready, Stopping, expect, pack
 from arena.plan import MatchPlan, Role, RoleKind
 from arena.records.lines import EpisodeRecord
 from arena.roles.guard import RestartLimit
@@ -61,6 +61,8 @@ class Environment:
             for part, lanes in enumerate(shares)
         ]
         self._reported = 0.0
+        self._hold: int | None = None  # the tick before which the leg's end has to be told
+        endpoint.obey(Order.STOP, self._stop_at)
         self._memory = memory
         self._leg = run.leg
         self._recent: deque[tuple[EpisodeRecord, ...]] = deque(maxlen=_MAY_BE_LOST)
@@ -85,14 +87,34 @@ class Environment:
             block.play_until(go.until)
         while playing := [block for block in self._blocks if not block.over]:
             for block in playing:
+                if self._hold is not None and block.tick + 1 >= self._hold:
+                    self._await_end()
+                    break
                 block.move()
             if time.monotonic() - self._reported > _REPORT_SECONDS:
                 self._report()
+        if self._hold is not None:  # all workers have left meanwhile
+            self._await_end()
         self._report(last=True)
         for block in self._blocks:  # before the last word: a game that cannot be closed is this run's failure
             block.close()
         done = Done(self._role, self.tick, self._stopwatch.profile(), episodes=self._episodes)
         self._endpoint.send(0, Tag.TO_ROOT, pack(done))
+
+    def _stop_at(self, _: int, data: Bytes) -> None:
+        """Holds before a tick at which the leg may end earlier, if it is not too late; perhaps in others' turn."""
+        ordered, tick = int.from_bytes(data, "little"), max(block.tick for block in self._blocks)
+        over = self._hold is None and all(block.over for block in self._blocks)
+        if ordered > tick and not over:
+            self._hold = ordered
+        self._endpoint.send(0, Tag.TO_ROOT, pack(Stopping(self._match.match, ordered, tick, over)))
+
+    def _await_end(self) -> None:
+        """Waits until all matches have agreed when the leg ends; another tick may have been ordered meanwhile."""
+        go = expect(Go, self._endpoint.receive(0, Tag.FROM_ROOT))
+        self._hold = None
+        for block in self._blocks:
+            block.play_until(go.until)
 
     @property
     def _episodes(self) -> tuple[int, ...]:

@@ -82,7 +82,7 @@ class EpisodeAccount:
         The episodes that end by this alone are recorded as cut; they say nothing about who is better.
         """
         ended = self._terminated | self._truncated | step.terminated | step.truncated
-        self._cut = ~ended.all(axis=1)
+        self._cut = ~np.logical_and.reduce(ended, axis=1)
         return step._replace(truncated=step.truncated | ~ended)
 
     def _listen(self, infos: Sequence[Sequence[Info]], ended: NDArray[np.bool_]) -> None:

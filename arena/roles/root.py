@@ -9,16 +9,17 @@ concluding  one Done per environment and worker         -> the boundary from whi
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import astuple, replace
+from dataclasses import astuple, dataclass, replace
 from typing import Any
 
-from arena.comm import ANYONE, Endpoint, Tag
+from arena.comm import ANYONE, Endpoint, Order, Tag
 from arena.errors import ArenaError, ConfigError
 from arena.leg import Leg
 from arena.memory import Memory, Standing
-from arena.messages import Done, Failed, Go, Left, Next, Progress, Ready, Restarted, Update, pack, unpack
+from arena.messages import Done, Failed, Go, Left, Next, Progress, Ready, Restarted, Stopping, Update, pack, unpack
 from arena.plan import Role, RoleKind
 from arena.records import boundary as boundaries
 from arena.records.boundary import Boundary
@@ -35,9 +36,12 @@ from arena.run import Repair, Run
 from arena.schedule import prove
 from arena.screen.display import Display
 from arena.screen.words import counted
+from arena.stopping import Stop
 from arena.stopwatch import Activity, RoleProfile, stopwatch
 
 _match, _lane, _episode = column("match"), column("lane"), column("episode")
+_LOOK_SECONDS = 0.25  # how often the root looks whether it is to end the run
+_STOP_SECONDS = 0.3  # how far ahead the end is, at the speed of the fastest match
 _log = logging.getLogger(__name__)
 
 
@@ -49,6 +53,21 @@ class RoleFailed(ArenaError):
         self.failure = failure
 
 
+@dataclass
+class Ending:
+    """A tick at which the environments were asked to end the leg.
+
+    Args:
+        tick: which one.
+        missing: the matches that have not said that they can.
+        holding: those that have, and wait to be told that all can.
+    """
+
+    tick: int
+    missing: set[int]
+    holding: list[int]
+
+
 class Root:
     """The one that records a run.
 
@@ -57,13 +76,16 @@ class Root:
         run: the run.
         display: shows how it goes.
         memory: keeps what it knows, should the run have to be repaired.
+        stop: whether it is to end before its last tick.
     """
 
-    def __init__(self, endpoint: Endpoint, run: Run, display: Display, memory: Memory) -> None:
+    def __init__(self, endpoint: Endpoint, run: Run, display: Display, memory: Memory, stop: Stop) -> None:
         self._endpoint = endpoint
         self._run = run
         self._display = display
         self._memory = memory
+        self._stop = stop
+        self._ending: Ending | None = None  # of a leg that is to end early
         self._leg = run.leg
         self._ticks = {match.match: run.leg.tick_of(match.match) for match in run.plan.matches}
         self._others = {role for role in run.roles if role.kind is not RoleKind.ROOT}
@@ -78,6 +100,7 @@ class Root:
             for match in run.plan.matches
         }  # episodes on record, by match and lane
         self._stateless: set[str] = set()  # policies that have no checkpoints
+        self.stopped_at: int | None = None  # the tick at which the run can be taken up again, if it was asked to end
         self.profiles: dict[Role, RoleProfile] = {}
         self.scoreboard = Scoreboard(run.plan.policies)
 
@@ -93,7 +116,7 @@ class Root:
             RoleFailed: somebody could not begin, or the plan can deadlock.
         """
         self._await(self._ready, self._early.append)
-        if self._run.plan.fault_tolerance == "on" and not self._resumable:
+        if self._run.plan.fault_tolerance == "on" and not self.resumable:
             self._refuse_fragility()
         if not self._run.allow_unproved:
             self._refuse_deadlock()
@@ -173,14 +196,16 @@ class Root:
 
     def _play(self, recorder: Recorder) -> bool:
         """Records a leg for which everybody is ready; whether there is another one."""
-        until = self._end_of_leg()
-        self._memory.go(self._leg, repairable=self._resumable)
-        self._tell(Go(until, self._resumable))
+        self._until = self._end_of_leg()
+        self._ending = None
+        self._memory.go(self._leg, repairable=self.resumable)
+        self._tell(Go(self._until, self.resumable))
+        self._began = time.monotonic()
         early, self._early = self._early, []
         for message in early:
             self._note(message, recorder)
         self._await(self._done, lambda message: self._note(message, recorder))
-        leg = self._conclude(until, recorder)
+        leg = self._conclude(self._until, recorder)
         self._tell(Next(leg))
         self._ready, self._done = {}, {}
         if leg is not None:
@@ -194,12 +219,13 @@ class Root:
     def _end_of_leg(self) -> int:
         """The next boundary; the last tick where somebody's learning would not survive it."""
         plan = self._run.plan
-        if self._run.episodes is not None or not self._resumable:
+        if self._run.episodes is not None or not self.resumable:
             return plan.ticks
         return min((self._leg.start // plan.checkpoint_every + 1) * plan.checkpoint_every, plan.ticks)
 
     @property
-    def _resumable(self) -> bool:
+    def resumable(self) -> bool:
+        """Whether all that is learnt can be saved and loaded, once everybody is ready."""
         return all(ready.resumable for ready in self._ready.values())
 
     def _conclude(self, tick: int, recorder: Recorder) -> Leg | None:
@@ -214,7 +240,9 @@ class Root:
         for role, done in self._done.items():
             if done.saved is not None:
                 name = self._run.plan.seat(role).policy
-                saved[name] = max(saved.get(name, 0), done.saved)
+                # Who has left a leg that ends early has written its checkpoint for the end that it knew of.
+                later = name not in saved or (done.saved == tick, done.saved) > (saved[name] == tick, saved[name])
+                saved[name] = done.saved if later else saved[name]
         boundary = Boundary(
             tick=tick,
             episodes=[
@@ -230,7 +258,8 @@ class Root:
             journals=boundaries.journal_bytes(self._run.folder),
         )
         boundaries.save(self._run.folder, boundary)
-        if tick >= self._run.plan.ticks:
+        self.stopped_at = tick if tick < self._run.plan.ticks and self._stop.wanted else None
+        if tick >= self._run.plan.ticks or self._stop.wanted:
             return None
         leg = boundary.leg(self._run.folder)
         given = {name: path for name, path in self._leg.restore.items() if policies[name].frozen}
@@ -250,8 +279,9 @@ class Root:
     def _hear(self) -> Any:
         """The next message, for which the root keeps watch over everybody."""
         self._stopwatch.switch(Activity.WAITING_FOR_NEWS)
-        while (letter := self._endpoint.listen(ANYONE, Tag.TO_ROOT, self._watch.patience)) is None:
+        while (letter := self._endpoint.listen(ANYONE, Tag.TO_ROOT, min(self._watch.patience, _LOOK_SECONDS))) is None:
             self._keep_watch()
+            self._consider_stop()
         self._stopwatch.switch(Activity.RECORDING)
         source, data = letter
         message = unpack(data)
@@ -259,12 +289,45 @@ class Root:
             raise RoleFailed(message)
         self._watch.moved(source, message)
         self._keep_watch()
+        self._consider_stop()
         return message
 
     def _keep_watch(self) -> None:
         failure = self._watch.look()
         if failure is not None:
             raise RoleFailed(failure)
+
+    def _consider_stop(self) -> None:
+        """Asks the environments to end the leg soon, once, if the run is to end: at a tick to which none has come."""
+        playing = len(self._ready) == len(self._others)
+        if self._stop.wanted and self._ending is None and playing:
+            self._display.message("stopping: the run is saved, and ends")
+            seconds = max(time.monotonic() - self._began, 1e-3)
+            fastest = max(tick - self._leg.tick_of(match) for match, tick in self._ticks.items()) / seconds
+            self._order_stop(max(self._ticks.values()) + math.ceil(_STOP_SECONDS * fastest) + 2)
+
+    def _order_stop(self, tick: int) -> None:
+        self._ending = Ending(min(tick, self._until), set(self._ticks), [])
+        for match in self._ticks:
+            address = self._run.address(Role(RoleKind.ENVIRONMENT, match))
+            self._endpoint.order(address, Order.STOP, self._ending.tick.to_bytes(8, "little"))
+
+    def _hear_stop(self, answer: Stopping) -> None:
+        """When all can end at the tick that was ordered, they are told so; else a later one is tried."""
+        ending = self._ending
+        if ending is None or answer.ordered != ending.tick:
+            return  # an answer to what was asked before
+        if answer.tick >= ending.tick and ending.tick < self._until:
+            self._order_stop(answer.tick + 2 * (answer.tick - min(self._ticks.values())) + 10)
+            return
+        ending.missing.discard(answer.match)
+        if not answer.over:
+            ending.holding.append(answer.match)
+        if not ending.missing:
+            self._until = ending.tick
+            for match in ending.holding:
+                address = self._run.address(Role(RoleKind.ENVIRONMENT, match))
+                self._endpoint.send(address, Tag.FROM_ROOT, pack(Go(self._until, self.resumable)))
 
     def _take_leave(self, message: Done) -> None:
         self._done[message.role] = message
@@ -288,6 +351,8 @@ class Root:
             self.scoreboard.update(message.record)
             self._updates[message.record.policy] = message.record.update
             self._seconds[message.record.policy] = message.record.seconds
+        elif isinstance(message, Stopping):
+            self._hear_stop(message)
         elif isinstance(message, Restarted):
             self._note_restart(message)
         elif isinstance(message, Left):

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from arena.comm import Endpoint, Tag
-from arena.errors import ConfigError, PeerLost, RunStopped
+from arena.errors import ConfigError, PeerLost, RunStopped, Unwritable
 from arena.leg import Leg
 from arena.memory import Memory
 from arena.messages import Failed, Next, expect, pack
@@ -55,10 +55,12 @@ def perform(
 
 
 def failure_of(error: BaseException, who: str, source: str = "") -> Failed:
-    """What to tell the user of an error: a sentence for a mistake in the configuration, else the traceback."""
+    """What to tell the user of an error: a sentence for a mistake, or for a disk that is full; else the traceback."""
     if isinstance(error, ConfigError):
         placed = ConfigError(error.message, path=error.path, source=error.source or source)
         return Failed(who, str(placed), exit_code=2)
+    if isinstance(error, Unwritable):
+        return Failed(who, str(error), exit_code=1)
     return Failed(who, "".join(traceback.format_exception(error)).rstrip(), exit_code=1)
 
 

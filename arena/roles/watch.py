@@ -5,10 +5,13 @@ seats. A rank that has given none for a while is asked what its roles wait for. 
 once; one that is in a game or an algorithm does not, so its silence is how long that call takes.
 
     moving     signs of life come
-    asking     none for a quarter of the limit: WHERE                  -> HERE, or silence
+    asking     none since the last look but one: WHERE                 -> HERE, or silence
     suspicion  a circle; a silence that is too long; or everybody waits, and nothing has moved for `watchdog_s`
     telling    everybody is asked for stacks; who does not answer is looked into by a process of its node. If the
                suspicion still holds then, the run ends
+
+Answers are believed only together: the times for which their roles say that they have waited overlap by more than a
+message can be under way.
 
 Time in which a process was ready to run, but others had the cores, is not held against it; neither is time in which
 this process itself did not run (it was stopped, or the whole machine was).
@@ -30,10 +33,9 @@ from arena.plan import RoleKind
 from arena.run import Run
 from arena.stacks import Stack, running_stack
 
-_LOOKS = 4  # within the limit
+_LOOKS = 8  # within the limit
 _SILENCE = 0.75  # of the time between two looks: who has said nothing for so long is asked
-_FRESH = 2  # looks: what is older is not known any more
-_PATIENCE = 2.0  # seconds for the answers before a run is ended
+_PATIENCE = 2.0  # seconds for the last answers, or the time between two looks
 
 
 @dataclass
@@ -47,7 +49,6 @@ class _Rank:
         asked: whether it owes an answer.
         noted: when `delays` were.
         delays: how long its threads had waited for a core when its silence was noticed.
-        answered: when its last answer came.
         roles: that answer; empty since its match has moved.
     """
 
@@ -57,7 +58,6 @@ class _Rank:
     asked: bool = False
     noted: float = -1.0
     delays: Mapping[int, float] = field(default_factory=dict)
-    answered: float = 0.0
     roles: tuple[Whereabouts, ...] = ()
 
 
@@ -154,7 +154,7 @@ class Watch:
         roles = tuple(role for role in answer.roles if role.address in self._rank_of)
         rank = self._rank_of[roles[0].address]
         rank.asked = False
-        rank.alive = rank.answered = self._clock()
+        rank.alive = self._clock()
         rank.roles = roles
 
     def _process(self, rank: _Rank) -> Process | None:
@@ -185,7 +185,7 @@ class Watch:
         for rank in self._ranks.values():
             if rank not in silent:
                 self._ask(rank, Question(stacks=True, peek=self._neighbours(rank, silent)))
-        end = self._clock() + _PATIENCE
+        end = self._clock() + min(_PATIENCE, self._period)
         while any(rank.asked for rank in self._ranks.values() if rank not in silent) and self._clock() < end:
             self._endpoint.sleep((0, Tag.TO_ROOT, ANYONE), end - self._clock())
 
@@ -211,15 +211,17 @@ class Watch:
         return self._endless_call(now) or self._circle(now) or self._standstill(now)
 
     def _endless_call(self, now: float) -> Failed | None:
-        silent = [rank for rank in self._ranks.values() if self._silent(rank, now) > self._call_limit]
+        # The call may have begun only just before the rank was asked for the first time.
+        limit = self._call_limit + self._period
+        silent = [rank for rank in self._ranks.values() if self._silent(rank, now) > limit]
         if not silent:
             return None
         busy = [role for rank in silent for role in self._busy_roles(rank, now)]
         who = self._run.describe(self._run.roles[busy[0].address])
-        more = f", nor have {len(busy) - 1} others" if len(busy) > 1 else ""
+        more = f", and {len(busy) - 1} more" if len(busy) > 1 else ""
         key = "watchdog_s" if self._run.plan.env_timeout_s is None else "env_timeout_s"
-        hint = f"one call of a game or an algorithm may take {self._call_limit:g} s; `{key}` says so"
-        return self._failure(now, f"{who} has not come back from a call{more}", busy, hint)
+        hint = f"one call of a game or an algorithm may take {self._call_limit:g} s; `{key}` can give it more"
+        return self._failure(now, f"{who}{more}: not come back from a call", busy, hint)
 
     def _busy_roles(self, rank: _Rank, now: float) -> list[Whereabouts]:
         """The role that has the turn in a silent rank; all of them where that cannot be seen."""
@@ -230,32 +232,28 @@ class Watch:
         return [Whereabouts(it, State.RUNS, None, silent, stacks.get(it, ())) for it in addresses]
 
     def _circle(self, now: float) -> Failed | None:
-        circle = whereabouts.circle_in(role for role in self._known(now) if role.seconds >= self._limit)
+        circle = whereabouts.circle_in(role for role in self._known() if role.seconds >= self._limit)
         return self._failure(now, f"{len(circle)} roles wait in a circle", circle) if circle else None
 
     def _standstill(self, now: float) -> Failed | None:
         """Nothing has moved, and nobody is in a call from which it could come back."""
-        known = list(self._known(now))
+        known = list(self._known())
         if now - self._moved < self._limit or len(known) < len(self._rank_of):
             return None
-        if any(role.seconds < self._period for role in known if role.state is not State.ENDED):
+        if any(role.seconds < 2 * self._period for role in known if role.state is not State.ENDED):
             return None
         return self._failure(now, "every role waits for another one", [])
 
-    def _known(self, now: float) -> Iterable[Whereabouts]:
-        """What the roles of the ranks that have answered lately do, as of now."""
-        for rank in self._ranks.values():
-            age = now - rank.answered
-            if age <= _FRESH * self._period + _PATIENCE:
-                for role in rank.roles:
-                    waits = role.state is State.WAITS and not rank.asked
-                    yield role._replace(seconds=role.seconds + age) if waits else role
+    def _known(self) -> Iterable[Whereabouts]:
+        """What the roles of the ranks that owe no answer have said last."""
+        return (role for rank in self._ranks.values() if not rank.asked for role in rank.roles)
 
     def _failure(self, now: float, what: str, blamed: list[Whereabouts], hint: str = "") -> Failed:
         addresses = {role.address for role in blamed}
-        others = [role for role in self._known(now) if role.address not in addresses and role.state is State.WAITS]
-        still = now - self._moved
-        title = f"nothing has moved for {still:.0f} s: {what}" if still >= self._limit else what
+        still = [role for role in self._known() if role.state is State.WAITS and role.seconds >= 2 * self._period]
+        others = [role for role in still if role.address not in addresses]
+        seconds = now - self._moved
+        title = f"nothing has moved for {seconds:.0f} s: {what}" if seconds >= self._limit else what
         said = whereabouts.report(blamed, others, self._name)
         return Failed(title, f"{said}\n{hint}" if hint else said, exit_code=1)
 

@@ -189,6 +189,8 @@ class Worker:
         profile = self._stopwatch.profile()
         done = Done(self._role, self._ticks(), profile, saved=saved, returned=returned, stateless=stateless)
         self._endpoint.send(0, Tag.TO_ROOT, pack(done))
+        # Its parts know each other: their memory and descriptors would stay until Python looks for garbage.
+        vars(self).clear()
 
     def _play(self) -> bool:
         """Whether `run` has returned by itself; BudgetReached is how all others end."""
@@ -255,17 +257,25 @@ class Worker:
         """Leaves; the boundary of the checkpoint that this worker has written last, None if it has written none.
 
         Who speaks for the group when it leaves writes what has been learnt until then. The root of the group leaves as
-        the last one, and after it nobody has learnt any more.
+        the last one, and after it nobody has learnt any more. One that does not play this leg has nothing new: the
+        first that does writes in its place, also if the group has not met and so nobody has told it to speak.
         """
+        first = self._first
         if self._keeps:
             if hasattr(self._algorithm, "own_state_dict"):
                 self._saving.save_own(self._role, self._algorithm.own_state_dict(), boundary=self._end)
-            if self._group.speaks and not self._group.is_root:  # while nobody else speaks yet
+            if not self._group.is_root and (self._group.speaks or self._group.rank == first):  # nobody else does yet
                 self._saving.save(self._algorithm.state_dict(), boundary=self._end)
         self._group.leave()
-        if self._keeps and self._group.is_root and self._group.speaks:
+        if self._keeps and self._group.is_root and self._group.speaks and first == 0:
             self._saving.save(self._algorithm.state_dict(), boundary=self._end)
         return self._saving.newest if self._keeps else None
+
+    @property
+    def _first(self) -> int:
+        """The group rank of the first worker whose `run` had not returned before this leg; the root's if all had."""
+        playing = (rank for rank, worker in enumerate(self._policy.workers) if worker not in self._run.leg.left)
+        return next(playing, 0)
 
     @property
     def _end(self) -> int:

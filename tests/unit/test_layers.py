@@ -164,7 +164,7 @@ def test_a_pure_module_does_no_io(name: str) -> None:
 
 def test_transports_know_neither_proxies_nor_roles() -> None:
     used = {room(found.name) for module in modules() if within(module, "arena.comm") for found in really(module)}
-    assert used <= {"comm", "errors", "lockstep", "spaces"}
+    assert used <= {"comm", "errors", "lockstep", "spaces", "stacks"}
 
 
 def test_proxies_and_the_group_know_no_roles() -> None:

@@ -107,6 +107,18 @@ def test_open_mpi_is_told_to_run_as_root_and_on_few_cores(tmp_path: Path, monkey
     assert settings["SOMETHING"] == "kept"
 
 
+def test_inside_of_an_allocation_the_hosts_are_slurms_and_cores_are_not_shared(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SLURM_JOB_NODELIST", "n[1-2]")
+    monkeypatch.setenv("SLURM_TASKS_PER_NODE", "3(x2)")
+    path = str(launcher(tmp_path, says="mpirun (Open MPI) 5.0.11"))
+    line, _ = mpirun.command(path, 6, ["python"])
+    assert line == [path, "--bind-to", "none", "-n", "6", "python"]
+    with pytest.raises(ConfigError, match="2 hosts with 6 slots in all cannot take 7 processes"):
+        mpirun.command(path, 7, ["python"])
+
+
 def test_mpich_needs_no_flags(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OMPI_ALLOW_RUN_AS_ROOT", raising=False)
     path = str(launcher(tmp_path, "mpiexec", says="HYDRA build details:"))
@@ -201,7 +213,7 @@ def test_a_terminal_gets_its_cursor_back_when_the_display_was_ended_with_its_pro
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setattr("sys.stdout.isatty", lambda: terminal)
-    assert mpirun._told(status, received) == (130 if received else 1)
+    assert mpirun._told(status, received, mpirun._Heard()) == (130 if received else 1)
     assert capsys.readouterr().out == ("\x1b[?25h\n" if terminal else "")
 
 
@@ -209,10 +221,42 @@ def test_a_run_that_ends_by_itself_has_shown_the_cursor_already(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
-    assert mpirun._told(1, []) == 1
+    assert mpirun._told(1, [], mpirun._Heard(reason=True, rank="0")) == 1
     assert capsys.readouterr().out == ""
 
 
 def test_a_launcher_that_could_not_start_has_failed_and_was_not_killed(capsys: pytest.CaptureFixture[str]) -> None:
-    assert mpirun._told(213, []) == 1
+    assert mpirun._told(213, [], mpirun._Heard()) == 1
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize(
+    ("banner", "status", "words"),
+    [
+        ("   Process name: [prterun-vm-10701@1,2]\n   Exit code:    2\n", 2, "rank 2 of it has ended without a word"),
+        (
+            "prterun has exited due to process rank 4 with PID 10828 on node vm exiting\nimproperly.\n",
+            1,
+            "rank 4 of it",
+        ),
+        (
+            "prterun noticed that process rank 12 with PID 1 on node vm exited on\nsignal 11.\n",
+            139,
+            "12 of it was killed",
+        ),
+    ],
+)
+def test_a_process_that_has_gone_without_a_word_is_named_and_its_status_is_not_taken_for_ours(
+    banner: str, status: int, words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    heard = mpirun._Heard()
+    list(heard.listen(banner.splitlines(keepends=True)))
+    assert mpirun._told(status, [], heard) == 1
+    assert words in capsys.readouterr().err
+
+
+def test_what_the_arena_has_said_itself_is_not_said_again(capsys: pytest.CaptureFixture[str]) -> None:
+    heard = mpirun._Heard()
+    list(heard.listen(["arena: error: no\n", "prterun has exited due to process rank 0 with PID 1\n"]))
+    assert mpirun._told(2, [], heard) == 2
     assert capsys.readouterr().err == ""

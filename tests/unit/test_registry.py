@@ -192,3 +192,39 @@ def test_environments_of_other_libraries_are_adapted() -> None:
     assert game.lanes == 3
     assert len(game.interface.entities) == 1
     game.close()
+
+
+# --- schedules ----------------------------------------------------------------------------------------------------
+
+
+def worker_saying(**said: Any) -> type[Any]:
+    def made(self: Any, env: Any, group: Any, *, ticks: int) -> None: ...
+
+    return type("Worker", (), {"face": "gym", "run": lambda self: None, "__init__": made, **said})
+
+
+@pytest.mark.parametrize(
+    ("said", "schedule"),
+    [({}, "episodes"), ({"schedule": "ticks"}, "ticks"), ({"schedule": "episodes"}, "episodes")],
+)
+def test_an_algorithm_that_does_not_say_when_it_meets_counts_as_meeting_at_episodes(
+    said: dict[str, str], schedule: str
+) -> None:
+    assert registry.schedule_of(worker_saying(**said)) == schedule
+
+
+def test_a_schedule_that_is_none_is_refused_with_the_nearest_one(folder: Path) -> None:
+    write(
+        folder,
+        "mine.py",
+        "class W:\n    face = 'gym'\n    schedule = 'tick'\n    def __init__(self, env, group, *, ticks): ...\n"
+        "    def run(self): ...\n",
+    )
+    with pytest.raises(ConfigError, match=r"W\.schedule is 'tick'.* did you mean 'ticks'") as caught:
+        registry.worker_class("mine:W", {}, frozen=False, path="policies.blue")
+    assert caught.value.path == "policies.blue.algorithm"
+
+
+@pytest.mark.parametrize("name", sorted(registry.ALGORITHMS))
+def test_the_built_in_algorithms_meet_at_ticks_or_never(name: str) -> None:
+    assert registry.schedule_of(registry.algorithm(name)) == "ticks"

@@ -19,7 +19,7 @@ from arena.errors import ConfigError
 from arena.launch.slurm import Job, batch_text, make_job, parse_time, train_command, write_batch
 from launching import ARENA, Ended, environment, finish, start, wait_for
 
-# Behaves as `arena train` promises: a checkpoint and the file `requeue` at SIGUSR1, exit 0; the third start is the last.
+# Behaves as `arena train` promises: at SIGUSR1 a checkpoint, the file `requeue`, exit 0; the third start is the last.
 TRAINER = """#!{python}
 import json, os, signal, sys
 from pathlib import Path
@@ -36,6 +36,8 @@ if starts == {last}:
     sys.exit({code})
 if signal.sigwait(signals) == signal.SIGTERM:
     sys.exit(143)
+if signal.sigtimedwait(signals, 0.3) is not None:
+    sys.exit(9)  # asked twice, a run ends at once
 (run / "requeue").touch()
 """
 SCONTROL = """#!/bin/bash
@@ -61,7 +63,9 @@ class Cluster:
     def batch(self, *arguments: str, run_dir: str | None = None, name: str = "duel") -> Path:
         job = Job(name, nodes=1, tasks=1, seconds=3600)
         path = self.home / "job.sbatch"
-        write_batch(path, batch_text(job, [str(self.programs / "trainer"), *arguments], run_dir=run_dir, home=self.home))
+        write_batch(
+            path, batch_text(job, [str(self.programs / "trainer"), *arguments], run_dir=run_dir, home=self.home)
+        )
         return path
 
     def start(self, batch: Path, *, restarts: int = 0) -> subprocess.Popen[str]:
@@ -146,7 +150,17 @@ def test_what_a_start_left_that_never_became_a_run_is_out_of_the_way_at_the_next
     assert cluster.started()[0]["argv"] == ["train", "--run-dir=runs/duel-4711"]
 
 
-NASTY = ["a;rm -rf .", "$(touch evil)", "`touch evil`", "-rf", "it's \"quoted\"", "two\nlines\n#SBATCH --nodes=9", "*", "~", " "]
+NASTY = [
+    "a;rm -rf .",
+    "$(touch evil)",
+    "`touch evil`",
+    "-rf",
+    'it\'s "quoted"',
+    "two\nlines\n#SBATCH --nodes=9",
+    "*",
+    "~",
+    " ",
+]
 
 
 @pytest.mark.parametrize("word", NASTY)
@@ -184,7 +198,9 @@ def test_sbatch_is_asked_for_nodes_tasks_time_a_signal_and_the_queue(home: Path)
 
 @pytest.mark.parametrize(("time", "notice"), [("5m", 60), ("1h", 180), ("1d", 600)])
 def test_the_signal_comes_a_twentieth_of_the_time_before_the_end(home: Path, time: str, notice: int) -> None:
-    assert f"signal=B:USR1@{notice}" in directives(batch_text(make_job("x", time=time, nodes=1, tasks=1), [], run_dir=None, home=home))
+    assert f"signal=B:USR1@{notice}" in directives(
+        batch_text(make_job("x", time=time, nodes=1, tasks=1), [], run_dir=None, home=home)
+    )
 
 
 @pytest.mark.parametrize(
@@ -207,9 +223,11 @@ def test_times_are_read_as_slurm_reads_them_and_shorter(text: str, seconds: int)
     assert parse_time(text) == seconds
 
 
-@pytest.mark.parametrize("text", ["", "4", "4m", "400d", "h", "4x", "1:2:3:4", "-4h", "4 h", "1-", "1-x", "9" * 40 + "h", "0"])
+@pytest.mark.parametrize(
+    "text", ["", "4", "4m", "400d", "h", "4x", "1:2:3:4", "-4h", "4 h", "1-", "1-x", "9" * 40 + "h", "0"]
+)
 def test_other_times_and_too_short_ones_are_refused(text: str) -> None:
-    with pytest.raises(ConfigError, match="^--time: got "):
+    with pytest.raises(ConfigError, match=r"^--time: got "):
         make_job("x", time=text, nodes=1, tasks=4)
 
 
@@ -293,6 +311,8 @@ def test_a_batch_file_of_the_command_line_runs_the_arena_to_its_end(home: Path) 
 def test_outside_of_slurm_the_file_says_what_it_lacks(home: Path) -> None:
     cluster = Cluster(home)
     without = {name: value for name, value in environment().items() if name != "SLURM_JOB_ID"}
-    done = subprocess.run(["bash", str(cluster.batch("train"))], env=without, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        ["bash", str(cluster.batch("train"))], env=without, capture_output=True, text=True, check=False
+    )
     assert done.returncode != 0
     assert "SLURM_JOB_ID: is given by sbatch" in done.stderr

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -186,6 +188,29 @@ def test_without_shared_memory_everybody_gets_a_link_of_his_own(
     assert [seat_of(seat, neighbour) for seat in (1, 2, 3)] == [0, 0, 0]
     assert [*table.links] == [1, 2, 3] and neighbour.linked == [1, 2, 3, 1, 2, 3, 0, 0, 0]
     assert caplog.messages == ["no shared memory for the links of a match (no space left on device): they go over MPI"]
+
+
+def test_the_tables_of_many_legs_hold_no_more_descriptors_than_that_of_one() -> None:
+    neighbour = Neighbour()
+    place: Any = At(0, neighbour)
+    outside: Any = neighbour
+    laying = Tables(Host({0: "environment"}, outside, size=4), outside)
+    held: list[int] = []
+    for leg in range(5):
+        neighbour.near = {1, 2}
+        tables = [laying.lay(place, [1, 2], [LinkSize(8, 24)] * 2, part) for part in range(2)]
+        seat = seat_of(1, neighbour)
+        tables[0].outboxes[0] = leg
+        assert seat.inbox.tolist() == [leg] * 24
+        neighbour.letters.clear()
+        held.append(sum("arena-link" in os.readlink(path) for path in descriptors()))
+        del tables, seat
+    assert held == held[:1] * 5
+
+
+def descriptors() -> list[Path]:
+    """This process's; the folder's own is gone when it has been read."""
+    return [path for path in Path("/proc/self/fd").iterdir() if path.is_symlink()]
 
 
 def test_roles_of_one_process_take_turns_without_anything_outside() -> None:

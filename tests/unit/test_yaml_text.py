@@ -139,7 +139,9 @@ def test_a_tag_that_makes_more_than_plain_data_is_refused_where_it_stands(tag: s
         yaml_text.load(f"a: 1\nb: !!{tag} x", source="f.yaml")
 
 
-@pytest.mark.parametrize("text", ['"\\0"', '"a\\x00b"', '"\\ud800"', '{"\\0": 1}', "!!bool x", "!!float ''", "0x" + "f" * 101])
+@pytest.mark.parametrize(
+    "text", ['"\\0"', '"a\\x00b"', '"\\ud800"', '{"\\0": 1}', "!!bool x", "!!float ''", "0x" + "f" * 101]
+)
 def test_words_that_nothing_can_be_made_of_are_configuration_errors(text: str) -> None:
     with pytest.raises(ConfigError):
         yaml_text.load(text, source="f.yaml")

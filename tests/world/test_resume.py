@@ -1,8 +1,9 @@
-"""Going on with a run: agreed checkpoints, whole records, nothing touched too early; and who ends before the end."""
+"""Going on with a run: from the newest whole boundary, with whole records, nothing touched too early."""
 
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Mapping
 from itertools import product
 from pathlib import Path
@@ -14,7 +15,7 @@ from arena.errors import ConfigError
 from arena.launch.leading import announced
 from arena.records import checkpoint
 from arena.records.folder import RunFolder
-from arena.records.journal import Journal, JournalReader
+from arena.records.journal import JournalReader
 from arena.roles.root import RoleFailed
 from staging import Played, play
 
@@ -27,7 +28,7 @@ def brittle(**options: Any) -> dict[str, Any]:
 
 
 def duel(*, ticks: int = 40, blue: Any = COUNTS, red: Any = RANDOM, lanes: int = 2, **match: Any) -> dict[str, Any]:
-    """Two policies in one match of touchdown; a checkpoint every 20 ticks."""
+    """Two policies in one match of touchdown; legs of 20 ticks."""
     return {
         "ticks": ticks,
         "seed": 5,
@@ -40,7 +41,7 @@ def duel(*, ticks: int = 40, blue: Any = COUNTS, red: Any = RANDOM, lanes: int =
 
 def broken(data: Mapping[str, Any], path: Path) -> RunFolder:
     """Plays until somebody raises."""
-    with pytest.raises(RoleFailed):
+    with pytest.raises(RoleFailed, match="brittle"):
         play(data, path, given=True)
     return RunFolder(path / "run")
 
@@ -49,10 +50,15 @@ def resume(data: Mapping[str, Any], path: Path, **changes: Any) -> Played:
     return play(data, path, resume=True, **changes)
 
 
-def files(folder: RunFolder, policy: str) -> dict[int, int]:
-    """Per boundary the true ticks of the checkpoint."""
-    found = checkpoint.list_checkpoints(folder.checkpoints_path(policy))
-    return {checkpoint.ticks_of(path): checkpoint.load(path).ticks for path in found}
+def boundaries(folder: RunFolder, policy: str) -> list[int]:
+    """Of which a policy has checkpoints."""
+    return [checkpoint.ticks_of(path) for path in checkpoint.list_checkpoints(folder.checkpoints_path(policy))]
+
+
+def count_at(folder: RunFolder, policy: str, boundary: int) -> int:
+    """How far a policy had counted."""
+    count: int = checkpoint.load(checkpoint.path_of(folder.checkpoints_path(policy), boundary)).state["count"]
+    return count
 
 
 def snapshot(folder: Path) -> dict[str, str]:
@@ -60,7 +66,7 @@ def snapshot(folder: Path) -> dict[str, str]:
     return {
         str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
         for path in sorted(folder.rglob("*"))
-        if path.is_file() and path.parent.name != "logs"
+        if path.is_file() and path.parent.name != "logs" and path.name != "lock"
     }
 
 
@@ -69,88 +75,73 @@ def updates(folder: RunFolder, policy: str) -> list[tuple[int, int]]:
     return [(line["update"], line["ticks"]) for line in lines]
 
 
-def test_resume_goes_on_from_the_last_checkpoint_without_a_doubled_line(tmp_path: Path) -> None:
+def test_resume_goes_on_from_the_last_boundary_without_a_doubled_line(tmp_path: Path) -> None:
     play(duel(ticks=40), tmp_path, given=True)
     played = resume(duel(ticks=80), tmp_path)
-    assert played.notes == [("loaded", 40)]
+    assert played.notes == [("loaded", 40), ("loaded", 60)], "one leg after the other"
     assert updates(played.folder, "blue") == [(number, 10 * number) for number in range(1, 9)]
-    assert max(episode["tick"] for episode in played.episodes) > 40
+    assert max(episode["tick"] for episode in played.episodes) == 80
 
 
-def test_checkpoints_of_different_rhythms_have_common_names_and_say_their_true_ticks(tmp_path: Path) -> None:
-    data = duel(ticks=100, blue=brittle(every=10), red=brittle(every=15))
-    folder = play(data, tmp_path, given=True).folder
-    assert files(folder, "blue") == {0: 0, 60: 60, 80: 80, 100: 100}
-    assert files(folder, "red") == {0: 0, 60: 60, 80: 90, 100: 100}
+def test_policies_of_different_rhythms_have_their_states_of_the_same_ticks(tmp_path: Path) -> None:
+    folder = play(duel(ticks=100, blue=brittle(every=10), red=brittle(every=15)), tmp_path, given=True).folder
+    for policy in ("blue", "red"):
+        assert boundaries(folder, policy) == [0, 60, 80, 100]
+        assert [count_at(folder, policy, boundary) for boundary in (0, 60, 80, 100)] == [0, 60, 80, 100]
+    assert sorted(path.name for path in folder.boundaries.iterdir()) == [f"{tick:012d}.json" for tick in (60, 80, 100)]
 
 
 def test_policies_of_different_rhythms_go_on_from_the_same_boundary_and_lose_no_update(tmp_path: Path) -> None:
-    data = duel(ticks=200, blue=brittle(every=10), red=brittle(every=15, fails_after=104))
-    folder = broken(data, tmp_path)
-    assert files(folder, "blue") == {0: 0, 60: 60, 80: 80, 100: 100}
-    assert files(folder, "red") == {0: 0, 40: 45, 60: 60, 80: 90}
+    broken(duel(ticks=200, blue=brittle(every=10), red=brittle(every=15, fails_at=104)), tmp_path)
     played = resume(duel(ticks=200, blue=brittle(every=10), red=brittle(every=15)), tmp_path)
-    assert played.run.start_tick == 80
-    assert sorted(played.notes) == [("loaded", 80), ("loaded", 90)], "each its own weights of the boundary"
-    assert [number for number, _ in updates(folder, "blue")] == list(range(1, 21))
-    assert [number for number, _ in updates(folder, "red")] == list(range(1, 15))  # 6 until 90, 8 of 120 ticks
-    assert updates(folder, "red")[:7] == [(n, 15 * n) for n in range(1, 7)] + [(7, 95)]
-
-
-def test_a_slow_policys_boundary_is_kept_by_a_fast_one_until_both_have_a_newer_one(tmp_path: Path) -> None:
-    data = {**duel(ticks=600, blue=brittle(every=5), red=brittle(every=110, fails_after=300)), "checkpoint_every": 10}
-    folder = broken(data, tmp_path)
-    assert set(files(folder, "red")) == {0, 110, 220}
-    assert 220 in files(folder, "blue")
-    played = resume({**data, "policies": {"blue": brittle(every=5), "red": brittle(every=110)}}, tmp_path)
-    assert played.run.start_tick == 220
-    assert sorted(played.notes) == [("loaded", 220)] * 2
+    assert played.run.leg.start == 100
+    assert played.notes[:2] == [("loaded", 100)] * 2
+    assert updates(played.folder, "blue") == [(number, 10 * number) for number in range(1, 21)]
+    assert updates(played.folder, "red") == [(number, 15 * number) for number in range(1, 14)]
 
 
 def test_a_resumed_run_can_be_resumed(tmp_path: Path) -> None:
-    broken(duel(ticks=200, blue=brittle(every=10, fails_after=70)), tmp_path)
+    broken(duel(ticks=200, blue=brittle(fails_at=70)), tmp_path)
     with pytest.raises(RoleFailed):
-        resume(duel(ticks=200, blue=brittle(every=10, fails_after=50)), tmp_path)  # from 60 to 110
-    played = resume(duel(ticks=200, blue=brittle(every=10)), tmp_path)
-    assert played.notes == [("loaded", 100)]
+        resume(duel(ticks=200, blue=brittle(fails_at=110)), tmp_path)
+    played = resume(duel(ticks=200, blue=brittle()), tmp_path)
+    assert played.run.leg.start == 100
     assert updates(played.folder, "blue") == [(number, 10 * number) for number in range(1, 21)]
 
 
-def test_newer_checkpoints_of_a_policy_do_not_disturb_and_are_forgotten_when_the_run_goes_on(tmp_path: Path) -> None:
-    folder = broken(duel(ticks=200, blue=brittle(every=10), red=brittle(every=15, fails_after=104)), tmp_path)
-    assert max(files(folder, "blue")) == 100
+def test_what_came_after_the_boundary_is_forgotten_when_the_run_goes_on(tmp_path: Path) -> None:
+    folder = broken(duel(ticks=200, blue=brittle(fails_at=115)), tmp_path)
+    (folder.boundaries / "000000000100.json").unlink()  # as if it had been killed just before that was written
+    assert boundaries(folder, "blue") == [0, 60, 80, 100]
+    assert max(line["tick"] for line in JournalReader(folder.episodes)) > 80
     with pytest.raises(RoleFailed):  # soon after it went on, before anything is saved
-        resume(duel(ticks=200, blue=brittle(every=10), red=brittle(every=15, fails_after=5)), tmp_path)
-    assert max(files(folder, "blue")) == max(files(folder, "red")) == 80
-    assert all(episode["tick"] <= 85 for episode in JournalReader(folder.episodes))
+        resume(duel(ticks=200, blue=brittle(fails_at=82)), tmp_path)
+    assert boundaries(folder, "blue") == [0, 60, 80]
+    assert max(line["tick"] for line in JournalReader(folder.episodes)) <= 80
+    assert updates(folder, "blue")[-1] == (8, 80)
 
 
 def test_a_damaged_checkpoint_is_passed_over_by_all_policies(tmp_path: Path) -> None:
-    play(duel(ticks=100, blue=brittle(every=10), red=brittle(every=15)), tmp_path, given=True)
+    data = duel(ticks=100, blue=brittle(every=10), red=brittle(every=15))
+    play(data, tmp_path, given=True)
     path = checkpoint.path_of(tmp_path / "run" / "checkpoints" / "red", 100)
     path.write_bytes(path.read_bytes()[:50])
-    played = resume(duel(ticks=200, blue=brittle(every=10), red=brittle(every=15)), tmp_path)
-    assert played.run.start_tick == 80
-    assert sorted(played.notes) == [("loaded", 80), ("loaded", 90)]
+    played = resume({**data, "ticks": 200}, tmp_path)
+    assert played.run.leg.start == 80
+    assert played.notes[:2] == [("loaded", 80)] * 2
 
 
-def test_a_policy_that_has_left_early_keeps_nobody_from_going_on(tmp_path: Path) -> None:
-    data = duel(ticks=200, blue=brittle(every=10, leave=[30]), red=brittle(every=10, fails_after=115))
+def test_a_policy_that_has_left_stays_out_and_keeps_its_state_in_all_later_legs(tmp_path: Path) -> None:
+    data = duel(ticks=200, blue=brittle(leave=[30]), red=brittle(fails_at=115))
     folder = broken(data, tmp_path)
-    assert files(folder, "blue")[200] == 30
-    played = resume(duel(ticks=200, blue=brittle(every=10), red=brittle(every=10)), tmp_path)
-    assert played.run.start_tick == 100
-    assert sorted(played.notes) == [("loaded", 30), ("loaded", 100)]
-
-
-def test_an_early_leavers_checkpoint_survives_a_second_break(tmp_path: Path) -> None:
-    data = duel(ticks=200, blue=brittle(every=10, leave=[30]), red=brittle(every=10, fails_after=115))
-    folder = broken(data, tmp_path)
-    with pytest.raises(RoleFailed):
-        resume(duel(ticks=200, blue=brittle(every=10), red=brittle(every=10, fails_after=5)), tmp_path)
-    assert files(folder, "blue")[100] == 30
-    played = resume(duel(ticks=200, blue=brittle(every=10), red=brittle(every=10)), tmp_path)
-    assert sorted(played.notes) == [("loaded", 30), ("loaded", 100)]
+    assert [count_at(folder, "blue", boundary) for boundary in (80, 100)] == [30] * 2
+    played = resume({**data, "policies": {"blue": brittle(leave=[30]), "red": brittle()}}, tmp_path)
+    assert played.run.leg.start == 100
+    assert count_at(folder, "blue", 200) == 30
+    assert updates(folder, "blue") == [(1, 10), (2, 20), (3, 30)]
+    assert "has returned" not in played.shown, "that was told when it happened"
+    idle = sum(seat["idle_ticks"] for e in played.episodes if e["lane"] == 0 for seat in e["seats"])
+    assert idle == 170
 
 
 def test_nothing_left_to_resume_is_said(tmp_path: Path) -> None:
@@ -159,28 +150,21 @@ def test_nothing_left_to_resume_is_said(tmp_path: Path) -> None:
         resume(duel(ticks=40), tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("blue", "red", "words"),
-    [
-        (brittle(fails_after=15), RANDOM, "blue has 0; red has none"),
-        (brittle(every=10, fails_after=50), brittle(every=100), "blue has 0, 20, 40; red has 0"),
-        (RANDOM, {**brittle(fails_after=30), "algorithm": "runners:Fails", "options": {"where": "late"}}, "red has 0"),
-    ],
-)
-def test_without_a_common_checkpoint_nothing_is_restarted_over_old_records(
-    blue: Any, red: Any, words: str, tmp_path: Path
-) -> None:
-    folder = broken(duel(ticks=200, blue=blue, red=red), tmp_path)
+@pytest.mark.parametrize("blue", [brittle(fails_at=15), {"algorithm": "runners:Forgets"}])
+def test_without_a_boundary_nothing_is_restarted_over_old_records(blue: Any, tmp_path: Path) -> None:
+    folder = broken(duel(ticks=200, blue=blue, lanes=1), tmp_path)
     before = snapshot(folder.path)
-    with pytest.raises(ConfigError, match=f"no tick but 0 .*{words}.*Leave --resume out and start a new run.*`load:`"):
-        resume(duel(ticks=200, blue=blue, red=red), tmp_path)
+    with pytest.raises(ConfigError, match=r"no tick to go on from: .*Leave --resume out and start a new run.*`load:`"):
+        resume(duel(ticks=200, blue=blue, lanes=1), tmp_path)
     assert snapshot(folder.path) == before
 
 
-def test_a_run_of_policies_without_checkpoints_cannot_go_on(tmp_path: Path) -> None:
-    play(duel(blue=RANDOM), tmp_path, given=True)
-    with pytest.raises(ConfigError, match="blue has none; red has none"):
-        resume(duel(blue=RANDOM, ticks=80), tmp_path)
+def test_a_run_of_policies_without_a_state_goes_on_as_well(tmp_path: Path) -> None:
+    whole = play(duel(blue=RANDOM, ticks=80), tmp_path)
+    (tmp_path / "parted").mkdir()
+    play(duel(blue=RANDOM, ticks=40), tmp_path / "parted", given=True)
+    parted = resume(duel(blue=RANDOM, ticks=80), tmp_path / "parted")
+    assert parted.folder.episodes.read_bytes() == whole.folder.episodes.read_bytes()
 
 
 def changed(**parts: Any) -> dict[str, Any]:
@@ -247,7 +231,7 @@ def test_ticks_copies_lanes_options_and_transport_may_change_and_the_change_of_l
     data = {**duel(ticks=100, lanes=3, copies=2, blue={**COUNTS, "options": {"every": 5}}), "transport": "mpi"}
     played = resume({**data, "checkpoint_every": 30, "seed": 6}, tmp_path)
     announced(played.run)
-    assert played.run.start_tick == 40
+    assert played.run.leg.start == 40
     said = capsys.readouterr().out
     assert "goes on at tick 40" in said
     assert "copies or lanes have changed" in said
@@ -258,13 +242,13 @@ def test_ticks_copies_lanes_options_and_transport_may_change_and_the_change_of_l
 
 def test_a_resumed_run_with_the_same_lanes_says_its_tick_alone(tmp_path: Path) -> None:
     play(duel(ticks=40), tmp_path, given=True)
-    assert resume(duel(ticks=80), tmp_path).run.past.words == ()
+    assert resume(duel(ticks=80), tmp_path).run.words == ()
 
 
 def test_a_learner_that_begins_anew_is_told(tmp_path: Path) -> None:
     data = duel(ticks=40, red={"algorithm": "runners:Forgetful"}, lanes=1)
     play(data, tmp_path, given=True)
-    assert resume({**data, "ticks": 80}, tmp_path).run.past.words == ("policy 'red' has no checkpoint: it begins anew",)
+    assert resume({**data, "ticks": 80}, tmp_path).run.words == ("policy 'red' has no checkpoint: it begins anew",)
 
 
 def test_updates_of_a_policy_without_checkpoints_are_numbered_on(tmp_path: Path) -> None:
@@ -276,28 +260,23 @@ def test_updates_of_a_policy_without_checkpoints_are_numbered_on(tmp_path: Path)
     assert len(numbers) >= 4
 
 
-def test_episodes_are_counted_on_and_stay_in_the_score(tmp_path: Path) -> None:
-    first = play(duel(ticks=40, copies=2), tmp_path, given=True)
-    kept = {(e["match"], e["lane"]): e["episode"] for e in first.episodes}
-    assert min(kept.values()) >= 1
+def test_episodes_are_counted_on_and_whole_ones_stay_in_the_score(tmp_path: Path) -> None:
+    play(duel(ticks=40, copies=2), tmp_path, given=True)
     played = resume(duel(ticks=100, copies=2), tmp_path)
     by_lane: dict[tuple[int, int], list[int]] = {}
     for episode in sorted(played.episodes, key=lambda e: e["tick"]):
         by_lane.setdefault((episode["match"], episode["lane"]), []).append(episode["episode"])
     assert all(numbers == list(range(len(numbers))) for numbers in by_lane.values())
-    assert all(len(by_lane[place]) > last + 1 for place, last in kept.items())
-    assert played.scoreboard.policies["blue"].episodes == len(played.episodes)
+    assert {sum(e["length"] for e in played.episodes if e["lane"] == lane) for lane in range(2)} == {2 * 100}
+    whole = [episode for episode in played.episodes if "cut" not in episode]
+    assert played.scoreboard.policies["blue"].episodes == len(whole) < len(played.episodes)
 
 
-def test_episodes_after_the_boundary_are_played_again_and_counted_once(tmp_path: Path) -> None:
-    folder = play(duel(ticks=59, blue=brittle(every=10)), tmp_path, given=True).folder
-    assert max(line["tick"] for line in JournalReader(folder.episodes)) > 40
-    checkpoint.path_of(folder.checkpoints_path("blue"), 59).unlink()  # as if it had been killed before its end
-    played = resume(duel(ticks=200, blue=brittle(every=10)), tmp_path)
-    assert played.run.start_tick == 40
-    for lane in range(2):
-        numbers = [e["episode"] for e in played.episodes if e["lane"] == lane]
-        assert numbers == list(range(len(numbers)))
+def test_a_run_whose_end_was_no_multiple_goes_on_from_there(tmp_path: Path) -> None:
+    play(duel(ticks=50), tmp_path, given=True)
+    played = resume(duel(ticks=100), tmp_path)
+    assert played.notes == [("loaded", 50), ("loaded", 60), ("loaded", 80)]
+    assert updates(played.folder, "blue") == [(number, 10 * number) for number in range(1, 11)]
 
 
 def test_blocks_of_a_pipeline_count_their_own_lanes_on(tmp_path: Path) -> None:
@@ -311,22 +290,18 @@ def test_blocks_of_a_pipeline_count_their_own_lanes_on(tmp_path: Path) -> None:
 
 def test_the_seconds_of_the_updates_go_on(tmp_path: Path) -> None:
     folder = play(duel(ticks=40), tmp_path, given=True).folder
-    lines = [{**line, "seconds": line["seconds"] + 1000.0} for line in JournalReader(folder.metrics)]
-    folder.metrics.unlink()
-    journal = Journal(folder.metrics)
-    for line in lines:
-        journal.append(line)
-    journal.close()
+    path = folder.boundaries / "000000000040.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "seconds": {"blue": 1000.0}}))
     seconds = [line["seconds"] for line in resume(duel(ticks=80), tmp_path).updates]
     assert seconds == sorted(seconds)
-    assert 1000 < seconds[0] <= seconds[-1] < 2000
+    assert seconds[3] < 1000 < seconds[4] <= seconds[-1] < 2000
 
 
 def test_a_resume_that_cannot_begin_changes_nothing(tmp_path: Path) -> None:
-    folder = broken(duel(ticks=200, blue=brittle(every=10), red=brittle(every=15, fails_after=104)), tmp_path)
+    folder = broken(duel(ticks=200, blue=brittle(fails_at=104)), tmp_path)
     before = snapshot(folder.path)
     with pytest.raises(RoleFailed, match="no option 'evry'") as caught:
-        resume(duel(ticks=200, blue=brittle(every=10), red=brittle(evry=15)), tmp_path)
+        resume(duel(ticks=200, blue=brittle(evry=15)), tmp_path)
     assert caught.value.failure.exit_code == 2
     assert snapshot(folder.path) == before
 
@@ -338,7 +313,8 @@ def test_a_checkpoint_that_the_configuration_names_is_not_needed_any_more(tmp_pa
     play(data, tmp_path / "own", given=True)
     for path in first.folder.checkpoints_path("blue").iterdir():
         path.unlink()
-    assert resume({**data, "ticks": 80}, tmp_path / "own").notes == [("loaded", 80)]  # 40 and 40 of its own
+    played = resume({**data, "ticks": 80}, tmp_path / "own")
+    assert played.notes == [("loaded", 80), ("loaded", 100)]  # 40, and 40 and 60 of its own
 
 
 def test_a_new_run_that_cannot_begin_leaves_no_folder(tmp_path: Path) -> None:
@@ -394,30 +370,35 @@ def group_of(*leave: int, ticks: int = 100) -> dict[str, Any]:
 
 
 def test_the_last_learner_logs_and_saves_when_the_root_of_the_group_has_left(tmp_path: Path) -> None:
-    played = play(group_of(30, 0), tmp_path)
-    assert updates(played.folder, "blue") == [(number, 10 * number) for number in range(1, 11)]
-    (last,) = checkpoint.list_checkpoints(played.folder.checkpoints_path("blue"))[-1:]
-    held = checkpoint.load(last)
-    assert (checkpoint.ticks_of(last), held.ticks, held.update, held.state["count"]) == (100, 100, 10, 100)
-    assert set(files(played.folder, "blue")) == {0, 60, 80, 100}
+    folder = play(group_of(30, 0), tmp_path).folder
+    assert updates(folder, "blue") == [(number, 10 * number) for number in range(1, 11)]
+    assert boundaries(folder, "blue") == [0, 60, 80, 100]
+    held = checkpoint.load(folder.checkpoints_path("blue"))
+    assert (held.boundary, held.ticks, held.update, held.state["count"]) == (100, 100, 10, 100)
+
+
+def test_the_last_learner_goes_on_from_what_it_has_also_where_its_group_does_not_meet_in_a_leg(tmp_path: Path) -> None:
+    """But for the leg in which the root leaves: it speaks until somebody has met the others without it."""
+    data = group_of(30, 0)
+    data["policies"]["blue"]["options"]["every"] = 30
+    folder = play(data, tmp_path).folder
+    assert [count_at(folder, "blue", boundary) for boundary in (60, 80, 100)] == [50, 70, 90]
 
 
 def test_the_weights_of_the_last_learner_are_the_last_ones_though_all_leave_early(tmp_path: Path) -> None:
-    played = play(group_of(30, 50, 75), tmp_path)
-    held = checkpoint.load(played.folder.checkpoints_path("blue"))
-    assert (held.boundary, held.ticks, held.state["count"]) == (100, 75, 75)
+    folder = play(group_of(30, 50, 75), tmp_path).folder
+    assert [count_at(folder, "blue", boundary) for boundary in (60, 80, 100)] == [60, 75, 75]
 
 
 def test_the_roots_weights_are_the_last_ones_when_it_stays_longest(tmp_path: Path) -> None:
-    played = play(group_of(75, 50, 30), tmp_path)
-    held = checkpoint.load(played.folder.checkpoints_path("blue"))
-    assert (held.boundary, held.ticks, held.state["count"]) == (100, 75, 75)
+    folder = play(group_of(75, 50, 30), tmp_path).folder
+    assert [count_at(folder, "blue", boundary) for boundary in (60, 80, 100)] == [60, 75, 75]
 
 
 def test_a_group_whose_root_had_left_goes_on_with_the_last_learners_weights(tmp_path: Path) -> None:
     play(group_of(30, 0), tmp_path, given=True)
-    played = resume({**group_of(0, 0), "ticks": 140}, tmp_path)
-    assert played.notes == [("loaded", 100)] * 2
+    played = resume({**group_of(30, 0), "ticks": 140}, tmp_path)
+    assert played.notes == [("loaded", 100)] * 2 + [("loaded", 120)] * 2
     assert [number for number, _ in updates(played.folder, "blue")] == list(range(1, 15))
 
 

@@ -1,0 +1,99 @@
+"""What a check says of one thing; and how it asks another process, with a limit of time."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from enum import Enum
+from typing import NamedTuple
+
+_TO_CLEAN_UP = 3.0  # seconds that a launcher has to end what it has started
+
+
+class Level(str, Enum):
+    """How bad it is."""
+
+    OK = "ok"
+    WARNING = "warning"
+    PROBLEM = "problem"
+
+
+class Finding(NamedTuple):
+    """One thing, what was found of it, and what to do about it."""
+
+    level: Level
+    subject: str
+    found: str
+    remedy: str = ""
+
+    @property
+    def line(self) -> str:
+        """As the console shows it."""
+        words = ": ".join((self.subject, " ".join(self.found.split())))
+        return f"{self.level.value:<8} {words}" + (f"; {self.remedy}" if self.remedy else "")
+
+
+def ok(subject: str, found: str) -> Finding:
+    """It is as it should be."""
+    return Finding(Level.OK, subject, found)
+
+
+def warning(subject: str, found: str, remedy: str = "") -> Finding:
+    """Runs work, but slower, or not all of them."""
+    return Finding(Level.WARNING, subject, found, remedy)
+
+
+def problem(subject: str, found: str, remedy: str = "") -> Finding:
+    """Runs do not work."""
+    return Finding(Level.PROBLEM, subject, found, remedy)
+
+
+class Answer(NamedTuple):
+    """How another process has ended. `code` is None where it had to be ended."""
+
+    code: int | None
+    out: str
+    err: str
+
+    @property
+    def last_words(self) -> str:
+        """The end of what it said, for a message."""
+        words = [line.strip() for line in (self.err or self.out).splitlines() if line.strip(" -\n\0")]
+        return words[-1][:200] if words else "it said nothing"
+
+
+def ask(command: Sequence[str], *, seconds: float, settings: Mapping[str, str] | None = None) -> Answer:
+    """Runs a command to its end, or ends it when its time is over."""
+    process = subprocess.Popen(
+        command,
+        env=dict(settings) if settings is not None else None,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        errors="replace",
+        start_new_session=True,
+    )
+    try:
+        out, err = process.communicate(timeout=seconds)
+    except subprocess.TimeoutExpired:
+        return Answer(None, *_end(process))
+    return Answer(process.returncode, out, err)
+
+
+def _end(process: subprocess.Popen[str]) -> tuple[str, str]:
+    """Lets a launcher take down what it has started; then there is no more waiting."""
+    process.terminate()
+    try:
+        return process.communicate(timeout=_TO_CLEAN_UP)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        return process.communicate()
+
+
+def python(program: str, *arguments: str) -> list[str]:
+    """The command that runs a program in another Python of the same installation."""
+    return [sys.executable, "-c", program, *arguments]

@@ -1,0 +1,61 @@
+"""The wish to end a run before its last tick, as a signal brings it: noted at once, obeyed when the run can be saved.
+
+SIGINT, SIGTERM    save a boundary, end with 128 plus the signal's number
+SIGUSR1            save a boundary, end with 0: the run is to be taken up again, as by a batch system
+SIGUSR2            what `arena train` sends the processes when it gets SIGINT or SIGTERM itself
+"""
+
+from __future__ import annotations
+
+import signal
+from dataclasses import dataclass
+from types import FrameType
+
+_STATUS = {signal.SIGUSR1: 0}
+WISHES = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
+
+
+@dataclass
+class Stop:
+    """What the signals have asked for.
+
+    Args:
+        number: of the first signal; None: nothing.
+        heeded: whether somebody will see to it. Until then, and when asked again, a signal ends the run at once.
+    """
+
+    number: int | None = None
+    heeded: bool = False
+
+    @property
+    def wanted(self) -> bool:
+        """Whether the run is to end soon."""
+        return self.number is not None
+
+    @property
+    def requeue(self) -> bool:
+        """Whether it is to be taken up again."""
+        return self.number == signal.SIGUSR1
+
+    @property
+    def status(self) -> int:
+        """The exit status of a run that has ended so."""
+        assert self.number is not None, "nobody has asked for it"
+        return _STATUS.get(signal.Signals(self.number), 128 + self.number)
+
+    def listen(self) -> None:
+        """Takes the signals of this process, which must do so in its main thread."""
+        for number in WISHES:
+            signal.signal(number, self._hear)
+
+    def _hear(self, number: int, _frame: FrameType | None) -> None:
+        again = self.wanted
+        self.number = number if self.number is None else self.number
+        if again or not self.heeded:
+            raise KeyboardInterrupt(number)
+
+
+def ignore() -> None:
+    """Leaves the signals to the process that leads the run; whoever wants all to end ends the launcher."""
+    for number in WISHES:
+        signal.signal(number, signal.SIG_IGN)

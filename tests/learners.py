@@ -1,0 +1,128 @@
+"""Learners of every face whose weights tell of all that they have seen, drawn and agreed on."""
+
+from __future__ import annotations
+
+import gc
+import os
+import tracemalloc
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from players import Player
+from staging import NOTES
+
+MEETS_EVERY = 7  # ticks: no divisor of the legs' lengths
+_DECAY = 0.97
+
+
+class Learner(Player):
+    """Plays at random, and meets its group every few ticks.
+
+    What the policy has is `weights`; what it has seen since the group has met last is the worker's own.
+
+    Args:
+        leaves: per group rank the number of meetings after which `run` returns; 0: never.
+    """
+
+    schedule = "ticks"
+
+    def __init__(self, env: Any, group: Any, *, ticks: int, leaves: tuple[int, ...] = ()) -> None:
+        super().__init__(env, group, ticks=ticks)
+        self.weights: NDArray[np.float64] = np.zeros(3)
+        self.seen: list[float] = []
+        self.meetings = 0
+        self.rng = np.random.default_rng(group.seed)
+        self.leaves = leaves[group.rank] if leaves else 0
+
+    @property
+    def has_left(self) -> bool:
+        return 0 < self.leaves <= self.meetings
+
+    def learn(self, *seen: Any) -> None:
+        """Takes in one tick."""
+        self.seen.append(float(sum(np.sum(np.asarray(item, np.float64)) for item in seen)))
+        if len(self.seen) == MEETS_EVERY:
+            mine = np.array([np.mean(self.seen), self.seen[-1], self.rng.random()])
+            self.weights = _DECAY * self.weights + [self.group.mean(float(value)) for value in mine]
+            self.seen.clear()
+            self.meetings += 1
+            self.group.log(first=self.weights[0], last=self.weights[2])
+            self.group.save(self.state_dict)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"weights": self.weights, "meetings": self.meetings}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.weights, self.meetings = state["weights"], state["meetings"]
+        NOTES.append(("loaded", self.meetings))
+
+    def own_state_dict(self) -> dict[str, Any]:
+        return {"seen": self.seen} if self.seen else {}
+
+    def load_own_state_dict(self, state: dict[str, Any]) -> None:
+        self.seen = state["seen"]
+
+
+class OfOneEntity(Learner):
+    """Of the Gymnasium face."""
+
+    face = "gym"
+
+    def run(self) -> None:
+        observation, _ = self.env.reset()
+        while not self.has_left:
+            action = self.env.action_space.start + self.rng.integers(self.env.action_space.n)
+            observation, reward, terminated, truncated, _ = self.env.step(action)
+            self.learn(observation, reward, terminated, 2 * truncated)
+            if terminated or truncated:
+                self.env.reset()
+
+
+class OfManyRows(Learner):
+    """Of the vector face."""
+
+    face = "vector"
+
+    def run(self) -> None:
+        self.env.reset()
+        space = self.env.single_action_space
+        while not self.has_left:
+            actions = space.start + self.rng.integers(space.n, size=self.env.num_envs)
+            observations, rewards, terminated, truncated, infos = self.env.step(actions)
+            self.learn(observations, rewards, terminated, 2 * truncated, infos["active"])
+
+
+class OfSeveralEntities(Learner):
+    """Of the PettingZoo face."""
+
+    face = "parallel"
+
+    def run(self) -> None:
+        while True:
+            self.env.reset()
+            while self.env.agents:
+                actions = {agent: self.rng.integers(self.env.action_space(agent).n) for agent in self.env.agents}
+                told = self.env.step(actions)
+                self.learn(*(value for part in told[:4] for value in part.values()))
+                if self.has_left:
+                    return
+
+
+class HoldsDescriptors(OfManyRows):
+    """Notes how many descriptors its process has open at the beginning of each leg."""
+
+    def run(self) -> None:
+        NOTES.append(len(os.listdir("/proc/self/fd")))
+        super().run()
+
+
+class HoldsMemory(OfManyRows):
+    """Notes at every sixtieth meeting how much memory Python has given out."""
+
+    def run(self) -> None:
+        if self.meetings % 60 == 0 and self.group.is_root:
+            gc.collect()
+            NOTES.append(tracemalloc.get_traced_memory()[0])
+        super().run()

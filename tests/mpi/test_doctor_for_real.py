@@ -1,0 +1,70 @@
+"""The doctor on this machine, and a signal on its way through the launcher."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from launching import arena, environment, finish, left_behind, start, wait_for
+
+pytestmark = pytest.mark.mpi
+
+WAITS = """
+import os, signal
+from pathlib import Path
+signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
+from mpi4py import MPI
+rank = MPI.COMM_WORLD.rank
+Path(f"ready-{rank}").touch()
+signal.sigwait({signal.SIGUSR1})
+Path(f"told-{rank}").touch()
+MPI.COMM_WORLD.Barrier()
+"""
+
+
+def test_this_machine_is_ready_and_nothing_is_left_of_the_trials(tmp_path: Path) -> None:
+    ended = arena(tmp_path, "doctor", "--json")
+    found = {one["subject"]: one for one in json.loads(ended.out)}
+    assert ended.code == 0, ended.out
+    assert found["MPI library"]["level"] == found["2 processes"]["level"] == found["torch"]["level"] == "ok"
+    assert "death of a process" in found
+    assert list(tmp_path.iterdir()) == []
+    wait_for(lambda: not left_behind(tmp_path), timeout=10)
+
+
+def test_another_launcher_than_the_librarys_is_a_problem(tmp_path: Path) -> None:
+    (tmp_path / "programs").mkdir()
+    launcher = tmp_path / "programs" / "mpirun"
+    launcher.write_text('#!/bin/bash\n[ "$1" = --version ] && exit\nshift 2\n"$@" & "$@"; wait\n')
+    launcher.chmod(0o700)
+    program = (
+        "import sys; from arena.launch import mpirun; from arena.launch.doctor import mpi\n"
+        f"mpirun.find_launcher = lambda: {str(launcher)!r}\n"
+        "print(*[finding.line for finding in mpi.few_processes()])"
+    )
+    ended = finish(start([sys.executable, "-c", program], tmp_path))
+    assert ended.out.startswith("problem  2 processes: each believes that it is alone"), ended
+
+
+def test_sigusr1_reaches_every_process_through_us_and_the_launcher(tmp_path: Path) -> None:
+    program = f"from arena.launch import mpirun; import sys; sys.exit(mpirun.run(3, [sys.executable, '-c', {WAITS!r}]))"
+    process = subprocess.Popen(
+        [sys.executable, "-c", program],
+        cwd=tmp_path,
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    wait_for(lambda: len(list(tmp_path.glob("ready-*"))) == 3)
+    os.kill(process.pid, signal.SIGUSR1)
+    ended = finish(process, timeout=30)
+    assert (ended.code, ended.err) == (0, "")
+    assert len(list(tmp_path.glob("told-*"))) == 3

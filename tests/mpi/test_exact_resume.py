@@ -1,0 +1,132 @@
+"""Every process of a run is killed in mid-leg, and the run goes on: it leaves the bytes of an undisturbed one."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from arena.records.journal import JournalReader
+from launching import ARENA, arena, finish, left_behind, start, wait_for, write
+
+pytestmark = pytest.mark.mpi
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_left_behind(tmp_path: Path) -> Iterator[None]:
+    yield
+    wait_for(lambda: not left_behind(tmp_path), timeout=10)
+
+
+def ppo(n_steps: int) -> dict[str, Any]:
+    return {"algorithm": "ppo", "options": {"n_steps": n_steps, "minibatch_size": 64, "hidden_sizes": [16]}}
+
+
+def duel(*, ticks: int, every: int, **policies: Any) -> dict[str, Any]:
+    """Two matches of two learners: seven roles."""
+    return {
+        "name": "duel",
+        "seed": 4,
+        "ticks": ticks,
+        "checkpoint_every": every,
+        "envs": {"game": {"make": "touchdown", "kwargs": {"max_steps": 60}}},
+        "policies": {"blue": ppo(32), "red": ppo(48), **policies},
+        "matches": [{"env": "game", "seats": ["blue", "red"], "lanes": 4, "copies": 2}],
+    }
+
+
+def left_by(run: Path) -> dict[str, Any]:
+    """What must be the same. Policies learn side by side, so each one's updates are compared by themselves."""
+    states = {str(path.relative_to(run)): path.read_bytes() for path in (run / "checkpoints").rglob("*.ckpt")}
+    updates: dict[str, list[Any]] = {}
+    for line in JournalReader(run / "metrics.jsonl"):
+        updates.setdefault(line["policy"], []).append({**line, "seconds": 0})
+    return {**states, "episodes": (run / "episodes.jsonl").read_bytes(), "updates": updates}
+
+
+def processes_in(cwd: Path) -> list[int]:
+    """All that live in a folder."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            if os.path.realpath(entry / "cwd") == os.path.realpath(cwd):
+                found.append(int(entry.name))
+        except OSError:
+            continue  # gone, or somebody else's
+    return found
+
+
+def kill_everybody(cwd: Path) -> int:
+    """SIGKILL to all processes at once: none is to see another one die. How many there were."""
+    victims = processes_in(cwd)
+    for number in (signal.SIGSTOP, signal.SIGKILL):
+        for pid in victims:
+            os.kill(pid, number)
+    return len(victims)
+
+
+def newest_boundary(run: Path) -> int:
+    return max((int(path.stem) for path in run.glob("boundaries/[0-9]*.json")), default=0)
+
+
+def test_a_run_whose_processes_were_all_killed_twice_leaves_the_bytes_of_one_that_was_not(tmp_path: Path) -> None:
+    config = write(tmp_path, duel(ticks=2400, every=300))
+    run = tmp_path / "run"
+    undisturbed = arena(tmp_path, "train", config, "--run-dir", "whole", "--ranks", "1")
+    assert undisturbed.code == 0, undisturbed.err
+    for reached, resume in ((300, []), (1200, ["--resume"])):
+        process = start([*ARENA, "train", config, "--run-dir", "run", *resume], tmp_path)
+        lines = run / "metrics.jsonl"
+        wait_for(lambda reached=reached: newest_boundary(run) >= reached)
+        size = lines.stat().st_size
+        wait_for(lambda: lines.stat().st_size > size)  # noqa: B023 - waits here: the next leg is under way
+        assert process.poll() is None, "it is still playing"
+        assert kill_everybody(tmp_path) >= 8
+        assert finish(process, timeout=20).code != 0
+        assert reached <= newest_boundary(run) < 2400
+    ended = arena(tmp_path, "train", config, "--run-dir", "run", "--resume")
+    assert ended.code == 0, ended.err
+    assert "goes on at tick" in ended.out
+    assert left_by(run) == left_by(tmp_path / "whole")
+
+
+def test_a_run_that_goes_on_in_another_packing_leaves_the_same_bytes(tmp_path: Path) -> None:
+    learners = {name: {"algorithm": "learners:OfManyRows"} for name in ("blue", "red")}
+    config = write(tmp_path, duel(ticks=400, every=100, **learners))
+    for ranks in (1, 3, 6, 7):
+        ended = arena(tmp_path, "train", config, "--run-dir", f"on-{ranks}", "--ranks", str(ranks))
+        assert ended.code == 0, ended.err
+    half = ["train", config, "--run-dir", "mixed"]
+    for ranks, more in ((3, ["--ticks", "200"]), (1, ["--ticks", "300", "--resume"]), (6, ["--resume"])):
+        ended = arena(tmp_path, *half, "--ranks", str(ranks), *more)
+        assert ended.code == 0, ended.err
+    expected = left_by(tmp_path / "on-1")
+    assert expected["episodes"].count(b"\n") > 50
+    for name in ("on-3", "on-6", "on-7", "mixed"):
+        assert left_by(tmp_path / name) == expected, name
+
+
+def test_the_processes_of_a_run_hold_no_more_descriptors_after_hundreds_of_legs(tmp_path: Path) -> None:
+    learners = {name: {"algorithm": "learners:OfManyRows"} for name in ("blue", "red")}
+    config = write(tmp_path, duel(ticks=10**9, every=7, **learners))
+    process = start([*ARENA, "train", config, "--run-dir", "run"], tmp_path)
+    held: list[list[int]] = []
+    for legs in (20, 320):
+        wait_for(lambda legs=legs: newest_boundary(tmp_path / "run") >= 7 * legs, timeout=120)
+        held.append(descriptors(tmp_path))
+    assert process.poll() is None
+    kill_everybody(tmp_path)
+    finish(process, timeout=20)
+    assert len(held[0]) == len(held[1]) >= 8
+    assert max(late - early for early, late in zip(*held, strict=True)) <= 6, (
+        "a leg has some at its end that it has not at its beginning"
+    )
+
+
+def descriptors(cwd: Path) -> list[int]:
+    """How many each process in a folder has open."""
+    return [len(list(Path(f"/proc/{pid}/fd").iterdir())) for pid in sorted(processes_in(cwd))]

@@ -1,0 +1,158 @@
+"""Real processes that fail: exit 1 soon, one message with one traceback at most, and nobody is left."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from arena.launch import mpirun
+from arena.records import checkpoint
+from faulty_players import name_of
+from launching import ARENA, TESTS, Ended, arena, episodes, finish, left_behind, start, wait_for, write
+
+pytestmark = pytest.mark.mpi
+
+SOON = 30.0  # seconds, most of which the start takes on a machine that does other things
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_left_behind(tmp_path: Path) -> Iterator[None]:
+    yield
+    wait_for(lambda: not left_behind(tmp_path), timeout=10)
+
+
+def run_of(*, blue: Any = None, env: Any = None, ticks: int = 60, **changes: Any) -> dict[str, Any]:
+    """Two copies of a match of one seat, in legs of 20 ticks."""
+    return {
+        "name": "failing",
+        "seed": 5,
+        "ticks": ticks,
+        "checkpoint_every": 20,
+        "fault_tolerance": "off",
+        "envs": {"game": env or {"make": "games:Countdown"}},
+        "policies": {"blue": blue or {"algorithm": "faulty_players:FailsAt"}},
+        "matches": [{"env": "game", "seats": ["blue"], "copies": 2, "lanes": 2}],
+        **changes,
+    }
+
+
+def ending_of(tmp_path: Path, data: Any) -> Ended:
+    return arena(tmp_path, "train", write(tmp_path, data), "--run-dir", "run", timeout=SOON)
+
+
+def check_told_once(ended: Ended, words: str, who: str) -> None:
+    assert ended.code == 1, ended.err
+    assert ended.err.count("Traceback") == 1, ended.err
+    assert ended.err.count(words) == 1, ended.err
+    assert who in ended.err
+    assert "MPI_ABORT" not in ended.err
+
+
+@pytest.mark.parametrize("where", ["init", "step", "first checkpoint", "checkpoint", "load"])
+def test_an_algorithm_that_raises_is_told_once(where: str, tmp_path: Path) -> None:
+    ended = ending_of(tmp_path, run_of(blue={"algorithm": f"faulty_players:{name_of(where)}"}))
+    check_told_once(ended, f"ZeroDivisionError: fails at {where}", "worker of policy 'blue' in seat 0 of match")
+
+
+def test_an_algorithm_that_asks_for_the_end_of_its_process_ends_the_run(tmp_path: Path) -> None:
+    ended = ending_of(tmp_path, run_of(blue={"algorithm": "faulty_players:Ends", "options": {"how": "exit"}}))
+    assert ended.code == 1
+    assert ended.err.count("Traceback") == 1, ended.err
+    assert "SystemExit: 5" in ended.err
+
+
+@pytest.mark.parametrize("how", ["_exit", "_exit 0", "segv"])
+def test_a_process_that_is_gone_without_a_word_ends_the_run(how: str, tmp_path: Path) -> None:
+    ended = ending_of(tmp_path, run_of(blue={"algorithm": "faulty_players:Ends", "options": {"how": how}}))
+    assert ended.code == 1, ended
+    assert "Traceback" not in ended.err, ended.err
+    said = "was killed by signal 11" if how == "segv" else "has ended without a word"
+    assert f"of it {said}; what was played is in the run folder" in ended.err
+    assert "arena: the run has ended: rank " in ended.err
+
+
+@pytest.mark.parametrize(
+    ("fault", "words"),
+    [("raise", "RuntimeError: the game cannot be stepped"), ("exit", "SystemExit: 3")],
+)
+def test_a_game_that_raises_is_told_once(fault: str, words: str, tmp_path: Path) -> None:
+    env = {"make": "faulty_games:Faulty", "kwargs": {"fault": fault}}
+    ended = ending_of(tmp_path, run_of(env=env))
+    assert ended.code == 1, ended.err
+    assert ended.err.count("Traceback") == 1, ended.err
+    assert words in ended.err
+    assert "environment of match" in ended.err
+
+
+def test_a_simulator_that_is_killed_is_started_anew_and_the_run_says_so(tmp_path: Path) -> None:
+    env = {"make": "faulty_games:External", "kwargs": {"dies_at": 33}}
+    ended = ending_of(tmp_path, run_of(env=env, on_env_error="restart", checkpoint_every=60))
+    assert ended.code == 0, ended.err
+    assert "games that failed were made anew 2 times, 4 unfinished episodes dropped: see faults.jsonl" in ended.out
+    faults = [json.loads(line) for line in (tmp_path / "run" / "faults.jsonl").read_text().splitlines()]
+    assert sorted((fault["match"], fault["tick"]) for fault in faults) == [(0, 33), (1, 33)]
+    assert "BrokenPipeError" in (tmp_path / "run" / "logs" / "rank-0000.log").read_text()
+
+
+def test_a_simulator_does_not_outlive_the_run_that_fails_with_it(tmp_path: Path) -> None:
+    ended = ending_of(tmp_path, run_of(env={"make": "faulty_games:External", "kwargs": {"dies_at": 7}}))
+    assert ended.code == 1, ended.err
+    assert ended.err.count("Traceback") == 1, ended.err
+
+
+def test_a_root_whose_disk_is_full_ends_the_run_in_a_sentence(tmp_path: Path) -> None:
+    program = [sys.executable, str(TESTS / "faulty_root.py")]
+    config = write(tmp_path, run_of(ticks=10**6))
+    line, settings = mpirun.command(mpirun.find_launcher(), 5, [*program, "train", config, "--run-dir", "run"])
+    added = {name: value for name, value in settings.items() if name not in os.environ}
+    ended = finish(start(line, tmp_path, FLUSHES="9", **added), timeout=SOON)
+    check_sentence(ended, ".jsonl cannot be written: No space left on device")
+    assert checkpoint.load(tmp_path / "run" / "checkpoints" / "blue").ticks > 0
+
+
+def test_a_run_in_one_process_on_a_full_disk_ends_in_a_sentence_and_goes_on_when_there_is_space(tmp_path: Path) -> None:
+    config = write(tmp_path, run_of(ticks=2000, blue={"algorithm": "players:Counts"}))
+    command = [*ARENA, "train", config, "--run-dir", "run", "--ranks", "1"]
+    full = finish(start(["bash", "-c", f"ulimit -f 16; exec {' '.join(command)}"], tmp_path), timeout=SOON)
+    check_sentence(full, "episodes.jsonl cannot be written: File too large")
+    again = finish(start([*command, "--resume"], tmp_path), timeout=SOON)
+    assert again.code == 0, again.err
+    assert episodes(tmp_path / "run")[-1]
+
+
+def test_a_worker_whose_disk_is_full_ends_the_run_in_a_sentence(tmp_path: Path) -> None:
+    data = run_of(ticks=10**6, checkpoint_every=500, blue={"algorithm": "faulty_players:GrowsOnASmallDisk"})
+    ended = ending_of(tmp_path, data)
+    check_sentence(ended, ".ckpt cannot be written: File too large")
+    assert checkpoint.load(tmp_path / "run" / "checkpoints" / "blue").ticks > 0
+
+
+def test_a_run_whose_folder_is_deleted_ends_in_a_sentence_and_does_not_bring_it_back(tmp_path: Path) -> None:
+    config = write(tmp_path, run_of(ticks=10**9, checkpoint_every=10**8))
+    process = start([*ARENA, "train", config, "--run-dir", "run"], tmp_path)
+    journal = tmp_path / "run" / "episodes.jsonl"
+    wait_for(lambda: journal.exists() and journal.stat().st_size > 0)
+    shutil.rmtree(tmp_path / "run")
+    check_sentence(finish(process, timeout=SOON), "is not there any more")
+    assert not (tmp_path / "run").exists()
+
+
+def check_sentence(ended: Ended, words: str) -> None:
+    assert ended.code == 1, ended.err
+    assert words in ended.err, ended.err
+    assert "Traceback" not in ended.err, ended.err
+    assert ended.err.count("arena: the run has ended") == 1, ended.err
+
+
+def test_a_folder_that_nobody_may_write_into_is_a_mistake(tmp_path: Path) -> None:
+    ended = arena(tmp_path, "train", write(tmp_path, run_of()), "--run-dir", "/proc/run", timeout=SOON)
+    assert ended.code == 2, ended.err
+    assert "the run folder cannot be made" in ended.err
+    assert "Traceback" not in ended.err

@@ -1,0 +1,58 @@
+"""What a run writes is its owner's alone, and lies below its folder, whatever the umask is."""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+from pathlib import Path
+
+import pytest
+
+from launching import ARENA, finish, start, write
+
+pytestmark = pytest.mark.mpi
+
+UNMASKED = "import os, sys; os.umask(0); os.execv(sys.argv[1], sys.argv[1:])"
+DUEL = {
+    "name": "duel",
+    "ticks": 120,
+    "checkpoint_every": 40,
+    "envs": {"game": {"make": "matrix", "kwargs": {"game": "rock_paper_scissors"}}},
+    "policies": {"blue": {"algorithm": "ppo", "options": {"n_steps": 20}}, "red": {"algorithm": "random"}},
+    "matches": [{"env": "game", "seats": ["blue", "red"], "lanes": 2}],
+}
+
+
+def arena(cwd: Path, *arguments: str) -> None:
+    ended = finish(start([sys.executable, "-c", UNMASKED, *ARENA, *arguments], cwd))
+    assert ended.code == 0, ended.err
+
+
+def open_to_others(folder: Path) -> list[str]:
+    """Files that are not 0600, and folders that are not 0700."""
+    found = []
+    for path in [folder, *folder.rglob("*")]:
+        mode = stat.S_IMODE(path.lstat().st_mode)
+        if mode != (0o700 if path.is_dir() else 0o600) or path.is_symlink():
+            found.append(f"{path.relative_to(folder)} {mode:o}")
+    return found
+
+
+@pytest.mark.parametrize("ranks", ["1", "4"])
+def test_a_run_its_resumption_and_its_evaluation_are_their_owners_alone(ranks: str, tmp_path: Path) -> None:
+    config = write(tmp_path, DUEL)
+    before = {*tmp_path.iterdir(), tmp_path / "run"}
+    arena(tmp_path, "train", config, "--ranks", ranks, "--run-dir", "run", "--profile")
+    arena(tmp_path, "train", config, "--ranks", ranks, "--run-dir", "run", "--resume", "--ticks", "200")
+    arena(tmp_path, "evaluate", "run", "--episodes", "4", "--against", "random")
+    names = {path.name for path in (tmp_path / "run").iterdir()}
+    assert {"config.yaml", "logs", "tensorboard", "checkpoints", "episodes.jsonl", "evaluations"} <= names
+    assert open_to_others(tmp_path / "run") == []
+    assert {*tmp_path.iterdir()} == before, "nothing is written elsewhere"
+
+
+def test_the_folder_of_all_runs_is_the_systems_and_each_run_its_owners(tmp_path: Path) -> None:
+    arena(tmp_path, "train", write(tmp_path, DUEL), "--ranks", "1")
+    assert os.listdir(tmp_path / "runs") == ["duel"]
+    assert open_to_others(tmp_path / "runs" / "duel") == []

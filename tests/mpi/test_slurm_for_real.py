@@ -1,0 +1,68 @@
+"""A batch file with real processes in it: signalled, requeued, resumed, done, as if it had never been interrupted."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from launching import ARENA, Ended, arena, episodes, finish, left_behind, start, wait_for, write
+
+pytestmark = pytest.mark.mpi
+
+DUEL: dict[str, Any] = {
+    "name": "duel",
+    "ticks": 40_000,
+    "checkpoint_every": 500,
+    "envs": {"game": {"make": "matrix", "kwargs": {"game": "rock_paper_scissors"}}},
+    "policies": {"blue": {"algorithm": "random"}, "red": {"algorithm": "random"}},
+    "matches": [{"env": "game", "seats": ["blue", "red"]}],
+}
+
+
+@pytest.fixture
+def programs(tmp_path: Path) -> Path:
+    """A folder with a stand-in for scontrol, which notes what it is asked."""
+    folder = tmp_path / "programs"
+    folder.mkdir()
+    (folder / "scontrol").write_text(f'#!/bin/bash\necho "$@" >> {folder}/asked\n')
+    (folder / "scontrol").chmod(0o700)
+    return folder
+
+
+def job(home: Path, programs: Path, restarts: int) -> subprocess.Popen[str]:
+    path = f"{programs}{os.pathsep}{os.environ['PATH']}"
+    return start(["bash", "duel.sbatch"], home, PATH=path, SLURM_JOB_ID="7", SLURM_RESTART_COUNT=str(restarts))
+
+
+def signalled(home: Path, process: subprocess.Popen[str]) -> Ended:
+    """A start whose batch shell is signalled when there are some checkpoints, or some more than before."""
+    record = home / "runs" / "duel-7" / "episodes.jsonl"
+    size = record.stat().st_size if record.exists() else 0
+    wait_for(lambda: record.exists() and record.stat().st_size > size + 10_000)
+    os.kill(process.pid, signal.SIGUSR1)
+    return finish(process, timeout=60)
+
+
+def test_a_run_that_is_signalled_requeued_and_resumed_is_the_run_without_a_break(
+    tmp_path: Path, programs: Path
+) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    write(home, DUEL)
+    assert finish(start([*ARENA, "slurm", "config.yaml", "--time", "1h"], home)).code == 0
+    first = signalled(home, job(home, programs, 0))
+    assert first.code == 0, first
+    assert (programs / "asked").read_text() == "requeue 7\n", first
+    last = finish(job(home, programs, 1), timeout=100)
+    assert last.code == 0, last
+    assert "goes on at tick" in last.out
+    assert (programs / "asked").read_text() == "requeue 7\n", "a run that is done goes into no queue"
+    assert not (home / "runs" / "duel-7" / "requeue").exists()
+    wait_for(lambda: not left_behind(home), timeout=10)
+    assert arena(home, "train", "config.yaml", "--run-dir", "whole", "--ranks", "1").code == 0
+    assert episodes(home / "runs" / "duel-7") == episodes(home / "whole") != []

@@ -1,0 +1,156 @@
+"""Whoever hangs is named, wherever and however, and the run ends with exit 1; whoever is slow goes on."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from arena.launch import mpirun
+from launching import TESTS, Ended, arena, finish, left_behind, start, wait_for, write
+
+pytestmark = pytest.mark.mpi
+
+LONG = {"make": "games:Dropout", "kwargs": {"lengths": [10**9, 10**9]}}  # its episodes do not end
+WAYS = ["spin", "sleep", "burn", "hold_lock"]
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_left_behind(tmp_path: Path) -> Iterator[None]:
+    yield
+    wait_for(lambda: not left_behind(tmp_path), timeout=10)
+
+
+def duel(env: Any, blue: Any = None, **changes: Any) -> dict[str, Any]:
+    return {
+        "name": "duel",
+        "seed": 1,
+        "ticks": 10**7,
+        "checkpoint_every": 10**7,
+        "watchdog_s": 1.0,
+        "envs": {"game": env},
+        "policies": {"blue": blue or {"algorithm": "random"}, "red": {"algorithm": "random"}},
+        "matches": [{"env": "game", "seats": ["blue", "red"]}],
+        **changes,
+    }
+
+
+def hangs(way: str, where: str = "step", **changes: Any) -> dict[str, Any]:
+    """A game for one that hangs, and one that goes on for ever."""
+    good = {"make": "hanging:Hangs", "kwargs": {"where": "never"}}
+    data = duel({"make": "hanging:Hangs", "kwargs": {"way": way, "where": where}}, **changes)
+    data["envs"]["good"] = good
+    data["matches"] = [{"env": "good", "seats": ["red"]}, {"env": "game", "seats": ["blue"]}]
+    return data
+
+
+def circle(**changes: Any) -> dict[str, Any]:
+    """Groups that meet at ends of episodes, which do not come at the same time."""
+    data = duel({"make": "games:Dropout", "kwargs": {"lengths": [3, 5]}}, **changes)
+    data["policies"] = {name: {"algorithm": "runners:PerEpisode"} for name in ("blue", "red")}
+    data["matches"] = [{"env": "game", "seats": ["blue", "red"]}, {"env": "game", "seats": ["red", "blue"]}]
+    return data
+
+
+def train(folder: Path, data: dict[str, Any], *arguments: str) -> Ended:
+    config = write(folder, data)
+    return arena(folder, "train", config, "--run-dir", "run", "--allow-unproved", *arguments, timeout=60)
+
+
+def assert_named(ended: Ended, *words: str) -> None:
+    """The run has ended because of somebody, which was said once."""
+    assert ended.code == 1, ended.err
+    assert ended.err.count("arena: the run has ended: ") == 1, ended.err
+    for expected in words:
+        assert expected in ended.err, ended.err
+    assert "Traceback" not in ended.err, ended.err
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_game_that_hangs_is_named_though_another_match_moves(way: str, tmp_path: Path) -> None:
+    ended = train(tmp_path, hangs(way))
+    assert_named(
+        ended,
+        "environment of match 1 ('game') (rank 3) has not come back from one call for ",
+        f"in {way}\n",
+        "worker of policy 'blue' in seat 0 of match 1 (rank 4) waits for the answer of the environment of match 1",
+    )
+    assert "(rank 1)" not in ended.err, "the other match has nothing to do with it"
+
+
+@pytest.mark.parametrize("where", ["make", "reset"])
+def test_a_game_that_hangs_before_anybody_is_ready_is_named(where: str, tmp_path: Path) -> None:
+    ended = train(tmp_path, hangs("sleep", where))
+    assert_named(ended, "environment of match 1 ('game') (rank 3) has not come back", f'self.at("{where}")')
+
+
+@pytest.mark.parametrize("way", ["sleep", "hold_lock"])
+def test_an_algorithm_that_hangs_is_named(way: str, tmp_path: Path) -> None:
+    ended = train(tmp_path, duel(LONG, {"algorithm": "hanging:HangingPlayer", "options": {"way": way}}))
+    assert_named(
+        ended,
+        "nothing has moved for ",
+        "worker of policy 'blue' in seat 0 of match 0 (rank 2) has not come back from one call for ",
+        f"in {way}\n",
+        "environment of match 0 ('game') (rank 1) waits for the action of the worker of policy 'blue'",
+    )
+
+
+@pytest.mark.parametrize(
+    ("ranks", "way"), [*(("1", way) for way in WAYS), ("2", "spin"), ("2", "hold_lock"), ("3", "burn")]
+)
+def test_a_game_that_hangs_among_other_roles_of_its_process_is_named(ranks: str, way: str, tmp_path: Path) -> None:
+    ended = train(tmp_path, hangs(way), "--ranks", ranks)
+    assert_named(ended, "environment of match 1 ('game')", "has not come back from one call", f"in {way}\n")
+
+
+@pytest.mark.parametrize(("ranks", "transport"), [("7", "auto"), ("7", "mpi"), ("3", "auto")])
+def test_a_circle_of_waits_is_told_with_what_each_waits_for_and_where(
+    ranks: str, transport: str, tmp_path: Path
+) -> None:
+    ended = train(tmp_path, circle(transport=transport), "--ranks", ranks)
+    assert_named(ended, "nothing has moved for ", "6 roles wait in a circle")
+    lines = [line for line in ended.err.splitlines() if " waits for " in line]
+    assert len(lines) == 6
+    for line, following in zip(lines, [*lines[1:], lines[0]], strict=True):
+        assert following.split(" waits for ")[0] in line.split(" waits for ")[1]
+    assert ended.err.count("self.group.mean(1.0)") == 2
+    assert ended.err.count("self.env.step(0)") == 2
+
+
+def test_a_circle_in_one_process_is_told_at_once(tmp_path: Path) -> None:
+    ended = train(tmp_path, circle(watchdog_s=60.0), "--ranks", "1")
+    assert_named(ended, "every role waits for another one, 6 of them in a circle:", "self.group.mean(1.0)")
+
+
+@pytest.mark.parametrize("elsewhere", ["3", "3,4"])
+def test_on_another_node_who_hangs_is_named_and_a_neighbour_there_sees_the_stack(
+    elsewhere: str, tmp_path: Path
+) -> None:
+    program = [sys.executable, str(TESTS / "other_node.py"), "train", write(tmp_path, hangs("hold_lock"))]
+    line, settings = mpirun.command(mpirun.find_launcher(), 5, [*program, "--run-dir", "run"])
+    added = {name: value for name, value in settings.items() if name not in os.environ}
+    ended = finish(start(line, tmp_path, RANKS_ELSEWHERE=elsewhere, **added), timeout=60)
+    assert "environment of match 1 ('game') (rank 3) has not come back from one call for " in ended.err
+    assert ("in hold_lock\n" in ended.err) == (elsewhere == "3,4"), "a process alone on its node is seen by nobody"
+
+
+@pytest.mark.parametrize("ranks", ["1", "3", "5"])
+def test_a_slow_but_living_run_is_not_ended(ranks: str, tmp_path: Path) -> None:
+    player = {"algorithm": "hanging:SlowPlayer", "options": {"seconds": 0.6, "often": 3}}
+    data = duel({"make": "hanging:Slow", "kwargs": {"seconds": 0.6, "often": 3}}, player, ticks=20)
+    data["matches"] = [{"env": "game", "seats": ["blue"], "copies": 2}]
+    ended = train(tmp_path, data, "--ranks", ranks)
+    assert ended.code == 0, ended.err
+
+
+def test_a_call_may_take_longer_where_env_timeout_s_says_so(tmp_path: Path) -> None:
+    data = duel({"make": "hanging:Slow", "kwargs": {"seconds": 2.5, "often": 1}}, ticks=20, env_timeout_s=20.0)
+    data |= {"checkpoint_every": 20, "matches": [{"env": "game", "seats": ["blue"]}]}
+    assert train(tmp_path, data).code == 0
+    ended = train(tmp_path, {**data, "env_timeout_s": 0.5}, "--run-dir", "again")
+    assert_named(ended, "one call of a game or an algorithm may take 0.5 s; `env_timeout_s` can give it more")

@@ -1,0 +1,329 @@
+"""What the doctor says of a machine, from what it finds there."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import re
+import resource
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+
+from arena.cli import main
+from arena.comm.doorbell import SharedMemory
+from arena.launch import doctor
+from arena.launch.doctor import learning, memory, mpi, software, storage
+from arena.launch.doctor.finding import Answer, Finding, Level, ask, ok, problem, python, warning
+from arena.records.lock import RunLock
+
+ROOT = Path(__file__).resolve().parents[2]
+MIB, GIB = 2**20, 2**30
+
+
+def only(findings: Iterator[Finding]) -> Finding:
+    (finding,) = findings
+    return finding
+
+
+# --- findings -----------------------------------------------------------------------------------------------------
+
+
+def test_a_finding_is_one_line_whatever_was_found() -> None:
+    assert warning("disk", "3 MiB\n are free", "make room").line == "warning  disk: 3 MiB are free; make room"
+    assert ok("pidfd", "works").line == "ok       pidfd: works"
+
+
+def test_a_check_that_fails_is_a_problem_and_the_others_go_on() -> None:
+    def broken_thing() -> Iterator[Finding]:
+        yield ok("first", "fine")
+        raise OSError(errno.EIO, "Input/output error")
+
+    found = list(doctor.examine_machine([broken_thing, lambda: [ok("last", "fine")]]))
+    assert [(finding.subject, finding.level) for finding in found] == [
+        ("first", Level.OK),
+        ("broken thing", Level.PROBLEM),
+        ("last", Level.OK),
+    ]
+    assert "Input/output error" in found[1].found
+
+
+@pytest.mark.parametrize(
+    ("findings", "code"), [([ok("a", "x")], 0), ([warning("a", "x")], 0), ([ok("a", "x"), problem("b", "y", "z")], 1)]
+)
+def test_only_a_problem_makes_exit_1_on_the_console_and_as_json(
+    findings: list[Finding], code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(doctor, "examine_machine", lambda: iter(findings))
+    assert main(["doctor"]) == code
+    assert capsys.readouterr().out.splitlines() == [finding.line for finding in findings]
+    assert main(["doctor", "--json"]) == code
+    told = json.loads(capsys.readouterr().out)
+    assert [(one["subject"], one["level"]) for one in told] == [(f.subject, f.level.value) for f in findings]
+
+
+def test_a_program_that_does_not_end_is_ended() -> None:
+    answer = ask(python("import time; print('here', flush=True); time.sleep(600)"), seconds=1.0)
+    assert (answer.code, answer.out) == (None, "here\n")
+    assert ask(python("print(1 / 0)"), seconds=20.0).last_words == "ZeroDivisionError: division by zero"
+
+
+# --- software -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("version", "level"), [((3, 9, 1), "problem"), ((3, 10, 0), "ok"), ((3, 13, 9), "ok"), ((3, 14, 0), "warning")]
+)
+def test_pythons_that_were_tested_are_fine(version: tuple[int, ...], level: str) -> None:
+    assert only(software.python(version)).level == level
+
+
+def test_the_packages_are_those_of_the_distribution() -> None:
+    declared = re.search(r"install_requires=\[(.*?)\]", (ROOT / "setup.py").read_text(), re.S)
+    assert declared is not None
+    assert {
+        name: (least, below) for name, least, below in re.findall(r'"([\w]+)>=([\d.]+),<([\d.]+)"', declared[1])
+    } == software.PACKAGES
+
+
+@pytest.mark.parametrize(
+    ("version", "level"),
+    [("2.4", "ok"), ("2.13.0+cpu", "ok"), ("2.10.0", "ok"), ("2.3.9", "warning"), ("3.0", "warning"), ("x", "warning")],
+)
+def test_versions_are_compared_as_numbers(version: str, level: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metadata, "version", lambda name: version if name == "torch" else "4.0.0")
+    found = {finding.subject: finding for finding in software.packages()}
+    assert found["torch"].level == level
+
+
+def test_a_package_that_is_missing_is_a_problem_with_the_command_that_helps(monkeypatch: pytest.MonkeyPatch) -> None:
+    def nothing(name: str) -> str:
+        raise metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(metadata, "version", nothing)
+    found = {finding.subject: finding for finding in software.packages()}
+    assert found["msgspec"] == problem("msgspec", "is not installed", "pip install 'msgspec>=0.18,<1'")
+    assert len(found) == len(software.PACKAGES)
+
+
+# --- MPI ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("answer", "level", "words"),
+    [
+        (Answer(0, "one of 3\n" * 3, ""), "ok", "find each other"),
+        (Answer(0, "one of 1\n" * 3, ""), "problem", "of another MPI"),
+        (Answer(0, "one of 3\n" * 2, ""), "problem", "do not start: exit 0"),
+        (Answer(1, "", "---\nnot enough slots\n---\n"), "problem", "exit 1: not enough slots"),
+        (Answer(None, "", ""), "problem", "do not come together within 60 s: it said nothing"),
+    ],
+    ids=["together", "alone", "one lost", "refused", "stuck"],
+)
+def test_processes_that_do_not_meet_are_a_problem_that_says_why(answer: Answer, level: str, words: str) -> None:
+    found = mpi.meeting("3 processes", 3, answer)
+    assert found.level == level
+    assert words in found.found
+
+
+@pytest.mark.parametrize(
+    ("out", "level"),
+    [("one of 2\none of 2\n", "ok"), ("one of 2\n", "warning"), ("one of 3\n" * 2, "warning"), ("", "warning")],
+)
+def test_a_run_heals_itself_if_all_who_were_left_have_met(out: str, level: str) -> None:
+    assert mpi.survival(Answer(None, out, "killed")).level == level
+
+
+def test_without_mpi_each_trial_says_how_to_get_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    found = list(doctor.examine_machine([mpi.launcher, mpi.few_processes, mpi.a_death]))
+    assert [finding.level for finding in found] == [Level.PROBLEM] * 3
+    assert all("no MPI launcher was found" in finding.found for finding in found)
+
+
+# --- memory -------------------------------------------------------------------------------------------------------
+
+
+def test_this_machines_memory_is_shared_between_processes() -> None:
+    assert only(memory.shared()).level is Level.OK
+
+
+def test_a_system_without_nameless_memory_is_slower_but_works(monkeypatch: pytest.MonkeyPatch) -> None:
+    def none(_nbytes: int) -> SharedMemory:
+        raise OSError(errno.ENOSYS, "Function not implemented")
+
+    monkeypatch.setattr(SharedMemory, "make", none)
+    assert only(memory.shared()).level is Level.WARNING
+
+
+def test_memory_that_others_may_not_open_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "ask", lambda *_, **__: Answer(1, "", "PermissionError: [Errno 13]"))
+    found = only(memory.shared())
+    assert (found.level, "PermissionError" in found.found) == (Level.WARNING, True)
+
+
+def test_small_or_missing_segments_are_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert only(memory.segments(tmp_path / "nowhere")).level is Level.WARNING
+    monkeypatch.setattr(memory, "_LEAST_SEGMENTS", 2**62)
+    assert "--shm-size" in only(memory.segments(tmp_path)).remedy
+
+
+def test_a_system_without_handles_of_processes_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(os, "pidfd_open")
+    assert only(memory.handles()).level is Level.WARNING
+
+
+@pytest.mark.parametrize(
+    ("files", "groups", "expected"),
+    [
+        ({"a/b/memory.max": "max", "a/memory.max": f"{3 * GIB}", "memory.max": "max"}, "0::/a/b\n", 3 * GIB),
+        ({"a/memory.max": "max"}, "0::/a\n", None),
+        ({}, "0::/\n", None),
+        ({"memory/j/memory.limit_in_bytes": "5"}, "4:memory:/j\n1:cpu:/x\n0::/\n", 5),
+        ({"memory/memory.limit_in_bytes": "7"}, "4:memory:/gone/elsewhere\n", 7),
+        ({"cpu/memory.limit_in_bytes": "7"}, "1:cpu:/\n", None),
+    ],
+)
+def test_the_tightest_limit_on_the_way_up_counts(
+    tmp_path: Path, files: dict[str, str], groups: str, expected: int | None
+) -> None:
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text + "\n")
+    assert memory.group_limit(tmp_path, groups) == expected
+
+
+@pytest.mark.parametrize(
+    ("total", "limit", "level", "words"),
+    [
+        (64 * GIB, None, "ok", "64.0 GiB"),
+        (64 * GIB, 2**63 - 4096, "ok", "64.0 GiB"),
+        (64 * GIB, 4 * GIB, "ok", "64.0 GiB, of which this control group may use 4.0 GiB"),
+        (64 * GIB, 512 * MIB, "warning", "64.0 GiB, of which this control group may use 512 MiB"),
+        (GIB, None, "warning", "1.0 GiB"),
+    ],
+)
+def test_memory_is_what_the_group_leaves_of_it(total: int, limit: int | None, level: str, words: str) -> None:
+    found = memory.memory_finding(total, limit)
+    assert (found.level.value, found.found) == (level, words)
+
+
+@pytest.mark.parametrize(
+    ("limits", "level"),
+    [((256, 4096), "problem"), ((1024, 1024), "ok"), ((resource.RLIM_INFINITY, resource.RLIM_INFINITY), "ok")],
+)
+def test_few_open_files_are_a_problem(limits: tuple[int, int], level: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda _: limits)
+    assert only(memory.open_files()).level == level
+
+
+# --- storage ------------------------------------------------------------------------------------------------------
+
+
+def test_the_place_of_the_runs_is_tried_and_left_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert storage.place() == tmp_path
+    assert {finding.level for finding in (*storage.writing(), *storage.clocks())} == {Level.OK}
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / "runs").mkdir()
+    assert storage.place() == tmp_path / "runs"
+
+
+def test_a_place_that_cannot_be_written_is_a_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: object, **__: object) -> None:
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(storage.tempfile, "TemporaryDirectory", refused)
+    found = only(storage.writing())
+    assert (found.level, "Read-only file system" in found.found) == (Level.PROBLEM, True)
+
+
+def test_a_place_without_locks_is_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(RunLock, "held", False)
+    assert "knows no locks" in only(storage.writing()).found
+
+
+@pytest.mark.parametrize(("free", "level"), [(MIB, "problem"), (500 * MIB, "warning"), (5 * GIB, "ok")])
+def test_little_room_is_said_in_time(free: int, level: str) -> None:
+    assert storage.space_finding(Path("runs"), free).level == level
+
+
+@pytest.mark.parametrize(
+    ("wall", "drift", "apart", "words"),
+    [
+        (1.9e9, 0.0, 0.0, "agrees"),
+        (0.0, 0.0, 0.0, "shows 1970-01-01"),
+        (1.9e9, -3600.0, 0.0, "jumped by -3600.000 s"),
+        (1.9e9, 0.0, 90.0, "that of the files is +90.0 s apart"),
+    ],
+)
+def test_a_clock_that_is_wrong_is_a_warning(wall: float, drift: float, apart: float, words: str) -> None:
+    found = storage.clock_finding(wall, drift=drift, apart=apart)
+    assert words in found.found
+    assert found.level is (Level.OK if words == "agrees" else Level.WARNING)
+
+
+# --- learning -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("threads", "settings", "level", "remedy"),
+    [
+        (1, {}, "ok", ""),
+        (8, {"OMP_NUM_THREADS": "8"}, "warning", "unset"),
+        (8, {}, "warning", "export OMP_NUM_THREADS=1"),
+    ],
+)
+def test_several_threads_in_each_process_are_a_warning(
+    threads: int, settings: dict[str, str], level: str, remedy: str
+) -> None:
+    found = learning.threads_finding("2.0", threads, settings)
+    assert found.level == level
+    assert found.remedy.startswith(remedy)
+
+
+@pytest.mark.parametrize(
+    ("names", "built", "there", "level"),
+    [
+        (["H200"], "12.4", True, "ok"),
+        ([], None, False, "ok"),
+        ([], None, True, "warning"),
+        ([], "12.4", True, "warning"),
+    ],
+)
+def test_a_gpu_that_torch_does_not_see_is_a_warning(
+    names: list[str], built: str | None, there: bool, level: str
+) -> None:
+    assert learning.gpu_finding(names, built, there=there).level == level
+
+
+def test_torch_that_is_broken_is_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(learning, "_asked", lambda: Answer(1, "", "ImportError: libcudart.so.12: cannot open"))
+    assert "libcudart" in only(learning.torch()).found
+    assert list(learning.gpu()) == []
+
+
+def test_the_doctors_own_process_needs_neither_torch_nor_mpi() -> None:
+    program = (
+        "import sys; from arena.launch import doctor; from arena.launch.doctor import learning, memory, storage\n"
+        "checks = [learning.torch, learning.gpu, memory.shared, storage.writing]\n"
+        "assert all(finding.level == 'ok' for finding in doctor.examine_machine(checks))\n"
+        "print(*[name for name in ('torch', 'mpi4py') if name in sys.modules])"
+    )
+    settings = {**os.environ, "PYTHONPATH": str(ROOT)}
+    settings.pop("OMP_NUM_THREADS", None)
+    done = subprocess.run(python(program), env=settings, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "\n"), done.stderr
+
+
+def test_every_check_looks_at_something_of_its_own() -> None:
+    assert max(Counter(doctor.CHECKS).values()) == 1

@@ -1,0 +1,149 @@
+"""The sentry ends the root's process when a role there does not come back, and leaves it alone otherwise."""
+
+from __future__ import annotations
+
+import io
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from arena.comm import ANYONE, Tag
+from arena.comm.host import Host, HostedEndpoint
+from arena.config import parse_config
+from arena.launch import sentry
+from arena.launch.ranks import names_of
+from arena.launch.sentry import Sentry
+from arena.plan import make_plan
+from arena.run import Run
+
+CONFIG = {
+    "name": "test",
+    "ticks": 5,
+    "watchdog_s": 8.0,
+    "envs": {"game": {"make": "touchdown"}},
+    "policies": {"blue": {"algorithm": "random"}},
+    "matches": [{"env": "game", "seats": ["blue", "blue"]}],
+}
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def run_of(**changes: Any) -> Run:
+    return Run(make_plan(parse_config({**CONFIG, **changes}, source="test"), ranks=1), Path("nowhere"))
+
+
+def in_game(run: Run, body: Callable[[Host], None]) -> None:
+    """Calls `body` in the environment's turn, while everybody else waits."""
+    host = Host(names_of(run, run.roles))
+
+    def environment(endpoint: HostedEndpoint) -> None:
+        endpoint.receive(2, Tag.GROUP)
+        body(host)
+        for address in (0, 2, 3):
+            endpoint.send(address, Tag.TO_ROOT if address == 0 else Tag.REPLY, b"")
+
+    def worker(endpoint: HostedEndpoint) -> None:
+        endpoint.send(1, Tag.GROUP, b"")
+        endpoint.receive(1, Tag.REPLY)
+
+    def root(endpoint: HostedEndpoint) -> None:
+        endpoint.receive(ANYONE, Tag.TO_ROOT)
+
+    host.run({0: root, 1: environment, 2: worker, 3: worker})
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    monkeypatch.setattr(sentry, "delays", lambda pid: {})
+    return Clock()
+
+
+def test_a_call_that_takes_too_long_is_named_with_its_stack_and_what_the_others_wait_for(clock: Clock) -> None:
+    run = run_of()
+
+    def body(host: Host) -> None:
+        watching = Sentry(host, run, clock=clock)
+        found = []
+        for _ in range(6):
+            found.append(watching.look())
+            clock.now += 2.0
+        assert found[:5] == [None] * 5
+        failure = found[5]
+        assert failure is not None and failure.exit_code == 1
+        assert failure.who == (
+            "nothing has moved for 8 s: environment of match 0 ('game') (rank 0) has not come back from a call"
+        )
+        first, *lines = failure.message.splitlines()
+        assert first == "environment of match 0 ('game') (rank 0) has not come back from one call for 10 s"
+        assert any(f'File "{__file__}"' in line and "in body" in line for line in lines)
+        assert sum("waits for the answer of the environment of match 0" in line for line in lines) == 2
+
+    in_game(run, body)
+
+
+def test_turns_that_change_are_no_hang(clock: Clock) -> None:
+    run = run_of()
+
+    def body(host: Host) -> None:
+        watching = Sentry(host, run, clock=clock)
+        for _ in range(100):
+            host.turns += 1
+            assert watching.look() is None
+            clock.now += 2.0
+
+    in_game(run, body)
+
+
+def test_time_in_which_the_process_was_stopped_or_starved_does_not_count(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = run_of()
+
+    def body(host: Host) -> None:
+        watching = Sentry(host, run, clock=clock)
+        watching.look()
+        clock.now += 1000.0
+        assert watching.look() is None, "nobody was awake"
+        monkeypatch.setattr(sentry, "delays", lambda pid: {pid: 100.0})
+        for _ in range(8):
+            clock.now += 2.0
+            assert watching.look() is None
+
+    in_game(run, body)
+
+
+def test_while_it_runs_a_hang_is_told_and_ends_the_process_with_1(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = run_of(watchdog_s=0.2)
+    console, ended, free = io.StringIO(), [], threading.Event()
+
+    def end(status: int) -> None:
+        ended.append(status)
+        free.set()
+
+    def body(host: Host) -> None:
+        with Sentry(host, run, console=console, end=end):
+            assert free.wait(60)
+
+    in_game(run, body)
+    assert ended[0] == 1
+    assert "environment of match 0 ('game') (rank 0) has not come back from a call" in console.getvalue()
+    assert "assert free.wait(60)" in console.getvalue()
+
+
+def test_a_run_that_ends_well_leaves_no_thread_and_no_process() -> None:
+    run = run_of()
+    host = Host(names_of(run, run.roles))
+    watching = Sentry(host, run)
+    with watching:
+        pass
+    assert watching._speaker is not None and watching._speaker.poll() is not None
+    assert not any(thread.name == "sentry" for thread in threading.enumerate())

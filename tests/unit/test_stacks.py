@@ -1,0 +1,108 @@
+"""Stacks are read from what faulthandler writes, and shortened to what a person wants to see."""
+
+from __future__ import annotations
+
+import faulthandler
+import sys
+import tempfile
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+from arena.launch.last_words import parted
+from arena.stacks import StackFrame, last_words, read_dump, running_stack, shortened, stack_lines, stack_of, waits
+
+HOST = StackFrame("/x/arena/comm/host.py", 240, "sleep")
+STAGE = StackFrame("/x/arena/roles/stage.py", 60, "_act")
+PLAY = StackFrame("/x/arena/roles/environment.py", 50, "play")
+PROXY = StackFrame("/x/arena/proxy/seat.py", 241, "_listen")
+GAME = StackFrame("/home/user/game.py", 7, "step")
+PLAYER = StackFrame("/x/policies/ppo.py", 120, "run")
+START = StackFrame("/lib/threading.py", 1000, "_bootstrap")
+
+
+def in_thread(body: Callable[[], None]) -> None:
+    thread = threading.Thread(target=body)
+    thread.start()
+    thread.join()
+
+
+def test_what_faulthandler_writes_is_read_as_python_tells_it() -> None:
+    own: list[tuple[StackFrame, ...]] = []
+    with tempfile.TemporaryFile() as file:
+
+        def body() -> None:
+            own.append(stack_of(sys._getframe()))
+            faulthandler.dump_traceback(file)
+
+        in_thread(body)
+        file.seek(0)
+        stacks = read_dump(file.read().decode())
+    (told,) = own
+    assert len(stacks) >= 2
+    found = [stack for stack in stacks.values() if stack[-1].function == "body"]
+    assert [[frame[::2] for frame in stack] for stack in found] == [[frame[::2] for frame in told]]
+
+
+def test_of_a_game_that_hangs_its_own_frames_are_shown_and_not_how_it_was_called() -> None:
+    assert shortened((START, STAGE, PLAY, GAME, GAME)) == (GAME, GAME)
+
+
+def test_of_an_algorithm_that_waits_the_line_that_waits_is_shown() -> None:
+    stack = (START, STAGE, PLAY, PLAYER, PROXY, HOST)
+    assert waits(stack)
+    assert shortened(stack) == (PLAYER,)
+
+
+def test_of_a_role_of_the_arena_what_it_does_is_shown() -> None:
+    assert shortened((START, STAGE, PLAY, HOST)) == (PLAY,)
+    assert shortened((START, STAGE, PLAY, PROXY)) == (PLAY, PROXY)
+
+
+def test_a_stack_without_anything_known_stays_and_a_deep_one_is_cut() -> None:
+    assert shortened((START,)) == (START,)
+    assert shortened((GAME, STAGE, HOST)) == (STAGE,), "it waits for the next leg"
+    assert shortened((STAGE, *[GAME] * 100)) == (GAME,) * 8
+    assert shortened(()) == ()
+
+
+def test_lines_show_the_source_where_there_is_one() -> None:
+    here = StackFrame(__file__, 1, "module")
+    assert stack_lines((here, GAME)) == [
+        f'  File "{__file__}", line 1, in module',
+        f"    {Path(__file__).read_text().splitlines()[0]}",
+        '  File "/home/user/game.py", line 7, in step',
+    ]
+
+
+def test_the_role_that_has_the_turn_is_the_one_that_does_not_wait() -> None:
+    assert running_stack({1: (PLAY, HOST), 2: (PLAY, GAME), 3: (START,)}) == (2, (PLAY, GAME))
+    assert running_stack({1: (PLAY, HOST)}) is None
+    assert running_stack({1: (GAME,), 2: (GAME,)}) is None, "it cannot be said"
+
+
+DUMP = """Timeout (0:00:05)!
+Thread 0x00000000000000aa (most recent call first):
+  File "/x/arena/comm/host.py", line 240 in sleep
+  File "/x/arena/roles/root.py", line 90 in record
+
+Thread 0x00000000000000bb (most recent call first):
+  File "/home/user/game.py", line 7 in step
+  File "/x/arena/roles/stage.py", line 60 in _act
+"""
+
+
+def test_last_words_name_the_role_that_hangs_and_those_that_wait_for_it() -> None:
+    said = last_words("nothing moves", DUMP, {0xAA: "root", 0xBB: "environment"})
+    assert said.splitlines() == [
+        "nothing moves",
+        "environment has not come back from one call",
+        '  File "/home/user/game.py", line 7, in step',
+        "root waits for a message, or for its turn",
+    ]
+    assert '  File "/home/user/game.py", line 7, in step' in last_words("too early for names", DUMP, {})
+
+
+def test_the_pipe_s_lines_of_json_are_parted_from_the_stacks_that_follow() -> None:
+    assert parted('{"heading": "a"}\n{"12": "root"}\n' + DUMP) == ({"heading": "a", "12": "root"}, DUMP)
+    assert parted('{"heading": "a"}\n') == ({"heading": "a"}, "")

@@ -1,0 +1,130 @@
+"""What a run says, and what it leaves, when the disk takes no more, a folder has gone, or the clock is set back."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from arena.errors import Unwritable
+from arena.records import checkpoint
+from arena.records.durable import make_folder, replacing
+from arena.records.folder import RunFolder
+from arena.records.journal import Journal, JournalReader
+from arena.records.lines import UpdateRecord
+from arena.records.recorder import Recorder
+from arena.records.tensorboard import ScalarFile
+from arena.roles.stage import failure_of
+from disk import full_above
+
+
+def save(folder: Path, ticks: int, size: int = 10) -> Path:
+    return checkpoint.save(folder, {"w": np.zeros(size)}, policy="blue", algorithm="a", ticks=ticks, update=1)
+
+
+def update(number: int) -> UpdateRecord:
+    return UpdateRecord("blue", number, number, number, 0.0, {"loss": 1.0})
+
+
+def test_it_is_told_in_a_sentence_that_names_the_file_and_the_reason(tmp_path: Path) -> None:
+    with full_above(1000), pytest.raises(Unwritable) as caught, replacing(tmp_path / "file") as file:
+        file.write(bytes(5000))
+    failure = failure_of(caught.value, "root, rank 0")
+    assert failure.exit_code == 1
+    assert failure.message == f"{tmp_path / 'file'} cannot be written: File too large. What was written before stays"
+
+
+def test_a_checkpoint_that_the_disk_does_not_take_leaves_the_older_one_and_nothing_else(tmp_path: Path) -> None:
+    folder = tmp_path / "blue"
+    older = save(folder, 10)
+    with full_above(4000), pytest.raises(Unwritable, match="cannot be written: File too large"):
+        save(folder, 20, size=10_000)
+    assert list(folder.iterdir()) == [older]
+    assert checkpoint.load(folder).ticks == 10
+
+
+def test_a_journal_on_a_full_disk_says_so_and_its_whole_lines_stay_readable(tmp_path: Path) -> None:
+    path = tmp_path / "lines.jsonl"
+    journal = Journal(path)
+    journal.append({"n": 1})
+    journal.flush()
+    journal.append({"text": "x" * 500})
+    with full_above(100):
+        with pytest.raises(Unwritable, match=r"lines.jsonl cannot be written: File too large"):
+            journal.flush()
+        with pytest.raises(Unwritable, match=r"lines.jsonl cannot be written"):
+            journal.close()
+    assert next(iter(JournalReader(path))) == {"n": 1}
+    with Recorderless(path) as again:
+        again.append({"n": 2})
+    assert list(JournalReader(path)) == [{"n": 1}, {"n": 2}]
+
+
+class Recorderless(Journal):
+    """A journal as a context manager."""
+
+    def __enter__(self) -> Recorderless:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+@pytest.mark.parametrize("how", ["deleted", "moved away", "replaced"])
+def test_a_journal_that_is_not_where_it_was_says_so(how: str, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    folder.mkdir()
+    journal = Journal(folder / "lines.jsonl")
+    if how == "deleted":
+        shutil.rmtree(folder)
+    elif how == "moved away":
+        folder.rename(tmp_path / "elsewhere")
+    else:
+        (folder / "lines.jsonl").unlink()
+        (folder / "lines.jsonl").touch()
+    journal.append({"n": 1})
+    words = "is another file now" if how == "replaced" else "it, or its folder, is not there any more"
+    for call in (journal.flush, journal.close):
+        with pytest.raises(Unwritable, match=words):
+            call()
+
+
+def test_a_run_folder_that_was_deleted_does_not_come_back_with_half_of_its_files(tmp_path: Path) -> None:
+    folder = RunFolder.open(tmp_path / "run")
+    shutil.rmtree(folder.path)
+    for part in (folder.checkpoints_path("blue"), folder.tensorboard / "blue"):
+        with pytest.raises(Unwritable, match="is not there any more"):
+            make_folder(part)
+    with pytest.raises(Unwritable, match="is not there any more"):
+        save(folder.checkpoints_path("blue"), 10)
+    assert not folder.path.exists()
+
+
+def test_an_error_that_came_before_is_the_one_that_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    folder = RunFolder.open(tmp_path / "run")
+    with pytest.raises(ZeroDivisionError), Recorder(folder, {}):
+        shutil.rmtree(folder.path)
+        raise ZeroDivisionError
+    assert "is not there any more" in caplog.text
+
+
+def test_a_clock_that_is_set_back_neither_ends_nor_mixes_up_a_record(tmp_path: Path) -> None:
+    folder = RunFolder.open(tmp_path / "run")
+    clock = iter(range(100))
+    wall = iter(range(1_000_000, 0, -5000))
+    with Recorder(folder, {}, clock=lambda: float(next(clock)), now=lambda: float(next(wall))) as recorder:
+        for number in range(1, 6):
+            recorder.update(update(number))
+    assert [line["update"] for line in JournalReader(folder.metrics)] == [1, 2, 3, 4, 5]
+
+
+def test_a_later_tensorboard_file_has_the_later_name_whatever_the_clock_says(tmp_path: Path) -> None:
+    names = []
+    for now in (5000.0, 4000.0, 5000.5, 9000.0):
+        before = set(tmp_path.iterdir())
+        ScalarFile(tmp_path, now=lambda now=now: now).close()  # type: ignore[misc]
+        names += [path.name for path in set(tmp_path.iterdir()) - before]
+    assert len(names) == 4
+    assert names == sorted(names)

@@ -1,0 +1,70 @@
+"""Who waits for whom: circles are found whatever hangs on to them, and every wait says what it waits for."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from arena.comm import ANYONE, Tag
+from arena.comm.whereabouts import Answer, Question, State, Whereabouts, awaited_words, circle_in, pack, report, unpack
+from arena.stacks import StackFrame
+
+
+def waiting(address: int, source: int, tag: Tag = Tag.GROUP, seconds: float = 61.2) -> Whereabouts:
+    return Whereabouts(address, State.WAITS, (address, tag, source), seconds)
+
+
+def name(address: int) -> str:
+    return f"role {address}"
+
+
+@given(st.dictionaries(st.integers(0, 9), st.integers(-1, 12), max_size=10))
+def test_a_circle_is_found_if_and_only_if_somebody_waits_for_himself_in_the_end(waits: dict[int, int]) -> None:
+    def comes_back(start: int) -> bool:
+        address: int | None = start
+        for _ in range(len(waits)):
+            address = waits.get(address) if address is not None else None
+            if address == start:
+                return True
+        return False
+
+    circle = circle_in(waiting(address, source) for address, source in waits.items())
+    assert bool(circle) == any(map(comes_back, waits))
+    for role, successor in zip(circle, circle[1:] + circle[:1], strict=True):
+        assert role.awaited is not None and role.awaited[2] == successor.address
+
+
+def test_those_who_do_not_wait_are_in_no_circle() -> None:
+    assert circle_in([waiting(1, 2), Whereabouts(2, State.RUNS), waiting(3, ANYONE)]) == []
+
+
+def test_every_conversation_has_words_for_what_is_waited_for() -> None:
+    said = {awaited_words((1, tag, 2), name) for tag in Tag if tag is not Tag.ORDER}
+    assert all("role 2" in words and "_" not in words for words in said)
+    assert awaited_words((0, Tag.TO_ROOT, ANYONE), name) == "a word of anyone"
+
+
+def test_a_report_tells_the_circle_in_order_and_then_the_others_with_their_stacks() -> None:
+    frame = StackFrame("/home/user/game.py", 7, "step")
+    busy = Whereabouts(5, State.RUNS, None, 62.0, (frame,))
+    assert report(
+        [waiting(1, 2), waiting(2, 1, Tag.REPLY)], [busy, Whereabouts(6, State.ENDED)], name
+    ).splitlines() == [
+        "role 1 waits for its group: the role 2, for 61 s",
+        "role 2 waits for the answer of the role 1, for 61 s",
+        "role 5 has not come back from one call for 62 s",
+        '  File "/home/user/game.py", line 7, in step',
+        "role 6 has ended",
+    ]
+
+
+def test_a_report_of_a_large_run_can_still_be_read() -> None:
+    frame = StackFrame("/home/user/game.py", 7, "step")
+    lines = report([], [waiting(i, 0)._replace(stack=(frame,)) for i in range(150)], name).splitlines()
+    assert len(lines) < 50
+    assert lines[-1] == "and 126 more roles"
+
+
+def test_questions_and_answers_travel() -> None:
+    answer = Answer(Question(stacks=True), (waiting(1, 2),), ({3: ()},))
+    assert unpack(pack(answer)) == answer

@@ -1,0 +1,77 @@
+"""Runs whose disk gets full, or whose folder goes, in mid-run: they end with a sentence, and what was saved stays."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from arena.errors import Unwritable
+from arena.records import checkpoint
+from arena.records.recorder import Recorder
+from arena.roles.root import RoleFailed
+from disk import full_above
+from staging import play
+
+
+def run_of(algorithm: str, ticks: int = 2000, **options: Any) -> Any:
+    return {
+        "ticks": ticks,
+        "seed": 5,
+        "checkpoint_every": 100,
+        "envs": {"game": {"make": "games:Countdown"}},
+        "policies": {"blue": {"algorithm": algorithm, "options": options}},
+        "matches": [{"env": "game", "seats": ["blue"], "lanes": 2}],
+    }
+
+
+def test_a_run_whose_disk_gets_full_ends_with_a_sentence_and_goes_on_when_there_is_space(tmp_path: Path) -> None:
+    data = run_of("players:Counts")
+    with full_above(20_000), pytest.raises(Unwritable, match=r"episodes.jsonl cannot be written: File too large"):
+        play(data, tmp_path, given=True)
+    folder = tmp_path / "run" / "checkpoints" / "blue"
+    reached = checkpoint.load(folder).ticks
+    assert 0 < reached < 2000
+    again = play(data, tmp_path, resume=True)
+    whole = play(data, tmp_path / "whole", given=True)
+    assert again.episodes == whole.episodes
+    assert ("loaded", reached) in again.notes
+
+
+def test_a_checkpoint_that_finds_no_space_ends_the_run_and_names_the_worker(tmp_path: Path) -> None:
+    data = run_of("faulty_players:Grows", by=20)
+    with full_above(20_000), pytest.raises(RoleFailed, match=r"\.ckpt cannot be written: File too large") as caught:
+        play(data, tmp_path, given=True)
+    failure = caught.value.failure
+    assert (failure.exit_code, "Traceback" in failure.message) == (1, False)
+    assert "worker of policy 'blue'" in failure.who
+    folder = tmp_path / "run" / "checkpoints" / "blue"
+    newest = checkpoint.list_checkpoints(folder)[-1]
+    assert checkpoint.load(newest).ticks == checkpoint.ticks_of(newest) > 0
+
+
+def test_a_run_folder_that_is_deleted_ends_the_run_and_stays_deleted(tmp_path: Path) -> None:
+    data = run_of("faulty_players:Deletes", folder=str(tmp_path / "run"))
+    with pytest.raises((RoleFailed, Unwritable), match="is not there any more"):
+        play(data, tmp_path, given=True)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_clock_that_is_set_back_in_mid_run_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = run_of("players:Counts", ticks=300)
+    expected = play(data, tmp_path / "steady", given=True)
+    now = [2e9]
+
+    def back() -> float:
+        now[0] -= 3600.0
+        return now[0]
+
+    monkeypatch.setattr(time, "time", back)
+    monkeypatch.setitem(Recorder.__init__.__kwdefaults__, "now", back)
+    played = play(data, tmp_path / "back", given=True)
+    assert played.episodes == expected.episodes
+    assert len(played.updates) == len(expected.updates)
+    shutil.rmtree(played.folder.path / "tensorboard")

@@ -1,0 +1,174 @@
+"""Whatever raises, wherever: the run ends with this one error, told once, and the exit status is 1.
+
+A mistake that the configuration makes, such as a name that cannot be imported, is told in a sentence: 2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from arena.errors import ConfigError
+from arena.messages import Failed
+from arena.records import checkpoint
+from arena.records.journal import Journal
+from arena.records.recorder import Recorder
+from arena.records.scoreboard import Scoreboard
+from arena.records.tensorboard import ScalarFile
+from arena.roles.root import RoleFailed
+from arena.roles.stage import failure_of
+from arena.screen.display import PlainDisplay
+from faulty_games import Faulty
+from faulty_players import ACTOR_PLACES, WORKER_PLACES, name_of
+from staging import play
+
+
+@pytest.fixture(autouse=True)
+def _nothing_was_made_yet() -> None:
+    Faulty.forget()
+
+
+def run_of(*, blue: Any = None, env: Any = None, **changes: Any) -> Any:
+    """Two copies of a match of one seat; in three legs."""
+    return {
+        "ticks": 60,
+        "seed": 5,
+        "checkpoint_every": 20,
+        "envs": {"game": env or {"make": "games:Countdown"}},
+        "policies": {"blue": blue or {"algorithm": "faulty_players:FailsAt"}},
+        "matches": [{"env": "game", "seats": ["blue"], "copies": 2, "lanes": 2}],
+        **changes,
+    }
+
+
+def failure_in(data: Any, path: Path) -> Failed:
+    """How such a run ends."""
+    try:
+        play(data, path)
+    except RoleFailed as error:
+        return error.failure
+    except ConfigError as error:
+        return failure_of(error, "root")
+    except Exception as error:
+        return failure_of(error, "root")
+    raise AssertionError("the run has not failed")
+
+
+def check_told_once(failure: Failed, words: str, who: str) -> None:
+    assert failure.exit_code == 1
+    assert failure.message.count("Traceback") == 1, failure.message
+    assert failure.message.count(words) >= 1, failure.message
+    assert failure.message.splitlines()[-1].endswith(words), "the error itself is the last line"
+    assert who in failure.who
+
+
+def test_the_run_that_all_these_are_made_of_is_fine(tmp_path: Path) -> None:
+    assert len(play(run_of(), tmp_path).updates) == 3
+
+
+@pytest.mark.parametrize("where", WORKER_PLACES)
+def test_an_algorithm_that_raises_is_told_with_its_policy_and_seat(where: str, tmp_path: Path) -> None:
+    failure = failure_in(run_of(blue={"algorithm": f"faulty_players:{name_of(where)}"}), tmp_path)
+    check_told_once(failure, f"ZeroDivisionError: fails at {where}", "worker of policy 'blue' in seat 0 of match 0")
+
+
+@pytest.mark.parametrize("where", ACTOR_PLACES)
+def test_a_frozen_policy_that_raises_is_told_with_its_policy_and_seat(where: str, tmp_path: Path) -> None:
+    folder = tmp_path / "blue"
+    algorithm = f"faulty_players:{name_of(where)}"
+    checkpoint.save(folder, {"w": 1}, policy="blue", algorithm=algorithm, ticks=0, update=0)
+    blue = {"algorithm": algorithm, "frozen": True, "load": str(folder)}
+    failure = failure_in(run_of(blue=blue), tmp_path)
+    check_told_once(failure, f"ZeroDivisionError: fails at {where}", "worker of policy 'blue'")
+
+
+@pytest.mark.parametrize(("how", "words"), [("exit", "SystemExit: 5"), ("wordless", "WordlessError")])
+def test_an_algorithm_that_exits_or_cannot_say_why_ends_the_run_as_any_other(
+    how: str, words: str, tmp_path: Path
+) -> None:
+    failure = failure_in(run_of(blue={"algorithm": "faulty_players:Ends", "options": {"how": how}}), tmp_path)
+    assert failure.exit_code == 1
+    assert failure.message.count("Traceback") == 1
+    assert words in failure.message
+
+
+@pytest.mark.parametrize(
+    ("fault", "at", "words"),
+    [
+        ("make", 1, "RuntimeError: the game cannot be made"),
+        ("make", 4, "RuntimeError: the game cannot be made"),
+        ("reset", 1, "RuntimeError: the game cannot be reset"),
+        ("reset", 2, "RuntimeError: the game cannot be reset"),
+        ("reset", 4, "RuntimeError: the game cannot be reset"),
+        ("raise", 1, "RuntimeError: the game cannot be stepped"),
+        ("raise", 20, "RuntimeError: the game cannot be stepped"),
+        ("exit", 7, "SystemExit: 3"),
+    ],
+)
+def test_a_game_that_raises_is_told_with_its_match(fault: str, at: int, words: str, tmp_path: Path) -> None:
+    env = {"make": "faulty_games:Faulty", "kwargs": {"fault": fault, "at": at, "faulty": 4}}
+    check_told_once(failure_in(run_of(env=env), tmp_path), words, "environment of match")
+
+
+def test_a_game_that_cannot_be_closed_is_told_with_its_match(tmp_path: Path) -> None:
+    env = {"make": "faulty_games:Faulty", "kwargs": {"faulty": 0, "close": True}}
+    failure = failure_in(run_of(env=env), tmp_path)
+    check_told_once(failure, "RuntimeError: the game cannot be closed", "environment of match")
+
+
+@pytest.mark.parametrize("key", ["envs", "policies"])
+def test_what_cannot_be_imported_is_a_mistake_that_is_told_in_a_sentence(key: str, tmp_path: Path) -> None:
+    data = run_of()
+    if key == "envs":
+        data["envs"]["game"] = {"make": "faulty_import:Game"}
+    else:
+        data["policies"]["blue"] = {"algorithm": "faulty_import:Worker"}
+    failure = failure_in(data, tmp_path)
+    assert failure.exit_code == 2
+    assert "Traceback" not in failure.message
+    assert "ZeroDivisionError: fails at import" in failure.message
+
+
+ROOT_PLACES: dict[str, tuple[type, str]] = {
+    "the recorder, of an episode": (Recorder, "episodes"),
+    "the recorder, of an update": (Recorder, "update"),
+    "the recorder's flush": (Recorder, "flush"),
+    "the recorder's close": (Recorder, "close"),
+    "a journal": (Journal, "flush"),
+    "TensorBoard": (ScalarFile, "add"),
+    "the scoreboard": (Scoreboard, "add"),
+    "the display's start": (PlainDisplay, "start"),
+    "the display": (PlainDisplay, "update"),
+    "the display's end": (PlainDisplay, "stop"),
+}
+
+
+@pytest.mark.parametrize("place", ROOT_PLACES)
+def test_the_root_that_raises_is_told_as_the_root(place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    owner, method = ROOT_PLACES[place]
+    monkeypatch.setattr(owner, method, failing_once(getattr(owner, method)))
+    check_told_once(failure_in(run_of(), tmp_path), "ZeroDivisionError: fails in the root", "root")
+
+
+def failing_once(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Does its work, but raises in its first call."""
+    calls = []
+
+    def failing(self: Any, *arguments: Any, **named: Any) -> Any:
+        done = method(self, *arguments, **named)
+        calls.append(1)
+        if len(calls) == 1:
+            raise ZeroDivisionError("fails in the root")
+        return done
+
+    return failing
+
+
+def test_the_roots_own_messages_that_raise_are_told_as_the_root(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(PlainDisplay, "message", failing_once(PlainDisplay.message))
+    check_told_once(failure_in(run_of(), tmp_path), "ZeroDivisionError: fails in the root", "root")

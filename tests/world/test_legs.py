@@ -1,0 +1,347 @@
+"""A run is a row of legs, so it does not matter where it was interrupted: the same bytes come out."""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import tracemalloc
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from arena.errors import ConfigError
+from arena.records import boundary as boundaries
+from arena.records import checkpoint
+from arena.records.folder import RunFolder
+from arena.records.journal import JournalReader
+from arena.roles.root import RoleFailed
+from learners import MEETS_EVERY
+from staging import Played, play
+
+RANDOM = {"algorithm": "random"}
+TOUCHDOWN = {"make": "touchdown", "kwargs": {"max_steps": 60}}
+
+
+def ppo(n_steps: int = 32, **policy: Any) -> dict[str, Any]:
+    """PPO whose rollouts do not fit into the legs of 50 ticks."""
+    options = {"n_steps": n_steps, "minibatch_size": 64, "n_epochs": 2, "hidden_sizes": [16]}
+    return {"algorithm": "ppo", "options": options, **policy}
+
+
+def learner(name: str, **options: Any) -> dict[str, Any]:
+    return {"algorithm": f"learners:{name}", "options": options}
+
+
+def league(
+    *matches: Mapping[str, Any], env: Any = TOUCHDOWN, ticks: int = 200, every: int = 50, **policies: Any
+) -> dict[str, Any]:
+    return {
+        "ticks": ticks,
+        "seed": 3,
+        "checkpoint_every": every,
+        "envs": {"game": env},
+        "policies": policies,
+        "matches": [{"env": "game", **match} for match in matches],
+    }
+
+
+def played_in(path: Path, data: Mapping[str, Any], *, resume: bool = False) -> Played:
+    path.mkdir(exist_ok=True)
+    return play(data, path, given=True, resume=resume)
+
+
+def left_by(folder: RunFolder) -> dict[str, Any]:
+    """All that a run leaves which must not depend on where it was interrupted."""
+    states = {str(path.relative_to(folder.path)): path.read_bytes() for path in folder.checkpoints.rglob("*.ckpt")}
+    steps = {path.name: json.loads(path.read_bytes()) for path in folder.boundaries.iterdir()}
+    for step in steps.values():
+        del step["seconds"], step["journals"]["metrics.jsonl"]
+    updates = [{**line, "seconds": 0} for line in JournalReader(folder.metrics)]
+    return {**states, **steps, "episodes": folder.episodes.read_bytes(), "updates": updates}
+
+
+# ---------------------------------------------------------------------------------------------- train 2N = N and N more
+
+DUEL = {"seats": ["blue", "red"]}
+CASES: dict[str, Callable[[], dict[str, Any]]] = {
+    "ppo": lambda: league({**DUEL, "lanes": 4, "copies": 2}, blue=ppo(), red=ppo(48)),
+    "ppo, overlapped": lambda: league({**DUEL, "lanes": 5, "copies": 2, "pipeline": 2}, blue=ppo(), red=ppo(48)),
+    "ppo, samples": lambda: league({**DUEL, "lanes": 3, "copies": 3}, blue=ppo(sync="samples"), red=RANDOM),
+    "ppo, longer than a leg": lambda: league({**DUEL, "lanes": 2}, blue=ppo(75), red=RANDOM),
+    "ppo, teams": lambda: league(
+        {"seats": ["blue", "blue", ["red", "red"]], "lanes": 2},
+        env={"make": "touchdown", "kwargs": {"max_steps": 60, "team_size": 2}},
+        blue=ppo(),
+        red=ppo(48),
+    ),
+    "gym": lambda: league({"seats": ["blue"]}, env={"make": "gymnasium:CartPole-v1"}, blue=learner("OfOneEntity")),
+    "gym, with others": lambda: league(
+        {"seats": ["blue", "red"], "copies": 2},
+        env={"make": "games:Dropout", "kwargs": {"lengths": [5, 9]}},
+        blue=learner("OfOneEntity"),
+        red=learner("OfOneEntity"),
+    ),
+    "vector": lambda: league(
+        {**DUEL, "lanes": 3}, env={"make": "games:Chance"}, blue=learner("OfManyRows"), red=RANDOM
+    ),
+    "vector, in turns": lambda: league(
+        {**DUEL, "lanes": 3, "copies": 2},
+        env={"make": "games:Alternate", "kwargs": {"moves": 7}},
+        blue=learner("OfManyRows"),
+        red=learner("OfManyRows"),
+    ),
+    "parallel": lambda: league(
+        {"seats": [["blue"] * 3], "copies": 2}, env={"make": "games:Dropout"}, blue=learner("OfSeveralEntities")
+    ),
+    "one leaves early": lambda: league(
+        {**DUEL, "copies": 3}, env={"make": "games:Chance"}, blue=learner("OfManyRows", leaves=[2, 12, 0]), red=RANDOM
+    ),
+    "all leave early": lambda: league(
+        {**DUEL, "copies": 2}, env={"make": "games:Chance"}, blue=learner("OfManyRows", leaves=[2, 9]), red=ppo()
+    ),
+    "several matches": lambda: league(
+        {"seats": ["blue", "red"], "lanes": 2},
+        {"seats": ["red", "green"], "copies": 2},
+        {"seats": ["green", "blue"], "lanes": 3},
+        env={"make": "games:Chance"},
+        **{name: learner("OfManyRows") for name in ("blue", "red", "green")},
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_run_that_was_parted_leaves_the_bytes_of_one_that_was_not(case: str, tmp_path: Path) -> None:
+    data = CASES[case]()
+    whole = played_in(tmp_path / "whole", data)
+    played_in(tmp_path / "parted", {**data, "ticks": 100})
+    parted = played_in(tmp_path / "parted", data, resume=True)
+    assert parted.run.leg.start == 100
+    assert left_by(parted.folder) == left_by(whole.folder)
+    assert {name for name in left_by(whole.folder) if name.endswith("200.ckpt")}
+    assert whole.updates[-1]["ticks"] > 140, "it has learnt to the end"
+
+
+def test_a_run_that_is_parted_at_every_boundary_leaves_the_same_bytes(tmp_path: Path) -> None:
+    data = CASES["ppo"]()
+    whole = played_in(tmp_path / "whole", data)
+    for ticks in (50, 100, 150, 200):
+        parted = played_in(tmp_path / "parted", {**data, "ticks": ticks}, resume=ticks > 50)
+    assert left_by(parted.folder) == left_by(whole.folder)
+
+
+def test_a_frozen_policy_plays_the_same_in_all_legs_and_after_a_resume(tmp_path: Path) -> None:
+    weights = played_in(tmp_path / "before", CASES["ppo"]()).folder
+    data = league({**DUEL, "lanes": 3}, blue=ppo(), red=ppo(frozen=True, load=str(weights.path)))
+    whole = played_in(tmp_path / "whole", data)
+    played_in(tmp_path / "parted", {**data, "ticks": 100})
+    parted = played_in(tmp_path / "parted", data, resume=True)
+    assert left_by(parted.folder) == left_by(whole.folder)
+    assert not whole.folder.checkpoints_path("red").exists()
+
+
+def test_what_a_worker_alone_has_makes_the_difference(tmp_path: Path) -> None:
+    """The comparisons above can fail."""
+    data = CASES["ppo"]()
+    whole = played_in(tmp_path / "whole", data)
+    half = played_in(tmp_path / "parted", {**data, "ticks": 100}).folder
+    files = checkpoint.own_files(half.checkpoints_path("blue"), 100)
+    assert len(files) == 2
+    files[0].unlink()
+    parted = played_in(tmp_path / "parted", data, resume=True)
+    assert left_by(parted.folder) != left_by(whole.folder)
+
+
+# --------------------------------------------------------------------------------------------- a kill at any instant
+
+
+class Killed(BaseException):
+    """Stands for the end of the process: nothing in the code may catch it for good."""
+
+
+def kill_at(patch: pytest.MonkeyPatch, step: int) -> list[str]:
+    """From its n-th call on that changes the disk the process changes nothing; returns the calls before."""
+    calls: list[str] = []
+
+    def counted(name: str, real: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*arguments: Any, **keywords: Any) -> Any:
+            if len(calls) >= step:
+                raise Killed(name)
+            calls.append(name)
+            return real(*arguments, **keywords)
+
+        return call
+
+    for name in ("fsync", "replace", "unlink", "truncate", "mkdir"):
+        patch.setattr(os, name, counted(name, getattr(os, name)))
+    return calls
+
+
+def killed(data: Mapping[str, Any], path: Path, step: int, *, resume: bool = False) -> tuple[bool, list[str]]:
+    """Whether a run was killed before its n-th change of the disk, and the changes before."""
+    with pytest.MonkeyPatch.context() as patch:
+        calls = kill_at(patch, step)
+        try:
+            played_in(path, data, resume=resume)
+        except (Killed, RoleFailed) as error:
+            return "Killed" in repr(error), calls
+    return False, calls
+
+
+SMALL = league({**DUEL, "lanes": 2}, every=10, ticks=30, blue=learner("OfManyRows"), red=learner("OfManyRows"))
+
+
+def test_a_kill_between_any_two_steps_of_a_run_loses_nothing(tmp_path: Path) -> None:
+    expected = left_by(played_in(tmp_path / "whole", SMALL).folder)
+    _, steps = killed(SMALL, tmp_path / "undisturbed", 10**6)
+    assert {"fsync", "replace", "unlink", "mkdir"} <= {*steps}
+    starts = set()
+    for step in range(6, len(steps)):  # the first ones make the folder and what tells of the run
+        path = tmp_path / f"killed-{step}"
+        assert killed(SMALL, path, step) == (True, steps[:step])
+        try:
+            after = played_in(path, SMALL, resume=True)
+        except ConfigError as error:
+            reason = next(words for words in ("no run", "no tick", "nothing left") if words in error.message)
+            starts.add(reason)
+            if reason != "nothing left":
+                assert not any((path / "run").glob("boundaries/*.json"))
+                continue
+            found = left_by(RunFolder(path / "run"))
+        else:
+            starts.add(str(after.run.leg.start))
+            found = left_by(after.folder)
+        assert found == expected, f"killed before step {step}, {steps[step]}"
+    assert starts == {"no run", "no tick", "10", "20", "nothing left"}
+
+
+def test_a_kill_between_any_two_steps_of_going_on_loses_nothing(tmp_path: Path) -> None:
+    expected = left_by(played_in(tmp_path / "whole", SMALL).folder)
+
+    def broken(name: str) -> Path:
+        """A run that was killed when all but the second boundary was written."""
+        path = tmp_path / name
+        played_in(path, {**SMALL, "ticks": 20})
+        (path / "run" / "boundaries" / "000000000020.json").unlink()
+        return path
+
+    _, steps = killed(SMALL, broken("undisturbed"), 10**6, resume=True)
+    assert steps.count("truncate") == 2
+    for step in range(len(steps)):
+        path = broken(f"killed-{step}")
+        assert killed(SMALL, path, step, resume=True)[0]
+        if boundaries.newest(RunFolder(path / "run")).tick < 30:  # type: ignore[union-attr]
+            played_in(path, SMALL, resume=True)
+        assert left_by(RunFolder(path / "run")) == expected, f"killed before step {step}, {steps[step]}"
+
+
+# ---------------------------------------------------------------------------------------------- where a leg has its end
+
+
+def test_a_learner_without_a_state_makes_the_run_one_leg(tmp_path: Path) -> None:
+    data = league({"seats": ["blue", "red"]}, every=10, ticks=45, blue=learner("OfManyRows"))
+    data["policies"]["red"] = {"algorithm": "runners:Forgetful"}
+    played = played_in(tmp_path / "one", data)
+    assert played.notes == []
+    assert [path.name for path in played.folder.boundaries.iterdir()] == ["000000000045.json"]
+    assert {episode["tick"] for episode in played.episodes if "cut" in episode} <= {45}
+
+
+def test_episodes_that_the_end_of_a_leg_cuts_are_marked_and_are_no_results(tmp_path: Path) -> None:
+    data = league(
+        {**DUEL, "lanes": 2}, env={"make": "games:Dropout", "kwargs": {"lengths": [4, 4]}}, every=10, ticks=24,
+        blue=RANDOM, red=RANDOM,
+    )  # fmt: skip
+    played = played_in(tmp_path / "cut", data)
+    lane = [episode for episode in played.episodes if episode["lane"] == 0]
+    assert [(e["tick"], e["length"], e.get("cut", False)) for e in lane] == [
+        *[(4, 4, False), (8, 4, False), (10, 2, True)],
+        *[(14, 4, False), (18, 4, False), (20, 2, True)],
+        (24, 4, False),  # ends by itself on the run's last tick
+    ]
+    cut = [episode for episode in lane if "cut" in episode]
+    assert {(e["terminated"], e["truncated"]) for e in cut} == {(False, True)}
+    assert {seat["outcome"] for e in cut for seat in e["seats"]} == {None}
+    assert [seat["return"] for seat in cut[0]["seats"]] == [2.0, 4.0]
+    score = played.scoreboard.policies["blue"]
+    assert (score.episodes, score.returns.mean) == (10, 4.0)
+
+
+def test_who_ended_before_the_cut_has_terminated_and_is_not_truncated(tmp_path: Path) -> None:
+    data = league({"seats": ["p", "q"]}, env={"make": "games:Dropout", "kwargs": {"lengths": [2, 9]}}, ticks=5)
+    data["policies"] = {
+        name: {"algorithm": "players:Stepper", "options": {"name": name}} for name in ("p", "q")
+    }  # fmt: skip
+    played = played_in(tmp_path / "cut", data)
+    steps = {name: [note[3:6] for note in played.notes if note[:2] == (name, "step")] for name in ("p", "q")}
+    assert steps["p"] == [(1.0, False, False), (1.0, True, False)]
+    assert steps["q"] == [(2.0, False, False)] * 4 + [(2.0, False, True)]
+    assert [note for note in played.notes if note[:2] == ("p", "reset")][-1] is not None
+    (episode,) = played.episodes
+    assert (episode["cut"], episode["terminated"], episode["truncated"], episode["length"]) == (True, True, True, 5)
+
+
+@pytest.mark.parametrize("ticks", [3, 4])
+def test_in_a_turn_based_game_the_cut_reaches_who_waits_for_his_turn_with_all_his_rewards(
+    ticks: int, tmp_path: Path
+) -> None:
+    """A move pays its mover 1 and the other one 10."""
+    data = league({"seats": ["p", "q"]}, env={"make": "games:Alternate", "kwargs": {"moves": 9}}, ticks=ticks)
+    data["policies"] = {name: {"algorithm": "players:Stepper", "options": {"name": name}} for name in ("p", "q")}
+    played = played_in(tmp_path / "cut", data)
+    (episode,) = played.episodes
+    moves = {"p": (ticks + 1) // 2, "q": ticks // 2}
+    for seat, (name, other) in zip(episode["seats"], (("p", "q"), ("q", "p")), strict=True):
+        told = [note for note in played.notes if note[:2] == (name, "step")]
+        assert sum(note[3] for note in told) <= seat["return"] == moves[name] + 10 * moves[other]
+        assert told[-1][4:6] == (False, True)
+        assert len(told) == moves[name]
+    assert (episode["cut"], episode["truncated"], episode["terminated"]) == (True, True, False)
+
+
+def test_an_evaluation_of_several_matches_records_every_episode(tmp_path: Path) -> None:
+    data = league({**DUEL, "lanes": 2, "copies": 3}, env={"make": "games:Chance"}, ticks=10**9, blue=RANDOM, red=RANDOM)
+    played = play(data, tmp_path, episodes=5)
+    assert len(played.episodes) == 3 * 2 * 5
+    assert played.scoreboard.policies["blue"].episodes == 30
+    assert not any("cut" in episode for episode in played.episodes)
+
+
+def test_episodes_are_written_by_tick_then_match_then_lane(tmp_path: Path) -> None:
+    folder = played_in(tmp_path / "order", CASES["several matches"]()).folder
+    places = [(line["tick"], line["match"], line["lane"]) for line in JournalReader(folder.episodes)]
+    assert places == sorted(places)
+    assert len({*places}) == len(places)
+
+
+# ------------------------------------------------------------------------------------------------------- many legs
+
+
+def many_legs(blue: Any, legs: int = 200, **match: Any) -> dict[str, Any]:
+    data = league({**DUEL, "copies": 2, "lanes": 2, **match}, every=MEETS_EVERY, ticks=legs * MEETS_EVERY)
+    return {**data, "policies": {"blue": blue, "red": RANDOM}}
+
+
+@pytest.mark.parametrize("match", [{}, {"pipeline": 2}], ids=["", "overlapped"])
+def test_descriptors_do_not_wait_for_python_to_look_for_garbage(match: Any, tmp_path: Path) -> None:
+    gc.collect()
+    gc.disable()
+    try:
+        held = played_in(tmp_path / "many", many_legs(learner("HoldsDescriptors"), 40, **match)).notes
+    finally:
+        gc.enable()
+    descriptors = [note for note in held if isinstance(note, int)]
+    assert len(descriptors) == 2 * 40
+    assert max(descriptors[8:]) == max(descriptors[2:8])
+
+
+def test_memory_does_not_grow_with_the_legs(tmp_path: Path) -> None:
+    tracemalloc.start()
+    try:
+        held = played_in(tmp_path / "many", many_legs(learner("HoldsMemory"), 121)).notes
+    finally:
+        tracemalloc.stop()
+    _, early, late = [note for note in held if isinstance(note, int)]
+    assert late - early < 40_000, "bytes in 60 legs, of which the test itself has noted two in each"
