@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from arena.plan import Plan, Role, RoleKind, load_of
-from arena.run import Repair, Run
 
 
 def rehosted(plan: Plan, alive: Sequence[int]) -> tuple[Plan, list[int]]:
@@ -49,12 +48,3 @@ def _home(plan: Plan, role: Role, hosted: dict[int, list[Role]]) -> int:
         return bool(loads), has_torch != needs_torch, sum(load.weight for load in loads), rank
 
     return min(hosted, key=cost)
-
-
-def repair_words(plan: Plan, repair: Repair, run: Run) -> str:
-    """What has happened and what was done, in a sentence."""
-    dead = [f"rank {rank} ({', '.join(map(run.describe, repair.plan.ranks[rank])) or 'idle'})" for rank in repair.died]
-    orphans = [role for rank in repair.died for role in repair.plan.ranks[rank]]
-    homes = sorted({plan.rank_of(role) for role in orphans})
-    done = f"now on rank{'s' * (len(homes) > 1)} {', '.join(map(str, homes))} of {plan.processes}" if homes else ""
-    return f"{' and '.join(dead)} died; {done or 'it had nothing to do'}"

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import os
+import signal
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -208,3 +211,34 @@ class Averages(Player):
             digest = hashlib.sha256(parameter.grad.numpy().tobytes() + np.float64(means["kl"]).tobytes()).digest()
             assert set(self.group.pool(digest)) == {digest}
             self.group.log(digest=float(int.from_bytes(digest[:6], "little")))
+
+
+class Crashes(Player):
+    """Its process dies on its fiftieth step, every time."""
+
+    face = "vector"
+    schedule = "ticks"
+
+    def run(self) -> None:
+        self.env.reset()
+        for _ in range(50):
+            self.env.step(np.zeros(self.env.num_envs, np.int64))
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None: ...
+
+
+class SlowToBuild(Player):
+    """Takes its time before it is ready."""
+
+    face = "vector"
+    schedule = "ticks"
+
+    def __init__(self, env: Any, group: Any, *, ticks: int) -> None:
+        super().__init__(env, group, ticks=ticks)
+        time.sleep(20)
+
+    def run(self) -> None: ...

@@ -10,6 +10,9 @@ A role holds an `Endpoint`. Two kinds of talk go through it:
 `host` lets the roles of one process take turns. `tables` lays links and `shared` the areas of groups in memory that
 both ends see, within a process or a node; `links` are their ends, `doorbell` wakes whom a message is for. `mpi` carries
 messages between processes, and the links whose ends see no common memory.
+
+An *order* is a message to a process rather than to a role: it is obeyed at delivery, while the roles sleep on. By one
+the root asks for their `whereabouts`; `peeking` looks into a process that does not answer.
 """
 
 from arena.comm.interface import ANYONE, Bytes, Endpoint, Link, Order, Tag

@@ -73,7 +73,7 @@ class Host:
         self._alarm: tuple[float, int] | None = None  # when to wake whom
         self._orders: dict[tuple[int, int], Obey] = {(ANYONE, Order.WHERE): self._answer}  # to whom, which
         self._looked = 0.0  # outside, the last time
-        self.turns = 0  # how often a role has had to wait
+        self.turns = 0  # how often another role has had its turn, or the root has listened
         self._awaits_news = False  # whether all roles of this process wait for news from outside
         self.tables = Tables(self, outside)
         self._failure: BaseException | None = None
@@ -281,6 +281,7 @@ class Host:
 
     def take_within(self, channel: Channel, seconds: float) -> tuple[int, Bytes] | None:
         """As `take`, but gives up after so many seconds."""
+        self.turns += 1
         mail, end = self._mail[channel], monotonic() + seconds
         while not mail:
             if monotonic() >= end:
@@ -293,7 +294,12 @@ class Host:
         if self._stopping:
             raise RunStopped
         if self._alone and self._outside is not None:
-            self._sleep_alone(awaited, seconds)
+            self._news = False
+            self._nap = awaited, monotonic()
+            self._outside.wait(self, seconds)
+            while not self._news and seconds is None:  # an order is no news, and ends no wait
+                self._outside.wait(self)
+            self._nap = None
             return
         address = awaited[0]
         task = self._tasks[address]
@@ -306,16 +312,6 @@ class Host:
             task.gate.acquire()
         if self._stopping:
             raise RunStopped
-
-    def _sleep_alone(self, awaited: Channel, seconds: float | None) -> None:
-        assert self._outside is not None
-        self.turns += 1
-        self._news = False
-        self._nap = awaited, monotonic()
-        self._outside.wait(self, seconds)
-        while not self._news and seconds is None:  # an order is no news, and ends no wait
-            self._outside.wait(self)
-        self._nap = None
 
 
 class HostedEndpoint:

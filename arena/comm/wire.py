@@ -195,7 +195,7 @@ class ReplyView:
         self.quiet_bytes = carver.offset  # of a message in which no row has ended
         self._final = [carver.sample(b.observation_space, lanes * len(b.entities)) for b in layout.blocks]
         self.nbytes = carver.offset
-        self._last_row_bytes, self._last_final_offset = _end_of(self._final, self.nbytes)
+        self._last_block, self._last_row_bytes, self._last_final_offset = _end_of(self._final, self.nbytes)
         self.masks_by_entity = [
             masks[index][:, position] if block.mask_size else None
             for index, block in enumerate(layout.blocks)
@@ -227,7 +227,7 @@ class ReplyView:
         """How much of the buffer is to be sent: up to the last row of `final`."""
         if not self.header[3]:
             return self.quiet_bytes
-        return self._last_final_offset + self._last_row_bytes * len(self._ended_of_blocks()[-1])
+        return self._last_final_offset + self._last_row_bytes * len(self._ended_of_blocks()[self._last_block])
 
     def ended(self) -> NDArray[np.bool_]:
         """[L, E] the rows whose episode ended on this tick."""
@@ -263,14 +263,14 @@ def link_size(layout: SeatLayout) -> LinkSize:
     return LinkSize(RequestView(layout).nbytes, ReplyView(layout).nbytes)
 
 
-def _end_of(final: list[list[NDArray[Any]]], nbytes: int) -> tuple[int, int]:
-    """Bytes of a row of the last leaf in `final`, and where that leaf begins in a buffer of `nbytes`."""
-    leaves = [leaf for block in final for leaf in block]
+def _end_of(final: list[list[NDArray[Any]]], nbytes: int) -> tuple[int, int, int]:
+    """Of the last leaf in `final`: its block, the bytes of a row, and where it begins in a buffer of `nbytes`."""
+    leaves = [(index, leaf) for index, block in enumerate(final) for leaf in block]
     if not leaves:  # a Dict or Tuple of nothing
-        return 0, nbytes
-    last = leaves[-1]
+        return 0, 0, nbytes
+    block, last = leaves[-1]
     used = len(last) * (row_bytes := last.itemsize * int(np.prod(last.shape[1:])))
-    return row_bytes, nbytes - -(-used // _ALIGNMENT) * _ALIGNMENT
+    return block, row_bytes, nbytes - -(-used // _ALIGNMENT) * _ALIGNMENT
 
 
 def _flat(leaf: NDArray[Any]) -> NDArray[Any]:

@@ -277,6 +277,8 @@ def _convert_named(kind: type[S], value: Any, path: str) -> dict[str, S]:
 
 def _convert_leaf(kind: Any, value: Any, path: str) -> Any:
     if get_origin(kind) is Literal:
+        if isinstance(value, bool) and "off" in get_args(kind):
+            value = "on" if value else "off"  # YAML 1.1 reads the words so
         if value in get_args(kind):
             return value
         raise ConfigError(f"found {_show(value)}; {nearest(str(value), get_args(kind))}", path=path)

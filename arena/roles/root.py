@@ -30,7 +30,6 @@ from arena.records.lines import EpisodeRow, column
 from arena.records.recorder import Recorder
 from arena.records.results import in_parts, results_of
 from arena.records.scoreboard import Scoreboard
-from arena.rehosting import repair_words
 from arena.roles.watch import Watch
 from arena.run import Repair, Run
 from arena.schedule import prove
@@ -187,7 +186,7 @@ class Root:
             self._counts[match][lane] = number + 1
 
     def _note_repair(self, repair: Repair) -> None:
-        words = repair_words(self._run.plan, repair, self._run)
+        words = _repair_words(self._run, repair)
         seconds = time.monotonic() - repair.began
         _log.warning("%s", words)
         fields = {"ranks": repair.died, "done": words, "seconds": round(seconds, 3)}
@@ -301,7 +300,7 @@ class Root:
         """Asks the environments to end the leg soon, once, if the run is to end: at a tick to which none has come."""
         playing = len(self._ready) == len(self._others)
         if self._stop.wanted and self._ending is None and playing:
-            self._display.message("stopping: the run is saved, and ends")
+            self._display.message("asked to stop: the run ends as soon as it is saved")
             seconds = max(time.monotonic() - self._began, 1e-3)
             fastest = max(tick - self._leg.tick_of(match) for match, tick in self._ticks.items()) / seconds
             self._order_stop(max(self._ticks.values()) + math.ceil(_STOP_SECONDS * fastest) + 2)
@@ -379,3 +378,12 @@ class Root:
 def _place(row: EpisodeRow) -> tuple[int, int, int]:
     """Match, lane and number of an episode."""
     return _match(row), _lane(row), _episode(row)
+
+
+def _repair_words(run: Run, repair: Repair) -> str:
+    """What has happened and what was done, in a sentence."""
+    dead = [f"rank {rank} ({', '.join(map(run.describe, repair.plan.ranks[rank])) or 'idle'})" for rank in repair.died]
+    orphans = [role for rank in repair.died for role in repair.plan.ranks[rank]]
+    homes = sorted({run.plan.rank_of(role) for role in orphans})
+    done = f"now on rank{'s' * (len(homes) > 1)} {', '.join(map(str, homes))} of {run.plan.processes}" if homes else ""
+    return f"{' and '.join(dead)} died; {done or 'it had nothing to do'}"

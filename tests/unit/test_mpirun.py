@@ -168,8 +168,8 @@ def test_a_process_knows_that_a_launcher_has_started_it(name: str, monkeypatch: 
 # --- running it ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("does", "status"), [("exit 0", 0), ("exit 3", 3), ("kill -9 $$", 1)])
-def test_the_launchers_exit_status_is_ours_and_a_kill_is_a_failure(does: str, status: int, lonely: Path) -> None:
+@pytest.mark.parametrize(("does", "status"), [("exit 0", 0), ("exit 2", 2), ("exit 3", 1), ("kill -9 $$", 1)])
+def test_an_exit_status_of_the_arenas_is_ours_and_any_other_is_a_failure(does: str, status: int, lonely: Path) -> None:
     launcher(lonely / "system", does=f"PATH=/bin:/usr/bin\n{does}")
     assert mpirun.run(2, ["program"]) == status
 

@@ -162,7 +162,7 @@ def test_the_algorithms_that_count_as_light_are_the_built_in_ones_that_keep_no_w
 
 @pytest.mark.parametrize("ranks", [0, -3])
 def test_no_rank_at_all_is_refused(ranks: int) -> None:
-    with pytest.raises(ConfigError, match=f"at least one process, got {ranks}"):
+    with pytest.raises(ConfigError, match=f"from 1 to [0-9]+ processes, got {ranks}"):
         make_plan(config_of((["random"], 1)), ranks=ranks)
 
 

@@ -12,6 +12,7 @@ import pytest
 from arena.comm import Tag
 from arena.comm.host import Host, HostedEndpoint
 from arena.config import parse_config
+from arena.memory import Memory
 from arena.messages import Done, Failed, Go, Left, Next, Progress, Ready, expect, pack
 from arena.plan import Role, RoleKind, make_plan
 from arena.records.folder import RunFolder
@@ -21,6 +22,7 @@ from arena.records.recorder import Recorder
 from arena.roles.root import RoleFailed, Root
 from arena.run import Run
 from arena.screen.display import PlainDisplay
+from arena.stopping import Stop
 
 MATCH = {"env": "touchdown", "seats": ["blue", "red"]}
 CONFIG = {
@@ -40,7 +42,7 @@ def watch(path: Path, words: Sequence[tuple[Role, Any]], shown: io.StringIO | No
     shown = io.StringIO() if shown is None else shown
 
     def root(endpoint: HostedEndpoint) -> None:
-        root = Root(endpoint, run, PlainDisplay(shown, total_ticks=5))
+        root = Root(endpoint, run, PlainDisplay(shown, total_ticks=5), Memory(), Stop())
         root.gather()
         assert not run.folder.episodes.exists()
         with Recorder(run.folder, root.ticks) as recorder:

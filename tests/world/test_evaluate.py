@@ -254,7 +254,7 @@ def test_a_game_that_raises_ends_with_its_own_traceback_and_exit_1(
 
 
 @pytest.mark.parametrize(("given", "status"), [((), 130), ((signal.SIGTERM,), 143)], ids=["SIGINT", "SIGTERM"])
-def test_an_interrupt_is_told_in_one_line(
+def test_an_interrupt_is_told_in_a_sentence(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
@@ -264,10 +264,16 @@ def test_an_interrupt_is_told_in_one_line(
     def interrupted(*_: Any) -> None:
         raise KeyboardInterrupt(*given)
 
-    monkeypatch.setattr("arena.launch.hosting.in_one_process", interrupted)
-    with visiting(tmp_path):
-        assert main(["evaluate", written(tmp_path, duel())]) == status
-    error = capsys.readouterr().err
-    assert "ended by a signal; what was played is in runs/duel-evaluation" in error
-    assert "--resume" not in error
-    assert "Traceback" not in error
+    name = signal.Signals(status - 128).name
+    for place, words in (
+        ("arena.launch.hosting.Root.record", "what was played is in runs/duel-evaluation"),
+        ("arena.launch.hosting.Root.gather", "before anybody has played"),
+    ):
+        with monkeypatch.context() as patch, visiting(tmp_path):
+            patch.setattr(place, interrupted)
+            assert main(["evaluate", written(tmp_path, duel())]) == status
+        error = capsys.readouterr().err
+        assert f"ended by {name}; {words}" in error
+        assert "--resume" not in error
+        assert "Traceback" not in error
+    assert len(list((tmp_path / "runs").iterdir())) == 1, "one that nobody has played leaves nothing"

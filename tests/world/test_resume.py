@@ -150,12 +150,21 @@ def test_nothing_left_to_resume_is_said(tmp_path: Path) -> None:
         resume(duel(ticks=40), tmp_path)
 
 
-@pytest.mark.parametrize("blue", [brittle(fails_at=15), {"algorithm": "runners:Forgets"}])
-def test_without_a_boundary_nothing_is_restarted_over_old_records(blue: Any, tmp_path: Path) -> None:
-    folder = broken(duel(ticks=200, blue=blue, lanes=1), tmp_path)
+def test_a_run_that_broke_in_its_first_leg_begins_that_again(tmp_path: Path) -> None:
+    folder = broken(duel(ticks=60, blue=brittle(fails_at=15)), tmp_path)
+    assert updates(folder, "blue") == [(1, 10)]
+    played = resume(duel(ticks=60, blue=brittle()), tmp_path)
+    assert (played.run.resumed, played.run.leg.start) == (True, 0)
+    assert updates(folder, "blue") == [(number, 10 * number) for number in range(1, 7)]
+    assert [e["episode"] for e in played.episodes if e["lane"] == 0] == list(range(len(played.episodes) // 2))
+
+
+def test_without_a_boundary_nothing_is_restarted_over_old_records(tmp_path: Path) -> None:
+    data = duel(ticks=200, blue={"algorithm": "runners:Forgets"})
+    folder = broken(data, tmp_path)
     before = snapshot(folder.path)
     with pytest.raises(ConfigError, match=r"no tick to go on from: .*Leave --resume out and start a new run.*`load:`"):
-        resume(duel(ticks=200, blue=blue, lanes=1), tmp_path)
+        resume(data, tmp_path)
     assert snapshot(folder.path) == before
 
 

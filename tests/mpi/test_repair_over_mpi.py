@@ -1,0 +1,221 @@
+"""Processes are killed and the run goes on: real mpirun with ULFM, real SIGKILL, any rank, at any moment."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from arena.records import checkpoint
+from arena.records.journal import JournalReader
+from launching import ARENA, Ended, arena, finish, left_behind, start, wait_for, write
+
+pytestmark = pytest.mark.mpi
+
+PPO = {"algorithm": "ppo", "options": {"n_steps": 32, "minibatch_size": 64, "hidden_sizes": [16]}}
+RANK = b"OMPI_COMM_WORLD_RANK="
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_left_behind(tmp_path: Path) -> Iterator[None]:
+    yield
+    wait_for(lambda: not left_behind(tmp_path), timeout=10)
+
+
+def duel(**changes: Any) -> dict[str, Any]:
+    """Two matches of two learners: seven roles."""
+    return {
+        "name": "duel",
+        "seed": 4,
+        "ticks": 3000,
+        "checkpoint_every": 1000,
+        "envs": {"game": {"make": "touchdown", "kwargs": {"max_steps": 60}}},
+        "policies": {"blue": PPO, "red": PPO},
+        "matches": [{"env": "game", "seats": ["blue", "red"], "lanes": 4, "copies": 2}],
+        **changes,
+    }
+
+
+def ranks_in(cwd: Path) -> dict[int, int]:
+    """Rank -> process."""
+    found = {}
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            if os.path.realpath(entry / "cwd") == os.path.realpath(cwd):
+                held = (entry / "environ").read_bytes()
+                if RANK in held:
+                    found[int(held.split(RANK)[1].split(b"\0")[0])] = int(entry.name)
+        except OSError:
+            continue  # gone, or somebody else's
+    return found
+
+
+def killed(cwd: Path, config: dict[str, Any], *victims: Sequence[int], when: str = "updates") -> Ended:
+    """Trains; each time that something new is there to be seen, some ranks are killed. How it has ended."""
+    process = start([*ARENA, "train", write(cwd, config), "--run-dir", "run"], cwd)
+    pids: dict[int, int] = {}
+    for turn, ranks in enumerate(victims):
+        wait_for(lambda turn=turn: seen(cwd / "run", when, turn) or process.poll() is not None, timeout=60)
+        pids = pids or ranks_in(cwd)
+        for rank in ranks:
+            os.kill(pids[rank], signal.SIGKILL)
+    return finish(process)
+
+
+def seen(run: Path, when: str, turn: int) -> bool:
+    """Whether it is time for another death."""
+    if when == "start":
+        return len(list((run / "logs").glob("rank-*.log"))) >= 6
+    metrics = run / "metrics.jsonl"
+    return metrics.exists() and metrics.read_bytes().count(b"\n") >= 4 + 60 * turn
+
+
+def check(run: Path, config: dict[str, Any]) -> list[dict[str, Any]]:
+    """Whether the run was played to its end, and what was written down is whole; the repairs."""
+    lines = list(JournalReader(run / "episodes.jsonl"))
+    places = [(line["match"], line["lane"], line["episode"]) for line in lines]
+    assert len(places) == len(set(places)), "no episode is told twice"
+    assert {line["tick"] for line in lines if line.get("cut")} >= {config["ticks"]}
+    for name in config["policies"]:
+        last = checkpoint.load(run / "checkpoints" / name)
+        assert last.boundary == config["ticks"]
+        updates = [line["update"] for line in JournalReader(run / "metrics.jsonl") if line["policy"] == name]
+        assert updates == sorted(set(updates)), "no update is told twice"
+        assert last.update >= updates[-1]
+    return [line for line in JournalReader(run / "faults.jsonl") if line["kind"] == "process"]
+
+
+@pytest.mark.parametrize(
+    "victims",
+    [[(3,)], [(1,)], [(0,)], [(2, 5)], [(0, 1, 2)], [(6,), (0,)], [(0, 3), (4,)]],
+    ids=["worker", "environment", "root", "both of a policy", "root and a match", "twice", "root, then another"],
+)
+def test_the_others_go_on(victims: list[tuple[int, ...]], tmp_path: Path) -> None:
+    ended = killed(tmp_path, duel(), *victims)
+    assert ended.code == 0, ended.err
+    repairs = check(tmp_path / "run", duel())
+    assert len(repairs) == len(victims)
+    assert "died; now on rank" in ended.out
+    assert ended.err == ""
+
+
+def test_a_death_before_anybody_has_played(tmp_path: Path) -> None:
+    ended = killed(tmp_path, duel(), (0, 2), when="start")
+    assert ended.code == 0, ended.err
+    check(tmp_path / "run", duel())
+
+
+def test_a_spare_takes_the_place(tmp_path: Path) -> None:
+    config = duel(spares=1)
+    ended = killed(tmp_path, config, (3,))
+    assert ended.code == 0, ended.err
+    (repair,) = check(tmp_path / "run", config)
+    assert "now on rank 6 of 7" in repair["done"]
+
+
+def test_packed_ranks_go_on_too(tmp_path: Path) -> None:
+    process = start([*ARENA, "train", write(tmp_path, duel()), "--run-dir", "run", "--ranks", "3"], tmp_path)
+    wait_for(lambda: seen(tmp_path / "run", "updates", 0), timeout=60)
+    os.kill(ranks_in(tmp_path)[1], signal.SIGKILL)
+    ended = finish(process)
+    assert ended.code == 0, ended.err
+    assert len(check(tmp_path / "run", duel())) == 1
+
+
+def test_a_repaired_run_can_be_resumed(tmp_path: Path) -> None:
+    assert killed(tmp_path, duel(), (2,)).code == 0
+    ended = arena(tmp_path, "train", "config.yaml", "--run-dir", "run", "--resume", "--ticks", "4000")
+    assert ended.code == 0, ended.err
+    assert "goes on at tick 3000" in ended.out
+
+
+def test_a_lost_learner_without_a_state_ends_the_run(tmp_path: Path) -> None:
+    forgetful = {"algorithm": "runners:Forgetful"}
+    config = duel(policies={"blue": forgetful, "red": forgetful}, ticks=200000)
+    config["matches"][0]["lanes"] = 1
+    ended = killed(tmp_path, config, (3,))
+    assert ended.code == 1
+    assert "a process has died, and the run cannot go on without it" in ended.err
+    assert "Traceback" not in ended.err
+
+
+def test_with_fault_tolerance_off_a_death_ends_the_run_and_it_can_be_resumed(tmp_path: Path) -> None:
+    config = duel(fault_tolerance="off")
+    ended = killed(tmp_path, config, (3,))
+    assert ended.code == 1
+    assert "--resume goes on" in ended.err
+    assert arena(tmp_path, "train", "config.yaml", "--run-dir", "run", "--resume").code == 0
+
+
+def test_fault_tolerance_that_is_asked_for_and_not_there_is_refused(tmp_path: Path) -> None:
+    ended = arena(tmp_path, "train", write(tmp_path, duel()), "--ranks", "1", "--set", "fault_tolerance=on")
+    assert ended.code == 2
+    assert "fault_tolerance: found on, but this MPI ends all processes when one dies" in ended.err
+
+
+def test_it_is_refused_for_a_learner_that_cannot_be_saved(tmp_path: Path) -> None:
+    config = duel(policies={"blue": {"algorithm": "runners:Forgetful"}, "red": PPO}, fault_tolerance="on")
+    config["matches"][0]["lanes"] = 1
+    ended = arena(tmp_path, "train", write(tmp_path, config), "--run-dir", "run")
+    assert ended.code == 2
+    assert "what 'blue' learns would be lost with its process" in ended.err
+
+
+def test_a_process_that_dies_of_itself_again_and_again_ends_the_run(tmp_path: Path) -> None:
+    crash = {"algorithm": "runners:Crashes"}
+    config = duel(policies={"blue": crash, "red": {"algorithm": "random"}}, spares=4)
+    config["matches"][0] |= {"copies": 1}
+    ended = arena(tmp_path, "train", write(tmp_path, config), "--run-dir", "run")
+    assert ended.code == 1
+    assert "its process has died 3 times; it is no accident" in ended.err
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGUSR1, 0)])
+@pytest.mark.parametrize("ranks", ["7", "1"])
+def test_a_signal_saves_a_boundary_from_which_the_run_goes_on(
+    number: signal.Signals, status: int, ranks: str, tmp_path: Path
+) -> None:
+    config = duel(ticks=200000, checkpoint_every=100000)
+    command = [*ARENA, "train", write(tmp_path, config), "--run-dir", "run", "--ranks", ranks]
+    process: subprocess.Popen[str] = start(command, tmp_path)
+    wait_for(lambda: seen(tmp_path / "run", "updates", 0), timeout=60)
+    process.send_signal(number)
+    ended = finish(process)
+    assert ended.code == status, ended.err
+    assert ended.err.startswith("arena: stopped at tick ")
+    assert (tmp_path / "run" / "requeue").exists() == (number is signal.SIGUSR1)
+    tick = int(ended.err.split()[4].rstrip(";"))
+    assert 0 < tick < 100000
+    config |= {"ticks": tick + 100}
+    ended = arena(tmp_path, "train", write(tmp_path, config), "--run-dir", "run", "--resume", "--ranks", ranks)
+    assert ended.code == 0, ended.err
+    assert f"goes on at tick {tick}" in ended.out
+    assert not (tmp_path / "run" / "requeue").exists()
+    assert not (tmp_path / "run" / "faults.jsonl").exists()
+
+
+def test_an_interrupt_before_anybody_plays_leaves_no_folder(tmp_path: Path) -> None:
+    config = duel(policies={"blue": {"algorithm": "runners:SlowToBuild"}, "red": PPO})
+    process = start([*ARENA, "train", write(tmp_path, config), "--run-dir", "run"], tmp_path)
+    wait_for(lambda: seen(tmp_path / "run", "start", 0), timeout=60)
+    process.send_signal(signal.SIGINT)
+    ended = finish(process)
+    assert ended.code == 130
+    assert "before anybody has played" in ended.err
+    assert not (tmp_path / "run").exists()
+
+
+def test_two_runs_do_not_write_into_one_folder(tmp_path: Path) -> None:
+    config = duel(ticks=200000, checkpoint_every=100)
+    first = start([*ARENA, "train", write(tmp_path, config), "--run-dir", "run"], tmp_path)
+    wait_for(lambda: (tmp_path / "run" / "boundaries" / "000000000200.json").exists(), timeout=60)
+    second = arena(tmp_path, "train", "config.yaml", "--run-dir", "run", "--resume", "--ranks", "1")
+    assert second.code == 2
+    assert "another run writes into this folder" in second.err
+    first.send_signal(signal.SIGINT)
+    assert finish(first).code == 130

@@ -1,0 +1,133 @@
+"""What those who live know together: the newest state of each policy, how far matches are, and what is on record."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from arena.config import parse_config
+from arena.launch.repair import DEATHS_AT_MOST, Known, leg_after, often_dead, on_record
+from arena.leg import Leg
+from arena.memory import Learnt, Memory, Standing
+from arena.plan import Role, RoleKind, make_plan
+from arena.records.journal import Journal
+from arena.run import Repair, Run
+
+DATA = {
+    "name": "test",
+    "ticks": 300,
+    "checkpoint_every": 100,
+    "envs": {"game": {"make": "touchdown"}},
+    "policies": {"blue": {"algorithm": "ppo"}, "red": {"algorithm": "ppo"}, "old": {"algorithm": "ppo", "frozen": True}},
+    "matches": [{"env": "game", "seats": ["blue", "red"], "lanes": 2, "copies": 2}],
+}
+
+
+def run_of(path: Path, **leg: Any) -> Run:
+    return Run(make_plan(parse_config(DATA, source="test")), path, leg=Leg(start=100, **leg))
+
+
+def known(rank: int, **told: Any) -> Known:
+    return Known(
+        **{
+            "rank": rank,
+            "policies": {},
+            "matches": {},
+            "updates": {},
+            "seconds": {},
+            "left": frozenset(),
+            "leg": None,
+            "begun": True,
+            **told,
+        }
+    )
+
+
+def test_the_newest_state_of_a_policy_counts_and_of_equal_ones_the_first_rank_has_it(tmp_path: Path) -> None:
+    run = run_of(tmp_path, updates={"blue": 3, "red": 3})
+    told = [
+        known(5, policies={"blue": (7, 150, 1.0), "red": (6, 140, 2.0)}),
+        known(2, policies={"blue": (8, 150, 1.5)}),
+        known(3, policies={"red": (6, 141, 2.0)}),
+    ]
+    leg, owners = leg_after(run, told)
+    assert owners["blue"][0] == 2
+    assert owners["red"][0] == 3
+    assert leg.updates == {"blue": 8, "red": 6, "old": 0}
+    assert leg.restore["blue"] == tmp_path / "checkpoints" / "blue" / "repair.ckpt"
+
+
+def test_a_policy_that_nobody_remembers_goes_on_from_the_boundary(tmp_path: Path) -> None:
+    boundary = {"red": tmp_path / "000.ckpt"}
+    run = run_of(tmp_path, updates={"blue": 3, "red": 3}, restore=boundary)
+    told = [known(1, policies={"red": (2, 90, 1.0)}, updates={"red": 9})]  # older than the boundary
+    leg, owners = leg_after(run, told)
+    assert owners == {}
+    assert leg.restore == boundary
+    assert leg.updates["red"] == 3, "the updates that are lost are made again"
+
+
+def test_matches_go_on_where_somebody_has_seen_them(tmp_path: Path) -> None:
+    run = run_of(tmp_path, episodes={(0, 0): 4, (1, 1): 2})
+    told = [known(0, matches={0: Standing(130, (5, 1))}), known(3, matches={0: Standing(133), 1: Standing(199)})]
+    leg, _ = leg_after(run, told)
+    assert leg.ticks == {0: 133, 1: 199}
+    assert leg.episodes == {(0, 0): 5, (0, 1): 1, (1, 1): 2}
+    assert leg.start == 100, "the leg is the same one"
+
+
+def test_a_match_that_has_come_to_the_end_of_the_leg_plays_its_last_tick_again(tmp_path: Path) -> None:
+    leg, _ = leg_after(run_of(tmp_path), [known(0, matches={0: Standing(200, (1, 1))})])
+    assert leg.ticks == {0: 199, 1: 100}
+
+
+def test_who_has_heard_of_the_next_leg_knows_best(tmp_path: Path) -> None:
+    newer = Leg(start=200, updates={"blue": 9})
+    leg, _ = leg_after(run_of(tmp_path), [known(0, leg=Leg(start=100)), known(1, leg=newer)])
+    assert (leg.start, leg.ticks, leg.updates["blue"]) == (200, {0: 200, 1: 200}, 9)
+
+
+def test_who_has_left_stays_away(tmp_path: Path) -> None:
+    run = run_of(tmp_path, left=frozenset({(0, 0)}))
+    leg, _ = leg_after(run, [known(1, left=frozenset({(1, 1)}))])
+    assert leg.left == {(0, 0), (1, 1)}
+
+
+def test_a_run_that_nobody_has_played_begins_as_it_was_to(tmp_path: Path) -> None:
+    run = run_of(tmp_path)
+    assert leg_after(run, [known(0, begun=False), known(1, begun=False)]) == (run.leg, {})
+
+
+def test_a_memory_keeps_the_newest(tmp_path: Path) -> None:
+    memory = Memory()
+    for update in (2, 5, 3):
+        memory.learn("blue", Learnt.of(update, 10 * update, 0.1, {"update": update}))
+    assert memory.policies["blue"].load() == {"update": 5}
+    for standing in (Standing(7), Standing(9, (1, 2)), Standing(9), Standing(8, (3, 3))):
+        memory.note(0, standing)
+    assert memory.matches[0] == Standing(9, (1, 2))
+
+
+def test_what_is_kept_does_not_change_with_the_algorithm() -> None:
+    state = {"w": [1.0]}
+    kept = Learnt.of(1, 1, 0.0, state)
+    state["w"][0] = 2.0
+    assert kept.load() == {"w": [1.0]}
+
+
+def test_what_a_dead_root_has_written_down_is_known(tmp_path: Path) -> None:
+    run = run_of(tmp_path)
+    assert on_record(run) == {}
+    journal = Journal(run.folder.episodes)
+    journal.extend([{"match": 1, "lane": lane, "episode": number, "tick": 110} for lane, number in ((0, 0), (1, 4))])
+    journal.close()
+    assert on_record(run) == {1: Standing(110, (1, 5))}
+
+
+def test_a_role_that_dies_again_and_again_is_found(tmp_path: Path) -> None:
+    run = run_of(tmp_path)
+    worker = Role(RoleKind.WORKER, 0, 1)
+    deaths = [Repair((run.plan.rank_of(worker),), run.plan, 0.0)] * DEATHS_AT_MOST
+    assert often_dead(replace(run, repairs=tuple(deaths))) == worker
+    assert often_dead(replace(run, repairs=tuple(deaths[1:]))) is None
