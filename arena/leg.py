@@ -1,4 +1,4 @@
-"""A leg of a run: from one boundary, a tick at which everything is saved, to the next. Pure data, sent to every role."""
+"""A leg of a run: from one boundary, a tick at which everything is saved, to the next. Pure data, for every role."""
 
 from __future__ import annotations
 

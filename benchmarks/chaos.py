@@ -164,8 +164,12 @@ def benchmark(settings: Settings) -> Report:
         undisturbed = measured.summary("undisturbed", figure)
         inside = [undisturbed.low <= value <= undisturbed.high for value in measured.summary("killed", figure).values]
         middle = measured.summary("killed", figure).median
-        report.at_least(f"{figure}: median of the killed, above the least undisturbed", Summary((middle,)), undisturbed.low)
-        report.at_least(f"{figure}: share of the killed within the undisturbed range", Summary((sum(inside) / len(inside),)), 0.9)
+        report.at_least(
+            f"{figure}: median of the killed, above the least undisturbed", Summary((middle,)), undisturbed.low
+        )
+        report.at_least(
+            f"{figure}: share of the killed within the undisturbed range", Summary((sum(inside) / len(inside),)), 0.9
+        )
     return report
 
 

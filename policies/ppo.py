@@ -380,7 +380,7 @@ class PPO:
         return act
 
     def state_dict(self) -> dict[str, Any]:
-        """All that the policy needs to go on: weights, optimiser, counters. Its workers draw from new random streams."""
+        """All that the policy needs to go on: weights, optimiser, counters. Its workers draw from new streams."""
         return {
             "network": to_arrays(self.network.state_dict()),
             "optimizer": to_arrays(self.optimizer.state_dict()),

@@ -1,9 +1,9 @@
 """Waking a process on the same node: one pipe per process, into which others write what has come for it.
 
 A reader that sleeps in `read` costs nothing and is awake within microseconds; MPI itself can only be polled. A ring is
-four bytes: the address of a role to wake, `letter_from(rank)`, a negative number, or `LOST`. A pipe takes that much at once, so
-rings of several writers never mix. The pipe and the memory of links have no names in a file system: others open them
-through `/proc/<pid>/fd`, and nothing is left behind whatever happens to their owner.
+four bytes: the address of a role to wake, `letter_from(rank)`, a negative number, or `LOST`. A pipe takes that much at
+once, so rings of several writers never mix. The pipe and the memory of links have no names in a file system: others
+open them through `/proc/<pid>/fd`, and nothing is left behind whatever happens to their owner.
 """
 
 from __future__ import annotations

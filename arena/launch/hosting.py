@@ -6,7 +6,7 @@ import signal
 import sys
 from collections.abc import Callable
 from contextlib import nullcontext
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from arena.comm import Endpoint
 from arena.comm.host import Host
@@ -29,6 +29,9 @@ from arena.run import Run
 from arena.screen.display import Display
 from arena.screen.profile import profile_json
 from arena.stopping import Stop
+
+if TYPE_CHECKING:
+    from arena.comm.mpi import Team
 
 _MISTAKE = 2  # the exit status after a user's mistake
 
@@ -120,7 +123,7 @@ def _record(endpoint: Endpoint, run: Run, display: Display, memory: Memory, stop
     return Result(root.scoreboard, root.stopped_at)
 
 
-def lead(team: Any, host: Host, run: Run, memory: Memory, present: Callable[[Run, Scoreboard], None]) -> int:
+def lead(team: Team, host: Host, run: Run, memory: Memory, present: Callable[[Run, Scoreboard], None]) -> int:
     """Rank 0's roles of a run that has other ranks; returns the exit status.
 
     Args:

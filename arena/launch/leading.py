@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING
 
 from arena.comm.host import Host
 from arena.config import load_config
@@ -19,6 +19,9 @@ from arena.run import Run
 from arena.screen.display import fault_lines, summary_lines
 from arena.screen.profile import profile_lines
 from arena.screen.words import counted, processes_words
+
+if TYPE_CHECKING:
+    from arena.comm.mpi import Team
 
 _INTOLERANT = (
     "found on, but this MPI ends all processes when one dies: start the run with `arena train` and Open MPI 5, or with "
@@ -54,7 +57,7 @@ class Leading:
         """Plays everything in this process and shows the result; returns the exit status."""
         return hosting.alone(run, present)
 
-    def lead(self, team: Any, host: Host, run: Run, memory: Memory) -> int:
+    def lead(self, team: Team, host: Host, run: Run, memory: Memory) -> int:
         """Plays rank 0's roles and shows the result; returns the exit status."""
         return hosting.lead(team, host, run, memory, present)
 

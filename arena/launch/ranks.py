@@ -16,7 +16,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, NoReturn, Protocol
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 from arena import stopping
 from arena.comm import Endpoint, Order, Tag
@@ -30,6 +30,9 @@ from arena.plan import Role, RoleKind
 from arena.roles.libraries import import_algorithms, seed_libraries
 from arena.roles.stage import failure_of, perform
 from arena.run import Run
+
+if TYPE_CHECKING:
+    from arena.comm.mpi import Team
 
 _ABORT_SECONDS = 5.0  # how long a failed process gives the root to end the run before it does so itself
 
@@ -45,7 +48,7 @@ class Leader(Protocol):
     def alone(self, run: Run) -> int:
         """Plays a run that has no other rank; returns the exit status."""
 
-    def lead(self, team: Any, host: Host, run: Run, memory: Memory) -> int:
+    def lead(self, team: Team, host: Host, run: Run, memory: Memory) -> int:
         """Plays rank 0's roles, the root among them, and shows the result; returns the exit status."""
 
 
@@ -70,7 +73,7 @@ class Rank:
         leader: makes what rank 0 needs.
     """
 
-    def __init__(self, mpi: Any, team: Any, leader: Callable[[], Leader]) -> None:
+    def __init__(self, mpi: Any, team: Team, leader: Callable[[], Leader]) -> None:
         self._mpi = mpi
         self._team = team
         self._leader = leader
@@ -236,7 +239,7 @@ def _start_mpi() -> Any:
     return mpi
 
 
-def _agree(team: Any, leader: Callable[[], Leader]) -> Run | Failed:
+def _agree(team: Team, leader: Callable[[], Leader]) -> Run | Failed:
     """Rank 0 reads and prepares; everybody gets the run, or the reason why there is none."""
     prepared: Run | Failed | None = None
     if team.rank == 0:

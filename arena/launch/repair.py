@@ -15,18 +15,21 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from arena.leg import Leg
 from arena.memory import Learnt, Memory, Standing
 from arena.messages import pack, unpack
+from arena.plan import Role
 from arena.records import boundary as boundaries
 from arena.records import checkpoint
 from arena.records.checkpoint import Checkpoint
 from arena.records.journal import JournalReader
-from arena.plan import Role
 from arena.rehosting import rehosted
 from arena.run import Repair, Run
+
+if TYPE_CHECKING:
+    from arena.comm.mpi import Team
 
 DEATHS_AT_MOST = 3
 """How often a role may die with its process."""
@@ -45,7 +48,7 @@ class Known(NamedTuple):
     begun: bool
 
 
-def repaired(team: Any, run: Run, memory: Memory, lost_at: float) -> tuple[Any, Run]:
+def repaired(team: Team, run: Run, memory: Memory, lost_at: float) -> tuple[Team, Run]:
     """The team of those who live, and the run as they take it up again; a collective of theirs.
 
     Args:
@@ -69,7 +72,7 @@ def repaired(team: Any, run: Run, memory: Memory, lost_at: float) -> tuple[Any, 
             return found
 
 
-def _meet(team: Any, run: Run, rank: int, memory: Memory, lost_at: float) -> tuple[Any, Run]:
+def _meet(team: Team, run: Run, rank: int, memory: Memory, lost_at: float) -> tuple[Team, Run]:
     alive = [unpack(told) for told in team.gather(pack(rank))]
     if 0 not in alive and team.rank == 0:  # the root has taken its counts along; what it has written is there
         for match, standing in on_record(run).items():

@@ -27,7 +27,6 @@ from typing import Any
 from arena.errors import ConfigError
 from arena.records.durable import make_folder, replacing
 
-
 _UNBEGUN = {"logs", "checkpoints", "tensorboard", "lock"}  # what a run that nobody has played may leave
 
 

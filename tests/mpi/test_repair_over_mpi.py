@@ -137,7 +137,7 @@ def test_a_repaired_run_can_be_resumed(tmp_path: Path) -> None:
 def test_a_lost_learner_without_a_state_ends_the_run(tmp_path: Path) -> None:
     forgetful = {"algorithm": "runners:Forgetful"}
     config = duel(policies={"blue": forgetful, "red": forgetful}, ticks=200000)
-    config["matches"][0]["lanes"] = 1
+    config["matches"][0] |= {"lanes": 1, "copies": 1}
     ended = killed(tmp_path, config, (3,))
     assert ended.code == 1
     assert "a process has died, and the run cannot go on without it" in ended.err

@@ -19,7 +19,11 @@ DATA = {
     "ticks": 300,
     "checkpoint_every": 100,
     "envs": {"game": {"make": "touchdown"}},
-    "policies": {"blue": {"algorithm": "ppo"}, "red": {"algorithm": "ppo"}, "old": {"algorithm": "ppo", "frozen": True}},
+    "policies": {
+        "blue": {"algorithm": "ppo"},
+        "red": {"algorithm": "ppo"},
+        "old": {"algorithm": "ppo", "frozen": True},
+    },
     "matches": [{"env": "game", "seats": ["blue", "red"], "lanes": 2, "copies": 2}],
 }
 

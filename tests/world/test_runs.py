@@ -202,7 +202,7 @@ def test_a_circle_of_waits_is_an_error_that_names_them(tmp_path: Path) -> None:
         {"env": "game", "seats": ["blue", "red"]},
         {"env": "game", "seats": ["red", "blue"]},
     ]
-    with pytest.raises(RoleFailed, match="the run can deadlock: .*blue, red") as caught:
+    with pytest.raises(RoleFailed, match=r"the run can deadlock: .*blue, red") as caught:
         play(data, tmp_path, given=True)
     assert caught.value.failure.exit_code == 2
     assert not (tmp_path / "run").exists(), "nothing has begun"
