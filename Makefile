@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 PEERS := .venv-peers
 BENCHMARKS := accounting tick_overhead many_processes image_game ppo_touchdown group_update idle start memory_growth \
-	pipeline
+	pipeline chaos endurance
 BENCH ?=
 RUN := runs/touchdown-2v2-$(shell date +%Y%m%d-%H%M%S)
 

@@ -161,15 +161,10 @@ def benchmark(settings: Settings) -> Report:
     report.at_least(f"share of {len(struck)} killed runs that survived", Summary((share,)), 1.0)
     report.at_most("s of a repair", measured.summary("killed", "s of a repair"), 2)
     for figure in ("wins in the middle third", "wins in the last 200"):
-        undisturbed = measured.summary("undisturbed", figure)
-        inside = [undisturbed.low <= value <= undisturbed.high for value in measured.summary("killed", figure).values]
-        middle = measured.summary("killed", figure).median
-        report.at_least(
-            f"{figure}: median of the killed, above the least undisturbed", Summary((middle,)), undisturbed.low
-        )
-        report.at_least(
-            f"{figure}: share of the killed within the undisturbed range", Summary((sum(inside) / len(inside),)), 0.9
-        )
+        undisturbed, found = (measured.summary(case, figure) for case in ("undisturbed", "killed"))
+        inside = sum(undisturbed.low <= value <= undisturbed.high for value in found.values) / len(found.values)
+        report.at_least(f"{figure}: median of the killed", Summary((found.median,)), undisturbed.low)
+        report.at_least(f"{figure}: share of the killed in the undisturbed range", Summary((inside,)), 0.9)
     return report
 
 

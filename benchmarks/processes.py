@@ -66,23 +66,25 @@ def descendants(root: int, table: Mapping[int, Line]) -> list[int]:
 
 
 class Held(NamedTuple):
-    """The memory of a process at one moment, in bytes."""
+    """The memory of a process at one moment, in bytes, and how many files it has open."""
 
     moment: float  # monotonic clock
     unshared: int  # USS
     proportional: int  # PSS: what is shared counts in equal parts for all who share it, so sums mean something
+    descriptors: int = 0
 
 
 def held(number: int) -> Held | None:
     """What a process holds now; None when it is gone or not ours to look at."""
     try:
         lines = Path(f"/proc/{number}/smaps_rollup").read_text().splitlines()
+        descriptors = len(os.listdir(f"/proc/{number}/fd"))
     except OSError:
         return None
     sizes = {line.split()[0]: int(line.split()[1]) * 1024 for line in lines if line.endswith(" kB")}
     if "Pss:" not in sizes:
         return None
-    return Held(time.monotonic(), sizes["Private_Clean:"] + sizes["Private_Dirty:"], sizes["Pss:"])
+    return Held(time.monotonic(), sizes["Private_Clean:"] + sizes["Private_Dirty:"], sizes["Pss:"], descriptors)
 
 
 def rank_of(number: int) -> int | None:

@@ -26,6 +26,8 @@ ORDER = (
     "start",
     "memory_growth",
     "pipeline",
+    "chaos",
+    "endurance",
 )
 
 Result = Mapping[str, Any]

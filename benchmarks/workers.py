@@ -28,6 +28,35 @@ class Constant:
             env.step(actions)
 
 
+class Keeps(Constant):
+    """The same, with weights that it logs and saves after every thousand ticks."""
+
+    def __init__(self, env: Any, group: Any, *, ticks: int) -> None:
+        super().__init__(env, group, ticks=ticks)
+        self._group = group
+        self._weights = np.zeros(10_000, np.float32)
+
+    def run(self) -> None:
+        """Plays until the environment raises `BudgetReached`."""
+        env = self.env
+        actions = np.zeros(env.action_space.shape, env.action_space.dtype)
+        env.reset()
+        for tick in itertools.count(1):
+            env.step(actions)
+            if tick % 1000 == 0:
+                self._group.mean(1.0)
+                self._group.log(tick=tick)
+                self._group.save(self.state_dict)
+
+    def state_dict(self) -> dict[str, Any]:
+        """The weights."""
+        return {"weights": self._weights}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Takes them on."""
+        self._weights[:] = state["weights"]
+
+
 class Thinks:
     """Thinks about every row for so long, asleep, and plays action 0; block by block where the lanes move in blocks.
 

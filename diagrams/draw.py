@@ -5,13 +5,14 @@
     proxy                 what lies between an algorithm and its game, and the bytes of one tick
     match_2v2             who is where in the smallest run of two teams
     round_robin           who is where in the large one
+    legs                  from boundary to boundary, resumed, and with a process that dies
 
 All numbers come from the configurations in `configs/` and from the code that a run uses.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -22,6 +23,7 @@ from arena.config import load_config
 from arena.examination import make_game
 from arena.interface import Interface
 from arena.plan import MatchPlan, Plan, PolicyPlan, Role, RoleKind, make_plan, resolve_entities
+from arena.rehosting import rehosted
 
 HERE = Path(__file__).resolve().parent
 CONFIGS = HERE.parent / "configs"
@@ -446,8 +448,66 @@ def _group_card(sheet: Sheet, policy: PolicyPlan, x: float, y: float) -> None:
         sheet.disc(x + 24 + 17 * (index % 10), y + 49 + 18 * (index // 10), 5.5, fill=color)
 
 
+def legs() -> str:
+    """How a run goes on: the legs of a run, and who hosts what before and after a death."""
+    scene = Scene.of("touchdown_2v2.yaml")
+    plan, dead = scene.plan, 3
+    sheet = Sheet(
+        520,
+        title="A run is a row of legs",
+        describe="What is saved at their ends, where a killed run goes on, and what happens when one process dies",
+    )
+    sheet.heading("A run is a row of legs", "each begins from what the one before it has saved")
+    _leg_row(sheet, plan)
+    after, order = rehosted(plan, [rank for rank in range(plan.processes) if rank != dead])
+    sheet.text(
+        36, 276, "A process dies: the others take up the leg, with what each policy had learnt", bold=True, size=15
+    )
+    for rank in range(plan.processes):
+        hosts = plan.ranks[rank]
+        _rank_card(sheet, scene, 36 + 140 * rank, 298, f"rank {rank}", hosts, gone=rank == dead)
+    for rank, hosts in enumerate(after.ranks):
+        left = 36 + 140 * order[rank]
+        sheet.arrow([(left + 64, 374), (left + 64, 408)])
+        _rank_card(sheet, scene, left, 412, f"now rank {rank}", hosts)
+    return sheet.to_text()
+
+
+def _leg_row(sheet: Sheet, plan: Plan) -> None:
+    """Three legs, a kill in the third, and the resumed run below."""
+    every, left, width = plan.checkpoint_every, 56.0, 250.0
+    for number in range(3):
+        x = left + width * number
+        sheet.box(x, 104, width if number < 2 else 0.6 * width, 44, fill=tint("#1f77b4", 0.85), radius=3)
+        sheet.text(x + 14, 131, f"leg {number + 1}: {every:,} ticks", size=13)
+    killed = left + 2.6 * width
+    sheet.text(killed + 10, 131, "kill -9", bold=True, color="#b3261e")
+    for number in range(3):
+        x = left + width * number
+        sheet.arrow([(x, 92), (x, 160)], color=INK, head=False, thick=2)
+        sheet.text(x, 178, "start" if number == 0 else f"boundary {every * number:,}", size=12, anchor="middle")
+    what = ["episodes cut", "weights, own states,", "records on the disk"]
+    sheet.lines(left + width + 8, 200, what, step=15, size=11.5, color=MUTED)
+    sheet.box(left + 2 * width, 206, width, 36, fill=tint("#2ca02c", 0.85), radius=3)
+    sheet.text(left + 2 * width + 14, 229, "--resume: the same leg 3, to the bit", size=13)
+
+
+def _rank_card(
+    sheet: Sheet, scene: Scene, x: float, y: float, name: str, hosts: Sequence[Role], *, gone: bool = False
+) -> None:
+    """A process and its roles."""
+    sheet.box(x, y, 128, 76, fill=PAPER if gone else "#f6f8fa", stroke="#b3261e" if gone else LINE, dashed=gone)
+    sheet.text(x + 12, y + 20, f"{name}: died" if gone else name, size=12, color="#b3261e" if gone else MUTED)
+    for index, role in enumerate(hosts):
+        middle = y + 38 + 20 * index
+        color = GREY if role.seat is None else scene.color(role.seat)
+        words = role.kind.value if role.seat is None else scene.entity_names(role.seat)
+        sheet.disc(x + 18, middle - 4, 5, fill=color)
+        sheet.text(x + 30, middle, words, size=12.5)
+
+
 PICTURES: dict[str, Callable[[], str]] = {
-    picture.__name__: picture for picture in (environment_process, workers, proxy, match_2v2, round_robin)
+    picture.__name__: picture for picture in (environment_process, workers, proxy, match_2v2, round_robin, legs)
 }
 
 

@@ -12,7 +12,7 @@ import pytest
 import readme
 
 DIAGRAMS = readme.ROOT / "diagrams"
-NAMES = ("environment_process", "workers", "proxy", "match_2v2", "round_robin")
+NAMES = ("environment_process", "workers", "proxy", "match_2v2", "round_robin", "legs")
 SVG = "{http://www.w3.org/2000/svg}"
 
 
@@ -50,6 +50,14 @@ def test_the_large_run_has_thirty_matches_and_151_processes() -> None:
     assert "30 x (1 environment + 4 workers) + 1 root = 151 processes" in shown
     assert shown.count("ranks ") == 30
     assert shown.count("30 workers") == 4
+
+
+def test_the_roles_of_the_dead_are_somewhere() -> None:
+    shown = words("legs").split("\n")
+    assert "rank 3: died" in shown
+    assert shown.count("blue_1") == 2
+    assert "now rank 4" in shown
+    assert "now rank 5" not in shown
 
 
 def test_a_message_is_as_long_as_its_fields() -> None:
