@@ -10,6 +10,7 @@ from __future__ import annotations
 import pickle
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from typing import Any, NamedTuple
 
 from arena.leg import Leg
@@ -40,6 +41,11 @@ class Standing(NamedTuple):
     tick: int
     episodes: tuple[int, ...] = ()  # per lane how many; empty where only the tick is known
     recent: tuple[EpisodeRow, ...] = ()  # the last ones, some of which may not be on record
+
+    def merged(self, other: Standing) -> Standing:
+        """What two processes know together."""
+        episodes = tuple(map(max, zip_longest(self.episodes, other.episodes, fillvalue=0)))
+        return Standing(max(self.tick, other.tick), episodes, max(self.recent, other.recent, key=len))
 
 
 @dataclass
@@ -79,10 +85,9 @@ class Memory:
             self.policies[policy] = learnt
 
     def note(self, match: int, standing: Standing) -> None:
-        """Keeps how far a match has come; an environment knows more than a worker who has seen the same tick."""
+        """Keeps how far a match has come, beside what is known already."""
         known = self.matches.get(match)
-        if known is None or (known.tick, known.episodes) < (standing.tick, standing.episodes):
-            self.matches[match] = standing
+        self.matches[match] = standing if known is None else known.merged(standing)
 
 
 Tell = Callable[[Learnt], None]

@@ -123,7 +123,7 @@ class Team:
                 request, backoff = self.comm.Iagree(agreed), Backoff(longest_pause=_LAST_PAUSE)
                 while not request.Test():
                     now = time.monotonic()
-                    missed_since = min(missed_since, now) if any(map(_has_gone, self.neighbours.values())) else math.inf
+                    missed_since = min(missed_since, now) if self._vanished() else math.inf
                     if now > end:
                         raise TimeoutError
                     if now > missed_since + _FAREWELL_SECONDS:
@@ -134,8 +134,17 @@ class Team:
                 if error.Get_error_class() not in _DEATHS:
                     raise
 
-    def _tell_vanished(self) -> NoReturn:
+    def _vanished(self) -> list[int]:
+        """The ranks of this node whose processes have ended, though MPI does not take them for dead."""
         gone = [rank for rank, pid in self.neighbours.items() if _has_gone(pid)]
+        if not gone:
+            return []
+        dead = self.comm.Get_failed()
+        known = set(dead.Translate_ranks(list(range(dead.Get_size())), self.comm.Get_group()))
+        return [rank for rank in gone if rank not in known]
+
+    def _tell_vanished(self) -> NoReturn:
+        gone = self._vanished()
         raise Vanished(f"rank {', '.join(map(str, gone))} has ended without a word, by an exit of its own")
 
     def revoke(self) -> None:

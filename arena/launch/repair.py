@@ -152,15 +152,8 @@ def _standing(leg: Leg, match: int, lanes: int, until: int, known: Sequence[Know
     """How far a match has come, as far as somebody knows."""
     found = Standing(leg.tick_of(match), tuple(leg.episodes.get((match, lane), 0) for lane in range(lanes)))
     for told in known:
-        standing = told.matches.get(match)
-        if standing is None:
-            continue
-        tick = min(max(found.tick, standing.tick), until - 1)  # the last tick tells everybody that it is the last
-        counts = standing.episodes or (0,) * lanes
-        episodes = tuple(map(max, found.episodes, counts))
-        recent = max(found.recent, standing.recent, key=len)
-        found = Standing(tick, episodes, recent)
-    return found
+        found = found.merged(told.matches.get(match, found))
+    return found._replace(tick=min(found.tick, until - 1))  # the last tick tells everybody that it is the last
 
 
 def on_record(run: Run) -> dict[int, Standing]:

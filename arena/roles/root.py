@@ -9,13 +9,12 @@ concluding  one Done per environment and worker         -> the boundary from whi
 from __future__ import annotations
 
 import logging
-import math
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import astuple, dataclass, replace
+from dataclasses import astuple, replace
 from typing import Any
 
-from arena.comm import ANYONE, Endpoint, Order, Tag
+from arena.comm import ANYONE, Endpoint, Tag
 from arena.errors import ArenaError, ConfigError
 from arena.leg import Leg
 from arena.memory import Memory, Standing
@@ -30,6 +29,7 @@ from arena.records.lines import EpisodeRow, column
 from arena.records.recorder import Recorder
 from arena.records.results import in_parts, results_of
 from arena.records.scoreboard import Scoreboard
+from arena.roles.early_end import EarlyEnd
 from arena.roles.watch import Watch
 from arena.run import Repair, Run
 from arena.schedule import prove
@@ -40,7 +40,6 @@ from arena.stopwatch import Activity, RoleProfile, stopwatch
 
 _match, _lane, _episode = column("match"), column("lane"), column("episode")
 _LOOK_SECONDS = 0.25  # how often the root looks whether it is to end the run
-_STOP_SECONDS = 0.3  # how far ahead the end is, at the speed of the fastest match
 _log = logging.getLogger(__name__)
 
 
@@ -50,21 +49,6 @@ class RoleFailed(ArenaError):
     def __init__(self, failure: Failed) -> None:
         super().__init__(f"{failure.who}\n{failure.message}")
         self.failure = failure
-
-
-@dataclass
-class Ending:
-    """A tick at which the environments were asked to end the leg.
-
-    Args:
-        tick: which one.
-        missing: the matches that have not said that they can.
-        holding: those that have, and wait to be told that all can.
-    """
-
-    tick: int
-    missing: set[int]
-    holding: list[int]
 
 
 class Root:
@@ -84,7 +68,6 @@ class Root:
         self._display = display
         self._memory = memory
         self._stop = stop
-        self._ending: Ending | None = None  # of a leg that is to end early
         self._leg = run.leg
         self._ticks = {match.match: run.leg.tick_of(match.match) for match in run.plan.matches}
         self._others = {role for role in run.roles if role.kind is not RoleKind.ROOT}
@@ -92,6 +75,7 @@ class Root:
         self._done: dict[Role, Done] = {}
         self._watch = Watch(endpoint, run)
         self._stopwatch = stopwatch(run.profile)
+        self._end: EarlyEnd | None = None  # of the leg that is played
         self._early: list[Any] = []  # what was said before everybody was ready
         self._updates, self._seconds = dict(run.leg.updates), dict(run.leg.seconds)  # by policy
         self._counts = {
@@ -195,16 +179,15 @@ class Root:
 
     def _play(self, recorder: Recorder) -> bool:
         """Records a leg for which everybody is ready; whether there is another one."""
-        self._until = self._end_of_leg()
-        self._ending = None
-        self._memory.go(self._leg, repairable=self.resumable)
-        self._tell(Go(self._until, self.resumable))
-        self._began = time.monotonic()
+        until, repairable = self._end_of_leg(), self.resumable
+        self._memory.go(self._leg, repairable=repairable)
+        self._tell(Go(until, repairable))
+        self._end = EarlyEnd(self._endpoint, self._run, self._leg, until, repairable=repairable)
         early, self._early = self._early, []
         for message in early:
             self._note(message, recorder)
         self._await(self._done, lambda message: self._note(message, recorder))
-        leg = self._conclude(self._until, recorder)
+        leg = self._conclude(self._end.until, recorder)
         self._tell(Next(leg))
         self._ready, self._done = {}, {}
         if leg is not None:
@@ -234,15 +217,21 @@ class Root:
         for match in self._ticks:  # also one that nobody plays any more
             self._note(Progress(match, tick, ()), recorder)
         recorder.sync()
-        policies = self._run.plan.policies
-        saved: dict[str, int] = {}
-        for role, done in self._done.items():
-            if done.saved is not None:
-                name = self._run.plan.seat(role).policy
-                # Who has left a leg that ends early has written its checkpoint for the end that it knew of.
-                later = name not in saved or (done.saved == tick, done.saved) > (saved[name] == tick, saved[name])
-                saved[name] = done.saved if later else saved[name]
-        boundary = Boundary(
+        boundary = self._boundary(tick)
+        boundaries.save(self._run.folder, boundary)
+        plan = self._run.plan
+        if tick >= plan.ticks:
+            return None
+        if self._stop.wanted:
+            self.stopped_at = tick
+            return None
+        leg = boundary.leg(self._run.folder)
+        given = {name: path for name, path in self._leg.restore.items() if plan.policies[name].frozen}
+        return replace(leg, restore={**given, **leg.restore})
+
+    def _boundary(self, tick: int) -> Boundary:
+        """What all have said of themselves at the end of a leg."""
+        return Boundary(
             tick=tick,
             episodes=[
                 (role.match, lane, count)
@@ -252,17 +241,25 @@ class Root:
             ],
             updates=self._updates,
             seconds=self._seconds,
-            left=sorted((role.match, role.seat) for role, done in self._done.items() if done.returned),  # type: ignore
-            checkpoints=saved,
+            left=sorted(
+                (role.match, role.seat)
+                for role, done in self._done.items()
+                if role.match is not None and role.seat is not None and done.returned
+            ),
+            checkpoints=self._saved(tick),
             journals=boundaries.journal_bytes(self._run.folder),
         )
-        boundaries.save(self._run.folder, boundary)
-        self.stopped_at = tick if tick < self._run.plan.ticks and self._stop.wanted else None
-        if tick >= self._run.plan.ticks or self._stop.wanted:
-            return None
-        leg = boundary.leg(self._run.folder)
-        given = {name: path for name, path in self._leg.restore.items() if policies[name].frozen}
-        return replace(leg, restore={**given, **leg.restore})
+
+    def _saved(self, tick: int) -> dict[str, int]:
+        """Per policy the boundary whose checkpoint has its newest state.
+
+        Who has left a leg that ends early has written its checkpoint for the end that it knew of.
+        """
+        saved: dict[str, list[int]] = {}
+        for role, done in self._done.items():
+            if done.saved is not None:
+                saved.setdefault(self._run.plan.seat(role).policy, []).append(done.saved)
+        return {name: tick if tick in written else max(written) for name, written in saved.items()}
 
     def _await(self, last_words: dict[Role, Ready] | dict[Role, Done], note: Callable[[Any], None]) -> None:
         self._watch.begin()
@@ -297,36 +294,11 @@ class Root:
             raise RoleFailed(failure)
 
     def _consider_stop(self) -> None:
-        """Asks the environments to end the leg soon, once, if the run is to end: at a tick to which none has come."""
-        playing = len(self._ready) == len(self._others)
-        if self._stop.wanted and self._ending is None and playing:
+        """Lets the leg end soon if the run is to end, once everybody plays."""
+        end, playing = self._end, len(self._ready) == len(self._others)
+        if self._stop.wanted and playing and end is not None and not end.asked:
             self._display.message("asked to stop: the run ends as soon as it is saved")
-            seconds = max(time.monotonic() - self._began, 1e-3)
-            fastest = max(tick - self._leg.tick_of(match) for match, tick in self._ticks.items()) / seconds
-            self._order_stop(max(self._ticks.values()) + math.ceil(_STOP_SECONDS * fastest) + 2)
-
-    def _order_stop(self, tick: int) -> None:
-        self._ending = Ending(min(tick, self._until), set(self._ticks), [])
-        for match in self._ticks:
-            address = self._run.address(Role(RoleKind.ENVIRONMENT, match))
-            self._endpoint.order(address, Order.STOP, self._ending.tick.to_bytes(8, "little"))
-
-    def _hear_stop(self, answer: Stopping) -> None:
-        """When all can end at the tick that was ordered, they are told so; else a later one is tried."""
-        ending = self._ending
-        if ending is None or answer.ordered != ending.tick:
-            return  # an answer to what was asked before
-        if answer.tick >= ending.tick and ending.tick < self._until:
-            self._order_stop(answer.tick + 2 * (answer.tick - min(self._ticks.values())) + 10)
-            return
-        ending.missing.discard(answer.match)
-        if not answer.over:
-            ending.holding.append(answer.match)
-        if not ending.missing:
-            self._until = ending.tick
-            for match in ending.holding:
-                address = self._run.address(Role(RoleKind.ENVIRONMENT, match))
-                self._endpoint.send(address, Tag.FROM_ROOT, pack(Go(self._until, self.resumable)))
+            end.ask(self._ticks)
 
     def _take_leave(self, message: Done) -> None:
         self._done[message.role] = message
@@ -350,8 +322,8 @@ class Root:
             self.scoreboard.update(message.record)
             self._updates[message.record.policy] = message.record.update
             self._seconds[message.record.policy] = message.record.seconds
-        elif isinstance(message, Stopping):
-            self._hear_stop(message)
+        elif isinstance(message, Stopping) and self._end is not None:
+            self._end.hear(message, self._ticks)
         elif isinstance(message, Restarted):
             self._note_restart(message)
         elif isinstance(message, Left):

@@ -103,14 +103,14 @@ def test_a_run_that_nobody_has_played_begins_as_it_was_to(tmp_path: Path) -> Non
     assert leg_after(run, [known(0, begun=False), known(1, begun=False)]) == (run.leg, {})
 
 
-def test_a_memory_keeps_the_newest(tmp_path: Path) -> None:
+def test_a_memory_keeps_the_newest_of_everything() -> None:
     memory = Memory()
     for update in (2, 5, 3):
         memory.learn("blue", Learnt.of(update, 10 * update, 0.1, {"update": update}))
     assert memory.policies["blue"].load() == {"update": 5}
-    for standing in (Standing(7), Standing(9, (1, 2)), Standing(9), Standing(8, (3, 3))):
+    for standing in (Standing(7), Standing(9, (1, 3)), Standing(9), Standing(8, (3, 2))):
         memory.note(0, standing)
-    assert memory.matches[0] == Standing(9, (1, 2))
+    assert memory.matches[0] == Standing(9, (3, 3))
 
 
 def test_what_is_kept_does_not_change_with_the_algorithm() -> None:
