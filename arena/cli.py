@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from arena import __version__
-from arena.errors import ConfigError, located
+from arena.errors import ConfigError, Unwritable, located
 
 if TYPE_CHECKING:
     from arena.plan import Plan
@@ -35,8 +35,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     except ConfigError as error:
         print(f"arena: error: {error}", file=sys.stderr)
         return 2
+    except Unwritable as error:
+        print(f"arena: error: {error}", file=sys.stderr)
+        return 1
     except BrokenPipeError:  # the reader, such as `head`, has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_output()
         return 0
 
 
@@ -206,25 +209,28 @@ def _plan(arguments: argparse.Namespace) -> int:
     examination = _examine(plan, arguments.config)
     hosts = _hosts(plan, arguments.hosts)
     if arguments.json:
-        print(json.dumps(to_json(plan), indent=2))
+        _say(json.dumps(to_json(plan), indent=2))
     elif arguments.dot:
-        print(show.dot(plan))
+        _say(show.dot(plan))
     else:
         overrides = [part for text in arguments.overrides for part in ("--set", text)]
-        print(show.plan_text(plan, examination, config=arguments.config, arguments=overrides, hosts=hosts))
+        _say(show.plan_text(plan, examination, config=arguments.config, arguments=overrides, hosts=hosts))
     if arguments.probe:
         from arena.launch.probe import probe, probe_text
 
-        print(f"\n{probe_text(plan, probe(plan))}")
+        _say(f"\n{probe_text(plan, probe(plan))}")
     return 0
 
 
 def _check(arguments: argparse.Namespace) -> int:
+    from arena.screen.plan_text import prove_plan, schedule_text
+
     plan = _load_plan(arguments.config, arguments.overrides, None)
-    print(f"configuration {arguments.config}: valid")
-    for line in _examine(plan, arguments.config, conformance=True).lines:
-        print(line)
-    print(f"plan: {plan.processes} processes")
+    _say(f"configuration {arguments.config}: valid")
+    examination = _examine(plan, arguments.config, conformance=True)
+    for line in (*examination.lines, schedule_text(prove_plan(plan, examination))):
+        _say(line)
+    _say(f"plan: {plan.processes} processes")
     return 0
 
 
@@ -246,9 +252,9 @@ def _list(_: argparse.Namespace) -> int:
 
     width = max(map(len, (*ENVIRONMENTS, *ALGORITHMS)))
     for title, entries in (("environments", ENVIRONMENTS), ("algorithms", ALGORITHMS)):
-        print(f"{title}:")
+        _say(f"{title}:")
         for name, entry in entries.items():
-            print(f"  {name:<{width}}  {entry.description}")
+            _say(f"  {name:<{width}}  {entry.description}")
     return 0
 
 
@@ -277,11 +283,11 @@ def _slurm(arguments: argparse.Namespace) -> int:
     program = slurm.train_command(arguments.config, job, overrides=overrides, flags=flags)
     text = slurm.batch_text(job, program, run_dir=arguments.run_dir, home=Path.cwd())
     if arguments.output == "-":
-        sys.stdout.write(text)
+        _say(text.removesuffix("\n"))
         return 0
     path = Path(arguments.output or f"{plan.name}.sbatch")
     slurm.write_batch(path, text)
-    print(f"{path}: {job.words}\nsubmit it: {shlex.join(['sbatch', str(path)])}")
+    _say(f"{path}: {job.words}\nsubmit it: {shlex.join(['sbatch', str(path)])}")
     return 0
 
 
@@ -293,10 +299,31 @@ def _doctor(arguments: argparse.Namespace) -> int:
     for finding in examine_machine():
         findings.append(finding)
         if not arguments.json:
-            print(finding.line, flush=True)
+            _say(finding.line)
     if arguments.json:
-        print(json.dumps([finding._asdict() for finding in findings], indent=2))
+        _say(json.dumps([finding._asdict() for finding in findings], indent=2))
     return 1 if any(finding.level is Level.PROBLEM for finding in findings) else 0
+
+
+def _say(text: str) -> None:
+    """Prints, at once: what cannot be printed is told while there is somebody to tell it.
+
+    Raises:
+        BrokenPipeError: the reader has gone.
+        Unwritable: the output is a file, and cannot be written.
+    """
+    try:
+        print(text, flush=True)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        _drop_output()
+        raise Unwritable(f"the output cannot be written: {error.strerror}") from error
+
+
+def _drop_output() -> None:
+    """What is still to be printed goes nowhere, so that Python does not fail at it when it ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _load_plan(path: str, overrides: Sequence[str], ranks: int | None) -> Plan:

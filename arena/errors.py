@@ -16,7 +16,7 @@ ArenaError
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 _CLOSE = 0.65  # of difflib's ratio: one letter too many, too few, wrong or exchanged in a word of four is close
@@ -93,7 +93,16 @@ class Deadlock(ArenaError):
 
 
 class Vanished(ArenaError):
-    """A process of the run has ended by itself, without a word: MPI does not take it for dead, and waits for it."""
+    """A process of the run has ended by itself, without a word: MPI does not take it for dead, and waits for it.
+
+    Args:
+        message: what has happened.
+        ranks: of these processes.
+    """
+
+    def __init__(self, message: str, ranks: Sequence[int] = ()) -> None:
+        super().__init__(message)
+        self.ranks = tuple(ranks)
 
 
 class RunStopped(ArenaError):

@@ -18,7 +18,6 @@ class Leg:
 
     Args:
         start: the tick at which it begins.
-        until: the tick at which it ends, if nobody asks for an earlier end; None: the run's last.
         ticks: of the matches that do not begin at `start`, because a run was repaired in mid-leg, their ticks.
         episodes: per (match, lane) that has any, how many episodes it has on record.
         updates: per policy that has any, how many updates.
@@ -29,7 +28,6 @@ class Leg:
     """
 
     start: int = 0
-    until: int | None = None
     ticks: Mapping[int, int] = field(default_factory=dict)
     episodes: Mapping[tuple[int, int], int] = field(default_factory=dict)
     updates: Mapping[str, int] = field(default_factory=dict)

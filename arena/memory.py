@@ -11,10 +11,14 @@ import pickle
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from itertools import zip_longest
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from arena.leg import Leg
 from arena.records.lines import EpisodeRow
+from arena.stopping import Stop
+
+if TYPE_CHECKING:
+    from arena.records.scoreboard import Scoreboard
 
 
 class Learnt(NamedTuple):
@@ -56,8 +60,10 @@ class Memory:
         keeps: whether it is of any use, as the run can be repaired.
         policies: by name, the newest state that this process has seen.
         matches: by number, how far those have come whose roles were here.
-        updates: of the root: per policy how many updates are on record.
-        seconds: of the root: per policy the `seconds` of the last one.
+        scoreboard: of the root.
+        counts: of the root: per match and lane how many episodes are on record.
+        stop: what signals have asked this process for, if it leads the run.
+        concluded: whether this process has shown the result of the run.
         leg: the newest leg that a role here has heard of.
         begun: whether somebody has played.
         repairable: whether the run can go on without those who die: everything that is learnt can be saved and loaded.
@@ -67,21 +73,26 @@ class Memory:
     keeps: bool = False
     policies: dict[str, Learnt] = field(default_factory=dict)
     matches: dict[int, Standing] = field(default_factory=dict)
-    updates: Mapping[str, int] = field(default_factory=dict)
-    seconds: Mapping[str, float] = field(default_factory=dict)
+    scoreboard: Scoreboard | None = None
+    counts: Mapping[int, list[int]] = field(default_factory=dict)
+    stop: Stop = field(default_factory=Stop)
+    concluded: bool = False
     leg: Leg | None = None
     begun: bool = False
     repairable: bool = True
     left: set[tuple[int, int]] = field(default_factory=set)
 
     def go(self, leg: Leg, *, repairable: bool) -> None:
-        """Notes that a leg is played."""
+        """Notes that a leg is played; what was known of the one before is in what it begins from."""
+        if self.leg is not None and leg.start > self.leg.start:
+            self.policies.clear()
+            self.matches.clear()
         self.leg, self.begun, self.repairable = leg, True, repairable
 
     def learn(self, policy: str, learnt: Learnt) -> None:
         """Keeps a policy's state if it is newer than what is kept."""
         known = self.policies.get(policy)
-        if known is None or known.update <= learnt.update:
+        if known is None or known[:2] <= learnt[:2]:
             self.policies[policy] = learnt
 
     def note(self, match: int, standing: Standing) -> None:

@@ -98,8 +98,8 @@ class Restarted:
 class Stopping:
     match: int
     ordered: int  # the tick at which the leg is to end
-    tick: int  # that the match has come to; it holds before the ordered one if that is later
-    over: bool  # nobody plays it any more in this leg
+    tick: int  # that the match has come to, the one that is under way included
+    holds: bool  # whether it waits before the ordered tick to be told that the leg ends there
 
 
 @dataclass(frozen=True)

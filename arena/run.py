@@ -20,6 +20,7 @@ class Repair(NamedTuple):
 
     died: tuple[int, ...]  # ranks of the plan that was played
     plan: Plan  # that one
+    leg: int  # the tick at which the leg that is played now has begun
     began: float  # when the process that tells of it heard of the death, by its monotonic clock
 
 
@@ -36,6 +37,7 @@ class Run:
         resumed: whether the folder holds an earlier part of this run.
         leg: what is played now.
         begun: whether somebody has played, before a repair.
+        concluded: whether nothing is left to play, after a repair.
         repairs: what has happened since its processes were started.
         words: what the user should know about a run that is resumed, a line each.
         episodes: each lane plays so many episodes, and the match ends when all have; None: the ticks decide.
@@ -52,6 +54,7 @@ class Run:
     resumed: bool = False
     leg: Leg = field(default_factory=Leg)
     begun: bool = False
+    concluded: bool = False
     repairs: tuple[Repair, ...] = ()
     words: tuple[str, ...] = ()
     episodes: int | None = None

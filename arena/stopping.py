@@ -8,6 +8,7 @@ SIGUSR2            what `arena train` sends the processes when it gets SIGINT or
 from __future__ import annotations
 
 import signal
+from collections.abc import Collection
 from dataclasses import dataclass
 from types import FrameType
 
@@ -26,6 +27,7 @@ class Stop:
 
     number: int | None = None
     heeded: bool = False
+    _at_once: Collection[int] = ()
 
     @property
     def wanted(self) -> bool:
@@ -43,15 +45,20 @@ class Stop:
         assert self.number is not None, "nobody has asked for it"
         return _STATUS.get(signal.Signals(self.number), 128 + self.number)
 
-    def listen(self) -> None:
-        """Takes the signals of this process, which must do so in its main thread."""
+    def listen(self, *, at_once: Collection[int] = ()) -> None:
+        """Takes the signals of this process, which must do so in its main thread.
+
+        Args:
+            at_once: the signals that end the run at once.
+        """
+        self._at_once = at_once
         for number in WISHES:
             signal.signal(number, self._hear)
 
     def _hear(self, number: int, _frame: FrameType | None) -> None:
         again = self.wanted
         self.number = number if self.number is None else self.number
-        if again or not self.heeded:
+        if again or not self.heeded or number in self._at_once:
             raise KeyboardInterrupt(number)
 
 

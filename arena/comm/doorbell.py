@@ -67,10 +67,11 @@ class Doorbell:
         self._others.clear()
 
     def cry(self) -> None:
-        """Tells everybody, this process included, that a process is missed."""
+        """Tells everybody, this process included, that a process is missed; waits for nobody."""
         for descriptor in (self._write, *self._others.values()):
-            with suppress(OSError):  # one that has gone does not listen, and one that is full will find out
-                os.write(descriptor, _RING.pack(LOST))
+            with suppress(OSError):  # one that has gone does not listen
+                if _takes_a_ring(descriptor):  # a full one wakes its reader as it is
+                    os.write(descriptor, _RING.pack(LOST))
 
     @property
     def neighbours(self) -> tuple[int, ...]:
@@ -105,6 +106,13 @@ class Doorbell:
 def letter_from(rank: int) -> int:
     """The word that announces a letter over MPI; its own inverse."""
     return -1 - rank
+
+
+def _takes_a_ring(descriptor: int) -> bool:
+    """Whether a pipe can be written to at once."""
+    poll = select.poll()  # unlike `select`, for descriptors of any number
+    poll.register(descriptor, select.POLLOUT)
+    return any(event & select.POLLOUT for _, event in poll.poll(0))
 
 
 def _open_of(pid: int, descriptor: int, flags: int) -> int:

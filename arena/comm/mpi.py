@@ -34,7 +34,7 @@ from arena.comm.interface import PARTS, Arrivals, Bytes, Channel, Endpoint, Link
 from arena.comm.peeking import Process, this_process
 from arena.comm.sentinel import Sentinel, can_watch
 from arena.comm.waiting import Backoff, wait_until
-from arena.errors import PeerLost, Vanished
+from arena.errors import ArenaError, PeerLost, Vanished
 
 _ENVELOPE = struct.Struct("<iii4x")  # to, tag, from; 16 bytes keep what follows aligned
 _LETTER = 1  # MPI tag of letters; a link's messages have tags of their own
@@ -45,6 +45,7 @@ _YES, _GO_ON = 1, 2
 _SUSPENSE = 0.2  # seconds until a death is known
 _DEATHS = {MPI.ERR_PROC_FAILED, MPI.ERR_PROC_FAILED_PENDING, MPI.ERR_REVOKED}
 _FAULT_TOLERANCE = "OMPI_MCA_mpi_ft_enable"  # what `mpirun --with-ft ulfm` sets
+_PENDING: list[NDArray[np.intc]] = []  # what MPI may write into although nobody waits for it any more
 _log = logging.getLogger(__name__)
 
 
@@ -56,7 +57,7 @@ class Team:
     As nobody ends when another one does, an end for all has to be agreed on as well.
 
     Args:
-        communicator: used by the arena alone (a duplicate), so that no user's message is ever mistaken for ours.
+        communicator: of all processes. Letters go over a `private` one, so that no user's is ever mistaken for ours.
         tolerant: whether it survives the death of a process.
     """
 
@@ -66,6 +67,7 @@ class Team:
         self.tolerant = tolerant
         self._others: list[MPI.Comm] = []  # which go when the team goes
         self.neighbours: dict[int, int] = {}  # rank -> process, of this node's others
+        self.patience = math.inf  # seconds in which those who live are to hear of a death
         self.cry: Callable[[], None] = lambda: None  # wakes those that sleep at their doorbells
 
     @property
@@ -103,7 +105,11 @@ class Team:
         """
         if not self.tolerant:
             return bool(self.comm.allreduce(flag, MPI.LAND))
-        agreed = self._agree(_GO_ON | (_YES if flag else 0))
+        try:
+            agreed = self._agree(_GO_ON | (_YES if flag else 0), seconds=math.inf if flag else self.patience)
+        except TimeoutError as error:
+            words = f"a process has died, and another one has not come back from a call for {self.patience:g} s"
+            raise ArenaError(words) from error
         if not agreed & _GO_ON:
             _end_process(0)  # the one who has called it has the exit status
         return bool(agreed & _YES)
@@ -113,9 +119,9 @@ class Team:
 
         Raises:
             TimeoutError: somebody has said nothing for so long.
+            Vanished: as `agree`.
         """
-        end = time.monotonic() + seconds
-        missed_since = math.inf
+        begun, missed_since = time.monotonic(), math.inf
         while True:
             self.comm.Ack_failed()
             agreed = np.array([word], np.intc)
@@ -124,10 +130,13 @@ class Team:
                 while not request.Test():
                     now = time.monotonic()
                     missed_since = min(missed_since, now) if self._vanished() else math.inf
-                    if now > end:
-                        raise TimeoutError
                     if now > missed_since + _FAREWELL_SECONDS:
-                        self._tell_vanished()
+                        gone = self._vanished()
+                        words = f"rank {', '.join(map(str, gone))} has ended without a word, by an exit of its own"
+                        raise Vanished(words, gone)
+                    if now > begun + seconds:
+                        _PENDING.append(agreed)  # MPI may still write into it
+                        raise TimeoutError
                     backoff.pause()
                 return int(agreed[0])
             except MPI.Exception as error:  # one has died that we have not known of: the same error everywhere
@@ -142,10 +151,6 @@ class Team:
         dead = self.comm.Get_failed()
         known = set(dead.Translate_ranks(list(range(dead.Get_size())), self.comm.Get_group()))
         return [rank for rank in gone if rank not in known]
-
-    def _tell_vanished(self) -> NoReturn:
-        gone = self._vanished()
-        raise Vanished(f"rank {', '.join(map(str, gone))} has ended without a word, by an exit of its own")
 
     def revoke(self) -> None:
         """Lets everybody out of whatever waits for somebody of the team."""
@@ -173,11 +178,38 @@ class Team:
 
     def survivors(self) -> Team:
         """The team of all who live, in the order of their ranks. A collective of these."""
-        return Team(self.comm.Shrink(), tolerant=True)
+        return self._over(self.comm.Shrink())
+
+    def private(self) -> Team:
+        """The same processes over a communicator of their own. A collective.
+
+        Raises:
+            PeerLost: somebody has died meanwhile; everybody hears of it.
+        """
+        communicator = None
+        try:
+            communicator = self.comm.Dup()
+        except MPI.Exception as error:
+            if not self.mourns(error):
+                raise
+        if self.tolerant and not self.agree(communicator is not None):
+            raise PeerLost("a process has died while all joined")
+        assert communicator is not None
+        return self._over(communicator)
 
     def in_order(self, place: int) -> Team:
         """The same team in another order: each says its place. A collective."""
-        return Team(self.comm.Split(0, place), tolerant=self.tolerant)
+        return self._over(self.comm.Split(0, place))
+
+    def _over(self, communicator: MPI.Comm) -> Team:
+        """The team of a communicator of some of these processes."""
+        team = Team(communicator, tolerant=self.tolerant)
+        team.patience = self.patience
+        old, new = self.comm.Get_group(), communicator.Get_group()
+        places = old.Translate_ranks(list(self.neighbours), new)
+        pids = self.neighbours.values()
+        team.neighbours = {rank: pid for rank, pid in zip(places, pids, strict=True) if rank != MPI.UNDEFINED}
+        return team
 
     def broadcast(self, data: bytes) -> bytes:
         """What rank 0 says. A collective."""

@@ -134,6 +134,11 @@ class Tables:
         rows = memory[shape.board_bytes :].reshape(shape.seats, shape.row_bytes)
         return Table(links, shape.replies(rows))
 
+    def close(self) -> None:
+        """Forgets all tables; for a process whose roles end or are made anew."""
+        for environment, part in list(self._laid):
+            self._clear(environment, part)
+
     def _clear(self, environment: int, part: int) -> None:
         """Forgets a table of an earlier leg. Whoever sat there has its memory, or needs it no more."""
         self._laid.pop((environment, part), None)

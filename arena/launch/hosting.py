@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import signal
 import sys
+import time
 from collections.abc import Callable
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, NamedTuple
 
 from arena.comm import Endpoint
 from arena.comm.host import Host
-from arena.errors import Deadlock, PeerLost
+from arena.errors import ConfigError, Deadlock, PeerLost
+from arena.launch import mpirun
 from arena.launch.console import log_beside_display, tell
 from arena.launch.prepare import abandon, begin
 from arena.launch.ranks import Main, names_of
@@ -19,8 +21,11 @@ from arena.launch.terminal import display_for
 from arena.memory import Memory
 from arena.messages import Failed
 from arena.plan import Role, RoleKind
+from arena.records.episode_line import episode_of
+from arena.records.journal import kept_lines
 from arena.records.lock import RunLock
 from arena.records.recorder import Recorder
+from arena.records.results import in_parts, results_of
 from arena.records.scoreboard import Scoreboard
 from arena.roles.libraries import seed_libraries
 from arena.roles.root import RoleFailed, Root
@@ -33,6 +38,7 @@ from arena.stopping import Stop
 if TYPE_CHECKING:
     from arena.comm.mpi import Team
 
+_LOCK_SECONDS = 60.0  # that a dead root's lock may take to be given back
 _MISTAKE = 2  # the exit status after a user's mistake
 
 
@@ -112,7 +118,7 @@ def _record(endpoint: Endpoint, run: Run, display: Display, memory: Memory, stop
         if error.failure.exit_code == _MISTAKE:
             abandon(run)
         raise
-    with RunLock.take(run.folder.path):
+    with _locked(run):
         if not run.begun:
             begin(run, resumable=root.resumable)
         with Recorder(run.folder, root.ticks, resumed_at=run.leg.start if run.resumed else None) as recorder:
@@ -121,6 +127,27 @@ def _record(endpoint: Endpoint, run: Run, display: Display, memory: Memory, stop
     if run.profile:
         run.folder.write_profile(profile_json(run.plan, root.profiles))
     return Result(root.scoreboard, root.stopped_at)
+
+
+def _locked(run: Run) -> RunLock:
+    """The folder's lock. That of a root that has died on another host may outlive it for a while."""
+    end = time.monotonic() + _LOCK_SECONDS
+    while run.repairs and time.monotonic() < end:
+        try:
+            return RunLock.take(run.folder.path)
+        except ConfigError:
+            time.sleep(0.1)
+    return RunLock.take(run.folder.path)
+
+
+def conclude(run: Run, memory: Memory, present: Callable[[Run, Scoreboard], None]) -> int:
+    """Shows the result of a run that was played to its end before a process died; returns the exit status."""
+    if memory.concluded:
+        return memory.stop.status if memory.stop.wanted else 0
+    scoreboard = Scoreboard(run.plan.policies)
+    for part in in_parts(episode_of(line) for _, line in kept_lines(run.folder.episodes, keep=lambda _: True)):
+        scoreboard.add(results_of(part))
+    return _conclude(run, Result(scoreboard), memory.stop, present)
 
 
 def lead(team: Team, host: Host, run: Run, memory: Memory, present: Callable[[Run, Scoreboard], None]) -> int:
@@ -137,8 +164,9 @@ def lead(team: Team, host: Host, run: Run, memory: Memory, present: Callable[[Ru
         PeerLost: a process of the run has died.
     """
     log_beside_display(run, run.plan.ranks[0])
-    stop = Stop()
-    stop.listen()
+    stop = memory.stop
+    # `arena train` asks politely with another signal; when it dies, its launcher sends this one.
+    stop.listen(at_once={signal.SIGTERM} if mpirun.started_by_us() else ())
     results: list[Result] = []
 
     def main_of(role: Role) -> Main:
@@ -149,7 +177,9 @@ def lead(team: Team, host: Host, run: Run, memory: Memory, present: Callable[[Ru
     try:
         with Sentry(host, run, end=team.abort):
             host.run({run.address(role): main_of(role) for role in run.plan.ranks[0]})
-        return _conclude(run, results[0], stop, present)
+        status = _conclude(run, results[0], stop, present)
+        memory.concluded = True
+        return status
     except BaseException as error:
         if team.mourns(error):
             raise PeerLost(str(error)) from error

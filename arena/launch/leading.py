@@ -57,6 +57,10 @@ class Leading:
         """Plays everything in this process and shows the result; returns the exit status."""
         return hosting.alone(run, present)
 
+    def conclude(self, run: Run, memory: Memory) -> int:
+        """Shows the result of a run that was played to its end before a process died; returns the exit status."""
+        return hosting.conclude(run, memory, present)
+
     def lead(self, team: Team, host: Host, run: Run, memory: Memory) -> int:
         """Plays rank 0's roles and shows the result; returns the exit status."""
         return hosting.lead(team, host, run, memory, present)

@@ -200,12 +200,17 @@ class _Heard:
             yield line
 
 
+def started_by_us() -> bool:
+    """Whether an `arena train` has started the launcher of this process."""
+    return _CONFIRM_VARIABLE in os.environ
+
+
 def confirm(stream: IO[str]) -> None:
     """Tells the `arena train` that has started the launcher, if one has, that the run has ended well.
 
     With fault tolerance a launcher ends well when all processes have been killed, too.
     """
-    if _CONFIRM_VARIABLE in os.environ:
+    if started_by_us():
         print(_CONFIRMATION, file=stream, flush=True)
 
 

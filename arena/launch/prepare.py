@@ -59,7 +59,9 @@ def begin(run: Run, *, resumable: bool) -> None:
     """
     if run.resumed:
         forget(run)
-    elif resumable:
+    else:
+        boundaries.discard_after(run.folder, -1)  # of a run that was killed in here
+    if resumable and not run.resumed:
         boundaries.save(run.folder, Boundary(tick=0, journals=boundaries.journal_bytes(run.folder)))
     run.folder.write_config(run.config)
     run.folder.write_plan(to_json(run.plan))

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -21,7 +22,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 from arena import stopping
 from arena.comm import Endpoint, Order, Tag
 from arena.comm.host import Host
-from arena.errors import ConfigError, Vanished
+from arena.errors import ConfigError, PeerLost, Vanished
 from arena.launch import mpirun
 from arena.launch.console import Console, log_to_stderr, speak_into, tell
 from arena.memory import Memory
@@ -34,6 +35,8 @@ from arena.run import Run
 if TYPE_CHECKING:
     from arena.comm.mpi import Team
 
+_START_SECONDS = 300  # for all processes to start and to join
+_PATIENCE = 60.0  # seconds, at least, until those who live have heard of a death
 _ABORT_SECONDS = 5.0  # how long a failed process gives the root to end the run before it does so itself
 
 Main = Callable[[Endpoint], Any]
@@ -48,6 +51,9 @@ class Leader(Protocol):
     def alone(self, run: Run) -> int:
         """Plays a run that has no other rank; returns the exit status."""
 
+    def conclude(self, run: Run, memory: Memory) -> int:
+        """Shows the result of a run that was played to its end by processes that have died; returns the exit status."""
+
     def lead(self, team: Team, host: Host, run: Run, memory: Memory) -> int:
         """Plays rank 0's roles, the root among them, and shows the result; returns the exit status."""
 
@@ -59,9 +65,8 @@ def in_the_world(leader: Callable[[], Leader]) -> int:
         leader: makes what rank 0 needs; called at rank 0 alone.
     """
     mpirun.die_with_parent()
-    mpi = _start_mpi()
-    team = mpi.Team(mpi.world().Dup(), tolerant=mpi.tolerates_faults())
-    return Rank(mpi, team, leader).take_part()
+    signal.alarm(_START_SECONDS)  # MPI waits for ever for a process that dies before it has joined
+    return Rank(_start_mpi(), leader).take_part()
 
 
 class Rank:
@@ -69,13 +74,12 @@ class Rank:
 
     Args:
         mpi: the module of that name.
-        team: all processes.
         leader: makes what rank 0 needs.
     """
 
-    def __init__(self, mpi: Any, team: Team, leader: Callable[[], Leader]) -> None:
+    def __init__(self, mpi: Any, leader: Callable[[], Leader]) -> None:
         self._mpi = mpi
-        self._team = team
+        self._team: Team = mpi.Team(mpi.world(), tolerant=mpi.tolerates_faults())
         self._leader = leader
         self._run: Run | None = None
         self._console = Console()
@@ -86,23 +90,33 @@ class Rank:
         """Plays until the run has ended, through as many repairs as it takes; returns the exit status."""
         while True:
             try:
-                status = self._play()
-            except BaseException as error:
-                if not self._team.mourns(error):
-                    self._abort(failure_of(error, f"rank {self._team.rank}", self._run.source if self._run else ""))
-                status = None
-            try:
-                if status is None:
-                    self._mourn()
-                elif not self._team.tolerant or self._team.agree(True):
+                status = self._until_a_death()
+                if status is not None:
                     return self._leave(status)
                 self._repair()
             except Vanished as error:
-                self._abort(Failed("root", str(error), exit_code=1) if self._team.is_first else None)
+                self._abort(self._no_death(error) if self._team.is_first else None)
+            except BaseException as error:
+                self._abort(failure_of(error, f"rank {self._team.rank}", self._run.source if self._run else ""))
+
+    def _until_a_death(self) -> int | None:
+        """The exit status if all have come to the end; None if somebody has died, which all who live know then."""
+        try:
+            status = self._play()
+        except BaseException as error:
+            if not self._team.mourns(error):
+                raise
+            self._mourn()
+            return None
+        if not self._team.tolerant or self._team.agree(True):
+            return status
+        self._lost_at = time.monotonic()
+        return None
 
     def _play(self) -> int:
         """The run, or what is left of it."""
         if self._run is None:
+            self._team = self._team.private()
             agreed = _agree(self._team, self._leader)
             if isinstance(agreed, Failed):
                 if self._team.rank == 0:
@@ -113,10 +127,14 @@ class Rank:
         assert run is not None
         if run.plan.processes == 1 and not run.repairs:
             return self._leader().alone(run)
+        if run.concluded:
+            return self._leader().conclude(run, self._memory) if self._team.rank == 0 else 0
         return self._host(run)
 
     def _begin(self, run: Run) -> None:
+        signal.alarm(0)
         self._run = run
+        self._team.patience = max(_PATIENCE, run.plan.watchdog_s, run.plan.env_timeout_s or 0.0)
         self._memory.keeps = self._team.tolerant and run.plan.fault_tolerance != "off"
         if self._team.rank != 0:
             stopping.ignore()
@@ -131,10 +149,10 @@ class Rank:
         communicator = team.split(_color(run, roles))
         ranks = [run.plan.rank_of(role) for role in run.roles]
         outside = self._mpi.MpiOutside(team, ranks, shared_memory=run.plan.transport == "auto")
+        host = Host(names_of(run, roles), outside, size=len(run.roles))
+        host.obey(Order.KEEP, lambda _, data: self._memory.learn(*unpack(data)))
         status = 0
         try:
-            host = Host(names_of(run, roles), outside, size=len(run.roles))
-            host.obey(Order.KEEP, lambda _, data: self._memory.learn(*unpack(data)))
             if team.rank == 0:
                 status = self._leader().lead(team, host, run, self._memory)
             else:
@@ -142,6 +160,7 @@ class Rank:
             # Nobody leaves before all are done: what one has sent last may still need its help to arrive.
             team.wait_for_all()
         finally:
+            host.tables.close()
             outside.close()
         return status
 
@@ -180,15 +199,15 @@ class Rank:
         Where it has not begun, there is nothing but to begin; where it cannot go on, everybody ends.
         """
         run, memory = self._run, self._memory
-        if run is not None and memory.begun and not (memory.keeps and memory.repairable):
+        if run is None:
+            self._team = self._team.survivors()
+            return
+        if memory.begun and not (memory.keeps and memory.repairable):
             self._team = self._team.survivors()
             if self._team.rank == 0:
                 tell(Failed("root", _why_not(run, memory), exit_code=1), self._console.stderr)
             self._team.wait_for_all()
             self._abort()
-        if run is None:
-            self._team = self._team.survivors()
-            return
         from arena.launch.repair import DEATHS_AT_MOST, often_dead, repaired  # what it needs, few runs do
 
         was_leading = self._team.rank == 0
@@ -197,8 +216,18 @@ class Rank:
             self._console.take()
         role = often_dead(self._run)
         if role is not None and self._team.rank == 0:
-            words = f"its process has died {DEATHS_AT_MOST} times; it is no accident, and the run ends"
+            words = (
+                f"its process has died {DEATHS_AT_MOST} times since the last boundary; it is no accident, and the run "
+                "ends; --resume goes on from there"
+            )
             self._abort(Failed(self._run.describe(role), words, exit_code=1))
+
+    def _no_death(self, error: Vanished) -> Failed:
+        """What to say of processes that have ended themselves."""
+        plan = self._run.plan if self._run else None
+        roles = [role for rank in error.ranks for role in plan.ranks[rank]] if plan is not None else []
+        who = ", ".join(self._run.describe(role) for role in roles) if self._run else ""
+        return Failed(who or "a process", str(error), exit_code=1)
 
     def _abort(self, failure: Failed | None = None) -> NoReturn:
         """Ends all processes."""
@@ -250,6 +279,8 @@ def _agree(team: Team, leader: Callable[[], Leader]) -> Run | Failed:
     # A broadcast is waited for without a pause; those who wait would take the cores from the one who prepares.
     team.wait_for_all()
     agreed: Run | Failed = unpack(team.broadcast(pack(prepared)))
+    if team.tolerant and not team.agree(True):  # else some would have the run, and others not
+        raise PeerLost("a process has died while the run was agreed on")
     return agreed
 
 

@@ -31,8 +31,8 @@ from arena.run import Repair, Run
 if TYPE_CHECKING:
     from arena.comm.mpi import Team
 
-DEATHS_AT_MOST = 3
-"""How often a role may die with its process."""
+DEATHS_AT_MOST = 5
+"""How often a role may die with its process within one leg."""
 
 
 class Known(NamedTuple):
@@ -41,11 +41,12 @@ class Known(NamedTuple):
     rank: int  # in the plan that was played
     policies: Mapping[str, tuple[int, int, float]]  # update, ticks and seconds of the states that it has
     matches: Mapping[int, Standing]
-    updates: Mapping[str, int]
-    seconds: Mapping[str, float]
     left: frozenset[tuple[int, int]]
-    leg: Leg | None
+    leg: Leg | None  # the newest one that it has heard of
     begun: bool
+    concluded: bool  # the result was shown
+    asked_to_stop: int | None  # by which signal
+    boundary: Leg | None = None  # of the first process: the leg that begins from the newest boundary, if that is newer
 
 
 def repaired(team: Team, run: Run, memory: Memory, lost_at: float) -> tuple[Team, Run]:
@@ -74,35 +75,59 @@ def repaired(team: Team, run: Run, memory: Memory, lost_at: float) -> tuple[Team
 
 def _meet(team: Team, run: Run, rank: int, memory: Memory, lost_at: float) -> tuple[Team, Run]:
     alive = [unpack(told) for told in team.gather(pack(rank))]
-    if 0 not in alive and team.rank == 0:  # the root has taken its counts along; what it has written is there
-        for match, standing in on_record(run).items():
-            memory.note(match, standing)
-    known = [Known(*unpack(told)) for told in team.gather(pack(tuple(_known(rank, memory))))]
+    boundary = None
+    if team.rank == 0:
+        boundary = _newer_boundary(run, memory)
+        if 0 not in alive:  # the root has taken its counts along; what it has written is there
+            for match, standing in on_record(run).items():
+                memory.note(match, standing)
+    known = [Known(*unpack(told)) for told in team.gather(pack(tuple(_known(rank, memory, boundary))))]
     plan, order = rehosted(run.plan, alive)
     leg, owners = leg_after(run, known)
     for name, (owner, path) in owners.items():
         if owner == rank:
             _hand_over(run, name, memory.policies[name], path)
+    if leg is known[0].boundary:  # it has everything that was known of the leg before
+        memory.policies.clear()
+        memory.matches.clear()
+    memory.stop.number = next((told.asked_to_stop for told in known if told.asked_to_stop is not None), None)
     team.gather(b"")  # nobody begins before everything is written
     if order != alive:
         team = team.in_order(order.index(rank))
     dead = tuple(sorted(set(range(run.plan.processes)) - set(alive)))
-    repairs = (*run.repairs, Repair(dead, run.plan, lost_at))
-    begun = any(told.begun for told in known)
-    return team, replace(run, plan=plan, leg=leg, begun=run.begun or begun, repairs=repairs)
+    return team, replace(
+        run,
+        plan=plan,
+        leg=leg,
+        begun=run.begun or any(told.begun for told in known),
+        concluded=any(told.concluded for told in known) or leg.start >= run.plan.ticks,
+        repairs=(*run.repairs, Repair(dead, run.plan, leg.start, lost_at)),
+    )
 
 
-def _known(rank: int, memory: Memory) -> Known:
+def _known(rank: int, memory: Memory, boundary: Leg | None) -> Known:
     return Known(
         rank=rank,
         policies={name: (held.update, held.ticks, held.seconds) for name, held in memory.policies.items()},
         matches=memory.matches,
-        updates=memory.updates,
-        seconds=memory.seconds,
         left=frozenset(memory.left),
         leg=memory.leg,
         begun=memory.begun,
+        concluded=memory.concluded,
+        asked_to_stop=memory.stop.number,
+        boundary=boundary,
     )
+
+
+def _newer_boundary(run: Run, memory: Memory) -> Leg | None:
+    """The leg that begins from a boundary of which nobody may have heard: its root has died before it could tell."""
+    found = boundaries.last(run.folder)
+    known = max(run.leg.start, -1 if memory.leg is None else memory.leg.start)
+    if found is None or found.tick <= known:
+        return None
+    given = {name: path for name, path in run.leg.restore.items() if run.plan.policies[name].frozen}
+    leg = found.leg(run.folder)
+    return replace(leg, restore={**given, **leg.restore})
 
 
 def _hand_over(run: Run, name: str, held: Learnt, path: Path) -> None:
@@ -112,22 +137,22 @@ def _hand_over(run: Run, name: str, held: Learnt, path: Path) -> None:
 
 def leg_after(run: Run, known: Sequence[Known]) -> tuple[Leg, dict[str, tuple[int, Path]]]:
     """The leg that is played after a death, and for each policy that somebody knows: who, and where it belongs."""
-    leg = max((told.leg for told in known if told.leg is not None), key=lambda leg: leg.start, default=run.leg)
+    newest = known[0].boundary
+    legs = [run.leg, *(told.leg for told in known if told.leg is not None)]
+    leg = max(legs, key=lambda leg: leg.start)  # of equal ones the run's own, which a repair may have made
+    if newest is not None and newest.start > leg.start:
+        return newest, {}
     if not (run.begun or any(told.begun for told in known)):
         return leg, {}
     until = min((leg.start // run.plan.checkpoint_every + 1) * run.plan.checkpoint_every, run.plan.ticks)
     standings = {match.match: _standing(leg, match.match, match.lanes, until, known) for match in run.plan.matches}
     owners = {}
     updates, seconds = dict(leg.updates), dict(leg.seconds)
-    for told in known:
-        updates |= {name: max(count, updates.get(name, 0)) for name, count in told.updates.items()}
-        seconds |= {name: max(spent, seconds.get(name, 0.0)) for name, spent in told.seconds.items()}
     for name, policy in run.plan.policies.items():
         tellers = [told for told in known if told.policies.get(name, (-1,))[0] >= leg.updates.get(name, 0)]
         if policy.frozen or not tellers:
-            updates[name] = leg.updates.get(name, 0)
             continue
-        best = max(tellers, key=lambda told: (told.policies[name][0], -told.rank))
+        best = max(tellers, key=lambda told: (told.policies[name][:2], -told.rank))
         owners[name] = best.rank, run.folder.checkpoints_path(name) / "repair.ckpt"
         updates[name], _, seconds[name] = best.policies[name]
     after = replace(
@@ -158,19 +183,18 @@ def _standing(leg: Leg, match: int, lanes: int, until: int, known: Sequence[Know
 
 def on_record(run: Run) -> dict[int, Standing]:
     """How far the matches have come by the run's own records."""
-    found = boundaries.newest(run.folder)
+    found = boundaries.last(run.folder)
     start = found.journals[run.folder.episodes.name] if found is not None else 0
     standings: dict[int, Standing] = {}
     for line in JournalReader(run.folder.episodes, start=start) if run.folder.episodes.exists() else ():
-        lanes = run.plan.matches[line["match"]].lanes
-        known = standings.get(line["match"], Standing(0, (0,) * lanes))
-        counts = list(known.episodes)
-        counts[line["lane"]] = max(counts[line["lane"]], line["episode"] + 1)
-        standings[line["match"]] = Standing(max(known.tick, line["tick"]), tuple(counts))
+        counts = (0,) * line["lane"] + (line["episode"] + 1,)
+        known = standings.get(line["match"], Standing(0))
+        standings[line["match"]] = known.merged(Standing(line["tick"], counts))
     return standings
 
 
 def often_dead(run: Run) -> Role | None:
-    """A role that has died with its process too often for an accident; None if there is none."""
-    deaths = Counter(role for repair in run.repairs for rank in repair.died for role in repair.plan.ranks[rank])
+    """A role that has died with its process too often in one leg for an accident; None if there is none."""
+    repairs = [repair for repair in run.repairs if repair.leg == run.leg.start]
+    deaths = Counter(role for repair in repairs for rank in repair.died for role in repair.plan.ranks[rank])
     return next((role for role, count in deaths.items() if count >= DEATHS_AT_MOST), None)

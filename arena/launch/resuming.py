@@ -69,6 +69,8 @@ def forget(run: Run) -> None:
 
 
 def _anew_words(plan: Plan, found: Boundary) -> Iterator[str]:
+    if found.tick == 0:  # everybody begins
+        return
     for name, policy in plan.policies.items():
         if name not in found.checkpoints and not policy.frozen and policy.workers and policy.algorithm not in ONLY_ACT:
             yield f"policy {name!r} has no checkpoint: it begins anew"

@@ -43,11 +43,10 @@ class Boundary(msgspec.Struct, frozen=True, kw_only=True):
     checkpoints: dict[str, int] = {}
     journals: dict[str, int] = {}
 
-    def leg(self, folder: RunFolder, until: int | None = None) -> Leg:
+    def leg(self, folder: RunFolder) -> Leg:
         """The leg that begins here."""
         return Leg(
             start=self.tick,
-            until=until,
             episodes={(match, lane): count for match, lane, count in self.episodes},
             updates=self.updates,
             seconds=self.seconds,
@@ -71,6 +70,11 @@ def save(folder: RunFolder, boundary: Boundary) -> None:
         file.write(msgspec.json.encode(boundary) + b"\n")
     for path in _files(folder)[: -checkpoint.KEPT]:
         path.unlink(missing_ok=True)
+
+
+def last(folder: RunFolder) -> Boundary | None:
+    """The newest boundary that can be read, whether or not all that it speaks of is whole; None if there is none."""
+    return next((found for path in reversed(_files(folder)) if (found := _read(path)) is not None), None)
 
 
 def newest(folder: RunFolder) -> Boundary | None:

@@ -182,10 +182,15 @@ def list_checkpoints(folder: Path | str) -> list[Path]:
 
 
 def discard_after(folder: Path | str, ticks: int) -> None:
-    """Removes checkpoints that are newer than a tick, for a run that goes on from there."""
+    """Removes what is newer than a tick, and what killed saves left, for a run that goes on from there.
+
+    Nobody may be writing here.
+    """
     for path in [*list_checkpoints(folder), *own_files(Path(folder))]:
         if ticks_of(path) > ticks:
             path.unlink()
+    for path in _unfinished(Path(folder)):
+        path.unlink()
 
 
 def own_files(folder: Path, boundary: int | None = None) -> list[Path]:
@@ -247,18 +252,29 @@ def _digest(members: Iterable[tuple[str, bytes]]) -> str:
 
 
 def _prune(folder: Path, written: Path, keep: int) -> None:
-    """Removes old checkpoints and what killed saves left; that this fails must not cost the run its checkpoint."""
+    """Removes old checkpoints and what killed saves left; that this fails must not cost the run its checkpoint.
+
+    What single workers have is left where it is unfinished: another worker may be writing it, for any boundary.
+    """
     present = list_checkpoints(folder)
     kept = {present[0], written, *present[-keep:]}
     own = [path for path in own_files(folder) if ticks_of(path) < ticks_of(present[-keep:][0])]
-    # Those of the newest boundary are being written: by us, and by workers who have something of their own.
-    newest = part_of(folder / written.stem).name.removesuffix("part")
-    unfinished = [path for path in folder.glob(part_of(folder / "*.ckpt").name) if not path.name.startswith(newest)]
+    unfinished = [path for path in _unfinished(folder) if _NAME.fullmatch(_finished_name(path))]
     for path in [*(path for path in present if path not in kept), *own, *unfinished]:
         try:
             path.unlink()
         except OSError as error:
             _log.warning("an old checkpoint stays: %s", error)
+
+
+def _unfinished(folder: Path) -> list[Path]:
+    """Checkpoint files that are being written, or were when a process was killed."""
+    return list(folder.glob(part_of(folder / "*.ckpt").name))
+
+
+def _finished_name(part: Path) -> str:
+    """What an unfinished file is to be called."""
+    return part.name.removeprefix(".").removesuffix(".part")
 
 
 def ticks_of(path: Path) -> int:

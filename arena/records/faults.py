@@ -52,6 +52,12 @@ class FaultLog:
             journal.close()
 
 
+def process_faults(path: Path) -> int:
+    """How many deaths of processes a file of faults tells of."""
+    lines = JournalReader(path) if path.exists() else ()
+    return sum(line["kind"] == FaultKind.PROCESS.value for line in lines)
+
+
 class Losses(NamedTuple):
     """What faults have cost a run."""
 

@@ -27,7 +27,8 @@ from typing import Any
 from arena.errors import ConfigError
 from arena.records.durable import make_folder, replacing
 
-_UNBEGUN = {"logs", "checkpoints", "tensorboard", "lock"}  # what a run that nobody has played may leave
+_UNBEGUN = {"logs", "checkpoints", "tensorboard", "boundaries", "lock"}  # what a run that nobody has played may leave
+_FIRST_BOUNDARY = re.compile(r"0+\.json|\.0+\.json\.part")  # the only one that it may leave: others tell of play
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,7 @@ class RunFolder:
             for part in (folder.logs, folder.checkpoints, folder.tensorboard):
                 make_folder(part)
         except OSError as error:
-            raise ConfigError(f"the run folder cannot be made: {error.strerror}", source=str(path)) from error
+            raise ConfigError(f"the run folder cannot be made: {error.strerror or error}", source=str(path)) from error
         return folder
 
     def remove_unbegun(self, *, whole: bool) -> None:
@@ -69,7 +70,7 @@ class RunFolder:
         """
         if self.config.exists() or self.episodes.exists():
             return
-        for part in (self.logs, self.checkpoints, self.tensorboard):
+        for part in (self.logs, self.checkpoints, self.tensorboard, self.boundaries):
             shutil.rmtree(part, ignore_errors=True)
         self.lock.unlink(missing_ok=True)
         if whole:
@@ -178,10 +179,17 @@ def _claimed(path: Path, *, given: bool) -> Path:
 
 
 def _claimed_as_named(path: Path) -> Path:
-    if _claim(path) or (path.is_dir() and {entry.name for entry in path.iterdir()} <= _UNBEGUN):
+    if _claim(path) or (path.is_dir() and _is_unbegun(path)):
         return path
     found = "holds files already" if path.is_dir() else "is a file"
     raise ConfigError(f"the run folder {found}; continue a run with --resume, or name another folder", source=str(path))
+
+
+def _is_unbegun(path: Path) -> bool:
+    """Whether a folder holds nothing but what a run leaves that was ended before it began."""
+    boundaries = RunFolder(path).boundaries.glob("*")
+    known = {entry.name for entry in path.iterdir()} <= _UNBEGUN
+    return known and all(_FIRST_BOUNDARY.fullmatch(entry.name) for entry in boundaries)
 
 
 def _claim(path: Path) -> bool:

@@ -40,7 +40,13 @@ class InOrder:
         """
         self._ticks[match] = math.inf if last else tick
         self._waiting[match].extend(episodes)
-        reached = min(self._ticks.values())
+        return self._ripe(min(self._ticks.values()))
+
+    def rest(self) -> list[EpisodeRow]:
+        """Those that still wait, when nobody will come any more."""
+        return self._ripe(math.inf)
+
+    def _ripe(self, reached: float) -> list[EpisodeRow]:
         ripe: list[EpisodeRow] = []
         for waiting in self._waiting.values():
             while waiting and _tick(waiting[0]) <= reached:

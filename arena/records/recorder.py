@@ -149,6 +149,7 @@ class Recorder:
             return
         self._closed = True
         try:
+            self._episodes.extend([episode_line(row) for row in self._order.rest()])
             self.flush()
         finally:
             with ExitStack() as stack:

@@ -62,7 +62,7 @@ class EarlyEnd:
             self._order(answer.tick + 2 * (answer.tick - min(ticks.values())) + 10, ticks)
             return
         self._missing.discard(answer.match)
-        if not answer.over:
+        if answer.holds:
             self._holding.append(answer.match)
         if not self._missing:
             self.until = self._ordered

@@ -98,16 +98,19 @@ class Environment:
         self._report(last=True)
         for block in self._blocks:  # before the last word: a game that cannot be closed is this run's failure
             block.close()
+        self._remember()
         done = Done(self._role, self.tick, self._stopwatch.profile(), episodes=self._episodes)
         self._endpoint.send(0, Tag.TO_ROOT, pack(done))
 
     def _stop_at(self, _: int, data: Bytes) -> None:
         """Holds before a tick at which the leg may end earlier, if it is not too late; perhaps in others' turn."""
-        ordered, tick = int.from_bytes(data, "little"), max(block.tick for block in self._blocks)
+        # The tick that is under way counts as played: nobody can tell the workers any more that it is the last one.
+        ordered, tick = int.from_bytes(data, "little"), max(block.tick + (not block.over) for block in self._blocks)
         over = self._hold is None and all(block.over for block in self._blocks)
-        if ordered > tick and not over:
+        holds = ordered > tick and not over
+        if holds:
             self._hold = ordered
-        self._endpoint.send(0, Tag.TO_ROOT, pack(Stopping(self._match.match, ordered, tick, over)))
+        self._endpoint.send(0, Tag.TO_ROOT, pack(Stopping(self._match.match, ordered, tick, holds)))
 
     def _await_end(self) -> None:
         """Waits until all matches have agreed when the leg ends; another tick may have been ordered meanwhile."""

@@ -23,7 +23,7 @@ from arena.plan import Role, RoleKind
 from arena.records import boundary as boundaries
 from arena.records.boundary import Boundary
 from arena.records.episode_line import episode_of
-from arena.records.faults import FaultKind, FaultLog
+from arena.records.faults import FaultKind, FaultLog, process_faults
 from arena.records.journal import kept_lines
 from arena.records.lines import EpisodeRow, column
 from arena.records.recorder import Recorder
@@ -38,7 +38,7 @@ from arena.screen.words import counted
 from arena.stopping import Stop
 from arena.stopwatch import Activity, RoleProfile, stopwatch
 
-_match, _lane, _episode = column("match"), column("lane"), column("episode")
+_match, _lane, _episode, _tick = column("match"), column("lane"), column("episode"), column("tick")
 _LOOK_SECONDS = 0.25  # how often the root looks whether it is to end the run
 _log = logging.getLogger(__name__)
 
@@ -81,11 +81,12 @@ class Root:
         self._counts = {
             match.match: [run.leg.episodes.get((match.match, lane), 0) for lane in range(match.lanes)]
             for match in run.plan.matches
-        }  # episodes on record, by match and lane
+        }  # episodes that have ended, by match and lane
+        self._recorded: dict[str, int] = {}  # after a repair: per policy the newest update on record
         self._stateless: set[str] = set()  # policies that have no checkpoints
         self.stopped_at: int | None = None  # the tick at which the run can be taken up again, if it was asked to end
         self.profiles: dict[Role, RoleProfile] = {}
-        self.scoreboard = Scoreboard(run.plan.policies)
+        self.scoreboard = memory.scoreboard or Scoreboard(run.plan.policies)
 
     @property
     def ticks(self) -> dict[int, int]:
@@ -139,7 +140,7 @@ class Root:
             while self._play(recorder):
                 self.gather()
         except BaseException:
-            self._memory.updates, self._memory.seconds = self._updates, self._seconds
+            self._memory.scoreboard, self._memory.counts = self.scoreboard, self._counts
             for match, counts in self._counts.items():
                 self._memory.note(match, Standing(self._ticks[match], tuple(counts)))
             raise
@@ -151,18 +152,28 @@ class Root:
 
     def _read_records(self, recorder: Recorder) -> None:
         """What the run has on record from before; what a repair has found beside it is added."""
-        before = kept_lines(self._run.folder.episodes, keep=lambda _: True)
-        for part in in_parts(episode_of(line) for _, line in before):
-            self.scoreboard.add(results_of(part))
-            self._count(part)
-        known = {match: list(counts) for match, counts in self._counts.items()}
-        for row in self._run.leg.recent:
+        if self._memory.scoreboard is None:
+            self._counts = {match: [0] * len(counts) for match, counts in self._counts.items()}
+            before = kept_lines(self._run.folder.episodes, keep=lambda _: True)
+            for part in in_parts(episode_of(line) for _, line in before):
+                self.scoreboard.add(results_of(part))
+                self._count(part)
+        else:
+            self._counts = {match: list(counts) for match, counts in self._memory.counts.items()}
+        for row in sorted(self._run.leg.recent, key=_tick):
             match, lane, number = _place(row)
-            if number >= known[match][lane]:
-                known[match][lane] = number + 1
+            if number >= self._counts[match][lane]:
                 self._note(Progress(match, self._ticks[match], (row,)), recorder)
-        for repair in self._run.repairs[-1:]:
+        if self._run.repairs:
+            self._note_repairs()
+
+    def _note_repairs(self) -> None:
+        """Those that are not yet on record; the newest update of each policy is, whoever has heard of it."""
+        noted = process_faults(self._run.folder.faults)
+        for repair in self._run.repairs[noted:]:
             self._note_repair(repair)
+        for _, line in kept_lines(self._run.folder.metrics, keep=lambda _: True):
+            self._recorded[line["policy"]] = line["update"]
 
     def _count(self, episodes: Iterable[EpisodeRow]) -> None:
         for row in episodes:
@@ -318,7 +329,8 @@ class Root:
                 self._count(message.episodes)
             self.scoreboard.add(recorder.episodes(message.match, message.tick, message.episodes, last=message.last))
         elif isinstance(message, Update):
-            recorder.update(message.record)
+            if message.record.update > self._recorded.get(message.record.policy, 0):  # else it is made again
+                recorder.update(message.record)
             self.scoreboard.update(message.record)
             self._updates[message.record.policy] = message.record.update
             self._seconds[message.record.policy] = message.record.seconds
@@ -357,5 +369,6 @@ def _repair_words(run: Run, repair: Repair) -> str:
     dead = [f"rank {rank} ({', '.join(map(run.describe, repair.plan.ranks[rank])) or 'idle'})" for rank in repair.died]
     orphans = [role for rank in repair.died for role in repair.plan.ranks[rank]]
     homes = sorted({run.plan.rank_of(role) for role in orphans})
-    done = f"now on rank{'s' * (len(homes) > 1)} {', '.join(map(str, homes))} of {run.plan.processes}" if homes else ""
-    return f"{' and '.join(dead)} died; {done or 'it had nothing to do'}"
+    where = f"rank{'s' * (len(homes) > 1)} {', '.join(map(str, homes))}"
+    living = f"{run.plan.processes} processes go on, numbered anew"
+    return f"{' and '.join(dead)} died; {living}" + (f"; what it did is now on {where}" if homes else "")

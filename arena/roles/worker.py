@@ -62,6 +62,7 @@ class Worker:
         self._log = PolicyLog(endpoint, run, self._policy, ticks=self._ticks, updates=lambda: self._group.updates)
         self._stopwatch = stopwatch(run.profile)
         self._was_ready = False
+        self._offers = False  # whether the algorithm offers its state after each update
         self._until = run.plan.ticks
         algorithm = registry.worker_class(
             self._policy.algorithm, self._policy.options, frozen=self._policy.frozen, path=self._path
@@ -169,7 +170,7 @@ class Worker:
         self._until = go.until
         self._memory.go(self._run.leg, repairable=go.repairable)
         self._stopwatch.think()
-        if self._keeps and self._group.is_root and not self._run.leg.start:
+        if self._keeps and self._group.is_root and not self._run.leg.start and not self._run.leg.repaired:
             self._saving.save(self._algorithm.state_dict(), boundary=0)
         try:
             returned = self._has_left or self._play()
@@ -184,6 +185,8 @@ class Worker:
             self._memory.left.add((self._match.match, self._run.plan.seat(self._role).index))
         if returned and not self._has_left:
             self._endpoint.send(0, Tag.TO_ROOT, pack(Left(self._role, self._ticks())))
+        if self._keeps and self._memory.keeps:
+            self._learn(self._algorithm.state_dict())
         saved = self._leave_group()
         stateless = self._learns and not hasattr(self._algorithm, "state_dict")
         profile = self._stopwatch.profile()
@@ -201,9 +204,8 @@ class Worker:
 
     def _remember(self, state: Any) -> None:
         """Keeps a copy of the policy's state, here and in the environment's process."""
-        made = state() if callable(state) else state
-        learnt = Learnt.of(self._log.updates, self._ticks(), self._log.seconds, made)
-        self._memory.learn(self._policy.name, learnt)
+        self._offers = True
+        learnt = self._learn(state() if callable(state) else state)
         if self._group.speaks:
             environment = self._run.address(Role(RoleKind.ENVIRONMENT, self._match.match))
             self._endpoint.order(environment, Order.KEEP, pack((self._policy.name, learnt)))
@@ -215,11 +217,13 @@ class Worker:
         has now must do.
         """
         self._memory.note(self._match.match, Standing(self._ticks()))
-        kept = self._memory.policies.get(self._policy.name)
-        if self._keeps and (kept is None or kept.update < self._log.updates):
-            state = self._algorithm.state_dict()
-            learnt = Learnt.of(self._log.updates, self._ticks(), self._log.seconds, state)
-            self._memory.learn(self._policy.name, learnt)
+        if self._keeps and not self._offers:
+            self._learn(self._algorithm.state_dict())
+
+    def _learn(self, state: Any) -> Learnt:
+        learnt = Learnt.of(self._log.updates, self._ticks(), self._log.seconds, state)
+        self._memory.learn(self._policy.name, learnt)
+        return learnt
 
     @cached_property
     def _saving(self) -> Saving:

@@ -11,7 +11,7 @@ from itertools import pairwise
 from arena.examination import Examination
 from arena.hosts import Share
 from arena.plan import MatchPlan, Plan, Role, RoleKind
-from arena.schedule import prove
+from arena.schedule import Proof, prove
 from arena.screen.words import counted, processes_words
 
 _HEADINGS = ("rank", "role", "match", "policy", "entities")
@@ -30,17 +30,35 @@ def plan_text(
         arguments: further arguments of `arena train` that led to this plan.
         hosts: a line for each, as `host_line` makes them, where hosts are known.
     """
-    head, *waits = prove(plan, {name: found.schedule for name, found in examination.policies.items()}).lines
+    proof = prove_plan(plan, examination)
     sections = [
         _table(plan, examination),
         "\n".join(_matches_lines(plan)),
         "\n".join([f"processes: {_processes(plan)}", *(_packing_lines(plan) if plan.packed else ())]),
         *(["\n".join(hosts)] if hosts else []),
         "\n".join(_policy_lines(plan, examination)),
-        "\n  ".join(["schedule: " + head, *waits]),
-        f"start it: {command_line(plan, config=config, arguments=arguments)}",
+        schedule_text(proof),
+        _start_text(plan, proof, config, arguments),
     ]
     return "\n\n".join(sections)
+
+
+def prove_plan(plan: Plan, examination: Examination) -> Proof:
+    """Whether a plan can deadlock, after what its algorithms say."""
+    return prove(plan, {name: found.schedule for name, found in examination.policies.items()})
+
+
+def schedule_text(proof: Proof) -> str:
+    """Why a plan cannot deadlock, in a sentence; or that it can, and each wait of the circle in a line."""
+    head, *waits = proof.lines
+    return "\n  ".join(["schedule: " + head, *waits])
+
+
+def _start_text(plan: Plan, proof: Proof, config: str, arguments: Sequence[str]) -> str:
+    if proof.circle is None:
+        return f"start it: {command_line(plan, config=config, arguments=arguments)}"
+    command = command_line(plan, config=config, arguments=[*arguments, "--allow-unproved"])
+    return f"start it: {command}\n  without --allow-unproved `arena train` refuses it, as it can deadlock"
 
 
 def command_line(plan: Plan, *, config: str, arguments: Sequence[str] = ()) -> str:
@@ -55,9 +73,17 @@ def _processes(plan: Plan) -> str:
     environments = counted(len(plan.matches), "environment")
     workers = counted(len(plan.roles(RoleKind.WORKER)), "worker")
     hosted = f"1 root + {environments} + {workers}"
+    unused = Counter(_unused_word(plan, rank) for rank in plan.idle_ranks)
+    idle, spare = unused["idle"], unused["spare"]
+    hosted += f" + {idle} idle" * bool(idle) + f" + {counted(spare, 'spare')}" * bool(spare)
     if plan.packed:
         return f"{processes_words(plan.processes, len(plan.roles()))}: {hosted}"
-    return f"{plan.processes} = {hosted}" + (f" + {len(plan.idle_ranks)} idle" if plan.idle_ranks else "")
+    return f"{plan.processes} = {hosted}"
+
+
+def _unused_word(plan: Plan, rank: int) -> str:
+    """What a rank without roles is: one of the last, kept to take the place of one that dies, or one too many."""
+    return "spare" if rank >= plan.processes - plan.spares else "idle"
 
 
 def _packing_lines(plan: Plan) -> Iterator[str]:
@@ -70,7 +96,7 @@ def _packing_lines(plan: Plan) -> Iterator[str]:
         parts += [f"{counted(workers, 'worker')} ({_policies(plan, roles)})"] * bool(workers)
         numbers = sorted({role.match for role in roles if role.match is not None})
         of = f" of {'match' if len(numbers) == 1 else 'matches'} {_ranges(numbers)}" if numbers else ""
-        yield f"rank {rank} hosts {', '.join(parts)}{of}"
+        yield f"rank {rank} hosts {', '.join(parts)}{of}" if roles else f"rank {rank} is {_unused_word(plan, rank)}"
 
 
 def host_line(plan: Plan, share: Share) -> str:
@@ -108,7 +134,7 @@ def _table(plan: Plan, examination: Examination) -> str:
 def _rows(plan: Plan, examination: Examination) -> Iterator[tuple[str, ...]]:
     for rank, roles in enumerate(plan.ranks):
         if not roles:
-            yield (str(rank), "idle", "", "", "")
+            yield (str(rank), _unused_word(plan, rank), "", "", "")
         for role in roles:
             yield (str(rank), *_cells(plan, examination, role))
 

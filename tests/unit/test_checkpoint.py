@@ -217,14 +217,24 @@ def test_what_workers_alone_have_goes_with_the_checkpoints_of_its_boundary(tmp_p
     assert own_names(tmp_path) == [f"{boundary:012d}.match-0-seat-1.ckpt" for boundary in (20, 30, 40)]
 
 
-def test_a_save_leaves_what_another_worker_is_just_writing(tmp_path: Path) -> None:
-    being_written = part_of(checkpoint.own_path_of(tmp_path, 40, (0, 1)))
-    left_by_a_kill = part_of(checkpoint.own_path_of(tmp_path, 30, (0, 1)))
+@pytest.mark.parametrize("boundary", [33, 40, 50])
+def test_a_save_leaves_what_another_worker_is_just_writing(tmp_path: Path, boundary: int) -> None:
+    being_written = part_of(checkpoint.own_path_of(tmp_path, boundary, (0, 1)))
+    left_by_a_kill = part_of(checkpoint.path_of(tmp_path, 30))
     for path in (being_written, left_by_a_kill):
         path.write_bytes(b"PK")
     put(tmp_path, 40)
-    assert being_written.exists()
+    assert being_written.exists(), "a leg that ends early has other names than the one before"
     assert not left_by_a_kill.exists()
+
+
+def test_a_run_that_goes_on_finds_nothing_unfinished(tmp_path: Path) -> None:
+    put(tmp_path, 40)
+    own = put_own(tmp_path, 40)
+    for path in (own, checkpoint.path_of(tmp_path, 40), checkpoint.path_of(tmp_path, 50), tmp_path / "repair.ckpt"):
+        part_of(path).write_bytes(b"PK")
+    checkpoint.discard_after(tmp_path, 40)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["000000000040.ckpt", own.name]
 
 
 def test_a_run_that_goes_on_from_a_tick_discards_what_is_newer(tmp_path: Path) -> None:

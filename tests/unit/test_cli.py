@@ -110,8 +110,16 @@ def error_of(capsys: pytest.CaptureFixture[str], *argv: str) -> str:
 
 def python(*arguments: str) -> subprocess.CompletedProcess[str]:
     """Runs Python in the user's folder, with the arena at hand whether it is installed or not."""
+    return python_into(None, *arguments)
+
+
+def python_into(output: str | None, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """The same with an output that is a file; None: that is caught."""
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2])}
-    return subprocess.run([sys.executable, *arguments], capture_output=True, text=True, env=environment)
+    with open(output or os.devnull, "w") as file:
+        out = subprocess.PIPE if output is None else file
+        command = [sys.executable, *arguments]
+        return subprocess.run(command, stdout=out, stderr=subprocess.PIPE, text=True, env=environment)
 
 
 # plan
@@ -135,7 +143,10 @@ def test_plan_shows_ranks_entities_sizes_schedule_and_the_command(
     assert "policy blue: own:Vector, 1 worker, face vector, 20 samples per update, 10 updates per run" in out
     assert "policy red: own:Gym, 2 workers, face gym, 2 samples per tick" in out
     assert "schedule: can deadlock: the workers of red may meet" in out
-    assert "mpirun -n 5 arena train duel.yaml --set seed=3" in out
+    assert out.endswith(
+        "start it: mpirun -n 5 arena train duel.yaml --set seed=3 --allow-unproved\n"
+        "  without --allow-unproved `arena train` refuses it, as it can deadlock\n"
+    )
 
 
 def test_plan_shows_the_circle_in_which_a_run_can_deadlock_wait_by_wait(
@@ -150,16 +161,35 @@ def test_plan_shows_the_circle_in_which_a_run_can_deadlock_wait_by_wait(
         "  environment of match 0, at tick 1, waits for its seat 2",
     ]
     assert main(["plan", write(folder), "--set", "policies.red.algorithm=random"]) == 0
-    assert "schedule: no deadlock: every match plays exactly 100 ticks, and" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "schedule: no deadlock: every match plays exactly 100 ticks, and" in out
+    assert out.endswith("start it: mpirun -n 5 arena train duel.yaml --set policies.red.algorithm=random\n")
 
 
 def test_plan_for_one_rank_or_with_idle_ones(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["plan", write(folder), "--ranks", "1"]) == 0
-    assert "start it: arena train duel.yaml --ranks 1" in capsys.readouterr().out
+    assert "start it: arena train duel.yaml --allow-unproved --ranks 1" in capsys.readouterr().out
     assert main(["plan", write(folder), "--ranks", "7"]) == 0
     out = capsys.readouterr().out
     assert "\n6     idle\n" in out
     assert "7 = 1 root + 1 environment + 3 workers + 2 idle" in out
+
+
+def test_plan_tells_spares_from_ranks_that_are_too_many(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plan", write(folder, spares=2)]) == 0
+    out = capsys.readouterr().out
+    assert "\n5     spare\n6     spare\n" in out
+    assert "processes: 7 = 1 root + 1 environment + 3 workers + 2 spares\n" in out
+    assert main(["plan", "duel.yaml", "--ranks", "8"]) == 0
+    out = capsys.readouterr().out
+    assert "\n5     idle\n6     spare\n7     spare\n" in out
+    assert "processes: 8 = 1 root + 1 environment + 3 workers + 1 idle + 2 spares\n" in out
+    assert main(["plan", "duel.yaml", "--ranks", "3", "--set", "spares=1"]) == 0
+    out = capsys.readouterr().out
+    assert "processes: 5 roles on 3 processes: 1 root + 1 environment + 3 workers + 1 spare\n" in out
+    assert "\nrank 2 is spare\n" in out
+    assert main(["plan", "duel.yaml", "--ranks", "1"]) == 0
+    assert "spare" not in capsys.readouterr().out
 
 
 def test_plan_for_few_ranks_says_what_each_of_them_hosts(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -234,6 +264,10 @@ def test_check_says_one_line_for_each_thing(folder: Path, capsys: pytest.Capture
         "keeps the interface",
         "policy blue: 1 seat, face vector: can take their spaces",
         "policy red: 2 seats, face gym: can take their spaces",
+        "schedule: can deadlock: the workers of red may meet whenever an episode of theirs is over. One way:",
+        "  worker of policy 'red' in seat 2 of match 0, at tick 1, its episode over, waits for its group: for seat 1 "
+        "of match 0, whose episode goes on",
+        "  environment of match 0, at tick 1, waits for its seat 2",
         "plan: 5 processes",
     ]
 
@@ -467,4 +501,37 @@ def test_python_m_arena_is_the_command_line(folder: Path) -> None:
     assert found.returncode == 2
     assert (
         found.stderr == "arena: error: dual.yaml: there is no such file; did you mean 'duel.yaml'? known: duel.yaml\n"
+    )
+
+
+def test_a_users_modules_do_not_take_the_place_of_pythons_own(folder: Path) -> None:
+    for name in ("random", "struct", "numpy"):
+        (folder / f"{name}.py").write_text("raise RuntimeError('the user's')")
+    found = python("-m", "arena", "check", write(folder))
+    assert (found.returncode, found.stderr) == (0, "")
+    assert "policy blue: algorithm own:Vector, 0 options" in found.stdout
+
+
+# output
+
+
+@pytest.mark.parametrize("command", [["plan"], ["plan", "--json", "--set", "matches[0].copies=40"], ["check"]])
+def test_an_output_that_takes_no_more_is_told_in_a_sentence(folder: Path, command: list[str]) -> None:
+    found = python_into("/dev/full", "-m", "arena", command[0], write(folder), *command[1:])
+    assert found.returncode == 1
+    assert found.stderr == "arena: error: the output cannot be written: No space left on device\n"
+
+
+def test_a_folder_that_cannot_be_written_is_told_in_a_sentence(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "run").mkdir()
+    Path(write(folder)).rename(folder / "run" / "config.yaml")
+    checkpoints = folder / "run" / "checkpoints"
+    checkpoints.mkdir()
+    checkpoint.save(checkpoints / "blue", {}, policy="blue", algorithm="own:Vector", ticks=10, update=1)
+    (folder / "run" / "evaluations").touch()
+    assert main(["evaluate", "run"]) == 1
+    assert capsys.readouterr().err == (
+        "arena: error: run/evaluations cannot be written: File exists. What was written before stays\n"
     )

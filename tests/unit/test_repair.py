@@ -38,11 +38,11 @@ def known(rank: int, **told: Any) -> Known:
             "rank": rank,
             "policies": {},
             "matches": {},
-            "updates": {},
-            "seconds": {},
             "left": frozenset(),
             "leg": None,
             "begun": True,
+            "concluded": False,
+            "asked_to_stop": None,
             **told,
         }
     )
@@ -58,14 +58,14 @@ def test_the_newest_state_of_a_policy_counts_and_of_equal_ones_the_first_rank_ha
     leg, owners = leg_after(run, told)
     assert owners["blue"][0] == 2
     assert owners["red"][0] == 3
-    assert leg.updates == {"blue": 8, "red": 6, "old": 0}
+    assert leg.updates == {"blue": 8, "red": 6}
     assert leg.restore["blue"] == tmp_path / "checkpoints" / "blue" / "repair.ckpt"
 
 
 def test_a_policy_that_nobody_remembers_goes_on_from_the_boundary(tmp_path: Path) -> None:
     boundary = {"red": tmp_path / "000.ckpt"}
     run = run_of(tmp_path, updates={"blue": 3, "red": 3}, restore=boundary)
-    told = [known(1, policies={"red": (2, 90, 1.0)}, updates={"red": 9})]  # older than the boundary
+    told = [known(1, policies={"red": (2, 90, 1.0)})]  # older than the boundary
     leg, owners = leg_after(run, told)
     assert owners == {}
     assert leg.restore == boundary
@@ -90,6 +90,20 @@ def test_who_has_heard_of_the_next_leg_knows_best(tmp_path: Path) -> None:
     newer = Leg(start=200, updates={"blue": 9})
     leg, _ = leg_after(run_of(tmp_path), [known(0, leg=Leg(start=100)), known(1, leg=newer)])
     assert (leg.start, leg.ticks, leg.updates["blue"]) == (200, {0: 200, 1: 200}, 9)
+
+
+def test_a_boundary_that_nobody_was_told_of_is_where_the_run_goes_on(tmp_path: Path) -> None:
+    newer = Leg(start=200, updates={"blue": 9})
+    told = [known(1, boundary=newer, matches={0: Standing(150)}, policies={"blue": (8, 150, 1.0)}), known(2)]
+    assert leg_after(run_of(tmp_path), told) == (newer, {})
+
+
+def test_a_second_death_begins_from_what_the_first_repair_has_agreed(tmp_path: Path) -> None:
+    repaired = Leg(start=100, ticks={0: 150, 1: 140}, updates={"blue": 8})
+    run = replace(run_of(tmp_path), leg=repaired, begun=True)
+    leg, _ = leg_after(run, [known(1, leg=Leg(start=100, updates={"blue": 3}))])
+    assert leg.updates["blue"] == 8
+    assert leg.ticks == {0: 150, 1: 140}
 
 
 def test_who_has_left_stays_away(tmp_path: Path) -> None:
@@ -132,6 +146,8 @@ def test_what_a_dead_root_has_written_down_is_known(tmp_path: Path) -> None:
 def test_a_role_that_dies_again_and_again_is_found(tmp_path: Path) -> None:
     run = run_of(tmp_path)
     worker = Role(RoleKind.WORKER, 0, 1)
-    deaths = [Repair((run.plan.rank_of(worker),), run.plan, 0.0)] * DEATHS_AT_MOST
+    deaths = [Repair((run.plan.rank_of(worker),), run.plan, 100, 0.0)] * DEATHS_AT_MOST
     assert often_dead(replace(run, repairs=tuple(deaths))) == worker
     assert often_dead(replace(run, repairs=tuple(deaths[1:]))) is None
+    later = replace(run.leg, start=200)
+    assert often_dead(replace(run, repairs=tuple(deaths), leg=later)) is None, "it has come to another leg since"

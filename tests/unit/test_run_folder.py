@@ -73,6 +73,29 @@ def test_a_named_folder_that_is_empty_or_not_there_is_used(tmp_path: Path) -> No
     assert RunFolder.open(tmp_path / "a" / "b", given=True).path == tmp_path / "a" / "b"
 
 
+def unbegun(path: Path, *boundaries: str) -> RunFolder:
+    """What a run leaves that was killed before its configuration was written."""
+    folder = RunFolder.open(path)
+    folder.boundaries.mkdir()
+    for name in boundaries:
+        (folder.boundaries / name).write_text("{}")
+    return folder
+
+
+@pytest.mark.parametrize("left", ["000000000000.json", ".000000000000.json.part"])
+def test_what_a_killed_start_has_left_is_used_or_removed(tmp_path: Path, left: str) -> None:
+    folder = unbegun(tmp_path / "x", left)
+    assert RunFolder.open(folder.path, given=True) == folder
+    folder.remove_unbegun(whole=True)
+    assert not folder.path.exists()
+
+
+def test_a_named_folder_with_a_boundary_of_a_run_that_was_played_is_refused(tmp_path: Path) -> None:
+    folder = unbegun(tmp_path / "x", "000000000000.json", "000000000040.json")
+    with pytest.raises(ConfigError, match="holds files already"):
+        RunFolder.open(folder.path, given=True)
+
+
 def test_a_named_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "x").write_text("")
     with pytest.raises(ConfigError, match="the run folder is a file"):

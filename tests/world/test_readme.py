@@ -96,7 +96,8 @@ def test_a_mistake_is_told_in_the_words_shown(mistake: str, folder: Path, capsys
 
 
 def test_a_folder_that_is_taken_is_told_in_the_words_shown(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (folder / "runs" / "t" / "boundaries").mkdir(parents=True)
+    (folder / "runs" / "t").mkdir(parents=True)
+    (folder / "runs" / "t" / "config.yaml").touch()
     with visiting(folder):
         assert main(["train", "touchdown_2v2.yaml", "--ranks", "1", "--run-dir", "runs/t"]) == 2
     assert capsys.readouterr().err.strip() in readme.TEXT

@@ -260,6 +260,12 @@ def test_a_learner_that_begins_anew_is_told(tmp_path: Path) -> None:
     assert resume({**data, "ticks": 80}, tmp_path).run.words == ("policy 'red' has no checkpoint: it begins anew",)
 
 
+def test_of_a_run_that_goes_on_at_its_first_tick_nobody_is_said_to_begin_anew(tmp_path: Path) -> None:
+    broken(duel(ticks=60, blue=brittle(fails_at=15)), tmp_path)
+    played = resume(duel(ticks=60, blue=brittle()), tmp_path)
+    assert (played.run.leg.start, played.run.words) == (0, ())
+
+
 def test_updates_of_a_policy_without_checkpoints_are_numbered_on(tmp_path: Path) -> None:
     data = duel(ticks=40, red={"algorithm": "runners:Forgetful"}, lanes=1)
     play(data, tmp_path, given=True)
@@ -349,6 +355,25 @@ def test_what_somebody_has_put_into_the_folder_meanwhile_stays(tmp_path: Path) -
     folder.logs.mkdir()
     folder.remove_unbegun(whole=True)
     assert folder.logs.is_dir(), "a run has begun in it"
+
+
+@pytest.mark.parametrize("again", [COUNTS, {"algorithm": "runners:Forgets"}], ids=["resumable", "not resumable"])
+def test_a_start_that_was_killed_after_its_first_boundary_can_be_made_again(again: Any, tmp_path: Path) -> None:
+    def killed(*_: Any) -> None:
+        raise RuntimeError("killed")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(RunFolder, "write_config", killed)
+        with pytest.raises((RuntimeError, RoleFailed), match="killed"):
+            play(duel(), tmp_path, given=True)
+    folder = RunFolder(tmp_path / "run")
+    assert (folder.config.exists(), [path.stem for path in folder.boundaries.iterdir()]) == (False, ["0" * 12])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("arena.launch.prepare.to_json", killed)  # in `begin`, after the boundaries
+        with pytest.raises((RuntimeError, RoleFailed), match="killed"):
+            play(duel(blue=again), tmp_path, given=True)
+    assert len([*folder.boundaries.iterdir()]) == (again == COUNTS), "one of another run would be resumed from"
+    assert folder.config.exists()
 
 
 def test_a_bug_before_the_start_keeps_the_folder_with_its_logs(tmp_path: Path) -> None:
