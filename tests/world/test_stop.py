@@ -1,0 +1,94 @@
+"""A run that is asked to stop ends soon, with all matches at one tick, and goes on from there."""
+
+from __future__ import annotations
+
+import io
+import signal
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from arena.config import parse_config
+from arena.launch import hosting
+from arena.launch.prepare import prepare
+from arena.records import boundary
+from arena.records.folder import RunFolder
+from arena.roles.early_end import EarlyEnd
+from arena.screen.display import PlainDisplay
+from arena.stopping import Stop
+
+COUNTS = {"algorithm": "players:Counts"}
+
+
+def duel(*, pipeline: int = 1, every: int = 4000, red: Any = COUNTS) -> dict[str, Any]:
+    return {
+        "name": "test",
+        "ticks": 4000,
+        "checkpoint_every": every,
+        "envs": {"game": {"make": "touchdown", "kwargs": {"max_steps": 15}}},
+        "policies": {"blue": COUNTS, "red": red},
+        "matches": [{"env": "game", "seats": ["blue", "red"], "lanes": 2, "copies": 2, "pipeline": pipeline}],
+    }
+
+
+def stopped(data: Mapping[str, Any], path: Path, *, resume: bool = False) -> tuple[hosting.Result, RunFolder]:
+    """Plays a run that is asked to stop before it has begun."""
+    run = prepare(parse_config(data, source="test"), ranks=1, run_dir=str(path / "run"), resume=resume)
+    stop = Stop(number=signal.SIGTERM, heeded=True)
+    return hosting.in_one_process(run, PlainDisplay(io.StringIO(), total_ticks=1), stop=stop), run.folder
+
+
+@pytest.mark.parametrize("pipeline", [1, 2])
+@pytest.mark.parametrize("ahead", [0, 1, 2, 3, 50, 10**6])
+def test_it_ends_wherever_the_matches_are(
+    ahead: int, pipeline: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def ask(self: EarlyEnd, ticks: Mapping[int, int]) -> None:
+        self.asked = True
+        self._order(max(ticks.values()) + ahead, ticks)
+
+    monkeypatch.setattr(EarlyEnd, "ask", ask)
+    result, folder = stopped(duel(pipeline=pipeline), tmp_path)
+    found = boundary.newest(folder)
+    assert found is not None
+    if ahead < 4000:
+        assert result.stopped_at == found.tick
+        assert 0 < found.tick < 4000
+        assert set(found.checkpoints.values()) == {found.tick}
+    else:
+        assert (result.stopped_at, found.tick) == (None, 4000), "there is no later end than the usual one"
+
+
+def test_a_run_that_has_stopped_goes_on_from_there(tmp_path: Path) -> None:
+    result, _ = stopped(duel(), tmp_path)
+    assert result.stopped_at is not None
+    run = prepare(parse_config(duel(), source="test"), ranks=1, run_dir=str(tmp_path / "run"), resume=True)
+    assert run.leg.start == result.stopped_at
+    again, _ = stopped(duel(), tmp_path, resume=True)
+    assert again.stopped_at is None or again.stopped_at > result.stopped_at
+
+
+def test_a_policy_that_has_left_is_found_again(tmp_path: Path) -> None:
+    leaves = {"algorithm": "runners:Brittle", "options": {"every": 5, "leave": [7, 7]}}
+    result, folder = stopped(duel(red=leaves), tmp_path)
+    found = boundary.newest(folder)
+    assert found is not None
+    assert found.tick == result.stopped_at
+    assert sorted(found.left) == [(0, 1), (1, 1)]
+    assert found.checkpoint(folder, "red").exists()
+    again, _ = stopped(duel(red=leaves), tmp_path, resume=True)
+    assert found.checkpoint(folder, "red").exists(), "it is needed by whoever goes on from there"
+    assert again.stopped_at is None or again.stopped_at > found.tick
+
+
+def test_a_second_signal_ends_at_once_and_so_does_one_that_nobody_heeds() -> None:
+    stop = Stop()
+    with pytest.raises(KeyboardInterrupt):
+        stop._hear(signal.SIGINT, None)
+    stop = Stop(heeded=True)
+    stop._hear(signal.SIGUSR1, None)
+    assert (stop.wanted, stop.requeue, stop.status) == (True, True, 0)
+    with pytest.raises(KeyboardInterrupt):
+        stop._hear(signal.SIGINT, None)
