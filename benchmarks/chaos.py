@@ -142,7 +142,7 @@ def survived(sample: Sample) -> bool:
 
 def benchmark(settings: Settings) -> Report:
     """Kills, and counts who goes on."""
-    ticks = settings.pick(12000, 3000)
+    ticks = settings.pick(8000, 3000)
     chance = random.Random(20)
     calm = partial(play, ticks, 0, seconds=0.0, chance=chance, root=False)
     usual = calm()["s from the joining to the end"]
