@@ -77,8 +77,9 @@ def announced(run: Run) -> Run:
         lines += [f"goes on at tick {run.leg.start}", *run.words]
     if plan.packed and plan.processes > 1:
         lines.append(f"{len(plan.roles())} processes would give each role its own")
-    if plan.idle_ranks:
-        lines.append(f"{len(plan.idle_ranks)} of the processes are idle: the plan has no role for them")
+    idle = len(plan.idle_ranks) - plan.spares
+    if idle > 0:
+        lines.append(f"{idle} of the processes are idle: the plan has no role for them")
     sys.stdout.write("\n".join([*lines, f"run folder: {run.path}"]) + "\n")
     sys.stdout.flush()
     return run

@@ -242,7 +242,9 @@ class Watch:
             return None
         if any(role.seconds < 2 * self._period for role in known if role.state is not State.ENDED):
             return None
-        return self._failure(now, "every role waits for another one", [])
+        circle = whereabouts.circle_in(known)
+        what = f"{len(circle)} roles wait in a circle" if circle else "every role waits for another one"
+        return self._failure(now, what, circle)
 
     def _known(self) -> Iterable[Whereabouts]:
         """What the roles of the ranks that owe no answer have said last."""

@@ -165,8 +165,9 @@ def test_a_signal_ends_everything_and_keeps_what_was_played(number: signal.Signa
 
 
 @pytest.mark.parametrize("victim", ["launcher", "mpirun", "worker"])
-def test_a_killed_process_takes_all_others_with_it(victim: str, tmp_path: Path) -> None:
-    process = start([*ARENA, "train", write(tmp_path, duel(ticks=10**9)), "--run-dir", "run"], tmp_path)
+def test_a_killed_process_takes_all_others_with_it_where_they_are_not_to_go_on(victim: str, tmp_path: Path) -> None:
+    config = write(tmp_path, {**duel(ticks=10**9), "fault_tolerance": "off"})
+    process = start([*ARENA, "train", config, "--run-dir", "run"], tmp_path)
     journal = tmp_path / "run" / "episodes.jsonl"
     wait_for(lambda: journal.exists() and journal.stat().st_size > 0)
     parent = _children(process.pid)[0]

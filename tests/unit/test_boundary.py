@@ -67,9 +67,8 @@ def test_a_boundary_comes_back_as_it_was_written(folder: RunFolder) -> None:
 
 
 def test_a_leg_begins_where_the_boundary_says(folder: RunFolder) -> None:
-    assert FULL.leg(folder, until=50) == Leg(
+    assert FULL.leg(folder) == Leg(
         start=40,
-        until=50,
         episodes={(0, 1): 7, (2, 0): 3},
         updates={"blue": 4},
         seconds={"blue": 1.5},
