@@ -11,6 +11,8 @@ A role holds an `Endpoint`. Two kinds of talk go through it:
 both ends see, within a process or a node; `links` are their ends, `doorbell` wakes whom a message is for. `mpi` carries
 messages between processes, and the links whose ends see no common memory.
 
+With fault tolerance `sentinel` sees a process of the node die, and `mpi` lets those who live agree.
+
 An *order* is a message to a process rather than to a role: it is obeyed at delivery, while the roles sleep on. By one
 the root asks for their `whereabouts`; `peeking` looks into a process that does not answer.
 """

@@ -19,6 +19,7 @@ PACKAGES = ("arena", "envs", "policies")
 MPI_ROOM = "arena.comm.mpi"
 PURE = {
     *("errors", "spaces", "interface", "seeding", "packing", "plan", "schedule", "lockstep", "reduction"),
+    "rehosting",
     *("records.outcome", "records.lines"),
 }
 PUBLIC = {"acting", "errors", "spaces", "interface", "registry", "group"}  # what envs and policies may import
