@@ -40,10 +40,12 @@ _SHOW_CURSOR = "\x1b[?25h"  # ECMA-48 with DEC's private modes
 _RULE = re.compile(r"-{60,}\s*$")
 _OTHER_LINES = re.compile(
     r"Abort\(\d+\) on node \d+ .*MPI_Abort|"  # MPICH's whole banner
-    r"\[warn\] Epoll |"  # of a library that MPI uses
+    r"\[warn\] Epoll |\[\S+\] pmix_ptl_base: |"  # of libraries that MPI uses
     r"\d+ more process(es)? ha(s|ve) sent help message|"
     r"NBC_Progress: an error \d+ was found|Error in NBC_Start_round"  # Open MPI's when a process dies that is missed
 )
+_UNSTARTED = "The PMIx server's listener thread failed to start"
+_STARTS = 3  # how often the launcher is started at most
 _CULPRIT = re.compile(r"(?:Process name: \[.*,|process rank )(\d+)\b")
 _BANNERS = (
     "MPI_ABORT was invoked",
@@ -146,11 +148,23 @@ def _open_mpi_version(launcher: str) -> int | None:
 def run(ranks: int, program: Sequence[str], *, tolerant: bool = False) -> int:
     """Starts a program under MPI and waits for it; returns its exit status.
 
-    The launcher gets a session of its own, so that Ctrl-C reaches it once, through us, and takes all of it down.
+    The launcher gets a session of its own, so that Ctrl-C reaches it once, through us, and takes all of it down. Open
+    MPI's fails to start once in some hundred times; then it is started again.
     """
     line, settings = command(find_launcher(), ranks, program, tolerant=tolerant)
     settings[_CONFIRM_VARIABLE] = "1"
     settings[TERMINAL_VARIABLE] = str(shutil.get_terminal_size().columns if sys.stdout.isatty() else 0)
+    for _ in range(_STARTS):
+        status, received, heard = _run_once(line, settings)
+        if received or not heard.unstarted:
+            break
+    if status == 0 and tolerant and not heard.confirmed:
+        status = _NOBODY_LEFT
+    return _told(status, received, heard)
+
+
+def _run_once(line: Sequence[str], settings: Mapping[str, str]) -> tuple[int, list[int], _Heard]:
+    """The launcher's exit status, the signals that we got meanwhile, and what was said."""
     process = subprocess.Popen(
         line,
         env=settings,
@@ -168,9 +182,7 @@ def run(ranks: int, program: Sequence[str], *, tolerant: bool = False) -> int:
     with _forwarding(process, graceful=_open_mpi_version(line[0]) is not None) as received:
         status = process.wait()
     reader.join(_GRACE_SECONDS)
-    if status == 0 and tolerant and not heard.confirmed:
-        status = _NOBODY_LEFT
-    return _told(status, received, heard)
+    return status, received, heard
 
 
 @dataclass
@@ -179,11 +191,13 @@ class _Heard:
 
     Args:
         confirmed: whether the run has said that it has ended well.
+        unstarted: whether the launcher could not even start.
         reason: whether the arena has said why the run has ended.
         rank: of the process that has ended first, if the launcher has named one.
     """
 
     confirmed: bool = False
+    unstarted: bool = False
     reason: bool = False
     rank: str = ""
 
@@ -193,6 +207,7 @@ class _Heard:
             if line.strip() == _CONFIRMATION:
                 self.confirmed = True
                 continue
+            self.unstarted = self.unstarted or _UNSTARTED in line
             self.reason = self.reason or line.startswith("arena: ")
             found = _CULPRIT.search(line)
             if found is not None:

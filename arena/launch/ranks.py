@@ -159,6 +159,9 @@ class Rank:
                 self._host_roles(host, run, roles, communicator)
             # Nobody leaves before all are done: what one has sent last may still need its help to arrive.
             team.wait_for_all()
+        except BaseException:
+            team.cry()  # who sleeps at a doorbell hears of nothing else, and ours is given back now
+            raise
         finally:
             host.tables.close()
             outside.close()

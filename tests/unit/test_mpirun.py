@@ -260,3 +260,18 @@ def test_what_the_arena_has_said_itself_is_not_said_again(capsys: pytest.Capture
     list(heard.listen(["arena: error: no\n", "prterun has exited due to process rank 0 with PID 1\n"]))
     assert mpirun._told(2, [], heard) == 2
     assert capsys.readouterr().err == ""
+
+
+def test_a_launcher_that_could_not_start_is_started_again(lonely: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = lonely / "starts"
+    fails = 'echo "The PMIx server\'s listener thread failed to start. We cannot" >&2; exit 213'
+    launcher(lonely / "system", does=f'echo x >> {seen}; if [ "$(/usr/bin/wc -l < {seen})" -lt 2 ]; then {fails}; fi')
+    monkeypatch.setattr(sys, "stderr", io.StringIO())
+    assert mpirun.run(2, ["program"]) == 0
+    assert seen.read_text().count("x") == 2
+
+
+def test_a_launcher_that_never_starts_is_given_up(lonely: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    launcher(lonely / "system", does='echo "The PMIx server\'s listener thread failed to start." >&2; exit 213')
+    monkeypatch.setattr(sys, "stderr", io.StringIO())
+    assert mpirun.run(2, ["program"]) == 1
