@@ -208,8 +208,8 @@ class Rank:
         if memory.begun and not (memory.keeps and memory.repairable):
             self._team = self._team.survivors()
             if self._team.rank == 0:
-                tell(Failed("root", _why_not(run, memory), exit_code=1), self._console.stderr)
-            self._team.wait_for_all()
+                self._abort(Failed("root", _why_not(run, memory), exit_code=1))
+            self._team.agree(False)  # the end of this process, as the first one has called for it
             self._abort()
         from arena.launch.repair import DEATHS_AT_MOST, often_dead, repaired  # what it needs, few runs do
 
