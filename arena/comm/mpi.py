@@ -42,6 +42,7 @@ _FIRST_LINK_TAG = 1000
 _LAST_PAUSE = 0.05  # seconds between two looks whether all others are done as well
 _FAREWELL_SECONDS = 2.0  # until those who do not agree to the end are taken for deaf
 _YES, _GO_ON = 1, 2
+_LISTEN_SECONDS = 0.5  # for which who sleeps at its bell hears nothing of MPI
 _SUSPENSE = 0.2  # seconds until a death is known
 _DEATHS = {MPI.ERR_PROC_FAILED, MPI.ERR_PROC_FAILED_PENDING, MPI.ERR_REVOKED}
 _FAULT_TOLERANCE = "OMPI_MCA_mpi_ft_enable"  # what `mpirun --with-ft ulfm` sets
@@ -292,6 +293,7 @@ class MpiOutside:
         try:
             return Sentinel(process.pid, self._bell.cry)
         except OSError as error:
+            self._bell.cry()  # it has just died, and nobody else watches it
             raise PeerLost(f"rank {next_one} cannot be watched: {error}") from error
 
     def mourns(self, error: BaseException) -> bool:
@@ -334,7 +336,7 @@ class MpiOutside:
     def wait(self, arrivals: Arrivals, seconds: float | None = None) -> None:
         if self._all_ring:
             assert self._bell is not None
-            self._answer(self._bell.wait() if seconds is None else self._bell.poll(seconds), arrivals)
+            self._answer(self._rings() if seconds is None else self._bell.poll(seconds), arrivals)
             return
         backoff = Backoff()
         end = math.inf if seconds is None else time.monotonic() + seconds
@@ -343,6 +345,17 @@ class MpiOutside:
                 backoff.pause()
             elif self._answer(self._bell.poll(backoff.next_pause()), arrivals):
                 return
+
+    def _rings(self) -> Sequence[int] | memoryview:
+        """What the bell says. Who sleeps at it must not sleep through a death that others have heard of over MPI."""
+        assert self._bell is not None
+        if not self._team.tolerant:
+            return self._bell.wait()
+        while not len(words := self._bell.poll(_LISTEN_SECONDS)):
+            self._comm.Iprobe()
+            if self._comm.Is_revoked():
+                raise PeerLost("a process has died")
+        return words
 
     def poll(self, arrivals: Arrivals) -> None:
         if self._bell is not None:
