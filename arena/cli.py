@@ -73,17 +73,22 @@ def _add_train(commands: Any) -> None:
         "for each role, or with as many as --ranks says.",
     )
     _add_config(train)
-    train.add_argument("--run-dir", metavar="DIR", help="the run's folder (default: runs/<name>)")
-    train.add_argument("--ticks", type=_count, metavar="N", help="ticks of every match, over the configuration's")
+    _add_run(train, folder="runs/<name>")
     train.add_argument("--resume", action="store_true", help="go on from the last checkpoints of the run's folder")
-    train.add_argument(
+    _add_ranks(train)
+    train.set_defaults(command=_train)
+
+
+def _add_run(parser: argparse.ArgumentParser, *, folder: str) -> None:
+    """What can be said of a run beside its configuration."""
+    parser.add_argument("--run-dir", metavar="DIR", help=f"the run's folder (default: {folder})")
+    parser.add_argument("--ticks", type=_count, metavar="N", help="ticks of every match, over the configuration's")
+    parser.add_argument("--profile", action="store_true", help="measure where the time of every role goes")
+    parser.add_argument(
         "--allow-unproved",
         action="store_true",
         help="start also what can deadlock, as `arena plan` says: if it does, it ends with an error",
     )
-    train.add_argument("--profile", action="store_true", help="measure where the time of every role goes")
-    _add_ranks(train)
-    train.set_defaults(command=_train)
 
 
 def _add_plan(commands: Any) -> None:
@@ -145,10 +150,7 @@ def _add_slurm(commands: Any) -> None:
     ranks.add_argument("--ranks", type=_count, metavar="N", help="processes in all (default: one for each role)")
     ranks.add_argument("--ranks-per-node", type=_count, metavar="N", help="processes on each host")
     slurm.add_argument("--output", metavar="FILE", help="the batch file (default: <name>.sbatch; -: to the console)")
-    slurm.add_argument("--run-dir", metavar="DIR", help="the run's folder (default: runs/<name>-<number of the job>)")
-    slurm.add_argument("--ticks", type=_count, metavar="N", help="ticks of every match, over the configuration's")
-    slurm.add_argument("--profile", action="store_true", help="measure where the time of every role goes")
-    slurm.add_argument("--allow-unproved", action="store_true", help="start also what can deadlock")
+    _add_run(slurm, folder="runs/<name>-<number of the job>")
     slurm.set_defaults(command=_slurm)
 
 

@@ -1,6 +1,7 @@
 """What a process knows of a run that would be lost with the roles that know it: kept for the repair after a death.
 
-a worker        keeps the policy's state after each update, and sends it to its environment's process as well
+a worker        keeps the policy's state whenever the algorithm offers it (`group.save`), at the end of a leg, and when
+                it is interrupted; what is offered it sends to its environment's process as well
 an environment  leaves how far its match has come, and the episodes that may not be on record yet
 the root        leaves the score and the counts
 """
@@ -8,17 +9,20 @@ the root        leaves the score and the counts
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from arena.leg import Leg
-from arena.records.lines import EpisodeRow
+from arena.records.lines import EpisodeRow, column
 from arena.stopping import Stop
 
 if TYPE_CHECKING:
     from arena.records.scoreboard import Scoreboard
+
+
+_lane, _episode = column("lane"), column("episode")
 
 
 class Learnt(NamedTuple):
@@ -49,7 +53,8 @@ class Standing(NamedTuple):
     def merged(self, other: Standing) -> Standing:
         """What two processes know together."""
         episodes = tuple(map(max, zip_longest(self.episodes, other.episodes, fillvalue=0)))
-        return Standing(max(self.tick, other.tick), episodes, max(self.recent, other.recent, key=len))
+        recent = {(_lane(row), _episode(row)): row for row in (*self.recent, *other.recent)}
+        return Standing(max(self.tick, other.tick), episodes, tuple(recent.values()))
 
 
 @dataclass
@@ -61,7 +66,7 @@ class Memory:
         policies: by name, the newest state that this process has seen.
         matches: by number, how far those have come whose roles were here.
         scoreboard: of the root.
-        counts: of the root: per match and lane how many episodes are on record.
+        counts: of the root: per match and lane how many episodes it has heard of, all of which are on record.
         stop: what signals have asked this process for, if it leads the run.
         concluded: whether this process has shown the result of the run.
         leg: the newest leg that a role here has heard of.
@@ -99,7 +104,3 @@ class Memory:
         """Keeps how far a match has come, beside what is known already."""
         known = self.matches.get(match)
         self.matches[match] = standing if known is None else known.merged(standing)
-
-
-Tell = Callable[[Learnt], None]
-"""Sends a policy's state to another process."""

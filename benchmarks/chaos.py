@@ -5,8 +5,9 @@ one, two or three of them at once or at moments of their own, the root among the
 uniform over the time from when all processes have joined until an undisturbed run would have ended. A run counts as
 survived if it ends with exit status 0, leaves no process behind and no line of its records broken.
 
-Every run has a seed of its own. The learning curve is looked at where it rises: the share of blue's wins in each third
-of the first 900 episodes, and in the last 200. The interval of undisturbed runs is the range of their values.
+All runs of a turn have the same seed, another one in every turn. The learning curve is looked at where it rises: the
+share of blue's wins in each third of the first 900 episodes, and in the last 200. The interval of undisturbed runs is
+the range of their values.
 
 In each turn four runs are killed and one is left alone.
 """
@@ -22,7 +23,6 @@ import sys
 import tempfile
 import time
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -65,11 +65,11 @@ def ranks_in(folder: Path) -> dict[int, int]:
     return found
 
 
-def play(ticks: int, kills: int, *, seconds: float, chance: random.Random, root: bool) -> Sample:
+def play(ticks: int, seed: int, kills: int = 0, *, seconds: float, chance: random.Random, root: bool = False) -> Sample:
     """One run, `kills` of whose processes are killed within so many seconds; what has become of it."""
     with tempfile.TemporaryDirectory(prefix="chaos-") as name:
         folder = Path(name).resolve()
-        (folder / "config.yaml").write_text(yaml.safe_dump(config(ticks, chance.randrange(10**6))))
+        (folder / "config.yaml").write_text(yaml.safe_dump(config(ticks, seed)))
         command = [sys.executable, "-m", "arena", "train", "config.yaml", "--run-dir", "run"]
         log = (folder / "said").open("w")
         begun = time.monotonic()
@@ -148,13 +148,18 @@ def benchmark(settings: Settings) -> Report:
     """Kills, and counts who goes on."""
     ticks = settings.pick(8000, 3000)
     chance = random.Random(20)
-    calm = partial(play, ticks, 0, seconds=0.0, chance=chance, root=False)
-    usual = calm()["s from the joining to the end"]
+    seed = chance.randrange(10**6)
+    usual = play(ticks, seed, seconds=0.0, chance=chance)["s from the joining to the end"]
     number = iter(range(10**6))
+
+    def calm() -> Sample:
+        nonlocal seed
+        seed = chance.randrange(10**6)  # the first of a turn: those that follow take it too
+        return play(ticks, seed, seconds=0.0, chance=chance)
 
     def killed() -> Sample:
         kills = chance.randint(1, 3)
-        return play(ticks, kills, seconds=usual, chance=chance, root=next(number) % 3 == 0)
+        return play(ticks, seed, kills, seconds=usual, chance=chance, root=next(number) % 3 == 0)
 
     cases = [Case("undisturbed", calm)] + [Case(f"killed {index + 1}", killed) for index in range(_KILLED_PER_TURN)]
     measured = interleave(cases, settings.repeats, say=say)

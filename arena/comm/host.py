@@ -144,11 +144,19 @@ class Host:
         if self._failure is None:
             self._failure = reason
         self._stopping = True
+        self._rouse_all()
+
+    def _rouse_all(self) -> None:
         self._ready.extend(self._tasks[address] for address in self._asleep)
         self._asleep.clear()
 
     def _next(self) -> _Task:
         self.turns += 1
+        if self._stopping:  # all that is left is to end; and the outside, if that has failed, would fail again
+            self._rouse_all()
+            while (task := self._ready.popleft()).ended:
+                pass  # it was woken by what then failed
+            return task
         if self.turns % _LOOK_OUTSIDE_EVERY == 0 or monotonic() - self._looked > _LOOK_OUTSIDE_SECONDS:
             if self._outside is not None:
                 self._outside.poll(self)

@@ -103,6 +103,7 @@ class Team:
 
         Raises:
             Vanished: a process of this node has ended by itself. MPI takes no notice of that, and would wait for it.
+            ArenaError: somebody has died, and somebody else has not heard of it in time.
         """
         if not self.tolerant:
             return bool(self.comm.allreduce(flag, MPI.LAND))

@@ -137,13 +137,13 @@ def _hand_over(run: Run, name: str, held: Learnt, path: Path) -> None:
 
 def leg_after(run: Run, known: Sequence[Known]) -> tuple[Leg, dict[str, tuple[int, Path]]]:
     """The leg that is played after a death, and for each policy that somebody knows: who, and where it belongs."""
-    newest = known[0].boundary
     legs = [run.leg, *(told.leg for told in known if told.leg is not None)]
     leg = max(legs, key=lambda leg: leg.start)  # of equal ones the run's own, which a repair may have made
+    if not (run.begun or any(told.begun for told in known)):
+        return leg, {}  # whatever boundaries there are, they are of an earlier part of the run
+    newest = known[0].boundary
     if newest is not None and newest.start > leg.start:
         return newest, {}
-    if not (run.begun or any(told.begun for told in known)):
-        return leg, {}
     until = min((leg.start // run.plan.checkpoint_every + 1) * run.plan.checkpoint_every, run.plan.ticks)
     standings = {match.match: _standing(leg, match.match, match.lanes, until, known) for match in run.plan.matches}
     owners = {}

@@ -24,7 +24,7 @@ from arena.records import boundary as boundaries
 from arena.records.boundary import Boundary
 from arena.records.episode_line import episode_of
 from arena.records.faults import FaultKind, FaultLog, process_faults
-from arena.records.journal import kept_lines
+from arena.records.journal import JournalReader, kept_lines
 from arena.records.lines import EpisodeRow, column
 from arena.records.recorder import Recorder
 from arena.records.results import in_parts, results_of
@@ -168,11 +168,15 @@ class Root:
             self._note_repairs()
 
     def _note_repairs(self) -> None:
-        """Those that are not yet on record; the newest update of each policy is, whoever has heard of it."""
+        """Those that are not yet on record; and which updates are, so that none is told twice."""
         noted = process_faults(self._run.folder.faults)
         for repair in self._run.repairs[noted:]:
             self._note_repair(repair)
-        for _, line in kept_lines(self._run.folder.metrics, keep=lambda _: True):
+        found = boundaries.last(self._run.folder)
+        if found is None or not self._run.folder.metrics.exists():
+            return
+        self._recorded = dict(found.updates)
+        for line in JournalReader(self._run.folder.metrics, start=found.journals[self._run.folder.metrics.name]):
             self._recorded[line["policy"]] = line["update"]
 
     def _count(self, episodes: Iterable[EpisodeRow]) -> None:

@@ -17,7 +17,7 @@ from arena.comm import ANYONE, Tag
 from arena.comm.host import Host, HostedEndpoint
 from arena.comm.interface import Arrivals, Bytes, LinkSize, Order, Outside
 from arena.comm.whereabouts import Question, State, Whereabouts, pack, unpack
-from arena.errors import Deadlock, RunStopped
+from arena.errors import Deadlock, PeerLost, RunStopped
 
 Main = Callable[[HostedEndpoint], Any]
 
@@ -382,3 +382,52 @@ def test_a_role_that_listens_for_a_time_hears_in_time_or_nothing(names: dict[int
     Host(names, outside, size=3).run({address: listens if address == 0 else nothing for address in names})
     assert heard == [None, (2, b"word")]
     assert all(seconds is not None and seconds <= 60.0 for seconds in outside.waited)
+
+
+class Lost(Quiet):
+    """Processes that die one after the other: once all roles here wait, all fails that is asked, after it has woken
+    some of them.
+    """
+
+    def __init__(self, wakes: tuple[int, ...]) -> None:
+        super().__init__()
+        self.wakes = wakes
+        self.waiting: list[int] = []
+
+    def wait(self, arrivals: Arrivals, seconds: float | None = None) -> None:
+        if len(self.waiting) == 3:
+            for address in self.wakes:
+                arrivals.wake(address)
+            raise PeerLost("gone")
+
+    def poll(self, arrivals: Arrivals) -> None:
+        self.wait(arrivals)
+
+
+@pytest.mark.parametrize("wakes", [(), (0,), (2, 0, 1)])
+def test_the_roles_of_a_process_end_even_if_the_outside_fails_again_and_again(
+    wakes: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("arena.comm.host._LOOK_OUTSIDE_EVERY", 1)
+    outside, ended = Lost(wakes), list[int]()
+
+    def waits(endpoint: HostedEndpoint) -> None:
+        outside.waiting.append(endpoint.address)
+        try:
+            endpoint.receive(3, Tag.GROUP)
+        finally:
+            ended.append(endpoint.address)
+
+    failures: list[BaseException] = []
+
+    def plays() -> None:
+        try:
+            host.run(dict.fromkeys(range(3), waits))
+        except PeerLost as error:
+            failures.append(error)
+
+    host = Host({address: f"role {address}" for address in range(3)}, outside, size=4)
+    playing = threading.Thread(target=plays, name="role of the test", daemon=True)
+    playing.start()
+    assert_all_threads_end()
+    assert (len(ended), len(failures)) == (3, 1)
