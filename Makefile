@@ -11,7 +11,7 @@ BENCHMARKS := accounting tick_overhead many_processes image_game ppo_touchdown g
 BENCH ?=
 RUN := runs/touchdown-2v2-$(shell date +%Y%m%d-%H%M%S)
 
-.PHONY: run test check lint types diagrams bench bench-peers clean
+.PHONY: run test check lint types reference diagrams bench bench-learning bench-peers clean
 
 run: $(READY)
 	$(BIN)/arena train configs/touchdown_2v2.yaml --run-dir $(RUN)
@@ -29,6 +29,9 @@ lint: $(READY)
 types: $(READY)
 	$(BIN)/mypy
 
+reference: $(READY)
+	$(BIN)/arena list --markdown > policies/README.md
+
 diagrams: $(READY)
 	$(BIN)/python diagrams/draw.py
 
@@ -39,6 +42,10 @@ $(READY): setup.py constraints.txt
 
 bench: $(READY)
 	for name in $(BENCHMARKS); do $(BIN)/python benchmarks/$$name.py $(BENCH) || exit 1; done
+	$(BIN)/python benchmarks/report.py
+
+bench-learning: $(READY)
+	$(BIN)/python benchmarks/learning.py $(BENCH)
 	$(BIN)/python benchmarks/report.py
 
 bench-peers: $(PEERS)/.ready

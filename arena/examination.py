@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from gymnasium.spaces import Space
 
 from arena import registry
+from arena.callbacks import made
 from arena.errors import ConfigError, located
 from arena.interface import Interface
 from arena.plan import MatchPlan, Plan, PolicyPlan, check_seats, choose_face
@@ -63,7 +64,7 @@ def examine(plan: Plan, *, conformance: bool = False) -> Examination:
         ConfigError: the first thing that is wrong, with its place in the configuration.
     """
     lines: list[str] = []
-    algorithms = {name: _examine_algorithm(policy, lines.append) for name, policy in plan.policies.items()}
+    algorithms = {name: _examine_algorithm(plan, policy, lines.append) for name, policy in plan.policies.items()}
     interfaces = _interfaces(plan.matches, conformance, lines.append)
     seats = tuple(check_seats(match, interface) for match, interface in zip(plan.matches, interfaces, strict=True))
     findings = {
@@ -71,12 +72,14 @@ def examine(plan: Plan, *, conformance: bool = False) -> Examination:
         for name, policy in plan.policies.items()
     }
     lines += [_policy_line(policy, findings[name]) for name, policy in plan.policies.items()]
+    made(plan.callbacks)
+    lines += [f"callback {item.target}: {counted(len(item.options), 'option')}" for item in plan.callbacks]
     return Examination(interfaces, seats, findings, tuple(lines))
 
 
-def _examine_algorithm(policy: PolicyPlan, report: Callable[[str], None]) -> type[Any]:
+def _examine_algorithm(plan: Plan, policy: PolicyPlan, report: Callable[[str], None]) -> type[Any]:
     path = f"policies.{policy.name}"
-    cls = registry.worker_class(policy.algorithm, policy.options, frozen=policy.frozen, path=path)
+    cls = registry.worker_class(policy.algorithm, policy.options, acts=plan.acts(policy), path=path)
     report(f"policy {policy.name}: algorithm {policy.algorithm}, {counted(len(policy.options), 'option')}")
     if policy.load is not None:
         from arena.records import checkpoint
@@ -118,7 +121,7 @@ def _interfaces(
 
 
 def _likeness(match: MatchPlan) -> str:
-    return json.dumps([match.make, match.env_kwargs, match.idle_action], default=repr)
+    return json.dumps([match.make, match.env_kwargs, match.wrappers, match.idle_action], default=repr)
 
 
 def _examine_environment(match: MatchPlan, conformance: bool) -> Interface:
@@ -159,8 +162,10 @@ def adapted_game(match: MatchPlan, lanes: int) -> BatchedEnv:
         ConfigError: an argument that the environment does not take, or not with this value.
     """
     try:
-        return registry.adapt_environment(match.make, match.env_kwargs, lanes)
+        return registry.adapt_environment(match.make, match.env_kwargs, lanes, match.wrappers)
     except ConfigError as error:
+        if error.path.startswith("wrappers["):
+            raise ConfigError(error.message, path=f"envs.{match.env}.{error.path}") from error
         argument = f"{error.path}: " if error.path in match.env_kwargs else ""
         raise ConfigError(f"environment {match.env!r}: {argument}{error.message}", path=match.path) from error
 
@@ -303,8 +308,14 @@ def _sizes(cls: type[Any], plan: Plan, policy: PolicyPlan, rows: Sequence[int]) 
 def _environment_line(match: MatchPlan, interface: Interface, conformance: bool) -> str:
     kept = ", keeps the interface" if conformance else ""
     kwargs = f" with {match.env_kwargs}" if match.env_kwargs else ""
+    within = wrapped_words(match)
     count = counted(len(interface.entities), "entity", "entities")
-    return f"environment {match.env} ({match.make}){kwargs}: {count}: {', '.join(interface.entities)}{kept}"
+    return f"environment {match.env} ({match.make}){kwargs}{within}: {count}: {', '.join(interface.entities)}{kept}"
+
+
+def wrapped_words(match: MatchPlan) -> str:
+    """What goes around a match's environment, the innermost first; empty if nothing does."""
+    return f" wrapped in {', '.join(name for name, _ in match.wrappers)}" if match.wrappers else ""
 
 
 def _policy_line(policy: PolicyPlan, findings: PolicyFindings) -> str:

@@ -20,6 +20,7 @@ from arena.comm.interface import Endpoint
 from arena.comm.waiting import wait_until
 from arena.errors import GroupError
 from arena.exchange import Operation, Piece, exchange_of
+from arena.fragments import Fragments
 from arena.stopwatch import Activity, StoppedWatch, Stopwatch
 
 
@@ -47,8 +48,9 @@ class Group:
         seed: of this worker's own random stream.
         shared_seed: the same for all workers of the policy.
         comm: a plain mpi4py communicator of the group; None unless each worker has its own process.
-        reduce: `ordered`: gradients are summed in the order of the group ranks; `fast`: as MPI likes, where there is a
-            `comm` and nobody has left.
+        reduce: `ordered`: gradients are summed in the order of the group ranks, samples are gathered from all; `fast`:
+            gradients are summed as MPI likes, where there is a `comm` and nobody has left, samples are learnt from as
+            they come, see `fragments`.
         report: called with `log`'s values, once per update.
         keep: called with `save`'s state, once per update.
         stopwatch: measures what the worker does.
@@ -80,6 +82,7 @@ class Group:
         self.comm = comm
         self._exchange = exchange_of(endpoint, members, policy)
         self._mpi_sums = reduce == "fast" and comm is not None and self.size > 1
+        self._fragments = Fragments(endpoint, members) if sync == "samples" and reduce == "fast" else None
         self._report = report
         self._keep = keep
         self._remember = remember
@@ -172,6 +175,14 @@ class Group:
         """The root's value, at every member; None if the root has left."""
         theirs = self._meet(Operation.BROADCAST, reduction.dump(value) if self.is_root else b"")
         return pickle.loads(theirs) if theirs else None
+
+    @property
+    def fragments(self) -> Fragments | None:
+        """How samples are pooled without a barrier; None where the policy's configuration does not ask for it.
+
+        Then the workers meet in no collective while they play: only the root learns, logs and saves.
+        """
+        return self._fragments
 
     def check_equal(self, module: Any) -> None:
         """Compares a hash of all members' weights.

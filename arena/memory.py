@@ -19,6 +19,7 @@ from arena.records.lines import EpisodeRow, column
 from arena.stopping import Stop
 
 if TYPE_CHECKING:
+    from arena.callbacks import Callbacks
     from arena.records.scoreboard import Scoreboard
 
 
@@ -68,6 +69,7 @@ class Memory:
         scoreboard: of the root.
         counts: of the root: per match and lane how many episodes it has heard of, all of which are on record.
         stop: what signals have asked this process for, if it leads the run.
+        callbacks: of the root.
         concluded: whether this process has shown the result of the run.
         leg: the newest leg that a role here has heard of.
         begun: whether somebody has played.
@@ -81,6 +83,7 @@ class Memory:
     scoreboard: Scoreboard | None = None
     counts: Mapping[int, list[int]] = field(default_factory=dict)
     stop: Stop = field(default_factory=Stop)
+    callbacks: Callbacks | None = None
     concluded: bool = False
     leg: Leg | None = None
     begun: bool = False

@@ -82,6 +82,7 @@ class MatchPlan:
     lanes: int
     seats: tuple[SeatPlan, ...]
     idle_action: Any = None
+    wrappers: tuple[tuple[str, Any], ...] = ()  # name and argument of each, the innermost first; None: no argument
     path: str = ""  # where in the configuration the description stands, as `matches[0]`
     pipeline: int = 1  # in how many blocks the lanes move, one after the other
 
@@ -112,6 +113,14 @@ class PolicyPlan:
 
 
 @dataclass(frozen=True)
+class CallbackPlan:
+    """A class of a user's own, `package.module:Class`, that is told what happens, and its options."""
+
+    target: str
+    options: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class Plan:
     """Everything that the ranks have to agree on before a run. `ranks[r]` are the roles of world rank r."""
 
@@ -128,6 +137,17 @@ class Plan:
     on_env_error: str = "stop"
     fault_tolerance: str = "auto"
     spares: int = 0
+    record: str = "nothing"
+    evaluate_every: int | None = None  # ticks
+    callbacks: tuple[CallbackPlan, ...] = ()
+
+    def acts(self, policy: PolicyPlan) -> bool:
+        """Whether a policy plays without learning, always or when it is evaluated."""
+        return policy.frozen or self.evaluate_every is not None
+
+    def evaluates_at(self, tick: int) -> bool:
+        """Whether the policies are evaluated at a boundary: every so many ticks, and at the end."""
+        return self.evaluate_every is not None and tick > 0 and (tick % self.evaluate_every == 0 or tick >= self.ticks)
 
     @property
     def processes(self) -> int:
@@ -198,6 +218,9 @@ def make_plan(config: Config, *, ranks: int | None = None) -> Plan:
         on_env_error=config.on_env_error,
         fault_tolerance=config.fault_tolerance,
         spares=config.spares,
+        record=config.record,
+        evaluate_every=None if config.evaluation is None else config.evaluation.every,
+        callbacks=_callbacks(config),
     )
 
 
@@ -224,6 +247,7 @@ def _match(config: Config, *, entry: int, copy: int, path: str, description: Mat
         lanes=description.lanes,
         seats=_seats(description),
         idle_action=env.idle_action,
+        wrappers=env.wrapped_in,
         path=path,
         pipeline=description.pipeline,
     )
@@ -262,6 +286,13 @@ def _policies(config: Config, matches: Sequence[MatchPlan]) -> dict[str, PolicyP
         )
         for name, policy in config.policies.items()
     }
+
+
+def _callbacks(config: Config) -> tuple[CallbackPlan, ...]:
+    return tuple(
+        CallbackPlan(entry) if isinstance(entry, str) else CallbackPlan(entry.class_, dict(entry.options))
+        for entry in config.callbacks
+    )
 
 
 def roles_of(match: MatchPlan) -> tuple[Role, ...]:

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
+import importlib.util
 import inspect
 import sys
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
@@ -24,10 +25,12 @@ if TYPE_CHECKING:
 
 
 class Entry(NamedTuple):
-    """A built-in: where it is, and what it is in one line."""
+    """A built-in: where it is, what it is in one line, and which package of which extra it needs."""
 
     target: str
     description: str
+    package: str = ""
+    extra: str = ""
 
 
 ENVIRONMENTS: dict[str, Entry] = {
@@ -39,7 +42,25 @@ ENVIRONMENTS: dict[str, Entry] = {
 ALGORITHMS: dict[str, Entry] = {
     "random": Entry("policies.random_actions:Random", "uniform over the allowed actions; learns nothing"),
     "scripted": Entry("policies.scripted:Scripted", "a constant action, or a function of the observations"),
+    "a2c": Entry("policies.a2c:A2C", "advantage actor-critic (Mnih et al. 2016)"),
     "ppo": Entry("policies.ppo:PPO", "proximal policy optimisation (Schulman et al. 2017)"),
+    "bc": Entry("policies.bc:BehaviourCloning", "behaviour cloning: imitates recorded samples (Pomerleau 1991)"),
+    "dqn": Entry("policies.dqn:DQN", "deep Q-learning: double, dueling, n-step, prioritised (Mnih et al. 2015)"),
+    "ddpg": Entry("policies.ddpg:DDPG", "deep deterministic policy gradient (Lillicrap et al. 2016)"),
+    "td3": Entry("policies.td3:TD3", "twin delayed deep deterministic policy gradient (Fujimoto et al. 2018)"),
+    "sac": Entry("policies.sac:SAC", "soft actor-critic, of numbers or choices (Haarnoja et al. 2018)"),
+    **{
+        f"sb3:{name}": Entry(f"policies.sb3.member:{name}", f"{name} of Stable-Baselines3", "stable_baselines3", "sb3")
+        for name in ("A2C", "DDPG", "DQN", "PPO", "SAC", "TD3")
+    },
+}
+
+WRAPPERS: dict[str, Entry] = {
+    "frame_stack": Entry("envs.adapters.wrappers:FrameStack", "the last N observations as one"),
+    "grayscale": Entry("envs.adapters.wrappers:Grayscale", "pictures without colour"),
+    "resize": Entry("envs.adapters.wrappers:Resize", "pictures of another height and width"),
+    "clip_reward": Entry("envs.adapters.wrappers:ClipReward", "rewards within a bound, or their sign"),
+    "time_limit": Entry("envs.adapters.wrappers:TimeLimit", "episodes are truncated after N ticks"),
 }
 
 _OWN_PACKAGES = ("envs", "policies")  # installed beside `arena`, under names that a user's folder may have too
@@ -139,18 +160,41 @@ def environment_factory(make: str) -> Callable[..., Any]:
     return cast("Callable[..., Any]", factory)
 
 
-def adapt_environment(make: str, kwargs: Mapping[str, Any], lanes: int) -> BatchedEnv:
-    """Makes an environment of `lanes` lanes. Errors of its own constructor pass through unchanged."""
+def adapt_environment(
+    make: str, kwargs: Mapping[str, Any], lanes: int, wrappers: Sequence[tuple[str, Any]] = ()
+) -> BatchedEnv:
+    """Makes an environment of `lanes` lanes. Errors of its own constructor pass through unchanged.
+
+    Args:
+        make: as for `environment_factory`.
+        kwargs: given to the environment.
+        lanes: how many of it step together.
+        wrappers: name and argument of each, the innermost first.
+    """
     adapt = load_object("envs.adapters:adapt")
-    return cast("BatchedEnv", adapt(environment_factory(make), dict(kwargs), lanes))
+    return cast("BatchedEnv", adapt(environment_factory(make), dict(kwargs), lanes, wrappers))
+
+
+def wrapper(name: str) -> Callable[..., Any]:
+    """What wraps an environment: a short name's, or a user's own as `package.module:Wrapper`.
+
+    Raises:
+        ConfigError: nothing has this name, or it cannot be called.
+    """
+    found = load_object(_target(name, WRAPPERS, "wrapper"))
+    if not callable(found):
+        raise ConfigError(f"{name!r} is {_article(found)}, not something that wraps an environment when called")
+    return cast("Callable[..., Any]", found)
 
 
 def algorithm(name: str) -> type[Any]:
     """The class of an algorithm: a short name, or `package.module:Class`.
 
     Raises:
-        ConfigError: nothing has this name, or it is no class with `face` and `run`.
+        ConfigError: nothing has this name, the package that it needs is not installed, or it is no class with `face`
+            and `run`.
     """
+    _check_installed(name, ALGORITHMS.get(name))
     found = load_object(_target(name, ALGORITHMS, "algorithm"))
     if not isinstance(found, type):
         raise ConfigError(f"the algorithm {name!r} is {_article(found)}; it has to be a class")
@@ -163,23 +207,25 @@ def algorithm(name: str) -> type[Any]:
     return found
 
 
-def worker_class(name: str, options: Mapping[str, Any], *, frozen: bool, path: str) -> type[Any]:
+def worker_class(name: str, options: Mapping[str, Any], *, acts: bool, path: str) -> type[Any]:
     """The class of a policy's algorithm, held against all that the configuration asks of it.
 
     Args:
         name: a short name, or `package.module:Class`.
         options: from the configuration.
-        frozen: whether it is to play without learning.
+        acts: whether it is to play without learning.
         path: of the policy, as `policies.blue`.
 
     Raises:
         ConfigError: there is no such class; it does not take the options, cannot be made as the arena makes it, or is
-            to be frozen and has no `actor()`.
+            to play without learning and has no `actor()`.
     """
     with located(path=f"{path}.algorithm"):
         cls = algorithm(name)
-        if frozen and not hasattr(cls, "actor"):
-            raise ConfigError(f"a frozen policy needs an algorithm with actor(); {name!r} has none")
+        if acts and not hasattr(cls, "actor"):
+            raise ConfigError(
+                f"a policy that is frozen, or evaluated, needs an algorithm with actor(); {name!r} has none"
+            )
     check_options(cls, options, path=path)
     with located(path=f"{path}.algorithm"):
         _check_signature(cls, options)
@@ -212,12 +258,15 @@ def _check_signature(cls: type[Any], options: Mapping[str, Any]) -> None:
         ) from error
 
 
-def check_names(environments: Mapping[str, str], algorithms: Mapping[str, str]) -> None:
+def check_names(
+    environments: Mapping[str, str], algorithms: Mapping[str, str], wrappers: Mapping[str, Sequence[str]]
+) -> None:
     """Refuses short names that nothing has, without importing anything.
 
     Args:
         environments: `make` of each entry of `envs`.
         algorithms: `algorithm` of each entry of `policies`.
+        wrappers: the names in `wrappers` of each entry of `envs`.
 
     Raises:
         ConfigError: with the place in the configuration.
@@ -225,17 +274,31 @@ def check_names(environments: Mapping[str, str], algorithms: Mapping[str, str]) 
     for entry, make in environments.items():
         with located(path=f"envs.{entry}.make"):
             _target(make, ENVIRONMENTS, "environment")
+    for entry, names in wrappers.items():
+        for index, name in enumerate(names):
+            with located(path=f"envs.{entry}.wrappers[{index}]"):
+                _target(name, WRAPPERS, "wrapper")
     for policy, name in algorithms.items():
         with located(path=f"policies.{policy}.algorithm"):
             _target(name, ALGORITHMS, "algorithm")
 
 
 def _target(name: str, known: Mapping[str, Entry], what: str) -> str:
-    if ":" in name:
+    entry = known.get(name)
+    if entry is not None:
+        return entry.target
+    sources = {source for source, colon, _ in (other.partition(":") for other in known) if colon}
+    if ":" in name and name.partition(":")[0] not in sources:
         return name
-    if name not in known:
-        raise ConfigError(f"unknown {what} {name!r}; {nearest(name, known)}; or your own as 'package.module:Name'")
-    return known[name].target
+    raise ConfigError(f"unknown {what} {name!r}; {nearest(name, known)}; or your own as 'package.module:Name'")
+
+
+def _check_installed(name: str, entry: Entry | None) -> None:
+    if entry is not None and entry.package and importlib.util.find_spec(entry.package) is None:
+        raise ConfigError(
+            f"{name!r} needs the package {entry.package!r}, which is not installed; it comes with the extra "
+            f'{entry.extra!r}, as in: pip install ".[{entry.extra}]"'
+        )
 
 
 def _article(found: Any) -> str:

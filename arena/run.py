@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
@@ -36,8 +36,8 @@ class Run:
         made_folder: whether the folder was made for this run, so that it may be removed if the run cannot begin.
         resumed: whether the folder holds an earlier part of this run.
         leg: what is played now.
-        begun: whether somebody has played, before a repair.
-        concluded: whether nothing is left to play, after a repair.
+        begun: whether somebody has played, before an evaluation or a repair.
+        concluded: whether nothing is left to play, after one.
         repairs: what has happened since its processes were started.
         words: what the user should know about a run that is resumed, a line each.
         episodes: each lane plays so many episodes, and the match ends when all have; None: the ticks decide.
@@ -61,6 +61,10 @@ class Run:
     greedy: bool = False
     profile: bool = False
     allow_unproved: bool = False
+
+    def after(self, leg: Leg) -> Run:
+        """The run as it goes on from a boundary."""
+        return replace(self, leg=leg, begun=True, concluded=leg.start >= self.plan.ticks)
 
     @property
     def folder(self) -> RunFolder:

@@ -3,6 +3,7 @@
 SIGINT, SIGTERM    save a boundary, end with 128 plus the signal's number
 SIGUSR1            save a boundary, end with 0: the run is to be taken up again, as by a batch system
 SIGUSR2            what `arena train` sends the processes when it gets SIGINT or SIGTERM itself
+a callback         save a boundary, end with 0: the run is over
 """
 
 from __future__ import annotations
@@ -18,21 +19,28 @@ WISHES = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
 
 @dataclass
 class Stop:
-    """What the signals have asked for.
+    """What the signals, or the run itself, have asked for.
 
     Args:
         number: of the first signal; None: nothing.
         heeded: whether somebody will see to it. Until then, and when asked again, a signal ends the run at once.
+        by: which part of the run itself has asked first, such as a callback; empty: none.
     """
 
     number: int | None = None
     heeded: bool = False
+    by: str = ""
     _at_once: Collection[int] = ()
 
     @property
     def wanted(self) -> bool:
         """Whether the run is to end soon."""
-        return self.number is not None
+        return self.number is not None or bool(self.by)
+
+    @property
+    def words(self) -> str:
+        """Who has asked."""
+        return "asked to stop" if self.number is not None or not self.by else f"asked to stop by {self.by}"
 
     @property
     def requeue(self) -> bool:
@@ -42,8 +50,14 @@ class Stop:
     @property
     def status(self) -> int:
         """The exit status of a run that has ended so."""
-        assert self.number is not None, "nobody has asked for it"
+        assert self.wanted, "nobody has asked for it"
+        if self.number is None:
+            return 0
         return _STATUS.get(signal.Signals(self.number), 128 + self.number)
+
+    def ask(self, who: str) -> None:
+        """Asks on behalf of a part of the run itself."""
+        self.by = self.by or who
 
     def listen(self, *, at_once: Collection[int] = ()) -> None:
         """Takes the signals of this process, which must do so in its main thread.
@@ -56,7 +70,7 @@ class Stop:
             signal.signal(number, self._hear)
 
     def _hear(self, number: int, _frame: FrameType | None) -> None:
-        again = self.wanted
+        again = self.number is not None
         self.number = number if self.number is None else self.number
         if again or not self.heeded or number in self._at_once:
             raise KeyboardInterrupt(number)

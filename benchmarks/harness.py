@@ -241,8 +241,15 @@ def table(data: Mapping[str, Any]) -> list[str]:
     ]
     figures += [(case, "not available", reason) for case, reason in data["unavailable"].items()]
     lines += ["", *rows(("case", "figure", "median (min .. max)"), figures)]
+    if data.get("curves"):
+        curves = [(case, " ".join(map(_point, curve))) for case, curve in data["curves"].items()]
+        lines += ["", *rows(("case", "curve, in equal parts of the run"), curves)]
     lines += ["", *(f"- {sentence}" for sentence in data["method"])]
     return lines
+
+
+def _point(value: float | None) -> str:
+    return "-" if value is None else number(value)
 
 
 def _promise_row(promise: Mapping[str, Any]) -> tuple[str, ...]:

@@ -21,6 +21,7 @@ ORDER = (
     "many_processes",
     "image_game",
     "ppo_touchdown",
+    "learning",
     "group_update",
     "idle",
     "start",

@@ -60,6 +60,10 @@ class ActionHead(nn.Module, ABC):
     def to_env(self, actions: NDArray[Any]) -> NDArray[Any]:
         """A batch of actions as the vector environment takes them."""
 
+    @abstractmethod
+    def from_env(self, actions: NDArray[Any]) -> Tensor:
+        """The inverse of `to_env`: a batch of the environment's actions as learnt from, [N, *shape]."""
+
 
 class DiscreteHead(ActionHead):
     """One choice; `start` is only for the game."""
@@ -78,6 +82,9 @@ class DiscreteHead(ActionHead):
 
     def to_env(self, actions: NDArray[Any]) -> NDArray[Any]:
         return (actions + self._start).astype(self._env_dtype, copy=False)
+
+    def from_env(self, actions: NDArray[Any]) -> Tensor:
+        return torch.from_numpy(actions.astype(np.int64) - int(self._start))
 
 
 class MultiDiscreteHead(ActionHead):
@@ -100,6 +107,9 @@ class MultiDiscreteHead(ActionHead):
         shaped = actions.reshape(-1, *self._start.shape) + self._start
         return shaped.astype(self._env_dtype, copy=False)
 
+    def from_env(self, actions: NDArray[Any]) -> Tensor:
+        return torch.from_numpy((actions.astype(np.int64) - self._start).reshape(len(actions), -1))
+
 
 class MultiBinaryHead(ActionHead):
     """Flags; their shape is only for the game."""
@@ -118,6 +128,9 @@ class MultiBinaryHead(ActionHead):
 
     def to_env(self, actions: NDArray[Any]) -> NDArray[Any]:
         return actions.reshape(-1, *self._env_shape).astype(self._env_dtype)
+
+    def from_env(self, actions: NDArray[Any]) -> Tensor:
+        return torch.from_numpy(actions.reshape(len(actions), -1).astype(np.float32))
 
 
 class BoxHead(ActionHead):
@@ -139,6 +152,9 @@ class BoxHead(ActionHead):
     def to_env(self, actions: NDArray[Any]) -> NDArray[Any]:
         shaped = actions.reshape(-1, *self._low.shape).astype(self._low.dtype, copy=False)
         return np.clip(shaped, self._low, self._high)
+
+    def from_env(self, actions: NDArray[Any]) -> Tensor:
+        return torch.from_numpy(actions.reshape(len(actions), -1).astype(np.float32))
 
 
 def action_head(space: Space[Any], *, log_std_init: float = 0.0) -> ActionHead:

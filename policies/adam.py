@@ -31,7 +31,7 @@ class Adam:
 
     def __init__(self, module: nn.Module, *, betas: tuple[float, float] = (0.9, 0.999), epsilon: float = 1e-5) -> None:
         self.betas, self.epsilon = betas, epsilon
-        self.vector, self._gradient = _flatten(list(module.parameters()))
+        self.vector, self._gradient = flatten_parameters(list(module.parameters()))
         self.steps = 0
         self._mean = torch.zeros_like(self.vector)  # m_t
         self._square = torch.zeros_like(self.vector)  # v_t
@@ -47,11 +47,12 @@ class Adam:
         """Forgets the gradient, and makes the parameters' gradients views again if somebody has put another one."""
         self.vector.grad = self._gradient.zero_()
 
-    def clip(self, longest: float) -> None:
-        """Shortens the gradient to the given Euclidean length, if it is longer."""
+    def clip(self, longest: float) -> float:
+        """Shortens the gradient to the given Euclidean length, if it is longer; the length that it had."""
         length = float(torch.linalg.vector_norm(self.gradient))
         if length > longest:
             self.gradient.mul_(longest / length)
+        return length
 
     @torch.no_grad()
     def step(self, rate: float) -> None:
@@ -92,7 +93,7 @@ class Adam:
         self._square.copy_(state["square"])
 
 
-def _flatten(parameters: list[nn.Parameter]) -> tuple[nn.Parameter, Tensor]:
+def flatten_parameters(parameters: list[nn.Parameter]) -> tuple[nn.Parameter, Tensor]:
     """One vector and one gradient, of which the parameters and their gradients become views."""
     starts = [0]
     for parameter in parameters:

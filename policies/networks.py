@@ -11,7 +11,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import torch
@@ -142,8 +142,27 @@ def is_image(space: Space[Any]) -> bool:
     return isinstance(space, spaces.Box) and space.dtype == np.uint8 and len(space.shape) == 3
 
 
+class Features(NamedTuple):
+    """What actor and critic see of the same rows [N, features]."""
+
+    actor: Tensor
+    critic: Tensor
+
+
 class Encoder(nn.Module):
-    """All leaves of an observation to features [N, features]; its only weights are those of images."""
+    """All leaves of an observation to features [N, features]; its only weights are those of images.
+
+    Args:
+        space: one entity's observation space.
+        generator: where the initial weights come from.
+
+    Attributes:
+        features: how many numbers an actor, or a critic, sees of them.
+        memory_size: numbers that a row remembers from tick to tick: none here, see `policies.recurrent`.
+    """
+
+    features: int
+    memory_size = 0
 
     def __init__(self, space: Space[Any], generator: torch.Generator) -> None:
         super().__init__()
@@ -158,6 +177,18 @@ class Encoder(nn.Module):
         if len(self.parts) == 1:
             return self.parts[0](leaves[0])  # type: ignore[no-any-return]
         return torch.cat([part(leaf) for part, leaf in zip(self.parts, leaves, strict=True)], 1)
+
+    def ticked(self, leaves: Sequence[Tensor]) -> tuple[Tensor, Tensor | None]:
+        """Features, and what the rows remember when they have acted [N, memory_size]; None where that is nothing."""
+        return self(leaves), None
+
+    def unrolled(self, leaves: Sequence[Tensor], lengths: Tensor | None) -> Tensor:
+        """Features of transitions, which may come in sequences with these lengths [S]."""
+        return self(leaves)  # type: ignore[no-any-return]
+
+    def parted(self, features: Tensor) -> Features:
+        """What actor and critic see of them [N, features]; here both see all."""
+        return Features(features, features)
 
 
 def leaf_spaces(space: Space[Any]) -> Iterator[Space[Any]]:
@@ -183,7 +214,7 @@ class ActorCritic(nn.Module):
     """What a policy-gradient algorithm learns; answers two questions: what to do, and what this is worth.
 
     Args:
-        space: one entity's observation space.
+        seen: one entity's observation space, or an encoder of leaves that is made already.
         head: what the actor's outputs mean.
         hidden_sizes: layers of the actor and of the critic, each their own.
         activation: a name in `policies.perceptron.ACTIVATIONS`.
@@ -192,7 +223,7 @@ class ActorCritic(nn.Module):
 
     def __init__(
         self,
-        space: Space[Any],
+        seen: Space[Any] | Encoder,
         head: ActionHead,
         *,
         hidden_sizes: Sequence[int],
@@ -200,47 +231,63 @@ class ActorCritic(nn.Module):
         generator: torch.Generator,
     ) -> None:
         super().__init__()
-        self.encoder = Encoder(space, generator)
+        self.encoder = Encoder(seen, generator) if isinstance(seen, Space) else seen
         self.head = head
         sizes = (self.encoder.features, *hidden_sizes)
         make = partial(mlp, sizes, activation=activation, generator=generator, storage=Storage(hidden_sizes))
         self.actor = make(head.outputs, output_gain=0.01)
         self.critic = make(1, output_gain=1.0)
 
-    def policy(self, leaves: Sequence[Tensor], mask: Tensor | None = None) -> Distribution:
-        """The distribution of actions for leaves [N, ...]; mask bool [N, mask_size]."""
-        return self.head.distribution(self.actor(self.encoder(leaves)), mask)
+    def policy(
+        self, leaves: Sequence[Tensor], mask: Tensor | None = None, lengths: Tensor | None = None
+    ) -> Distribution:
+        """The distribution of actions for leaves [N, ...]; mask bool [N, mask_size]; lengths [S] if in sequences."""
+        return self._policy(self.encoder.unrolled(leaves, lengths), mask)
+
+    def act(self, leaves: Sequence[Tensor], mask: Tensor | None = None) -> tuple[Distribution, Tensor | None]:
+        """`policy`, and what the rows remember when they have acted; see `Encoder.ticked`."""
+        features, memory = self.encoder.ticked(leaves)
+        return self._policy(features, mask), memory
 
     def value(self, leaves: Sequence[Tensor]) -> Tensor:
         """V(s), [N]."""
-        return self.critic(self.encoder(leaves)).squeeze(-1)  # type: ignore[no-any-return]
+        return self._value(self.encoder(leaves))
 
     def policy_and_value(self, leaves: Sequence[Tensor], mask: Tensor | None = None) -> tuple[Distribution, Tensor]:
         """Both answers for one encoding of the observations."""
         features = self.encoder(leaves)
-        return self.head.distribution(self.actor(features), mask), self.critic(features).squeeze(-1)
+        return self._policy(features, mask), self._value(features)
+
+    def _policy(self, features: Tensor, mask: Tensor | None) -> Distribution:
+        return self.head.distribution(self.actor(self.encoder.parted(features).actor), mask)
+
+    def _value(self, features: Tensor) -> Tensor:
+        return self.critic(self.encoder.parted(features).critic).squeeze(-1)  # type: ignore[no-any-return]
 
     # For learning, where autograd does not record: the features, the policy and its way back, the value and its way
     # back, the features' way back. Each adds to `grad`, as torch's own `backward` does; see `policies.perceptron`.
 
-    def encoded(self, leaves: Sequence[Tensor]) -> tuple[Tensor, Callable[[], None]]:
-        """Features [N, features], and the way from the gradient that has gathered in their `grad` to the weights."""
+    def encoded(self, leaves: Sequence[Tensor], lengths: Tensor | None = None) -> tuple[Features, Callable[[], None]]:
+        """What actor and critic see, and the way from the gradient that has gathered in their `grad` to the weights."""
         if not self.encoder.learns:
-            return self.encoder(leaves), lambda: None
-        with torch.inference_mode(False), torch.enable_grad():  # the images' network is left to autograd
-            features = self.encoder(leaves)
-            inputs = features.detach().requires_grad_()
-        return inputs, lambda: features.backward(inputs.grad)
+            return self.encoder.parted(self.encoder(leaves)), lambda: None
+        with torch.inference_mode(False), torch.enable_grad():  # images and memory are left to autograd
+            features = self.encoder.unrolled(leaves, lengths)
+            gradient = torch.zeros_like(features)
+            inputs = self.encoder.parted(features.detach())
+            for part, its_gradient in zip(inputs, self.encoder.parted(gradient), strict=True):
+                part.requires_grad_().grad = its_gradient
+        return inputs, lambda: torch.autograd.backward(features, gradient)
 
     def traced_policy(
-        self, features: Tensor, mask: Tensor | None = None
+        self, features: Features, mask: Tensor | None = None
     ) -> tuple[Distribution, Callable[[Tensor], None]]:
         """`policy`, and the way back from the gradient with respect to the actor's outputs [N, head.outputs]."""
-        outputs, backward = self.actor.traced(features)
+        outputs, backward = self.actor.traced(features.actor)
         policy = self.head.distribution(outputs, mask)
         return policy, backward if mask is None else lambda gradient: backward(gradient * mask)  # see `allow`
 
-    def traced_value(self, features: Tensor) -> tuple[Tensor, Callable[[Tensor], None]]:
+    def traced_value(self, features: Features) -> tuple[Tensor, Callable[[Tensor], None]]:
         """`value`, and the way back from the gradient with respect to it [N]."""
-        values, backward = self.critic.traced(features)
+        values, backward = self.critic.traced(features.critic)
         return values.squeeze(-1), lambda gradient: backward(gradient.unsqueeze(-1))

@@ -12,10 +12,14 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
+
+Gradient = TypeVar("Gradient", Tensor, None)
 
 ACTIVATIONS: dict[str, type[nn.Module]] = {"tanh": nn.Tanh, "relu": nn.ReLU}
 
@@ -90,15 +94,24 @@ class Perceptron(nn.Sequential):
             RuntimeError: else, from the way back.
         """
         trace = self._trace(inputs)
+        return trace[-1], self._once(partial(self._backward, trace))
+
+    def probed(self, inputs: Tensor) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
+        """As `traced`, but the way back leads to the inputs alone: it returns their gradient [N, inputs]."""
+        trace = self._trace(inputs)
+        return trace[-1], self._once(partial(self._to_inputs, trace))
+
+    def _once(self, backward: Callable[[Tensor], Gradient]) -> Callable[[Tensor], Gradient]:
+        """A way back that refuses to go when the hidden layers that it needs are no longer there."""
         written = self._storage.uses
 
-        def backward(gradient: Tensor) -> None:
+        def once(gradient: Tensor) -> Gradient:
             if self._storage.uses != written:
                 raise RuntimeError("the hidden layers were written over; go back before the next call")
             self._storage.uses += 1  # the way back writes over them as well
-            self._backward(trace, gradient)
+            return backward(gradient)
 
-        return trace[-1], backward
+        return once
 
     def _trace(self, inputs: Tensor) -> list[Tensor]:
         """The inputs of every layer, which are in the storage, and the outputs of the last, which are new."""
@@ -119,6 +132,11 @@ class Perceptron(nn.Sequential):
         _gradient_of(bias).add_(gradient.sum(0))
         if trace[0].requires_grad:
             _gradient_of(trace[0]).addmm_(gradient, weight)
+
+    def _to_inputs(self, trace: list[Tensor], gradient: Tensor) -> Tensor:
+        for (weight, _), inputs in zip(self._layers[:0:-1], trace[-2:0:-1], strict=True):
+            gradient = self._through(torch.mm(gradient, weight, out=self._storage.spare(inputs)), inputs)
+        return gradient.mm(self._layers[0][0])
 
 
 def _through_tanh(gradient: Tensor, activated: Tensor) -> Tensor:

@@ -13,6 +13,7 @@ from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
 from arena.acting import Actor, play
+from arena.errors import ConfigError
 from arena.spaces import row
 
 if TYPE_CHECKING:
@@ -53,6 +54,26 @@ class Random:
         if hasattr(self.env, "num_envs"):
             return batched_actor(self.env.single_action_space, self.env.num_envs, self._seed)
         return _parallel_actor(self.env, self._seed)
+
+    def log_prob(self, observations: Any, actions: Any, masks: NDArray[np.int8] | None) -> NDArray[np.float64]:
+        """Log-probabilities [N] of actions, see `policies.importance_sampling`; only of spaces of choices.
+
+        Raises:
+            ConfigError: the actions are numbers, or of a Dict or Tuple.
+        """
+        space = self.env.single_action_space
+        if isinstance(space, spaces.MultiBinary):
+            return np.full(len(actions), -np.log(2.0) * np.prod(space.shape))
+        if not isinstance(space, (spaces.Discrete, spaces.MultiDiscrete)):
+            raise ConfigError(f"random actions have a probability where they are choices, not in {space}")
+        counts = np.array([space.n]) if isinstance(space, spaces.Discrete) else space.nvec.ravel()
+        chosen = (actions - space.start).reshape(len(actions), -1)  # [N, choices]
+        allowed = np.ones((len(actions), counts.sum()), np.bool_) if masks is None else masks != 0
+        parts = np.split(allowed, np.cumsum(counts)[:-1], axis=1)
+        takes = [part[np.arange(len(chosen)), chosen[:, index]] for index, part in enumerate(parts)]
+        logs = [-np.log(np.where(take, part.sum(axis=1), np.inf)) for part, take in zip(parts, takes, strict=True)]
+        total: NDArray[np.float64] = np.sum(logs, axis=0)
+        return total
 
 
 def batched_actor(space: Space[Any], rows: int, seed: int) -> Actor:

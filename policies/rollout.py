@@ -38,7 +38,10 @@ _ALL = slice(None)
 
 
 class Batch(NamedTuple):
-    """Complete transitions of one worker or of many; `N` of them."""
+    """Complete transitions of one worker or of many; `N` of them.
+
+    Those of a recurrent policy come in sequences, one after the other, which are taken and split as wholes.
+    """
 
     observations: tuple[Tensor, ...]  # leaves [N, ...]
     masks: Tensor | None  # bool [N, mask_size]
@@ -47,27 +50,42 @@ class Batch(NamedTuple):
     values: Tensor  # [N] when it acted
     advantages: Tensor  # [N]
     returns: Tensor  # [N]
+    lengths: Tensor | None = None  # [S], int64, of the sequences; None: every transition for itself
 
     @property
     def size(self) -> int:
         """How many transitions."""
         return len(self.actions)
 
+    @property
+    def pieces(self) -> int:
+        """How many there are of what is taken and split as a whole: transitions, or sequences."""
+        return self.size if self.lengths is None else len(self.lengths)
+
     def take(self, index: Tensor) -> Batch:
-        """The transitions at an int64 index, in its order."""
-        return self._map(lambda tensor: tensor.index_select(0, index))
+        """The transitions, or sequences, at an int64 index, in its order."""
+        if self.lengths is None:
+            return self._map(lambda tensor: tensor.index_select(0, index))
+        lengths = self.lengths[index]
+        begins = (self.lengths.cumsum(0) - self.lengths)[index]
+        shift = begins - (lengths.cumsum(0) - lengths)  # from where a transition goes to where it is
+        rows = torch.arange(int(lengths.sum()), device=index.device) + shift.repeat_interleave(lengths)
+        return self._replace(lengths=None).take(rows)._replace(lengths=lengths)
 
     def to(self, device: torch.device) -> Batch:
         """The same transitions on a device."""
         return self._map(lambda tensor: tensor.to(device))
 
     def split(self, parts: int) -> list[Batch]:
-        """Cuts into `parts` runs that differ by one in size at most; some are empty where there is too little."""
-        ends = [self.size * part // parts for part in range(parts + 1)]
-        sizes = [end - begin for begin, end in itertools.pairwise(ends)]
+        """Cuts into `parts` runs that differ by one piece at most; some are empty where there is too little."""
+        ends = [self.pieces * part // parts for part in range(parts + 1)]
+        counts = sizes = [end - begin for begin, end in itertools.pairwise(ends)]
+        if self.lengths is not None:
+            sizes = [int(part.sum()) for part in torch.split(self.lengths, counts)]
         leaves = zip(*(torch.split(leaf, sizes) for leaf in self.observations), strict=True)
-        fields = [[None] * parts if field is None else torch.split(field, sizes) for field in self[1:]]
-        return [Batch(*part) for part in zip(leaves, *fields, strict=True)]
+        fields = [[None] * parts if field is None else torch.split(field, sizes) for field in self[1:-1]]
+        lengths = [None] * parts if self.lengths is None else torch.split(self.lengths, counts)
+        return [Batch(*part) for part in zip(leaves, *fields, lengths, strict=True)]
 
     def _map(self, function: Callable[[Tensor], Tensor]) -> Batch:
         fields: list[Any] = [None if field is None else function(field) for field in self[1:]]
@@ -103,13 +121,19 @@ class Rollout:
         rollout.add(t, actions, *env.step(...))          or rows by rows, with `rows=` here and above
     rollout.trajectories(values, final_values), rollout.batch(...)
     rollout.go_on()                                      what was seen last is what the next rollout sees first
+
+    Where rows remember something, their memory is the last leaf: `remember` what there is after tick `t` before `add`.
     """
 
-    def __init__(self, space: Space[Any], head: ActionHead, *, ticks: int, rows: int) -> None:
+    def __init__(self, space: Space[Any], head: ActionHead, *, ticks: int, rows: int, memory_size: int = 0) -> None:
         self.ticks, self.rows = ticks, rows
         self._space, self._mask_size = space, head.mask_size
         layout = leaves_of(space)
         self._leaves = [torch.zeros(ticks + 1, rows, *leaf.shape, dtype=storage_dtype(leaf.dtype)) for leaf in layout]
+        self._seen = len(layout)  # leaves that the environment gives
+        self._memory = torch.zeros(ticks + 1, rows, memory_size)
+        if memory_size:
+            self._leaves.append(self._memory)
         self._masks: Tensor | None = None  # allocated when the first mask is seen
         self._actions = torch.zeros(ticks, rows, *head.shape, dtype=head.dtype)
         self._leaf_arrays = [leaf.numpy() for leaf in self._leaves]
@@ -161,7 +185,14 @@ class Rollout:
         self._truncated[t, rows] = truncated
         if truncated.any():
             self._keep_final(t, np.flatnonzero(truncated & ~terminated), infos, rows)
+        if self._memory.shape[2]:
+            self._memory[t + 1, rows][torch.from_numpy(terminated | truncated)] = 0.0
         self._see(t + 1, observations, infos, rows)
+
+    def remember(self, t: int, memory: Tensor, rows: slice = _ALL) -> None:
+        """Takes the memory [B, memory_size] of rows that have acted on tick `t`; the others' stays as it was."""
+        active = torch.from_numpy(self._active[t, rows])
+        self._memory[t + 1, rows] = torch.where(active[:, None], memory, self._memory[t, rows])
 
     def leaves(self, t: int, rows: slice = _ALL) -> list[Tensor]:
         """What the rows see before tick `t`, leaves [B, ...]; `t` = T is what they see in the end."""
@@ -179,6 +210,21 @@ class Rollout:
         """Leaves, masks and actions of all ticks [T*B, ...], tick by tick."""
         masks = None if self._masks is None else self._masks[:-1].flatten(0, 1)
         return [leaf[:-1].flatten(0, 1) for leaf in self._leaves], masks, self._actions.flatten(0, 1)
+
+    @property
+    def active(self) -> NDArray[np.bool_]:
+        """Who acts on each tick, and after the last one [T+1, B]."""
+        return self._active
+
+    @property
+    def rewards(self) -> NDArray[np.float64]:
+        """As the environment gave them [T, B]."""
+        return self._rewards
+
+    @property
+    def ended(self) -> NDArray[np.bool_]:
+        """Whose episode was over [T, B]."""
+        return self._terminated | self._truncated
 
     def trajectories(self, values: NDArray[np.float32], final_values: NDArray[np.float32]) -> Trajectories:
         """All that advantages are made of, from V of what was seen [T+1, B] and V of `final_leaves` [K]."""
@@ -229,7 +275,7 @@ class Rollout:
         return torch.ones(self.ticks + 1, self.rows, self._mask_size, dtype=torch.bool)
 
     def _see(self, t: int, observations: Any, infos: Mapping[str, Any], rows: slice = _ALL) -> None:
-        for storage, array in zip(self._leaf_arrays, flatten(self._space, observations), strict=True):
+        for storage, array in zip(self._leaf_arrays[: self._seen], flatten(self._space, observations), strict=True):
             storage[t, rows] = array
         self._active[t, rows] = infos.get("active", True)  # other vector environments know no inactive rows
         mask = to_mask(infos, self._mask_size)
@@ -244,5 +290,7 @@ class Rollout:
             return
         samples = [flatten(self._space, infos["final_obs"][row]) for row in cut]
         leaves = [torch.from_numpy(np.stack(column)) for column in zip(*samples, strict=True)]
-        kept = [leaf.to(storage.dtype) for leaf, storage in zip(leaves, self._leaves, strict=True)]
+        kept = [leaf.to(storage.dtype) for leaf, storage in zip(leaves, self._leaves, strict=False)]
+        if self._memory.shape[2]:
+            kept.append(self._memory[t + 1, rows][torch.from_numpy(cut)])
         self._cut.append((t, (rows.start or 0) + cut, kept))

@@ -259,6 +259,7 @@ _KEYS = (
         "fault_tolerance",
         "kwargs",
         "idle_action",
+        "wrappers",
         "options",
         "color",
         "frozen",

@@ -216,3 +216,10 @@ class Counts(Player):
 
     def actor(self, *, greedy: bool = False) -> Any:
         return lambda observations, infos: np.zeros_like(self.env.action_space.sample())
+
+
+class OnlyActs(Uniform):
+    """Can play without learning; what it learns cannot be saved."""
+
+    def actor(self) -> Any:
+        return lambda observations, infos: np.zeros_like(self.env.action_space.sample())

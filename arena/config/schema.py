@@ -32,6 +32,7 @@ Seconds = Annotated[float, Meta(gt=0, le=31_536_000)]  # a year: what is longer,
 Text = Annotated[str, Meta(min_length=1)]
 Color = Annotated[str, Meta(pattern=r"^#[0-9a-fA-F]{6}\Z")]
 SeatEntry = str | tuple[str, ...]
+WrapperEntry = str | dict[str, Any]
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}\Z")
 _NAME_RULE = "a name becomes a folder: letters, digits, '_', '-' and '.', the first a letter or digit, at most 100"
@@ -43,7 +44,13 @@ class EnvConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
     make: Text  # short name | "gymnasium:ID" | "pettingzoo:NAME" | "package.module:callable"
     kwargs: dict[str, Any] = {}  # given to the environment when it is made
+    wrappers: tuple[WrapperEntry, ...] = ()  # around it, the innermost first: a name, or {name: its arguments}
     idle_action: Any = None  # what a seat does that nobody plays; null: the space's no-op
+
+    @property
+    def wrapped_in(self) -> tuple[tuple[str, Any], ...]:
+        """Name and argument of each wrapper; None where it has none."""
+        return tuple((item, None) if isinstance(item, str) else next(iter(item.items())) for item in self.wrappers)
 
 
 class PolicyConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -112,6 +119,22 @@ class RoundRobinEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     round_robin: RoundRobinConfig
 
 
+class EvaluationConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How the policies are evaluated while they learn: frozen copies of them play matches of their own."""
+
+    every: Count  # ticks; a multiple of checkpoint_every
+    episodes: Count = 20  # at least so many of each policy; every lane plays the same number
+    seats: tuple[SeatEntry, ...] | None = None  # who plays; null: as in each match
+    greedy: bool = True  # the most likely action rather than a sampled one
+
+
+class CallbackConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One entry of `callbacks` that has options."""
+
+    class_: Text = msgspec.field(name="class")  # "package.module:Class"
+    options: dict[str, Any] = {}  # given to the class when it is made
+
+
 class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A whole configuration."""
 
@@ -124,6 +147,9 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     matches: tuple[MatchConfig | RoundRobinEntry, ...]  # what is played
     scale: bool = False  # repeat all matches until the ranks are used up
     checkpoint_every: Count = 10_000  # ticks from one boundary to the next: everything is saved, and can go on from it
+    evaluation: EvaluationConfig | None = None  # while they learn; null: none
+    callbacks: tuple[Text | CallbackConfig, ...] = ()  # classes that are told what happens; or "package.module:Class"
+    record: Literal["nothing", "samples"] = "nothing"  # samples: all that is played, as columns of numbers
     transport: Literal["auto", "mpi"] = "auto"  # auto: shared memory within a node; mpi: MPI messages everywhere
     watchdog_s: Seconds = 60.0  # when nothing has moved for so long, the run ends and says who waits for what
     env_timeout_s: Seconds | None = None  # as long as one call of a game or an algorithm may take; null: watchdog_s
@@ -223,7 +249,7 @@ S = TypeVar("S", bound=msgspec.Struct)
 
 def _convert(kind: type[S], value: Any, path: str) -> S:
     """The data as a struct of this kind."""
-    fields = {field.name: field for field in msgspec.structs.fields(kind)}
+    fields = {field.encode_name: field for field in msgspec.structs.fields(kind)}  # by their keys in the file
     _require_mapping(value, path)
     for key in value:
         if key not in fields:
@@ -232,7 +258,8 @@ def _convert(kind: type[S], value: Any, path: str) -> S:
         if field.required and name not in value:
             raise ConfigError(f"the key {name!r} is missing, and has no default", path=path)
     hints = _hints(kind)
-    return kind(**{key: _convert_value(hints[key], item, _join(path, key)) for key, item in value.items()})
+    items = ((fields[key].name, item, _join(path, key)) for key, item in value.items())
+    return kind(**{name: _convert_value(hints[name], item, place) for name, item, place in items})
 
 
 @cache
@@ -265,6 +292,8 @@ def _arm(union: Any, value: Any) -> Any:
         return RoundRobinEntry if isinstance(value, Mapping) and "round_robin" in value else MatchConfig
     if isinstance(value, (list, tuple)):
         return next((arm for arm in arms if get_origin(arm) is tuple), union)
+    if isinstance(value, Mapping):
+        return next((arm for arm in arms if _is_struct(arm)), union)
     return union
 
 
@@ -348,13 +377,27 @@ def _check(config: Config) -> None:
     for path in ("envs", "policies", "matches"):
         if not getattr(config, path):
             raise ConfigError("is empty; at least one is needed", path=path)
+    for name, env in config.envs.items():
+        _check_wrappers(env.wrappers, f"envs.{name}.wrappers")
     for index, entry in enumerate(config.matches):
         if isinstance(entry, MatchConfig):
             _check_match(config, entry, f"matches[{index}]")
         else:
             _check_round_robin(config, entry.round_robin, f"matches[{index}].round_robin")
+    if config.evaluation is not None:
+        _check_evaluation(config, config.evaluation)
     if config.roles >= MOST_ROLES:
         raise ConfigError(f"asks for {config.roles + 1} roles, more than {MOST_ROLES}; lower `copies`", path="matches")
+
+
+def _check_wrappers(wrappers: Sequence[WrapperEntry], path: str) -> None:
+    for index, entry in enumerate(wrappers):
+        if not isinstance(entry, str) and len(entry) != 1:
+            raise ConfigError(
+                f"found {_show(entry)}; expected a name, or one name with its arguments, as `frame_stack: 4`: each "
+                "wrapper is an item of the list, after a dash of its own",
+                path=f"{path}[{index}]",
+            )
 
 
 def _check_match(config: Config, match: MatchConfig, path: str) -> None:
@@ -385,7 +428,7 @@ def _check_seat(config: Config, seat: SeatEntry, path: str) -> None:
 
 
 def _check_entities(entities: Sequence[int | str], seats: Sequence[SeatEntry], path: str) -> None:
-    needed = sum(1 if isinstance(seat, str) else len(seat) for seat in seats)
+    needed = _entities(seats)
     if len(entities) != needed:
         raise ConfigError(f"lists {len(entities)} entities for {needed} entries of `seats`; one for each", path=path)
     for index, entity in enumerate(entities):
@@ -413,6 +456,28 @@ def _check_round_robin(config: Config, entry: RoundRobinConfig, path: str) -> No
             f"lists {len(entry.policies)} policies; a round robin needs two or more", path=f"{path}.policies"
         )
     _check_pipeline(entry, path)
+
+
+def _check_evaluation(config: Config, evaluation: EvaluationConfig) -> None:
+    if evaluation.every % config.checkpoint_every:
+        raise ConfigError(
+            f"found {evaluation.every}: policies are evaluated where they are saved, every {config.checkpoint_every} "
+            f"ticks; set a multiple of it, or `checkpoint_every: {evaluation.every}`",
+            path="evaluation.every",
+        )
+    if evaluation.seats is None:
+        return
+    for index, seat in enumerate(evaluation.seats):
+        _check_seat(config, seat, f"evaluation.seats[{index}]")
+    for path, entry in config.entries():
+        found, needed = _entities(evaluation.seats), _entities(entry.seats)
+        if found != needed:
+            raise ConfigError(f"play {found} entities, {path} has {needed}", path="evaluation.seats")
+
+
+def _entities(seats: Sequence[SeatEntry]) -> int:
+    """How many entities play in these seats."""
+    return sum(1 if isinstance(seat, str) else len(seat) for seat in seats)
 
 
 def _check_known(name: str, known: Mapping[str, Any], what: str, path: str) -> None:

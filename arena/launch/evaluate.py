@@ -6,13 +6,10 @@ that short episodes are not favoured.
 
 from __future__ import annotations
 
-import io
 import itertools
-import math
 import re
 import shutil
 import sys
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -25,16 +22,16 @@ from arena import registry
 from arena.config.schema import Config, MatchConfig, PolicyConfig, SeatEntry, load_config
 from arena.errors import ConfigError, located, nearest
 from arena.launch import hosting
+from arena.launch.evaluating import ENDLESS, episodes_per_lane
 from arena.launch.prepare import prepare
 from arena.records import checkpoint
 from arena.records.durable import make_folder
 from arena.records.folder import RunFolder
-from arena.records.scoreboard import Score, Scoreboard
+from arena.records.scoreboard import Scoreboard
 from arena.run import Run
-from arena.screen.display import PlainDisplay
+from arena.screen.display import silent_display
+from arena.screen.words import result_words
 
-_ENDLESS = 2**40  # ticks: the number of episodes decides
-_Z95 = 1.959964  # the normal distribution's 97.5 % point
 _OPPONENT = "opponent"
 _MISTAKE = 2  # the exit status
 
@@ -109,7 +106,9 @@ def _weights(config: Config, folder: RunFolder | None, label: str) -> _Weights:
         name: msgspec.structs.replace(policy, frozen=True, load=loads.get(name) or _resolved(name, policy))
         for name, policy in config.policies.items()
     }
-    frozen = msgspec.structs.replace(config, policies=policies, ticks=_ENDLESS, scale=False)
+    frozen = msgspec.structs.replace(
+        config, policies=policies, ticks=ENDLESS, scale=False, callbacks=(), evaluation=None
+    )
     return _Weights(label, frozen, frozenset(loads))
 
 
@@ -194,7 +193,7 @@ def _opponent(config: Config, against: str) -> PolicyConfig:
         known = [*config.policies, *registry.ALGORITHMS]
         raise ConfigError(f"{against!r} is no policy and no algorithm; {nearest(against, known)}", path="--against")
     try:
-        registry.worker_class(against, {}, frozen=True, path="")
+        registry.worker_class(against, {}, acts=True, path="")
     except ConfigError as error:
         raise ConfigError(
             f"the algorithm {against!r} cannot take the other seats without options: {error.message}; make it a policy "
@@ -222,14 +221,14 @@ def _play(contest: Contest, episodes: int, *, greedy: bool) -> int:
     folder = _free(contest.folder)
     made = [path for path in folder.parents if not path.exists()]
     run = prepare(contest.config, ranks=1, run_dir=str(folder))
-    run = replace(run, episodes=_episodes_per_lane(run, contest.titles, episodes), greedy=greedy)
+    run = replace(run, episodes=episodes_per_lane(run, contest.titles, episodes), greedy=greedy)
 
     def present(_: Run, scoreboard: Scoreboard) -> None:
         for policy, title in contest.titles.items():
             sys.stdout.write(f"{title}: {result_words(scoreboard.policies[policy])}\n")
             sys.stdout.flush()
 
-    status = hosting.alone(run, present, PlainDisplay(io.StringIO(), total_ticks=1))
+    status = hosting.alone(run, present, silent_display())
     if status == _MISTAKE:
         shutil.rmtree(folder, ignore_errors=True)
         with suppress(OSError):  # somebody else's are in it, or it is gone
@@ -238,41 +237,6 @@ def _play(contest: Contest, episodes: int, *, greedy: bool) -> int:
     return status
 
 
-def _episodes_per_lane(run: Run, policies: Mapping[str, str], episodes: int) -> int:
-    """Enough for the policy that has the fewest lanes."""
-    lanes: Counter[str] = Counter()
-    for match in run.plan.matches:
-        lanes.update(dict.fromkeys({seat.policy for seat in match.seats}, match.lanes))
-    return math.ceil(episodes / min(lanes[policy] for policy in policies))
-
-
 def _free(path: Path) -> Path:
     numbered = (path if number == 1 else path.with_name(f"{path.name}-{number}") for number in itertools.count(1))
     return next(candidate for candidate in numbered if not candidate.exists())
-
-
-def result_words(score: Score) -> str:
-    """A result with its 95 % intervals."""
-    if score.episodes == 0:
-        return "no episode"
-    words = [f"{score.episodes} episodes", f"return {_mean_words(score)}", f"length {score.lengths.mean:.1f}"]
-    if score.games.count:
-        low, high = wilson(score.wins, score.games.count)
-        words.insert(1, f"won {score.wins / score.games.count:.1%} [{low:.1%}, {high:.1%}]")
-    return ", ".join(words)
-
-
-def _mean_words(score: Score) -> str:
-    mean = score.returns.total / score.returns.count
-    return f"{mean:.2f} +- {_Z95 * score.returns.deviation / math.sqrt(score.returns.count):.2f}"
-
-
-def wilson(wins: float, games: int) -> tuple[float, float]:
-    """The 95 % score interval of a win rate.
-
-    Source: Wilson (1927), Probable inference, the law of succession, and statistical inference.
-    """
-    rate, z2 = wins / games, _Z95 * _Z95
-    center = (rate + z2 / (2 * games)) / (1 + z2 / games)
-    half = _Z95 * math.sqrt(rate * (1 - rate) / games + z2 / (4 * games * games)) / (1 + z2 / games)
-    return max(0.0, center - half), min(1.0, center + half)

@@ -7,20 +7,25 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
+from arena.callbacks import Callbacks
 from arena.comm import Endpoint
 from arena.comm.host import Host
-from arena.errors import ConfigError, Deadlock, PeerLost
+from arena.errors import CallbackFailed, ConfigError, Deadlock, PeerLost
 from arena.launch import mpirun
 from arena.launch.console import log_beside_display, tell
+from arena.launch.evaluating import evaluation_due
+from arena.launch.evaluating import kept as keep_evaluation
 from arena.launch.prepare import abandon, begin
 from arena.launch.ranks import Main, names_of
 from arena.launch.sentry import Sentry
 from arena.launch.terminal import display_for
+from arena.leg import Leg
 from arena.memory import Memory
 from arena.messages import Failed
-from arena.plan import Role, RoleKind
+from arena.plan import Role, RoleKind, to_json
 from arena.records.episode_line import episode_of
 from arena.records.journal import kept_lines
 from arena.records.lock import RunLock
@@ -31,7 +36,7 @@ from arena.roles.libraries import seed_libraries
 from arena.roles.root import RoleFailed, Root
 from arena.roles.stage import failure_of, perform
 from arena.run import Run
-from arena.screen.display import Display
+from arena.screen.display import Display, silent_display
 from arena.screen.profile import profile_json
 from arena.stopping import Stop
 
@@ -50,12 +55,23 @@ def alone(run: Run, present: Callable[[Run, Scoreboard], None], display: Display
         present: shows the result.
         display: shows the progress; None: as it fits the terminal.
     """
-    stop = Stop()
-    stop.listen()
+    memory = Memory()
+    memory.stop.listen()
     try:
         log_beside_display(run, run.roles)
-        result = in_one_process(run, display or display_for(run), stop=stop, watched=True)
-        return _conclude(run, result, stop, present)
+        while True:
+            evaluation = evaluation_due(run)
+            if evaluation is not None:
+                result = in_one_process(evaluation, silent_display(), Memory(stop=memory.stop), watched=True)
+                outcome: Outcome = _evaluated(run, result, memory)
+            elif run.concluded:
+                return conclude(run, memory, present)
+            else:
+                result = in_one_process(run, display or display_for(run), memory, watched=True)
+                outcome = _outcome(run, result, memory, present)
+            if isinstance(outcome, int):
+                return outcome
+            run = run.after(outcome)
     except Deadlock as error:
         failure = Failed("no role can go on", str(error), exit_code=1)
     except BaseException as error:
@@ -69,27 +85,65 @@ class Result(NamedTuple):
 
     scoreboard: Scoreboard
     stopped_at: int | None = None  # the tick at which it was asked to end
+    following: Leg | None = None  # what it goes on with when its policies have been evaluated
 
 
-def _conclude(run: Run, result: Result, stop: Stop, present: Callable[[Run, Scoreboard], None]) -> int:
+Outcome = int | Leg
+"""The exit status of a run that is over, or the leg that it goes on with."""
+
+
+def _outcome(run: Run, result: Result, memory: Memory, present: Callable[[Run, Scoreboard], None]) -> Outcome:
+    """What a part of a run has led to; the result of the last one is shown."""
+    if result.following is not None:
+        return result.following
+    status = _conclude(run, result, memory, present)
+    memory.concluded = True
+    return status
+
+
+def _evaluated(run: Run, result: Result, memory: Memory) -> Outcome:
+    """Tells how an evaluation went; one that was asked to end is forgotten, and the run ends with it."""
+    if memory.stop.wanted:
+        _end_callbacks(memory)
+        return _stopped(run, run.leg.start, memory.stop)
+    for line in keep_evaluation(run, result.scoreboard):
+        print(line, flush=True)
+    return run.leg
+
+
+def _conclude(run: Run, result: Result, memory: Memory, present: Callable[[Run, Scoreboard], None]) -> int:
     """Shows the result; the exit status."""
+    _end_callbacks(memory)
     present(run, result.scoreboard)
     if result.stopped_at is None:
         run.folder.requeue.unlink(missing_ok=True)
         return 0
+    return _stopped(run, result.stopped_at, memory.stop)
+
+
+def _end_callbacks(memory: Memory) -> None:
+    """Lets those who were told of the run know that it has ended in good order."""
+    if memory.callbacks is not None:
+        memory.callbacks.end()
+
+
+def _stopped(run: Run, tick: int, stop: Stop) -> int:
     if stop.requeue:
         run.folder.requeue.touch(mode=0o600)
-    print(f"arena: stopped at tick {result.stopped_at}; --resume goes on from there", file=sys.stderr, flush=True)
+    elif stop.number is None:  # by a callback: the run is over
+        run.folder.requeue.unlink(missing_ok=True)
+    by = f", {stop.words}" if stop.by else ""
+    print(f"arena: stopped at tick {tick}{by}; --resume goes on from there", file=sys.stderr, flush=True)
     return stop.status
 
 
-def in_one_process(run: Run, display: Display, *, stop: Stop | None = None, watched: bool = False) -> Result:
+def in_one_process(run: Run, display: Display, memory: Memory | None = None, *, watched: bool = False) -> Result:
     """All roles as threads of this process, one at a time.
 
     Args:
         run: the run.
         display: shows the progress.
-        stop: whether it is to end before its last tick.
+        memory: of the root, with what it knows from before; its `stop` says whether to end before the last tick.
         watched: whether a role that hangs ends this process; an error cannot end it.
 
     Raises:
@@ -97,11 +151,12 @@ def in_one_process(run: Run, display: Display, *, stop: Stop | None = None, watc
         Deadlock: every role waits for another one.
     """
     results: list[Result] = []
+    held = memory or Memory()
     seed_libraries(run.plan.seed)  # the roles share their streams, but take turns in the same order every time
 
     def main_of(role: Role) -> Main:
         if role.kind is RoleKind.ROOT:
-            return lambda endpoint: results.append(_record(endpoint, run, display, Memory(), stop or Stop()))
+            return lambda endpoint: results.append(_record(endpoint, run, display, held))
         return lambda endpoint: perform(endpoint, run, role, private=False)
 
     host = Host(names_of(run, run.roles))
@@ -110,8 +165,9 @@ def in_one_process(run: Run, display: Display, *, stop: Stop | None = None, watc
     return results[0]
 
 
-def _record(endpoint: Endpoint, run: Run, display: Display, memory: Memory, stop: Stop) -> Result:
-    root = Root(endpoint, run, display, memory, stop)
+def _record(endpoint: Endpoint, run: Run, display: Display, memory: Memory) -> Result:
+    root = Root(endpoint, run, display, memory)
+    callbacks = memory.callbacks = memory.callbacks or Callbacks(run.plan.callbacks, memory.stop)
     try:
         root.gather()
     except RoleFailed as error:
@@ -121,12 +177,14 @@ def _record(endpoint: Endpoint, run: Run, display: Display, memory: Memory, stop
     with _locked(run):
         if not run.begun:
             begin(run, resumable=root.resumable)
-        with Recorder(run.folder, root.ticks, resumed_at=run.leg.start if run.resumed else None) as recorder:
-            stop.heeded = True
+        resumed_at = run.leg.start if run.resumed else None
+        with Recorder(run.folder, root.ticks, resumed_at=resumed_at, callbacks=callbacks) as recorder:
+            callbacks.start(run.path, partial(to_json, run.plan), resumed=run.resumed or bool(run.repairs))
+            memory.stop.heeded = True
             root.record(recorder)
     if run.profile:
         run.folder.write_profile(profile_json(run.plan, root.profiles))
-    return Result(root.scoreboard, root.stopped_at)
+    return Result(root.scoreboard, root.stopped_at, root.following)
 
 
 def _locked(run: Run) -> RunLock:
@@ -141,17 +199,19 @@ def _locked(run: Run) -> RunLock:
 
 
 def conclude(run: Run, memory: Memory, present: Callable[[Run, Scoreboard], None]) -> int:
-    """Shows the result of a run that was played to its end before a process died; returns the exit status."""
+    """Shows the result of a run that was played to its end; returns the exit status."""
     if memory.concluded:
         return memory.stop.status if memory.stop.wanted else 0
-    scoreboard = Scoreboard(run.plan.policies)
-    for part in in_parts(episode_of(line) for _, line in kept_lines(run.folder.episodes, keep=lambda _: True)):
-        scoreboard.add(results_of(part))
-    return _conclude(run, Result(scoreboard), memory.stop, present)
+    scoreboard = memory.scoreboard
+    if scoreboard is None:
+        scoreboard = Scoreboard(run.plan.policies)
+        for part in in_parts(episode_of(line) for _, line in kept_lines(run.folder.episodes, keep=lambda _: True)):
+            scoreboard.add(results_of(part))
+    return _conclude(run, Result(scoreboard), memory, present)
 
 
-def lead(team: Team, host: Host, run: Run, memory: Memory, present: Callable[[Run, Scoreboard], None]) -> int:
-    """Rank 0's roles of a run that has other ranks; returns the exit status.
+def lead(team: Team, host: Host, run: Run, memory: Memory, present: Callable[[Run, Scoreboard], None]) -> Outcome:
+    """Rank 0's roles of a run that has other ranks.
 
     Args:
         team: all processes.
@@ -164,22 +224,39 @@ def lead(team: Team, host: Host, run: Run, memory: Memory, present: Callable[[Ru
         PeerLost: a process of the run has died.
     """
     log_beside_display(run, run.plan.ranks[0])
-    stop = memory.stop
     # `arena train` asks politely with another signal; when it dies, its launcher sends this one.
-    stop.listen(at_once={signal.SIGTERM} if mpirun.started_by_us() else ())
+    memory.stop.listen(at_once={signal.SIGTERM} if mpirun.started_by_us() else ())
+    return _led(team, host, run, memory, display_for(run), lambda result: _outcome(run, result, memory, present))
+
+
+def lead_evaluation(team: Team, host: Host, run: Run, evaluation: Run, memory: Memory) -> Outcome:
+    """Rank 0's roles of an evaluation; as `lead`.
+
+    Args:
+        team: all processes.
+        host: of the roles of rank 0 in the evaluation.
+        run: the run that goes on afterwards.
+        evaluation: what is played.
+        memory: of the run.
+    """
+    own = Memory(stop=memory.stop)
+    return _led(team, host, evaluation, own, silent_display(), lambda result: _evaluated(run, result, memory))
+
+
+def _led(
+    team: Team, host: Host, run: Run, memory: Memory, display: Display, conclude: Callable[[Result], Outcome]
+) -> Outcome:
     results: list[Result] = []
 
     def main_of(role: Role) -> Main:
         if role.kind is RoleKind.ROOT:
-            return lambda endpoint: results.append(_record(endpoint, run, display_for(run), memory, stop))
+            return lambda endpoint: results.append(_record(endpoint, run, display, memory))
         return lambda endpoint: perform(endpoint, run, role, memory=memory, private=False)
 
     try:
         with Sentry(host, run, end=team.abort):
             host.run({run.address(role): main_of(role) for role in run.plan.ranks[0]})
-        status = _conclude(run, results[0], stop, present)
-        memory.concluded = True
-        return status
+        return conclude(results[0])
     except BaseException as error:
         if team.mourns(error):
             raise PeerLost(str(error)) from error
@@ -191,6 +268,8 @@ def lead(team: Team, host: Host, run: Run, memory: Memory, present: Callable[[Ru
 def _failure(run: Run, error: BaseException) -> Failed:
     if isinstance(error, RoleFailed):
         return error.failure
+    if isinstance(error, CallbackFailed):
+        return Failed(error.who, error.trace, exit_code=1)
     if isinstance(error, KeyboardInterrupt):
         return _interrupted(run, error)
     return failure_of(error, "root, rank 0")

@@ -10,8 +10,10 @@ from arena.comm.host import Host
 from arena.config import load_config
 from arena.errors import ConfigError, located
 from arena.launch import hosting
+from arena.launch.evaluating import evaluation_due
 from arena.launch.prepare import prepare
 from arena.launch.train import Request
+from arena.leg import Leg
 from arena.memory import Memory
 from arena.records.faults import losses
 from arena.records.scoreboard import Scoreboard
@@ -61,9 +63,17 @@ class Leading:
         """Shows the result of a run that was played to its end before a process died; returns the exit status."""
         return hosting.conclude(run, memory, present)
 
-    def lead(self, team: Team, host: Host, run: Run, memory: Memory) -> int:
-        """Plays rank 0's roles and shows the result; returns the exit status."""
+    def lead(self, team: Team, host: Host, run: Run, memory: Memory) -> int | Leg:
+        """Plays rank 0's roles; the exit status when the result is shown, or the leg that the run goes on with."""
         return hosting.lead(team, host, run, memory, present)
+
+    def evaluation(self, run: Run) -> Run | None:
+        """The evaluation that is to be played before the run goes on; None if there is none."""
+        return evaluation_due(run)
+
+    def lead_evaluation(self, team: Team, host: Host, run: Run, evaluation: Run, memory: Memory) -> int | Leg:
+        """Plays rank 0's roles of an evaluation; as `lead`."""
+        return hosting.lead_evaluation(team, host, run, evaluation, memory)
 
 
 def announced(run: Run) -> Run:

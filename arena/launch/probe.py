@@ -99,7 +99,7 @@ def _play(plan: Plan, match: MatchPlan, ticks: int) -> tuple[float, float]:
     """Seconds that a match took, and those of them in which its game ran."""
     seats = {name: tuple((0, seat.index) for seat in match.seats if seat.policy == name) for name in plan.policies}
     policies = {name: PolicyPlan(name, "random", workers=workers) for name, workers in seats.items()}
-    small = replace(plan, ticks=ticks, policies=policies, matches=(match,))
+    small = replace(plan, ticks=ticks, policies=policies, matches=(match,), callbacks=())
     small = replace(small, ranks=(small.roles(),))
     clock = _PlayClock()
     with tempfile.TemporaryDirectory() as home:
@@ -131,7 +131,7 @@ def weigh_here() -> None:
     match, algorithms = unpack(sys.stdin.buffer.read())
     sizes, games = [_unshared()], []
     for _ in range(2):
-        games.append(registry.adapt_environment(match.make, match.env_kwargs, match.lanes))
+        games.append(registry.adapt_environment(match.make, match.env_kwargs, match.lanes, match.wrappers))
         sizes.append(_unshared())
     for name in algorithms:
         registry.algorithm(name)

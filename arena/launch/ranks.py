@@ -2,6 +2,7 @@
 
 agreed     rank 0 has read and prepared, everybody has the run, or the reason why there is none
 hosting    the rank's roles play; rank 0 leads: it records, shows, and tells how it went
+           where policies are evaluated, they stop for that between legs: rank 0 says what is played next
 repaired   a process has died: those who live agree how to go on, and host again
 over       everybody has said so; nobody leaves before
 
@@ -25,6 +26,7 @@ from arena.comm.host import Host
 from arena.errors import ConfigError, PeerLost, Vanished
 from arena.launch import mpirun
 from arena.launch.console import Console, log_to_stderr, speak_into, tell
+from arena.leg import Leg
 from arena.memory import Memory
 from arena.messages import Failed, pack, unpack
 from arena.plan import Role, RoleKind
@@ -54,8 +56,14 @@ class Leader(Protocol):
     def conclude(self, run: Run, memory: Memory) -> int:
         """Shows the result of a run that was played to its end by processes that have died; returns the exit status."""
 
-    def lead(self, team: Team, host: Host, run: Run, memory: Memory) -> int:
-        """Plays rank 0's roles, the root among them, and shows the result; returns the exit status."""
+    def lead(self, team: Team, host: Host, run: Run, memory: Memory) -> int | Leg:
+        """Plays rank 0's roles, the root among them; the exit status, or the leg that the run goes on with."""
+
+    def evaluation(self, run: Run) -> Run | None:
+        """The evaluation that is to be played before the run goes on; None if there is none."""
+
+    def lead_evaluation(self, team: Team, host: Host, run: Run, evaluation: Run, memory: Memory) -> int | Leg:
+        """Plays rank 0's roles of an evaluation; as `lead`."""
 
 
 def in_the_world(leader: Callable[[], Leader]) -> int:
@@ -127,9 +135,24 @@ class Rank:
         assert run is not None
         if run.plan.processes == 1 and not run.repairs:
             return self._leader().alone(run)
-        if run.concluded:
-            return self._leader().conclude(run, self._memory) if self._team.rank == 0 else 0
-        return self._host(run)
+        return self._stages(run)
+
+    def _stages(self, run: Run) -> int:
+        """The run, and between its legs the evaluations; the exit status."""
+        first = self._team.rank == 0
+        while True:
+            evaluation = None
+            if run.plan.evaluate_every is not None:
+                evaluation = _told_by_first(self._team, self._leader().evaluation(run) if first else None)
+            if run.concluded and evaluation is None:
+                return self._leader().conclude(run, self._memory) if first else 0
+            outcome = self._host(run, evaluation)
+            if run.plan.evaluate_every is not None:
+                outcome = _told_by_first(self._team, outcome)
+            if isinstance(outcome, int):
+                return outcome if first else 0
+            self._run = run = run.after(outcome)
+            self._memory.go(outcome, repairable=self._memory.repairable)
 
     def _begin(self, run: Run) -> None:
         signal.alarm(0)
@@ -142,21 +165,25 @@ class Rank:
         if self._memory.keeps and not run.plan.ranks[self._team.rank]:
             import_algorithms(run)  # a spare is of use at once
 
-    def _host(self, run: Run) -> int:
-        team, roles = self._team, run.plan.ranks[self._team.rank]
+    def _host(self, run: Run, evaluation: Run | None) -> int | Leg:
+        """The rank's roles of the run, or of an evaluation before it goes on; at rank 0 what that has led to."""
+        played, memory = (run, self._memory) if evaluation is None else (evaluation, Memory())
+        team, roles = self._team, played.plan.ranks[self._team.rank]
         if len(roles) > 1:
-            seed_libraries(run.plan.seed)
-        communicator = team.split(_color(run, roles))
-        ranks = [run.plan.rank_of(role) for role in run.roles]
-        outside = self._mpi.MpiOutside(team, ranks, shared_memory=run.plan.transport == "auto")
-        host = Host(names_of(run, roles), outside, size=len(run.roles))
-        host.obey(Order.KEEP, lambda _, data: self._memory.learn(*unpack(data)))
-        status = 0
+            seed_libraries(played.plan.seed)
+        communicator = team.split(_color(played, roles))
+        ranks = [played.plan.rank_of(role) for role in played.roles]
+        outside = self._mpi.MpiOutside(team, ranks, shared_memory=played.plan.transport == "auto")
+        host = Host(names_of(played, roles), outside, size=len(played.roles))
+        host.obey(Order.KEEP, lambda _, data: memory.learn(*unpack(data)))
+        outcome: int | Leg = 0
         try:
-            if team.rank == 0:
-                status = self._leader().lead(team, host, run, self._memory)
+            if team.rank != 0:
+                self._host_roles(host, played, roles, communicator, memory)
+            elif evaluation is None:
+                outcome = self._leader().lead(team, host, run, memory)
             else:
-                self._host_roles(host, run, roles, communicator)
+                outcome = self._leader().lead_evaluation(team, host, run, evaluation, self._memory)
             # Nobody leaves before all are done: what one has sent last may still need its help to arrive.
             team.wait_for_all()
         except BaseException:
@@ -165,15 +192,15 @@ class Rank:
         finally:
             host.tables.close()
             outside.close()
-        return status
+        return outcome
 
-    def _host_roles(self, host: Host, run: Run, roles: tuple[Role, ...], communicator: Any) -> None:
+    def _host_roles(self, host: Host, run: Run, roles: tuple[Role, ...], communicator: Any, memory: Memory) -> None:
         log_to_stderr(run, roles)
 
         def main_of(role: Role) -> Main:
             def main(endpoint: Endpoint) -> None:
                 failure = perform(
-                    endpoint, run, role, memory=self._memory, communicator=communicator, private=len(roles) == 1
+                    endpoint, run, role, memory=memory, communicator=communicator, private=len(roles) == 1
                 )
                 if failure is not None:
                     # The root has the failure, shows it and ends us all; if not, we do.
@@ -279,12 +306,22 @@ def _agree(team: Team, leader: Callable[[], Leader]) -> Run | Failed:
             prepared = leader().prepare(team.size, tolerant=team.tolerant)
         except BaseException as error:
             prepared = failure_of(error, "root, rank 0")
+    agreed: Run | Failed = _told_by_first(team, prepared)
+    return agreed
+
+
+def _told_by_first(team: Team, value: Any) -> Any:
+    """What rank 0 says, at every rank. A collective.
+
+    Raises:
+        PeerLost: a process has died meanwhile; everybody hears of it.
+    """
     # A broadcast is waited for without a pause; those who wait would take the cores from the one who prepares.
     team.wait_for_all()
-    agreed: Run | Failed = unpack(team.broadcast(pack(prepared)))
-    if team.tolerant and not team.agree(True):  # else some would have the run, and others not
-        raise PeerLost("a process has died while the run was agreed on")
-    return agreed
+    told = unpack(team.broadcast(pack(value)))
+    if team.tolerant and not team.agree(True):  # else some would have heard it, and others not
+        raise PeerLost("a process has died while all were told how to go on")
+    return told
 
 
 def _color(run: Run, roles: tuple[Role, ...]) -> int | None:

@@ -15,7 +15,7 @@ from arena.config.schema import MatchConfig
 from arena.errors import ConfigError
 from arena.plan import ONLY_ACT, Plan, to_json
 from arena.records import boundary as boundaries
-from arena.records import checkpoint
+from arena.records import checkpoint, evaluations
 from arena.records.boundary import Boundary
 from arena.records.folder import RunFolder
 from arena.run import Run
@@ -66,6 +66,12 @@ def forget(run: Run) -> None:
         # The checkpoint of a policy that had left a leg which ended early is of the end that it knew of.
         checkpoint.discard_after(folder.checkpoints_path(name), found.checkpoints.get(name, run.leg.start))
     boundaries.cut_journals(folder, found)
+    if folder.samples.exists():
+        from arena.records.sample_writer import discard_after  # knows spaces, which the root has no other use for
+
+        for match in folder.samples.glob("match-*"):
+            discard_after(match, run.leg.start)
+    evaluations.forget_after(folder, run.leg.start)
 
 
 def _anew_words(plan: Plan, found: Boundary) -> Iterator[str]:
@@ -105,7 +111,7 @@ def _check_same(before: Config, now: Config, source: str) -> None:
 
 def _differences(before: Config, now: Config) -> Iterator[str]:
     yield from _compared("policies", before.policies, now.policies, ("algorithm", "frozen"))
-    yield from _compared("envs", before.envs, now.envs, ("make", "kwargs"))
+    yield from _compared("envs", before.envs, now.envs, ("make", "kwargs", "wrappers"))
     old, new = (tuple(entry for _, entry in config.entries()) for config in (before, now))
     if len(old) != len(new):
         yield f"matches: had {len(old)} descriptions, has {len(new)}"

@@ -4,6 +4,8 @@ runs/<name>/
 ├── config.yaml  plan.json          written once by the root, when everybody is ready
 ├── profile.json                    where the time went, with `--profile`
 ├── episodes.jsonl  metrics.jsonl   the root's recorder
+├── evaluations.jsonl  evaluations/ the root: how the policies did when they were evaluated, and the games
+├── samples/match-0000/ ...         each environment its own: what was played, with `record: samples`
 ├── faults.jsonl                    the root: what has failed and was mended, if anything has
 ├── tensorboard/<policy>/           the root's recorder
 ├── checkpoints/<policy>/           one worker of that policy, usually the root of its group
@@ -101,6 +103,20 @@ class RunFolder:
     def faults(self) -> Path:
         """A line per fault that the run has survived; not there without one."""
         return self.path / "faults.jsonl"
+
+    @property
+    def evaluations(self) -> Path:
+        """A line per evaluation and policy."""
+        return self.path / "evaluations.jsonl"
+
+    def evaluation_path(self, tick: int) -> Path:
+        """The folder of the evaluation at a tick."""
+        return self.path / "evaluations" / f"tick-{tick:012d}"
+
+    @property
+    def samples(self) -> Path:
+        """A folder per match, if what is played is recorded."""
+        return self.path / "samples"
 
     @property
     def metrics(self) -> Path:

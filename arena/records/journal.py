@@ -28,6 +28,12 @@ def _plain(value: Any) -> Any:
 _encode = msgspec.json.Encoder(enc_hook=_plain).encode_lines  # writes null for what JSON cannot say: NaN and infinities
 
 
+def as_read(line: Mapping[str, Any] | msgspec.Struct) -> dict[str, Any]:
+    """The object that a reader of the journal will see."""
+    seen: dict[str, Any] = msgspec.json.decode(_encode([line]))
+    return seen
+
+
 class Journal:
     """Appends JSON objects to a file; they reach the file at `flush` and `close`."""
 

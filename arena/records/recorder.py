@@ -8,15 +8,19 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from types import TracebackType
+from typing import TYPE_CHECKING
 
 from arena.errors import Unwritable
 from arena.records.episode_line import episode_line
 from arena.records.folder import RunFolder
-from arena.records.journal import Journal
+from arena.records.journal import Journal, as_read
 from arena.records.lines import EpisodeRow, UpdateRecord, update_line
 from arena.records.ordering import InOrder
 from arena.records.results import Results, results_of
 from arena.records.tensorboard import ScalarFile
+
+if TYPE_CHECKING:
+    from arena.callbacks import Callbacks
 
 FLUSH_EVERY = 1.0  # seconds
 
@@ -55,6 +59,7 @@ class Recorder:
         folder: where to; files that are there are continued.
         ticks: per match how many ticks it has played before.
         resumed_at: the tick from which a resumed run goes on; TensorBoard forgets later points of the earlier run.
+        callbacks: are told of every line.
         clock: seconds, for the flushes.
         now: wall time in seconds, for TensorBoard.
     """
@@ -65,11 +70,14 @@ class Recorder:
         ticks: Mapping[int, int],
         *,
         resumed_at: int | None = None,
+        callbacks: Callbacks | None = None,
         clock: Callable[[], float] = time.monotonic,
         now: Callable[[], float] = time.time,
     ) -> None:
         self._folder = folder
         self._resumed_at = resumed_at
+        self._tell_episode = callbacks.episode if callbacks is not None and callbacks.hears_episodes else None
+        self._tell_update = callbacks.update if callbacks is not None and callbacks.hears_updates else None
         self._clock, self._now = clock, now
         self._episodes = Journal(folder.episodes)
         self._order = InOrder(ticks)
@@ -107,9 +115,11 @@ class Recorder:
 
         Raises:
             ValueError: the recorder is closed, or not all episodes have the same seats.
+            CallbackFailed: a callback that was told of them has raised.
         """
         results = results_of(finished)
-        self._episodes.extend([episode_line(row) for row in self._order.add(match, tick, finished, last=last)])
+        lines = [episode_line(row) for row in self._order.add(match, tick, finished, last=last)]
+        self._episodes.extend(lines)
         self._tick = max(self._tick, tick)
         for policy, brought in results.items():
             means = self._played.setdefault(policy, _Means())
@@ -117,13 +127,23 @@ class Recorder:
             means.extend("length", brought.lengths)
             means.extend("win_rate", brought.won)
         self.poll()
+        if self._tell_episode is not None:
+            for line in lines:
+                self._tell_episode(as_read(line))
         return results
 
     def update(self, record: UpdateRecord) -> None:
-        """Records an update of a policy."""
-        self._metrics.append(update_line(record))
+        """Records an update of a policy.
+
+        Raises:
+            CallbackFailed: a callback that was told of it has raised.
+        """
+        line = update_line(record)
+        self._metrics.append(line)
         self._learnt.setdefault(record.policy, _Means()).add(record.ticks, record.values)
         self.poll()
+        if self._tell_update is not None:
+            self._tell_update(as_read(line))
 
     def poll(self) -> None:
         """Flushes if a second has passed since the last time; to be called now and then while nothing happens."""

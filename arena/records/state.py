@@ -72,6 +72,15 @@ def _next_array(number: Any, arrays: Iterator[tuple[int, bytes]]) -> NDArray[Any
     place, content = next(arrays, (None, b""))
     if type(number) is not int or number != place:
         raise ValueError(f"array file {number!r} is named where {place} was to be expected")
+    return read_array(content)
+
+
+def read_array(content: bytes) -> NDArray[Any]:
+    """The array that a `.npy` file holds.
+
+    Raises:
+        ValueError: it holds none, or objects, or asks for another number of bytes than it has.
+    """
     _check_size(content)
     return np.lib.format.read_array(io.BytesIO(content), allow_pickle=False)
 

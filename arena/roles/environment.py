@@ -84,7 +84,7 @@ class Environment:
         go = expect(Go, self._endpoint.receive(0, Tag.FROM_ROOT))
         self._memory.go(self._leg, repairable=go.repairable)
         for block in self._blocks:
-            block.play_until(go.until)
+            block.go(go.until)
         while playing := [block for block in self._blocks if not block.over]:
             for block in playing:
                 if self._hold is not None and block.tick + 1 >= self._hold:

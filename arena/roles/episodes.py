@@ -55,6 +55,11 @@ class EpisodeAccount:
         playing: NDArray[np.bool_] = ~(self._terminated | self._truncated)
         return playing
 
+    @property
+    def cut_now(self) -> NDArray[np.bool_]:
+        """[L] whose episode the end of the leg has cut; to be read before the episodes' records."""
+        return self._cut
+
     def idle(self, seat: int, active: NDArray[np.bool_]) -> None:
         """Counts a tick that the seat lets pass in the lanes where it should act; `active` is [L, E] of the seat."""
         self._idle[:, seat] += active.any(axis=1)

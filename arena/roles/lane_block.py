@@ -8,15 +8,17 @@ over       the leg's ticks are played (the last replies said so), or every worke
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from arena.comm import Endpoint, Tag
 from arena.comm.wire import link_size
+from arena.errors import Unwritable
 from arena.examination import adapted_game, check_idle_action
 from arena.interface import Frame, Step
 from arena.lockstep import Joint, Lockstep
@@ -29,6 +31,11 @@ from arena.roles.seat_port import Infos, SeatPort
 from arena.roles.step_writer import StepWriter, step_writer
 from arena.run import Run
 from arena.stopwatch import Activity, Stopwatch
+
+if TYPE_CHECKING:
+    from arena.records.sample_writer import SampleWriter
+
+_log = logging.getLogger(__name__)
 
 
 class LaneBlock:
@@ -75,6 +82,8 @@ class LaneBlock:
         before = [run.leg.episodes.get((match.match, lane), 0) for lane in lanes]
         self._account = EpisodeAccount(match, seat_entities, lanes, before)
         self._lockstep = Lockstep(len(self._ports), run.plan.ticks, run.leg.tick_of(match.match))
+        self._seat_entities = seat_entities
+        self._samples = self._sample_writer() if run.plan.record == "samples" and run.episodes is None else None
         self.finished: list[EpisodeRecord] = []
 
     def _lay_table(self, seat_entities: Sequence[tuple[int, ...]]) -> tuple[list[SeatPort], StepWriter]:
@@ -88,6 +97,26 @@ class LaneBlock:
             self._endpoint.send(peer, Tag.WELCOME, pack(welcome))
         ports = [SeatPort(*seat) for seat in zip(seat_entities, welcomes, layouts, table.links, strict=True)]
         return ports, step_writer(ports, layouts, table.outboxes)
+
+    def _sample_writer(self) -> SampleWriter:
+        """Where what is played is recorded."""
+        from arena.records.sample_format import EntitySamples, Manifest  # what nobody records costs no import
+        from arena.records.sample_writer import SampleWriter
+
+        game, match = self._game.interface, self._match
+        seats = {e: seat for seat, entities in zip(match.seats, self._seat_entities, strict=True) for e in entities}
+        entities = tuple(
+            EntitySamples(
+                name,
+                seats[e].policy,
+                seats[e].index,
+                game.observation_spaces[e],
+                game.action_spaces[e],
+                game.mask_sizes[e],
+            )
+            for e, name in enumerate(game.entities)
+        )
+        return SampleWriter(self._run.folder.samples, Manifest(match.match, match.env, entities), self._lanes)
 
     def _welcome(self, entities: tuple[int, ...]) -> Welcome:
         game = self._game.interface
@@ -118,8 +147,14 @@ class LaneBlock:
         """Whether the leg's ticks are played, or nobody is left to play for."""
         return self._lockstep.over
 
+    def go(self, tick: int) -> None:
+        """Everybody is ready for the leg, which ends with this tick."""
+        self._lockstep.budget = tick
+        if self._samples is not None and self._run.leg.repaired:
+            self._samples.discard_after(self.tick)
+
     def play_until(self, tick: int) -> None:
-        """Sets the leg's end."""
+        """Sets another end of the leg."""
         self._lockstep.budget = tick
 
     def begin(self) -> None:
@@ -143,7 +178,13 @@ class LaneBlock:
             self._reset(joint.reset)
 
     def close(self) -> None:
-        """Ends the game and the links."""
+        """Ends the game and the links.
+
+        Raises:
+            Unwritable: what was played cannot be recorded.
+        """
+        if self._samples is not None:
+            self._samples.flush()
         self._game.close()
         for port in self._ports:
             port.link.close()
@@ -151,6 +192,11 @@ class LaneBlock:
     def abandon(self) -> None:
         """Ends the game of a run that has failed; that this fails too is no news."""
         self._game.close_quietly()
+        if self._samples is not None:
+            try:
+                self._samples.flush()
+            except Unwritable as error:
+                _log.error("%s", error)
 
     def _tick(self, joint: Joint) -> None:
         for seat in joint.idle:
@@ -163,6 +209,8 @@ class LaneBlock:
         if played is None or self._lockstep.over:
             step = self._account.cut(step)
         over, ends = self._account.tick(step)
+        if self._samples is not None:
+            self._record(self._samples, actions, step, joint.idle)
         # Everybody's reply is written, also that of a seat that has left: its masks tell what it may do when idle.
         self._write_step(step, ends)
         step_infos, begin_infos = step.frame.infos, None
@@ -196,17 +244,35 @@ class LaneBlock:
             playing = self._account.playing & ~over[:, None]
             for port in self._ports:
                 port.write_cut(playing)
+            if self._samples is not None:
+                self._samples.truncate(playing)
             return self._go_on(~over)
-        for port in self._ports:
-            port.write_begin(frame, over)
+        self._show_first(frame, over)
         return over, frame.infos
+
+    def _record(self, samples: SampleWriter, actions: Sequence[Any], step: Step, idle: frozenset[int]) -> None:
+        """Records a tick before the next episodes begin."""
+        samples.add(
+            self._lockstep.tick,
+            actions,
+            step,
+            idle=[entity for seat in idle for entity in self._seat_entities[seat]],
+            episodes=self._account.episodes,
+            cut=self._account.cut_now,
+        )
+
+    def _show_first(self, frame: Frame, lanes: NDArray[np.bool_]) -> None:
+        """Shows everybody the first observations of the lanes that begin an episode."""
+        for port in self._ports:
+            port.write_begin(frame, lanes)
+        if self._samples is not None:
+            self._samples.begin(frame, lanes)
 
     def _go_on(self, dropped: NDArray[np.bool_]) -> tuple[NDArray[np.bool_], Infos | None]:
         """As `_next_episodes`, in a new game, which begins in all lanes; the episodes of some are dropped for it."""
         frame = self._renewed(dropped)
         lanes = np.ones(len(self._lanes), np.bool_)
-        for port in self._ports:
-            port.write_begin(frame, lanes)
+        self._show_first(frame, lanes)
         return lanes, frame.infos
 
     def _renewed(
@@ -245,6 +311,7 @@ class LaneBlock:
     def _restart(self, lanes: NDArray[np.bool_], frame: Frame) -> None:
         for port in self._ports:
             port.write_nothing_played()
-            port.write_begin(frame, lanes)
+        self._show_first(frame, lanes)
+        for port in self._ports:
             infos = port.pack_infos(None, frame.infos, lanes)
             port.post(self._lockstep.tick, last=False, infos=infos)

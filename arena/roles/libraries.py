@@ -14,7 +14,9 @@ from arena.run import Run
 def import_algorithms(run: Run) -> None:
     """Imports what the run's workers need, so that this process can take the place of one at once."""
     for policy in run.plan.policies.values():
-        registry.worker_class(policy.algorithm, policy.options, frozen=policy.frozen, path=f"policies.{policy.name}")
+        registry.worker_class(
+            policy.algorithm, policy.options, acts=run.plan.acts(policy), path=f"policies.{policy.name}"
+        )
 
 
 def calm_libraries() -> None:

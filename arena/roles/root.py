@@ -35,7 +35,6 @@ from arena.run import Repair, Run
 from arena.schedule import prove
 from arena.screen.display import Display
 from arena.screen.words import counted
-from arena.stopping import Stop
 from arena.stopwatch import Activity, RoleProfile, stopwatch
 
 _match, _lane, _episode, _tick = column("match"), column("lane"), column("episode"), column("tick")
@@ -58,16 +57,15 @@ class Root:
         endpoint: the root's place in the world.
         run: the run.
         display: shows how it goes.
-        memory: keeps what it knows, should the run have to be repaired.
-        stop: whether it is to end before its last tick.
+        memory: keeps what it knows, for when the run goes on; its `stop` says whether to end before the last tick.
     """
 
-    def __init__(self, endpoint: Endpoint, run: Run, display: Display, memory: Memory, stop: Stop) -> None:
+    def __init__(self, endpoint: Endpoint, run: Run, display: Display, memory: Memory) -> None:
         self._endpoint = endpoint
         self._run = run
         self._display = display
         self._memory = memory
-        self._stop = stop
+        self._stop = memory.stop
         self._leg = run.leg
         self._ticks = {match.match: run.leg.tick_of(match.match) for match in run.plan.matches}
         self._others = {role for role in run.roles if role.kind is not RoleKind.ROOT}
@@ -84,6 +82,7 @@ class Root:
         }  # episodes that have ended, by match and lane
         self._recorded: dict[str, int] = {}  # after a repair: per policy the newest update on record
         self._stateless: set[str] = set()  # policies that have no checkpoints
+        self.following: Leg | None = None  # what the run goes on with when its policies have been evaluated
         self.stopped_at: int | None = None  # the tick at which the run can be taken up again, if it was asked to end
         self.profiles: dict[Role, RoleProfile] = {}
         self.scoreboard = memory.scoreboard or Scoreboard(run.plan.policies)
@@ -100,18 +99,26 @@ class Root:
             RoleFailed: somebody could not begin, or the plan can deadlock.
         """
         self._await(self._ready, self._early.append)
-        if self._run.plan.fault_tolerance == "on" and not self.resumable:
+        if not self.resumable:
             self._refuse_fragility()
         if not self._run.allow_unproved:
             self._refuse_deadlock()
 
     def _refuse_fragility(self) -> None:
+        """Ends a run before anybody plays that asks for what needs states which can be saved and loaded."""
         plan = self._run.plan
+        asked = {
+            "fault_tolerance": plan.fault_tolerance == "on" and "would be lost with its process",
+            "evaluation": plan.evaluate_every is not None and "cannot be evaluated before the run's last tick",
+        }
+        path, why = next(((path, why) for path, why in asked.items() if why), ("", ""))
+        if not why:
+            return
         names = sorted({plan.seat(role).policy for role, ready in self._ready.items() if not ready.resumable})
         refusal = ConfigError(
-            f"found on, but what {' and '.join(map(repr, names))} learns would be lost with its process: its algorithm "
-            "has no state_dict() and load_state_dict()",
-            path="fault_tolerance",
+            f"is asked for, but what {' and '.join(map(repr, names))} learns {why}: its algorithm has no state_dict() "
+            "and load_state_dict()",
+            path=path,
             source=self._run.source,
         )
         raise RoleFailed(Failed("root, rank 0", str(refusal), exit_code=2))
@@ -140,11 +147,11 @@ class Root:
             while self._play(recorder):
                 self.gather()
         except BaseException:
-            self._memory.scoreboard, self._memory.counts = self.scoreboard, self._counts
             for match, counts in self._counts.items():
                 self._memory.note(match, Standing(self._ticks[match], tuple(counts)))
             raise
         finally:
+            self._memory.scoreboard, self._memory.counts = self.scoreboard, self._counts
             self._display.stop()
         for name in sorted(self._stateless):
             self._display.message(f"no checkpoints of {name!r}: its algorithm has no state_dict()")
@@ -234,15 +241,27 @@ class Root:
         recorder.sync()
         boundary = self._boundary(tick)
         boundaries.save(self._run.folder, boundary)
+        self._tell_callbacks(boundary)
         plan = self._run.plan
-        if tick >= plan.ticks:
-            return None
-        if self._stop.wanted:
+        if self._stop.wanted and tick < plan.ticks:
             self.stopped_at = tick
             return None
         leg = boundary.leg(self._run.folder)
         given = {name: path for name, path in self._leg.restore.items() if plan.policies[name].frozen}
-        return replace(leg, restore={**given, **leg.restore})
+        leg = replace(leg, restore={**given, **leg.restore})
+        if plan.evaluates_at(tick):
+            self.following = leg
+            return None
+        return leg if tick < plan.ticks else None
+
+    def _tell_callbacks(self, boundary: Boundary) -> None:
+        callbacks = self._memory.callbacks
+        if callbacks is None:
+            return
+        files = {name: boundary.checkpoint(self._run.folder, name) for name in boundary.checkpoints}
+        callbacks.checkpoint(boundary.tick, files)
+        if boundary.tick >= self._run.plan.ticks:
+            callbacks.round(0)
 
     def _boundary(self, tick: int) -> Boundary:
         """What all have said of themselves at the end of a leg."""
@@ -312,7 +331,7 @@ class Root:
         """Lets the leg end soon if the run is to end, once everybody plays."""
         end, playing = self._end, len(self._ready) == len(self._others)
         if self._stop.wanted and playing and end is not None and not end.asked:
-            self._display.message("asked to stop: the run ends as soon as it is saved")
+            self._display.message(f"{self._stop.words}: the run ends as soon as it is saved")
             end.ask(self._ticks)
 
     def _take_leave(self, message: Done) -> None:

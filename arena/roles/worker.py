@@ -65,7 +65,7 @@ class Worker:
         self._offers = False  # whether the algorithm offers its state after each update
         self._until = run.plan.ticks
         algorithm = registry.worker_class(
-            self._policy.algorithm, self._policy.options, frozen=self._policy.frozen, path=self._path
+            self._policy.algorithm, self._policy.options, acts=run.plan.acts(self._policy), path=self._path
         )
         self._schedule = registry.schedule_of(algorithm)
         self._group = self._join(communicator)
@@ -266,13 +266,14 @@ class Worker:
         """
         first = self._first
         if self._keeps:
-            if hasattr(self._algorithm, "own_state_dict"):
-                self._saving.save_own(self._role, self._algorithm.own_state_dict(), boundary=self._end)
             if not self._group.is_root and (self._group.speaks or self._group.rank == first):  # nobody else does yet
                 self._saving.save(self._algorithm.state_dict(), boundary=self._end)
         self._group.leave()
         if self._keeps and self._group.is_root and self._group.speaks and first == 0:
             self._saving.save(self._algorithm.state_dict(), boundary=self._end)
+        # Now the root has all that the others have handed over: see `Fragments`.
+        if self._keeps and hasattr(self._algorithm, "own_state_dict"):
+            self._saving.save_own(self._role, self._algorithm.own_state_dict(), boundary=self._end)
         return self._saving.newest if self._keeps else None
 
     @property

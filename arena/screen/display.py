@@ -6,6 +6,7 @@ write to the stream that they are given and to nothing else.
 
 from __future__ import annotations
 
+import io
 import math
 import time
 from collections import deque
@@ -106,6 +107,11 @@ class PlainDisplay:
         self._line_at = self._clock() + LINE_EVERY
         policies = [_policy_words(name, score) for name, score in scoreboard.policies.items()]
         self.message(" | ".join([_progress_words(ticks_done, self._total, self._rate.per_second), *policies]))
+
+
+def silent_display() -> Display:
+    """Shows nothing."""
+    return PlainDisplay(io.StringIO(), total_ticks=1)
 
 
 class LiveDisplay:

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-from arena.examination import Examination
+from arena.examination import Examination, wrapped_words
 from arena.hosts import Share
 from arena.plan import MatchPlan, Plan, Role, RoleKind
 from arena.schedule import Proof, prove
@@ -159,7 +159,7 @@ def _matches_lines(plan: Plan) -> Iterator[str]:
         players = " ".join(seat.policy for seat in first.seats)
         what = "match" if len(copies) == 1 else "matches"
         lanes = counted(first.lanes, "lane")
-        yield f"{what} {numbers}: {first.env}{kwargs}, {lanes}, {plan.ticks} ticks: {players}"
+        yield f"{what} {numbers}: {first.env}{kwargs}{wrapped_words(first)}, {lanes}, {plan.ticks} ticks: {players}"
 
 
 def _policy_lines(plan: Plan, examination: Examination) -> Iterator[str]:

@@ -2,6 +2,14 @@
 
 from __future__ import annotations
 
+import math
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from arena.records.scoreboard import Score
+
+_Z95 = 1.959964  # the normal distribution's 97.5 % point
+
 
 def counted(number: int, one: str, many: str = "") -> str:
     """`1 match`, `2 matches`; without `many` the plural has an s."""
@@ -12,3 +20,30 @@ def processes_words(processes: int, roles: int) -> str:
     """`6 processes`, or where they host several roles each, `151 roles on 3 processes`."""
     words = counted(processes, "process", "processes")
     return words if processes >= roles else f"{roles} roles on {words}"
+
+
+def result_words(score: Score) -> str:
+    """A result with its 95 % intervals."""
+    if score.episodes == 0:
+        return "no episode"
+    words = [f"{score.episodes} episodes", f"return {_mean_words(score)}", f"length {score.lengths.mean:.1f}"]
+    if score.games.count:
+        low, high = wilson(score.wins, score.games.count)
+        words.insert(1, f"won {score.wins / score.games.count:.1%} [{low:.1%}, {high:.1%}]")
+    return ", ".join(words)
+
+
+def _mean_words(score: Score) -> str:
+    mean = score.returns.total / score.returns.count
+    return f"{mean:.2f} +- {_Z95 * score.returns.deviation / math.sqrt(score.returns.count):.2f}"
+
+
+def wilson(wins: float, games: int) -> tuple[float, float]:
+    """The 95 % score interval of a win rate.
+
+    Source: Wilson (1927), Probable inference, the law of succession, and statistical inference.
+    """
+    rate, z2 = wins / games, _Z95 * _Z95
+    center = (rate + z2 / (2 * games)) / (1 + z2 / games)
+    half = _Z95 * math.sqrt(rate * (1 - rate) / games + z2 / (4 * games * games)) / (1 + z2 / games)
+    return max(0.0, center - half), min(1.0, center + half)

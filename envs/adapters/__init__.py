@@ -5,7 +5,8 @@
     pettingzoo_factory("mpe2.simple_tag_v3")   makes instances of a PettingZoo module's game
 
 One module per interface turns a single instance into a `Game` (one lane): `gymnasium_env`, `pettingzoo_parallel`,
-`pettingzoo_aec`, `list_env`. `lanes` packs several `Game`s into one `BatchedEnv`.
+`pettingzoo_aec`, `list_env`. `lanes` packs several `Game`s into one `BatchedEnv`. `wrappers` says what a configuration
+may put around a game, `layers` does it for games that are no Gymnasium environments.
 """
 
 from envs.adapters.kinds import adapt

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import gymnasium
 
-from arena.errors import ConfigError, nearest
+from arena.errors import ConfigError
 from arena.interface import BatchedEnv
 from envs.adapters.game import Game
 from envs.adapters.gymnasium_env import GymnasiumGame
@@ -16,9 +15,13 @@ from envs.adapters.lanes import Lanes
 from envs.adapters.list_env import ListGame
 from envs.adapters.pettingzoo_aec import AECGame
 from envs.adapters.pettingzoo_parallel import ParallelGame
+from envs.adapters.signatures import check_call
+from envs.adapters.wrappers import wrapped_env, wrapped_lanes, wrappings
 
 
-def adapt(factory: Callable[..., Any], kwargs: Mapping[str, Any], lanes: int) -> BatchedEnv:
+def adapt(
+    factory: Callable[..., Any], kwargs: Mapping[str, Any], lanes: int, wrappers: Sequence[tuple[str, Any]] = ()
+) -> BatchedEnv:
     """A game of `lanes` lanes out of whatever makes one.
 
     Args:
@@ -27,45 +30,29 @@ def adapt(factory: Callable[..., Any], kwargs: Mapping[str, Any], lanes: int) ->
             `AECEnv`, or an environment of the list interface.
         kwargs: given to the factory at each call.
         lanes: how many instances step together, at least 1.
+        wrappers: name and argument of what goes around it, the innermost first; see `envs.adapters.wrappers`.
 
     Raises:
-        ConfigError: the factory does not take these kwargs, or makes something of another kind.
+        ConfigError: the factory does not take these kwargs, or makes something of another kind; a wrapper cannot be
+            found, does not take its argument, or cannot go around this game.
         Exception: whatever the factory itself raises.
     """
     if lanes < 1:
         raise ConfigError(f"got {lanes}, expected at least 1", path="lanes")
+    around = wrappings(wrappers)
     if getattr(factory, "batched", False):
-        _check_kwargs(factory, {**kwargs, "lanes": lanes})
-        batched: BatchedEnv = factory(lanes=lanes, **kwargs)
-        return batched
-    _check_kwargs(factory, kwargs)
-    first = _game(factory(**kwargs))
-    return Lanes([first, *(_game(factory(**kwargs)) for _ in range(lanes - 1))])
-
-
-def _check_kwargs(factory: Callable[..., Any], kwargs: Mapping[str, Any]) -> None:
-    """Tells a wrong option from a TypeError inside of the game.
-
-    Raises:
-        ConfigError: the factory's signature does not fit.
-    """
-    try:
-        signature = inspect.signature(factory)
-    except (TypeError, ValueError):  # some built-in callables have none
-        return
-    try:
-        signature.bind(**kwargs)
-    except TypeError as error:
-        name = getattr(factory, "__name__", repr(factory))
-        known = {key for key, value in signature.parameters.items() if value.kind is not value.VAR_KEYWORD}
-        wrong = next((key for key in kwargs if key not in known), "")
-        raise ConfigError(f"{name}: {error}; {nearest(wrong, known - {'lanes'})}", path="kwargs") from error
+        check_call(factory, {**kwargs, "lanes": lanes}, path="kwargs")
+        return wrapped_lanes(factory(lanes=lanes, **kwargs), around)
+    check_call(factory, kwargs, path="kwargs")
+    first = factory(**kwargs)
+    instances = [first, *(factory(**kwargs) for _ in range(lanes - 1))]
+    if isinstance(first, gymnasium.Env):
+        return Lanes([GymnasiumGame(wrapped_env(env, around)) for env in instances])
+    return wrapped_lanes(Lanes([_game(env) for env in instances]), around)
 
 
 def _game(env: Any) -> Game:
     """The single instance as a `Game`."""
-    if isinstance(env, gymnasium.Env):
-        return GymnasiumGame(env)
     if _is_pettingzoo(env, "ParallelEnv"):
         return ParallelGame(env)
     if _is_pettingzoo(env, "AECEnv"):

@@ -13,6 +13,7 @@ import pytest
 
 from arena.records import checkpoint
 from arena.records.journal import JournalReader
+from arena.samples import read_samples
 from launching import ARENA, Ended, arena, finish, left_behind, start, wait_for, write
 
 pytestmark = pytest.mark.mpi
@@ -69,6 +70,8 @@ def killed(cwd: Path, config: dict[str, Any], *victims: Sequence[int], when: str
 
 def seen(run: Path, when: str, turn: int) -> bool:
     """Whether it is time for another death."""
+    if when == "evaluation":
+        return (run / "evaluations" / f"tick-{1000 * (turn + 1):012d}" / "episodes.jsonl").exists()
     if when == "start":
         return len(list((run / "logs").glob("rank-*.log"))) >= 6
     metrics = run / "metrics.jsonl"
@@ -125,6 +128,18 @@ def test_packed_ranks_go_on_too(tmp_path: Path) -> None:
     ended = finish(process)
     assert ended.code == 0, ended.err
     assert len(check(tmp_path / "run", duel())) == 1
+
+
+@pytest.mark.parametrize("victims", [[(3,)], [(0,)], [(0, 2), (4,)]], ids=["worker", "root", "two, then another"])
+def test_a_death_during_an_evaluation(victims: list[tuple[int, ...]], tmp_path: Path) -> None:
+    config = duel(evaluation={"every": 1000, "episodes": 300})
+    ended = killed(tmp_path, config, *victims, when="evaluation")
+    assert ended.code == 0, ended.err
+    assert len(check(tmp_path / "run", config)) == len(victims)
+    evaluations = list(JournalReader(tmp_path / "run" / "evaluations.jsonl"))
+    ticks = [(line["ticks"], line["policy"]) for line in evaluations]
+    assert ticks == [(tick, name) for tick in (1000, 2000, 3000) for name in ("blue", "red")]
+    assert all(line["episodes"] == 300 for line in evaluations)
 
 
 def test_a_repaired_run_can_be_resumed(tmp_path: Path) -> None:
@@ -219,3 +234,21 @@ def test_two_runs_do_not_write_into_one_folder(tmp_path: Path) -> None:
     assert "another run writes into this folder" in second.err
     first.send_signal(signal.SIGINT)
     assert finish(first).code == 130
+
+
+@pytest.mark.parametrize("victim", [1, 0], ids=["environment", "root"])
+def test_what_is_recorded_is_neither_doubled_nor_torn(victim: int, tmp_path: Path) -> None:
+    config = duel(record="samples")
+    ended = killed(tmp_path, config, (victim,))
+    assert ended.code == 0, ended.err
+    check(tmp_path / "run", config)
+    for match in read_samples(tmp_path / "run").matches:
+        ticks = [int(tick) for part in match.parts() for tick in part.tick]
+        assert ticks == sorted(set(ticks))
+        if victim != 1 or match.match != 0:  # what the dead one had not written yet is lost
+            assert ticks == list(range(1, 3001))
+        assert {part.begins[0].all() for part in match.parts()} == {True}, "every part is the beginning of a leg"
+        played = {(e.lane, e.number, e.policy): e.undiscounted for e in match.episodes()}
+        lines = [line for line in JournalReader(tmp_path / "run" / "episodes.jsonl") if line["match"] == match.match]
+        told = {(e["lane"], e["episode"], s["policy"]): s["return"] for e in lines for s in e["seats"]}
+        assert {place: told.get(place) for place in played} == pytest.approx(played)

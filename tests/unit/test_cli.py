@@ -18,6 +18,7 @@ import pytest
 from arena.cli import _parser, main
 from arena.config import yaml_text
 from arena.records import checkpoint
+from arena.registry import ALGORITHMS, ENVIRONMENTS, WRAPPERS
 
 WORKERS = '''
 class Base:
@@ -324,6 +325,18 @@ def test_environments_that_are_made_alike_are_made_once(folder: Path, capsys: py
             ["envs.game.make=own:Broken"],
             "environment 'game' could not be made with {'team_size': 2}: RuntimeError: the game is out of order (",
         ),
+        (
+            ["envs.game.wrappers=[{frame_stack: 2}, {resize: [4, 4]}]", "envs.game.kwargs.team_size=1"],
+            "envs.game.wrappers[1]: resize cannot go around entities that observe Box(",
+        ),
+        (
+            ["envs.game.wrappers=[{time_limit: 0}]"],
+            "envs.game.wrappers[0]: time_limit: max_episode_steps: got 0, expected a whole number of at least 1",
+        ),
+        (
+            ["envs.game.wrappers=[clip_rewards]"],
+            "envs.game.wrappers[0]: unknown wrapper 'clip_rewards'; did you mean 'clip_reward'?",
+        ),
         (["envs.game.idle_action=9"], "envs.game.idle_action: 9 is no action of blue_0"),
         (["envs.game.idle_action=0.5"], "envs.game.idle_action: 0.5 is no action of blue_0"),
         (["envs.game.idle_action={a: 1}"], "is no action of blue_0"),
@@ -436,7 +449,7 @@ def test_a_count_may_be_written_as_a_power_of_ten(capsys: pytest.CaptureFixture[
 def test_list_names_every_built_in(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["list"]) == 0
     out = capsys.readouterr().out
-    assert re.findall(r"^  (\w+)", out, re.M) == ["touchdown", "cover", "matrix", "random", "scripted", "ppo"]
+    assert re.findall(r"^  (\S+)", out, re.M) == [*ENVIRONMENTS, *WRAPPERS, *ALGORITHMS]
 
 
 @pytest.mark.parametrize("command", ["train", "plan", "check", "evaluate", "list"])

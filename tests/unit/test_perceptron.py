@@ -64,6 +64,23 @@ def test_the_way_back_by_hand_is_autograds(
         torch.testing.assert_close(left, right, atol=tolerance, rtol=tolerance)
 
 
+@pytest.mark.parametrize("hidden", [(), (7,), (6, 6, 6), (4, 8, 4)], ids=str)
+@pytest.mark.parametrize("activation", ["tanh", "relu"])
+def test_the_way_back_to_the_inputs_alone_is_autograds_and_passes_the_weights(
+    activation: str, hidden: tuple[int, ...]
+) -> None:
+    net = perceptron(hidden, activation)
+    inputs, gradient = numbers(20, INPUTS), numbers(20, OUTPUTS)
+    with torch.no_grad():
+        outputs, backward = net.probed(inputs)
+        found = backward(gradient)
+    expected = by_autograd(net, inputs, gradient)
+    torch.testing.assert_close([outputs, found], expected[:2], atol=1e-5, rtol=1e-5)
+    assert all(parameter.grad is None for parameter in net.parameters())
+    with pytest.raises(RuntimeError, match="written over"):
+        backward(gradient)
+
+
 @pytest.mark.parametrize("hidden", [(), (8, 4)], ids=str)
 def test_gradients_add_up_and_batches_may_differ_in_size(hidden: tuple[int, ...]) -> None:
     net = perceptron(hidden)

@@ -221,7 +221,7 @@ def test_a_schedule_that_is_none_is_refused_with_the_nearest_one(folder: Path) -
         "    def run(self): ...\n",
     )
     with pytest.raises(ConfigError, match=r"W\.schedule is 'tick'.* did you mean 'ticks'") as caught:
-        registry.worker_class("mine:W", {}, frozen=False, path="policies.blue")
+        registry.worker_class("mine:W", {}, acts=False, path="policies.blue")
     assert caught.value.path == "policies.blue.algorithm"
 
 

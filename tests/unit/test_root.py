@@ -22,7 +22,6 @@ from arena.records.recorder import Recorder
 from arena.roles.root import RoleFailed, Root
 from arena.run import Run
 from arena.screen.display import PlainDisplay
-from arena.stopping import Stop
 
 MATCH = {"env": "touchdown", "seats": ["blue", "red"]}
 CONFIG = {
@@ -42,7 +41,7 @@ def watch(path: Path, words: Sequence[tuple[Role, Any]], shown: io.StringIO | No
     shown = io.StringIO() if shown is None else shown
 
     def root(endpoint: HostedEndpoint) -> None:
-        root = Root(endpoint, run, PlainDisplay(shown, total_ticks=5), Memory(), Stop())
+        root = Root(endpoint, run, PlainDisplay(shown, total_ticks=5), Memory())
         root.gather()
         assert not run.folder.episodes.exists()
         with Recorder(run.folder, root.ticks) as recorder:

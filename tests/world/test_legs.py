@@ -31,6 +31,28 @@ def ppo(n_steps: int = 32, **policy: Any) -> dict[str, Any]:
     return {"algorithm": "ppo", "options": options, **policy}
 
 
+def remembering(kind: str) -> dict[str, Any]:
+    """PPO whose rollouts do not fit into the legs, and whose sequences do not fit into the rollouts."""
+    options = {"recurrent": kind, "hidden_size": 8, "sequence_length": 7}
+    return {"algorithm": "ppo", "options": {**ppo()["options"], **options}}
+
+
+def normalised(n_steps: int = 32, sync: str = "gradients") -> dict[str, Any]:
+    """PPO that scales what it sees and earns; its rollouts begin and end in the middle of episodes and legs."""
+    scales = {"normalize_observations": True, "normalize_rewards": True}
+    return {"algorithm": "ppo", "options": {**ppo(n_steps)["options"], **scales}, "sync": sync}
+
+
+def of_numbers(algorithm: str, *, sync: str = "gradients", **options: Any) -> dict[str, Any]:
+    """One that learns from a replay, on every tick; its updates, of 17 ticks, do not fit into the legs."""
+    small = {"hidden_sizes": [8], "batch_size": 8, "training_intensity": 8 / 3, "learning_starts": 20, "log_every": 17}
+    return {"algorithm": algorithm, "options": {**small, **options}, "sync": sync}
+
+
+SETTLED = {"exploration_initial_eps": 0.2, "exploration_final_eps": 0.2, "priority_beta": 1.0, "train_every": 1}
+"""Nothing that depends on how long the run is to be."""
+
+
 def learner(name: str, **options: Any) -> dict[str, Any]:
     return {"algorithm": f"learners:{name}", "options": options}
 
@@ -72,6 +94,54 @@ CASES: dict[str, Callable[[], dict[str, Any]]] = {
     "ppo, overlapped": lambda: league({**DUEL, "lanes": 5, "copies": 2, "pipeline": 2}, blue=ppo(), red=ppo(48)),
     "ppo, samples": lambda: league({**DUEL, "lanes": 3, "copies": 3}, blue=ppo(sync="samples"), red=RANDOM),
     "ppo, longer than a leg": lambda: league({**DUEL, "lanes": 2}, blue=ppo(75), red=RANDOM),
+    "ppo, recurrent": lambda: league({**DUEL, "lanes": 3}, blue=remembering("lstm"), red=remembering("gru")),
+    "ppo, recurrent, overlapped": lambda: league(
+        {**DUEL, "lanes": 5, "pipeline": 2}, blue=remembering("gru"), red=remembering("lstm")
+    ),
+    "a2c": lambda: league({**DUEL, "lanes": 3}, blue={"algorithm": "a2c", "options": {"n_steps": 7}}, red=RANDOM),
+    "ppo, normalised, in a wrapped game": lambda: league(
+        {**DUEL, "lanes": 3, "copies": 2},
+        env={**TOUCHDOWN, "wrappers": [{"frame_stack": 3}, {"clip_reward": "sign"}, {"time_limit": 37}]},
+        blue=normalised(),
+        red=normalised(48, "samples"),
+    ),
+    "ppo, normalised, in turns": lambda: league(
+        {**DUEL, "lanes": 3, "copies": 2},
+        env={"make": "games:Alternate", "kwargs": {"moves": 7}, "wrappers": [{"frame_stack": 2}]},
+        blue=normalised(),
+        red=normalised(75),
+    ),
+    "a wrapped Gymnasium environment": lambda: league(
+        {"seats": ["blue"], "lanes": 2},
+        env={"make": "gymnasium:CartPole-v1", "wrappers": [{"frame_stack": 3}, "wrapping:Noisy", {"time_limit": 37}]},
+        blue=normalised(),
+    ),
+    "ddpg, td3 and sac": lambda: league(
+        {"seats": ["blue"], "lanes": 2},
+        {"seats": ["red"], "copies": 2},
+        {"seats": ["green"], "copies": 2},
+        env={"make": "gymnasium:Pendulum-v1"},
+        blue=of_numbers("ddpg", action_noise="correlated", n_step=3),
+        red=of_numbers("td3", policy_delay=3, prioritized=True, priority_beta=1.0),
+        green=of_numbers("sac", sync="samples"),
+    ),
+    "sac, of choices": lambda: league({**DUEL, "lanes": 3, "copies": 2}, blue=of_numbers("sac"), red=RANDOM),
+    "dqn": lambda: league(
+        {**DUEL, "lanes": 3, "copies": 2},
+        blue=of_numbers("dqn", n_step=3, prioritized=True, **SETTLED),
+        red=of_numbers("dqn", sync="samples", buffer_size=500, **{**SETTLED, "train_every": 3}),
+    ),
+    "dqn and sac, normalised": lambda: league(
+        {**DUEL, "lanes": 2, "copies": 2},
+        blue=of_numbers("dqn", normalize_observations=True, **SETTLED),
+        red=of_numbers("sac", sync="samples", normalize_observations=True),
+    ),
+    "dqn, in turns": lambda: league(
+        {**DUEL, "lanes": 3, "copies": 2},
+        env={"make": "games:Alternate", "kwargs": {"moves": 7}},
+        blue=of_numbers("dqn", n_step=2, **SETTLED),
+        red=of_numbers("dqn", sync="samples", prioritized=True, **SETTLED),
+    ),
     "ppo, teams": lambda: league(
         {"seats": ["blue", "blue", ["red", "red"]], "lanes": 2},
         env={"make": "touchdown", "kwargs": {"max_steps": 60, "team_size": 2}},
@@ -131,6 +201,18 @@ def test_a_run_that_is_parted_at_every_boundary_leaves_the_same_bytes(tmp_path: 
     for ticks in (50, 100, 150, 200):
         parted = played_in(tmp_path / "parted", {**data, "ticks": ticks}, resume=ticks > 50)
     assert left_by(parted.folder) == left_by(whole.folder)
+
+
+def test_schedules_of_a_whole_run_go_on_where_it_was_killed(tmp_path: Path) -> None:
+    options = {"exploration_fraction": 0.7, "prioritized": True, "learning_rate_schedule": "linear"}
+    data = league({**DUEL, "lanes": 2}, blue=of_numbers("dqn", train_every=4, **options), red=RANDOM)
+    whole = left_by(played_in(tmp_path / "whole", data).folder)
+    _, steps = killed(data, tmp_path / "undisturbed", 10**6)
+    assert killed(data, tmp_path / "parted", 2 * len(steps) // 3)[0]
+    parted = played_in(tmp_path / "parted", data, resume=True)
+    assert parted.run.leg.start in (50, 100, 150)
+    assert left_by(parted.folder) == whole
+    assert len({line["epsilon"] for line in parted.updates}) > 3
 
 
 def test_a_frozen_policy_plays_the_same_in_all_legs_and_after_a_resume(tmp_path: Path) -> None:

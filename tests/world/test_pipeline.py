@@ -83,10 +83,11 @@ def weights(played: Played, policy: str) -> dict[str, Any]:
     return dict(checkpoint.load(files[-1]).state["network"])
 
 
+@pytest.mark.parametrize("recurrent", [None, "lstm"])
 @pytest.mark.parametrize("actions", ["discrete", "continuous"])
-def test_ppo_learns_the_same_weights_from_the_same_games(actions: str, tmp_path: Path) -> None:
+def test_ppo_learns_the_same_weights_from_the_same_games(actions: str, recurrent: str | None, tmp_path: Path) -> None:
     """The actor sees half of the rows at a time, which may change the last bits of what it computes: hence 1e-6."""
-    ppo = {"algorithm": "ppo", "options": {"n_steps": 20, "minibatch_size": 32}}
+    ppo = {"algorithm": "ppo", "options": {"n_steps": 20, "minibatch_size": 32, "recurrent": recurrent}}
     runs = []
     for pipeline in (1, 2):
         data = duel(pipeline, lanes=6, ticks=110, blue=ppo, red=ppo)

@@ -202,6 +202,12 @@ OTHER_GAMES = {
         changed(envs={"game": {"make": "touchdown", "kwargs": {"max_steps": 16}}}),
         'envs.game.kwargs was {"max_steps": 15}, is {"max_steps": 16}',
     ),
+    "a wrapper": (
+        changed(
+            envs={"game": {"make": "touchdown", "kwargs": {"max_steps": 15}, "wrappers": ["grayscale"]}},
+        ),
+        'envs.game.wrappers was [], is ["grayscale"]',
+    ),
     "seats": (
         changed(matches=[{"env": "game", "seats": ["red", "blue"], "lanes": 2}]),
         'matches.0.seats was ["blue", "red"], is ["red", "blue"]',

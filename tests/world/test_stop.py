@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import signal
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,10 +12,11 @@ import pytest
 from arena.config import parse_config
 from arena.launch import hosting
 from arena.launch.prepare import prepare
+from arena.memory import Memory
 from arena.records import boundary
 from arena.records.folder import RunFolder
 from arena.roles.early_end import EarlyEnd
-from arena.screen.display import PlainDisplay
+from arena.screen.display import silent_display
 from arena.stopping import Stop
 
 COUNTS = {"algorithm": "players:Counts"}
@@ -37,7 +37,7 @@ def stopped(data: Mapping[str, Any], path: Path, *, resume: bool = False) -> tup
     """Plays a run that is asked to stop before it has begun."""
     run = prepare(parse_config(data, source="test"), ranks=1, run_dir=str(path / "run"), resume=resume)
     stop = Stop(number=signal.SIGTERM, heeded=True)
-    return hosting.in_one_process(run, PlainDisplay(io.StringIO(), total_ticks=1), stop=stop), run.folder
+    return hosting.in_one_process(run, silent_display(), Memory(stop=stop)), run.folder
 
 
 @pytest.mark.parametrize("pipeline", [1, 2])

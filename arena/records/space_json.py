@@ -1,0 +1,125 @@
+"""Spaces as JSON: what a file needs to say so that its columns can be read without the game that they came from.
+
+    {"box": {"dtype": "float32", "shape": [4], "low": "-inf", "high": [1.0, 2.0, 1.0, 2.0]}}
+    {"discrete": {"n": 3, "start": 0}}                 {"multi_discrete": {"nvec": [2, 3], "start": [0, 0]}}
+    {"multi_binary": {"n": 3}}                         {"dict": [["name", space], ...]}    {"tuple": [space, ...]}
+
+Bounds that are all the same are one number. JSON has no infinity: a number that is not finite is written as a word.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+from gymnasium.spaces import Space
+from numpy.typing import NDArray
+
+from arena.errors import ConfigError
+
+_MOST_ITEMS = 2**26  # of one array of a sample: a file that asks for more is not ours
+
+
+def space_to_json(space: Space[Any]) -> dict[str, Any]:
+    """A space as what `json.dumps` takes; the inverse is `space_from_json`.
+
+    Raises:
+        ConfigError: the space has no fixed layout (Text, Sequence, Graph, OneOf).
+    """
+    if isinstance(space, spaces.Box):
+        low, high = _bounds(space.low), _bounds(space.high)
+        return {"box": {"dtype": str(space.dtype), "shape": list(space.shape), "low": low, "high": high}}
+    if isinstance(space, spaces.Discrete):
+        return {"discrete": {"dtype": str(space.dtype), "n": int(space.n), "start": int(space.start)}}
+    if isinstance(space, spaces.MultiDiscrete):
+        nvec, start = space.nvec.tolist(), space.start.tolist()
+        return {"multi_discrete": {"dtype": str(space.dtype), "nvec": nvec, "start": start}}
+    if isinstance(space, spaces.MultiBinary):
+        n: Any = space.n  # 3 and (3,) are not equal
+        return {"multi_binary": {"n": int(n) if np.ndim(n) == 0 else [int(size) for size in n]}}
+    if isinstance(space, spaces.Dict):
+        return {"dict": [[key, space_to_json(part)] for key, part in space.spaces.items()]}
+    if isinstance(space, spaces.Tuple):
+        return {"tuple": [space_to_json(part) for part in space.spaces]}
+    raise ConfigError(f"the space {space} has no fixed layout, so what is seen in it cannot be recorded as columns")
+
+
+def space_from_json(written: Any) -> Space[Any]:
+    """The space that was written.
+
+    Raises:
+        ValueError: nothing that `space_to_json` writes.
+    """
+    try:
+        ((kind, content),) = written.items()
+        return _READERS[kind](content)
+    except (AttributeError, AssertionError, KeyError, TypeError, OverflowError, RecursionError) as error:
+        raise ValueError(f"no space: {error!r}") from error
+
+
+def _bounds(bounds: NDArray[Any]) -> Any:
+    numbers = [_number(value) for value in bounds.ravel().tolist()]
+    if len(set(numbers)) == 1:
+        return numbers[0]
+    flat = np.empty(bounds.size, object)
+    flat[:] = numbers
+    return flat.reshape(bounds.shape).tolist()
+
+
+def _number(value: float) -> float | str:
+    return value if isinstance(value, (bool, int)) or math.isfinite(value) else str(value)
+
+
+def _read_box(content: dict[str, Any]) -> Space[Any]:
+    dtype, shape = np.dtype(content["dtype"]), tuple(content["shape"])
+    _check_items(shape)
+    low, high = (np.broadcast_to(np.array(content[name], dtype), shape).copy() for name in ("low", "high"))
+    return spaces.Box(low, high, shape, dtype.type)
+
+
+def _read_discrete(content: dict[str, Any]) -> Space[Any]:
+    return _of_dtype(content, lambda **dtype: spaces.Discrete(content["n"], start=content["start"], **dtype))
+
+
+def _read_multi_discrete(content: dict[str, Any]) -> Space[Any]:
+    nvec, start = np.array(content["nvec"], np.int64), np.array(content["start"], np.int64)
+    return spaces.MultiDiscrete(nvec, np.dtype(content["dtype"]).type, start=start)
+
+
+def _of_dtype(content: dict[str, Any], make: Callable[..., Space[Any]]) -> Space[Any]:
+    """A space of the dtype written; older versions of Gymnasium know one dtype alone, and no argument for it."""
+    dtype = np.dtype(content["dtype"])
+    return make() if dtype == np.int64 else make(dtype=dtype.type)
+
+
+def _read_multi_binary(content: dict[str, Any]) -> Space[Any]:
+    n = content["n"]
+    _check_items(tuple(n) if isinstance(n, list) else (n,))
+    return spaces.MultiBinary(tuple(n) if isinstance(n, list) else n)
+
+
+def _read_dict(content: list[Any]) -> Space[Any]:
+    return spaces.Dict(OrderedDict((key, space_from_json(part)) for key, part in content))
+
+
+def _read_tuple(content: list[Any]) -> Space[Any]:
+    return spaces.Tuple([space_from_json(part) for part in content])
+
+
+def _check_items(shape: tuple[int, ...]) -> None:
+    if not all(type(size) is int and size >= 0 for size in shape) or math.prod(shape) > _MOST_ITEMS:
+        raise ValueError(f"no shape of a sample: {shape}")
+
+
+_READERS: dict[str, Callable[[Any], Space[Any]]] = {
+    "box": _read_box,
+    "discrete": _read_discrete,
+    "multi_discrete": _read_multi_discrete,
+    "multi_binary": _read_multi_binary,
+    "dict": _read_dict,
+    "tuple": _read_tuple,
+}

@@ -1,0 +1,111 @@
+"""A policy as it was learnt, without a game: out of a run folder, to ask it for actions or probabilities.
+
+    blue = restored("runs/duel", "blue", observation_space, action_space)
+    act = blue.actor(greedy=True)                    as a frozen policy plays, see `arena.acting`
+    blue.log_prob(observations, actions, masks)      where its algorithm has that
+
+The algorithm is made as in a run, on an environment that has spaces and nothing else.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn
+
+from gymnasium.spaces import Space
+from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector.utils import batch_space
+
+from arena import registry
+from arena.config.schema import Config, PolicyConfig, load_config
+from arena.errors import ConfigError, nearest
+from arena.records import checkpoint as checkpoints
+from arena.records.checkpoint import Checkpoint
+from arena.records.folder import RunFolder
+
+
+class Unplayed(VectorEnv[Any, Any, Any]):
+    """A vector environment that cannot be played: an algorithm that only acts asks for its spaces alone."""
+
+    def __init__(self, observation_space: Space[Any], action_space: Space[Any]) -> None:
+        self.num_envs = 1
+        self.single_observation_space, self.single_action_space = observation_space, action_space
+        self.observation_space, self.action_space = batch_space(observation_space, 1), batch_space(action_space, 1)
+        self.metadata = {"autoreset_mode": AutoresetMode.SAME_STEP}
+
+    def reset(self, *, seed: Any = None, options: Any = None) -> NoReturn:
+        raise RuntimeError("a restored policy has no game to play")
+
+    def step(self, actions: Any) -> NoReturn:
+        raise RuntimeError("a restored policy has no game to play")
+
+
+@dataclass(frozen=True)
+class Alone:
+    """What a restored policy sees of its group: itself."""
+
+    policy: str
+    sync: str
+    seed: int
+    shared_seed: int
+    size: int = 1
+    rank: int = 0
+    is_root: bool = True
+    comm: Any = None
+
+
+def restored(
+    run: Path | str,
+    policy: str,
+    observation_space: Space[Any],
+    action_space: Space[Any],
+    *,
+    boundary: int | None = None,
+) -> Any:
+    """A policy of a run: its algorithm, with what it had learnt.
+
+    Args:
+        run: the run's folder.
+        policy: its name there.
+        observation_space: of the entities that it is asked about, such as recorded samples name.
+        action_space: of the same.
+        boundary: the tick of the checkpoint; None: the newest, or what a frozen policy was loaded with.
+
+    Returns:
+        an instance of its algorithm's class; its `run` cannot be called.
+
+    Raises:
+        ConfigError: no such run, policy or checkpoint; or the weights are not for these spaces.
+    """
+    folder = RunFolder(Path(run))
+    config = load_config(folder.config)
+    if policy not in config.policies:
+        raise ConfigError(f"no policy {policy!r} in this run; {nearest(policy, config.policies)}", source=str(run))
+    given = config.policies[policy]
+    cls = registry.worker_class(given.algorithm, given.options, acts=given.frozen, path=f"policies.{policy}")
+    if hasattr(cls, "check"):
+        cls.check(observation_space, action_space)
+    algorithm = cls(
+        Unplayed(observation_space, action_space), _group(config, policy), ticks=config.ticks, **given.options
+    )
+    found = _checkpoint(folder, policy, given, boundary)
+    if found is not None:
+        algorithm.load_state_dict(found.state)
+    return algorithm
+
+
+def _group(config: Config, policy: str) -> Alone:
+    return Alone(policy, config.policies[policy].sync, seed=config.seed, shared_seed=config.seed)
+
+
+def _checkpoint(folder: RunFolder, policy: str, given: PolicyConfig, boundary: int | None) -> Checkpoint | None:
+    """What the policy had learnt; None if it learns nothing."""
+    home = folder.checkpoints_path(policy)
+    if boundary is not None:
+        return checkpoints.load(checkpoints.path_of(home, boundary))
+    if checkpoints.list_checkpoints(home):
+        return checkpoints.load(home)
+    if given.load is not None:
+        return checkpoints.load(checkpoints.find(given.load, policy))
+    return None

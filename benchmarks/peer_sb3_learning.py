@@ -1,0 +1,68 @@
+"""Stable-Baselines3 learns one of Gymnasium's games: the options are JSON on the command line, the result JSON.
+
+Its CPU seconds are all that this process has used when it has learnt, imports included.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import stable_baselines3
+import torch
+from stable_baselines3.common.env_util import make_vec_env
+from stable_baselines3.common.evaluation import evaluate_policy
+from stable_baselines3.common.noise import ActionNoise, NormalActionNoise, OrnsteinUhlenbeckActionNoise
+
+ACTIVATIONS = {"tanh": torch.nn.Tanh, "relu": torch.nn.ReLU}
+
+
+def linear(rate: float) -> Callable[[float], float]:
+    """A learning rate that falls to 0."""
+    return lambda left: rate * left
+
+
+def arguments(options: dict[str, Any], env: Any) -> dict[str, Any]:
+    """The library's own form of what is told in words."""
+    own = dict(options)
+    network = {}
+    if "hidden_sizes" in own:
+        network["net_arch"] = list(own.pop("hidden_sizes"))
+    if "activation" in own:
+        network["activation_fn"] = ACTIVATIONS[own.pop("activation")]
+    if own.pop("learning_rate_schedule", "constant") == "linear":
+        own["learning_rate"] = linear(own["learning_rate"])
+    noise, std, theta = (own.pop(name, None) for name in ("action_noise", "noise_std", "noise_theta"))
+    if noise is not None:
+        own["action_noise"] = noise_of(noise, std, theta, env.action_space.shape)
+    return {**own, **({"policy_kwargs": network} if network else {})}
+
+
+def noise_of(name: str, std: float | None, theta: float | None, shape: tuple[int, ...]) -> ActionNoise:
+    """Exploration noise; the arena's defaults where nothing is said."""
+    mean, deviation = np.zeros(shape), np.full(shape, 0.1 if std is None else std)
+    if name == "correlated":
+        return OrnsteinUhlenbeckActionNoise(mean, deviation, theta=0.15 if theta is None else theta)
+    return NormalActionNoise(mean, deviation)
+
+
+def main() -> None:
+    """Learns, then plays greedily."""
+    told = json.loads(sys.argv[1])
+    torch.set_num_threads(1)
+    env = make_vec_env(told["game"], n_envs=told["lanes"], seed=told["seed"])
+    make = getattr(stable_baselines3, told["algorithm"])
+    model = make("MlpPolicy", env, seed=told["seed"], device="cpu", **arguments(told["options"], env))
+    model.learn(told["steps"])
+    used = time.process_time()
+    played = make_vec_env(told["game"], n_envs=told["lanes"], seed=1_000_000 + told["seed"])
+    mean, _ = evaluate_policy(model, played, n_eval_episodes=told["episodes"], deterministic=True)
+    sys.stdout.write(json.dumps({"CPU s": used, "return": float(mean)}) + "\n")
+
+
+if __name__ == "__main__":
+    main()

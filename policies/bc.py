@@ -1,0 +1,360 @@
+"""Behaviour cloning (Pomerleau 1991, doi 10.1162/neco.1991.3.1.88): learns to act as somebody did, from the record.
+
+    read     the recorded samples of a run (`record: samples`); each worker keeps its share of them
+    play     `train_every` ticks with the current policy: so the run shows how good it is
+    learn    `gradient_steps` steps that make the recorded actions more probable, with the group's other workers
+
+The loss is the mean negative log-likelihood of the recorded actions, -log pi(a|s), with the masks of their turns. For
+Box actions pi is a Gaussian of deviation 1 around the network's output: that is half the squared error, up to a
+constant, and finite also for somebody who always does the same; what is played is its mean. What is played teaches
+nothing: all that is learnt comes from the record.
+
+How the group learns is its `sync`:
+
+    gradients  every worker has every N-th decision, and steps on the mean gradient of all workers' minibatches
+    samples    the group's root has all, and learns alone with minibatches N times as large; the others take its weights
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from gymnasium import spaces
+from gymnasium.spaces import Space
+from gymnasium.vector import VectorEnv
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from arena.errors import ConfigError
+from arena.spaces import leaves_of
+from policies.actions import ActionHead, action_head
+from policies.adam import Adam
+from policies.demonstrations import Demonstrations, check_spaces, demonstrations, open_demonstrations
+from policies.devices import DEVICES, device_of, moved
+from policies.distributions import Distribution
+from policies.networks import Encoder, mlp
+from policies.options import check_choice, check_numbers, check_sizes, wrong
+from policies.perceptron import ACTIVATIONS, Storage
+from policies.rollout import to_leaves, to_mask
+from policies.streams import ACTING, EXPLORING, REPLAYING, stream
+from policies.tensors import load_weights, to_arrays, to_tensors
+
+if TYPE_CHECKING:
+    from arena.group import Group
+
+_MEASURED = ("loss", "agreement")
+
+Figures = dict[str, float]
+Average = Callable[..., Figures]  # as `Group.average_gradients`
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a configuration may say about behaviour cloning.
+
+    Raises:
+        ConfigError: a value of the wrong kind or out of its range.
+    """
+
+    data: str  # run folder, or folder of samples, to learn from; relative to the current directory
+    policy: str | None = None  # whose samples; null: of all that have played with the seat's spaces
+    learning_rate: float = 1e-3  # step size of Adam; 0 plays without learning
+    batch_size: int = 256  # decisions per worker in one gradient step
+    train_every: int = 128  # ticks between two updates
+    gradient_steps: int = 128  # of one update
+    max_grad_norm: float | None = None  # longest gradient that is stepped on; null: any
+    hidden_sizes: Sequence[int] = (64, 64)  # layers of the network
+    activation: str = "tanh"  # tanh or relu
+    device: str = "cpu"  # cpu, cuda, or auto: cuda where there is one
+    check_every: int = 100  # updates between checks that all workers hold equal weights; 0: never
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.data, str) or not self.data:
+            raise wrong("data", self.data, "the path of a run folder")
+        if self.policy is not None and not isinstance(self.policy, str):
+            raise wrong("policy", self.policy, "the name of a policy of that run, or null")
+        check_numbers(self, "batch_size", "train_every", "gradient_steps", at_least=1, whole=True)
+        check_numbers(self, "learning_rate", at_least=0)
+        check_numbers(self, "max_grad_norm", at_least=0, optional=True)
+        check_numbers(self, "check_every", at_least=0, whole=True)
+        check_choice(self, "activation", ACTIVATIONS)
+        check_choice(self, "device", DEVICES)
+        object.__setattr__(self, "hidden_sizes", check_sizes(self, "hidden_sizes"))
+
+
+class Actor(nn.Module):
+    """The network: what is seen to a distribution of actions.
+
+    Args:
+        space: one entity's observation space.
+        head: what the outputs mean.
+        options: layers and activation.
+        generator: where the initial weights come from.
+    """
+
+    def __init__(self, space: Space[Any], head: ActionHead, options: Options, generator: torch.Generator) -> None:
+        super().__init__()
+        self.head = head.requires_grad_(False)  # the deviation of Box actions stays 1
+        self.encoder = Encoder(space, generator)
+        self.actor = mlp(
+            (self.encoder.features, *options.hidden_sizes),
+            head.outputs,
+            activation=options.activation,
+            output_gain=0.01,
+            generator=generator,
+            storage=Storage(options.hidden_sizes),
+        )
+
+    def forward(self, leaves: Sequence[Tensor], mask: Tensor | None = None) -> Distribution:
+        """The distribution of actions for leaves [N, ...]; mask bool [N, mask_size]."""
+        return self.head.distribution(self.actor(self.encoder(leaves)), mask)
+
+
+class BehaviourCloning:
+    """One worker of a policy that imitates.
+
+    Args:
+        env: a vector environment that resets on the same step.
+        group: the workers of this policy.
+        ticks: the whole run's budget.
+        options: the fields of `Options`.
+
+    Raises:
+        ConfigError: an option or a space that it cannot take, or data of other spaces.
+    """
+
+    face = "vector"
+    schedule = "ticks"  # all workers meet after every `train_every` ticks
+    Options = Options
+
+    def __init__(self, env: VectorEnv[Any, Any, Any], group: Group, *, ticks: int, **options: Any) -> None:
+        self.env, self.group, self.ticks = env, group, ticks
+        self.options = Options(**options)
+        self.device = device_of(self.options.device)
+        space, generator = env.single_observation_space, torch.Generator().manual_seed(group.shared_seed)
+        self.head = action_head(env.single_action_space)
+        self.network = Actor(space, self.head, self.options, generator).to(self.device)
+        self.optimizer = Adam(self.network)
+        self.updates = self.gradient_steps = self.played = 0  # played: ticks since the last update
+        if Path(self.options.data).exists():  # who is frozen needs none
+            samples = open_demonstrations(self.options.data, self.options.policy)
+            check_spaces(samples, self.options.policy, space, env.single_action_space)
+
+    # ---------------------------------------------------------------------------------------------- the whole loop
+
+    def run(self) -> None:
+        """Plays and learns until the environment raises `BudgetReached`."""
+        data = self.demonstrations()
+        shuffled = self._shuffled(data)
+        act = self._actor(stream(self.group.seed, EXPLORING), greedy=self._plays_mean)
+        self.group.broadcast(self.network)
+        observations, infos = self.env.reset()
+        while True:
+            while self.played < self.options.train_every:
+                observations, _, _, _, infos = self.env.step(act(observations, infos))
+                self.played += 1
+            figures = self.learn(shuffled)
+            self.updates += 1
+            self.played = 0
+            self.record(figures)
+
+    def demonstrations(self) -> Demonstrations:
+        """This worker's share of the data, on the CPU; the root's is everything where the root learns for all."""
+        alone = self.group.sync == "samples"
+        return demonstrations(
+            open_demonstrations(self.options.data, self.options.policy),
+            self.options.policy,
+            self.env.single_observation_space,
+            self.head,
+            self.env.single_action_space,
+            share=0 if alone else self.group.rank,
+            shares=1 if alone else self.group.size,
+        )
+
+    def learn(self, shuffled: Iterator[Demonstrations]) -> Figures:
+        """One update of the group's weights; a collective."""
+        if self.group.sync != "samples":
+            return self._optimize(shuffled, self.group.average_gradients)
+        figures = self._optimize(shuffled, _alone) if self.group.is_root else {}
+        self.group.broadcast(self.network)
+        theirs: Figures = self.group.share(figures) or {}  # nothing where the root has left: nobody learns any more
+        self.gradient_steps = int(theirs.get("gradient_steps", self.gradient_steps))
+        return theirs
+
+    def record(self, figures: Figures) -> None:
+        """Tells the group what this update was like, and checks and saves what it has led to; a collective."""
+        self.group.log(**figures)
+        if self.options.check_every and self.updates % self.options.check_every == 0:
+            self.group.check_equal(self.network)
+        self.group.save(self.state_dict)
+
+    # ---------------------------------------------------------------------------------------------------- learning
+
+    def _optimize(self, shuffled: Iterator[Demonstrations], average: Average) -> Figures:
+        """As many gradient steps at every worker; the means of what was measured on the way."""
+        measured = []
+        for _ in range(self.options.gradient_steps):
+            figures = self._gradients(next(shuffled).to(self.device), average)
+            self._check_finite(figures)
+            if self.options.max_grad_norm is not None:
+                self.optimizer.clip(self.options.max_grad_norm)
+            self.optimizer.step(self.options.learning_rate)
+            measured.append(figures)
+        self.gradient_steps += len(measured)
+        means = {name: float(np.mean([figures[name] for figures in measured])) for name in measured[0]}
+        return {**means, "gradient_steps": float(self.gradient_steps)}
+
+    def _gradients(self, batch: Demonstrations, average: Average) -> Figures:
+        """Leaves the group's mean gradient in the optimiser; the group's mean figures."""
+        self.optimizer.zero_grad()
+        measured = self.backward(batch) if batch.size else torch.zeros(len(_MEASURED))
+        figures = dict(zip(_MEASURED, measured.tolist(), strict=True))  # zeros weigh nothing
+        return average([self.optimizer.vector], weight=float(batch.size), **figures)
+
+    def backward(self, batch: Demonstrations) -> Tensor:
+        """Adds the gradient of the loss to `grad` of the weights; loss and agreement, the means over the batch [2].
+
+        The agreement is how often the policy's best action is the recorded one, for Box the mean absolute difference.
+        """
+        policy = self.network(batch.observations, batch.masks)
+        loss = -policy.log_prob(batch.actions).mean()
+        loss.backward()
+        return torch.stack([loss.detach(), self._agreement(policy.mode().detach(), batch.actions)])
+
+    def _agreement(self, best: Tensor, actions: Tensor) -> Tensor:
+        if self._plays_mean:
+            return (best - actions).abs().mean()
+        return (best == actions).reshape(len(actions), -1).all(1).float().mean()
+
+    def _check_finite(self, figures: Figures) -> None:
+        """Stops before a gradient that is no number makes every weight so; all workers see the same figures."""
+        if not all(map(math.isfinite, figures.values())):
+            raise FloatingPointError(
+                f"policy {self.group.policy!r}: update {self.updates + 1} measured {figures}; are all observations and "
+                f"actions in {self.options.data} finite, and of moderate size? If they are, lower learning_rate"
+            )
+
+    def _shuffled(self, data: Demonstrations) -> Iterator[Demonstrations]:
+        """Minibatches without end, each pass over the data in a new order; empty ones where there is nothing."""
+        generator = stream(self.group.seed, REPLAYING)
+        size = self.options.batch_size * (self.group.size if self.group.sync == "samples" else 1)
+        while True:
+            order = torch.randperm(data.size, generator=generator)
+            for index in torch.split(order, size):
+                yield data.take(index)
+
+    # ------------------------------------------------------------------------------------------ what others ask for
+
+    @property
+    def _plays_mean(self) -> bool:
+        """Whether the action space is a Box: the Gaussian's deviation was not learnt."""
+        return isinstance(self.env.single_action_space, spaces.Box)
+
+    def actor(self, *, greedy: bool = False) -> Callable[[Any, Mapping[str, Any]], NDArray[Any]]:
+        """A function from (observations, infos) of a vector environment to actions, with the current weights.
+
+        It has its own random stream, so that its use changes nothing in a run. Greedy: the most probable actions, for
+        a Box always.
+        """
+        return self._actor(stream(self.group.seed, ACTING), greedy=greedy or self._plays_mean)
+
+    def _actor(self, generator: torch.Generator, *, greedy: bool) -> Callable[[Any, Mapping[str, Any]], NDArray[Any]]:
+        space, head = self.env.single_observation_space, self.head
+
+        @torch.no_grad()
+        def act(observations: Any, infos: Mapping[str, Any]) -> NDArray[Any]:
+            leaves, mask = to_leaves(space, observations), to_mask(infos, head.mask_size)
+            policy = self.network(moved(leaves, self.device), moved(mask, self.device))
+            if greedy:
+                return head.to_env(policy.mode().cpu().numpy())
+            noise = head.noise(1, len(leaves[0]), generator)[0]
+            return head.to_env(policy.sample(moved(noise, self.device)).cpu().numpy())
+
+        return act
+
+    @torch.no_grad()
+    def log_prob(self, observations: Any, actions: Any, masks: NDArray[np.int8] | None) -> NDArray[np.float64]:
+        """Log-probabilities [N] of actions of the environment; see `policies.importance_sampling`."""
+        leaves, mask = (
+            to_leaves(self.env.single_observation_space, observations),
+            to_mask({"action_mask": masks}, self.head.mask_size),
+        )
+        policy = self.network(moved(leaves, self.device), moved(mask, self.device))
+        found: NDArray[np.float64] = (
+            policy.log_prob(moved(self.head.from_env(actions), self.device)).double().cpu().numpy()
+        )
+        return found
+
+    def state_dict(self) -> dict[str, Any]:
+        """All that the policy needs to go on: weights, optimiser, counters. The data stay where they are."""
+        return {
+            "network": to_arrays(self.network.state_dict()),
+            "optimizer": to_arrays(self.optimizer.state_dict()),
+            "updates": self.updates,
+            "gradient_steps": self.gradient_steps,
+            "played": self.played,
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Goes on from a stored state, also one of another worker or another number of workers.
+
+        Raises:
+            ConfigError: the state is not this algorithm's, or its network has another shape.
+        """
+        if "network" not in state:
+            raise ConfigError(f"this is no state of bc: it has {', '.join(map(str, state)) or 'nothing'}")
+        load_weights(self.network, state["network"])
+        self.optimizer.load_state_dict(to_tensors(state["optimizer"]))
+        self.updates, self.gradient_steps = int(state["updates"]), int(state["gradient_steps"])
+        self.played = int(state["played"])
+
+    @classmethod
+    def check_options(cls, options: Mapping[str, Any]) -> None:
+        """Whether this machine has the device.
+
+        Raises:
+            ConfigError: it has not.
+        """
+        device_of(Options(**options).device)
+
+    @classmethod
+    def check(cls, observation_space: Space[Any], action_space: Space[Any]) -> None:
+        """Whether it can play with one entity's spaces.
+
+        Raises:
+            ConfigError: it cannot; the message says why.
+        """
+        leaves_of(observation_space)
+        action_head(action_space)
+
+    @classmethod
+    def sizes(cls, options: Mapping[str, Any], *, rows: int, ticks: int, workers: int) -> dict[str, int]:
+        """What `arena plan` shows: decisions per gradient step, gradient steps per update, updates per run.
+
+        Raises:
+            ConfigError: an option that it cannot take, data that are not there, or too few ticks for one update.
+        """
+        given = Options(**options)
+        open_demonstrations(given.data, given.policy)
+        if given.train_every > ticks:
+            raise ConfigError(
+                f"an update every {given.train_every} ticks does not fit into a run of {ticks}, so nothing would be "
+                f"learnt; set train_every to {ticks} or less, or ticks to {given.train_every} or more",
+                path="options.train_every",
+            )
+        return {
+            "samples per gradient step": given.batch_size * workers,
+            "gradient steps per update": given.gradient_steps,
+            "updates per run": ticks // given.train_every,
+        }
+
+
+def _alone(parameters: Iterable[Tensor], *, weight: float, **figures: float) -> Figures:
+    """The mean over a group of one."""
+    return figures

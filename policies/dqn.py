@@ -1,0 +1,240 @@
+"""Deep Q-learning (Mnih et al. 2015, doi 10.1038/nature14236) for one worker of a group, with what has become usual:
+
+    double       y = R + gamma^n Q'(s', argmax_a Q(s', a))         van Hasselt et al. 2016, arXiv 1509.06461
+    dueling      Q(s, a) = V(s) + A(s, a) - mean of A(s, .)        Wang et al. 2016, arXiv 1511.06581, eq. (9)
+    n_step       R, the sum of n discounted rewards                as in Hessel et al. 2018, arXiv 1710.02298
+    prioritized  what Q is most wrong about is replayed more often Schaul et al. 2016, arXiv 1511.05952
+
+Q' is the target network, y of an episode that terminated is R alone, and a forbidden action is neither played nor
+looked forward to. The loss is Huber's of Q(s, a) - y: its gradient is the error, cut to [-1, 1], as in the paper of
+2015. How it is played, met and replayed is in `policies.off_policy`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from gymnasium import spaces
+from gymnasium.spaces import Space
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.nn import functional
+
+from arena.errors import ConfigError
+from policies.actions import DiscreteHead
+from policies.distributions import allow, gumbel
+from policies.networks import Encoder, mlp
+from policies.off_policy import Figures, OffPolicy, OffPolicyOptions
+from policies.options import check_flag, check_numbers
+from policies.perceptron import Storage
+from policies.replay import Transitions
+from policies.target import Target
+
+
+@dataclass(frozen=True)
+class Options(OffPolicyOptions):
+    """What a configuration may say about DQN.
+
+    Raises:
+        ConfigError: a value of the wrong kind or out of its range, or two that contradict each other.
+    """
+
+    double: bool = True  # the network chooses the next action, the target network says what it is worth
+    dueling: bool = True  # the network's last layer gives a value and advantages
+    exploration_fraction: float = 0.16  # part of the run in which epsilon falls
+    exploration_initial_eps: float = 1.0  # probability of a random action in the beginning
+    exploration_final_eps: float = 0.05  # and after it has fallen
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_flag(self, "double")
+        check_flag(self, "dueling")
+        check_numbers(
+            self,
+            *("exploration_fraction", "exploration_initial_eps", "exploration_final_eps"),
+            at_least=0,
+            at_most=1,
+        )
+
+
+class QNetwork(nn.Module):
+    """The value of each choice: Q(s, .) [N, choices].
+
+    Value and advantages of a dueling network part after the last hidden layer: the outputs are (V, A), side by side.
+
+    Args:
+        space: one entity's observation space.
+        choices: how many.
+        dueling: see above.
+        hidden_sizes: of the layers after the encoder.
+        activation: a name in `policies.perceptron.ACTIVATIONS`.
+        generator: where the initial weights come from.
+    """
+
+    def __init__(
+        self,
+        space: Space[Any],
+        choices: int,
+        *,
+        dueling: bool,
+        hidden_sizes: Sequence[int],
+        activation: str,
+        generator: torch.Generator,
+    ) -> None:
+        super().__init__()
+        self.encoder = Encoder(space, generator)
+        self._mix: Tensor | None
+        self.register_buffer("_mix", _dueling(choices) if dueling else None, persistent=False)
+        self.layers = mlp(
+            (self.encoder.features, *hidden_sizes),
+            choices + dueling,
+            activation=activation,
+            output_gain=1.0,
+            generator=generator,
+            storage=Storage(hidden_sizes),
+        )
+
+    def forward(self, leaves: Sequence[Tensor]) -> Tensor:
+        """Q(s, .) [N, choices] for leaves [N, ...]."""
+        return self._values(self.layers(self.encoder(leaves)))
+
+    def traced(self, leaves: Sequence[Tensor]) -> tuple[Tensor, Callable[[Tensor], None]]:
+        """The same, and the way from the gradient of it to `grad` of the weights; where autograd does not record."""
+        if not self.encoder.learns:
+            outputs, to_layers = self.layers.traced(self.encoder(leaves))
+            return self._values(outputs), lambda gradient: to_layers(self._by_outputs(gradient))
+        with torch.enable_grad():  # the images' network is left to autograd
+            features: Tensor = self.encoder(leaves)
+        inputs = features.detach().requires_grad_()
+        outputs, to_layers = self.layers.traced(inputs)
+
+        def backward(gradient: Tensor) -> None:
+            to_layers(self._by_outputs(gradient))
+            torch.autograd.backward(features, inputs.grad)
+
+        return self._values(outputs), backward
+
+    def _values(self, outputs: Tensor) -> Tensor:
+        return outputs if self._mix is None else outputs @ self._mix
+
+    def _by_outputs(self, gradient: Tensor) -> Tensor:
+        return gradient if self._mix is None else gradient @ self._mix.t()
+
+
+def _dueling(choices: int) -> Tensor:
+    """What makes Q of (V, A) side by side, [1 + choices, choices]: eq. (9) of arXiv 1511.06581 as one matrix."""
+    return torch.cat([torch.ones(1, choices), torch.eye(choices) - 1 / choices])
+
+
+class DQN(OffPolicy):
+    """One worker of a DQN policy.
+
+    Args:
+        env, group, ticks, options: as of `OffPolicy`; the actions are Discrete.
+
+    Raises:
+        ConfigError: an option or a space that DQN cannot take.
+    """
+
+    Options = Options
+    measured = ("loss", "q_value", "td_error")
+    network: QNetwork
+
+    # ------------------------------------------------------------------------------------- what is learnt, and plays
+
+    def read_spaces(self, observation_space: Space[Any], action_space: Space[Any]) -> None:
+        self.check_actions(action_space)
+        assert isinstance(action_space, spaces.Discrete)
+        self._observation_space = observation_space
+        self.head = DiscreteHead(action_space)
+        self.action_shape, self.action_dtype, self.mask_size = self.head.shape, self.head.dtype, self.head.mask_size
+
+    def build(self, generator: torch.Generator) -> QNetwork:
+        return QNetwork(
+            self._observation_space,
+            self.head.outputs,
+            dueling=self.options.dueling,
+            hidden_sizes=self.options.hidden_sizes,
+            activation=self.options.activation,
+            generator=generator,
+        )
+
+    def make_targets(self) -> dict[str, Target[Any]]:
+        return {"network": Target(self.network, self.optimizers["optimizer"])}
+
+    def act_randomly(self, rows: int, mask: Tensor | None) -> Tensor:
+        return _uniform(rows, self.head.outputs, mask, self.generator)
+
+    def explore(self, leaves: Sequence[Tensor], mask: Tensor | None) -> Tensor:
+        return self._epsilon_greedy(leaves, mask, self.epsilon, self.generator)
+
+    def act(self, leaves: Sequence[Tensor], mask: Tensor | None, generator: torch.Generator | None) -> Tensor:
+        """The most valuable actions, or with `exploration_final_eps` any."""
+        if generator is None:
+            return allow(self.network(leaves), mask).argmax(1)
+        return self._epsilon_greedy(leaves, mask, self.options.exploration_final_eps, generator)
+
+    def to_env(self, actions: NDArray[Any]) -> NDArray[Any]:
+        return self.head.to_env(actions)
+
+    def schedules(self) -> Figures:
+        return {**super().schedules(), "epsilon": self.epsilon}
+
+    @property
+    def epsilon(self) -> float:
+        """The probability of a random action now."""
+        first, last = self.options.exploration_initial_eps, self.options.exploration_final_eps
+        fallen = self.progress / self.options.exploration_fraction if self.options.exploration_fraction else 1.0
+        return float(first + (last - first) * min(1.0, fallen))
+
+    def _epsilon_greedy(
+        self, leaves: Sequence[Tensor], mask: Tensor | None, epsilon: float, generator: torch.Generator
+    ) -> Tensor:
+        rows = len(leaves[0])
+        curious = torch.rand(rows, generator=generator) < epsilon
+        drawn = _uniform(rows, self.head.outputs, mask, generator) if curious.any() else None
+        if drawn is not None and curious.all():  # with a single row: no need to ask
+            return drawn
+        greedy = allow(self.network(leaves), mask).argmax(1)
+        return greedy if drawn is None else torch.where(curious.to(greedy.device), drawn.to(greedy.device), greedy)
+
+    # --------------------------------------------------------------------------------------------------- the maths
+
+    @torch.no_grad()
+    def backward(self, batch: Transitions) -> tuple[Tensor, Tensor]:
+        """Adds the gradient of a minibatch's loss to `grad` of the weights; what is measured [3], and the errors [N].
+
+        It is differentiated by hand; the tests compare that with torch's own derivative of the loss.
+        """
+        targets = self.targets_of(batch)
+        values, to_network = self.network.traced(batch.observations)
+        chosen = batch.actions.unsqueeze(1)
+        errors = values.gather(1, chosen).squeeze(1) - targets
+        by_value = errors.clamp(-1, 1).mul_(batch.weights).div_(batch.size)
+        to_network(torch.zeros_like(values).scatter_(1, chosen, by_value.unsqueeze(1)))
+        loss = functional.huber_loss(errors, torch.zeros_like(errors), reduction="none").mul_(batch.weights)
+        return torch.stack([loss, errors + targets, errors.abs()]).mean(1), errors
+
+    def targets_of(self, batch: Transitions) -> Tensor:
+        """y [N]."""
+        values = self.targets["network"].module(batch.next_observations)
+        choosing = self.network(batch.next_observations) if self.options.double else values
+        best = allow(choosing, batch.next_masks).argmax(1, keepdim=True)
+        return torch.addcmul(batch.rewards, batch.discounts, values.gather(1, best).squeeze(1))
+
+    @classmethod
+    def check_actions(cls, space: Space[Any]) -> None:
+        if not isinstance(space, spaces.Discrete):
+            raise ConfigError(
+                f"DQN needs a value for every action, so the actions have to be Discrete, not {space}; ppo and a2c "
+                "take such actions, and sac, td3 and ddpg a Box with bounds"
+            )
+
+
+def _uniform(rows: int, choices: int, mask: Tensor | None, generator: torch.Generator) -> Tensor:
+    """Actions [rows], all that are allowed equally likely."""
+    noise = gumbel((rows, choices), generator)
+    return (noise if mask is None else allow(noise.to(mask.device), mask)).argmax(1)

@@ -1,0 +1,63 @@
+"""Training intensity: how many transitions a group may replay for those that it has collected."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fractions import Fraction
+
+
+class Intensity:
+    """An account of transitions, the same at every worker: it is booked on sums of the whole group.
+
+    What is replayed never exceeds what is due, and falls short of it by less than one minibatch:
+
+        replayed <= rate * (collected - waited) < replayed + minibatch
+
+    The counts are whole numbers, so that nothing is lost or won by rounding, however long the run is.
+
+    Args:
+        rate: transitions to replay per transition collected.
+        starts: transitions that the replay is to be given before it is used; those are waited for, and not due.
+
+    Attributes:
+        collected: by the group, in the whole run.
+        waited: those of them that came while the replay was not used yet.
+        replayed: by the group.
+    """
+
+    def __init__(self, rate: float, *, starts: int) -> None:
+        self._rate, self._starts = Fraction(str(rate)), starts  # as it was written: 0.1 is a tenth
+        self.collected = self.waited = self.replayed = 0
+
+    @property
+    def begun(self) -> bool:
+        """Whether the group has collected enough to learn; until then it acts at random."""
+        return self.collected >= self._starts
+
+    def book(self, collected: int, *, held: int, minibatch: int) -> int:
+        """The number of gradient steps that are due after a block of ticks; they are booked as made.
+
+        Args:
+            collected: transitions of the block.
+            held: transitions that the group's replay was given so far, these included. A run that was repaired goes on
+                with an empty one, and waits again.
+            minibatch: transitions of one gradient step, those of all workers; 0: nobody has any.
+        """
+        self.collected += collected
+        if held < self._starts:
+            self.waited += collected
+            return 0
+        if minibatch == 0:
+            return 0
+        due = self._rate * (self.collected - self.waited)
+        steps = max(0, (due - self.replayed) // minibatch)
+        self.replayed += steps * minibatch
+        return steps
+
+    def state_dict(self) -> dict[str, int]:
+        """The counts."""
+        return {"collected": self.collected, "waited": self.waited, "replayed": self.replayed}
+
+    def load_state_dict(self, state: Mapping[str, int]) -> None:
+        """Goes on from stored counts."""
+        self.collected, self.waited, self.replayed = (int(state[name]) for name in self.state_dict())

@@ -1,0 +1,494 @@
+"""What on-policy algorithms share: a worker that learns from what the current policy has just played, and from it once.
+
+    collect    T ticks with the current policy                                  -> rollout
+    judge      log-probabilities, values and advantages (arXiv 1506.02438)      -> batch of transitions
+    learn      the algorithm's own part: `optimize`, together with the group's other workers
+
+While collecting only the actor runs: values and log-probabilities of the whole rollout come from one pass after it.
+How the group learns is its `sync`:
+
+    gradients  every worker steps on the mean gradient over all workers' minibatches, weighted by their sizes
+    samples    the group's root learns from everybody's transitions, then the others take its weights
+
+On one full batch the two are the same. What is decided around a collective (how many minibatches, when to stop) is
+decided on values that all workers agree on. Where a leg of the run ends in the middle of a rollout, each worker keeps
+its part of it as its own state and goes on with it in the next leg.
+
+A recurrent policy (`policies.recurrent`) remembers: what its rows remember is recorded beside what they see, and it
+learns from sequences of transitions instead of single ones.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, cast
+
+import numpy as np
+import torch
+from gymnasium.spaces import Space
+from gymnasium.vector import AutoresetMode, VectorEnv
+from numpy.typing import NDArray
+from torch import Tensor
+
+from arena.errors import BudgetReached, ConfigError
+from arena.spaces import leaves_of
+from policies.actions import action_head
+from policies.adam import Adam
+from policies.devices import DEVICES, device_of, moved
+from policies.networks import ActorCritic, Encoder
+from policies.normalization import Normalization, check_normalization
+from policies.options import check_choice, check_flag, check_numbers, check_sizes
+from policies.perceptron import ACTIVATIONS
+from policies.recurrent import RECURRENT, Recollection, RecurrentEncoder, chopped
+from policies.returns import Advantages, Trajectories, advantages_of
+from policies.rollout import Batch, Rollout, from_samples, to_leaves, to_mask, to_samples
+from policies.streams import ACTING, EXPLORING, stream
+from policies.tensors import load_weights, to_arrays, to_tensors
+
+if TYPE_CHECKING:
+    from arena.group import Group
+
+_CHUNK = 1024  # transitions judged at once: bounds the memory that images need
+
+Given = TypeVar("Given", bound="OnPolicyOptions")
+Figures = dict[str, float]
+Average = Callable[..., Figures]  # as `Group.average_gradients`
+
+
+@dataclass(frozen=True)
+class OnPolicyOptions:
+    """What a configuration may say about any on-policy algorithm; each redeclares what it has other defaults for.
+
+    Raises:
+        ConfigError: a value of the wrong kind or out of its range.
+    """
+
+    learning_rate: float = 3e-4  # step size of Adam; 0 plays without learning
+    learning_rate_schedule: str = "constant"  # constant, or linear: falls to 0 at the end of the run
+    n_steps: int = 128  # ticks per rollout
+    gamma: float = 0.99  # discount per transition
+    gae_lambda: float = 0.95  # how far advantages look ahead: 0 one step, 1 to the end
+    ent_coef: float = 0.0  # weight of the entropy bonus
+    vf_coef: float = 0.5  # weight of the value loss
+    max_grad_norm: float | None = 0.5  # longest gradient that is stepped on; null: any
+    normalize_advantage: bool = True  # to mean 0 and deviation 1 over all the group's transitions
+    normalize_observations: bool = False  # each number to mean 0 and deviation 1 of all that the group has seen
+    normalize_rewards: bool = False  # divided by the deviation of the discounted return
+    clip_observations: float | None = 10.0  # how far from 0 a normalised number may be; null: any distance
+    clip_rewards: float | None = 10.0  # the same of a normalised reward
+    hidden_sizes: Sequence[int] = (64, 64)  # layers of the actor, and of the critic
+    activation: str = "tanh"  # tanh or relu
+    log_std_init: float = 0.0  # initial logarithm of the deviation of Box actions
+    recurrent: str | None = None  # lstm or gru: a layer with memory before actor and critic; null: none
+    hidden_size: int = 64  # units of that layer
+    sequence_length: int = 16  # transitions at most that gradients go back through in time
+    device: str = "cpu"  # cpu, cuda, or auto: cuda where there is one
+    check_every: int = 100  # updates between checks that all workers hold equal weights; 0: never
+
+    def __post_init__(self) -> None:
+        check_numbers(self, "n_steps", "hidden_size", "sequence_length", at_least=1, whole=True)
+        check_numbers(self, "learning_rate", "ent_coef", "vf_coef", at_least=0)
+        check_numbers(self, "gamma", "gae_lambda", at_least=0, at_most=1)
+        check_numbers(self, "max_grad_norm", at_least=0, optional=True)
+        check_numbers(self, "check_every", at_least=0, whole=True)
+        check_numbers(self, "log_std_init", at_least=-20, at_most=20)
+        check_choice(self, "learning_rate_schedule", ("constant", "linear"))
+        check_choice(self, "activation", ACTIVATIONS)
+        check_choice(self, "device", DEVICES)
+        check_flag(self, "normalize_advantage")
+        check_normalization(self, "observations", "rewards")
+        object.__setattr__(self, "hidden_sizes", check_sizes(self, "hidden_sizes"))
+        if self.recurrent is not None:
+            check_choice(self, "recurrent", RECURRENT)
+
+
+class OnPolicy(ABC, Generic[Given]):
+    """One worker of a policy that learns on-policy; an algorithm adds `optimize`, `minibatches` and `backward`.
+
+    Args:
+        env: a vector environment that resets on the same step; `infos["active"]` marks the rows that act next and
+            `infos["action_mask"]` what they may do, where there is such a thing.
+        group: the workers of this policy.
+        ticks: the whole run's budget; the learning-rate schedule ends with it.
+        options: the fields of the class's `Options`.
+
+    Raises:
+        ConfigError: an option or a space that the algorithm cannot take.
+    """
+
+    face = "vector"
+    schedule = "ticks"  # all workers meet after each rollout, which has a fixed number of ticks
+    Options: ClassVar[type[OnPolicyOptions]]
+    measured: ClassVar[tuple[str, ...]]  # the names of what `backward` returns
+    options: Given
+
+    def __init__(self, env: VectorEnv[Any, Any, Any], group: Group, *, ticks: int, **options: Any) -> None:
+        self.env, self.group, self.ticks = env, group, ticks
+        self.options = cast("Given", self.Options(**options))
+        self.device = device_of(self.options.device)
+        self.head = action_head(env.single_action_space, log_std_init=self.options.log_std_init)
+        self.network = self._network().to(self.device)
+        self.optimizer = Adam(self.network)
+        self.generator = stream(group.seed, EXPLORING)  # all that this worker draws: exploration and shuffling
+        self.updates = self.ticks_done = 0
+        self.normalization = Normalization(env.single_observation_space, env.num_envs, self.options)
+        self.rollout = Rollout(
+            env.single_observation_space,
+            self.head,
+            ticks=self.options.n_steps,
+            rows=env.num_envs,
+            memory_size=self.network.encoder.memory_size,
+        )
+
+    def _network(self) -> ActorCritic:
+        given = self.options
+        space, generator = self.env.single_observation_space, torch.Generator().manual_seed(self.group.shared_seed)
+        if given.recurrent is None:
+            encoder = Encoder(space, generator)
+        else:
+            encoder = RecurrentEncoder(space, kind=given.recurrent, hidden_size=given.hidden_size, generator=generator)
+        return ActorCritic(
+            encoder, self.head, hidden_sizes=given.hidden_sizes, activation=given.activation, generator=generator
+        )
+
+    # ---------------------------------------------------------------------------------------------- the whole loop
+
+    def run(self) -> None:
+        """Collects and learns until the environment raises `BudgetReached`."""
+        _check_autoreset(self.env, type(self).__name__)
+        _check_budget(self.options, self.ticks)
+        self.group.broadcast(self.network)
+        rollout = self.rollout
+        rollout.begin(*self.env.reset())
+        while True:
+            self.collect(rollout)
+            self.normalization.see(self.group, rollout)
+            figures = self.learn(self.judge(rollout))
+            self.normalization.go_on()
+            self.ticks_done += self.options.n_steps
+            self.updates += 1
+            self.record(figures)
+            rollout.go_on()
+
+    @torch.inference_mode()
+    def collect(self, rollout: Rollout) -> None:
+        """Plays the rollout's ticks, those that are left of it, with the current policy."""
+        first = rollout.played
+        noise = (
+            self.head.noise(rollout.ticks - first, rollout.rows, self.generator).to(self.device).unbind()
+        )  # per tick
+        blocks = getattr(self.env, "blocks", ())  # an environment of the arena may have several
+        if len(blocks) > 1:
+            self._collect_in_turns(rollout, noise, blocks)
+            return
+        for t in range(first, rollout.ticks):
+            actions = self._choose(rollout, noise[t - first], t)
+            rollout.add(t, actions, *self.env.step(self.head.to_env(actions)))
+            rollout.played = t + 1
+
+    def _collect_in_turns(self, rollout: Rollout, noise: Sequence[Tensor], blocks: Sequence[Any]) -> None:
+        """The same for blocks of rows: while this worker thinks about one, the environment steps the other."""
+        actions: list[NDArray[Any]] = [np.empty(0)] * len(blocks)  # of each block, on the tick that is under way
+        first = rollout.played
+
+        def take(t: int, index: int) -> None:
+            if t >= first:
+                rollout.add(t, actions[index], *blocks[index].step_wait(), rows=blocks[index].rows)
+            rollout.played = max(rollout.played, t + (index == len(blocks) - 1))
+
+        for t in range(first, rollout.ticks + 1):
+            for index, block in enumerate(blocks):
+                take(t - 1, index)
+                if t == rollout.ticks:
+                    continue
+                try:
+                    actions[index] = self._choose(rollout, noise[t - first][block.rows], t, block.rows)
+                    block.step_async(self.head.to_env(actions[index]))
+                except BudgetReached:
+                    for later in range(index + 1, len(blocks)):  # which have played this tick as well
+                        take(t - 1, later)
+                    raise
+
+    def _choose(self, rollout: Rollout, noise: Tensor, t: int, rows: slice = slice(None)) -> NDArray[Any]:
+        """Actions of some rows on tick `t`, as learnt from. A row's noise is the same however the rows are cut."""
+        leaves, mask = self.normalization.observations(rollout.leaves(t, rows)), rollout.mask(t, rows)
+        policy, memory = self.network.act(self._here(leaves), self._here(mask))
+        if memory is not None:
+            rollout.remember(t, memory.cpu(), rows)
+        return policy.sample(noise).cpu().numpy()
+
+    @torch.no_grad()
+    def judge(self, rollout: Rollout) -> Batch:
+        """What the rollout's transitions were worth: a batch on the CPU.
+
+        Raises:
+            FloatingPointError: a reward is no finite number.
+        """
+        leaves, masks, actions = rollout.flat()
+        leaves = self.normalization.observations(leaves)
+        log_probs, values = self._log_probs_and_values(leaves, masks, actions)
+        all_values = torch.cat([values, self._values(rollout.leaves(rollout.ticks))]).view(-1, rollout.rows)
+        seen = rollout.trajectories(all_values.numpy(), self._values(rollout.final_leaves()).numpy())
+        seen = seen._replace(rewards=self.normalization.rewards(rollout.rewards))
+        self._check_finite({"largest_reward": float(np.abs(seen.rewards).max())})
+        found = advantages_of(seen, gamma=self.options.gamma, gae_lambda=self.options.gae_lambda)
+        advantages = torch.from_numpy(found.advantages).float().flatten()
+        returns = torch.from_numpy(found.returns).float().flatten()
+        return self._complete(Batch(tuple(leaves), masks, actions, log_probs, values, advantages, returns), seen, found)
+
+    def _complete(self, batch: Batch, seen: Trajectories, found: Advantages) -> Batch:
+        """The complete transitions of a rollout's ticks; a recurrent policy's as sequences."""
+        if self.options.recurrent is not None:
+            return chopped(batch, found.valid, seen.terminated | seen.truncated, self.options.sequence_length)
+        return batch if found.valid.all() else batch.take(torch.from_numpy(np.flatnonzero(found.valid)))
+
+    def learn(self, batch: Batch) -> Figures:
+        """One update of the group's weights from one batch per worker, empty ones included; a collective."""
+        found = self.group.moments_of(advantages=batch.advantages.numpy(), returns=batch.returns.numpy())
+        errors, spread = found["advantages"], found["returns"]  # return - value = advantage
+        if errors.count == 0:
+            return {}
+        if self.options.normalize_advantage:
+            batch = batch._replace(advantages=(batch.advantages - errors.mean) / (errors.std + 1e-8))
+        by_samples = self.group.sync == "samples"
+        figures = self._learn_from_samples(batch) if by_samples else self._learn_from_gradients(batch, errors.most)
+        explained = 1 - (errors.std / spread.std) ** 2 if spread.std > 0 else math.nan
+        return {**figures, "explained_variance": explained, "learning_rate": self.learning_rate}
+
+    def record(self, figures: Figures) -> None:
+        """Tells the group what this update was like, and checks and saves what it has led to; a collective."""
+        self.group.log(**figures)
+        if self.options.check_every and self.updates % self.options.check_every == 0:
+            self.group.check_equal(self.network)
+        self.group.save(self.state_dict)
+
+    # ------------------------------------------------------------------------------------------ learning as a group
+
+    def _learn_from_gradients(self, batch: Batch, largest: int) -> Figures:
+        minibatches = self.minibatches(largest)  # of the largest batch: as many at every worker
+        return self.optimize(batch.to(self.device), minibatches, self.group.average_gradients)
+
+    def _learn_from_samples(self, batch: Batch) -> Figures:
+        gathered = self.group.gather(to_samples(batch))
+        figures: Figures = {}
+        if gathered is not None:
+            pooled = from_samples(gathered)
+            minibatches = self.minibatches(pooled.size, workers=self.group.size)
+            figures = self.optimize(pooled.to(self.device), minibatches, _alone)
+        self.group.broadcast(self.network)
+        return self.group.share(figures) or {}  # nothing where the root has left: then nobody learns any more
+
+    @abstractmethod
+    def minibatches(self, transitions: int, *, workers: int = 1) -> int:
+        """Into how many minibatches so many transitions, of one worker or of several, are split."""
+
+    @abstractmethod
+    def optimize(self, batch: Batch, minibatches: int, average: Average) -> Figures:
+        """The gradient steps of one update, the same number at all workers; what was measured on the way.
+
+        Args:
+            batch: of this worker, on the device; with `sync: samples` of all.
+            minibatches: how many to split it into; the same at all workers.
+            average: makes the workers' gradients and figures one.
+        """
+
+    @abstractmethod
+    def backward(self, batch: Batch) -> Tensor:
+        """Adds the gradient of a minibatch's loss to `grad` of the weights; returns the `measured` of it."""
+
+    def gradients(self, minibatch: Batch, average: Average) -> Figures:
+        """Leaves the group's mean gradient in the optimiser; the group's mean figures.
+
+        Raises:
+            FloatingPointError: a figure is no finite number.
+        """
+        self.optimizer.zero_grad()
+        values = self.backward(minibatch) if minibatch.size else torch.zeros(len(self.measured))
+        own = dict(zip(self.measured, values.tolist(), strict=True))  # zeros weigh nothing
+        figures = average([self.optimizer.vector], weight=float(minibatch.size), **own)
+        self._check_finite(figures)
+        return figures
+
+    def _check_finite(self, figures: Figures) -> None:
+        """Stops before what is no number makes every weight so."""
+        if not all(map(math.isfinite, figures.values())):
+            raise FloatingPointError(
+                f"policy {self.group.policy!r}: update {self.updates + 1} measured {figures}; are all rewards and "
+                "observations finite, and of moderate size? If they are, lower learning_rate"
+            )
+
+    def step(self) -> None:
+        """Moves the weights down the gradient that is in the optimiser."""
+        if self.options.max_grad_norm is not None:
+            self.optimizer.clip(self.options.max_grad_norm)
+        self.optimizer.step(self.learning_rate)
+
+    @property
+    def learning_rate(self) -> float:
+        """The learning rate of the update that comes next."""
+        if self.options.learning_rate_schedule == "constant":
+            return self.options.learning_rate
+        return self.options.learning_rate * max(0.0, 1 - self.ticks_done / self.ticks)
+
+    # --------------------------------------------------------------------------------------- what the network says
+
+    def _log_probs_and_values(
+        self, leaves: Sequence[Tensor], masks: Tensor | None, actions: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Log-probabilities and values [N] of all transitions, on the CPU."""
+        log_probs, values = [], []
+        for start in range(0, len(actions), _CHUNK):
+            part = slice(start, start + _CHUNK)
+            mask = None if masks is None else masks[part]
+            policy, value = self.network.policy_and_value(self._here([leaf[part] for leaf in leaves]), self._here(mask))
+            log_probs.append(policy.log_prob(self._here(actions[part])).cpu())
+            values.append(value.cpu())
+        return torch.cat(log_probs), torch.cat(values)
+
+    def _values(self, leaves: list[Tensor]) -> Tensor:
+        """V [N] of leaves as they were seen, on the CPU; of no leaves, nothing."""
+        if not leaves:
+            return torch.zeros(0)
+        return self.network.value(self._here(self.normalization.observations(leaves))).cpu()
+
+    def _here(self, tensors: Any) -> Any:
+        """A tensor, a list of them or None, on the device that learns."""
+        return moved(tensors, self.device)
+
+    # ------------------------------------------------------------------------------------------ what others ask for
+
+    def actor(self, *, greedy: bool = False) -> Callable[[Any, Mapping[str, Any]], NDArray[Any]]:
+        """A function from (observations, infos) of a vector environment to actions, with the current weights.
+
+        It has its own random stream, so that its use changes nothing in a run. Greedy: the most probable actions.
+        One of a recurrent policy plays one environment from its reset on; a row forgets where the infos say that its
+        episode has ended.
+        """
+        generator = stream(self.group.seed, ACTING)
+        space, head = self.env.single_observation_space, self.head
+        recollection = Recollection(self.network.encoder.memory_size)
+
+        @torch.inference_mode()
+        def act(observations: Any, infos: Mapping[str, Any]) -> NDArray[Any]:
+            leaves, mask = to_leaves(space, observations), to_mask(infos, head.mask_size)
+            seen = self.normalization.observations(recollection.beside(leaves, infos))
+            policy, memory = self.network.act(self._here(seen), self._here(mask))
+            recollection.keep(memory, infos)
+            noise = head.noise(1, len(leaves[0]), generator)[0]
+            actions = policy.mode() if greedy else policy.sample(self._here(noise))
+            return head.to_env(actions.cpu().numpy())
+
+        return act
+
+    @torch.inference_mode()
+    def log_prob(self, observations: Any, actions: Any, masks: NDArray[np.int8] | None) -> NDArray[np.float64]:
+        """Log-probabilities, or log-densities, [N] of the actions of one episode, in its order, by the current weights.
+
+        A Box action that was clipped is judged where it lies, not by what lay beyond the bound.
+
+        Args:
+            observations: a batched sample [N, ...]: what was seen.
+            actions: [N, ...] as the environment takes them.
+            masks: [N, mask_size] what was allowed; None: everything.
+        """
+        leaves = to_leaves(self.env.single_observation_space, observations)
+        mask = to_mask({"action_mask": masks}, self.head.mask_size)
+        encoder = self.network.encoder
+        if encoder.memory_size:
+            leaves.append(torch.zeros(len(leaves[0]), encoder.memory_size))
+        leaves = self.normalization.observations(leaves)
+        policy = self.network.policy(self._here(leaves), self._here(mask), torch.tensor([len(leaves[0])]))
+        found: NDArray[np.float64] = policy.log_prob(self._here(self.head.from_env(actions))).double().cpu().numpy()
+        return found
+
+    def state_dict(self) -> dict[str, Any]:
+        """All that the policy needs to go on: weights, optimiser, counters. Its workers draw from new streams."""
+        return {
+            "network": to_arrays(self.network.state_dict()),
+            "optimizer": to_arrays(self.optimizer.state_dict()),
+            "normalization": self.normalization.state_dict(),
+            "updates": self.updates,
+            "ticks_done": self.ticks_done,
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Goes on from a stored state, also one of another worker or another number of workers.
+
+        Raises:
+            ConfigError: the state is not this algorithm's, its network has another shape, or has learnt from normalised
+                observations while this one's are not, or the other way round.
+        """
+        if "network" not in state:
+            name, found = type(self).__name__, ", ".join(map(str, state)) or "nothing"
+            raise ConfigError(f"this is no state of {name}: it has {found}")
+        load_weights(self.network, state["network"])
+        self.optimizer.load_state_dict(to_tensors(state["optimizer"]))
+        self.normalization.load_state_dict(state.get("normalization", {}))
+        self.updates, self.ticks_done = int(state["updates"]), int(state["ticks_done"])
+
+    def own_state_dict(self) -> dict[str, Any]:
+        """What this worker alone has: the part of a rollout that nobody has learnt from; empty where there is none."""
+        part = self.rollout.state_dict()
+        return {**part, "normalization": self.normalization.own_state_dict()} if part else {}
+
+    def load_own_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Goes on with that part, if the seat has as many rows, and the rollout at least as many ticks, as it had."""
+        self.rollout.load_state_dict(state)
+        if self.rollout.played:
+            self.normalization.load_own_state_dict(state["normalization"])
+
+    @classmethod
+    def check_options(cls, options: Mapping[str, Any]) -> None:
+        """Whether this machine has the device.
+
+        Raises:
+            ConfigError: it has not.
+        """
+        device_of(cls.Options(**options).device)
+
+    @classmethod
+    def check(cls, observation_space: Space[Any], action_space: Space[Any]) -> None:
+        """Whether the algorithm can play with one entity's spaces.
+
+        Raises:
+            ConfigError: it cannot; the message says why.
+        """
+        leaves_of(observation_space)
+        action_head(action_space)
+
+    @classmethod
+    def sizes(cls, options: Mapping[str, Any], *, rows: int, ticks: int, workers: int) -> dict[str, int]:
+        """What `arena plan` shows: transitions per update when all rows act, updates per run.
+
+        Raises:
+            ConfigError: an option that the algorithm cannot take, or a rollout longer than the run.
+        """
+        given = cls.Options(**options)
+        _check_budget(given, ticks)
+        return {
+            "samples per update": given.n_steps * rows * workers,
+            "updates per run": ticks // given.n_steps,
+        }
+
+
+def _alone(parameters: Iterable[Tensor], *, weight: float, **figures: float) -> Figures:
+    """The mean over a group of one."""
+    return figures
+
+
+def _check_budget(options: OnPolicyOptions, ticks: int) -> None:
+    if options.n_steps > ticks:
+        raise ConfigError(
+            f"a rollout of {options.n_steps} ticks does not fit into a run of {ticks}, so nothing would be learnt; "
+            f"set n_steps to {ticks} or less, or ticks to {options.n_steps} or more",
+            path="options.n_steps",
+        )
+
+
+def _check_autoreset(env: VectorEnv[Any, Any, Any], name: str) -> None:
+    mode = env.metadata.get("autoreset_mode", AutoresetMode.SAME_STEP)
+    if mode != AutoresetMode.SAME_STEP:
+        raise ConfigError(f"{name} needs a vector environment that resets on the same step, not {mode}")

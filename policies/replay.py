@@ -1,0 +1,338 @@
+"""Replay: what a learner has seen and may learn from again, drawn uniformly or by priority (arXiv 1511.05952).
+
+    fragment of a worker --extend--> ring of sights, one per worker, each with the transition that begins there
+                                     --sample--> minibatch --td errors--> priorities
+
+The columns are allocated once. A sight is stored once, although it ends one transition and begins the next: a
+transition says where its next sight lies (see `policies.experience`). The oldest sights are written over first; what
+follows a sight is always younger than it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from gymnasium.spaces import Space
+from torch import Tensor
+
+from arena.spaces import leaves_of
+from policies.experience import Fragment
+from policies.sum_tree import SumTree
+from policies.tensors import storage_dtype
+
+
+class Transitions(NamedTuple):
+    """A minibatch of `N` n-step transitions, drawn with replacement; N is 0 where there is none yet.
+
+    The target of all algorithms is `rewards + discounts * V(next observation)`: the discount is gamma^k, where k <= n
+    rewards were summed, and 0 where the episode terminated. Of an episode that was truncated the next observation is
+    its last one.
+    """
+
+    observations: tuple[Tensor, ...]  # leaves [N, ...], as networks take them
+    masks: Tensor | None  # bool [N, mask_size]: what was allowed
+    actions: Tensor  # [N, *action_shape], as learnt from
+    rewards: Tensor  # [N, *reward_shape] float32: the sum of gamma^i r_i
+    next_observations: tuple[Tensor, ...]  # leaves [N, ...]
+    next_masks: Tensor | None  # bool [N, mask_size]
+    discounts: Tensor  # [N, *reward_shape] float32
+    weights: Tensor  # [N] float32: of importance sampling; ones where replay is uniform
+    indices: Tensor  # [N] int64: where they lie, for `update_priorities`
+
+    @property
+    def size(self) -> int:
+        """How many transitions."""
+        return len(self.actions)
+
+    def to(self, device: torch.device) -> Transitions:
+        """The same transitions on a device."""
+        if device.type == "cpu":
+            return self
+        fields: dict[str, Any] = {
+            name: tuple(leaf.to(device) for leaf in part) if isinstance(part, tuple) else part.to(device)
+            for name, part in self._asdict().items()
+            if part is not None
+        }
+        return self._replace(**fields)
+
+
+class Priorities:
+    """How likely each transition is to be drawn: P(i) = p_i^alpha / sum of p^alpha (Schaul et al. 2016, eq. 1).
+
+    p_i is the transition's last temporal-difference error, as a distance, plus epsilon (section 3.3, proportional); a
+    new one gets the largest that there was.
+
+    Args:
+        capacity: of the replay.
+        alpha: 0 draws uniformly, 1 in proportion.
+        epsilon: added to every error.
+    """
+
+    def __init__(self, capacity: int, *, alpha: float, epsilon: float) -> None:
+        self.tree = SumTree(capacity)  # of p^alpha; 0 where no transition is
+        self._alpha, self._epsilon = alpha, epsilon
+        self.largest = 1.0  # p
+
+    def add(self, indices: Tensor) -> None:
+        """Of new transitions."""
+        self.tree.set(indices.numpy(), self.largest**self._alpha)
+
+    def remove(self, indices: Tensor) -> None:
+        """Of what is written over."""
+        self.tree.set(indices.numpy(), 0.0)
+
+    def update(self, indices: Tensor, errors: Tensor) -> None:
+        """Of transitions that were learnt from; errors [N] of any sign."""
+        priorities = errors.abs().double().numpy() + self._epsilon
+        self.largest = max(self.largest, float(priorities.max(initial=0.0)))
+        self.tree.set(indices.numpy(), priorities**self._alpha)
+
+    def draw(self, n: int, generator: torch.Generator) -> Tensor:
+        """Indices of `n` transitions, one from each n-th part of the sum (appendix B.2.1)."""
+        places = np.arange(n) + torch.rand(n, generator=generator, dtype=torch.float64).numpy()
+        return torch.from_numpy(self.tree.find(places / n))
+
+    def weights(self, indices: Tensor, beta: float) -> Tensor:
+        """(size * P(i))^-beta over the largest that any transition of the replay has (section 3.4), [N] float32.
+
+        The replay's size and the sum cancel out: what remains is (least p^alpha / p_i^alpha)^beta.
+        """
+        return torch.from_numpy((self.tree.least / self.tree.leaves[indices.numpy()]) ** beta).float()
+
+
+class Ring:
+    """Where the sights of one worker lie, by their numbers; it keeps the last `length` of them.
+
+    Args:
+        base: its first slot.
+        length: how many slots it has.
+    """
+
+    def __init__(self, base: int, length: int) -> None:
+        self.base, self.length = base, length
+        self.begin(0)
+
+    def begin(self, first: int) -> None:
+        """Empties it; the next sight has this number."""
+        self._first = self.end = first
+
+    @property
+    def oldest(self) -> int:
+        """The number of the oldest sight that is kept."""
+        return max(self._first, self.end - self.length)
+
+    @property
+    def filled(self) -> int:
+        """How many are kept."""
+        return self.end - self.oldest
+
+    def slots(self, numbers: Tensor) -> Tensor:
+        """Where sights lie."""
+        return self.base + numbers % self.length
+
+    def all_slots(self) -> Tensor:
+        """Where any may lie."""
+        return torch.arange(self.base, self.base + self.length)
+
+
+class Replay:
+    """A ring of sights for each of some workers.
+
+    Args:
+        space: one observation.
+        action_shape: of one action as learnt from.
+        action_dtype: of actions as learnt from.
+        mask_size: length of an action mask; 0: there are none.
+        reward_shape: of the reward of one action, and of its discount.
+        capacity: sights that are kept at most, an equal part for each worker, rounded up.
+        workers: whose fragments it takes.
+        alpha: of `Priorities`; None: all transitions are equally likely.
+        epsilon: of `Priorities`.
+
+    Attributes:
+        size: transitions that may be drawn.
+        added: transitions that it was ever given.
+    """
+
+    def __init__(
+        self,
+        space: Space[Any],
+        *,
+        action_shape: tuple[int, ...],
+        action_dtype: torch.dtype,
+        mask_size: int,
+        reward_shape: tuple[int, ...] = (),
+        capacity: int,
+        workers: int = 1,
+        alpha: float | None = None,
+        epsilon: float = 1e-6,
+    ) -> None:
+        self.size = self.added = 0
+        length = -(-capacity // workers)  # of each ring
+        slots = length * workers
+        self._rings = [Ring(base, length) for base in range(0, slots, length)]
+        self._leaves = [torch.empty(slots, *leaf.shape, dtype=storage_dtype(leaf.dtype)) for leaf in leaves_of(space)]
+        self._masks: Tensor | None = None  # allocated with the first mask
+        self._mask_size = mask_size
+        self._actions = torch.empty(slots, *action_shape, dtype=action_dtype)
+        self._rewards, self._discounts = torch.empty(slots, *reward_shape), torch.empty(slots, *reward_shape)
+        self._followings = torch.empty(slots, dtype=torch.int64)
+        self._complete = torch.zeros(slots, dtype=torch.bool)
+        self._priorities = None if alpha is None else Priorities(slots, alpha=alpha, epsilon=epsilon)
+
+    def extend(self, fragment: Fragment, worker: int = 0) -> int:
+        """Takes what a worker has seen since its last fragment; how many transitions that were.
+
+        A fragment that does not go on where the last one ended is from another life of the worker: then what its ring
+        holds is forgotten.
+        """
+        count = len(fragment.observations[0])
+        ring = self._rings[worker]
+        if fragment.first != ring.end:
+            self._forget(ring.all_slots())
+            ring.begin(fragment.first)
+        ring.end += count
+        self._write_sights(fragment, ring.slots(torch.arange(max(fragment.first, ring.oldest), ring.end)))
+        self._write_transitions(fragment, ring)
+        self.added += len(fragment.starts)
+        return len(fragment.starts)
+
+    def _write_sights(self, fragment: Fragment, slots: Tensor) -> None:
+        """Of a fragment that is longer than the ring only the last part is kept."""
+        self._forget(slots)
+        for storage, leaf in zip(self._leaves, fragment.observations, strict=True):
+            storage[slots] = leaf[len(leaf) - len(slots) :]
+        if fragment.masks is None and self._masks is None:
+            return
+        if self._masks is None:
+            self._masks = torch.ones(len(self._actions), self._mask_size, dtype=torch.bool)
+        self._masks[slots] = True if fragment.masks is None else fragment.masks[len(fragment.masks) - len(slots) :]
+
+    def _write_transitions(self, fragment: Fragment, ring: Ring) -> None:
+        alive = fragment.starts >= ring.oldest  # a row that waits for long may find its sight written over
+        slots = ring.slots(fragment.starts[alive])
+        self._actions[slots] = fragment.actions[alive]
+        self._rewards[slots] = fragment.rewards[alive]
+        self._discounts[slots] = fragment.discounts[alive]
+        self._followings[slots] = ring.slots(fragment.followings[alive])
+        self._complete[slots] = True
+        self.size += len(slots)
+        if self._priorities is not None:
+            self._priorities.add(slots)
+
+    def _forget(self, slots: Tensor) -> None:
+        """The transitions that begin there are gone."""
+        old = slots[self._complete[slots]]
+        self._complete[old] = False
+        self.size -= len(old)
+        if self._priorities is not None:
+            self._priorities.remove(old)
+
+    # ------------------------------------------------------------------------------------------------ what it gives
+
+    def sample(self, n: int, generator: torch.Generator, *, beta: float = 1.0) -> Transitions:
+        """A minibatch of `n` transitions on the CPU; of none as long as there is none.
+
+        Args:
+            n: how many.
+            generator: of the draws.
+            beta: how far the weights make up for priorities: 0 not, 1 wholly.
+        """
+        if self.size == 0:
+            return self._at(torch.zeros(0, dtype=torch.int64), torch.zeros(0))
+        if self._priorities is None:
+            return self._at(self._draw(n, generator), torch.ones(n))
+        indices = self._priorities.draw(n, generator)
+        return self._at(indices, self._priorities.weights(indices, beta))
+
+    def update_priorities(self, indices: Tensor, errors: Tensor) -> None:
+        """Takes the temporal-difference errors [N] of transitions that were learnt from; uniform replay has no use."""
+        if self._priorities is not None:
+            self._priorities.update(indices, errors)
+
+    def _draw(self, n: int, generator: torch.Generator) -> Tensor:
+        """Slots [n] of transitions, all equally likely."""
+        sights = sum(ring.filled for ring in self._rings)
+        if 2 * self.size < sights:  # in the very beginning
+            complete = torch.nonzero(self._complete).squeeze(1)
+            return complete[torch.randint(len(complete), (n,), generator=generator)]
+        slots = self._nth(torch.randint(sights, (n,), generator=generator))
+        while True:  # nearly all sights begin a complete transition; the others are drawn again
+            missed = torch.nonzero(~self._complete[slots]).squeeze(1)
+            if len(missed) == 0:
+                return slots
+            slots[missed] = self._nth(torch.randint(sights, (len(missed),), generator=generator))
+
+    def _nth(self, places: Tensor) -> Tensor:
+        """The slots of the n-th sights of all that are kept, ring after ring."""
+        if len(self._rings) == 1:
+            return self._rings[0].slots(places + self._rings[0].oldest)
+        ends = torch.tensor([ring.filled for ring in self._rings]).cumsum(0)
+        which = torch.searchsorted(ends, places, right=True)
+        slots = torch.empty_like(places)
+        for number, ring in enumerate(self._rings):
+            mine = which == number
+            slots[mine] = ring.slots(places[mine] - (ends[number] - ring.filled) + ring.oldest)
+        return slots
+
+    def _at(self, indices: Tensor, weights: Tensor) -> Transitions:
+        following = self._followings[indices]
+        return Transitions(
+            observations=tuple(leaf[indices] for leaf in self._leaves),
+            masks=None if self._masks is None else self._masks[indices],
+            actions=self._actions[indices],
+            rewards=self._rewards[indices],
+            next_observations=tuple(leaf[following] for leaf in self._leaves),
+            next_masks=None if self._masks is None else self._masks[following],
+            discounts=self._discounts[indices],
+            weights=weights,
+            indices=indices,
+        )
+
+    # ------------------------------------------------------------------------------------------------- what it keeps
+
+    def fragment(self, worker: int = 0) -> Fragment:
+        """All that is kept of a worker, as it would have to be given to an empty replay."""
+        ring = self._rings[worker]
+        numbers = torch.arange(ring.oldest, ring.end)
+        slots = ring.slots(numbers)
+        begun = self._complete[slots]
+        starts, kept = numbers[begun], slots[begun]
+        ahead = (self._followings[kept] - kept) % ring.length
+        return Fragment(
+            first=ring.oldest,
+            observations=tuple(leaf[slots] for leaf in self._leaves),
+            masks=None if self._masks is None else self._masks[slots],
+            starts=starts,
+            actions=self._actions[kept],
+            rewards=self._rewards[kept],
+            discounts=self._discounts[kept],
+            followings=starts + ahead,
+        )
+
+    def state_dict(self) -> dict[str, Any]:
+        """What is kept, and the priorities, as arrays."""
+        fragments = [self.fragment(worker) for worker in range(len(self._rings))]
+        state: dict[str, Any] = {"added": self.added, "rings": [fragment.to_samples() for fragment in fragments]}
+        if self._priorities is not None:
+            kept = [ring.slots(part.starts).numpy() for ring, part in zip(self._rings, fragments, strict=True)]
+            state["priorities"] = [self._priorities.tree.leaves[slots] for slots in kept]
+            state["largest"] = self._priorities.largest
+        return state
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Begins with what was kept, or as much as there is room for; with nothing where there were other workers."""
+        if len(state["rings"]) != len(self._rings):
+            return
+        for worker, samples in enumerate(state["rings"]):
+            self.extend(Fragment.from_samples(samples), worker)
+        self.added = int(state["added"])
+        if self._priorities is None or "priorities" not in state:
+            return
+        self._priorities.largest = float(state["largest"])
+        for ring, samples, values in zip(self._rings, state["rings"], state["priorities"], strict=True):
+            alive = samples["starts"] >= ring.oldest
+            self._priorities.tree.set(ring.slots(torch.from_numpy(samples["starts"][alive])).numpy(), values[alive])

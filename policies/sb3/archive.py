@@ -1,0 +1,110 @@
+"""Stable-Baselines3's save format, which its own `load` opens: made the same every time, and read without trust.
+
+    data                        JSON: what the model is made of; what JSON has no form for is a pickle in it
+    policy.pth, ....pth         weights and optimisers, as torch saves them
+    pytorch_variables.pth       other tensors
+    _stable_baselines3_version
+
+The library's `load` unpickles what is in `data`, so it runs whatever somebody has put there. Here nothing is unpickled:
+tensors are read by torch's loader of weights alone, and of `data` only the numbers. All members are stored as they are,
+also those inside of the `.pth` files, so that nothing can grow beyond the archive's own size.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import zipfile
+from typing import Any, NamedTuple
+
+import torch
+from stable_baselines3.common.base_class import BaseAlgorithm
+
+from arena.errors import ConfigError
+
+_PASSING = (  # what is of no use in another process; some of it tells the time, or where things lay in memory
+    *("_total_timesteps", "_num_timesteps_at_start", "start_time"),
+    *("_last_obs", "_last_episode_starts", "_last_original_obs", "ep_info_buffer", "ep_success_buffer"),
+    *("batch_norm_stats", "batch_norm_stats_target", "actor_batch_norm_stats", "critic_batch_norm_stats"),
+    *("actor_batch_norm_stats_target", "critic_batch_norm_stats_target"),
+)
+_OF_THE_MACHINE = "system_info.txt"
+_PICKLE = (":type:", ":serialized:")  # beside them the library writes a description, with addresses in it
+
+
+class Contents(NamedTuple):
+    """What is read of an archive."""
+
+    numbers: dict[str, int | float]  # of `data`
+    parameters: dict[str, Any]  # state dicts of modules and optimisers by name, tensors on the CPU
+    variables: dict[str, Any]  # other tensors by name
+
+
+def pack(model: BaseAlgorithm, **instead: Any) -> bytes:
+    """A model as the library saves it; the same model gives the same bytes.
+
+    Args:
+        model: the library's algorithm.
+        instead: attributes that are to be saved with other values than it has.
+    """
+    saved, packed = io.BytesIO(), io.BytesIO()
+    held = {name: getattr(model, name) for name in instead}
+    try:
+        vars(model).update(instead)
+        model.save(saved, exclude=_PASSING)
+    finally:
+        vars(model).update(held)
+    with zipfile.ZipFile(saved) as source, zipfile.ZipFile(packed, "w", zipfile.ZIP_STORED) as target:
+        for name in source.namelist():
+            if name != _OF_THE_MACHINE:
+                content = source.read(name)
+                target.writestr(zipfile.ZipInfo(name), _lean(content) if name == "data" else content)
+    return packed.getvalue()
+
+
+def _lean(data: bytes) -> str:
+    """The JSON of a model without the descriptions of what is pickled."""
+    values = json.loads(data)
+    for name, value in values.items():
+        if isinstance(value, dict) and _PICKLE[1] in value:
+            values[name] = {key: value[key] for key in _PICKLE}
+    return json.dumps(values, indent=1)
+
+
+def unpack(archive: bytes) -> Contents:
+    """Reads an archive. No code in it is run, and no more memory taken than it has bytes.
+
+    Raises:
+        ConfigError: it is none, or is damaged, or holds more than tensors and numbers where these should be.
+    """
+    try:
+        members = _members(archive)
+        data = json.loads(members.pop("data"))
+        tensors = {name[:-4]: _tensors(content) for name, content in members.items() if name.endswith(".pth")}
+        variables = tensors.pop("pytorch_variables", None) or {}
+        return Contents(
+            {name: value for name, value in data.items() if type(value) in (int, float)}, tensors, variables
+        )
+    except Exception as error:  # whatever zip, JSON and torch have to say about a file that is not one
+        raise ConfigError(
+            f"its archive of Stable-Baselines3 cannot be read: {type(error).__name__}: {error}"
+        ) from error
+
+
+def _members(archive: bytes) -> dict[str, bytes]:
+    """The members of a zip file whose members are stored as they are.
+
+    Raises:
+        ValueError: they are not, or overlap.
+    """
+    with zipfile.ZipFile(io.BytesIO(archive)) as opened:
+        infos = opened.infolist()
+        packed = any(info.compress_type != zipfile.ZIP_STORED for info in infos)
+        if packed or sum(info.file_size for info in infos) > len(archive):
+            raise ValueError("its members are larger than the file")
+        return {info.filename: opened.read(info) for info in infos}
+
+
+def _tensors(content: bytes) -> Any:
+    _members(content)
+    return torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)

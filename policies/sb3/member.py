@@ -1,0 +1,406 @@
+"""The algorithms of Stable-Baselines3 as workers: the library's own classes, which neither know the arena nor a group.
+
+    plays      the library's `learn` steps the seat's lanes and entities (`rows`), until the environment has had enough
+    averages   a hook on its optimisers: before each step the gradients become the mean over the group's workers, are
+               clipped, and looked at; so all workers make the same steps, each on its own batch
+    tells      its callback: what the library has logged goes to the group, averaged; its state is offered
+    is saved   weights, optimisers and counters in the library's own format; a replay, or a rollout that the end of a
+               leg has parted, as the worker's own
+
+The library clips a gradient before the hook sees it, and a mean of clipped gradients is not the clipped mean. So its
+limit is taken away from it, and kept by the hook. A worker alone takes the same steps, to the bit, as the library does
+without the arena.
+
+As all workers call the same collectives, they have to make equally many steps: the same number of rows, episodes
+nowhere (`train_freq`), and no early stop of one alone (`target_kl`).
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+import sys
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+import stable_baselines3
+import torch
+from gymnasium.spaces import Space
+from gymnasium.vector import VectorEnv
+from numpy.typing import NDArray
+from stable_baselines3.common.base_class import BaseAlgorithm
+from stable_baselines3.common.callbacks import BaseCallback
+from stable_baselines3.common.logger import Logger
+from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
+from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
+from stable_baselines3.common.save_util import recursive_getattr
+from stable_baselines3.common.type_aliases import TrainFreq, TrainFrequencyUnit
+from torch import nn
+from torch.optim import Optimizer
+
+from arena.errors import ConfigError
+from policies.sb3 import buffers
+from policies.sb3.archive import Contents, pack, unpack
+from policies.sb3.options import check_spaces, check_values, made, options_class
+from policies.sb3.rows import Rows, check_counted_from_zero, check_infos, to_env
+from policies.sb3.streams import GlobalStreams
+from policies.streams import ACTING, EXPLORING
+
+if TYPE_CHECKING:
+    from arena.group import Group
+
+ARCHIVE = "stable_baselines3.zip"
+"""The one item of a member's state: uint8 [n], the bytes of a file that the library's `load` opens."""
+
+_COUNTERS = ("_n_updates", "_n_calls", "_episode_num", "_current_progress_remaining", "exploration_rate")
+_MAKING = 100  # of random streams, beside those of policies.streams
+
+Figures = dict[str, float]
+
+
+class Member:
+    """One worker of a policy of Stable-Baselines3; each of its algorithms is a subclass.
+
+    Args:
+        env: a vector environment that resets on the same step, in which all rows act on all ticks.
+        group: the workers of this policy.
+        ticks: the whole run's budget; the library's schedules end with it.
+        options: the parameters of the library's class, see `policies.sb3.options`.
+
+    Raises:
+        ConfigError: an option or a space that the library cannot take; or the policy's `sync` is not `gradients`.
+    """
+
+    face = "vector"
+    schedule = "ticks"  # all workers learn after the same number of ticks
+    library: ClassVar[type[BaseAlgorithm]]
+    Options: ClassVar[type[Any]]
+
+    def __init__(self, env: VectorEnv[Any, Any, Any], group: Group, *, ticks: int, **options: Any) -> None:
+        if group.sync != "gradients":
+            raise ConfigError(
+                f"got {group.sync!r}, but algorithms of Stable-Baselines3 learn from their own samples: their workers "
+                "can average gradients, and no more",
+                path="sync",
+            )
+        self.env, self.group, self.ticks = env, group, ticks
+        self.options = self.Options(**options)
+        self.streams = GlobalStreams(group.seed, EXPLORING)
+        with GlobalStreams(group.shared_seed, _MAKING):  # the same first weights everywhere
+            rows = Rows(env, self.streams)
+            self.model = made(self.library, self.options, rows, seed=group.shared_seed % 2**31)
+        self.model.set_logger(Logger(None, []))
+        self.max_grad_norm: float = getattr(self.model, "max_grad_norm", math.inf)
+        self.shown: dict[str, Any] = {"action_space": copy.deepcopy(self.model.action_space)}  # of what is saved
+        self.model.action_space.seed(group.seed % 2**31)  # the library draws from it
+        if hasattr(self.model, "max_grad_norm"):
+            self.shown["max_grad_norm"] = self.max_grad_norm
+            self.model.max_grad_norm = math.inf
+        for optimizer in self._optimizers():
+            optimizer.register_step_pre_hook(self._average)
+        self.collected = 0  # ticks of the rollout that is under way
+        self.taken_on: Mapping[str, Any] | None = None  # own state that is not in use yet
+        self.logged_updates = self.logged_at = 0  # when the group was told last
+        self.lines = 0  # of the metrics in this leg
+
+    # ---------------------------------------------------------------------------------------------- the whole loop
+
+    def run(self) -> None:
+        """Learns until the environment raises `BudgetReached`."""
+        self._check_rows()
+        self.group.broadcast(self.model.policy)
+        self._begin_within_rollout()
+        told = _Told(self)
+        with self.streams:
+            while True:  # it returns where the run ends with a rollout; the next step then is one too many
+                left = self.ticks * self.model.n_envs - self.model.num_timesteps
+                self.model.learn(max(left, 1), callback=told, log_interval=sys.maxsize, reset_num_timesteps=False)
+
+    @property
+    def ticks_done(self) -> int:
+        """Ticks that the policy has played, in all legs."""
+        return self.model.num_timesteps // self.model.n_envs
+
+    def _average(self, optimizer: Optimizer, *_: Any) -> None:
+        """Before a step: the gradients become the group's mean, no longer than allowed; a collective.
+
+        Raises:
+            FloatingPointError: they are no numbers; the weights are still what they were.
+        """
+        parameters = [
+            parameter
+            for group in optimizer.param_groups
+            for parameter in group["params"]
+            if parameter.grad is not None  # the same ones in all workers
+        ]
+        with self.streams.left():
+            self.group.average_gradients(parameters)
+        norm = float(nn.utils.clip_grad_norm_(parameters, self.max_grad_norm))
+        if not math.isfinite(norm):
+            raise FloatingPointError(
+                f"policy {self.group.policy!r}: after {self.model._n_updates} updates the gradient of the next one has "
+                f"the length {norm}; are all rewards and observations finite, and of moderate size? If they are, "
+                "lower learning_rate"
+            )
+
+    def begin_rollout(self) -> None:
+        """The library is going to collect, or, with what an earlier leg has left, to go on with it."""
+        updates, ticks, every = self.model._n_updates, self.ticks_done, self.options.log_every
+        due = not self.logged_updates or ticks // every > self.logged_at // every
+        if due and updates > self.logged_updates:
+            self.logged_updates, self.logged_at = updates, ticks
+            with self.streams.left():
+                self.record()
+        self.collected = 0
+        if self.taken_on is not None:
+            self._go_on_with(self.taken_on)
+            self.taken_on = None
+
+    def record(self) -> None:
+        """Tells the group what the library has logged last, and checks and saves what it has led to; a collective."""
+        logged = self.model.logger.name_to_value.items()
+        figures = {name: float(value) for name, value in logged if isinstance(value, (int, float, np.number))}
+        self.group.log(**self.group.average_gradients([], **figures))
+        if self.options.check_every and self.lines % self.options.check_every == 0:
+            self.group.check_equal(self.model.policy)
+        self.lines += 1
+        self.group.save(self.state_dict)
+
+    # ------------------------------------------------------------------------------------------ what others ask for
+
+    def actor(self, *, greedy: bool = False) -> Callable[[Any, Mapping[str, Any]], NDArray[Any]]:
+        """A function from (observations, infos) of a vector environment to actions, with the current weights.
+
+        It has its own random stream, so that its use changes nothing in a run. Greedy: the most probable actions. Not
+        greedy: drawn from the policy, if it is one that can be drawn from; a DQN explores as often as it does now.
+        """
+        streams, space = GlobalStreams(self.group.seed, ACTING), self.env.single_action_space
+        rng = np.random.default_rng([self.group.seed, ACTING])
+
+        def act(observations: Any, infos: Mapping[str, Any]) -> NDArray[Any]:
+            check_infos({**infos, "active": None})  # to act in rows that are out of the game does no harm
+            with streams:
+                actions, _ = self.model.policy.predict(observations, deterministic=greedy)
+            rate = 0.0 if greedy else getattr(self.model, "exploration_rate", 0.0)
+            if rate:
+                random = rng.integers(self.model.action_space.n, size=actions.shape)  # type: ignore[attr-defined]
+                actions = np.where(rng.random(len(actions)) < rate, random, actions)
+            return to_env(space, actions)
+
+        return act
+
+    def state_dict(self) -> dict[str, Any]:
+        """The policy: an archive that the library's `load` opens, see `policies.sb3.archive`."""
+        return {ARCHIVE: np.frombuffer(pack(self.model, **self.shown), np.uint8)}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Goes on from a stored state, also one of another worker or another number of workers or rows.
+
+        Of the archive nothing is unpickled: weights, optimisers and counters are taken from it, all else is what the
+        options and the seat say.
+
+        Raises:
+            ConfigError: the state is not one of this class, or its networks have another shape.
+        """
+        if ARCHIVE not in state:
+            name = type(self).__name__
+            raise ConfigError(f"this is no state of sb3:{name}: it has {', '.join(map(str, state)) or 'nothing'}")
+        found = unpack(np.asarray(state[ARCHIVE], np.uint8).tobytes())
+        self._load_tensors(found)
+        numbers = found.numbers
+        for name in _COUNTERS:
+            if name in numbers and hasattr(self.model, name):
+                setattr(self.model, name, numbers[name])
+        ticks = int(numbers.get("num_timesteps", 0)) // max(int(numbers.get("n_envs", 1)), 1)
+        self.model.num_timesteps = ticks * self.model.n_envs
+        self.logged_updates, self.logged_at = self.model._n_updates, ticks - 1  # so the leg's first tick counts
+
+    def own_state_dict(self) -> dict[str, Any]:
+        """What this worker alone has: its replay, or the part of a rollout that it has not learnt from."""
+        if self.taken_on is not None:
+            return dict(self.taken_on)
+        if not self.collected and isinstance(self.model, OnPolicyAlgorithm):
+            return {}
+        buffer = _buffer(self.model)
+        return {"collected": self.collected, "buffer": buffers.stored(buffer)} if buffer.size() else {}
+
+    def load_own_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Goes on with that, if the seat has as many rows, and the options leave as much room, as there were."""
+        room = self.options.n_steps if isinstance(self.model, OnPolicyAlgorithm) else self.options.train_freq
+        if state["collected"] < room and buffers.fits(_buffer(self.model), state["buffer"]):
+            self.taken_on = state
+
+    @classmethod
+    def check_options(cls, options: Mapping[str, Any]) -> None:
+        """Whether the library's class can be made with these options, and this machine has the device.
+
+        Raises:
+            ConfigError: it cannot, or has not.
+        """
+        check_values(cls.library, cls.Options(**options))
+
+    @classmethod
+    def check(cls, observation_space: Space[Any], action_space: Space[Any]) -> None:
+        """Whether the library's class can play with one entity's spaces.
+
+        Raises:
+            ConfigError: it cannot; the message says what the library says.
+        """
+        check_counted_from_zero(observation_space)
+        check_spaces(cls.library, observation_space, action_space)
+
+    @classmethod
+    def sizes(cls, options: Mapping[str, Any], *, rows: int, ticks: int, workers: int) -> dict[str, int]:
+        """What `arena plan` shows of what the workers do together.
+
+        Raises:
+            ConfigError: an option that the library cannot take, or not with these workers; or nothing would be learnt.
+        """
+        given = cls.Options(**options)
+        if getattr(given, "target_kl", None) is not None and workers > 1:
+            raise ConfigError(
+                f"got {given.target_kl!r} with {workers} workers, expected null: each would stop at its own time, and "
+                "the others wait for its gradients; ppo has one that all workers agree on",
+                path="options.target_kl",
+            )
+        on_policy = issubclass(cls.library, OnPolicyAlgorithm)
+        return (_rollout_sizes if on_policy else _replay_sizes)(given, rows, ticks, workers)
+
+    # ------------------------------------------------------------------------------------------------ inner workings
+
+    def _optimizers(self) -> list[Optimizer]:
+        parts = [recursive_getattr(self.model, name) for name in self.model.get_parameters()]
+        return [part for part in parts if isinstance(part, Optimizer)]
+
+    def _check_rows(self) -> None:
+        """Refuses groups whose workers would take different numbers of steps; a collective."""
+        rows = float(self.env.num_envs)
+        if self.group.size > 1 and self.group.maximum(rows) != -self.group.maximum(-rows):
+            raise ConfigError(
+                f"the seats of policy {self.group.policy!r} differ in lanes x entities, {rows:g} here; workers of "
+                "Stable-Baselines3 would make different numbers of gradient steps: give all seats as many"
+            )
+
+    def _begin_within_rollout(self) -> None:
+        """Lets the library collect only what is missing of a rollout. What it is to have afterwards: `_go_on_with`."""
+        if self.taken_on is not None:
+            self._set_length(_length(self.model) - self.taken_on["collected"])
+            if isinstance(self.model, OffPolicyAlgorithm):
+                buffers.restore(_buffer(self.model), self.taken_on["buffer"])
+
+    def _go_on_with(self, own: Mapping[str, Any]) -> None:
+        """The library has just begun a rollout, and emptied its buffer for it, if it is on-policy."""
+        self.collected = own["collected"]
+        self._set_length(_length(self.model) + self.collected)
+        if isinstance(self.model, OnPolicyAlgorithm):
+            buffers.restore(_buffer(self.model), own["buffer"])
+
+    def _set_length(self, ticks: int) -> None:
+        if isinstance(self.model, OnPolicyAlgorithm):
+            self.model.n_steps = ticks
+        else:
+            self.model.train_freq = TrainFreq(ticks, TrainFrequencyUnit.STEP)  # type: ignore[attr-defined]
+
+    def _load_tensors(self, found: Contents) -> None:
+        mine = self.model.get_parameters()
+        if found.parameters.keys() != mine.keys():
+            raise ConfigError(f"the stored state has {', '.join(found.parameters)}, expected {', '.join(mine)}")
+        try:
+            for name, parameters in found.parameters.items():
+                part = recursive_getattr(self.model, name)
+                if isinstance(part, Optimizer):
+                    _check_same_kind(part, parameters)
+                part.load_state_dict(parameters)
+            with torch.no_grad():
+                for name, value in found.variables.items():
+                    recursive_getattr(self.model, name).copy_(value)
+        except (RuntimeError, ValueError, TypeError, KeyError, AttributeError) as error:
+            raise ConfigError(
+                f"the stored weights do not fit this network: {error}; load them with the policy_kwargs, the optimiser "
+                "and the environment's spaces that they were learnt with"
+            ) from error
+
+
+class _Told(BaseCallback):
+    """What the library tells about the course of things."""
+
+    def __init__(self, member: Member) -> None:
+        super().__init__()
+        self._member = member
+
+    def _on_rollout_start(self) -> None:
+        self._member.begin_rollout()
+
+    def _on_step(self) -> bool:
+        self._member.collected += 1
+        return True
+
+    def _on_rollout_end(self) -> None:
+        self._member.collected = 0
+
+
+def _buffer(model: Any) -> Any:
+    return model.rollout_buffer if isinstance(model, OnPolicyAlgorithm) else model.replay_buffer
+
+
+def _length(model: Any) -> int:
+    """Ticks per rollout."""
+    return int(model.n_steps if isinstance(model, OnPolicyAlgorithm) else model.train_freq.frequency)
+
+
+def _check_same_kind(optimizer: Optimizer, state: Mapping[str, Any]) -> None:
+    """Refuses the state of another kind of optimiser, which would be found out at its next step.
+
+    Raises:
+        ValueError: it is one.
+    """
+    mine, theirs = ([{*group} for group in groups] for groups in (optimizer.param_groups, state["param_groups"]))
+    if mine != theirs:
+        raise ValueError(f"{type(optimizer).__name__} has other parameters than the stored optimiser")
+
+
+def _rollout_sizes(options: Any, rows: int, ticks: int, workers: int) -> dict[str, int]:
+    if options.n_steps > ticks:
+        raise ConfigError(
+            f"a rollout of {options.n_steps} ticks does not fit into a run of {ticks}, so nothing would be learnt; set "
+            f"n_steps to {ticks} or less, or ticks to {options.n_steps} or more",
+            path="options.n_steps",
+        )
+    minibatches = math.ceil(options.n_steps * rows / getattr(options, "batch_size", math.inf))
+    return {
+        "samples per update": options.n_steps * rows * workers,
+        "updates per run": ticks // options.n_steps,
+        "gradient steps per update": max(minibatches, 1) * getattr(options, "n_epochs", 1),
+    }
+
+
+def _replay_sizes(options: Any, rows: int, ticks: int, workers: int) -> dict[str, int]:
+    collected = options.train_freq * rows  # by one worker between two updates
+    updates = ticks // options.train_freq - options.learning_starts // collected
+    if updates <= 0:
+        raise ConfigError(
+            f"each worker collects {ticks * rows} transitions in this run, learning_starts asks for more than "
+            f"{options.learning_starts} before it learns, so nothing would be learnt; lower it, or train_freq",
+            path="options.learning_starts",
+        )
+    return {
+        "samples per gradient step": options.batch_size * workers,
+        "updates per run": updates,
+        "gradient steps per update": collected if options.gradient_steps < 0 else options.gradient_steps,
+    }
+
+
+def _member(library: type[BaseAlgorithm]) -> type[Member]:
+    name = library.__name__
+    described = f"One worker of a policy that is Stable-Baselines3's {name}; see `Member`."
+    options = options_class(library)
+    return type(name, (Member,), {"__doc__": described, "library": library, "Options": options})
+
+
+A2C = _member(stable_baselines3.A2C)
+DDPG = _member(stable_baselines3.DDPG)
+DQN = _member(stable_baselines3.DQN)
+PPO = _member(stable_baselines3.PPO)
+SAC = _member(stable_baselines3.SAC)
+TD3 = _member(stable_baselines3.TD3)

@@ -1,0 +1,224 @@
+"""What a configuration may say about an algorithm of Stable-Baselines3: the parameters of the library's own class.
+
+They have the library's names and defaults. Left out is what the arena knows or does itself (`env`, `seed`, displays),
+and what only a program can give. Some parameters are objects in Python; in a configuration they are written so:
+
+    policy          null: MlpPolicy, CnnPolicy or MultiInputPolicy, as the observations ask for
+    learning_rate, clip_range, clip_range_vf
+                    a number, or {start: 3e-4, end: 0.0}: in a straight line over the whole run
+    train_freq      a number of ticks
+    action_noise    {kind: normal, sigma: 0.1}, or {kind: ornstein_uhlenbeck, sigma: 0.2, theta: 0.15}, both of a mean
+                    of 0, on actions scaled to [-1, 1]
+    policy_kwargs   classes in it as text: {activation_fn: "torch.nn:ReLU"}
+
+Two are the arena's own:
+
+    log_every       a line of the metrics for the first update after so many ticks, and so many more: 1, every update,
+                    and 100 for the off-policy algorithms, which may learn on every tick
+    check_every     lines between checks that all workers hold equal weights; 0: never
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import math
+import warnings
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+from gymnasium.spaces import Space
+from stable_baselines3.common.base_class import BaseAlgorithm
+from stable_baselines3.common.noise import ActionNoise, NormalActionNoise, OrnsteinUhlenbeckActionNoise
+from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
+from stable_baselines3.common.preprocessing import is_image_space
+from stable_baselines3.common.utils import LinearSchedule
+
+from arena.errors import ConfigError, located, nearest
+from arena.registry import load_object
+from policies.devices import DEVICES, device_of
+from policies.options import check_choice, check_numbers, is_number, wrong
+from policies.sb3.rows import Rows, Unplayed
+from policies.sb3.streams import GlobalStreams
+
+_NOT_TAKEN = {
+    *("env", "seed", "verbose", "tensorboard_log", "stats_window_size", "_init_setup_model"),
+    *("replay_buffer_class", "rollout_buffer_class", "rollout_buffer_kwargs"),
+}
+_OWN = {"log_every", "check_every"}
+_SCHEDULES = ("learning_rate", "clip_range", "clip_range_vf")
+_NOISES = ("normal", "ornstein_uhlenbeck")
+_CLASSES = ("activation_fn", "optimizer_class", "features_extractor_class")  # of policy_kwargs
+
+_COUNTS = ("n_steps", "batch_size", "n_epochs", "buffer_size", "train_freq", "target_update_interval", "policy_delay")
+_PARTS = ("gamma", "gae_lambda", "tau", "exploration_fraction", "exploration_initial_eps", "exploration_final_eps")
+
+
+def options_class(library: type[BaseAlgorithm]) -> type[Any]:
+    """A frozen dataclass of what a configuration may say, which checks itself."""
+    given = inspect.signature(library).parameters.values()
+    defaults = {item.name: item.default for item in given if item.name not in _NOT_TAKEN}
+    defaults = {**defaults, "policy": None, "device": "cpu"}
+    defaults["log_every"] = 1 if issubclass(library, OnPolicyAlgorithm) else 100
+    defaults["check_every"] = 100
+    fields = [(name, Any, dataclasses.field(default=default)) for name, default in defaults.items()]
+    made = dataclasses.make_dataclass("Options", fields, frozen=True, namespace={"__post_init__": _check})
+    made.__doc__ = f"What a configuration may say about Stable-Baselines3's {library.__name__}: its own parameters."
+    return made
+
+
+def _check(options: Any) -> None:
+    """Of what the library itself would find wrong late, or never.
+
+    Raises:
+        ConfigError: a value of the wrong kind or out of its range.
+    """
+    names = {field.name for field in dataclasses.fields(options)}
+    check_numbers(options, *names.intersection(_COUNTS), at_least=1, whole=True)
+    check_numbers(options, *names.intersection(_PARTS), at_least=0, at_most=1)
+    check_numbers(options, *names.intersection(["max_grad_norm"]), at_least=0)
+    check_numbers(options, *names.intersection(["learning_starts"]), at_least=0, whole=True)
+    check_numbers(options, *names.intersection(["gradient_steps"]), at_least=-1, whole=True)
+    check_numbers(options, "log_every", at_least=1, whole=True)
+    check_numbers(options, "check_every", at_least=0, whole=True)
+    check_choice(options, "device", DEVICES)
+    for name in names.intersection(_SCHEDULES):
+        _schedule(name, getattr(options, name))
+    if "action_noise" in names and options.action_noise is not None:
+        _noise(options.action_noise, 1)
+
+
+def check_values(library: type[BaseAlgorithm], options: Any) -> None:
+    """Makes the algorithm on stand-in spaces that its `policy` can take, and throws it away.
+
+    Raises:
+        ConfigError: the library does not take the options, or the machine has no such device.
+    """
+    device_of(options.device)
+    vector = spaces.Box(-1, 1, (3,), np.float32)
+    observations: dict[Any, Space[Any]] = {
+        "CnnPolicy": spaces.Box(0, 255, (3, 64, 64), np.uint8),
+        "MultiInputPolicy": spaces.Dict(vector=vector),
+    }
+    actions = spaces.Discrete(2) if library.__name__ == "DQN" else vector
+    tried_out(library, options, observations.get(options.policy, vector), actions)
+
+
+def check_spaces(library: type[BaseAlgorithm], observation_space: Space[Any], action_space: Space[Any]) -> None:
+    """Makes the algorithm with default options and lets it act once.
+
+    Raises:
+        ConfigError: the library cannot take these spaces.
+    """
+    try:
+        model = tried_out(library, options_class(library)(), observation_space, action_space)
+        space = spaces.Dict(a=observation_space)
+        space.seed(0)
+        seen = [space.sample()["a"] for _ in range(2)]
+        with GlobalStreams(0):
+            for observation in seen:
+                action, _ = model.predict(observation)
+                if np.shape(action) != action_space.shape:
+                    raise ValueError(f"its actions have the shape {np.shape(action)}")
+    except Exception as error:
+        raise ConfigError(
+            f"Stable-Baselines3's {library.__name__} cannot play with the observation space {observation_space} and "
+            f"the action space {action_space}: {_words(error)}"
+        ) from error
+
+
+def tried_out(
+    library: type[BaseAlgorithm], options: Any, observation_space: Space[Any], action_space: Space[Any]
+) -> BaseAlgorithm:
+    """An algorithm without a game and almost without a replay; global random streams stay as they are."""
+    streams = GlobalStreams(0)
+    rows = Rows(Unplayed(observation_space, action_space), streams)
+    if hasattr(options, "buffer_size"):
+        options = dataclasses.replace(options, buffer_size=8)
+    with streams, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # they come when it is made to stay
+        return made(library, options, rows, seed=0)
+
+
+def made(library: type[BaseAlgorithm], options: Any, rows: Rows, *, seed: int) -> BaseAlgorithm:
+    """The library's algorithm, for the rows of a seat.
+
+    Raises:
+        ConfigError: the library does not take the options, or not with the rows' spaces.
+    """
+    arguments = _arguments(options, rows.observation_space, rows.action_space)
+    try:
+        return library(env=rows, seed=seed, **arguments)
+    except Exception as error:
+        raise ConfigError(
+            f"Stable-Baselines3's {library.__name__} cannot be made with these options: {_words(error)}", path="options"
+        ) from error
+
+
+def _words(error: Exception) -> str:
+    return error.message if isinstance(error, ConfigError) else f"{type(error).__name__}: {error}"
+
+
+def _arguments(options: Any, observation_space: Space[Any], action_space: Space[Any]) -> dict[str, Any]:
+    """The options in the library's own types."""
+    values = {field.name: getattr(options, field.name) for field in dataclasses.fields(options)}
+    values = {name: value for name, value in values.items() if name not in _OWN}
+    for name in values.keys() & {*_SCHEDULES}:
+        values[name] = _schedule(name, values[name])
+    if values.get("action_noise") is not None:
+        values["action_noise"] = _noise(values["action_noise"], math.prod(action_space.shape or ()))
+    values["policy"] = values["policy"] or _policy_for(observation_space)
+    values["policy_kwargs"] = _with_classes(values["policy_kwargs"])
+    if values.get("replay_buffer_kwargs") is not None:
+        values["replay_buffer_kwargs"] = dict(values["replay_buffer_kwargs"])  # the library adds to it
+    return values
+
+
+def _policy_for(observation_space: Space[Any]) -> str:
+    if isinstance(observation_space, spaces.Dict):
+        return "MultiInputPolicy"
+    return "CnnPolicy" if is_image_space(observation_space) else "MlpPolicy"
+
+
+def _schedule(name: str, value: Any) -> Any:
+    """A number, None where the library has None, or a straight line."""
+    if isinstance(value, Mapping) and {*value} == {"start", "end"} and all(map(_not_negative, value.values())):
+        return LinearSchedule(float(value["start"]), float(value["end"]), 1.0)
+    if _not_negative(value) or (value is None and name == "clip_range_vf"):
+        return value
+    raise wrong(name, value, "a number, at least 0, or {start: number, end: number}")
+
+
+def _not_negative(value: object) -> bool:
+    return is_number(value) and value >= 0  # type: ignore[operator]
+
+
+def _noise(value: Any, size: int) -> ActionNoise:
+    """Exploration noise for actions of `size` numbers."""
+    known = {"kind", "sigma", "theta"} if isinstance(value, Mapping) else set()
+    if not isinstance(value, Mapping) or not {"kind", "sigma"} <= {*value} <= known:
+        raise wrong("action_noise", value, "null or a mapping, as {kind: normal, sigma: 0.1}")
+    if value["kind"] not in _NOISES:
+        raise ConfigError(f"unknown kind {value['kind']!r}; {nearest(str(value['kind']), _NOISES)}", path=_NOISE_PATH)
+    theta = value.get("theta", 0.15)
+    if not _not_negative(value["sigma"]) or not _not_negative(theta):
+        raise wrong("action_noise", value, "numbers of at least 0 as sigma and theta")
+    mean, sigma = np.zeros(size), np.full(size, float(value["sigma"]))
+    if value["kind"] == "normal":
+        return NormalActionNoise(mean, sigma)
+    return OrnsteinUhlenbeckActionNoise(mean, sigma, theta=theta)
+
+
+_NOISE_PATH = "options.action_noise"
+
+
+def _with_classes(kwargs: Any) -> dict[str, Any] | None:
+    """A copy of `policy_kwargs` with classes in the place of their names."""
+    if kwargs is None:
+        return None
+    if not isinstance(kwargs, Mapping):
+        raise wrong("policy_kwargs", kwargs, "null or a mapping, as {net_arch: [64, 64]}")
+    with located(path="options.policy_kwargs"):
+        return {key: load_object(value) if key in _CLASSES else value for key, value in kwargs.items()}

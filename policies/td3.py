@@ -1,0 +1,64 @@
+"""Twin delayed deep deterministic policy gradient (Fujimoto et al. 2018, arXiv 1802.09477) for one worker of a group.
+
+DDPG (`policies.ddpg`) and three changes:
+
+    clipped double Q    two critics learn; the target takes the lesser of their values            eq. (10)
+    target smoothing    the target's action has noise, clipped: what is near is worth the same    eq. (14)
+    delay               the actor, and with it the targets, move every `policy_delay` steps       section 5.2
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from policies import ddpg
+from policies.distributions import normal
+from policies.options import check_numbers
+
+
+@dataclass(frozen=True)
+class Options(ddpg.Options):
+    """What a configuration may say about TD3.
+
+    Raises:
+        ConfigError: a value of the wrong kind or out of its range, or two that contradict each other.
+    """
+
+    target_update_interval: int = 2  # gradient steps between two moves of the target networks
+    hidden_sizes: Sequence[int] = (256, 256)  # layers of the actor, and of each critic
+    policy_delay: int = 2  # gradient steps of the critics per one of the actor
+    target_policy_noise: float = 0.2  # standard deviation of the noise in the target's action
+    target_noise_clip: float = 0.5  # and how large it is at most
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_numbers(self, "policy_delay", at_least=1, whole=True)
+        check_numbers(self, "target_policy_noise", "target_noise_clip", at_least=0)
+
+
+class TD3(ddpg.DDPG):
+    """One worker of a TD3 policy.
+
+    Args:
+        env, group, ticks, options: as of `OffPolicy`; the actions are a Box with bounds.
+
+    Raises:
+        ConfigError: an option or a space that TD3 cannot take.
+    """
+
+    Options = Options
+    n_critics = 2
+
+    @property
+    def actor_is_due(self) -> bool:
+        """Whether the next gradient step, counted over the whole run, is one that moves the actor."""
+        return bool((self.gradient_steps + 1) % self.options.policy_delay == 0)
+
+    def smoothed(self, actions: Tensor) -> Tensor:
+        """Actions [N, d] with clipped noise, in [-1, 1]."""
+        std, most = self.options.target_policy_noise, self.options.target_noise_clip
+        noise = normal(actions.shape, self.generator).mul_(std).clamp_(-most, most)
+        return (actions + noise.to(actions.device)).clamp_(-1, 1)

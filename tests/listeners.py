@@ -1,0 +1,102 @@
+"""Callbacks that tests put into a run. What they are told they append to `staging.NOTES`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from arena.callbacks import Callback, StartedRun
+from arena.errors import ConfigError
+from staging import NOTES
+
+
+class HearsAll(Callback):
+    """Notes whatever it is told."""
+
+    def __init__(self, *, name: str = "") -> None:
+        self.name = name
+        self.folder: Path | None = None
+
+    def note(self, *told: Any) -> None:
+        NOTES.append((self.name, *told) if self.name else told)
+
+    def on_start(self, run: StartedRun) -> None:
+        self.folder = run.folder
+        self.note("start", run)
+
+    def on_round(self, number: int) -> None:
+        self.note("round", number)
+
+    def on_episode(self, line: Mapping[str, Any]) -> None:
+        self.note("episode", line)
+
+    def on_update(self, line: Mapping[str, Any]) -> None:
+        self.note("update", line)
+
+    def on_checkpoint(self, tick: int, checkpoints: Mapping[str, Path]) -> None:
+        assert all(path.exists() for path in checkpoints.values())
+        self.note("checkpoint", tick, checkpoints)
+
+    def on_end(self) -> None:
+        self.note("end")
+
+
+class HearsUpdates:
+    """Is derived from nothing, and hears of updates alone."""
+
+    def on_update(self, line: Mapping[str, Any]) -> None:
+        NOTES.append(("update alone", line["update"]))
+
+
+class Stops(HearsAll):
+    """Asks for the end of the run in one of its methods: the `nth` time that it is called, or whenever it is."""
+
+    def __init__(self, *, where: str, nth: int = 1) -> None:
+        super().__init__()
+        self.where, self.left = where, nth
+
+    def note(self, *told: Any) -> None:
+        super().note(*told)
+        if told[0] == self.where:
+            self.left -= 1
+            if self.left == 0:
+                self.stop()
+
+
+class Fails(Stops):
+    """Raises there."""
+
+    def stop(self) -> None:
+        raise ZeroDivisionError(f"fails at {self.where}")
+
+
+class Leaves(Stops):
+    """Asks there for the end of its process."""
+
+    def stop(self) -> None:
+        raise SystemExit(5)
+
+
+class Misspelt(Callback):
+    """One method is never called."""
+
+    def on_epsiode(self, line: Mapping[str, Any]) -> None: ...
+
+
+class Deaf(Callback):
+    """Hears of nothing."""
+
+
+class TakesOther(Callback):
+    """Expects what nobody gives it."""
+
+    def on_update(self, line: Mapping[str, Any], number: int) -> None: ...  # type: ignore[override]
+
+
+class RefusesOptions(HearsAll):
+    """Finds a mistake in its options."""
+
+    def __init__(self, *, error: str) -> None:
+        super().__init__()
+        raise {"config": ConfigError, "value": ValueError, "other": ZeroDivisionError}[error]("not like this")

@@ -1,0 +1,66 @@
+"""Recorded samples without a run: whatever a function does in random observations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from gymnasium.spaces import Space
+from gymnasium.vector.utils import batch_space
+from numpy.typing import NDArray
+
+from arena.interface import Frame, Step
+from arena.records.sample_format import EntitySamples, Manifest
+from arena.records.sample_writer import SampleWriter
+from arena.spaces import mask_size
+
+
+def record(
+    home: Path,
+    observation_space: Space[Any],
+    action_space: Space[Any],
+    act: Callable[..., Any],
+    *,
+    ticks: int = 20,
+    lanes: int = 4,
+    length: int = 5,
+    reward: Callable[..., NDArray[np.float64]] | None = None,
+    masks: Callable[[int], NDArray[np.int8]] | None = None,
+    match: int = 0,
+    policy: str = "blue",
+    seed: int = 0,
+) -> Path:
+    """Writes a match of one entity; `act` and `reward` are functions of the batch of observations (and of actions).
+
+    Args:
+        home: becomes the folder of the samples.
+        length: ticks of an episode, which then is terminated.
+        masks: of a tick, [lanes, mask_size].
+    """
+    size = mask_size(action_space) if masks else 0
+    entity = EntitySamples("one", policy, 0, observation_space, action_space, size)
+    writer = SampleWriter(home, Manifest(match, "game", (entity,)), range(lanes))
+    drawn = batch_space(observation_space, lanes)
+    drawn.seed(seed)
+    everybody, nobody = np.ones((lanes, 1), np.bool_), np.zeros((lanes, 1), np.bool_)
+    seen: Any = drawn.sample()
+
+    def frame(number: int) -> Frame:
+        return Frame([seen], everybody, [masks(number) if masks else None])
+
+    writer.begin(frame(0), everybody[:, 0])
+    for number in range(1, ticks + 1):
+        actions = act(seen) if masks is None else act(seen, masks(number - 1))
+        paid = np.zeros(lanes) if reward is None else reward(seen, actions)
+        over = number % length == 0
+        seen = drawn.sample()
+        step = Step(frame(number), paid[:, None], everybody if over else nobody, nobody)
+        episodes = np.full(lanes, (number - 1) // length)
+        writer.add(number, [actions], step, idle=(), episodes=episodes, cut=nobody[:, 0])
+        if over:
+            seen = drawn.sample()
+            writer.begin(frame(number), everybody[:, 0])
+    writer.flush()
+    return home

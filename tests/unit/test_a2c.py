@@ -1,0 +1,245 @@
+"""A2C: the maths against slow formulas, one step per rollout, groups against one worker, state that goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces
+from gymnasium.vector.utils import batch_space
+
+from arena.errors import BudgetReached, ConfigError
+from fakes import ScriptedEnv, ThreadGroup, all_equal, flat_weights, solo_group, together
+from policies.a2c import A2C
+from policies.rollout import Batch, from_samples, to_leaves, to_samples
+
+VECTOR = spaces.Box(-1, 1, (3,), np.float32)
+CHOICE = spaces.Discrete(4)
+SMALL = {"n_steps": 6, "hidden_sizes": (8,)}
+WEIGHTED = {"vf_coef": 0.7, "ent_coef": 0.3}
+
+
+def worker(env: ScriptedEnv, group: ThreadGroup | None = None, **options: Any) -> A2C:
+    return A2C(env, group or solo_group(), ticks=env.ticks, **{**SMALL, **options})
+
+
+def trained(env: ScriptedEnv, group: ThreadGroup | None = None, **options: Any) -> A2C:
+    """A worker after its whole run."""
+    a2c = worker(env, group, **options)
+    with pytest.raises(BudgetReached):
+        a2c.run()
+    return a2c
+
+
+def seen(a2c: A2C) -> Batch:
+    """What one rollout gives."""
+    a2c.rollout.begin(*a2c.env.reset())
+    a2c.collect(a2c.rollout)
+    return a2c.judge(a2c.rollout)
+
+
+def random_rewards(seed: int) -> Callable[[Any, Any], Any]:
+    rng = np.random.default_rng(seed)
+    return lambda observations, actions: rng.normal(size=len(actions))
+
+
+# ------------------------------------------------------------------------------------------------------- the maths
+
+
+def random_batch(a2c: A2C, *, count: int = 50, masked: bool = False) -> Batch:
+    """Transitions with advantages and returns that nothing earned."""
+    draw = torch.Generator().manual_seed(3)
+    space = batch_space(a2c.env.single_observation_space, count)
+    space.seed(4)
+    leaves = to_leaves(a2c.env.single_observation_space, space.sample())
+    mask = torch.rand(count, a2c.head.mask_size, generator=draw) < 0.7 if masked else None
+    with torch.no_grad():
+        for weight in a2c.network.parameters():
+            weight.add_(0.1 * torch.randn(weight.shape, generator=draw))
+        policy, values = a2c.network.policy_and_value(leaves, mask)
+        actions = policy.sample(a2c.head.noise(1, count, draw)[0])
+        advantages, returns = torch.randn(2, count, generator=draw)
+        return Batch(tuple(leaves), mask, actions, policy.log_prob(actions), values, advantages, returns)
+
+
+def test_what_is_measured_are_the_parts_of_the_papers_loss() -> None:
+    a2c = worker(ScriptedEnv(VECTOR, CHOICE), **WEIGHTED)
+    batch = random_batch(a2c)
+    measured = a2c.backward(batch)
+    with torch.no_grad():
+        policy, values = a2c.network.policy_and_value(batch.observations)
+    probs, total = torch.softmax(policy.logits.double(), -1).numpy(), np.zeros(3)
+    for i in range(batch.size):
+        total += (
+            -np.log(probs[i, batch.actions[i]]) * float(batch.advantages[i]),
+            (float(values[i]) - float(batch.returns[i])) ** 2,
+            -sum(probs[i] * np.log(probs[i])),
+        )
+    np.testing.assert_allclose(measured.numpy(), total / batch.size, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize(
+    "action_space",
+    [spaces.Discrete(3), spaces.MultiDiscrete([2, 3]), spaces.MultiBinary(2), spaces.Box(-1, 1, (2,), np.float32)],
+    ids=str,
+)
+@pytest.mark.parametrize("observation_space", [VECTOR, spaces.Box(0, 255, (12, 12, 3), np.uint8)], ids=str)
+def test_the_gradient_by_hand_is_autograds(observation_space: Any, action_space: Any, masked: bool) -> None:
+    a2c = worker(ScriptedEnv(observation_space, action_space), **WEIGHTED)
+    batch = random_batch(a2c, masked=masked and a2c.head.mask_size > 0)
+    a2c.optimizer.zero_grad()
+    policy, values = a2c.network.policy_and_value(batch.observations, batch.masks)
+    losses = -policy.log_prob(batch.actions) * batch.advantages + 0.7 * (values - batch.returns).square()
+    (losses - 0.3 * policy.entropy()).mean().backward()
+    expected = a2c.optimizer.gradient.clone()
+    a2c.optimizer.zero_grad()
+    a2c.backward(batch)
+    assert expected.abs().max() > 0.01
+    torch.testing.assert_close(a2c.optimizer.gradient, expected, atol=2e-6, rtol=1e-4)
+
+
+def test_a_return_is_the_rewards_to_the_rollouts_end_and_the_value_there() -> None:
+    env = ScriptedEnv(VECTOR, CHOICE, rows=2, length=99, reward=random_rewards(0))
+    a2c = worker(env, gamma=0.9)
+    rewards: list[Any] = []
+    step = env.step
+
+    def watched(actions: Any) -> Any:
+        result = step(actions)
+        rewards.append(result[1])
+        return result
+
+    env.step = watched  # type: ignore[method-assign]
+    batch = seen(a2c)
+    expected = a2c.network.value(a2c.rollout.leaves(6)).detach().double()
+    for t in reversed(range(6)):
+        expected = torch.tensor(rewards[t]) + 0.9 * expected
+        torch.testing.assert_close(batch.returns.view(6, 2)[t], expected.float())
+    torch.testing.assert_close(batch.advantages, batch.returns - batch.values)
+
+
+def test_a_rollout_is_one_gradient_step_on_all_of_its_transitions() -> None:
+    a2c = trained(ScriptedEnv(VECTOR, CHOICE, ticks=20, reward=random_rewards(0)))
+    assert a2c.updates == a2c.optimizer.steps == a2c.group.called.count("average") == 3
+    measured = {"policy_loss", "value_loss", "entropy", "explained_variance", "learning_rate"}
+    assert set(a2c.group.logged[0]) == measured
+    assert len(a2c.group.saved) == 3
+
+
+def test_advantages_are_as_they_are_unless_they_are_to_be_normalised() -> None:
+    rates = {"learning_rate": 1.0, "max_grad_norm": None, "vf_coef": 0.0}
+    plain, normalised = (
+        worker(ScriptedEnv(VECTOR, CHOICE), normalize_advantage=normalised, **rates) for normalised in (False, True)
+    )
+    batch = random_batch(plain)._replace(advantages=torch.full((50,), 5.0) + torch.arange(50) % 2)
+    found = [a2c.learn(batch)["policy_loss"] for a2c in (plain, normalised)]
+    with torch.no_grad():
+        log_probs = worker(ScriptedEnv(VECTOR, CHOICE)).network.policy(batch.observations).log_prob(batch.actions)
+    assert found[1] == pytest.approx(float(-(log_probs * (batch.advantages - 5.5) / 0.5).mean()), abs=1e-4)
+    assert found[0] > 4
+
+
+# ------------------------------------------------------------------------------------------------------------ groups
+
+
+def unequal_env(group: ThreadGroup, **more: Any) -> ScriptedEnv:
+    """Workers with 3, 5, ... rows that see different things."""
+    rank = group.rank
+    return ScriptedEnv(VECTOR, CHOICE, rows=3 + 2 * rank, seed=rank, length=7, reward=random_rewards(rank), **more)
+
+
+@pytest.mark.parametrize("sync", ["gradients", "samples"])
+def test_workers_equal_one_worker_on_the_pooled_data(sync: str) -> None:
+    options = {"learning_rate": 2e-3, "ent_coef": 0.01}
+
+    def work(group: ThreadGroup) -> tuple[Batch, Any, Any]:
+        a2c = worker(unequal_env(group), group, **options)
+        batch = seen(a2c)
+        figures = a2c.learn(batch)
+        return batch, flat_weights(a2c.network), figures
+
+    (first, mine, figures), (second, yours, same) = together(2, work, sync=sync)
+    alone = worker(ScriptedEnv(VECTOR, CHOICE), **options)
+    expected = alone.learn(from_samples([to_samples(first), to_samples(second)]))
+    assert np.array_equal(mine, yours)
+    np.testing.assert_allclose(mine, flat_weights(alone.network), atol=1e-6, rtol=0)
+    assert figures == same == pytest.approx(expected, abs=1e-5)
+
+
+@pytest.mark.parametrize("sync", ["gradients", "samples"])
+def test_workers_stay_equal_through_a_run_also_where_one_never_acts(sync: str) -> None:
+    def work(group: ThreadGroup) -> Any:
+        idle = group.rank == 2
+        env = unequal_env(group, ticks=24, active=(lambda tick: np.zeros(7, np.bool_)) if idle else None)
+        a2c = trained(env, group, check_every=1)
+        return flat_weights(a2c.network), a2c.updates
+
+    found = together(3, work, sync=sync)
+    assert all(np.array_equal(weights, found[0][0]) and updates == 4 for weights, updates in found)
+
+
+# ---------------------------------------------------------------------------------------------------- state, failures
+
+
+def test_a_stored_state_goes_on_to_the_same_bits() -> None:
+    def more(a2c: A2C) -> Any:
+        new = worker(ScriptedEnv(VECTOR, CHOICE))  # each leg of a run has random streams of its own
+        a2c.generator, a2c.rollout = new.generator, new.rollout
+        a2c.env = ScriptedEnv(VECTOR, CHOICE, ticks=18, seed=5, reward=random_rewards(5))
+        with pytest.raises(BudgetReached):
+            a2c.run()
+        return a2c.state_dict()
+
+    a2c = trained(ScriptedEnv(VECTOR, CHOICE, ticks=18, reward=random_rewards(0)), learning_rate_schedule="linear")
+    stored = a2c.state_dict()
+    fresh = worker(ScriptedEnv(VECTOR, CHOICE, ticks=18), learning_rate_schedule="linear")
+    fresh.load_state_dict(stored)
+    assert all_equal(fresh.state_dict(), stored)
+    assert all_equal(more(fresh), more(a2c))
+    assert not all_equal(stored, a2c.state_dict())
+
+
+def test_a_state_of_something_else_is_refused_by_name() -> None:
+    with pytest.raises(ConfigError, match="no state of A2C: it has q_values"):
+        worker(ScriptedEnv(VECTOR, CHOICE)).load_state_dict({"q_values": 1})
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_a_loss_that_is_no_number_stops_the_worker_before_its_weights_are_lost(value: float) -> None:
+    env = ScriptedEnv(VECTOR, CHOICE, ticks=12, reward=lambda observations, actions: np.full(4, value))
+    a2c = worker(env)
+    with pytest.raises(FloatingPointError, match="policy 'blue': update 1 measured"):
+        a2c.run()
+    assert np.isfinite(flat_weights(a2c.network)).all()
+
+
+def test_sizes_tell_what_a_run_will_be() -> None:
+    sizes = A2C.sizes({"n_steps": 5}, rows=8, ticks=1000, workers=4)
+    assert sizes == {"samples per update": 160, "updates per run": 200}
+
+
+def test_options_that_only_ppo_has_are_none_of_a2cs() -> None:
+    with pytest.raises(TypeError, match="clip_range"):
+        A2C.Options(clip_range=0.2)
+
+
+@pytest.mark.parametrize("recurrent", [None, "gru"])
+def test_learns_to_play_what_it_sees(recurrent: str | None) -> None:
+    def env(ticks: int) -> ScriptedEnv:
+        def matching(observations: Any, actions: Any) -> Any:
+            return (observations == actions).astype(np.float64)
+
+        return ScriptedEnv(CHOICE, CHOICE, rows=16, ticks=ticks, length=50, reward=matching)
+
+    a2c = trained(env(900), learning_rate=0.01, gamma=0.0, recurrent=recurrent, hidden_size=16)
+    fresh = env(20)
+    act, (observations, infos) = a2c.actor(greedy=True), fresh.reset(seed=9)
+    rewards = []
+    for _ in range(20):
+        observations, reward_t, _, _, infos = fresh.step(act(observations, infos))
+        rewards.append(reward_t.mean())
+    assert np.mean(rewards) >= 0.95

@@ -1,0 +1,247 @@
+"""Behaviour cloning: the loss by formula, groups against one worker, and somebody who is imitated."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces
+from gymnasium.vector.utils import batch_space
+
+from arena.errors import BudgetReached, ConfigError
+from arena.records.state import decode, encode
+from arena.samples import read_samples
+from fakes import ScriptedEnv, ThreadGroup, all_equal, flat_weights, solo_group, together
+from policies.actions import action_head
+from policies.bc import BehaviourCloning
+from policies.demonstrations import demonstrations
+from policies.rollout import to_leaves
+from recordings import record
+
+SEEN = spaces.Box(-1, 1, (3,), np.float32)
+CHOICE = spaces.Discrete(4, start=2)
+RULE = np.array([[1.0, -2.0, 0.5], [0.3, 1.0, -1.0], [-1.5, 0.2, 1.0], [0.1, 0.1, -0.7]])
+SMALL = {"train_every": 5, "gradient_steps": 3, "batch_size": 8, "hidden_sizes": (8,)}
+
+ACTIONS = [
+    spaces.Discrete(3, start=-1),
+    spaces.MultiDiscrete([[2, 3]], start=[[4, 0]]),
+    spaces.MultiBinary((2, 2)),
+    spaces.Box(-0.1, 0.1, (2, 1), np.float64),
+]
+
+
+def rule(observations: Any) -> Any:
+    """Always the same choice for the same observation."""
+    return CHOICE.start + (observations @ RULE.T).argmax(axis=1)
+
+
+def drawn(space: Any) -> Any:
+    """Random actions."""
+    batched = batch_space(space, 4)
+    batched.seed(1)
+    return lambda observations: batched.sample()
+
+
+def worker(data: Path, action_space: Any = CHOICE, group: ThreadGroup | None = None, **options: Any) -> Any:
+    env = ScriptedEnv(SEEN, action_space, ticks=options.pop("ticks", 40))
+    return BehaviourCloning(env, group or solo_group(), ticks=env.ticks, **{**SMALL, "data": str(data), **options})
+
+
+def trained(data: Path, group: ThreadGroup | None = None, **options: Any) -> Any:
+    found = worker(data, group=group, **options)
+    with pytest.raises(BudgetReached):
+        found.run()
+    return found
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    return record(tmp_path / "data", SEEN, CHOICE, rule, ticks=50)
+
+
+@pytest.mark.parametrize("space", ACTIONS, ids=lambda space: type(space).__name__)
+def test_what_was_recorded_is_what_is_learnt_from(space: Any, tmp_path: Path) -> None:
+    home, head = record(tmp_path / "data", SEEN, space, drawn(space)), action_head(space)
+    found = demonstrations(read_samples(home), None, SEEN, head, space)
+    (part,) = read_samples(home).matches[0].parts()
+    assert found.observations[0].tolist() == part.observations[0][0].reshape(80, 3).tolist()
+    np.testing.assert_allclose(
+        head.to_env(found.actions.numpy()), part.actions[0][0].reshape(80, *space.shape), rtol=1e-6
+    )
+    assert found.masks is None
+
+
+@pytest.mark.parametrize("space", ACTIONS, ids=lambda space: type(space).__name__)
+def test_the_loss_is_the_mean_negative_log_likelihood(space: Any, tmp_path: Path) -> None:
+    bc = worker(record(tmp_path / "data", SEEN, space, drawn(space)), space)
+    batch = bc.demonstrations()
+    bc.optimizer.zero_grad()
+    loss, agreement = bc.backward(batch).tolist()
+    outputs = bc.network.actor(bc.network.encoder(batch.observations)).detach().double().numpy()
+    actions = batch.actions.numpy()
+    assert loss == pytest.approx(by_formula(space, outputs, actions), rel=1e-5)
+    if isinstance(space, spaces.Box):
+        assert agreement == pytest.approx(np.abs(outputs - actions).mean(), rel=1e-5)
+    elif isinstance(space, spaces.Discrete):
+        assert agreement == pytest.approx((outputs.argmax(1) == actions).mean(), rel=1e-5)
+
+
+def by_formula(space: Any, outputs: Any, actions: Any) -> float:
+    if isinstance(space, spaces.Box):
+        return float(np.mean((0.5 * (outputs - actions) ** 2 + 0.5 * np.log(2 * np.pi)).sum(1)))
+    if isinstance(space, spaces.MultiBinary):
+        p = 1 / (1 + np.exp(-outputs))
+        return float(-np.mean(np.where(actions == 1, np.log(p), np.log(1 - p)).sum(1)))
+    sizes = [space.n] if isinstance(space, spaces.Discrete) else space.nvec.ravel()
+    parts = np.split(outputs, np.cumsum(sizes)[:-1], axis=1)
+    chosen = actions.reshape(len(actions), -1)
+    logs = [np.log(np.exp(part) / np.exp(part).sum(1, keepdims=True)) for part in parts]
+    return float(-np.mean(sum(log[np.arange(len(log)), chosen[:, i]] for i, log in enumerate(logs))))
+
+
+def test_the_deviation_of_box_actions_is_not_learnt_and_the_mean_is_played(tmp_path: Path) -> None:
+    space = spaces.Box(-5, 5, (2,), np.float32)
+    home = record(tmp_path / "data", SEEN, space, lambda seen: np.float32(seen @ RULE[:2].T))
+    env = ScriptedEnv(SEEN, space, ticks=400)
+    options = {**SMALL, "data": str(home), "gradient_steps": 10, "learning_rate": 0.01, "hidden_sizes": (32,)}
+    bc = BehaviourCloning(env, solo_group(), ticks=400, **options)
+    with pytest.raises(BudgetReached):
+        bc.run()
+    assert bc.head.log_std.tolist() == [0.0, 0.0]
+    seen = env.observation_space.sample()
+    np.testing.assert_allclose(bc.actor()(seen, {}), seen @ RULE[:2].T, atol=0.3)
+    assert np.array_equal(bc.actor()(seen, {}), bc.actor(greedy=True)(seen, {}))
+
+
+def test_a_rule_is_imitated(tmp_path: Path) -> None:
+    home = record(tmp_path / "data", SEEN, CHOICE, rule, ticks=500)
+    bc = trained(home, ticks=50, gradient_steps=100, batch_size=128, hidden_sizes=(64, 64), learning_rate=3e-3)
+    new = np.random.default_rng(9).uniform(-1, 1, (1000, 3)).astype(np.float32)
+    assert (bc.actor(greedy=True)(new, {}) == rule(new)).mean() > 0.95
+    assert bc.group.logged[-1]["agreement"] > 0.95
+    assert bc.group.logged[-1]["loss"] < bc.group.logged[0]["loss"]
+
+
+def test_masks_are_kept_and_what_they_forbid_teaches_nothing(tmp_path: Path) -> None:
+    def masks(tick: int) -> Any:
+        return np.eye(4, dtype=np.int8)[[tick % 4] * 4] | np.eye(4, dtype=np.int8)[[0] * 4]
+
+    home = record(tmp_path / "data", SEEN, CHOICE, lambda seen, mask: np.full(4, 3 + CHOICE.start), masks=masks)
+    found = demonstrations(read_samples(home), None, SEEN, action_head(CHOICE), CHOICE)
+    assert found.size == 20, "every fourth tick"
+    assert found.masks is not None
+    assert found.masks[:, [0, 3]].all()
+    assert not found.masks[:, [1, 2]].any()
+
+
+def test_shares_are_everything_once(data: Path) -> None:
+    record(data, SEEN, CHOICE, rule, ticks=7, match=1, policy="red", seed=3)
+    samples, head = read_samples(data), action_head(CHOICE)
+    whole = demonstrations(samples, None, SEEN, head, CHOICE)
+    assert whole.size == 4 * 57
+    shares = [demonstrations(samples, None, SEEN, head, CHOICE, share=share, shares=3) for share in range(3)]
+    joined = torch.zeros_like(whole.observations[0])
+    for number, share in enumerate(shares):
+        joined[number::3] = share.observations[0]
+    assert torch.equal(joined, whole.observations[0])
+    assert demonstrations(samples, "red", SEEN, head, CHOICE).size == 28
+
+
+@pytest.mark.parametrize("sync", ["gradients", "samples"])
+def test_workers_that_share_the_data_learn_as_one_that_has_all(sync: str, data: Path) -> None:
+    everything = {"batch_size": 200, "ticks": 20, "hidden_sizes": (8,)}
+    one = flat_weights(trained(data, **everything).network)
+    three = together(3, lambda group: trained(data, group, **everything), sync=sync)
+    for each in three:
+        np.testing.assert_allclose(flat_weights(each.network), one, atol=1e-6)
+        assert each.gradient_steps == 12
+
+
+def test_a_worker_without_a_share_weighs_nothing(tmp_path: Path) -> None:
+    home = record(tmp_path / "data", SEEN, CHOICE, rule, ticks=1, lanes=1)
+    one = flat_weights(trained(home).network)
+    for each in together(2, lambda group: trained(home, group)):
+        np.testing.assert_allclose(flat_weights(each.network), one, atol=1e-6)
+
+
+def test_a_state_goes_on_in_the_middle_of_a_block(data: Path) -> None:
+    bc = trained(data, ticks=13)
+    assert (bc.updates, bc.gradient_steps, bc.played) == (2, 6, 3)
+    state = decode(*encode(bc.state_dict()))
+    other = worker(data)
+    other.load_state_dict(state)
+    assert all_equal(other.state_dict(), state)
+    with pytest.raises(BudgetReached):
+        other.run()
+    assert (other.updates, other.played) == (2 + (3 + 40) // 5, (3 + 40) % 5)
+
+
+def test_data_that_are_no_numbers_stop_it_before_the_weights_are(data: Path, tmp_path: Path) -> None:
+    home = record(tmp_path / "spoilt", spaces.Box(-np.inf, np.inf, (3,), np.float32), CHOICE, rule)
+    path = next(home.rglob("*.npz"))
+    with np.load(path) as part:
+        arrays = dict(part)
+    arrays["0/observation/0"][3] = np.nan
+    np.savez(path, **arrays)
+    env = ScriptedEnv(spaces.Box(-np.inf, np.inf, (3,), np.float32), CHOICE)
+    bc = BehaviourCloning(env, solo_group(), ticks=10, **{**SMALL, "data": str(home), "batch_size": 100})
+    before = flat_weights(bc.network)
+    with pytest.raises(FloatingPointError, match=r"policy 'blue': update 1 measured .*finite"):
+        bc.run()
+    assert np.array_equal(flat_weights(bc.network), before)
+
+
+def test_who_only_plays_needs_no_data(data: Path, tmp_path: Path) -> None:
+    state = trained(data).state_dict()
+    bc = worker(tmp_path / "gone")
+    bc.load_state_dict(state)
+    assert bc.actor(greedy=True)(bc.env.observation_space.sample(), {}).shape == (4,)
+    with pytest.raises(ConfigError, match="no recorded samples"):
+        bc.run()
+
+
+def test_log_probabilities_are_those_that_are_learnt(data: Path) -> None:
+    bc = trained(data)
+    batch = bc.demonstrations()
+    actions = bc.head.to_env(batch.actions.numpy())
+    found = bc.log_prob(batch.observations[0].numpy(), actions, None)
+    with torch.no_grad():
+        expected = bc.network(to_leaves(SEEN, batch.observations[0].numpy())).log_prob(batch.actions)
+    assert found.tolist() == expected.double().tolist()
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"data": "nowhere"}, r"options.data: nowhere: no recorded samples"),
+        ({"data": 3}, r"options.data: got 3, expected the path of a run folder"),
+        ({"policy": "blu"}, r"options.policy: .*no samples of the policy 'blu'; did you mean 'blue'"),
+        ({"train_every": 50}, r"options.train_every: an update every 50 ticks does not fit into a run of 40"),
+        ({"batch_size": 0}, r"options.batch_size: got 0"),
+        ({"device": "gpu"}, r"options.device: unknown value 'gpu'"),
+    ],
+)
+def test_mistakes_are_told_before_anybody_plays(options: dict[str, Any], words: str, data: Path) -> None:
+    with pytest.raises(ConfigError, match=words):
+        BehaviourCloning.sizes({**SMALL, "data": str(data), **options}, rows=4, ticks=40, workers=2)
+
+
+def test_data_of_other_spaces_are_refused_when_it_is_made(data: Path) -> None:
+    with pytest.raises(ConfigError, match=r"options.data: .*samples of blue, but not with the spaces of this seat"):
+        worker(data, spaces.Discrete(3))
+    record(data, spaces.Discrete(9), CHOICE, lambda seen: np.full(4, 2), match=1, policy="blue")
+    with pytest.raises(ConfigError, match="not with the spaces of this seat"):
+        worker(data, policy="blue")
+    assert worker(data).demonstrations().size == 200, "of those who saw the same"
+
+
+def test_the_plan_is_told_its_sizes(data: Path) -> None:
+    assert BehaviourCloning.sizes({**SMALL, "data": str(data)}, rows=4, ticks=40, workers=2) == {
+        "samples per gradient step": 16,
+        "gradient steps per update": 3,
+        "updates per run": 8,
+    }

@@ -1,0 +1,162 @@
+"""The learning benchmark: what its figures are made of, how results of single rows come together, its table of rows."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from arena import registry
+from arena.config import parse_config
+from arena.errors import ConfigError
+from arena.plan import make_plan
+
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+sys.path.append(str(BENCHMARKS))  # benchmarks are scripts: their folder is where they find each other
+
+import harness  # noqa: E402
+import learning  # noqa: E402
+from learning import CPU, POINTS, SB3, Results, curve_of, figure  # noqa: E402
+from learning_games import TwoCartPoles  # noqa: E402
+from learning_rows import PLAYERS, ROWS, Goal, returns, team_sum, wins  # noqa: E402
+
+ROW = ROWS["cartpole-ppo"]
+
+
+def line(*returns: float, tick: int = 1, outcome: str | None = None, **changes: Any) -> dict[str, Any]:
+    """An episode of a seat of policy p for each return."""
+    seats = [
+        {"policy": "p", "entities": [2 * n, 2 * n + 1], "return": r, "outcome": outcome} for n, r in enumerate(returns)
+    ]
+    return {"tick": tick, "seats": seats, **changes}
+
+
+def result(score: float, cpu: float, theirs: float | None = None) -> dict[str, Any]:
+    peer = None if theirs is None else {CPU: theirs, "return": 1.0}
+    return {"figures": {"return": score, CPU: cpu}, "curve": [score] * POINTS, "peer": peer}
+
+
+# ------------------------------------------------------------------------------------------------------- the figures
+
+
+def test_a_figure_is_the_mean_over_the_episodes_that_say_something() -> None:
+    lines = [line(4.0, 6.0), line(1.0), {"tick": 1, "seats": []}]
+    assert figure(Goal("", 0, returns("p")), lines) == 3.0
+
+
+def test_a_team_sum_counts_every_entity() -> None:
+    assert team_sum("p")(line(-10.0, -5.0)) == -30.0  # two entities in each seat, the return is their mean
+
+
+def test_wins_are_those_of_one_seat() -> None:
+    assert (wins("p", seat=0)(line(1.0, outcome="win")), wins("q", seat=0)(line(1.0, outcome="win"))) == (1.0, None)
+    assert wins("p", seat=0)(line(1.0, outcome="draw")) == 0.0
+
+
+def test_a_curve_has_the_episodes_where_they_ended_and_none_that_was_cut() -> None:
+    last = ROW.ticks
+    lines = [line(10.0, tick=1), line(20.0, tick=2), line(500.0, tick=last), line(9.0, tick=last, cut=True)]
+    curve = curve_of(ROW, lines)
+    assert (curve[0], curve[1], curve[-1], len(curve)) == (15.0, None, 500.0, POINTS)
+
+
+# ------------------------------------------------------------------------------------------------------- the results
+
+
+def test_results_of_single_rows_and_seeds_come_together(tmp_path: Path) -> None:
+    results = Results(tmp_path)
+    results.add("cartpole-ppo", 1, result(400.0, 20.0, 40.0))
+    results.add("acrobot-ppo", 1, result(-80.0, 9.0, 10.0))
+    results.add("cartpole-ppo", 3, result(500.0, 30.0, 20.0))
+    data = results.add("cartpole-ppo", 2, result(480.0, 10.0, 40.0), begun=7)
+    assert json.loads((tmp_path / "learning.json").read_text()) == json.loads(json.dumps(data))
+    promises = {promise["claim"]: promise for promise in data["promises"]}
+    learnt = promises["cartpole-ppo: return after 100,000 steps"]
+    assert (learnt["holds"], learnt["measured"]["values"], data["begun"]) == (True, [400.0, 480.0, 500.0], 7)
+    assert promises[f"cartpole-ppo: {CPU}, arena / {SB3}"]["measured"]["median"] == 0.5
+    assert data["curves"]["cartpole-ppo"] == [480.0] * POINTS
+    assert any("480 480" in text for text in harness.table(data))
+
+
+def test_a_seed_that_is_measured_again_takes_the_place_of_the_old_one(tmp_path: Path) -> None:
+    Results(tmp_path).add("cartpole-ppo", 1, result(1.0, 2.0))
+    data = Results(tmp_path).add("cartpole-ppo", 1, result(3.0, 4.0))
+    assert data["cases"]["cartpole-ppo"]["return"]["values"] == [3.0]
+    assert data["promises"][0]["holds"] is False
+    assert len(data["promises"]) == 1, "nobody was measured beside it"
+
+
+def test_a_row_that_cannot_be_measured_says_why(tmp_path: Path) -> None:
+    Results(tmp_path).add("cartpole-ppo", 1, result(1.0, 2.0))
+    data = Results(tmp_path).add("lunarlander-ppo", 1, "needs the module Box2D")
+    assert data["unavailable"] == {"lunarlander-ppo": "needs the module Box2D"}
+    assert list(data["curves"]) == ["cartpole-ppo"]
+
+
+def test_a_seed_that_fails_is_told_and_the_others_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def measure(row: Any, seed: int, *, peers: bool) -> Any:
+        if seed == 1:
+            raise learning.Failed("exit status 1")
+        return result(float(seed), 1.0)
+
+    monkeypatch.setattr(learning, "measure", measure)
+    assert learning.main(["--rows", "cartpole-ppo", "--results", str(tmp_path)]) == 1
+    assert "cartpole-ppo, seed 1: failed: exit status 1" in capsys.readouterr().err
+    assert json.loads((tmp_path / "learning.json").read_text())["cases"]["cartpole-ppo"]["return"]["values"] == [
+        2.0,
+        3.0,
+    ]
+
+
+def test_a_row_that_is_not_there_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        learning.main(["--rows", "cartpole-pppo"])
+    assert "there is no row 'cartpole-pppo'; known: cartpole-ppo" in capsys.readouterr().err
+
+
+# ---------------------------------------------------------------------------------------------------------- the rows
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_a_row_is_a_configuration_whose_options_its_algorithms_take(name: str) -> None:
+    row = ROWS[name]
+    plan = make_plan(parse_config(row.training(1), source=name), ranks=1)
+    assert sum(len(seat.entities) for seat in plan.matches[0].seats) == sum(
+        1 if isinstance(seat, str) else len(seat) for seat in row.seats
+    )
+    for policy in plan.policies.values():
+        registry.check_options(registry.algorithm(policy.algorithm), policy.options, path=policy.name)
+    assert row.ticks * row.lanes == row.steps
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_an_evaluation_learns_nothing_and_plays_other_games(name: str) -> None:
+    row = ROWS[name]
+    config = parse_config(row.evaluating("runs/x", 1), source=name)
+    learners = [policy for policy in config.policies.values() if policy.algorithm not in PLAYERS]
+    assert learners
+    assert all(policy.frozen and policy.load == "runs/x" for policy in learners)
+    assert config.seed != parse_config(row.training(1), source=name).seed
+
+
+def test_a_mistake_in_a_row_would_be_found() -> None:
+    with pytest.raises(ConfigError, match="did you mean 'n_steps'"):
+        registry.check_options(registry.algorithm("ppo"), {"n_step": 1}, path="p")
+
+
+def test_two_poles_stand_and_fall_apart_from_each_other() -> None:
+    game = TwoCartPoles()
+    seen, _ = game.reset(seed=1)
+    assert (seen["pole_0"] != seen["pole_1"]).any()
+    lengths = dict.fromkeys(game.agents, 0)
+    while game.agents:
+        for name in game.agents:
+            lengths[name] += 1
+        game.step({name: 0 if name == "pole_0" else lengths[name] % 2 for name in game.agents})
+    assert 5 < lengths["pole_0"] < 15 < lengths["pole_1"]
+    game.close()

@@ -1,0 +1,232 @@
+"""Callbacks are found and checked before anything starts, told in order, and cost nothing where they do not listen."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from arena import callbacks
+from arena.callbacks import Callback, Callbacks, made
+from arena.cli import main
+from arena.config import parse_config, resolved_yaml, yaml_text
+from arena.errors import CallbackFailed, ConfigError
+from arena.plan import CallbackPlan, make_plan
+from arena.records.folder import RunFolder
+from arena.records.journal import JournalReader, as_read
+from arena.records.lines import EpisodeRecord, SeatRecord, UpdateRecord
+from arena.records.recorder import Recorder
+from arena.stopping import Stop
+from listeners import HearsAll
+from staging import NOTES
+
+DATA: dict[str, Any] = {
+    "name": "test",
+    "ticks": 20,
+    "envs": {"game": {"make": "touchdown"}},
+    "policies": {"blue": {"algorithm": "random"}},
+    "matches": [{"env": "game", "seats": ["blue", "blue"]}],
+}
+
+
+@pytest.fixture(autouse=True)
+def _no_notes() -> None:
+    NOTES.clear()
+
+
+def planned(*entries: Any) -> tuple[CallbackPlan, ...]:
+    return make_plan(parse_config({**DATA, "callbacks": list(entries)}, source="test")).callbacks
+
+
+def of(name: str, /, **options: Any) -> CallbackPlan:
+    return CallbackPlan(f"listeners:{name}", options)
+
+
+# --------------------------------------------------------------------------------------------- the configuration
+
+
+def test_an_entry_is_a_name_or_a_name_with_options() -> None:
+    assert planned("a.b:C", {"class": "d:E"}, {"class": "d:E", "options": {"x": 1}}) == (
+        CallbackPlan("a.b:C"),
+        CallbackPlan("d:E"),
+        CallbackPlan("d:E", {"x": 1}),
+    )
+
+
+def test_what_was_resolved_has_the_same_callbacks() -> None:
+    config = parse_config({**DATA, "callbacks": ["a:B", {"class": "a:B", "options": {"x": [1]}}]}, source="test")
+    again = parse_config(yaml_text.load(resolved_yaml(config), source="again"), source="test")
+    assert again.callbacks == config.callbacks
+
+
+def test_an_option_can_be_set() -> None:
+    data = {**DATA, "callbacks": [{"class": "a:B", "options": {"x": 1}}]}
+    config = parse_config(data, source="test", overrides=["callbacks[0].options.x=2"])
+    assert make_plan(config).callbacks == (CallbackPlan("a:B", {"x": 2}),)
+
+
+@pytest.mark.parametrize(
+    ("entry", "path", "words"),
+    [
+        ({"clas": "a:B"}, r"callbacks\[0\]\.clas", "did you mean 'class'"),
+        ({"options": {}}, r"callbacks\[0\]", "'class' is missing"),
+        (5, r"callbacks\[0\]", "found 5"),
+    ],
+)
+def test_an_entry_of_another_form_is_refused(entry: Any, path: str, words: str) -> None:
+    with pytest.raises(ConfigError, match=f"{path}: .*{words}"):
+        planned(entry)
+
+
+# ------------------------------------------------------------------------------------------- before anything starts
+
+WRONG: list[tuple[CallbackPlan, str]] = [
+    (CallbackPlan("listener:HearsAll"), r"callbacks\[0\]: .*no module 'listener'"),
+    (CallbackPlan("listeners:HearAll"), r"callbacks\[0\]: .*did you mean 'HearsAll'"),
+    (CallbackPlan("HearsAll"), r"callbacks\[0\]: 'HearsAll' is not of the form"),
+    (CallbackPlan("listeners:NOTES"), r"callbacks\[0\]: .* is a list; it has to be a class"),
+    (of("Misspelt"), r"callbacks\[0\]: Misspelt.on_epsiode\(\) is never called; did you mean 'on_episode'"),
+    (of("Deaf"), r"callbacks\[0\]: Deaf has no method that is ever called; known: on_start, on_round"),
+    (of("TakesOther"), r"callbacks\[0\]: TakesOther.on_update cannot be called with \(self, line\): .*'number'"),
+    (of("HearsAll", nam="x"), r"callbacks\[0\].options: .*'nam'; did you mean 'name'"),
+    (of("Stops"), r"callbacks\[0\].options: .*missing.*'where'.* It takes: where, nth"),
+    (of("HearsUpdates", x=1), r"callbacks\[0\].options: .*'x'.* It takes: none"),
+    (of("RefusesOptions", error="config"), r"callbacks\[0\].options: RefusesOptions: not like this"),
+    (of("RefusesOptions", error="value"), r"callbacks\[0\].options: RefusesOptions: ValueError: not like this \(.*py"),
+    (of("RefusesOptions", error="other"), r"callbacks\[0\].options: RefusesOptions: ZeroDivisionError: not like"),
+]
+
+
+@pytest.mark.parametrize(("plan", "words"), WRONG, ids=lambda value: getattr(value, "target", ""))
+def test_what_cannot_be_told_anything_is_refused(plan: CallbackPlan, words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        made([plan])
+
+
+@pytest.mark.parametrize("command", ["plan", "check", "train"])
+def test_a_mistake_is_told_before_anything_starts(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "c.yaml").write_text(yaml_text.dump({**DATA, "callbacks": ["listeners:Misspelt"]}))
+    assert main([command, "c.yaml"]) == 2
+    told = capsys.readouterr().err
+    assert "c.yaml: callbacks[0]: Misspelt.on_epsiode() is never called; did you mean 'on_episode'?" in told
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_check_names_the_callbacks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    entry = {"class": "listeners:HearsAll", "options": {"name": "a"}}
+    (tmp_path / "c.yaml").write_text(yaml_text.dump({**DATA, "callbacks": [entry]}))
+    assert main(["check", "c.yaml"]) == 0
+    assert "callback listeners:HearsAll: 1 option\n" in capsys.readouterr().out
+    assert NOTES == []
+
+
+def test_the_methods_that_are_called_are_those_of_the_base_class() -> None:
+    told = {name for name in vars(Callbacks) if not name.startswith("_")}
+    assert {f"on_{name}" for name in told} == set(callbacks.METHODS)
+    assert all(getattr(Callback, name).__doc__ for name in callbacks.METHODS)
+
+
+# ------------------------------------------------------------------------------------------------ what they are told
+
+
+def test_callbacks_are_told_in_the_order_of_the_configuration() -> None:
+    Callbacks([of("HearsAll", name="b"), of("HearsAll", name="a")], Stop()).round(0)
+    assert NOTES == [("b", "round", 0), ("a", "round", 0)]
+
+
+def test_a_run_starts_once(tmp_path: Path) -> None:
+    told = Callbacks([of("HearsAll")], Stop())
+    for resumed in (False, True):
+        told.start(tmp_path, lambda: {"processes": 3}, resumed=resumed)
+    (note,) = NOTES
+    assert note == ("start", (tmp_path, {"processes": 3}, False))
+
+
+def test_a_wish_to_end_is_passed_on_with_the_name_of_who_has_it() -> None:
+    stop = Stop()
+    told = Callbacks([of("HearsAll"), of("Stops", where="round", nth=2)], stop)
+    told.round(0)
+    assert not stop.wanted
+    told.round(1)
+    assert (stop.wanted, stop.status, stop.words) == (True, 0, "asked to stop by callback listeners:Stops")
+
+
+@pytest.mark.parametrize(("name", "words"), [("Fails", "ZeroDivisionError: fails at end"), ("Leaves", "SystemExit: 5")])
+def test_one_that_raises_is_named_and_later_ones_are_told_no_more(name: str, words: str) -> None:
+    told = Callbacks([of(name, where="end"), of("HearsAll", name="later")], Stop())
+    with pytest.raises(CallbackFailed) as info:
+        told.end()
+    assert info.value.who == f"callback listeners:{name}"
+    assert info.value.trace.endswith(words)
+    assert info.value.trace.count("Traceback") == 1
+    assert NOTES == [("end",)]
+
+
+# ------------------------------------------------------------------------------------------------ lines on record
+
+
+def episode(number: int, *, tick: int, return_: float = 1.0) -> EpisodeRecord:
+    seats = (SeatRecord("blue", (0,), return_, "win"), SeatRecord("red", ("x",), -1.0, "loss", 3))
+    return EpisodeRecord(0, 0, "game", 0, number, tick, 5, True, False, seats, number == 1)
+
+
+def recorded(path: Path, told: Callbacks | None) -> RunFolder:
+    folder = RunFolder.open(path / "run")
+    with Recorder(folder, {0: 0, 1: 0}, callbacks=told) as recorder:
+        recorder.episodes(0, 7, [episode(0, tick=5), episode(1, tick=7, return_=math.nan)])
+        assert NOTES == [], "match 1 may have earlier ones, so nothing is on record"
+        recorder.episodes(1, 6, [])
+        assert [line["episode"] for _, line in NOTES] == ([0] if told is not None and told.hears_episodes else [])
+        recorder.episodes(1, 8, [])
+        recorder.update(UpdateRecord("blue", 1, 8, 16, 0.5, {"loss": math.inf, "kl": 0.1}))
+    return folder
+
+
+def test_a_callback_is_told_what_the_files_hold_when_they_hold_it(tmp_path: Path) -> None:
+    folder = recorded(tmp_path, Callbacks([of("HearsAll")], Stop()))
+    assert [line for kind, line in NOTES if kind == "episode"] == list(JournalReader(folder.episodes))
+    assert [line for kind, line in NOTES if kind == "update"] == list(JournalReader(folder.metrics))
+    assert [kind for kind, _ in NOTES] == ["episode", "episode", "update"]
+    assert NOTES[1][1]["seats"][0]["return"] is None
+    assert NOTES[2][1]["loss"] is None
+
+
+def test_lines_become_mappings_for_those_alone_who_hear_of_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[Any] = []
+
+    def counting(line: Any) -> Mapping[str, Any]:
+        read.append(line)
+        return as_read(line)
+
+    monkeypatch.setattr("arena.records.recorder.as_read", counting)
+    recorded(tmp_path, None)
+    recorded(tmp_path / "b", Callbacks([], Stop()))
+    assert read == []
+    told = Callbacks([of("HearsUpdates")], Stop())
+    assert (told.hears_episodes, told.hears_updates) == (False, True)
+
+
+def test_an_object_need_not_be_derived_from_the_base_class() -> None:
+    told = Callbacks([of("HearsUpdates")], Stop())
+    told.update({"update": 4})
+    told.round(0)
+    told.end()
+    assert NOTES == [("update alone", 4)]
+
+
+def test_what_the_base_class_does_is_nothing() -> None:
+    listener = Callback()
+    for name in callbacks.METHODS:
+        assert getattr(listener, name)(*range(getattr(Callback, name).__code__.co_argcount - 1)) is None
+    assert HearsAll()._wants_end is False

@@ -1,0 +1,154 @@
+"""Bounded actions: the way into the game's bounds, the squashed density and its gradient, noise that remembers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces
+from torch import Tensor, distributions
+
+from arena.errors import ConfigError
+from policies.continuous import ActionNoise, SquashedGaussian, UnitBox
+
+
+def draw(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def numbers(*shape: int, seed: int = 5) -> Tensor:
+    return torch.randn(*shape, generator=draw(seed), dtype=torch.float64)
+
+
+# ------------------------------------------------------------------------------------------------------------- bounds
+
+ODD = [
+    spaces.Box(-2.0, 2.0, (1,), np.float32),
+    spaces.Box(0.1, 0.3, (), np.float64),
+    spaces.Box(np.array([[-1.0, 0.7]], np.float16), np.array([[5.0, 0.7]], np.float16), dtype=np.float16),
+    spaces.Box(-3e38, 3e38, (2, 1, 2), np.float32),
+    spaces.Box(-1.7e308, 1.7e308, (3,), np.float64),
+    spaces.Box(np.float32(1e-3), np.float32(1.1e-3), (2,), np.float32),
+]
+
+
+@pytest.mark.parametrize("space", ODD, ids=str)
+def test_actions_from_end_to_end_stay_in_the_bounds_and_reach_them(space: spaces.Box) -> None:
+    box = UnitBox(space)
+    assert box.shape == (box.outputs,) == (int(np.prod(space.shape)),)
+    for value, bound in ((-1.0, space.low), (1.0, space.high)):
+        played = box.to_env(np.full((4, box.outputs), value, np.float32))
+        assert played.shape == (4, *space.shape)
+        np.testing.assert_allclose(played[0].astype(np.float64), bound.astype(np.float64), rtol=1e-6)
+    for action in box.to_env(box.uniform(200, draw()).numpy()):
+        assert space.contains(np.asarray(action))
+
+
+def test_the_middle_of_the_actions_is_the_middle_of_the_bounds() -> None:
+    space = spaces.Box(np.array([-1.0, 2.0], np.float32), np.array([3.0, 8.0], np.float32))
+    played = UnitBox(space).to_env(np.array([[0.0, 0.0], [0.5, -0.5]], np.float32))
+    assert played.tolist() == [[1.0, 5.0], [2.0, 3.5]]
+
+
+@pytest.mark.parametrize(
+    ("space", "message"),
+    [
+        (spaces.Box(-np.inf, np.inf, (2,)), "need finite bounds"),
+        (spaces.Box(np.zeros(2, np.float32), np.array([1, np.inf], np.float32)), "need finite bounds"),
+        (spaces.Box(0, 9, (2,), np.int64), "Box of floats"),
+        (spaces.Discrete(3), "Box of floats"),
+        (spaces.Box(0.0, 1.0, (0,)), "holds no number"),
+    ],
+    ids=str,
+)
+def test_spaces_without_an_inside_are_refused(space: Any, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        UnitBox(space)
+
+
+# ------------------------------------------------------------------------------------------------- squashed Gaussians
+
+
+def test_the_density_is_that_of_torchs_transformed_normal() -> None:
+    outputs, noise = numbers(50, 6) / 2, numbers(50, 3, seed=6)
+    squashed = SquashedGaussian(outputs)
+    normal = distributions.Normal(outputs[:, :3], outputs[:, 3:].exp())
+    oracle = distributions.TransformedDistribution(normal, distributions.TanhTransform(cache_size=1))
+    expected = oracle.log_prob(squashed.sample(noise)).sum(-1)
+    torch.testing.assert_close(squashed.log_prob(noise), expected, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize(("mean", "log_std"), [(0.0, 0.0), (0.8, -1.0), (-1.0, 0.2)])
+def test_the_density_integrates_to_one(mean: float, log_std: float) -> None:
+    actions = torch.linspace(-1, 1, 2_000_001, dtype=torch.float64)[1:-1]
+    noise = (actions.atanh() - mean) / np.exp(log_std)
+    outputs = torch.tensor([[mean, log_std]], dtype=torch.float64).expand(len(noise), 2)
+    density = SquashedGaussian(outputs).log_prob(noise.unsqueeze(-1)).exp()
+    assert float(torch.trapezoid(density, actions)) == pytest.approx(1, abs=1e-4)
+
+
+def test_the_density_is_finite_where_tanh_has_rounded_to_one() -> None:
+    outputs = torch.tensor([[60.0, 0.0], [-60.0, 0.0]])
+    squashed, noise = SquashedGaussian(outputs), torch.zeros(2, 1)
+    assert squashed.sample(noise).tolist() == [[1.0], [-1.0]]
+    exact = -0.5 * np.log(2 * np.pi) - 2 * (np.log(2) - 60)
+    assert squashed.log_prob(noise).tolist() == pytest.approx([exact, exact], rel=1e-6)
+
+
+def test_deviations_have_a_least_and_a_greatest() -> None:
+    squashed = SquashedGaussian(torch.tensor([[0.0, 0.0, -50.0, 9.0]]))
+    assert squashed.log_std.tolist() == [[-20.0, 2.0]]
+
+
+def test_the_gradient_by_hand_is_autograds() -> None:
+    outputs = 2 * numbers(40, 6)
+    outputs[:4, 3:] += 30  # some deviations are clamped
+    outputs.requires_grad_()
+    noise, by_action = numbers(40, 3, seed=6), numbers(40, 3, seed=7)
+    squashed = SquashedGaussian(outputs)
+    ((squashed.sample(noise) * by_action).sum() + 0.3 * squashed.log_prob(noise).sum()).backward()
+    with torch.no_grad():
+        mine = SquashedGaussian(outputs).gradient(noise, by_action, 0.3)
+    assert outputs.grad is not None
+    torch.testing.assert_close(mine, outputs.grad, rtol=1e-9, atol=1e-12)
+
+
+def test_samples_follow_the_density() -> None:
+    squashed = SquashedGaussian(torch.tensor([[0.4, -0.3]]).expand(200_000, 2))
+    found, edges = np.histogram(squashed.sample(torch.randn(200_000, 1, generator=draw())), 20, (-1, 1))
+    expected = distributions.Normal(0.4, np.exp(-0.3)).cdf(torch.from_numpy(edges).atanh()).diff().numpy()
+    np.testing.assert_allclose(found / 200_000, expected, atol=0.004)
+
+
+# -------------------------------------------------------------------------------------------------------------- noise
+
+
+def process(noise: ActionNoise, ticks: int) -> np.ndarray[Any, Any]:
+    return np.stack([noise.draw().numpy() for _ in range(ticks)])
+
+
+@pytest.mark.parametrize("theta", [0.15, 0.5, 1.0])
+def test_noise_has_its_deviation_on_every_tick_and_forgets_as_told(theta: float) -> None:
+    seen = process(ActionNoise(20_000, 1, std=0.4, theta=theta, generator=draw()), 6)[:, :, 0]
+    np.testing.assert_allclose(seen.std(1), 0.4, rtol=0.03)
+    for lag in range(1, 6):
+        assert np.corrcoef(seen[0], seen[lag])[0, 1] == pytest.approx((1 - theta) ** lag, abs=0.03)
+
+
+def test_numbers_and_rows_have_noise_of_their_own() -> None:
+    seen = process(ActionNoise(2, 2, std=1.0, theta=0.2, generator=draw()), 20_000).reshape(-1, 4)
+    np.testing.assert_allclose(np.corrcoef(seen.T), np.eye(4), atol=0.1)
+
+
+def test_noise_begins_anew_in_the_rows_whose_episode_has_ended() -> None:
+    noise = ActionNoise(20_000, 1, std=1.0, theta=0.1, generator=draw())
+    ended = np.arange(20_000) < 10_000
+    before = noise.draw()[:, 0].numpy()
+    noise.restart(ended)
+    after, later = process(noise, 2)[:, :, 0]
+    assert np.corrcoef(before[ended], after[ended])[0, 1] == pytest.approx(0, abs=0.03)
+    assert np.corrcoef(before[~ended], after[~ended])[0, 1] == pytest.approx(0.9, abs=0.03)
+    assert np.corrcoef(after[ended], later[ended])[0, 1] == pytest.approx(0.9, abs=0.03)
+    assert after[ended].std() == pytest.approx(1, rel=0.03)

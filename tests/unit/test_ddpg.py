@@ -1,0 +1,286 @@
+"""DDPG: losses against autograd, exploration, groups against one worker, what does not fit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces
+from torch import Tensor
+
+from arena.errors import BudgetReached, ConfigError
+from fakes import ScriptedEnv, ThreadGroup, all_equal, flat_weights, solo_group, together
+from policies.ddpg import DDPG
+from policies.replay import Transitions
+from transitions import assert_gradients, disturb, made_up, parts
+
+VECTOR = spaces.Box(-1, 1, (3,), np.float32)
+PICTURE = spaces.Dict(a=spaces.Box(0, 255, (8, 8, 3), np.uint8), b=VECTOR)
+NUMBERS = spaces.Box(-0.5, 2.0, (2,), np.float32)
+SMALL = {"hidden_sizes": (16, 16), "batch_size": 32, "training_intensity": 32.0, "learning_starts": 8}
+
+
+def random_rewards(seed: int) -> Any:
+    rng = np.random.default_rng(seed)
+    return lambda observations, actions: rng.normal(size=len(actions))
+
+
+def worker(env: ScriptedEnv | None = None, group: ThreadGroup | None = None, **options: Any) -> DDPG:
+    env = env or ScriptedEnv(VECTOR, NUMBERS)
+    return DDPG(env, group or solo_group(), ticks=env.ticks, **{**SMALL, **options})
+
+
+def trained(env: ScriptedEnv, group: ThreadGroup | None = None, **options: Any) -> DDPG:
+    """A worker after its whole run."""
+    learner = worker(env, group, **options)
+    with pytest.raises(BudgetReached):
+        learner.run()
+    return learner
+
+
+def disturbed(learner: DDPG) -> DDPG:
+    disturb(learner.network, *(target.module for target in learner.targets.values()))
+    return learner
+
+
+# ------------------------------------------------------------------------------------------------------- the maths
+
+
+def losses(learner: DDPG, batch: Transitions) -> tuple[Tensor, Tensor]:
+    """Of critic and actor, as torch can differentiate them."""
+    network, critics = learner.network, learner.targets["critics"].module
+    with torch.no_grad():
+        features = critics.encoder(batch.next_observations)
+        next_actions = torch.tanh(learner.targets["actor"].module(features))
+        targets = batch.rewards + batch.discounts * critics(features, next_actions)[0, :, 0]
+    features = network.critics.encoder(batch.observations)
+    errors = network.critics(features, batch.actions)[0, :, 0] - targets
+    seen = features.detach()
+    return (batch.weights * errors.square()).mean(), -network.critics(seen, network.actor(seen).tanh())[0].mean()
+
+
+@pytest.mark.parametrize("space", [VECTOR, PICTURE], ids=["numbers", "picture"])
+def test_the_gradients_by_hand_are_autograds(space: Any) -> None:
+    learner = disturbed(worker(ScriptedEnv(space, NUMBERS)))
+    batch = made_up(learner, 50)
+    critic_loss, actor_loss = losses(learner, batch)
+    by_critics = torch.autograd.grad(critic_loss, list(learner.network.critics.parameters()))
+    by_actor = torch.autograd.grad(actor_loss, list(learner.network.actor.parameters()))
+    for optimizer in learner.optimizers.values():
+        optimizer.zero_grad()
+    figures, _ = learner.gradients(batch, actor=True)
+    assert_gradients(learner.network.critics, by_critics)
+    assert_gradients(learner.network.actor, by_actor)
+    assert figures["critic_loss"] == pytest.approx(critic_loss.item(), rel=1e-5)
+    assert figures["actor_loss"] == pytest.approx(actor_loss.item(), rel=1e-5)
+
+
+def test_a_target_is_the_reward_and_what_is_left_by_the_target_networks() -> None:
+    learner = disturbed(worker())
+    batch = made_up(learner, 50)
+    with torch.no_grad():
+        targets = learner.targets_of(batch)
+    critics, actor = (learner.targets[name].module for name in ("critics", "actor"))
+    for index in range(50):
+        seen = batch.next_observations[0][index : index + 1]
+        value = critics(seen, actor(seen).tanh()).item()
+        expected = batch.rewards[index].item() + batch.discounts[index].item() * value
+        assert targets[index].item() == pytest.approx(expected, abs=1e-5)
+
+
+def test_errors_are_what_priorities_want() -> None:
+    learner = disturbed(worker())
+    batch = made_up(learner, 20)
+    _, errors = learner.gradients(batch, actor=False)
+    with torch.no_grad():
+        values = learner.network.critics(batch.observations[0], batch.actions)[0, :, 0]
+        torch.testing.assert_close(errors, (values - learner.targets_of(batch)).abs())
+
+
+def test_targets_follow_by_tau_after_every_step() -> None:
+    env = ScriptedEnv(VECTOR, NUMBERS, ticks=3, reward=random_rewards(0))
+    learner = worker(env, learning_starts=4, batch_size=4, training_intensity=1.0, tau=0.25)
+    followed = flat_weights(learner.targets["critics"].module).astype(np.float64)
+    step = learner.gradient_step
+
+    def watched(*given: Any) -> Any:
+        nonlocal followed
+        result = step(*given)
+        followed = 0.75 * followed + 0.25 * flat_weights(learner.network.critics)
+        return result
+
+    learner.gradient_step = watched  # type: ignore[method-assign]
+    with pytest.raises(BudgetReached):
+        learner.run()
+    assert learner.gradient_steps >= 2
+    np.testing.assert_allclose(flat_weights(learner.targets["critics"].module), followed, atol=1e-6)
+
+
+# -------------------------------------------------------------------------------------------------------- exploration
+
+
+def test_exploring_is_acting_with_noise_within_the_bounds() -> None:
+    learner = worker(ScriptedEnv(VECTOR, NUMBERS, rows=5000), noise_std=0.3)
+    leaves = [torch.zeros(5000, 3)]
+    with torch.no_grad():
+        explored = learner.explore(leaves, None)
+    assert explored.std().item() == pytest.approx(0.3, rel=0.05)
+    assert float(explored.abs().max()) <= 1
+
+
+@pytest.mark.parametrize(("kind", "correlation"), [("gaussian", 0.0), ("correlated", 0.8)])
+def test_noise_is_correlated_as_the_options_say_and_new_in_each_episode(kind: str, correlation: float) -> None:
+    env = ScriptedEnv(VECTOR, NUMBERS, rows=1000, ticks=10, length=4)
+    options = {"action_noise": kind, "noise_theta": 0.2, "noise_std": 0.2, "learning_starts": 0, "learning_rate": 0.0}
+    learner = trained(env, **options, training_intensity=0.0)
+    assert learner.gradient_steps == 0
+    played = np.stack(env.actions).reshape(10, -1)
+    within, across = (np.corrcoef(played[t], played[t + 1])[0, 1] for t in (1, 3))
+    assert within == pytest.approx(correlation, abs=0.1)
+    assert across == pytest.approx(0, abs=0.1)
+
+
+@pytest.mark.parametrize(
+    "space",
+    [
+        spaces.Box(-2.0, 2.0, (1,), np.float32),
+        spaces.Box(0.1, 0.3, (), np.float64),
+        spaces.Box(-3e38, 3e38, (2, 1, 2), np.float32),
+    ],
+    ids=str,
+)
+def test_odd_boxes_are_played_within_their_bounds(space: Any) -> None:
+    env = ScriptedEnv(VECTOR, space, rows=3, ticks=20, reward=random_rewards(0))
+    learner = trained(env, noise_std=2.0)
+    assert learner.gradient_steps > 0
+    assert all(env.action_space.contains(np.asarray(actions)) for actions in env.actions)
+    observations, infos = env.reset()
+    assert env.action_space.contains(np.asarray(learner.actor(greedy=True)(observations, infos)))
+
+
+@pytest.mark.parametrize(
+    "space", [spaces.Discrete(3), spaces.Box(-np.inf, np.inf, (2,)), spaces.Box(0, 9, (2,), np.int64)], ids=str
+)
+def test_check_refuses_actions_without_bounds_between_numbers(space: Any) -> None:
+    with pytest.raises(ConfigError):
+        DDPG.check(VECTOR, space)
+
+
+def test_an_actor_disturbs_nothing_and_is_greedy_when_told() -> None:
+    learner = disturbed(worker(noise_std=0.3))
+    observations, infos = learner.env.reset()
+    greedy, curious = learner.actor(greedy=True), learner.actor()
+    with torch.no_grad():
+        wanted = learner.to_env(learner.network([torch.tensor(observations)]).tanh().numpy())
+    before = learner.state_dict()
+    assert all(np.allclose(greedy(observations, infos), wanted) for _ in range(3))
+    assert len({curious(observations, infos).tobytes() for _ in range(5)}) == 5
+    assert all_equal(before, learner.state_dict())
+
+
+# ------------------------------------------------------------------------------------------------------------ groups
+
+
+def test_workers_on_one_full_batch_equal_one_worker_on_the_pooled_data() -> None:
+    alone = disturbed(worker())
+    batch = made_up(alone, 50)
+
+    def work(group: ThreadGroup) -> Any:
+        learner = disturbed(worker(group=group))
+        average = learner.group.average_gradients
+        figures = [learner.gradient_step(parts(batch, 30, 20)[group.rank], average)[0] for _ in range(3)]
+        return flat_weights(learner.network), figures, group.called
+
+    (mine, my_figures, called), (yours, your_figures, _) = together(2, work)
+    expected = [alone.gradient_step(batch, alone.group.average_gradients)[0] for _ in range(3)]
+    assert called.count("average") == 3  # one exchange for actor and critic
+    assert np.array_equal(mine, yours)
+    assert my_figures == your_figures
+    np.testing.assert_allclose(mine, flat_weights(alone.network), atol=1e-6, rtol=0)
+    assert my_figures[-1] == pytest.approx(expected[-1], abs=1e-5)
+
+
+def test_a_worker_with_an_empty_minibatch_takes_part_and_counts_for_nothing() -> None:
+    alone = disturbed(worker())
+    batch = made_up(alone, 50)
+
+    def work(group: ThreadGroup) -> Any:
+        learner = disturbed(worker(group=group))
+        learner.gradient_step(parts(batch, 50, 0)[group.rank], learner.group.average_gradients)
+        return flat_weights(learner.network)
+
+    mine, yours = together(2, work)
+    alone.gradient_step(batch, alone.group.average_gradients)
+    assert np.array_equal(mine, yours)
+    np.testing.assert_allclose(mine, flat_weights(alone.network), atol=1e-6, rtol=0)
+
+
+@pytest.mark.parametrize("sync", ["gradients", "samples"])
+def test_workers_with_unequal_rows_stay_equal_through_a_run(sync: str) -> None:
+    def work(group: ThreadGroup) -> Any:
+        env = ScriptedEnv(VECTOR, NUMBERS, rows=1 + 2 * group.rank, seed=group.rank, ticks=12, reward=random_rewards(1))
+        learner = trained(env, group)
+        return flat_weights(learner.network), learner.gradient_steps, group.called
+
+    first, second = together(2, work, sync=sync)
+    assert np.array_equal(first[0], second[0])
+    assert first[1:] == second[1:]
+    assert first[1] > 0
+
+
+def test_a_loss_that_is_no_number_stops_the_worker_before_its_weights_are_lost() -> None:
+    env = ScriptedEnv(VECTOR, NUMBERS, ticks=20, reward=lambda observations, actions: np.full(4, np.nan))
+    learner = worker(env)
+    with pytest.raises(FloatingPointError, match="policy 'blue'"):
+        learner.run()
+    assert np.isfinite(flat_weights(learner.network)).all()
+
+
+def test_a_gradient_that_is_no_number_stops_the_worker_before_any_weight_is_lost() -> None:
+    learner = disturbed(worker())
+    batch, before = made_up(learner, 10), flat_weights(learner.network)
+    spoilt = learner.optimizers["actor"]
+    average = learner.group.average_gradients
+
+    def spoil(*given: Any, **more: Any) -> Any:
+        figures = average(*given, **more)
+        spoilt.gradient[3] = np.inf
+        return figures
+
+    with pytest.raises(FloatingPointError, match="policy 'blue'"):
+        learner.gradient_step(batch, spoil)
+    assert np.array_equal(flat_weights(learner.network), before)
+
+
+# ------------------------------------------------------------------------------------------------------------- state
+
+
+def test_a_stored_state_holds_networks_targets_and_optimisers() -> None:
+    learner = trained(ScriptedEnv(VECTOR, NUMBERS, ticks=12, reward=random_rewards(0)))
+    stored = learner.state_dict()
+    fresh = worker(ScriptedEnv(VECTOR, NUMBERS))
+    assert not all_equal(fresh.state_dict(), stored)
+    fresh.load_state_dict(stored)
+    assert all_equal(fresh.state_dict(), stored)
+    batch = made_up(learner, 20)
+    for one in (learner, fresh):
+        one.gradient_step(batch, one.group.average_gradients)
+    assert np.array_equal(flat_weights(fresh.network), flat_weights(learner.network))
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "message"),
+    [
+        ("noise_std", -0.1, "at least 0"),
+        ("noise_theta", 0, "never changes"),
+        ("noise_theta", 1.5, "at most 1"),
+        ("action_noise", "gausian", "did you mean 'gaussian'"),
+        ("tau", 2, "at most 1"),
+    ],
+)
+def test_options_out_of_range_are_refused(option: str, value: Any, message: str) -> None:
+    with pytest.raises(ConfigError, match=message) as caught:
+        worker(**{option: value})
+    assert caught.value.path == f"options.{option}"

@@ -1,0 +1,276 @@
+"""DQN: targets, loss and gradient against slow formulas, exploration, masks, spaces, a known optimum."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces
+from gymnasium.vector.utils import batch_space
+from torch.nn import functional
+
+from arena.errors import BudgetReached, ConfigError
+from fakes import ScriptedEnv, ThreadGroup, solo_group
+from policies.dqn import DQN
+from policies.replay import Transitions
+from policies.rollout import to_leaves
+
+VECTOR = spaces.Box(-1, 1, (3,), np.float32)
+CHOICE = spaces.Discrete(4, start=-2)
+OBSERVATIONS = [
+    VECTOR,
+    spaces.Box(0, 255, (12, 12, 3), np.uint8),
+    spaces.Discrete(5, start=2),
+    spaces.Dict(a=VECTOR, b=spaces.Tuple([spaces.MultiBinary(2), spaces.MultiDiscrete([2, 3])])),
+]
+SMALL = {"hidden_sizes": (16, 8), "learning_starts": 16, "batch_size": 8, "training_intensity": 2.0}
+KINDS = [{"double": double, "dueling": dueling} for double in (True, False) for dueling in (True, False)]
+
+
+def worker(env: ScriptedEnv, group: ThreadGroup | None = None, **options: Any) -> DQN:
+    return DQN(env, group or solo_group(), ticks=env.ticks, **{**SMALL, **options})
+
+
+def trained(env: ScriptedEnv, group: ThreadGroup | None = None, **options: Any) -> DQN:
+    """A worker after its whole run."""
+    dqn = worker(env, group, **options)
+    with pytest.raises(BudgetReached):
+        dqn.run()
+    return dqn
+
+
+def disturb(module: torch.nn.Module, seed: int) -> None:
+    draw = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for weight in module.parameters():
+            weight.add_(0.3 * torch.randn(weight.shape, generator=draw))
+
+
+def random_batch(dqn: DQN, *, count: int = 40, masked: bool = False) -> Transitions:
+    """Transitions of a network and a target network that have come apart."""
+    draw = torch.Generator().manual_seed(3)
+    disturb(dqn.network, 1)
+    disturb(dqn.targets["network"].module, 2)
+    space = batch_space(dqn.env.single_observation_space, count)
+    space.seed(4)
+    first, second = (to_leaves(dqn.env.single_observation_space, space.sample()) for _ in range(2))
+    masks = torch.rand(count, 4, generator=draw) < 0.6
+    masks[:, 1] = True
+    return Transitions(
+        observations=tuple(first),
+        masks=masks if masked else None,
+        actions=torch.randint(4, (count,), generator=draw),
+        rewards=2 * torch.randn(count, generator=draw),
+        next_observations=tuple(second),
+        next_masks=masks.roll(1, 0) if masked else None,
+        discounts=0.9 * (torch.rand(count, generator=draw) < 0.8),
+        weights=torch.rand(count, generator=draw),
+        indices=torch.arange(count),
+    )
+
+
+# ------------------------------------------------------------------------------------------------------- the maths
+
+
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+def test_targets_are_those_of_the_papers(kind: dict[str, bool], masked: bool) -> None:
+    dqn = worker(ScriptedEnv(VECTOR, CHOICE), **kind)
+    batch = random_batch(dqn, masked=masked)
+    with torch.no_grad():
+        online = dqn.network(batch.next_observations).tolist()
+        target = dqn.targets["network"].module(batch.next_observations).tolist()
+        found = dqn.targets_of(batch).tolist()
+    for i in range(batch.size):
+        allowed = [a for a in range(4) if batch.next_masks is None or batch.next_masks[i, a]]
+        values = online[i] if kind["double"] else target[i]
+        best = max(allowed, key=lambda a: values[a])
+        expected = float(batch.rewards[i]) + float(batch.discounts[i]) * target[i][best]
+        assert found[i] == pytest.approx(expected, abs=1e-5)
+
+
+def loss(dqn: DQN, batch: Transitions) -> torch.Tensor:
+    """The weighted mean of Huber's loss, as torch can differentiate it."""
+    with torch.no_grad():
+        targets = dqn.targets_of(batch)
+    values = dqn.network(batch.observations)[torch.arange(batch.size), batch.actions]
+    return (batch.weights * functional.smooth_l1_loss(values, targets, reduction="none")).mean()
+
+
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+@pytest.mark.parametrize("space", OBSERVATIONS, ids=str)
+def test_the_gradient_by_hand_is_autograds(space: Any, kind: dict[str, bool], masked: bool) -> None:
+    dqn = worker(ScriptedEnv(space, CHOICE), **kind)
+    batch = random_batch(dqn, masked=masked)
+    optimizer = dqn.optimizers["optimizer"]
+    optimizer.zero_grad()
+    expected_loss = loss(dqn, batch)
+    expected_loss.backward()
+    expected = optimizer.gradient.clone()
+    optimizer.zero_grad()
+    measured, _ = dqn.backward(batch)
+    largest = float(expected.abs().max())
+    assert largest > 0.01
+    torch.testing.assert_close(optimizer.gradient, expected, atol=5e-6 * largest, rtol=1e-4)
+    assert float(measured[0]) == pytest.approx(expected_loss.item(), rel=1e-5)
+
+
+def test_loss_and_errors_of_two_transitions_by_hand() -> None:
+    """Q is 0 everywhere but for a bias: Q(., 1) = 2."""
+    dqn = worker(ScriptedEnv(VECTOR, CHOICE), dueling=False)
+    for module in (dqn.network, dqn.targets["network"].module):
+        for weight in module.parameters():
+            torch.nn.init.zeros_(weight)
+        module.layers[-1].bias.data[1] = 2.0
+    zeros = (torch.zeros(2, 3),)
+    batch = Transitions(
+        observations=zeros,
+        masks=None,
+        actions=torch.tensor([1, 0]),
+        rewards=torch.tensor([0.5, 1.0]),
+        next_observations=zeros,
+        next_masks=None,
+        discounts=torch.tensor([0.5, 0.0]),
+        weights=torch.tensor([1.0, 0.5]),
+        indices=torch.arange(2),
+    )
+    measured, errors = dqn.backward(batch)  # y = 0.5 + 0.5 * 2 = 1.5 and 1
+    assert errors.tolist() == [0.5, -1.0]
+    assert measured.tolist() == [(0.125 + 0.5 * 0.5) / 2, (2.0 + 0.0) / 2, 0.75]
+    assert dqn.network.layers[-1].bias.grad.tolist() == [-0.25, 0.25, 0, 0]
+
+
+def test_values_of_a_dueling_network_are_equation_9() -> None:
+    dqn = worker(ScriptedEnv(VECTOR, CHOICE), dueling=True)
+    disturb(dqn.network, 5)
+    leaves = [torch.randn(6, 3, generator=torch.Generator().manual_seed(0))]
+    with torch.no_grad():
+        outputs = dqn.network.layers(dqn.network.encoder(leaves))
+        value, advantages = outputs[:, :1], outputs[:, 1:]
+        torch.testing.assert_close(dqn.network(leaves), value + advantages - advantages.mean(1, keepdim=True))
+        assert advantages.shape == (6, 4)
+
+
+# ------------------------------------------------------------------------------------------------------ exploration
+
+
+def test_epsilon_falls_linearly_over_a_part_of_the_run_and_stays() -> None:
+    dqn = worker(
+        ScriptedEnv(VECTOR, CHOICE, ticks=1000),
+        exploration_fraction=0.5,
+        exploration_initial_eps=0.9,
+        exploration_final_eps=0.1,
+    )
+    found = []
+    for dqn.ticks_done in (0, 125, 250, 500, 999):
+        found.append(dqn.epsilon)
+    assert found == pytest.approx([0.9, 0.7, 0.5, 0.1, 0.1])
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 0.3, 1.0])
+def test_with_probability_epsilon_any_action_is_played(epsilon: float) -> None:
+    dqn = worker(ScriptedEnv(VECTOR, CHOICE), exploration_initial_eps=epsilon, exploration_final_eps=epsilon)
+    leaves = [torch.zeros(20_000, 3)]
+    disturb(dqn.network, 0)
+    greedy = int(dqn.act(leaves, None, None)[0])
+    share = np.bincount(dqn.explore(leaves, None).numpy(), minlength=4) / 20_000
+    expected = np.full(4, epsilon / 4)
+    expected[greedy] += 1 - epsilon
+    assert share == pytest.approx(expected, abs=0.015)
+
+
+def test_before_it_learns_it_plays_all_allowed_actions_equally_often() -> None:
+    dqn = worker(ScriptedEnv(VECTOR, CHOICE))
+    mask = torch.tensor([[True, False, True, True]]).expand(30_000, 4)
+    share = np.bincount(dqn.act_randomly(30_000, mask).numpy(), minlength=4) / 30_000
+    assert share == pytest.approx([1 / 3, 0, 1 / 3, 1 / 3], abs=0.015)
+
+
+def test_a_forbidden_action_is_never_played() -> None:
+    masks = np.array([[1, 0, 1, 0], [0, 0, 0, 1]], np.int8)
+    env = ScriptedEnv(VECTOR, CHOICE, rows=2, ticks=80, masks=lambda tick: np.roll(masks, tick, axis=1))
+    trained(env, exploration_fraction=0.6)
+    for tick, actions in enumerate(env.actions):
+        assert np.roll(masks, tick, axis=1)[[0, 1], actions + 2].all()
+
+
+def test_an_actor_obeys_masks_and_start_and_disturbs_nothing() -> None:
+    dqn = worker(ScriptedEnv(VECTOR, CHOICE, rows=2), exploration_final_eps=1.0)
+    infos = {"action_mask": np.array([[0, 0, 1, 0], [0, 1, 0, 0]], np.int8)}
+    observations, _ = dqn.env.reset()
+    before = dqn.generator.get_state()
+    assert dqn.actor()(observations, infos).tolist() == dqn.actor(greedy=True)(observations, infos).tolist() == [0, -1]
+    curious = dqn.actor()
+    assert len({tuple(curious(observations, {})) for _ in range(30)}) > 1
+    assert torch.equal(before, dqn.generator.get_state())
+
+
+# ------------------------------------------------------------------------------------------------------------ spaces
+
+
+@pytest.mark.parametrize("space", OBSERVATIONS, ids=str)
+def test_plays_and_learns_with_every_kind_of_observation(space: Any) -> None:
+    DQN.check(space, CHOICE)
+    env = ScriptedEnv(space, CHOICE, ticks=24, reward=lambda observations, actions: actions + 1.0)
+    dqn = trained(env, prioritized=True, n_step=2)
+    assert dqn.gradient_steps > 0
+    assert all(env.action_space.contains(actions) for actions in env.actions)
+    assert all(torch.isfinite(weight).all() for weight in dqn.network.parameters())
+
+
+@pytest.mark.parametrize(
+    "space", [spaces.MultiDiscrete([2, 3]), spaces.MultiBinary(2), spaces.Box(-1, 1, (2,))], ids=str
+)
+def test_other_actions_are_refused_with_a_hint(space: Any) -> None:
+    with pytest.raises(ConfigError, match=r"actions have to be Discrete.*ppo and a2c"):
+        DQN.check(VECTOR, space)
+
+
+def test_observations_without_a_layout_are_refused() -> None:
+    with pytest.raises(ConfigError, match="no fixed layout"):
+        DQN.check(spaces.Text(3), CHOICE)
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "message"),
+    [
+        ("double", 1, "true or false"),
+        ("dueling", None, "true or false"),
+        ("exploration_fraction", 1.5, "at most 1"),
+        ("exploration_initial_eps", -0.1, "at least 0"),
+        ("exploration_final_eps", "low", "a number"),
+    ],
+)
+def test_a_wrong_option_is_refused_with_its_name(option: str, value: Any, message: str) -> None:
+    with pytest.raises(ConfigError, match=rf"options\.{option}: .*{message}"):
+        worker(ScriptedEnv(VECTOR, CHOICE), **{option: value})
+
+
+# ----------------------------------------------------------------------------------------------------- a known optimum
+
+
+@pytest.mark.parametrize("prioritized", [False, True])
+def test_learns_which_action_pays_at_once_and_which_one_later(prioritized: bool) -> None:
+    """What is seen says which of two actions pays; an episode has three ticks, so that values can be worked out."""
+    coin = spaces.Discrete(2)
+    env = ScriptedEnv(
+        coin, spaces.Discrete(2), ticks=500, length=3, cut=False, reward=lambda seen, actions: (seen == actions) * 1.0
+    )
+    dqn = trained(
+        env,
+        gamma=0.5,
+        learning_rate=5e-3,
+        prioritized=prioritized,
+        n_step=2,
+        target_update_interval=20,
+        training_intensity=4.0,
+        batch_size=32,
+    )
+    observations = np.array([0, 1, 0, 1])
+    assert dqn.actor(greedy=True)(observations, {}).tolist() == [0, 1, 0, 1]
+    with torch.no_grad():
+        values = dqn.network([torch.tensor([0, 1])])
+    assert (values.max(1).values - values.min(1).values).numpy() == pytest.approx([1.0, 1.0], abs=0.35)

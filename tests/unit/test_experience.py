@@ -1,0 +1,238 @@
+"""Experience: n-step transitions by hand, and of random games in turns against a slow record of each row's life."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces
+from hypothesis import given
+from hypothesis import strategies as st
+
+from arena.records.state import decode, encode
+from policies.experience import Experience, Fragment
+
+NUMBER = spaces.Box(-1000, 1000, (1,), np.float64)
+
+
+class Transition(NamedTuple):
+    """What a transition is, with what is seen in place of where it lies."""
+
+    observation: float
+    action: int
+    reward: float
+    discount: float
+    following: float  # the observation itself where nothing follows
+
+
+def experience(rows: int, *, n_step: int = 1, gamma: float = 0.5, mask_size: int = 0) -> Experience:
+    return Experience(
+        NUMBER,
+        action_shape=(),
+        action_dtype=torch.int64,
+        mask_size=mask_size,
+        rows=rows,
+        n_step=n_step,
+        gamma=gamma,
+    )
+
+
+def transitions(fragment: Fragment) -> list[Transition]:
+    """Those of a fragment that begins with the first sight."""
+    assert fragment.first == 0
+    seen = fragment.observations[0].squeeze(1)
+    columns = seen[fragment.starts], *fragment[4:7], seen[fragment.followings]
+    return [Transition(*values) for values in zip(*(column.tolist() for column in columns), strict=True)]
+
+
+def final(*values: float | None) -> dict[str, Any]:
+    """Infos in which some rows have ended."""
+    observations = np.full(len(values), None, object)
+    for row, value in enumerate(values):
+        observations[row] = None if value is None else np.array([value])
+    return {"final_obs": observations}
+
+
+def column(*values: float) -> Any:
+    return np.array(values, np.float64)[:, None]
+
+
+def tick(
+    lived: Experience, actions: list[int], seen: Any, rewards: list[float], ends: str, infos: dict[str, Any]
+) -> None:
+    """One tick; `ends` has a letter per row: t terminated, c cut, b both, - neither."""
+    terminated = np.array([letter in "tb" for letter in ends])
+    truncated = np.array([letter in "cb" for letter in ends])
+    lived.add(np.array(actions), seen, np.array(rewards), terminated, truncated, infos)
+
+
+def chain(ends: str, n_step: int) -> list[Transition]:
+    """One row that sees 0, 1, 2 and acts there, is paid 1, 2, 4 and then ends; its last observation is 9."""
+    lived = experience(1, n_step=n_step)
+    lived.begin(column(0), {})
+    tick(lived, [10], column(1), [1], "-", {})
+    tick(lived, [11], column(2), [2], "-", {})
+    tick(lived, [12], column(50), [4], ends, final(9))
+    return transitions(lived.cut())
+
+
+@pytest.mark.parametrize("ends", ["t", "b"])
+def test_a_chain_that_terminates_is_worth_its_rewards_alone(ends: str) -> None:
+    assert sorted(chain(ends, 2)) == [(0, 10, 1 + 2 / 2, 0.25, 2), (1, 11, 2 + 4 / 2, 0, 1), (2, 12, 4, 0, 2)]
+
+
+def test_a_chain_that_is_cut_is_followed_by_its_last_observation() -> None:
+    assert sorted(chain("c", 1)) == [(0, 10, 1, 0.5, 1), (1, 11, 2, 0.5, 2), (2, 12, 4, 0.5, 9)]
+    assert sorted(chain("c", 2)) == [(0, 10, 2, 0.25, 2), (1, 11, 4, 0.25, 9), (2, 12, 4, 0.5, 9)]
+    assert sorted(chain("c", 9)) == [(0, 10, 3, 0.125, 9), (1, 11, 4, 0.25, 9), (2, 12, 4, 0.5, 9)]
+
+
+def test_a_transition_is_known_as_soon_as_the_next_observation_is() -> None:
+    lived = experience(1)
+    lived.begin(column(0), {})
+    tick(lived, [10], column(1), [1], "-", {})
+    assert transitions(lived.cut()) == [(0, 10, 1, 0.5, 1)]
+
+
+def test_in_turns_the_rewards_between_two_moves_belong_to_the_first() -> None:
+    """Row 0 moves, row 1 moves, row 0 wins: the loser's last move is answered without another one of its own."""
+    lived = experience(2, gamma=0.5)
+    turn = [{"active": np.array([True, False])}, {"active": np.array([False, True])}]
+    lived.begin(column(0, 100), turn[0])
+    tick(lived, [10, -1], column(1, 101), [0, 0.25], "--", turn[1])
+    tick(lived, [-1, 11], column(2, 102), [0.5, 0], "--", turn[0])
+    assert transitions(lived._fragment()) == [(0, 10, 0.5, 0.5, 2)]
+    tick(lived, [12, -1], column(3, 103), [1, -1], "tt", {**final(9, 109), **turn[0]})
+    assert sorted(transitions(lived.cut())) == [(0, 10, 0.5, 0.5, 2), (2, 12, 1, 0, 2), (101, 11, -1, 0, 101)]
+
+
+def test_masks_are_those_of_the_sight_and_a_last_one_allows_everything() -> None:
+    lived = experience(1, mask_size=2)
+    lived.begin(column(0), {"action_mask": np.array([[1, 0]], np.int8)})
+    tick(lived, [0], column(1), [0], "-", {"action_mask": np.array([[0, 1]], np.int8)})
+    tick(lived, [1], column(2), [0], "c", {"action_mask": np.array([[0, 0]], np.int8), **final(9)})
+    fragment = lived.cut()
+    assert fragment.observations[0].squeeze(1).tolist() == [0, 1, 9, 2]
+    assert fragment.masks is not None
+    assert fragment.masks.tolist() == [[True, False], [False, True], [True, True], [False, False]]
+
+
+def test_a_game_that_tells_what_was_allowed_in_the_end_is_heard() -> None:
+    lived = experience(1, mask_size=2)
+    mask = {"action_mask": np.array([[1, 1]], np.int8)}
+    lived.begin(column(0), mask)
+    tick(lived, [0], column(2), [0], "c", {**mask, **final(9), "final_info": {"action_mask": np.array([[0, 1]])}})
+    masks = lived.cut().masks
+    assert masks is not None
+    assert masks.tolist() == [[True, True], [False, True], [True, True]]
+
+
+# --------------------------------------------------------------------------------------- random games, a slow record
+
+
+class Life:
+    """One row's life as a list of moments; what its transitions are is worked out afterwards."""
+
+    def __init__(self) -> None:
+        self.moves: list[tuple[float, int]] = []  # since the episode began
+        self.paid: list[float] = []  # per move, until the next
+        self.known: list[Transition] = []
+
+    def moves_at(self, observation: float, n_step: int, gamma: float) -> None:
+        if len(self.moves) >= n_step:
+            self._know(len(self.moves) - n_step, gamma, observation)
+
+    def ends(self, n_step: int, gamma: float, observation: float | None) -> None:
+        for index in range(max(0, len(self.moves) - n_step), len(self.moves)):
+            self._know(index, gamma, observation)
+        self.moves, self.paid = [], []
+
+    def _know(self, index: int, gamma: float, observation: float | None) -> None:
+        (seen, action), rewards = self.moves[index], self.paid[index:]
+        total = sum(gamma**power * reward for power, reward in enumerate(rewards))
+        over = observation is None
+        discount = 0.0 if over else gamma ** len(rewards)
+        self.known.append(Transition(seen, action, total, discount, seen if observation is None else observation))
+
+
+def play(seed: int, rows: int, n_step: int, ticks: int = 40) -> tuple[Experience, list[Transition]]:
+    """A game in which everything happens at random; its experience, and what it should hold."""
+    rng, gamma = np.random.default_rng(seed), 0.5
+    lived, lives = experience(rows, n_step=n_step, gamma=gamma), [Life() for _ in range(rows)]
+    observations, active = column(*range(rows)), rng.random(rows) < 0.7
+    lived.begin(observations, {"active": active})
+    for number in range(1, ticks):
+        actions, rewards = rng.integers(100, size=rows), rng.integers(-4, 4, size=rows).astype(np.float64)
+        terminated, truncated = rng.random(rows) < 0.1, rng.random(rows) < 0.1
+        seen, last, next_active = (
+            column(*range(10 * number, 10 * number + rows)),
+            500.0 + number,
+            rng.random(rows) < 0.7,
+        )
+        for row, life in enumerate(lives):
+            if active[row]:
+                life.moves.append((float(observations[row, 0]), int(actions[row])))
+                life.paid.append(0.0)
+            if life.paid:
+                life.paid[-1] += rewards[row]
+            if terminated[row] or truncated[row]:
+                life.ends(n_step, gamma, None if terminated[row] else last)
+            if next_active[row]:
+                life.moves_at(float(seen[row, 0]), n_step, gamma)
+        infos = {"active": next_active, **final(*[last] * rows)}
+        lived.add(actions, seen, rewards, terminated, truncated, infos)
+        observations, active = seen, next_active
+    return lived, [transition for life in lives for transition in life.known]
+
+
+@given(seed=st.integers(0, 10**6), rows=st.integers(1, 4), n_step=st.integers(1, 4))
+def test_what_random_games_teach_is_what_a_slow_record_says(seed: int, rows: int, n_step: int) -> None:
+    lived, expected = play(seed, rows, n_step)
+    assert sorted(transitions(lived.cut())) == sorted(expected)
+
+
+def test_fragments_cut_at_any_tick_are_one_when_joined() -> None:
+    whole, parts = experience(2, n_step=3), experience(2, n_step=3)
+    cuts = []
+    for lived in (whole, parts):
+        rng = np.random.default_rng(0)
+        lived.begin(column(0, 1), {})
+        for number in range(20):
+            cut = rng.random(2) < 0.2
+            seen = column(*rng.random(2))
+            lived.add(rng.integers(9, size=2), seen, rng.random(2), cut & False, cut, final(7, 8))
+            if lived is parts and number % 3 == 0:
+                cuts.append(lived.cut())
+    cuts.append(parts.cut())
+    joined = whole.cut()
+    assert [cut.first for cut in cuts] == np.cumsum([0, *(len(cut.observations[0]) for cut in cuts[:-1])]).tolist()
+    assert torch.equal(torch.cat([cut.observations[0] for cut in cuts]), joined.observations[0])
+    for index in range(3, 8):
+        assert torch.equal(torch.cat([cut[index] for cut in cuts]), joined[index])
+
+
+def test_what_was_not_cut_goes_on_in_the_next_leg() -> None:
+    first, second = experience(1), experience(1)
+    first.begin(column(0), {})
+    tick(first, [3], column(1), [1], "-", {})
+    tick(first, [4], column(2), [1], "c", final(9))
+    stored = decode(*encode(first.state_dict()))
+    second.load_state_dict(stored)
+    second.begin(column(20), {})
+    tick(second, [5], column(21), [1], "-", {})
+    assert transitions(second.cut()) == [(0, 3, 1, 0.5, 1), (1, 4, 1, 0.5, 9), (20, 5, 1, 0.5, 21)]
+    assert second.cut().first == 6
+
+
+def test_samples_of_a_fragment_come_back_as_they_were() -> None:
+    lived, _ = play(5, 3, 2)
+    fragment = lived.cut()
+    back = Fragment.from_samples(decode(*encode(fragment.to_samples())))
+    assert back.first == fragment.first
+    assert back.masks is None
+    assert torch.equal(back.observations[0], fragment.observations[0])
+    for index in range(3, 8):
+        assert torch.equal(back[index], fragment[index])
+        assert back[index].dtype == fragment[index].dtype

@@ -1,0 +1,171 @@
+"""Samples without a barrier: nobody waits, nothing is lost, nothing counts twice."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from arena.comm import Tag
+from arena.comm.host import Host, HostedEndpoint
+from arena.fragments import Fragments
+
+MEMBERS = (0, 1, 2)
+
+
+def together(*mains: Any) -> None:
+    """Runs a function of (endpoint, fragments) per member, in a world of its own."""
+
+    def main_of(main: Any) -> Any:
+        return lambda endpoint: main(endpoint, Fragments(endpoint, MEMBERS))
+
+    Host({address: f"worker {address}" for address in MEMBERS}).run(dict(enumerate(map(main_of, mains))))
+
+
+def meet(endpoint: HostedEndpoint) -> None:
+    """Returns when everybody has called it."""
+    for other in MEMBERS:
+        if other != endpoint.address:
+            endpoint.send(other, Tag.GROUP, b"")
+    for other in MEMBERS:
+        if other != endpoint.address:
+            endpoint.receive(other, Tag.GROUP)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.tuples(st.sampled_from(MEMBERS), st.integers(0, 7)), max_size=30),
+    st.integers(1, 20),
+)
+def test_a_batch_reaches_its_size_with_its_last_fragment_and_each_sample_is_in_one(
+    offers: list[tuple[int, int]], at_least: int
+) -> None:
+    taken: list[list[Any]] = []
+    rest: list[Any] = []
+
+    def main(endpoint: HostedEndpoint, fragments: Fragments) -> None:
+        meet(endpoint)
+        for number, (member, count) in enumerate(offers):
+            if member == endpoint.address:
+                fragments.offer(np.arange(count) + 100 * number, count)
+        meet(endpoint)
+        if endpoint.address == 0:
+            while (parts := fragments.take(at_least)) is not None:
+                taken.append(parts)
+            rest.extend(samples for _, samples in fragments.state_dict())
+
+    together(main, main, main)
+    for batch in taken:
+        assert sum(map(len, batch)) >= at_least > sum(map(len, batch[:-1]))
+    assert sum(map(len, rest)) < at_least
+    found = sorted(int(value) for batch in [*taken, rest] for part in batch for value in part)
+    assert found == sorted(value + 100 * number for number, (_, count) in enumerate(offers) for value in range(count))
+
+
+def test_the_fragments_of_a_worker_stay_in_their_order() -> None:
+    seen: list[int] = []
+
+    def root(endpoint: HostedEndpoint, fragments: Fragments) -> None:
+        meet(endpoint)
+        meet(endpoint)
+        seen.extend(int(part[0]) for part in fragments.take(20) or [])
+
+    def other(endpoint: HostedEndpoint, fragments: Fragments) -> None:
+        meet(endpoint)
+        for number in range(10):
+            fragments.offer(np.array([10 * endpoint.address + number]), 1)
+        meet(endpoint)
+
+    together(root, other, other)
+    assert len(seen) == 20
+    for member in (1, 2):
+        assert [value for value in seen if value // 10 == member] == [10 * member + number for number in range(10)]
+
+
+def test_a_worker_that_never_offers_anything_stops_nobody() -> None:
+    batches: list[int] = []
+
+    def root(endpoint: HostedEndpoint, fragments: Fragments) -> None:
+        meet(endpoint)
+        for _ in range(5):
+            endpoint.receive(1, Tag.GROUP)
+            batches.append(len(fragments.take(4) or []))
+        endpoint.send(2, Tag.GROUP, b"")
+
+    def fast(endpoint: HostedEndpoint, fragments: Fragments) -> None:
+        meet(endpoint)
+        for _ in range(5):
+            fragments.offer(np.zeros(4), 4)
+            endpoint.send(0, Tag.GROUP, b"")
+
+    def slow(endpoint: HostedEndpoint, fragments: Fragments) -> None:
+        meet(endpoint)
+        endpoint.receive(0, Tag.GROUP)
+
+    together(root, fast, slow)
+    assert batches == [1] * 5
+
+
+def test_the_newest_weights_count_and_are_told_once() -> None:
+    heard: dict[int, list[Any]] = {1: [], 2: []}
+
+    def root(endpoint: HostedEndpoint, fragments: Fragments) -> None:
+        meet(endpoint)
+        for number in range(3):
+            fragments.publish({"weights": np.full(2, number)})
+        meet(endpoint)
+
+    def other(endpoint: HostedEndpoint, fragments: Fragments) -> None:
+        assert fragments.latest() is None
+        meet(endpoint)
+        meet(endpoint)
+        heard[endpoint.address] += [fragments.latest(), fragments.latest()]
+
+    together(root, other, other)
+    for first, second in heard.values():
+        np.testing.assert_array_equal(first["weights"], [2, 2])
+        assert second is None
+
+
+def test_what_nobody_has_learnt_from_goes_on_in_the_next_leg() -> None:
+    found: list[Any] = []
+
+    def root(endpoint: HostedEndpoint, fragments: Fragments) -> None:
+        fragments.offer(np.arange(3), 3)
+        fragments.offer(np.arange(2), 2)
+        fresh = Fragments(endpoint, MEMBERS)
+        fresh.load_state_dict(fragments.state_dict())
+        assert fresh.take(6) is None
+        found.extend(fresh.take(5) or [])
+
+    together(root, lambda *_: None, lambda *_: None)
+    assert [len(part) for part in found] == [3, 2]
+
+
+@pytest.mark.parametrize("reduce", ["ordered", "fast"])
+@pytest.mark.parametrize("sync", ["gradients", "samples"])
+def test_a_group_has_fragments_where_the_configuration_asks_for_them(sync: str, reduce: str) -> None:
+    from arena.group import Group
+
+    found: list[bool] = []
+
+    def main(endpoint: HostedEndpoint) -> None:
+        group = Group(
+            endpoint,
+            (0,),
+            policy="blue",
+            sync=sync,
+            reduce=reduce,
+            seed=1,
+            shared_seed=2,
+            comm=None,
+            report=lambda values: None,
+            keep=lambda state: None,
+        )
+        found.append(group.fragments is not None)
+
+    Host({0: "worker"}).run({0: main})
+    assert found == [(sync, reduce) == ("samples", "fast")]

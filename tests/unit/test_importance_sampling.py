@@ -1,0 +1,161 @@
+"""Importance sampling: equal policies give the mean return, others the value that is known."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from arena.errors import ConfigError
+from arena.samples import Episode
+from policies.importance_sampling import Estimates, estimate
+
+BEHAVIOUR, TARGET = np.array([0.5, 0.3, 0.2]), np.array([0.1, 0.2, 0.7])  # of three choices
+
+
+def episode(actions: Any, rewards: Any, *, before: float = 0.0, **fields: Any) -> Episode:
+    chosen = np.asarray(actions, np.int64)
+    return Episode(
+        **{
+            "match": 0,
+            "lane": 0,
+            "number": 0,
+            "entity": "one",
+            "policy": "blue",
+            "tick": np.arange(1, len(chosen) + 1),
+            "observations": np.arange(len(chosen)),
+            "masks": None,
+            "actions": chosen,
+            "rewards": np.asarray(rewards, np.float64),
+            "rewards_before": before,
+            "final_observation": len(chosen),
+            "terminated": True,
+            "truncated": False,
+            "cut": False,
+            "idle_ticks": 0,
+            **fields,
+        }
+    )
+
+
+def always(probabilities: NDArray[np.float64]) -> Callable[..., Any]:
+    """A policy that does not look."""
+    with np.errstate(divide="ignore"):
+        logs = np.log(probabilities)
+    return lambda observations, actions, masks: logs[actions]
+
+
+def bandit(seed: int, pulls: int) -> list[Episode]:
+    """One pull of an arm each, by the behaviour policy; arm i pays i + 1 and a little noise."""
+    rng = np.random.default_rng(seed)
+    arms = rng.choice(3, pulls, p=BEHAVIOUR)
+    return [episode([arm], [arm + 1 + rng.normal() / 10]) for arm in arms]
+
+
+def chain(seed: int, count: int) -> list[Episode]:
+    """Three choices in a row; each pays its number, the last one twice."""
+    rng = np.random.default_rng(seed)
+    choices = rng.choice(3, (count, 3), p=BEHAVIOUR)
+    return [episode(row, row * [1, 1, 2]) for row in choices]
+
+
+def of_target(episodes: list[Episode], **options: Any) -> Estimates:
+    return estimate(episodes, target=always(TARGET), behaviour=always(BEHAVIOUR), **options)
+
+
+@pytest.mark.parametrize("gamma", [1.0, 0.9, 0.0])
+def test_of_equal_policies_every_estimate_is_the_mean_return_with_its_last_reward(gamma: float) -> None:
+    rng = np.random.default_rng(3)
+    episodes = [
+        episode(rng.integers(0, 3, n), 1e3 * rng.normal(size=n), before=float(rng.normal()))
+        for n in rng.integers(0, 40, 50)
+    ]
+    found = estimate(episodes, target=always(TARGET), behaviour=always(TARGET), gamma=gamma)
+    returns = [e.rewards_before + math.fsum(gamma**k * r for k, r in enumerate(e.rewards)) for e in episodes]
+    for value in (found.ordinary, found.per_decision, found.weighted, found.mean_return):
+        assert value.value == pytest.approx(math.fsum(returns) / 50, abs=1e-10, rel=1e-12)
+    assert found.effective_episodes == pytest.approx(50, abs=1e-9)
+    last = estimate([episode([1, 2], [0.0, 7.0])], target=always(TARGET), behaviour=always(TARGET))
+    assert (last.ordinary.value, last.per_decision.value, last.weighted.value) == (7.0, 7.0, 7.0)
+
+
+def test_the_formulas_by_hand() -> None:
+    found = of_target([episode([2, 0], [1.0, 10.0], before=0.5), episode([1], [4.0])], gamma=0.5)
+    rho = TARGET / BEHAVIOUR  # 1/5, 2/3, 7/2
+    w, returns = np.array([rho[2] * rho[0], rho[1]]), np.array([0.5 + 1 + 5, 4.0])
+    assert found.ordinary.value == pytest.approx(float((w * returns).mean()))
+    assert found.per_decision.value == pytest.approx((0.5 + rho[2] * 1 + rho[2] * rho[0] * 5 + rho[1] * 4) / 2)
+    assert found.weighted.value == pytest.approx(float((w * returns).sum() / w.sum()))
+    assert found.mean_return.value == pytest.approx(5.25)
+    assert found.effective_episodes == pytest.approx(w.sum() ** 2 / (w**2).sum())
+
+
+@pytest.mark.parametrize(("play", "value"), [(bandit, 0.1 * 1 + 0.2 * 2 + 0.7 * 3), (chain, 4 * (0.2 + 2 * 0.7))])
+def test_on_games_of_known_value_the_estimates_are_unbiased(play: Callable[..., Any], value: float) -> None:
+    found = [of_target(play(seed, 50)) for seed in range(100)]
+    for name in ("ordinary", "per_decision"):
+        values = np.array([getattr(each, name).value for each in found])
+        assert abs(values.mean() - value) < 4 * values.std() / math.sqrt(100), name
+    large = of_target(play(1000, 10_000))
+    assert large.weighted.value == pytest.approx(value, abs=4 * large.weighted.standard_error)
+
+
+def test_a_standard_error_is_how_far_estimates_lie_apart() -> None:
+    found = [of_target(bandit(seed, 100)) for seed in range(150)]
+    for name in ("ordinary", "per_decision", "weighted"):
+        values = [getattr(each, name).value for each in found]
+        errors = [getattr(each, name).standard_error for each in found]
+        assert np.std(values) == pytest.approx(np.mean(errors), rel=0.2), name
+
+
+def test_per_decision_varies_less_than_ordinary_and_weighted_stays_within_the_returns() -> None:
+    found = [of_target(chain(seed, 30)) for seed in range(100)]
+    assert np.std([e.per_decision.value for e in found]) < np.std([e.ordinary.value for e in found])
+    assert all(0 <= e.weighted.value <= 8 for e in found)
+    assert any(e.ordinary.value > 8 for e in found)
+
+
+def test_episodes_that_say_nothing_are_left_out_and_counted() -> None:
+    useless = [episode([0], [99.0], cut=True), episode([0], [99.0], idle_ticks=1)]
+    found = of_target([*useless, episode([0], [5.0])])
+    assert (found.episodes, found.left_out, found.mean_return.value) == (1, 2, 5.0)
+    assert math.isnan(found.mean_return.standard_error)
+    with pytest.raises(ConfigError, match="no whole episode to estimate from; 2 were cut"):
+        of_target(useless)
+
+
+def test_a_target_that_would_never_have_played_so_is_worth_nothing_by_that() -> None:
+    found = estimate([episode([0], [5.0])], target=always(np.array([0.0, 0.5, 0.5])), behaviour=always(BEHAVIOUR))
+    assert (found.ordinary.value, found.per_decision.value, found.effective_episodes) == (0.0, 0.0, 0.0)
+    assert math.isnan(found.weighted.value)
+
+
+def test_long_episodes_do_not_overflow_the_weighted_estimate() -> None:
+    episodes = [episode([2] * 2000, np.full(2000, 1.0)), episode([2] * 2000, np.full(2000, 2.0))]
+    found = of_target(episodes)
+    assert found.weighted.value == 3000.0
+    assert found.ordinary.value == math.inf
+
+
+def test_a_behaviour_that_cannot_have_played_this_is_refused() -> None:
+    impossible = always(np.array([0.5, 0.5, 0.0]))
+    with pytest.raises(
+        ConfigError, match="episode 0, entity 'one': the behaviour policy never takes the action of tick 2"
+    ):
+        estimate([episode([0, 2], [1.0, 1.0])], target=always(TARGET), behaviour=impossible)
+
+
+@pytest.mark.parametrize("what", ["target", "reward", "shape"])
+def test_what_is_no_number_is_refused(what: str) -> None:
+    rewards = [math.nan] if what == "reward" else [1.0]
+    wrong = {
+        "target": lambda observations, actions, masks: np.array([math.nan]),
+        "shape": lambda observations, actions, masks: np.zeros((1, 1)),
+    }
+    target, behaviour = (wrong.get(what, always(TARGET)), always(BEHAVIOUR))
+    with pytest.raises(ConfigError, match="no number" if what != "shape" else "log-probabilities of"):
+        estimate([episode([0], rewards)], target=target, behaviour=wrong["shape"] if what == "shape" else behaviour)

@@ -1,0 +1,425 @@
+"""Running normalisation: statistics against numpy's, a group against one worker, and the algorithms that use it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces
+from hypothesis import given
+from hypothesis import strategies as st
+
+from arena.errors import BudgetReached, ConfigError
+from arena.records.state import decode, encode
+from fakes import ScriptedEnv, ThreadGroup, all_equal, flat_weights, solo_group, together
+from policies.a2c import A2C
+from policies.dqn import DQN
+from policies.normalization import ObservationNormalizer, RewardNormalizer, Statistics, pooled
+from policies.ppo import PPO
+
+MIXED = spaces.Dict(
+    {
+        "bits": spaces.MultiBinary(2),
+        "camera": spaces.Box(0, 255, (8, 8, 3), np.uint8),
+        "choice": spaces.Discrete(3),
+        "far": spaces.Box(-np.inf, np.inf, (), np.float64),
+        "large": spaces.Box(-(2**40), 2**40, (2,), np.int64),
+        "speed": spaces.Box(-1, 1, (2, 2), np.float32),
+    }
+)
+
+
+def close(found: Statistics, values: np.ndarray[Any, Any]) -> None:
+    values = values.astype(np.float64)
+    assert found.size == len(values)
+    np.testing.assert_allclose(found.mean, values.mean(0), rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(found.squares, values.var(0) * len(values), rtol=1e-12, atol=1e-12)
+
+
+# ---------------------------------------------------------------------------------------------------- statistics
+
+
+@given(st.lists(st.integers(0, 40), min_size=1, max_size=6), st.integers(0, 2**32 - 1))
+def test_merged_statistics_are_those_of_all_the_arrays(sizes: list[int], seed: int) -> None:
+    draw = np.random.default_rng(seed)
+    parts = [100 + draw.normal(size=(size, 2, 3)) * 10 ** draw.uniform(-1, 2) for size in sizes]
+    merged = Statistics.none((2, 3))
+    for part in parts:
+        merged = merged.merged(Statistics.of(part))
+    if sum(sizes):
+        close(merged, np.concatenate(parts))
+    else:
+        assert merged.size == 0
+
+
+def test_more_samples_than_are_looked_at_at_once_make_no_difference() -> None:
+    values = np.random.default_rng(0).normal(3.0, 2.0, (10_001, 3)).astype(np.float32)
+    close(Statistics.of(values), values)
+
+
+def test_several_workers_hold_what_one_would_of_all_their_samples_and_the_same_to_the_bit() -> None:
+    samples = [np.random.default_rng(rank).normal(rank, 1 + rank, (7 * rank, 3)) for rank in range(4)]
+
+    def work(group: ThreadGroup) -> Statistics:
+        mine = samples[group.rank]
+        normalizer = ObservationNormalizer(spaces.Box(-1, 1, (3,), np.float64))
+        for part in (mine[:5], mine[5:]):
+            normalizer.update(pooled(group, normalizer.describe([torch.from_numpy(part)])))
+        return normalizer.statistics[0]
+
+    found = together(4, work)
+    assert all(all_equal(one, found[0]) for one in found)
+    close(found[0], np.concatenate(samples))
+
+
+def test_a_group_meets_once_for_all_statistics_and_not_at_all_for_none() -> None:
+    group = solo_group()
+    pooled(group, [])
+    assert group.called == []
+    pooled(group, [Statistics.of(np.ones((2, 1))), Statistics.of(np.ones((3,)))])
+    assert group.called == ["pool"]
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_what_is_not_finite_at_one_worker_stops_all_with_the_policys_name(value: float) -> None:
+    def work(group: ThreadGroup) -> str:
+        values = np.array([1.0, value if group.rank == 1 else 2.0])
+        with pytest.raises(FloatingPointError) as caught:
+            pooled(group, [Statistics.of(values)])
+        return str(caught.value)
+
+    assert all("policy 'blue'" in said for said in together(2, work))
+
+
+# --------------------------------------------------------------------------------------------------- observations
+
+
+def leaves(count: int, seed: int = 0) -> list[torch.Tensor]:
+    """Samples of MIXED as they are stored."""
+    draw = np.random.default_rng(seed)
+    return [
+        torch.from_numpy(draw.integers(0, 2, (count, 2)).astype(np.uint8)),
+        torch.from_numpy(draw.integers(0, 256, (count, 8, 8, 3)).astype(np.uint8)),
+        torch.from_numpy(draw.integers(0, 3, count)),
+        torch.from_numpy(draw.normal(1000, 0.1, count).astype(np.float32)),
+        torch.from_numpy(2**40 - draw.integers(0, 100, (count, 2))),
+        torch.from_numpy(draw.normal(-0.5, 0.01, (count, 2, 2)).astype(np.float32)),
+    ]
+
+
+def test_numbers_come_to_mean_0_and_deviation_1_and_all_else_stays_as_it_is() -> None:
+    normalizer, seen = ObservationNormalizer(MIXED), leaves(500)
+    normalizer.update(normalizer.describe(seen))
+    found = normalizer(seen)
+    assert all(found[place] is seen[place] for place in range(3))
+    for place in range(3, 6):
+        assert found[place].dtype == torch.float32
+        assert found[place].shape == seen[place].shape
+        np.testing.assert_allclose(found[place].mean(0), 0, atol=1e-4)
+        np.testing.assert_allclose(found[place].std(0, unbiased=False), 1, rtol=1e-4)
+        exact = seen[place].double().numpy()
+        np.testing.assert_allclose(found[place], (exact - exact.mean(0)) / exact.std(0), rtol=1e-3, atol=1e-3)
+
+
+def test_rows_that_did_not_act_count_nothing() -> None:
+    normalizer, seen = ObservationNormalizer(MIXED), leaves(40)
+    rows = np.arange(40) % 3 == 0
+    chosen = [leaf[torch.from_numpy(rows)] for leaf in seen]
+    for one, leaf in zip(normalizer.describe(seen, rows), chosen[3:], strict=True):
+        close(one, leaf.numpy())
+    assert [one.size for one in normalizer.describe(seen, np.zeros(40, np.bool_))] == [0, 0, 0]
+
+
+def test_normalised_numbers_go_as_far_as_the_clip_and_what_never_varied_is_0() -> None:
+    space = spaces.Box(-np.inf, np.inf, (2,), np.float32)
+    seen = torch.stack([torch.arange(10.0), torch.full((10,), 0.1)], 1)
+    for clip, outlier in ((3.0, 3.0), (None, (1000 - 4.5) / np.std(np.arange(10)))):
+        normalizer = ObservationNormalizer(space, clip=clip)
+        normalizer.update(normalizer.describe([seen]))
+        (found,) = normalizer([torch.tensor([[1000.0, 0.1]])])
+        np.testing.assert_allclose(found, [[outlier, 0.0]], rtol=1e-5)
+
+
+def test_nothing_seen_leaves_numbers_as_they_are_within_the_clip_and_calling_learns_nothing() -> None:
+    normalizer = ObservationNormalizer(spaces.Box(-np.inf, np.inf, (1,), np.float32))
+    for _ in range(2):
+        assert normalizer([torch.tensor([[3.0], [-30.0]])])[0].tolist() == [[3.0], [-10.0]]
+    assert normalizer.statistics[0].size == 0
+
+
+def test_a_disabled_one_gives_back_what_it_gets_and_has_nothing_to_keep() -> None:
+    normalizer, seen = ObservationNormalizer(MIXED, enabled=False), leaves(3)
+    assert normalizer(seen) is seen
+    assert normalizer.describe(seen) == []
+    assert normalizer.state_dict() == {}
+
+
+def test_statistics_go_through_a_checkpoint_to_the_bit() -> None:
+    normalizer, other, seen = ObservationNormalizer(MIXED), ObservationNormalizer(MIXED), leaves(50)
+    normalizer.update(normalizer.describe(seen))
+    other.load_state_dict(decode(*encode(normalizer.state_dict())))
+    assert all_equal(other.state_dict(), normalizer.state_dict())
+    assert all(torch.equal(a, b) for a, b in zip(other(seen), normalizer(seen), strict=True))
+    other.update(other.describe(seen))  # what came from a file can be changed
+
+
+@pytest.mark.parametrize("stored", [True, False])
+def test_a_policy_that_has_learnt_from_other_observations_is_refused(stored: bool) -> None:
+    held, asked = (ObservationNormalizer(MIXED, enabled=enabled) for enabled in (stored, not stored))
+    with pytest.raises(ConfigError, match=f"set normalize_observations: {str(stored).lower()}"):
+        asked.load_state_dict(held.state_dict())
+
+
+def test_statistics_of_another_shape_are_refused() -> None:
+    small, large = (ObservationNormalizer(spaces.Box(-1, 1, (size,), np.float32)) for size in (2, 3))
+    with pytest.raises(ConfigError, match=r"the shape \(2,\), here they have \(3,\)"):
+        large.load_state_dict(small.state_dict())
+
+
+# --------------------------------------------------------------------------------------------------------- rewards
+
+
+def everybody(ticks: int, rows: int) -> Any:
+    return np.ones((ticks + 1, rows), np.bool_)
+
+
+def test_running_returns_are_those_of_the_definition_and_go_on_from_call_to_call() -> None:
+    draw = np.random.default_rng(1)
+    rewards, ended = draw.normal(size=(60, 3)), draw.random((60, 3)) < 0.1
+    normalizer = RewardNormalizer(3, gamma=0.9)
+    for part in (slice(0, 25), slice(25, 60)):
+        length = part.stop - part.start
+        normalizer.update(normalizer.describe(rewards[part], everybody(length, 3), ended[part]))
+    expected = np.zeros((60, 3))
+    running = np.zeros(3)
+    for t in range(60):
+        running = 0.9 * running + rewards[t]
+        expected[t] = running
+        running[ended[t]] = 0.0
+    close(normalizer.statistics, expected.ravel())
+    np.testing.assert_allclose(normalizer(rewards), np.clip(rewards / expected.std(), -10, 10), rtol=1e-6)
+
+
+def test_in_turns_a_return_is_looked_at_when_its_transition_is_complete() -> None:
+    # The row acts on ticks 1, 3 and 6; its first episode ends on tick 4, while it waits, the second goes on.
+    active = np.array([0, 1, 0, 1, 0, 0, 1, 0, 1], np.bool_)[:, None]
+    rewards = np.array([9.0, 1.0, 2.0, 3.0, 4.0, 9.0, 5.0, 6.0])[:, None]
+    ended = np.array([0, 0, 0, 0, 1, 0, 0, 0], np.bool_)[:, None]
+    returns = np.array([1 + 2, 0.5 * (1 + 2) + (3 + 4), 5 + 6])
+    normalizer = RewardNormalizer(1, gamma=0.5)
+    for part in (slice(0, 2), slice(2, 4), slice(4, 8)):
+        seen = normalizer.describe(rewards[part], active[part.start : part.stop + 1], ended[part])
+        normalizer.update(seen)
+    close(normalizer.statistics, returns)
+
+
+def test_a_row_that_is_out_of_the_game_until_the_next_episode_gathers_no_zeros() -> None:
+    active = np.array([1, 1, 0, 0, 1, 1], np.bool_)[:, None]
+    ended = np.array([0, 1, 0, 0, 0], np.bool_)[:, None]
+    rewards = np.array([1.0, 2.0, 0.0, 0.0, 4.0])[:, None]
+    normalizer = RewardNormalizer(1, gamma=1.0)
+    normalizer.update(normalizer.describe(rewards, active, ended))
+    close(normalizer.statistics, np.array([1.0, 3.0, 4.0]))
+
+
+def test_rewards_are_clipped_after_they_are_scaled_and_stay_as_they_are_without() -> None:
+    rewards = np.array([[1.0], [-1.0], [100.0]])
+    normalizer = RewardNormalizer(1, gamma=0.0, clip=0.5)
+    normalizer.update(normalizer.describe(rewards, everybody(3, 1), np.zeros((3, 1), np.bool_)))
+    np.testing.assert_allclose(normalizer(rewards), np.clip(rewards / rewards.std(), -0.5, 0.5))
+    assert RewardNormalizer(1, gamma=0.9, enabled=False)(rewards) is rewards
+
+
+def test_returns_in_the_middle_of_which_a_row_is_go_on_after_a_stop() -> None:
+    draw = np.random.default_rng(2)
+    rewards, ended = draw.normal(size=(20, 2)), draw.random((20, 2)) < 0.1
+    whole, first, second = (RewardNormalizer(2, gamma=0.9) for _ in range(3))
+    whole.update(whole.describe(rewards[:10], everybody(10, 2), ended[:10]))
+    whole.update(whole.describe(rewards[10:], everybody(10, 2), ended[10:]))
+    first.update(first.describe(rewards[:10], everybody(10, 2), ended[:10]))
+    second.load_state_dict(decode(*encode(first.state_dict())))
+    second.load_own_state_dict(decode(*encode(first.own_state_dict())))
+    second.update(second.describe(rewards[10:], everybody(10, 2), ended[10:]))
+    assert all_equal(second.state_dict(), whole.state_dict())
+    other = RewardNormalizer(3, gamma=0.9)
+    other.load_own_state_dict(first.own_state_dict())  # of a seat with other rows: begins anew
+    assert not other.own_state_dict()["returns"].any()
+
+
+# ------------------------------------------------------------------------------------- an algorithm that uses both
+
+FAR = spaces.Box(900, 1000, (3,), np.float32)
+BOTH = {"normalize_observations": True, "normalize_rewards": True}
+SMALL = {"n_steps": 8, "minibatch_size": 16, "hidden_sizes": (8,)}
+
+
+def thousands(observations: Any, actions: Any) -> Any:
+    return 1000.0 * np.asarray(actions, np.float64)
+
+
+def scripted(seed: int = 0, **parts: Any) -> ScriptedEnv:
+    return ScriptedEnv(FAR, spaces.Discrete(2), seed=seed, reward=thousands, ticks=32, **parts)
+
+
+def trained(group: ThreadGroup, algorithm: Any = PPO, **options: Any) -> Any:
+    given = {name: value for name, value in SMALL.items() if algorithm is PPO or name != "minibatch_size"}
+    env = scripted(group.rank)
+    worker = algorithm(env, group, ticks=env.ticks, **{**given, **BOTH, **options})
+    with pytest.raises(BudgetReached):
+        worker.run()
+    return worker
+
+
+def rollout_of(worker: PPO) -> Any:
+    """One rollout, and the batch that it becomes."""
+    worker.rollout.begin(*worker.env.reset())
+    worker.collect(worker.rollout)
+    return worker.judge(worker.rollout)
+
+
+def test_the_network_sees_the_same_numbers_while_it_acts_and_while_it_learns() -> None:
+    seen: list[torch.Tensor] = []
+    worker = trained(solo_group())
+    act = worker.network.act
+    worker.network.act = lambda leaves, mask: (seen.append(leaves[0].clone()), act(leaves, mask))[1]
+    worker.env.tick = 0
+    worker.rollout.go_on()
+    worker.rollout.begin(*worker.env.reset())
+    worker.collect(worker.rollout)
+    worker.normalization.see(worker.group, worker.rollout)  # learning comes between this and what it changes
+    batch = worker.judge(worker.rollout)
+    assert torch.equal(torch.cat(seen), batch.observations[0])
+    assert abs(float(batch.observations[0].mean())) < 1
+    worker.normalization.go_on()
+    assert not torch.equal(worker.judge(worker.rollout).observations[0], batch.observations[0])
+
+
+@pytest.mark.parametrize("recurrent", [None, "lstm"])
+def test_the_ratio_of_unchanged_weights_is_1(recurrent: str | None) -> None:
+    group = solo_group()
+    trained(group, minibatch_size=1000, n_epochs=1, learning_rate=0.01, recurrent=recurrent)
+    assert len(group.logged) == 4
+    assert all(abs(line["approx_kl"]) < 1e-12 and line["clip_fraction"] == 0 for line in group.logged)
+
+
+@pytest.mark.parametrize("algorithm", [PPO, A2C])
+@pytest.mark.parametrize("sync", ["gradients", "samples"])
+def test_all_workers_end_with_the_statistics_of_all_rollouts(sync: str, algorithm: Any) -> None:
+    workers = together(3, lambda group: trained(group, algorithm), sync=sync)
+    held = [worker.normalization.state_dict() for worker in workers]
+    assert all(all_equal(one, held[0]) for one in held)
+    everything = []
+    for rank in range(3):
+        env = scripted(rank)
+        everything.append(env.reset()[0])
+        everything += [env.step(np.zeros(4, np.int64))[0] for _ in range(31)]
+    close(Statistics(**held[0]["observations"]["0"]), np.concatenate(everything))
+    assert held[0]["rewards"]["size"] == 3 * 32 * 4
+
+
+def test_values_are_learnt_on_the_scale_of_the_returns_deviation() -> None:
+    plain, scaled = (trained(solo_group(), normalize_rewards=on) for on in (False, True))
+    for worker in (plain, scaled):
+        worker.env.tick = 0
+        worker.rollout.go_on()
+    assert rollout_of(plain).returns.abs().max() > 1000
+    assert 0.1 < rollout_of(scaled).returns.abs().max() < 20
+    rewards = scaled.rollout.rewards
+    assert set(np.unique(rewards)) == {0.0, 1000.0}, "what is stored is what the game gave"
+
+
+def test_an_actor_sees_as_the_policy_has_learnt_to_and_learns_nothing() -> None:
+    worker = trained(solo_group())
+    before = encode(worker.normalization.state_dict())
+    actor, env = worker.actor(greedy=True), scripted(5)
+    observations, infos = env.reset()
+    for _ in range(20):
+        chosen = actor(observations, infos)
+        (seen,) = worker.normalization.observations([torch.from_numpy(observations)])
+        np.testing.assert_array_equal(chosen, worker.network.policy([seen]).mode().numpy())
+        observations, *_, infos = env.step(chosen)
+    assert all_equal(encode(worker.normalization.state_dict()), before)
+
+
+def test_a_stored_policy_sees_and_earns_as_before_and_one_that_saw_otherwise_is_refused() -> None:
+    worker = trained(solo_group())
+    state = decode(*encode(worker.state_dict()))
+    env = scripted()
+    other = PPO(env, solo_group(), ticks=env.ticks, **SMALL, **BOTH)
+    other.load_state_dict(state)
+    assert all_equal(other.state_dict(), worker.state_dict())
+    plain = PPO(env, solo_group(), ticks=env.ticks, **SMALL)
+    with pytest.raises(ConfigError, match="set normalize_observations: true"):
+        plain.load_state_dict(state)
+    unscaled = PPO(env, solo_group(), ticks=env.ticks, **SMALL, normalize_observations=True)
+    unscaled.load_state_dict(state)  # rewards matter to nobody who only plays
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "words"),
+    [
+        ("normalize_observations", 1, "expected true or false"),
+        ("normalize_rewards", "yes", "expected true or false"),
+        ("clip_observations", 0, "expected a number, at least 1e-06, or null"),
+        ("clip_rewards", "10", "expected a number"),
+    ],
+)
+def test_wrong_options_are_refused(option: str, value: Any, words: str) -> None:
+    with pytest.raises(ConfigError, match=words) as caught:
+        PPO.Options(**{option: value})
+    assert caught.value.path == f"options.{option}"
+
+
+def test_rewards_without_a_finite_deviation_stop_the_policy_before_its_weights_are_touched() -> None:
+    env = ScriptedEnv(FAR, spaces.Discrete(2), ticks=32, reward=lambda seen, actions: np.full(4, np.inf))
+    worker = PPO(env, solo_group(), ticks=32, **SMALL, normalize_rewards=True)
+    before = flat_weights(worker.network)
+    with pytest.raises(FloatingPointError, match="policy 'blue'"):
+        worker.run()
+    np.testing.assert_array_equal(flat_weights(worker.network), before)
+
+
+# ------------------------------------------------------------------------------- and one that learns from a replay
+
+REPLAYED = {"hidden_sizes": (8,), "batch_size": 8, "learning_starts": 16, "train_every": 4, "training_intensity": 2.0}
+
+
+def replaying(group: ThreadGroup, **options: Any) -> DQN:
+    env = ScriptedEnv(FAR, spaces.Discrete(2), seed=group.rank, ticks=32)
+    worker = DQN(env, group, ticks=env.ticks, **{**REPLAYED, "normalize_observations": True, **options})
+    with pytest.raises(BudgetReached):
+        worker.run()
+    return worker
+
+
+@pytest.mark.parametrize("sync", ["gradients", "samples"])
+def test_workers_that_replay_share_the_statistics_of_all_that_was_seen(sync: str) -> None:
+    workers = together(2, replaying, sync=sync)
+    held = [worker.normalize.state_dict() for worker in workers]
+    assert all_equal(*held)
+    (found,) = workers[0].normalize.statistics
+    assert found.size >= 2 * 32 * 4
+    assert np.all((found.mean > 940) & (found.mean < 960))
+    np.testing.assert_allclose(found.deviation, 100 / np.sqrt(12), rtol=0.1)
+
+
+def test_what_is_replayed_is_seen_as_what_is_played() -> None:
+    worker = replaying(solo_group())
+    sample = worker.replay.sample(64, torch.Generator().manual_seed(0), beta=1.0)
+    taken: list[Any] = []
+    worker.gradient_step = lambda batch, average: (taken.append(batch), ({}, torch.zeros(batch.size)))[1]
+    worker._step(64, lambda *_, **figures: figures)
+    for column in (taken[0].observations[0], taken[0].next_observations[0]):
+        assert abs(float(column.mean())) < 0.5
+        assert 0.5 < float(column.std()) < 1.5
+    (expected,) = worker.normalize(list(sample.observations))
+    assert torch.equal(worker._seen(sample).observations[0], expected)
+
+
+def test_a_stored_replaying_policy_that_saw_otherwise_is_refused() -> None:
+    worker, plain = replaying(solo_group()), replaying(solo_group(), normalize_observations=False)
+    with pytest.raises(ConfigError, match="set normalize_observations: true"):
+        plain.load_state_dict(worker.state_dict())
+    worker.load_state_dict(decode(*encode(worker.state_dict())))

@@ -1,0 +1,474 @@
+"""The base of what learns from a replay: how much is replayed, groups against one worker, state, refusals."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces
+from gymnasium.vector import AutoresetMode
+
+from arena.errors import BudgetReached, ConfigError
+from arena.records.state import decode, encode
+from fakes import ScriptedEnv, ThreadGroup, all_equal, flat_weights, solo_group, together
+from policies.dqn import DQN
+from policies.experience import Fragment
+from policies.replay import Replay, Transitions
+
+VECTOR = spaces.Box(-1, 1, (3,), np.float32)
+CHOICE = spaces.Discrete(4)
+SMALL = {"hidden_sizes": (8,), "learning_starts": 10, "batch_size": 8, "training_intensity": 2.0, "train_every": 2}
+SYNCS = ["gradients", "samples"]
+
+
+def worker(env: ScriptedEnv, group: ThreadGroup | None = None, **options: Any) -> DQN:
+    return DQN(env, group or solo_group(), ticks=env.ticks, **{**SMALL, **options})
+
+
+def trained(env: ScriptedEnv, group: ThreadGroup | None = None, **options: Any) -> DQN:
+    """A worker after its whole run."""
+    dqn = worker(env, group, **options)
+    with pytest.raises(BudgetReached):
+        dqn.run()
+    return dqn
+
+
+def random_rewards(seed: int) -> Callable[[Any, Any], Any]:
+    rng = np.random.default_rng(seed)
+    return lambda observations, actions: rng.normal(size=len(actions))
+
+
+def env_of(group: ThreadGroup, **more: Any) -> ScriptedEnv:
+    """Workers with 3, 5, ... rows that see different things."""
+    rank = group.rank
+    given = {"rows": 3 + 2 * rank, "seed": rank, "length": 7, "reward": random_rewards(rank), **more}
+    return ScriptedEnv(VECTOR, CHOICE, **given)
+
+
+# ----------------------------------------------------------------------------------------------- how much is replayed
+
+
+@pytest.mark.parametrize("sync", SYNCS)
+@pytest.mark.parametrize("workers", [1, 2, 3])
+def test_the_group_replays_what_the_intensity_says_at_any_number_of_workers(workers: int, sync: str) -> None:
+    def work(group: ThreadGroup) -> Any:
+        drawn: list[int] = []
+        dqn = worker(env_of(group, rows=3, ticks=60), group, training_intensity=1.7)
+        step = dqn.gradient_step
+
+        def counted(batch: Transitions, average: Any) -> Any:
+            drawn.append(batch.size)
+            return step(batch, average)
+
+        dqn.gradient_step = counted  # type: ignore[method-assign]
+        with pytest.raises(BudgetReached):
+            dqn.run()
+        return drawn, dqn.intensity.state_dict(), dqn.gradient_steps
+
+    found = together(workers, work, sync=sync)
+    _, account, steps = found[0]
+    assert account["collected"] == 3 * 60 * workers
+    assert account["waited"] < 10
+    due = 1.7 * (account["collected"] - account["waited"])
+    assert due - 8 * workers < sum(sum(drawn) for drawn, _, _ in found) <= due
+    assert steps == sum(sum(drawn) for drawn, _, _ in found) // (8 * workers)
+    assert all(other[1:] == found[0][1:] for other in found)
+
+
+def test_actions_are_random_until_the_group_has_collected_enough() -> None:
+    def work(group: ThreadGroup) -> Any:
+        dqn = worker(env_of(group, rows=2, ticks=20), group, learning_starts=24)
+        asked: list[int] = []
+        explore = dqn.explore
+
+        def noted(*given: Any) -> Any:
+            asked.append(dqn.ticks_done)
+            return explore(*given)
+
+        dqn.explore = noted  # type: ignore[method-assign]
+        with pytest.raises(BudgetReached):
+            dqn.run()
+        return asked
+
+    assert together(2, work) == [list(range(6, 21))] * 2  # 2 workers with 2 rows have 24 transitions after 6 ticks
+
+
+def test_the_replay_of_the_group_is_as_large_at_any_number_of_workers() -> None:
+    def work(group: ThreadGroup) -> Any:
+        dqn = trained(env_of(group, rows=2, ticks=200), group, buffer_size=90)
+        return len(dqn.replay.fragment().observations[0])
+
+    assert together(3, work) == [30, 30, 30]
+
+
+# ------------------------------------------------------------------------------------------------------------ groups
+
+
+def everything(replay: Replay) -> Transitions:
+    """All transitions of a replay, once."""
+    return replay._at(torch.nonzero(replay._complete).squeeze(1), torch.ones(replay.size))
+
+
+FULL = {"train_every": 12, "learning_starts": 0, "batch_size": 48, "training_intensity": 4.0, "gamma": 0.9}
+
+
+def full_batch(group: ThreadGroup, fragments: list[Fragment], **options: Any) -> DQN:
+    """A worker that meets once and makes each step on all that it has."""
+    dqn = worker(
+        env_of(group, ticks=12), group, **{**FULL, "learning_rate": 2e-3, "target_update_interval": 2, **options}
+    )
+    if dqn.replay is not None:
+        dqn.replay.sample = lambda *given, **named: everything(dqn.replay)  # type: ignore[method-assign]
+    extend = dqn.replay.extend if dqn.replay is not None else None
+
+    def noted(fragment: Fragment, number: int = 0) -> int:
+        fragments.append(fragment)
+        return extend(fragment, number)  # type: ignore[misc]
+
+    if dqn.replay is not None:
+        dqn.replay.extend = noted  # type: ignore[method-assign]
+    with pytest.raises(BudgetReached):
+        dqn.run()
+    return dqn
+
+
+@pytest.mark.parametrize("n_step", [1, 3])
+def test_gradients_and_samples_on_one_full_batch_equal_one_worker_on_the_pooled_data(n_step: int) -> None:
+    fragments: list[Fragment] = []
+
+    def work(group: ThreadGroup) -> Any:
+        seen = fragments if group.sync == "samples" else []
+        dqn = full_batch(group, seen, n_step=n_step)
+        return flat_weights(dqn.network), dqn.gradient_steps
+
+    by_gradients, by_samples = (together(2, work, sync=sync) for sync in SYNCS)
+    alone = worker(ScriptedEnv(VECTOR, CHOICE, ticks=12), **FULL, learning_rate=2e-3, target_update_interval=2)
+    before = flat_weights(alone.network)
+    alone.replay = Replay(VECTOR, action_shape=(), action_dtype=torch.int64, mask_size=4, capacity=999, workers=2)
+    for number, fragment in enumerate(fragments):
+        alone.replay.extend(fragment, number)
+    batch = everything(alone.replay)
+    alone.replay.sample = lambda *given, **named: batch  # type: ignore[method-assign]
+    steps = by_gradients[0][1]
+    for _ in range(steps):
+        alone._step(0, lambda parameters, weight, **figures: figures)
+    assert steps == 4 - (n_step > 1)  # of n-step transitions some are not complete
+    for weights, made in (*by_gradients, *by_samples):
+        assert made == steps
+        np.testing.assert_allclose(weights, flat_weights(alone.network), atol=1e-6, rtol=0)
+    assert np.abs(flat_weights(alone.network) - before).max() > 1e-3
+
+
+@pytest.mark.parametrize("prioritized", [False, True])
+@pytest.mark.parametrize("sync", SYNCS)
+def test_workers_with_unequal_rows_stay_equal_through_a_run(sync: str, prioritized: bool) -> None:
+    def work(group: ThreadGroup) -> Any:
+        dqn = trained(env_of(group, ticks=40), group, prioritized=prioritized, log_every=8)
+        return flat_weights(dqn.network), group.called, dqn.gradient_steps, dqn.intensity.state_dict()
+
+    first, second, third = together(3, work, sync=sync)
+    assert np.array_equal(first[0], second[0])
+    assert np.array_equal(first[0], third[0])
+    assert first[1:] == second[1:] == third[1:]
+    assert first[2] > 10
+
+
+def test_a_worker_without_transitions_takes_part_and_counts_for_nothing() -> None:
+    def work(group: ThreadGroup) -> Any:
+        idle = (lambda tick: np.zeros(5, np.bool_)) if group.rank == 1 else None
+        dqn = trained(env_of(group, ticks=30, active=idle), group)
+        return flat_weights(dqn.network), dqn.replay.size, dqn.intensity.state_dict()
+
+    busy, idle = together(2, work)
+    assert (busy[1], idle[1]) == (90, 0)
+    assert np.array_equal(busy[0], idle[0])
+    alone = trained(env_of(solo_group(), ticks=30))
+    np.testing.assert_allclose(busy[0], flat_weights(alone.network), atol=1e-6, rtol=0)
+    assert busy[2] == alone.intensity.state_dict()
+
+
+@pytest.mark.parametrize("sync", SYNCS)
+def test_where_nobody_ever_acts_nothing_is_learnt(sync: str) -> None:
+    env = ScriptedEnv(VECTOR, CHOICE, ticks=16, active=lambda tick: np.zeros(4, np.bool_))
+    dqn = trained(env, solo_group(sync=sync))
+    assert dqn.gradient_steps == 0
+    assert np.array_equal(flat_weights(dqn.network), flat_weights(worker(env).network))
+
+
+def test_rows_that_did_not_act_teach_nothing() -> None:
+    """Their observations are nan here: one of them in a minibatch would make every weight nan."""
+    env = ScriptedEnv(VECTOR, CHOICE, rows=3, ticks=40, active=lambda tick: (np.arange(3) + tick) % 2 == 0)
+    step, reset = env.step, env.reset
+
+    def spoilt(observations: Any, infos: dict[str, Any]) -> Any:
+        return np.where(infos["active"][:, None], observations, np.nan).astype(np.float32)
+
+    def spoilt_step(actions: Any) -> Any:
+        observations, *rest = step(actions)
+        return spoilt(observations, rest[-1]), *rest
+
+    def spoilt_reset(**given: Any) -> Any:
+        observations, infos = reset(**given)
+        return spoilt(observations, infos), infos
+
+    env.step, env.reset = spoilt_step, spoilt_reset  # type: ignore[method-assign]
+    dqn = trained(env, prioritized=True, n_step=2)
+    assert dqn.gradient_steps > 5
+    assert np.isfinite(flat_weights(dqn.network)).all()
+
+
+# --------------------------------------------------------------------------------------------- targets and schedules
+
+
+@pytest.mark.parametrize(("tau", "interval"), [(1.0, 3), (0.25, 1)])
+def test_target_networks_follow_as_often_and_as_far_as_they_are_told(tau: float, interval: int) -> None:
+    dqn = worker(
+        ScriptedEnv(VECTOR, CHOICE, ticks=20, reward=random_rewards(0)),
+        tau=tau,
+        target_update_interval=interval,
+        learning_rate=0.01,
+    )
+    expected, weights = flat_weights(dqn.network), []
+    step = dqn.gradient_step
+
+    def noted(*given: Any) -> Any:
+        result = step(*given)
+        weights.append(flat_weights(dqn.network))
+        return result
+
+    dqn.gradient_step = noted  # type: ignore[method-assign]
+    with pytest.raises(BudgetReached):
+        dqn.run()
+    for index, learnt in enumerate(weights, 1):
+        if index % interval == 0:
+            expected = (1 - tau) * expected + tau * learnt
+    assert len(weights) > 10
+    np.testing.assert_allclose(flat_weights(dqn.targets["network"].module), expected, atol=1e-6)
+
+
+def test_schedules_end_with_the_run() -> None:
+    dqn = worker(ScriptedEnv(VECTOR, CHOICE, ticks=40), learning_rate=0.1, learning_rate_schedule="linear")
+    found = []
+    for dqn.ticks_done in (0, 10, 40, 44):
+        found.append((dqn.learning_rate, dqn.priority_beta))
+    assert np.array(found) == pytest.approx(np.array([(0.1, 0.4), (0.075, 0.55), (0.0, 1.0), (0.0, 1.0)]))
+
+
+def test_a_learning_rate_of_zero_changes_no_bit() -> None:
+    env = ScriptedEnv(VECTOR, CHOICE, ticks=24, reward=random_rewards(0))
+    assert np.array_equal(flat_weights(trained(env, learning_rate=0).network), flat_weights(worker(env).network))
+
+
+# ------------------------------------------------------------------------------------------- what is no finite number
+
+
+def test_a_reward_that_is_no_number_stops_the_worker_before_it_is_learnt_from() -> None:
+    env = ScriptedEnv(
+        VECTOR, CHOICE, ticks=40, reward=lambda seen, actions: np.full(4, np.nan if env.tick > 20 else 0.0)
+    )
+    dqn = worker(env)
+    with pytest.raises(FloatingPointError, match=r"policy 'blue': a reward .* before tick 22"):
+        dqn.run()
+    assert np.isfinite(flat_weights(dqn.network)).all()
+
+
+def test_a_loss_that_is_no_number_stops_the_worker_before_its_weights_are_lost() -> None:
+    env = ScriptedEnv(VECTOR, CHOICE, ticks=40, reward=lambda seen, actions: np.full(4, 1e39))
+    dqn = worker(env)
+    with pytest.raises(FloatingPointError, match="policy 'blue'"):
+        dqn.run()
+    assert np.isfinite(flat_weights(dqn.network)).all()
+
+
+def test_a_gradient_that_is_no_number_stops_all_workers() -> None:
+    def work(group: ThreadGroup) -> Any:
+        dqn = worker(env_of(group, ticks=40), group)
+        if group.rank == 1:
+            backward = dqn.backward
+
+            def spoilt(batch: Transitions) -> Any:
+                found = backward(batch)
+                dqn.optimizers["optimizer"].gradient[0] = np.inf
+                return found
+
+            dqn.backward = spoilt  # type: ignore[method-assign]
+        with pytest.raises(FloatingPointError, match="gradient step 1 measured"):
+            dqn.run()
+        return flat_weights(dqn.network)
+
+    assert all(np.isfinite(weights).all() for weights in together(2, work))
+
+
+# --------------------------------------------------------------------------------------------- what is told and saved
+
+
+def test_lines_are_logged_and_states_offered_once_per_some_ticks() -> None:
+    dqn = trained(ScriptedEnv(VECTOR, CHOICE, ticks=41, reward=random_rewards(0)), train_every=4, log_every=10)
+    group = dqn.group
+    assert len(group.logged) == len(group.saved) == group.called.count("check_equal") == 4  # at ticks 12, 20, 32, 40
+    assert set(group.logged[-1]) == {
+        *("loss", "q_value", "td_error"),
+        *("learning_rate", "epsilon", "gradient_steps", "collected"),
+    }
+    assert [line["collected"] for line in group.logged] == [48, 80, 128, 160]
+
+
+def test_before_it_learns_it_logs_what_there_is() -> None:
+    dqn = trained(ScriptedEnv(VECTOR, CHOICE, ticks=8, rows=4), learning_starts=31, log_every=2)
+    assert "loss" not in dqn.group.logged[0]
+    assert "loss" in dqn.group.logged[-1]
+
+
+def test_the_same_seed_gives_the_same_weights_and_no_global_generator_is_touched() -> None:
+    torch_before, numpy_before = torch.get_rng_state(), np.random.get_state()[1].copy()
+    one, same, other = (
+        flat_weights(trained(ScriptedEnv(VECTOR, CHOICE, ticks=30), solo_group(seed=seed), prioritized=True).network)
+        for seed in (0, 0, 1)
+    )
+    assert np.array_equal(one, same)
+    assert not np.array_equal(one, other)
+    assert torch.equal(torch_before, torch.get_rng_state())
+    assert np.array_equal(numpy_before, np.random.get_state()[1])
+
+
+@pytest.mark.parametrize("prioritized", [False, True])
+def test_a_stored_state_goes_on_to_the_same_bits(prioritized: bool) -> None:
+    options = {"prioritized": prioritized, "tau": 0.5, "target_update_interval": 3, "n_step": 2}
+
+    def more(dqn: DQN) -> Any:
+        new = worker(ScriptedEnv(VECTOR, CHOICE))  # each leg of a run has random streams of its own
+        dqn.generator, dqn._replaying = new.generator, new._replaying
+        dqn.env = ScriptedEnv(VECTOR, CHOICE, ticks=15, seed=5, reward=random_rewards(5))
+        with pytest.raises(BudgetReached):
+            dqn.run()
+        return dqn.state_dict(), dqn.own_state_dict()
+
+    dqn = trained(ScriptedEnv(VECTOR, CHOICE, ticks=33, reward=random_rewards(0)), **options)
+    stored, own = decode(*encode(dqn.state_dict())), decode(*encode(dqn.own_state_dict()))
+    assert len(own["experience"]["observations"][0]) > 0, "the leg ended between two meetings"
+    fresh = worker(ScriptedEnv(VECTOR, CHOICE, ticks=33), **options)
+    fresh.load_state_dict(stored)
+    fresh.load_own_state_dict(own)
+    assert all_equal(fresh.state_dict(), stored)
+    assert all_equal(fresh.own_state_dict(), own)
+    after = more(dqn)
+    assert all_equal(more(fresh), after)
+    assert after[0]["gradient_steps"] > stored["gradient_steps"]
+
+
+def test_without_its_replay_a_policy_plays_on_and_waits_until_it_has_seen_enough() -> None:
+    """As after a death: what the workers alone had is gone."""
+    stored = trained(ScriptedEnv(VECTOR, CHOICE, ticks=20)).state_dict()
+    fresh = worker(ScriptedEnv(VECTOR, CHOICE, ticks=10), learning_starts=24)
+    fresh.load_state_dict(stored)
+    asked: list[int] = []
+    fresh.act_randomly = lambda *given: asked.append(1)  # type: ignore[assignment, method-assign]
+    fresh.ticks = 20
+    with pytest.raises(BudgetReached):
+        fresh.run()
+    assert asked == []
+    assert fresh.intensity.waited == stored["intensity"]["waited"] + 16
+    assert fresh.gradient_steps == stored["gradient_steps"] + 6  # (40 - 16) * 2 / 8
+
+
+def test_a_group_that_loads_one_state_explores_on_streams_of_its_own() -> None:
+    stored = trained(ScriptedEnv(VECTOR, CHOICE, ticks=20)).state_dict()
+
+    def work(group: ThreadGroup) -> Any:
+        dqn = worker(env_of(group, ticks=20), group)
+        dqn.load_state_dict(stored)
+        return dqn.state_dict(), dqn.generator.get_state().numpy().tobytes()
+
+    found = together(3, work)
+    assert all(all_equal(state, stored) for state, _ in found)
+    assert len({generator for _, generator in found}) == 3
+
+
+def test_states_that_do_not_fit_are_refused() -> None:
+    dqn = worker(ScriptedEnv(VECTOR, CHOICE))
+    with pytest.raises(ConfigError, match=r"no state of DQN.*it has rollout"):
+        dqn.load_state_dict({"rollout": 1})
+    with pytest.raises(ConfigError, match="do not fit this network"):
+        dqn.load_state_dict(worker(ScriptedEnv(VECTOR, CHOICE), hidden_sizes=(9,)).state_dict())
+
+
+def test_in_a_group_that_learns_from_samples_only_the_root_has_a_replay() -> None:
+    def work(group: ThreadGroup) -> Any:
+        dqn = trained(env_of(group, ticks=31), group)
+        return set(dqn.own_state_dict())
+
+    assert together(2, work, sync="samples") == [{"experience", "replay"}, {"experience"}]
+
+
+# ------------------------------------------------------------------------------------------------------------ options
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "message"),
+    [
+        ("learning_rate", -1e-3, "at least 0"),
+        ("learning_rate_schedule", "liner", "did you mean 'linear'"),
+        ("buffer_size", 0, "at least 1"),
+        ("learning_starts", -1, "whole number, at least 0"),
+        ("learning_starts", 200_000, "more than buffer_size, 100000"),
+        ("batch_size", 2.5, "whole number"),
+        ("batch_size", 100_001, "more than buffer_size"),
+        ("n_step", 100_001, "more than buffer_size"),
+        ("n_step", 0, "at least 1"),
+        ("train_every", True, "whole number"),
+        ("training_intensity", "high", "got 'high', expected a number"),
+        ("gamma", 1.5, "at most 1"),
+        ("tau", -0.5, "at most 1"),
+        ("priority_alpha", 2, "at most 1"),
+        ("priority_beta", float("nan"), "at most 1"),
+        ("priority_epsilon", -1e-9, "at least 0"),
+        ("prioritized", "yes", "true or false"),
+        ("target_update_interval", 0, "at least 1"),
+        ("max_grad_norm", -1, "or null"),
+        ("activation", "gelu", "known: relu, tanh"),
+        ("device", "gpu", "known: auto, cpu, cuda"),
+        ("hidden_sizes", [64, 0], r"as \[64, 64\]"),
+        ("log_every", 0, "at least 1"),
+    ],
+)
+def test_a_wrong_option_is_refused_with_its_name(option: str, value: Any, message: str) -> None:
+    with pytest.raises(ConfigError, match=rf"options\.{option}: .*{message}"):
+        worker(ScriptedEnv(VECTOR, CHOICE), **{option: value})
+
+
+def test_a_device_that_is_not_there_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(ConfigError, match="no CUDA device"):
+        DQN.check_options({"device": "cuda"})
+    DQN.check_options({"device": "auto"})
+
+
+def test_a_run_that_ends_before_it_would_learn_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"options\.learning_starts: 2 workers with 4 rows collect 80 .*in 10 ticks"):
+        DQN.sizes({"learning_starts": 80}, rows=4, ticks=10, workers=2)
+
+
+def test_a_replay_too_small_for_what_comes_between_two_meetings_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"options\.buffer_size: got 200, expected at least 240"):
+        DQN.sizes(
+            {"buffer_size": 200, "learning_starts": 10, "train_every": 10, "n_step": 2}, rows=5, ticks=1000, workers=2
+        )
+
+
+def test_sizes_say_how_often_and_on_how_much_it_learns() -> None:
+    given = {"train_every": 4, "batch_size": 32, "training_intensity": 8, "learning_starts": 1000}
+    assert DQN.sizes(given, rows=6, ticks=1000, workers=2) == {
+        "samples per update": 48,
+        "updates per run": 250,
+        "gradient steps per run": 8 * 11_000 // 64,
+    }
+
+
+def test_an_environment_that_resets_on_another_step_is_refused() -> None:
+    env = ScriptedEnv(VECTOR, CHOICE)
+    env.metadata = {"autoreset_mode": AutoresetMode.NEXT_STEP}
+    with pytest.raises(ConfigError, match="DQN needs a vector environment that resets on the same step"):
+        worker(env).run()

@@ -1,0 +1,434 @@
+"""Recurrent policies: layers against torch's own, sequences against single ticks, memory that ends with its episode."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from arena.errors import BudgetReached, ConfigError
+from arena.records.state import decode, encode
+from fakes import ScriptedEnv, ThreadGroup, all_equal, flat_weights, solo_group, together
+from policies.ppo import PPO
+from policies.recurrent import RECURRENT, RecurrentEncoder, chopped
+from policies.rollout import Batch, from_samples, to_samples
+
+VECTOR = spaces.Box(-1, 1, (3,), np.float32)
+CHOICE = spaces.Discrete(4)
+SMALL = {"n_steps": 12, "minibatch_size": 16, "hidden_sizes": (8,), "hidden_size": 6, "sequence_length": 4}
+KINDS = sorted(RECURRENT)
+
+pytestmark = pytest.mark.parametrize("kind", KINDS)
+
+
+def worker(env: ScriptedEnv, kind: str, group: ThreadGroup | None = None, **options: Any) -> PPO:
+    return PPO(env, group or solo_group(), ticks=env.ticks, **{**SMALL, "recurrent": kind, **options})
+
+
+def trained(env: ScriptedEnv, kind: str, group: ThreadGroup | None = None, **options: Any) -> PPO:
+    """A worker after its whole run."""
+    ppo = worker(env, kind, group, **options)
+    with pytest.raises(BudgetReached):
+        ppo.run()
+    return ppo
+
+
+def seen(ppo: PPO) -> Batch:
+    """What one rollout gives."""
+    ppo.rollout.begin(*ppo.env.reset())
+    ppo.collect(ppo.rollout)
+    return ppo.judge(ppo.rollout)
+
+
+def taking_turns(tick: int) -> NDArray[np.bool_]:
+    """Four rows: one acts always, two in turn, one on every third tick."""
+    return np.array([True, tick % 2 == 0, tick % 2 == 1, tick % 3 == 0])
+
+
+def random_rewards(seed: int) -> Any:
+    rng = np.random.default_rng(seed)
+    return lambda observations, actions: rng.normal(size=len(actions))
+
+
+# ---------------------------------------------------------------------------------------------------------- the layers
+
+
+ORDER = {"lstm": [0, 1, 3, 2], "gru": [0, 1, 2]}  # torch's LSTM has its gates in another order than ours
+
+
+def parameters(layer: Any, kind: str, twin: int) -> dict[str, Tensor]:
+    """The parameters of one of the twins by torch's names, with the gates in torch's order."""
+    held = {"weight_ih_l0": layer.from_inputs, "weight_hh_l0": layer.from_memory, "bias_ih_l0": layer.bias}
+    return {
+        name: torch.cat([both[twin].chunk(layer.gates)[gate] for gate in ORDER[kind]]) for name, both in held.items()
+    }
+
+
+def torchs_own(layer: Any, kind: str, twin: int) -> Any:
+    """Torch's layer with the weights of one of the twins."""
+    inputs = layer.from_inputs.shape[2]
+    theirs = {"lstm": nn.LSTM, "gru": nn.GRU}[kind](inputs, layer.size, batch_first=True)
+    with torch.no_grad():
+        for name, weight in parameters(layer, kind, twin).items():
+            getattr(theirs, name).copy_(weight)
+        theirs.bias_hh_l0.zero_()
+    return theirs
+
+
+@pytest.mark.parametrize("twin", [0, 1])
+def test_a_tick_is_that_of_torchs_own_layer(kind: str, twin: int) -> None:
+    draw = torch.Generator().manual_seed(1)
+    layer = RECURRENT[kind](3, 5, draw)
+    with torch.no_grad():
+        layer.bias.normal_(generator=draw)
+        inputs, memory = torch.randn(7, 3, generator=draw), torch.randn(layer.memories, 2, 7, 5, generator=draw)
+        after = layer.tick(layer.seen(inputs), memory.unbind())
+        before = memory[:, twin].unsqueeze(1).unbind()  # [1, N, size] each
+        _, expected = torchs_own(layer, kind, twin)(inputs[:, None], before if kind == "lstm" else before[0])
+    for mine, theirs in zip(after, expected if kind == "lstm" else (expected,), strict=True):
+        torch.testing.assert_close(mine[twin], theirs[0])
+
+
+def test_first_weights_come_from_the_generator_alone_and_an_lstm_begins_with_remembering(kind: str) -> None:
+    before = torch.get_rng_state()
+    one, same, other = (
+        RecurrentEncoder(VECTOR, kind=kind, hidden_size=4, generator=torch.Generator().manual_seed(seed))
+        for seed in (0, 0, 1)
+    )
+    assert torch.equal(before, torch.get_rng_state())
+    assert np.array_equal(flat_weights(one), flat_weights(same))
+    assert not np.array_equal(flat_weights(one), flat_weights(other))
+    assert one.layer.bias.tolist() == [[0] * 4 + [1] * 4 + [0] * 8 if kind == "lstm" else [0] * 12] * 2
+
+
+# ------------------------------------------------------------------------------------------------------- the chopping
+
+
+@given(seed=st.integers(0, 10**6), ticks=st.integers(1, 12), rows=st.integers(1, 4), length=st.integers(1, 6))
+def test_every_complete_transition_is_in_one_sequence_of_its_row_and_episode(
+    kind: str, seed: int, ticks: int, rows: int, length: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    valid, ended = rng.random((ticks, rows)) < 0.8, rng.random((ticks, rows)) < 0.2
+    place = torch.arange(ticks * rows)
+    batch = chopped(Batch((place,), None, place, place, place, place, place), valid, ended, length)
+    lengths = batch.lengths.tolist()
+    assert sum(lengths) == batch.size == valid.sum()
+    assert sorted(batch.actions.tolist()) == np.flatnonzero(valid).tolist()
+    assert all(1 <= found <= length for found in lengths)
+    keys = []
+    for sequence in batch.actions.split(lengths):
+        at = [divmod(int(number), rows) for number in sequence]  # (tick, row)
+        episodes = {(row, int(ended[:tick, row].sum())) for tick, row in at}
+        assert at == sorted(at)
+        assert len(episodes) == 1
+        keys.append((episodes.pop(), len(at)))
+    for (episode, count), (following, _) in itertools.pairwise(keys):
+        assert episode != following or count == length, "cut without need"
+
+
+# ------------------------------------------------------------------------------------------------------------ the maths
+
+
+@pytest.mark.parametrize("active", [None, taking_turns])
+def test_recomputed_memory_is_the_recorded_one_while_the_weights_are_the_same(kind: str, active: Any) -> None:
+    env = ScriptedEnv(VECTOR, CHOICE, length=7, active=active)
+    ppo = worker(env, kind, n_steps=23, sequence_length=16)
+    with torch.no_grad():
+        for weight in ppo.network.parameters():
+            weight.mul_(3)  # what is remembered matters
+    batch = seen(ppo)
+    assert batch.lengths.max() > 3
+    with torch.no_grad():
+        unrolled = ppo.network.encoder.unrolled(batch.observations, batch.lengths)
+        stepped = ppo.network.encoder(batch.observations)
+        forgetful = ppo.network.encoder((*batch.observations[:-1], torch.zeros_like(batch.observations[-1])))
+    torch.testing.assert_close(unrolled, stepped, atol=1e-5, rtol=0)
+    assert (stepped - forgetful).abs().max() > 0.1
+
+
+def padded_loss(ppo: PPO, batch: Batch, kind: str) -> tuple[Tensor, list[Any]]:
+    """Equation (9) of PPO's paper by torch's own layers on padded sequences, the mean over what is no padding."""
+    (observations, memory), lengths = batch.observations, batch.lengths.tolist()
+    layer = ppo.network.encoder.layer
+
+    def padded(tensor: Tensor) -> Tensor:
+        return nn.utils.rnn.pad_sequence(list(tensor.split(lengths)), batch_first=True)  # [S, L, ...]
+
+    first = torch.stack([part[0] for part in memory.split(lengths)]).view(-1, layer.memories, 2, layer.size)
+    layers, flat = [torchs_own(layer, kind, twin) for twin in range(2)], []
+    for twin, theirs in enumerate(layers):
+        begin = tuple(part[None].contiguous() for part in first[:, :, twin].unbind(1))
+        flat.append(theirs(padded(observations), begin if kind == "lstm" else begin[0])[0].flatten(0, 1))
+    policy, values = ppo.head.distribution(ppo.network.actor(flat[0]), None), ppo.network.critic(flat[1]).squeeze(-1)
+    actions, log_probs, advantages, returns = (
+        padded(part).flatten(0, 1) for part in (batch.actions, batch.log_probs, batch.advantages, batch.returns)
+    )
+    ratio = (policy.log_prob(actions) - log_probs).exp()
+    gain = torch.min(ratio * advantages, ratio.clamp(0.8, 1.2) * advantages)
+    losses = -gain + 0.5 * (values - returns).square() - 0.3 * policy.entropy()
+    mask = padded(torch.ones(batch.size)).flatten()
+    return (losses * mask).sum() / mask.sum(), layers
+
+
+def test_loss_and_gradient_are_those_of_torchs_own_layers_on_masked_padded_sequences(kind: str) -> None:
+    env = ScriptedEnv(VECTOR, CHOICE, length=7, active=taking_turns, reward=random_rewards(0))
+    ppo = worker(env, kind, n_steps=20, ent_coef=0.3)
+    batch = seen(ppo)
+    assert len(set(batch.lengths.tolist())) > 2
+    with torch.no_grad():
+        for weight in ppo.network.parameters():
+            weight.add_(0.1 * torch.randn(weight.shape, generator=torch.Generator().manual_seed(3)))
+    expected, layers = padded_loss(ppo, batch, kind)
+    expected.backward()
+    heads = [*ppo.network.actor.parameters(), *ppo.network.critic.parameters()]
+    gradients = [weight.grad.clone() for weight in heads]
+    ppo.optimizer.zero_grad()
+    policy_loss, value_loss, entropy, *_ = ppo.backward(batch).tolist()
+    assert policy_loss + 0.5 * value_loss - 0.3 * entropy == pytest.approx(float(expected.detach()), abs=1e-6)
+    for weight, gradient in zip(heads, gradients, strict=True):
+        torch.testing.assert_close(weight.grad, gradient, atol=1e-6, rtol=1e-4)
+    mine = ppo.network.encoder.layer
+    for weight in mine.parameters():
+        weight.data = weight.grad  # to be put into torch's order
+    for twin, theirs in enumerate(layers):
+        for name, gradient in parameters(mine, kind, twin).items():
+            assert gradient.abs().max() > 1e-4
+            torch.testing.assert_close(gradient, getattr(theirs, name).grad, atol=1e-6, rtol=1e-4)
+
+
+def test_a_sequence_teaches_the_same_alone_and_among_others(kind: str) -> None:
+    ppo = worker(ScriptedEnv(VECTOR, CHOICE, length=5, reward=random_rewards(0)), kind)
+    batch = seen(ppo)
+    total = torch.zeros_like(ppo.optimizer.gradient)
+    for index in range(batch.pieces):
+        alone = batch.take(torch.tensor([index]))
+        ppo.optimizer.zero_grad()
+        ppo.backward(alone)
+        total += ppo.optimizer.gradient * (alone.size / batch.size)
+    ppo.optimizer.zero_grad()
+    shuffled = batch.take(torch.randperm(batch.pieces, generator=torch.Generator().manual_seed(1)))
+    ppo.backward(shuffled)
+    torch.testing.assert_close(ppo.optimizer.gradient, total, atol=1e-6, rtol=1e-4)
+
+
+# ----------------------------------------------------------------------------------------------- memory and episodes
+
+
+def memory_of(ppo: PPO) -> Tensor:
+    """What the rows remembered before every tick, and after the last, [T+1, B, memory_size]."""
+    return torch.stack([ppo.rollout.leaves(t)[-1] for t in range(ppo.rollout.ticks + 1)])
+
+
+def test_memory_is_zero_where_an_episode_begins_and_stays_where_a_row_does_not_act(kind: str) -> None:
+    ppo = worker(ScriptedEnv(VECTOR, CHOICE, length=5, active=taking_turns), kind)
+    seen(ppo)
+    memory = memory_of(ppo)
+    assert (memory[0] == 0).all()
+    for t in range(12):
+        if (t + 1) % 5 == 0:
+            assert (memory[t + 1] == 0).all()
+            continue
+        moved = (memory[t + 1] != memory[t]).any(-1)
+        assert moved.tolist() == taking_turns(t).tolist()
+
+
+def test_the_next_rollout_begins_with_what_was_remembered_last(kind: str) -> None:
+    ppo = worker(ScriptedEnv(VECTOR, CHOICE, length=99), kind)
+    seen(ppo)
+    last = memory_of(ppo)[-1].clone()
+    ppo.rollout.go_on()
+    assert last.abs().min() > 0
+    assert torch.equal(memory_of(ppo)[0], last)
+
+
+@pytest.mark.parametrize("cut", [True, False])
+def test_a_cut_episode_is_worth_what_its_last_observation_promises_to_one_who_remembers(kind: str, cut: bool) -> None:
+    env = ScriptedEnv(VECTOR, CHOICE, rows=2, length=3, cut=cut)
+    ppo = worker(env, kind, gamma=1.0, gae_lambda=0.0, n_steps=3, sequence_length=3)
+    finals: list[Any] = []
+    step = env.step
+
+    def watched(actions: Any) -> Any:
+        result = step(actions)
+        finals.append(result[4].get("final_obs"))
+        return result
+
+    env.step = watched  # type: ignore[method-assign]
+    batch = seen(ppo)
+    with torch.no_grad():
+        _, remembered = ppo.network.encoder.ticked(ppo.rollout.leaves(2))
+        expected = ppo.network.value([torch.tensor(np.stack(list(finals[2]))), remembered]) if cut else torch.zeros(2)
+    returns = batch.returns.view(2, 3)  # one sequence of three transitions per row
+    assert batch.lengths.tolist() == [3, 3]
+    torch.testing.assert_close(returns[:, 2], expected)
+
+
+def test_rows_that_take_turns_learn_from_numbers_that_are_there(kind: str) -> None:
+    """Observations of rows that do not act are nan here."""
+    env = ScriptedEnv(VECTOR, CHOICE, ticks=36, active=taking_turns)
+    step, reset = env.step, env.reset
+
+    def spoilt(observations: Any, infos: dict[str, Any]) -> Any:
+        return np.where(infos["active"][:, None], observations, np.nan).astype(np.float32)
+
+    def spoilt_step(actions: Any) -> Any:
+        observations, *rest = step(actions)
+        return spoilt(observations, rest[-1]), *rest
+
+    def spoilt_reset(**given: Any) -> Any:
+        observations, infos = reset(**given)
+        return spoilt(observations, infos), infos
+
+    env.step, env.reset = spoilt_step, spoilt_reset  # type: ignore[method-assign]
+    ppo = trained(env, kind)
+    assert ppo.updates == 3
+    assert np.isfinite(flat_weights(ppo.network)).all()
+
+
+# ------------------------------------------------------------------------------------------------------- groups, state
+
+
+def unequal_env(group: ThreadGroup, **more: Any) -> ScriptedEnv:
+    rank = group.rank
+    return ScriptedEnv(VECTOR, CHOICE, rows=3 + 2 * rank, seed=rank, length=7, reward=random_rewards(rank), **more)
+
+
+@pytest.mark.parametrize("sync", ["gradients", "samples"])
+def test_workers_on_one_full_batch_equal_one_worker_on_the_pooled_data(kind: str, sync: str) -> None:
+    options = {"minibatch_size": 999, "learning_rate": 2e-3, "ent_coef": 0.01}
+
+    def work(group: ThreadGroup) -> tuple[Batch, Any]:
+        ppo = worker(unequal_env(group), kind, group, **options)
+        batch = seen(ppo)
+        ppo.learn(batch)
+        return batch, flat_weights(ppo.network)
+
+    (first, mine), (second, yours) = together(2, work, sync=sync)
+    alone = worker(ScriptedEnv(VECTOR, CHOICE), kind, **options)
+    alone.learn(from_samples([to_samples(first), to_samples(second)]))
+    assert np.array_equal(mine, yours)
+    np.testing.assert_allclose(mine, flat_weights(alone.network), atol=1e-6, rtol=0)
+
+
+@pytest.mark.parametrize("sync", ["gradients", "samples"])
+def test_workers_with_unequal_rows_stay_equal_through_a_run_of_many_minibatches(kind: str, sync: str) -> None:
+    def work(group: ThreadGroup) -> Any:
+        idle = group.rank == 2
+        env = unequal_env(group, ticks=36, active=(lambda tick: np.zeros(7, np.bool_)) if idle else None)
+        ppo = trained(env, kind, group, minibatch_size=9, check_every=1)
+        return flat_weights(ppo.network), ppo.updates
+
+    found = together(3, work, sync=sync)
+    assert all(np.array_equal(weights, found[0][0]) and updates == 3 for weights, updates in found)
+
+
+def test_a_rollout_that_the_end_of_a_leg_parts_keeps_what_was_remembered(kind: str) -> None:
+    parted = trained(ScriptedEnv(VECTOR, CHOICE, ticks=17, length=17, reward=random_rewards(0)), kind)
+    own = parted.own_state_dict()
+    remembered = memory_of(parted)[:5].clone()
+    assert remembered[-1].abs().min() > 0
+    fresh = worker(ScriptedEnv(VECTOR, CHOICE, seed=7), kind)
+    fresh.load_state_dict(parted.state_dict())
+    fresh.load_own_state_dict(decode(*encode(own)))
+    batch = seen(fresh)
+    assert torch.equal(memory_of(fresh)[:5], remembered)
+    assert (memory_of(fresh)[5] == 0).all()
+    assert all_equal(fresh.state_dict(), parted.state_dict())
+    with torch.no_grad():
+        unrolled = fresh.network.encoder.unrolled(batch.observations, batch.lengths)
+    torch.testing.assert_close(unrolled, fresh.network.encoder(batch.observations).detach(), atol=1e-5, rtol=0)
+
+
+def test_weights_of_a_policy_that_does_not_remember_are_refused(kind: str) -> None:
+    plain = worker(ScriptedEnv(VECTOR, CHOICE), kind, recurrent=None)
+    with pytest.raises(ConfigError, match="do not fit this network"):
+        worker(ScriptedEnv(VECTOR, CHOICE), kind).load_state_dict(plain.state_dict())
+
+
+# ------------------------------------------------------------------------------------------------------------ the actor
+
+
+@pytest.mark.parametrize("active", [None, taking_turns])
+def test_an_actor_remembers_what_the_worker_would_and_disturbs_nothing(kind: str, active: Any) -> None:
+    ppo = worker(ScriptedEnv(VECTOR, CHOICE, length=5, active=active), kind, n_steps=23)
+    with torch.no_grad():
+        for weight in ppo.network.parameters():
+            weight.mul_(4)
+    before = ppo.state_dict()
+    act, other = ppo.actor(greedy=True), ppo.actor(greedy=True)
+    env = ScriptedEnv(VECTOR, CHOICE, length=5, active=active)
+    observations, infos = env.reset()
+    memory = torch.zeros(4, ppo.network.encoder.memory_size)
+    played, forgetful = [], []
+    for tick in range(23):
+        with torch.no_grad():
+            policy, after = ppo.network.act([torch.tensor(observations), memory])
+            blank = ppo.network.policy([torch.tensor(observations), torch.zeros_like(memory)])
+        actions = act(observations, infos)
+        acting = infos["active"]
+        assert actions[acting].tolist() == policy.mode()[torch.tensor(acting)].tolist()
+        played.append(policy.mode())
+        forgetful.append(blank.mode())
+        observations, *_, infos = env.step(actions)
+        memory = torch.where(torch.tensor(acting)[:, None], after, memory) * ((tick + 1) % 5 != 0)
+    assert not torch.equal(torch.stack(played), torch.stack(forgetful))
+    assert all_equal(before, ppo.state_dict())
+    first, _ = ScriptedEnv(VECTOR, CHOICE, seed=3).reset()
+    assert other(first, {}).tolist() == ppo.actor(greedy=True)(first, {}).tolist()
+
+
+# ------------------------------------------------------------------------------------------------- options and learning
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "message"),
+    [
+        ("recurrent", "rnn", "known: gru, lstm"),
+        ("hidden_size", 0, "whole number, at least 1"),
+        ("sequence_length", 0, "whole number, at least 1"),
+        ("sequence_length", 300, "expected 256 at most: a minibatch .* holds whole sequences"),
+    ],
+)
+def test_a_wrong_option_is_refused_with_its_name(kind: str, option: str, value: Any, message: str) -> None:
+    with pytest.raises(ConfigError, match=rf"options\.{option}: .*{message}"):
+        PPO.Options(**{"recurrent": kind, option: value})
+
+
+class Echo(ScriptedEnv):
+    """Pays for the choice that was shown one tick earlier."""
+
+    def __init__(self, **given: Any) -> None:
+        space = spaces.Discrete(3)
+        super().__init__(space, space, rows=16, length=20, reward=self._paid, **given)
+        self._shown = np.zeros(16, np.int64)
+
+    def _paid(self, observations: Any, actions: Any) -> Any:
+        right = (actions == self._shown).astype(np.float64)
+        self._shown = np.array(observations)
+        return right
+
+
+def test_learns_to_play_what_it_has_seen_before_and_one_without_memory_cannot(kind: str) -> None:
+    rates = []
+    for recurrent in (kind, None):
+        options = {"n_steps": 20, "minibatch_size": 80, "sequence_length": 20, "learning_rate": 0.01, "gamma": 0.0}
+        ppo = trained(Echo(ticks=20 * 30), kind, **{**options, "recurrent": recurrent, "hidden_size": 16})
+        env = Echo(ticks=40, seed=9)
+        act, (observations, infos) = ppo.actor(greedy=True), env.reset()
+        rewards = []
+        for tick in range(40):
+            observations, reward_t, _, _, infos = env.step(act(observations, infos))
+            if tick % 20:  # on the first tick of an episode nobody can know
+                rewards.append(reward_t.mean())
+        rates.append(np.mean(rewards))
+    assert rates[0] >= 0.95
+    assert rates[1] <= 0.5

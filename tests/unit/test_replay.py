@@ -1,0 +1,293 @@
+"""Replay: what is drawn against what was put in, how often, and how heavy; rings that write over their oldest."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces
+
+from arena.records.state import decode, encode
+from fakes import all_equal
+from policies.experience import Experience, Fragment
+from policies.replay import Replay, Transitions
+
+NUMBER = spaces.Box(-1e6, 1e6, (1,), np.float32)
+RINGS = [1, 3]
+
+
+def replay(capacity: int = 100, **options: Any) -> Replay:
+    made = {"action_shape": (), "action_dtype": torch.int64, "mask_size": 0, **options}
+    return Replay(NUMBER, capacity=capacity, **made)
+
+
+def stream(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def walk(ticks: int, *, first: int = 0, begin: float = 0.0, length: int = 7, mask_size: int = 0) -> Fragment:
+    """A row that sees `begin`, `begin` + 1, ... and is paid what it sees; every `length` ticks it is cut at -1."""
+    lived = Experience(
+        NUMBER, action_shape=(), action_dtype=torch.int64, mask_size=mask_size, rows=1, n_step=1, gamma=0.5
+    )
+    lived._count = lived._first = first
+    infos: dict[str, Any] = {"action_mask": np.eye(mask_size, dtype=np.int8)[:1]} if mask_size else {}
+    lived.begin(np.array([[begin]]), infos)
+    for tick in range(ticks):
+        cut = np.array([(tick + 1) % length == 0])
+        last: dict[str, Any] = {"final_obs": np.full(1, None, object)} if cut[0] else {}
+        if cut[0]:
+            last["final_obs"][0] = np.array([-1.0])
+        seen = np.array([[begin + tick + 1]])
+        lived.add(np.array([tick]), seen, np.array([begin + tick]), cut & False, cut, {**infos, **last})
+    return lived.cut()
+
+
+def check(batch: Transitions) -> None:
+    """Each of a batch is a transition of `walk`."""
+    seen, following = batch.observations[0].squeeze(1), batch.next_observations[0].squeeze(1)
+    assert torch.equal(batch.rewards, seen)
+    assert ((following == seen + 1) | (following == -1)).all()
+    assert (batch.discounts == 0.5).all()
+
+
+# ---------------------------------------------------------------------------------------------------- what is drawn
+
+
+@pytest.mark.parametrize("alpha", [None, 0.6])
+@pytest.mark.parametrize("workers", RINGS)
+def test_every_transition_is_drawn_with_what_it_was_put_in_with(workers: int, alpha: float | None) -> None:
+    memory = replay(300, workers=workers, alpha=alpha)
+    for worker in range(workers):
+        assert memory.extend(walk(20 + worker, begin=1000.0 * worker), worker) == 20 + worker
+    batch = memory.sample(3000, stream())
+    check(batch)
+    expected = {1000.0 * worker + tick for worker in range(workers) for tick in range(20 + worker)}
+    assert set(batch.observations[0].squeeze(1).tolist()) == expected
+    assert memory.size == memory.added == len(expected)
+
+
+def test_nothing_is_drawn_from_an_empty_replay() -> None:
+    for alpha in (None, 0.6):
+        assert replay(alpha=alpha).sample(8, stream()).size == 0
+    memory = replay()
+    memory.extend(walk(0))
+    assert memory.sample(8, stream()).size == 0
+
+
+def test_a_sight_alone_among_many_that_begin_nothing_is_found() -> None:
+    """Rows that wait for their second move: one transition in fifty sights."""
+    memory = replay()
+    fragment = walk(49)
+    one = [part[:1] for part in fragment[3:]]
+    memory.extend(Fragment(0, fragment.observations, None, *one))
+    assert memory.sample(20, stream()).observations[0].unique().tolist() == [0.0]
+
+
+@pytest.mark.parametrize("workers", RINGS)
+@pytest.mark.parametrize("pieces", [1, 4])
+def test_a_full_ring_writes_over_its_oldest(workers: int, pieces: int) -> None:
+    memory = replay(30 * workers, workers=workers)
+    whole = walk(100, length=999)
+    for part in range(pieces):
+        memory.extend(_part(whole, part, pieces), 0)
+    batch = memory.sample(2000, stream())
+    check(batch)
+    assert batch.observations[0].unique().tolist() == list(range(71, 100))  # the 30 last sights are 71 to 100
+    assert (memory.size, memory.added) == (29, 100)
+
+
+def _part(whole: Fragment, index: int, pieces: int) -> Fragment:
+    """The n-th part of a fragment, as it would have been cut off while it came."""
+    sights = len(whole.observations[0])
+    low, high = whole.first + sights * index // pieces, whole.first + sights * (index + 1) // pieces
+    mine = (whole.followings >= low) & (whole.followings < high)
+    leaves = tuple(leaf[low - whole.first : high - whole.first] for leaf in whole.observations)
+    return Fragment(low, leaves, None, *(column[mine] for column in whole[3:]))
+
+
+def test_what_began_before_the_oldest_sight_is_not_taken() -> None:
+    memory = replay(10)
+    memory.extend(walk(9, length=999))
+    late = walk(9, first=10, begin=100.0, length=999)
+    late.starts[0] = 1  # which is written over by now
+    memory.extend(late)
+    assert memory.size == 8
+    check(memory.sample(200, stream()))
+
+
+def test_a_worker_that_begins_anew_leaves_the_others_alone() -> None:
+    memory = replay(100, workers=2, alpha=0.6)
+    memory.extend(walk(20), 0)
+    memory.extend(walk(10, begin=1000.0), 1)
+    memory.extend(walk(5, begin=2000.0), 1)  # from sight 0 again
+    found = memory.sample(2000, stream()).observations[0].unique().tolist()
+    assert found == [*range(20), *range(2000, 2005)]
+
+
+def test_masks_come_with_the_sight_and_with_the_next() -> None:
+    memory = replay(mask_size=3)
+    memory.extend(walk(20, mask_size=3))
+    batch = memory.sample(200, stream())
+    assert batch.masks is not None
+    assert batch.next_masks is not None
+    assert batch.masks.tolist() == [[True, False, False]] * 200
+    last = batch.next_observations[0].squeeze(1) == -1
+    assert batch.next_masks[last].all()
+    assert batch.next_masks[~last].tolist() == [[True, False, False]] * int((~last).sum())
+
+
+def test_a_first_mask_that_comes_late_finds_everything_allowed_before() -> None:
+    memory = replay(mask_size=3)
+    first = walk(5, length=999)
+    memory.extend(first)
+    memory.extend(walk(5, first=6, begin=6.0, length=999, mask_size=3))
+    batch = memory.sample(200, stream())
+    assert batch.masks is not None
+    early = batch.observations[0].squeeze(1) < 5
+    assert batch.masks[early].all()
+    assert not batch.masks[~early][:, 1:].any()
+
+
+# ------------------------------------------------------------------------------------------- how often, and how heavy
+
+
+def chi_square(memory: Replay, probabilities: Any, *, draws: int = 40_000, batch: int = 50) -> float:
+    generator = stream(1)
+    counts = np.zeros(len(probabilities))
+    for _ in range(draws // batch):
+        found = memory.sample(batch, generator).observations[0].squeeze(1).long().numpy()
+        counts += np.bincount(found, minlength=len(probabilities))
+    expected = draws * probabilities
+    return float(((counts - expected) ** 2 / expected).sum())
+
+
+@pytest.mark.parametrize("workers", RINGS)
+def test_uniform_replay_draws_all_equally_often(workers: int) -> None:
+    memory = replay(300, workers=workers)
+    for worker in range(workers):
+        memory.extend(walk(60 // workers, begin=60 / workers * worker), worker)
+    assert chi_square(memory, np.full(60, 1 / 60)) < 98.3  # 99.9 % with 59 degrees of freedom
+
+
+def prioritized(alpha: float = 0.6) -> tuple[Replay, Any]:
+    """A replay of 30 transitions, and their temporal-difference errors."""
+    memory = replay(alpha=alpha, epsilon=1e-6)
+    memory.extend(walk(30, length=999))
+    errors = np.random.default_rng(0).normal(size=30)
+    errors[3] = 0.0
+    memory.update_priorities(torch.arange(30), torch.from_numpy(errors).float())
+    return memory, np.abs(errors.astype(np.float32)).astype(np.float64) + 1e-6
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.6, 1.0])
+def test_prioritized_replay_draws_in_proportion_to_the_power_of_the_error(alpha: float) -> None:
+    memory, errors = prioritized(alpha)
+    probabilities = errors**alpha / (errors**alpha).sum()
+    assert chi_square(memory, np.maximum(probabilities, 1e-12)) < 58.3  # 99.9 % with 29; strata only lower it
+
+
+@pytest.mark.parametrize("beta", [0.0, 0.4, 1.0])
+def test_weights_are_those_of_the_paper_over_the_largest_of_the_replay(beta: float) -> None:
+    memory, errors = prioritized()
+    probabilities = errors**0.6 / (errors**0.6).sum()
+    weights = (30 * probabilities) ** -beta
+    batch = memory.sample(400, stream(), beta=beta)
+    expected = weights[batch.indices.numpy()] / weights.max()
+    np.testing.assert_allclose(batch.weights.numpy(), expected, rtol=1e-6)
+    assert batch.weights.dtype == torch.float32
+
+
+def test_the_weights_of_uniform_replay_are_ones() -> None:
+    memory = replay()
+    memory.extend(walk(30))
+    assert memory.sample(10, stream(), beta=0.4).weights.tolist() == [1.0] * 10
+
+
+def test_a_minibatch_has_one_transition_of_each_part_of_the_sum() -> None:
+    memory, errors = prioritized(1.0)
+    ends = errors.cumsum() / errors.sum()
+    indices = memory.sample(10, stream()).indices.numpy()
+    begins = np.concatenate([[0.0], ends])[indices]
+    parts = np.arange(10) / 10
+    assert (begins < parts + 0.1).all()
+    assert (ends[indices] > parts).all()
+
+
+def test_new_transitions_have_the_largest_priority_that_there_was() -> None:
+    memory, _ = prioritized()
+    memory.update_priorities(torch.tensor([5]), torch.tensor([-8.0]))
+    memory.update_priorities(torch.tensor([5]), torch.tensor([0.1]))
+    memory.extend(walk(1, first=31, begin=31.0))
+    assert memory._priorities is not None
+    assert memory._priorities.tree.leaves[31] == pytest.approx((8 + 1e-6) ** 0.6)
+
+
+def test_what_is_written_over_is_no_longer_drawn() -> None:
+    memory = replay(20, alpha=0.6)
+    memory.extend(walk(15, length=999))
+    memory.update_priorities(torch.arange(15), torch.full((15,), 100.0))
+    memory.extend(walk(15, first=16, begin=16.0, length=999))
+    batch = memory.sample(500, stream())
+    check(batch)
+    assert batch.observations[0].min() == 12  # 32 sights in a ring of 20
+
+
+# ------------------------------------------------------------------------------------------------------------- state
+
+
+def lived(alpha: float | None, workers: int) -> Replay:
+    memory = replay(40 * workers, workers=workers, alpha=alpha, mask_size=2)
+    for worker in range(workers):
+        memory.extend(walk(33 + worker, mask_size=2), worker)
+        memory.extend(walk(9, first=38 + worker, begin=500.0, mask_size=2), worker)
+    indices = memory.sample(25, stream()).indices
+    memory.update_priorities(indices, torch.linspace(-3, 3, 25))
+    return memory
+
+
+@pytest.mark.parametrize("workers", RINGS)
+@pytest.mark.parametrize("alpha", [None, 0.6])
+def test_a_stored_replay_draws_the_same_to_the_bit(alpha: float | None, workers: int) -> None:
+    memory = lived(alpha, workers)
+    state = decode(*encode(memory.state_dict()))
+    other = replay(40 * workers, workers=workers, alpha=alpha, mask_size=2)
+    other.load_state_dict(state)
+    assert all_equal(other.state_dict(), state)
+    assert (other.size, other.added) == (memory.size, memory.added)
+    for again in range(3):
+        for worker in range(workers):
+            for each in (memory, other):
+                each.extend(walk(3, first=each._rings[worker].end, begin=900.0 + again, mask_size=2), worker)
+        mine, yours = (each.sample(64, stream(again), beta=0.4) for each in (memory, other))
+        assert all_equal(mine[1:4], yours[1:4])
+        assert all_equal(mine, yours)
+        for each in (memory, other):
+            each.update_priorities(mine.indices, torch.linspace(0, again, 64))
+
+
+def test_only_what_is_filled_is_stored() -> None:
+    memory = replay(100_000, alpha=0.6)
+    memory.extend(walk(10))
+    assert sum(len(part) for part in encode(memory.state_dict())[1]) < 5000
+
+
+def test_a_smaller_replay_keeps_the_youngest() -> None:
+    memory = replay(100, alpha=0.6)
+    memory.extend(walk(50, length=999))
+    memory.update_priorities(torch.arange(50), torch.arange(50.0))
+    small = replay(20, alpha=0.6)
+    small.load_state_dict(memory.state_dict())
+    batch = small.sample(500, stream(), beta=0.0)
+    check(batch)
+    assert batch.observations[0].min() == 31
+    assert small._priorities is not None
+    assert small._priorities.tree.total == pytest.approx(((np.arange(31, 50) + 1e-6) ** 0.6).sum())
+
+
+def test_a_replay_of_other_workers_begins_empty() -> None:
+    other = replay(90, workers=2)
+    other.load_state_dict(lived(None, 3).state_dict())
+    assert (other.size, other.added) == (0, 0)

@@ -1,0 +1,300 @@
+"""SAC: its losses against autograd, numbers and choices; temperature; groups against one worker; masks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces
+from torch import Tensor
+
+from arena.errors import BudgetReached, ConfigError
+from fakes import ScriptedEnv, ThreadGroup, all_equal, flat_weights, solo_group, together
+from policies import sac
+from policies.continuous import SquashedGaussian
+from policies.replay import Transitions
+from policies.sac import SAC
+from transitions import assert_gradients, disturb, made_up, parts
+
+VECTOR = spaces.Box(-1, 1, (3,), np.float32)
+PICTURE = spaces.Dict(a=spaces.Box(0, 255, (8, 8, 3), np.uint8), b=VECTOR)
+NUMBERS = spaces.Box(-0.5, 2.0, (2,), np.float32)
+CHOICE = spaces.Discrete(4, start=-1)
+SMALL = {"hidden_sizes": (16, 16), "batch_size": 16, "training_intensity": 16.0, "learning_starts": 8}
+
+
+def random_rewards(seed: int) -> Any:
+    rng = np.random.default_rng(seed)
+    return lambda observations, actions: rng.normal(size=len(actions))
+
+
+def worker(env: ScriptedEnv | None = None, group: ThreadGroup | None = None, **options: Any) -> SAC:
+    env = env or ScriptedEnv(VECTOR, NUMBERS)
+    return SAC(env, group or solo_group(), ticks=env.ticks, **{**SMALL, **options})
+
+
+def trained(env: ScriptedEnv, group: ThreadGroup | None = None, **options: Any) -> SAC:
+    """A worker after its whole run."""
+    learner = worker(env, group, **options)
+    with pytest.raises(BudgetReached):
+        learner.run()
+    return learner
+
+
+def disturbed(learner: SAC, *, log_alpha: float = -1.0) -> SAC:
+    disturb(learner.network, *(target.module for target in learner.targets.values()))
+    if learner.network.temperature is not None:
+        learner.network.temperature.log_alpha.data.fill_(log_alpha)
+    return learner
+
+
+def steady(shape: Any, generator: Any) -> Tensor:
+    """Noise that is the same in every row, so that it matters not who draws how much."""
+    return torch.linspace(-0.8, 1.1, shape[-1]).expand(tuple(shape))
+
+
+# ------------------------------------------------------------------------------------------------------- the maths
+
+
+def losses_of_numbers(learner: SAC, batch: Transitions) -> tuple[Tensor, Tensor, Tensor]:
+    """Of critics, actor and temperature: equations (5), (7) and (18) as torch can differentiate them."""
+    network, log_alpha = learner.network, learner.network.temperature.log_alpha  # type: ignore[union-attr]
+    alpha, critics = log_alpha.exp().detach(), learner.targets["critics"].module
+    noise = steady((batch.size, 2), None)
+    with torch.no_grad():
+        then = SquashedGaussian(network(batch.next_observations))
+        values = critics(critics.encoder(batch.next_observations), then.sample(noise))[:, :, 0]
+        targets = batch.rewards + batch.discounts * (values.min(0).values - alpha * then.log_prob(noise))
+    features = network.critics.encoder(batch.observations)
+    errors = network.critics(features, batch.actions)[:, :, 0] - targets
+    now = SquashedGaussian(network.actor(features.detach()))
+    log_probs = now.log_prob(noise)
+    least = network.critics(features.detach(), now.sample(noise))[:, :, 0].min(0).values
+    entropy = -log_probs.detach().mean()
+    by_temperature = log_alpha.exp() * (entropy - -2.0)
+    return 0.5 * (batch.weights * errors.square()).mean(1).sum(), (alpha * log_probs - least).mean(), by_temperature
+
+
+def losses_of_choices(learner: SAC, batch: Transitions) -> tuple[Tensor, Tensor, Tensor]:
+    """The same of choices, by sums over the choices that are allowed (arXiv 1910.07207, equations 10 to 12)."""
+    network, log_alpha = learner.network, learner.network.temperature.log_alpha  # type: ignore[union-attr]
+    alpha, critics = log_alpha.exp().detach(), learner.targets["critics"].module
+    wanted, costs, values_then = torch.zeros(batch.size), [], torch.zeros(batch.size)
+    features = network.critics.encoder(batch.observations)
+    values = network.critics(features)
+    for index in range(batch.size):
+        seen = [leaf[index : index + 1] for leaf in batch.next_observations]
+        allowed = torch.ones(4, dtype=torch.bool) if batch.next_masks is None else batch.next_masks[index]
+        log_probs = network(seen)[0][allowed].log_softmax(0).detach()
+        least = critics(critics.encoder(seen))[:, 0].amin(0)[allowed]
+        values_then[index] = (log_probs.exp() * (least - alpha * log_probs)).sum()
+        allowed = torch.ones(4, dtype=torch.bool) if batch.masks is None else batch.masks[index]
+        log_probs = network.actor(features[index].detach())[allowed].log_softmax(0)
+        costs.append((log_probs.exp() * (alpha * log_probs - values.detach()[:, index].amin(0)[allowed])).sum())
+        wanted[index] = -(log_probs.exp() * log_probs).sum().item() - 0.98 * np.log(int(allowed.sum()))
+    targets = (batch.rewards + batch.discounts * values_then).detach()
+    errors = torch.stack([values[k, torch.arange(batch.size), batch.actions] - targets for k in range(2)])
+    critic_loss = 0.5 * (batch.weights * errors.square()).mean(1).sum()
+    return critic_loss, torch.stack(costs).mean(), log_alpha.exp() * wanted.mean()
+
+
+CASES = {
+    "numbers": (NUMBERS, False, losses_of_numbers),
+    "choices": (CHOICE, False, losses_of_choices),
+    "masked choices": (CHOICE, True, losses_of_choices),
+}
+
+
+@pytest.mark.parametrize("space", [VECTOR, PICTURE], ids=["vector", "picture"])
+@pytest.mark.parametrize("case", CASES)
+def test_the_gradients_by_hand_are_autograds(case: str, space: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sac, "normal", steady)
+    action_space, masked, losses = CASES[case]
+    learner = disturbed(worker(ScriptedEnv(space, action_space)))
+    batch, network = made_up(learner, 50, masked=masked), learner.network
+    critic_loss, actor_loss, temperature_loss = losses(learner, batch)
+    by_critics = torch.autograd.grad(critic_loss, list(network.critics.parameters()))
+    by_actor = torch.autograd.grad(actor_loss, list(network.actor.parameters()))
+    assert network.temperature is not None
+    by_temperature = torch.autograd.grad(temperature_loss, list(network.temperature.parameters()))
+    for optimizer in learner.optimizers.values():
+        optimizer.zero_grad()
+    figures, _ = learner.gradients(batch)
+    assert_gradients(network.critics, by_critics)
+    assert_gradients(network.actor, by_actor)
+    assert_gradients(network.temperature, by_temperature)
+    assert figures["critic_loss"] == pytest.approx(critic_loss.item(), rel=1e-4)
+    assert figures["actor_loss"] == pytest.approx(actor_loss.item(), rel=1e-4)
+
+
+def test_errors_are_what_priorities_want() -> None:
+    learner = disturbed(worker(ScriptedEnv(VECTOR, CHOICE)))
+    batch = made_up(learner, 20)
+    _, errors = learner.gradients(batch)
+    with torch.no_grad():
+        values = learner.network.critics(batch.observations[0])[:, torch.arange(20), batch.actions]
+        targets = batch.rewards + batch.discounts * learner.next_values(batch)
+    torch.testing.assert_close(errors, (values - targets).abs().mean(0))
+
+
+@pytest.mark.parametrize(("wanted", "grows"), [(5.0, True), (-50.0, False)])
+def test_the_temperature_grows_as_long_as_there_is_less_entropy_than_wanted(wanted: float, grows: bool) -> None:
+    learner = worker(target_entropy=wanted)
+    batch = made_up(learner, 20)
+    for _ in range(3):
+        learner.gradient_step(batch, learner.group.average_gradients)
+    assert (learner.alpha > 1) == grows
+    assert learner.alpha != 1
+
+
+def test_a_fixed_temperature_stays_and_has_no_optimiser() -> None:
+    learner = trained(ScriptedEnv(VECTOR, NUMBERS, ticks=12, reward=random_rewards(0)), ent_coef=0.2)
+    assert learner.gradient_steps > 0
+    assert learner.alpha == 0.2
+    assert set(learner.optimizers) == {"critics", "actor"}
+
+
+def test_uniform_choice_has_the_most_entropy_that_can_be_wanted() -> None:
+    learner = worker(ScriptedEnv(VECTOR, CHOICE))
+    with torch.no_grad():
+        for weight in learner.network.actor.parameters():
+            weight.zero_()
+    figures, _ = learner.gradients(made_up(learner, 20))
+    assert figures["entropy"] == pytest.approx(np.log(4), abs=1e-6)
+    assert learner.optimizers["temperature"].gradient[0].item() == pytest.approx(0.02 * np.log(4), abs=1e-6)
+
+
+# ---------------------------------------------------------------------------------------------------- spaces and masks
+
+
+@pytest.mark.parametrize(
+    "action_space",
+    [NUMBERS, CHOICE, spaces.Discrete(1), spaces.Box(0.1, 0.3, (), np.float64), spaces.Box(-3e38, 3e38, (2, 1, 2))],
+    ids=str,
+)
+@pytest.mark.parametrize("space", [VECTOR, PICTURE, spaces.Discrete(5, start=2)], ids=["vector", "picture", "choice"])
+def test_plays_and_learns_with_its_kinds_of_spaces(space: Any, action_space: Any) -> None:
+    SAC.check(space, action_space)
+    env = ScriptedEnv(space, action_space, ticks=6, reward=random_rewards(0))
+    learner = trained(env)
+    assert learner.gradient_steps > 0
+    assert all(env.action_space.contains(np.asarray(actions)) for actions in env.actions)
+    assert np.isfinite(flat_weights(learner.network)).all()
+    observations, infos = env.reset()
+    assert env.action_space.contains(np.asarray(learner.actor()(observations, infos)))
+
+
+@pytest.mark.parametrize("space", [spaces.MultiDiscrete([2, 3]), spaces.Box(-np.inf, np.inf, (2,))], ids=str)
+def test_check_refuses_actions_that_are_neither_choices_nor_bounded_numbers(space: Any) -> None:
+    with pytest.raises(ConfigError):
+        SAC.check(VECTOR, space)
+
+
+def test_a_forbidden_action_is_never_played() -> None:
+    masks = np.array([[1, 0, 1, 0], [0, 0, 0, 1]], np.int8)
+    env = ScriptedEnv(VECTOR, spaces.Discrete(4), rows=2, ticks=60, masks=lambda tick: np.roll(masks, tick, axis=1))
+    trained(env)
+    for tick, actions in enumerate(env.actions):
+        assert np.roll(masks, tick, axis=1)[[0, 1], actions].all()
+
+
+def test_an_actor_disturbs_nothing_and_is_greedy_when_told() -> None:
+    learner = disturbed(worker())
+    observations, infos = learner.env.reset()
+    greedy, curious = learner.actor(greedy=True), learner.actor()
+    with torch.no_grad():
+        mean = learner.network([torch.tensor(observations)])[:, :2]
+    before = learner.state_dict()
+    assert all(np.allclose(greedy(observations, infos), learner.to_env(mean.tanh().numpy())) for _ in range(3))
+    assert len({curious(observations, infos).tobytes() for _ in range(5)}) == 5
+    assert all_equal(before, learner.state_dict())
+
+
+# ------------------------------------------------------------------------------------------------------------ groups
+
+
+@pytest.mark.parametrize("action_space", [NUMBERS, CHOICE], ids=["numbers", "choices"])
+def test_workers_on_one_full_batch_equal_one_worker_on_the_pooled_data(
+    action_space: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sac, "normal", steady)
+    alone = disturbed(worker(ScriptedEnv(VECTOR, action_space)))
+    batch = made_up(alone, 50)
+
+    def work(group: ThreadGroup) -> Any:
+        learner = disturbed(worker(ScriptedEnv(VECTOR, action_space), group))
+        average = learner.group.average_gradients
+        figures = [learner.gradient_step(parts(batch, 30, 20)[group.rank], average)[0] for _ in range(3)]
+        return flat_weights(learner.network), figures, group.called, learner.alpha
+
+    (mine, my_figures, called, alpha), (yours, your_figures, _, _) = together(2, work)
+    expected = [alone.gradient_step(batch, alone.group.average_gradients)[0] for _ in range(3)]
+    assert called.count("average") == 3  # one exchange for critics, actor and temperature
+    assert np.array_equal(mine, yours)
+    assert my_figures == your_figures
+    np.testing.assert_allclose(mine, flat_weights(alone.network), atol=1e-6, rtol=0)
+    assert alpha == pytest.approx(alone.alpha, abs=1e-6)
+    assert my_figures[-1] == pytest.approx(expected[-1], abs=1e-4)
+
+
+@pytest.mark.parametrize("sync", ["gradients", "samples"])
+def test_workers_with_unequal_rows_stay_equal_through_a_run(sync: str) -> None:
+    def work(group: ThreadGroup) -> Any:
+        env = ScriptedEnv(VECTOR, NUMBERS, rows=1 + 2 * group.rank, seed=group.rank, ticks=12, reward=random_rewards(1))
+        learner = trained(env, group)
+        return flat_weights(learner.network), learner.gradient_steps, learner.alpha, group.called
+
+    first, second = together(2, work, sync=sync)
+    assert np.array_equal(first[0], second[0])
+    assert first[1:] == second[1:]
+    assert first[1] > 0
+
+
+def test_a_loss_that_is_no_number_stops_the_worker_before_its_weights_are_lost() -> None:
+    learner = disturbed(worker())
+    batch = made_up(learner, 20)
+    before = flat_weights(learner.network)
+    with pytest.raises(FloatingPointError, match="policy 'blue'"):
+        learner.gradient_step(batch._replace(rewards=batch.rewards * np.inf), learner.group.average_gradients)
+    assert np.array_equal(flat_weights(learner.network), before)
+
+
+# --------------------------------------------------------------------------------------------------- state and options
+
+
+def test_a_stored_state_goes_on_to_the_same_weights() -> None:
+    learner = trained(ScriptedEnv(VECTOR, NUMBERS, ticks=12, reward=random_rewards(0)))
+    stored = learner.state_dict()
+    fresh = worker()
+    assert not all_equal(fresh.state_dict(), stored)
+    fresh.load_state_dict(stored)
+    assert all_equal(fresh.state_dict(), stored)
+    fresh.generator.set_state(learner.generator.get_state())  # each leg of a run has a stream of its own
+    batch = made_up(worker(), 20)
+    for one in (learner, fresh):
+        one.gradient_step(batch, one.group.average_gradients)
+    assert all_equal(fresh.state_dict(), learner.state_dict())
+
+
+def test_a_state_with_another_kind_of_temperature_is_refused() -> None:
+    with pytest.raises(ConfigError, match="no state of SAC with these options"):
+        worker(ent_coef=0.1).load_state_dict(worker().state_dict())
+
+
+@pytest.mark.parametrize(
+    ("options", "place", "message"),
+    [
+        ({"ent_coef": "automatic"}, "ent_coef", "auto, or a number"),
+        ({"ent_coef": -0.1}, "ent_coef", "at least 0"),
+        ({"ent_coef": True}, "ent_coef", "auto, or a number"),
+        ({"target_entropy": "high"}, "target_entropy", "auto, or a number"),
+        ({"target_entropy": -1.0, "ent_coef": 0.1}, "target_entropy", "a fixed ent_coef aims at no entropy"),
+    ],
+    ids=str,
+)
+def test_options_that_mean_nothing_are_refused(options: dict[str, Any], place: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message) as caught:
+        worker(**options)
+    assert caught.value.path == f"options.{place}"

@@ -1,0 +1,221 @@
+"""Recorded samples as files: parts that are cut at a tick, manifests, and what is refused when they are read."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from gymnasium import spaces
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from arena.errors import ConfigError
+from arena.interface import Frame, Step
+from arena.records.sample_format import MANIFEST, EntitySamples, Manifest, folder_of
+from arena.records.sample_writer import SampleWriter, discard_after, ticks_of_part
+from arena.samples import MatchSamples, read_samples
+
+BLUE = EntitySamples("one", "blue", 0, spaces.Box(0, 99, (2,), np.float32), spaces.Discrete(9), 0)
+RED = EntitySamples("two", "red", 1, spaces.Discrete(100), spaces.MultiBinary(2), 0)
+MANIFEST_OF_TWO = Manifest(3, "game", (BLUE, RED))
+LANES = range(2, 4)
+
+
+def frame(number: int) -> Frame:
+    """What is seen before tick `number` + 1."""
+    seen = [np.full((2, 2), number, np.float32), np.array([number, number + 50])]
+    return Frame(seen, np.ones((2, 2), np.bool_), (None, None))
+
+
+def tick(writer: SampleWriter, number: int, *, ends: Any = ((0, 0), (0, 0))) -> None:
+    ended = np.array(ends, np.bool_)
+    step = Step(frame(number), np.full((2, 2), number / 8), ended, np.zeros((2, 2), np.bool_))
+    actions = [np.array([number % 9, 1]), np.ones((2, 2), np.int8)]
+    episodes, never = np.zeros(2, np.int64), np.zeros(2, np.bool_)
+    writer.add(number, actions, step, idle=(), episodes=episodes, cut=never)
+
+
+def played(home: Path, first: int, last: int, **ends: Any) -> SampleWriter:
+    """A leg of some ticks, one of which may end episodes."""
+    writer = SampleWriter(home, MANIFEST_OF_TWO, LANES)
+    writer.begin(frame(first - 1), np.ones(2, np.bool_))
+    for number in range(first, last + 1):
+        tick(writer, number, **({"ends": ends["ends"]} if number == ends.get("at") else {}))
+    writer.flush()
+    return writer
+
+
+def match_of(home: Path) -> MatchSamples:
+    (match,) = read_samples(home).matches
+    return match
+
+
+def ticks(home: Path) -> list[list[int]]:
+    return [part.tick.tolist() for part in match_of(home).parts()]
+
+
+def test_the_columns_hold_what_was_added(tmp_path: Path) -> None:
+    played(tmp_path, 1, 5, at=4, ends=((0, 0), (1, 0)))
+    (part,) = match_of(tmp_path).parts()
+    assert part.lane.tolist() == [2, 3]
+    assert part.observations[0][0][:, 0, 0].tolist() == [0, 1, 2, 3, 4], "what is seen before the tick"
+    assert part.rewards[:, 1, 1].tolist() == [0.125, 0.25, 0.375, 0.5, 0.625]
+    assert part.actions[0][0][:, 0].tolist() == [1, 2, 3, 4, 5]
+    assert part.begins[:, 0].tolist() == [True, False, False, False, False]
+    (at, lane, (seen,)), nobody = part.ends
+    assert (at.tolist(), lane.tolist(), seen.tolist()) == ([4], [3], [[4.0, 4.0]])
+    assert len(nobody[0]) == 0
+
+
+@given(st.lists(st.integers(1, 7), min_size=1, max_size=6), st.integers(0, 30), st.integers(1, 9))
+@settings(max_examples=25, deadline=None)
+def test_what_is_cut_at_a_tick_is_as_if_it_had_never_been_played(legs: list[int], until: int, size: int) -> None:
+    with tempfile.TemporaryDirectory() as name, pytest.MonkeyPatch.context() as patch:
+        patch.setattr("arena.records.sample_writer._MOST_TICKS", size)
+        home, start = Path(name), 0
+        for leg in legs:
+            played(home, start + 1, start + leg, at=start + leg, ends=((1, 1), (0, 1)))
+            start += leg
+        discard_after(folder_of(home, 3), until)
+        assert [number for part in ticks(home) for number in part] == list(range(1, min(until, start) + 1))
+        ended = [at for part in match_of(home).parts() for at in part.ends[1][0].tolist()]
+        assert ended == [end for end in np.cumsum(legs).tolist() for _ in LANES if end <= until]
+
+
+def test_only_the_lanes_asked_for_are_cut_and_unfinished_files_go(tmp_path: Path) -> None:
+    played(tmp_path, 1, 5)
+    folder = folder_of(tmp_path, 3)
+    (folder / ".000000000005.lane-0002.npz.part").write_bytes(b"half")
+    discard_after(folder, 2, lane=7)
+    assert ticks(tmp_path) == [[1, 2, 3, 4, 5]]
+    discard_after(folder, 2, lane=2)
+    assert ticks(tmp_path) == [[1, 2]]
+    assert sorted(path.name for path in folder.iterdir()) == ["000000000000.lane-0002.npz", MANIFEST]
+
+
+def test_episodes_do_not_go_on_over_ticks_that_are_missing(tmp_path: Path) -> None:
+    for first, last in ((1, 4), (7, 9)):
+        played(tmp_path, first, last, at=9, ends=((1, 1), (1, 1)))
+    assert {tuple(episode.tick) for episode in match_of(tmp_path).episodes()} == {(7, 8, 9)}
+
+
+def test_a_part_stays_small_whatever_a_tick_holds() -> None:
+    columns = MANIFEST_OF_TWO.columns()
+    assert ticks_of_part(columns, lanes=2, entities=2) == 4096
+    image = BLUE._replace(observation_space=spaces.Box(0, 255, (84, 84, 4), np.uint8))
+    columns = Manifest(0, "game", (image, image)).columns()
+    assert ticks_of_part(columns, lanes=16, entities=2) == 16 * 2**20 // (2 * 16 * 84 * 84 * 4 + 2000) == 18
+    assert ticks_of_part(columns, lanes=1000, entities=2) == 1
+
+
+def test_the_manifest_comes_back(tmp_path: Path) -> None:
+    played(tmp_path, 1, 1)
+    match = match_of(tmp_path)
+    assert (match.match, match.env, match.entities) == MANIFEST_OF_TWO
+    written = json.loads((folder_of(tmp_path, 3) / MANIFEST).read_text())
+    assert written["columns"]["0/observation/0"] == {"axes": ["tick", "lane"], "dtype": "float32", "shape": [2]}
+
+
+def test_another_match_under_the_same_number_is_refused(tmp_path: Path) -> None:
+    played(tmp_path, 1, 1)
+    with pytest.raises(ConfigError, match="holds samples of other entities"):
+        SampleWriter(tmp_path, MANIFEST_OF_TWO._replace(entities=(BLUE,)), LANES)
+
+
+# ---------------------------------------------------------------------------------------------------------- refusals
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"version": 2}, "format version 2, this arena reads up to 1"),
+        ({"entities": []}, "the columns are not those"),
+        ({"entities": [{}]}, "is damaged"),
+        ({"entities": None}, "is damaged"),
+        ({"columns": {}}, "the columns are not those"),
+    ],
+)
+def test_a_manifest_that_was_never_written_is_refused(change: Any, words: str, tmp_path: Path) -> None:
+    played(tmp_path, 1, 1)
+    path = folder_of(tmp_path, 3) / MANIFEST
+    path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
+    with pytest.raises(ConfigError, match=words) as caught:
+        read_samples(tmp_path)
+    assert caught.value.source == str(path)
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "3", '{"version": "1"}', "[" * 10_000])
+def test_a_manifest_that_is_no_manifest_is_refused(text: str, tmp_path: Path) -> None:
+    played(tmp_path, 1, 1)
+    (folder_of(tmp_path, 3) / MANIFEST).write_text(text)
+    with pytest.raises(ConfigError, match="is damaged"):
+        read_samples(tmp_path)
+
+
+def test_where_nothing_was_recorded_the_remedy_is_told(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="`record: samples`"):
+        read_samples(tmp_path)
+    played(tmp_path / "samples" if (tmp_path / "samples").mkdir() is None else tmp_path, 1, 1)
+    with pytest.raises(ConfigError, match=r"no samples of the policy 'blu'; did you mean 'blue'"):
+        read_samples(tmp_path).episodes("blu")
+
+
+def arrays_of(path: Path) -> dict[str, NDArray[Any]]:
+    with np.load(path) as part:
+        return dict(part)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"rewards": np.zeros((3, 2, 2), np.float32)},
+        {"rewards": np.zeros((2, 2, 2))},
+        {"rewards": np.zeros((3, 2))},
+        {"tick": np.array(1)},
+        {"tick": np.array([1, 3, 4])},
+        {"tick": np.zeros(0, np.int64)},
+        {"lane": np.zeros((2, 1), np.int64)},
+        {"unknown": np.zeros(3)},
+        {"0/end/tick": np.zeros(4, np.int64)},
+    ],
+    ids=str,
+)
+def test_columns_that_do_not_fit_are_refused(change: dict[str, Any], tmp_path: Path) -> None:
+    played(tmp_path, 1, 3)
+    path = folder_of(tmp_path, 3) / "000000000000.lane-0002.npz"
+    np.savez(path, **{**arrays_of(path), **change})
+    with pytest.raises(ConfigError) as caught:
+        list(match_of(tmp_path).parts())
+    assert caught.value.source == str(path)
+
+
+class Bomb:
+    def __reduce__(self) -> Any:
+        return os.system, ("touch exploded",)
+
+
+def test_no_code_is_run_and_no_memory_taken_that_the_file_has_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    played(tmp_path, 1, 3)
+    path = folder_of(tmp_path, 3) / "000000000000.lane-0002.npz"
+    arrays = arrays_of(path)
+    np.savez(path, **{**arrays, "tick": np.array([Bomb()], object)})
+    with pytest.raises(ConfigError):
+        list(match_of(tmp_path).parts())
+    assert not (tmp_path / "exploded").exists()
+    np.savez_compressed(path, **{**arrays, "tick": np.zeros(10**6, np.int64)})
+    with pytest.raises(ConfigError, match="larger than the file"):
+        list(match_of(tmp_path).parts())
+    with zipfile.ZipFile(path, "w") as archive, archive.open("tick.npy", "w") as member:
+        np.lib.format.write_array_header_1_0(member, {"descr": "<i8", "fortran_order": False, "shape": (2**50,)})
+    with pytest.raises(ConfigError, match="needs 9007199254740992 bytes"):
+        list(match_of(tmp_path).parts())

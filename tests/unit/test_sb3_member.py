@@ -1,0 +1,571 @@
+"""Algorithms of Stable-Baselines3 as members: alone as without the arena, in groups as one on all data, state exact."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces
+
+from arena import registry
+from arena.errors import BudgetReached, ConfigError
+from arena.records.state import decode, encode
+from fakes import ScriptedEnv, ThreadGroup, all_equal, flat_weights, solo_group, together
+from policies.sb3.member import ARCHIVE, Member
+from policies.sb3.rows import Rows
+from policies.sb3.streams import GlobalStreams
+from policies.streams import EXPLORING
+
+NAMES = ["A2C", "DDPG", "DQN", "PPO", "SAC", "TD3"]
+OFF_POLICY = ["DDPG", "DQN", "SAC", "TD3"]
+VECTOR = spaces.Box(-1, 1, (3,), np.float32)
+CHOICE = spaces.Discrete(4)
+FORCE = spaces.Box(-2, 2, (2,), np.float32)
+
+SMALL: dict[str, Any] = {"policy_kwargs": {"net_arch": [8]}, "log_every": 1, "check_every": 1}
+ROLLOUT = {"n_steps": 8, **SMALL}
+REPLAY = {"learning_starts": 12, "batch_size": 16, "buffer_size": 400, "train_freq": 3, "gradient_steps": 2, **SMALL}
+OPTIONS: dict[str, dict[str, Any]] = {
+    "A2C": ROLLOUT,
+    "PPO": {"batch_size": 16, "n_epochs": 2, **ROLLOUT},
+    "DQN": {"target_update_interval": 20, **REPLAY},
+    **dict.fromkeys(("DDPG", "SAC", "TD3"), REPLAY),
+}
+
+
+def random_rewards(seed: int) -> Callable[[Any, Any], Any]:
+    rng = np.random.default_rng(seed)
+    return lambda observations, actions: rng.normal(size=len(actions))
+
+
+def env_for(name: str, *, ticks: int = 32, seed: int = 0, rows: int = 4, **more: Any) -> ScriptedEnv:
+    actions = FORCE if name in ("DDPG", "SAC", "TD3") else CHOICE
+    return ScriptedEnv(
+        VECTOR, actions, rows=rows, ticks=ticks, seed=seed, **{"reward": random_rewards(seed), "length": 7, **more}
+    )
+
+
+def worker(name: str, env: ScriptedEnv, group: ThreadGroup | None = None, *, ticks: int = 32, **options: Any) -> Any:
+    return registry.algorithm(f"sb3:{name}")(env, group or solo_group(), ticks=ticks, **{**OPTIONS[name], **options})
+
+
+def played(member: Any) -> Any:
+    with pytest.raises(BudgetReached):
+        member.run()
+    return member
+
+
+def weights(member: Any) -> Any:
+    return flat_weights(member.model.policy)
+
+
+# ----------------------------------------------------------------------------------------- as the library, and as one
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_worker_alone_learns_to_the_bit_what_the_library_learns_without_the_arena(name: str) -> None:
+    member = worker(name, env_for(name))
+    streams = GlobalStreams(0)
+    with streams:
+        arguments = copy.deepcopy(OPTIONS[name])  # the library adds to what it is given
+        del arguments["log_every"], arguments["check_every"]
+        model = member.library("MlpPolicy", Rows(env_for(name), streams), seed=0, device="cpu", **arguments)
+    model.action_space.seed(0)
+    with pytest.raises(BudgetReached), GlobalStreams(0, EXPLORING) as _:
+        model.env._streams = NoStreams()
+        model.learn(32 * 4, log_interval=None)
+        model.learn(1, reset_num_timesteps=False)
+    before = weights(member)
+    assert not np.array_equal(before, weights(played(member)))
+    assert np.array_equal(flat_weights(model.policy), weights(member))
+    assert model._n_updates == member.model._n_updates > 0
+
+
+class NoStreams:
+    """Nobody else draws."""
+
+    def left(self) -> Any:
+        import contextlib
+
+        return contextlib.nullcontext()
+
+
+def train(member: Any) -> Any:
+    """As in the member's turn."""
+    with member.streams:
+        member.model.train()
+    return weights(member)
+
+
+def filled(member: Any, *columns: dict[str, Any]) -> Any:
+    """A member with a full rollout: the rows of several workers side by side."""
+    buffer = member.model.rollout_buffer
+    for key in columns[0]:
+        setattr(buffer, key, np.concatenate([part[key] for part in columns], axis=1))
+    buffer.full, buffer.pos, buffer.generator_ready = True, buffer.buffer_size, False
+    return member
+
+
+def random_rollout(rng: np.random.Generator, rows: int) -> dict[str, Any]:
+    shape = (8, rows)
+    numbers = {key: rng.normal(size=shape).astype(np.float32) for key in ("values", "advantages", "returns")}
+    return {
+        **numbers,
+        "observations": rng.normal(size=(*shape, 3)).astype(np.float32),
+        "actions": rng.integers(4, size=(*shape, 1)),
+        "log_probs": np.log(rng.uniform(0.2, 0.4, size=shape)).astype(np.float32),
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "more"),
+    [("A2C", {}), ("PPO", {"batch_size": 999, "n_epochs": 4, "normalize_advantage": False, "learning_rate": 2e-3})],
+)
+@pytest.mark.filterwarnings("ignore:You have specified a mini-batch size of 999")
+def test_workers_on_one_full_batch_equal_one_worker_on_the_pooled_data(name: str, more: Any) -> None:
+    """With a limit of the gradient's length that is felt: it holds for the group's mean."""
+    options = {"max_grad_norm": 0.2, **more}
+    parts = [random_rollout(np.random.default_rng(seed), 4) for seed in range(2)]
+
+    def work(group: ThreadGroup) -> Any:
+        return train(filled(worker(name, env_for(name), group, **options), parts[group.rank]))
+
+    first, second = together(2, work)
+    alone = filled(worker(name, env_for(name, rows=8), **options), *parts)
+    before = weights(alone)
+    after = train(alone)
+    assert np.array_equal(first, second)
+    assert np.abs(first - before).max() > 1e-3
+    np.testing.assert_allclose(first, after, atol=1e-6, rtol=0)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_workers_that_see_different_things_hold_equal_weights_to_the_bit(name: str) -> None:
+    def work(group: ThreadGroup) -> Any:
+        member = played(worker(name, env_for(name, seed=group.rank), group))
+        return weights(member), group.called, group.logged
+
+    first, *others = together(3, work)
+    for other in others:
+        assert np.array_equal(first[0], other[0])
+        assert first[1:] == other[1:], "they meet as often, and what is logged is the mean of all"
+    assert {"average", "check_equal"} <= {*first[1]}
+
+
+@pytest.mark.parametrize("name", ["SAC", "TD3"])
+def test_every_optimiser_steps_on_the_mean_gradient(name: str) -> None:
+    def work(group: ThreadGroup) -> Any:
+        member = worker(name, env_for(name), group)
+        for optimizer in member._optimizers():
+            for held in optimizer.param_groups[0]["params"]:
+                held.grad = torch.full_like(held, 1.0 + 2.0 * group.rank)
+            with member.streams:
+                optimizer.step()
+        grads = [held.grad for part in member._optimizers() for held in part.param_groups[0]["params"]]
+        return len(member._optimizers()), {float(value) for grad in grads for value in grad.unique()}
+
+    count = 3 if name == "SAC" else 2
+    assert together(2, work) == [(count, {2.0})] * 2
+
+
+def test_workers_begin_with_the_same_weights_and_explore_on_streams_of_their_own() -> None:
+    def work(group: ThreadGroup) -> Any:
+        member = worker("PPO", env_for("PPO"), group)
+        with member.streams:
+            drawn = np.random.random(), float(torch.rand(1))
+        return weights(member), drawn, member.model.action_space.sample()
+
+    found = together(3, work)
+    assert all(np.array_equal(found[0][0], other[0]) for other in found)
+    assert len({drawn for _, drawn, _ in found}) == 3
+
+
+@pytest.mark.parametrize("name", ["PPO", "DQN"])
+def test_the_globals_of_the_process_stay_what_they_were(name: str) -> None:
+    torch_before, numpy_before = torch.get_rng_state(), np.random.get_state()[1].copy()
+    one, same, other = (weights(played(worker(name, env_for(name), solo_group(seed=seed)))) for seed in (0, 0, 1))
+    assert np.array_equal(one, same)
+    assert not np.array_equal(one, other)
+    assert torch.equal(torch_before, torch.get_rng_state())
+    assert np.array_equal(numpy_before, np.random.get_state()[1])
+
+
+def test_seats_of_different_numbers_of_rows_are_refused_by_all_workers() -> None:
+    def work(group: ThreadGroup) -> Any:
+        with pytest.raises(ConfigError, match=r"differ in lanes x entities.* give all seats as many"):
+            worker("A2C", env_for("A2C", rows=3 + group.rank), group).run()
+
+    together(2, work)
+
+
+# ------------------------------------------------------------------------------------------------ budget and schedules
+
+
+@pytest.mark.parametrize("ticks", [32, 37])
+def test_the_librarys_schedules_end_with_the_run(ticks: int) -> None:
+    group = solo_group()
+    played(worker("PPO", env_for("PPO", ticks=ticks), group, ticks=ticks, learning_rate={"start": 1.0, "end": 0.0}))
+    rates = [logged["train/learning_rate"] for logged in group.logged]
+    assert rates == pytest.approx([1 - 8 * (update + 1) / ticks for update in range(4)])
+
+
+def test_a_schedule_goes_on_in_the_next_leg() -> None:
+    group = solo_group()
+    stored = played(worker("PPO", env_for("PPO", ticks=16))).state_dict()
+    member = worker("PPO", env_for("PPO", ticks=16), group, learning_rate={"start": 1.0, "end": 0.2})
+    member.load_state_dict(stored)
+    played(member)
+    assert [logged["train/learning_rate"] for logged in group.logged] == pytest.approx([0.4, 0.2])
+    assert member.ticks_done == 32
+
+
+def test_a_policy_that_has_learnt_longer_than_the_run_goes_on_at_the_end_of_its_schedules() -> None:
+    stored = played(worker("PPO", env_for("PPO", ticks=32))).state_dict()
+    group = solo_group()
+    member = worker("PPO", env_for("PPO", ticks=16), group, ticks=16, learning_rate={"start": 1.0, "end": 0.25})
+    member.load_state_dict(stored)
+    played(member)
+    assert [logged["train/learning_rate"] for logged in group.logged] == [0.25, 0.25]
+
+
+@pytest.mark.parametrize(("every", "lines"), [(1, 9), (8, 4), (100, 1)])
+def test_lines_of_the_metrics_are_so_many_ticks_apart(every: int, lines: int) -> None:
+    group = solo_group()
+    member = played(worker("DQN", env_for("DQN"), group, log_every=every))
+    assert len(group.logged) == len(group.saved) == lines
+    assert {"train/loss", "train/learning_rate", "rollout/exploration_rate", "train/n_updates"} <= {*group.logged[0]}
+    assert member.model._n_updates == 18
+    assert all(np.isfinite(list(line.values())).all() for line in group.logged)
+
+
+@pytest.mark.parametrize("name", ["PPO", "SAC"])
+def test_a_reward_that_is_no_number_stops_the_worker_before_its_weights_are_lost(name: str) -> None:
+    member = worker(name, env_for(name, reward=lambda observations, actions: np.full(4, np.nan)))
+    with pytest.raises(FloatingPointError, match=r"policy 'blue': after 0 updates .* lower learning_rate"):
+        member.run()
+    assert np.isfinite(weights(member)).all()
+
+
+# --------------------------------------------------------------------------------------------------------------- state
+
+
+def again(name: str, member: Any, *, env: ScriptedEnv, **options: Any) -> Any:
+    """The worker of the next leg: made anew from what was saved, on new random streams."""
+    fresh = worker(name, env, **options)
+    fresh.load_state_dict(decode(*encode(member.state_dict())))
+    own = member.own_state_dict()
+    if own:
+        fresh.load_own_state_dict(decode(*encode(own)))
+    return fresh
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_stored_state_is_taken_on_whole(name: str) -> None:
+    member = played(worker(name, env_for(name)))
+    fresh = again(name, member, env=env_for(name))
+    assert all_equal(fresh.state_dict(), member.state_dict())
+    assert all_equal(fresh.own_state_dict(), member.own_state_dict())
+    assert fresh.model.num_timesteps == 128
+    assert fresh.max_grad_norm == member.max_grad_norm
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_state_is_what_the_next_leg_depends_on(name: str) -> None:
+    """All that the library keeps: two workers that have only the state in common do the same from there."""
+    member = played(worker(name, env_for(name, ticks=29)))
+    ends = [played(again(name, member, env=env_for(name, ticks=30, seed=5))).state_dict() for _ in range(2)]
+    assert all_equal(*ends)
+    assert not all_equal(ends[0], member.state_dict())
+
+
+@pytest.mark.parametrize("name", ["A2C", "PPO"])
+def test_a_rollout_that_the_end_of_a_leg_parts_is_kept_and_learnt_from_in_the_next(name: str) -> None:
+    member = played(worker(name, env_for(name, ticks=13)))
+    kept = {key: column.copy() for key, column in member.own_state_dict()["buffer"]["columns"].items()}
+    assert len(kept["rewards"]) == 5
+    fresh = again(name, member, env=env_for(name, ticks=3, seed=7))
+    seen: list[Any] = []
+    train = fresh.model.train
+
+    def watched() -> None:
+        seen.append({key: getattr(fresh.model.rollout_buffer, key).copy() for key in kept})
+        train()
+
+    fresh.model.train = watched
+    played(fresh)
+    (learnt,) = seen
+    for key in ("observations", "actions", "rewards", "episode_starts", "values", "log_probs"):
+        assert np.array_equal(learnt[key][:5], kept[key])
+        assert len(learnt[key]) == 8
+    assert fresh.model.n_steps == 8
+    assert fresh.model._n_updates == 2 * member.model._n_updates
+
+
+@pytest.mark.parametrize("name", OFF_POLICY)
+def test_a_replay_and_the_ticks_since_the_last_update_are_the_workers_own(name: str) -> None:
+    member = played(worker(name, env_for(name, ticks=32), buffer_size=80))  # 20 ticks: it has begun to forget
+    own = member.own_state_dict()
+    assert own["buffer"]["full"]
+    assert (own["collected"], own["buffer"]["pos"]) == (32 % 3, 32 % 20)
+    fresh = again(name, member, env=env_for(name, ticks=1, seed=3), buffer_size=80)
+    before = fresh.model._n_updates
+    played(fresh)
+    assert fresh.model._n_updates == before + 2, "one tick was missing"
+    assert fresh.model.train_freq.frequency == 3
+    oldest = own["buffer"]["columns"]["rewards"][13:]
+    assert np.array_equal(fresh.model.replay_buffer.rewards[13:], oldest)
+
+
+@pytest.mark.parametrize("name", ["PPO", "DQN"])
+def test_what_a_worker_has_for_other_rows_is_left_behind(name: str) -> None:
+    member = played(worker(name, env_for(name, ticks=13)))
+    fresh = again(name, member, env=env_for(name, rows=2))
+    assert fresh.own_state_dict() == {}
+    assert fresh.ticks_done == 13
+    played(fresh)
+
+
+def test_between_two_rollouts_a_worker_has_nothing_of_its_own() -> None:
+    assert played(worker("PPO", env_for("PPO"))).own_state_dict() == {}
+    assert all(worker(name, env_for(name)).own_state_dict() == {} for name in NAMES)
+
+
+def test_a_dict_of_observations_is_kept_in_rollout_and_replay() -> None:
+    space = spaces.Dict(a=VECTOR, b=spaces.Discrete(3))
+    for name, actions in (("PPO", CHOICE), ("DQN", CHOICE), ("SAC", FORCE)):
+        env = ScriptedEnv(space, actions, ticks=13, reward=random_rewards(0))
+        member = played(worker(name, env))
+        fresh = again(name, member, env=ScriptedEnv(space, actions, ticks=13, reward=random_rewards(0)))
+        assert {"observations/a", "observations/b"} <= {*fresh.own_state_dict()["buffer"]["columns"]}
+        played(fresh)
+
+
+def test_states_that_do_not_fit_are_refused() -> None:
+    member = worker("PPO", env_for("PPO"))
+    before = weights(member)
+    for state, message in [
+        ({"network": 1}, "no state of sb3:PPO: it has network"),
+        ({ARCHIVE: np.arange(9, dtype=np.uint8)}, "archive of Stable-Baselines3 cannot be read"),
+        (worker("PPO", env_for("PPO"), policy_kwargs={"net_arch": [9]}).state_dict(), "do not fit this network"),
+        (worker("A2C", env_for("A2C")).state_dict(), "RMSprop|other parameters than the stored optimiser"),
+        (worker("SAC", env_for("SAC")).state_dict(), "the stored state has .*actor.optimizer"),
+    ]:
+        with pytest.raises(ConfigError, match=message):
+            worker("PPO", env_for("PPO")).load_state_dict(state)
+    assert np.array_equal(before, weights(member))
+
+
+# --------------------------------------------------------------------------------------------------------------- actor
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_actor_plays_with_the_current_weights_and_disturbs_nothing(name: str) -> None:
+    member = worker(name, env_for(name))
+    if name == "DQN":
+        member.model.exploration_rate = 0.5
+    observations, infos = member.env.reset()
+    before, space = member.state_dict(), member.env.action_space
+    greedy, curious = member.actor(greedy=True), member.actor()
+    modes = member.model.predict(observations, deterministic=True)[0]
+    assert all(np.array_equal(greedy(observations, infos), modes) for _ in range(3))
+    tried = [curious(observations, infos) for _ in range(20)]
+    assert all(space.contains(actions) for actions in tried)
+    assert len({actions.tobytes() for actions in tried}) > 1 or name in ("TD3", "DDPG")  # those are deterministic
+    assert all_equal(before, member.state_dict())
+
+
+def test_an_actor_acts_where_rows_are_out_of_the_game_and_refuses_masks() -> None:
+    member = worker("PPO", env_for("PPO"))
+    observations, _ = member.env.reset()
+    act = member.actor(greedy=True)
+    assert len(act(observations, {"active": np.array([True, False, True, True])})) == 4
+    with pytest.raises(ConfigError, match="action masks"):
+        act(observations, {"action_mask": np.ones((4, 4), np.int8)})
+
+
+# ------------------------------------------------------------------------------------------------- options and spaces
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("PPO", {"n_step": 8}, r"PPO has no option 'n_step'; did you mean 'n_steps'"),
+        ("PPO", {"seed": 1}, r"no option 'seed'"),
+        ("PPO", {"train_freq": 1}, r"no option 'train_freq'"),
+        ("PPO", {"n_steps": 0}, r"options\.n_steps: got 0, expected a whole number, at least 1"),
+        ("PPO", {"gamma": 2}, r"options\.gamma: .* at most 1"),
+        ("PPO", {"learning_rate": "fast"}, r"options\.learning_rate: got 'fast', expected a number"),
+        ("PPO", {"learning_rate": {"start": 1}}, r"options\.learning_rate: .* \{start: number, end: number\}"),
+        ("PPO", {"device": "gpu"}, r"options\.device: unknown value 'gpu'"),
+        ("PPO", {"policy": "MlpPolcy"}, r"options: Stable-Baselines3's PPO cannot be made .*MlpPolcy unknown"),
+        ("PPO", {"batch_size": 1}, r"`batch_size` must be greater than 1"),
+        ("PPO", {"policy_kwargs": {"net_arc": [8]}}, r"net_arc"),
+        ("PPO", {"policy_kwargs": {"activation_fn": "torch.nn:Relu"}}, r"options\.policy_kwargs: .* has no 'Relu'"),
+        ("PPO", {"log_every": 0}, r"options\.log_every"),
+        ("DQN", {"train_freq": [1, "episode"]}, r"options\.train_freq: .* a whole number"),
+        ("DQN", {"optimize_memory_usage": True}, r"handle_timeout_termination"),
+        ("SAC", {"ent_coef": "large"}, r"could not convert string to float"),
+        ("TD3", {"action_noise": 0.1}, r"options\.action_noise: .*\{kind: normal, sigma: 0.1\}"),
+        ("TD3", {"action_noise": {"kind": "norml", "sigma": 1}}, r"did you mean 'normal'"),
+        ("TD3", {"action_noise": {"kind": "normal", "sigma": "x"}}, r"at least 0"),
+    ],
+)
+def test_a_wrong_option_is_refused_with_its_name(name: str, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        registry.worker_class(f"sb3:{name}", options, acts=False, path="policies.blue")
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("PPO", {"clip_range": {"start": 0.2, "end": 0.1}, "clip_range_vf": 0.1, "use_sde": False}),
+        ("PPO", {"policy": "CnnPolicy"}),
+        ("PPO", {"policy_kwargs": {"activation_fn": "torch.nn:ReLU", "net_arch": {"pi": [4], "vf": [4]}}}),
+        ("DQN", {"optimize_memory_usage": True, "replay_buffer_kwargs": {"handle_timeout_termination": False}}),
+        ("DQN", {"n_steps": 3}),
+        ("SAC", {"ent_coef": "auto_0.1", "use_sde": True}),
+        ("DDPG", {"action_noise": {"kind": "ornstein_uhlenbeck", "sigma": 0.2, "theta": 0.1}}),
+    ],
+)
+def test_what_the_library_takes_is_taken(name: str, options: dict[str, Any]) -> None:
+    assert registry.worker_class(f"sb3:{name}", options, acts=False, path="policies.blue").library.__name__ == name
+
+
+def test_exploration_noise_moves_the_actions_of_all_rows() -> None:
+    def actions(**options: Any) -> Any:
+        env = env_for("TD3", ticks=20)
+        played(worker("TD3", env, learning_starts=0, learning_rate=0.0, **options))
+        return np.stack(env.actions)
+
+    plain, noisy = actions(), actions(action_noise={"kind": "normal", "sigma": 0.1})
+    spread = np.abs(noisy - plain).std(axis=0)
+    assert spread.shape == (4, 2)
+    assert (spread > 0.01).all()
+
+
+@pytest.mark.parametrize(
+    ("name", "observations", "actions", "message"),
+    [
+        ("DQN", VECTOR, FORCE, "Stable-Baselines3's DQN cannot play .*only supports .*Discrete"),
+        ("SAC", VECTOR, CHOICE, "Stable-Baselines3's SAC cannot play .*only supports .*Box"),
+        ("PPO", VECTOR, spaces.Box(-np.inf, np.inf, (1,)), "finite lower and upper bound"),
+        ("PPO", VECTOR, spaces.MultiDiscrete([[2, 3]]), "cannot play"),
+        ("PPO", VECTOR, spaces.MultiBinary((2, 2)), "cannot play"),
+        ("PPO", spaces.Tuple([VECTOR, VECTOR]), CHOICE, "cannot play"),
+        ("PPO", spaces.Dict(a=spaces.Dict(b=VECTOR)), CHOICE, "Nested observation spaces"),
+        ("PPO", spaces.Discrete(3, start=1), CHOICE, "counts observed choices from 0"),
+    ],
+)
+def test_spaces_that_the_library_cannot_take_are_refused(
+    name: str, observations: Any, actions: Any, message: str
+) -> None:
+    with pytest.raises(ConfigError, match=message):
+        registry.algorithm(f"sb3:{name}").check(observations, actions)
+
+
+@pytest.mark.parametrize(
+    ("name", "observations", "actions"),
+    [
+        ("PPO", VECTOR, spaces.MultiBinary(3)),
+        ("PPO", spaces.Discrete(5), spaces.MultiDiscrete([2, 3], start=[1, 4])),
+        ("A2C", spaces.MultiDiscrete([2, 3]), spaces.Discrete(3, start=-1)),
+        ("A2C", spaces.Box(-1, 1, (2, 3), np.float64), spaces.Box(-1, 1, (2,), np.float64)),
+        ("SAC", spaces.MultiBinary(4), FORCE),
+        ("DQN", spaces.Box(0, 255, (36, 36, 3), np.uint8), CHOICE),
+        ("DQN", spaces.Dict(a=VECTOR, b=spaces.Discrete(3)), CHOICE),
+    ],
+    ids=str,
+)
+def test_plays_and_learns_with_every_kind_of_space(name: str, observations: Any, actions: Any) -> None:
+    registry.algorithm(f"sb3:{name}").check(observations, actions)
+    env = ScriptedEnv(observations, actions, rows=2, ticks=10, length=4, reward=random_rewards(0))
+    member = worker(name, env, policy_kwargs=None)
+    before = weights(member)
+    played(member)
+    assert all(env.action_space.contains(action) for action in env.actions)
+    after = weights(member)
+    assert np.isfinite(after).all()
+    assert not np.array_equal(before, after)
+
+
+def test_samples_cannot_be_pooled() -> None:
+    with pytest.raises(ConfigError, match=r"sync: got 'samples'.* can average gradients, and no more"):
+        worker("PPO", env_for("PPO"), solo_group(sync="samples"))
+
+
+def test_sizes_tell_what_a_run_will_be() -> None:
+    sizes = {name: registry.algorithm(f"sb3:{name}").sizes for name in NAMES}
+    assert sizes["PPO"]({"n_steps": 64, "batch_size": 100, "n_epochs": 3}, rows=8, ticks=1000, workers=4) == {
+        "samples per update": 2048,
+        "updates per run": 15,
+        "gradient steps per update": 18,
+    }
+    assert sizes["A2C"]({}, rows=8, ticks=1000, workers=1) == {
+        "samples per update": 40,
+        "updates per run": 200,
+        "gradient steps per update": 1,
+    }
+    env, options = env_for("DQN", ticks=100), {"learning_starts": 37, "train_freq": 3, "gradient_steps": -1}
+    found = sizes["DQN"](options, rows=4, ticks=100, workers=2)
+    assert found == {"samples per gradient step": 64, "updates per run": 30, "gradient steps per update": 12}
+    assert played(worker("DQN", env, ticks=100, **options)).model._n_updates == 30 * 12
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("PPO", {"n_steps": 33}, "set n_steps to 32 or less, or ticks to 33 or more"),
+        ("DQN", {"learning_starts": 128}, "nothing would be learnt"),
+        ("PPO", {"target_kl": 0.1, "n_steps": 8}, "with 2 workers, expected null"),
+    ],
+)
+def test_what_cannot_go_well_is_refused_before_it_begins(name: str, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        registry.algorithm(f"sb3:{name}").sizes(options, rows=4, ticks=32, workers=2)
+
+
+def test_one_worker_may_stop_early() -> None:
+    registry.algorithm("sb3:PPO").sizes({"target_kl": 0.1, "n_steps": 8}, rows=4, ticks=32, workers=1)
+    member = played(worker("PPO", env_for("PPO"), target_kl=1e-6, learning_rate=0.1, n_epochs=10))
+    assert member.model._n_updates < 4 * 10
+
+
+def test_a_missing_package_and_a_wrong_name_are_explained(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ConfigError, match="unknown algorithm 'sb3:PP0'; did you mean 'sb3:PPO'"):
+        registry.check_names({}, {"blue": "sb3:PP0"}, {})
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(ConfigError, match=r"needs the package 'stable_baselines3', .* pip install \"\.\[sb3\]\""):
+        registry.algorithm("sb3:PPO")
+
+
+def test_every_algorithm_of_the_library_is_a_member() -> None:
+    for name in NAMES:
+        cls = registry.algorithm(f"sb3:{name}")
+        assert issubclass(cls, Member)
+        assert cls.__name__ == cls.library.__name__ == name
+
+
+# ------------------------------------------------------------------------------------------------------------ learning
+
+
+@pytest.mark.parametrize("name", ["PPO", "DQN"])
+def test_learns_to_play_what_it_sees(name: str) -> None:
+    def env(ticks: int) -> ScriptedEnv:
+        reward = lambda observations, actions: (observations == actions).astype(np.float64)  # noqa: E731
+        return ScriptedEnv(CHOICE, CHOICE, rows=8, ticks=ticks, length=20, reward=reward)
+
+    rollout = {"n_steps": 16, "batch_size": 64, "learning_rate": 0.02}
+    replay = {"learning_rate": 0.01, "train_freq": 1, "gradient_steps": 1, "batch_size": 32, "learning_starts": 50}
+    options = {"gamma": 0.0, **(rollout if name == "PPO" else replay)}
+    member = played(worker(name, env(320), solo_group(), ticks=320, **options))
+    fresh = env(20)
+    act, (observations, infos) = member.actor(greedy=True), fresh.reset()
+    rewards = []
+    for _ in range(20):
+        observations, reward, _, _, infos = fresh.step(act(observations, infos))
+        rewards.append(reward.mean())
+    assert np.mean(rewards) > 0.95

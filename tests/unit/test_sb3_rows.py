@@ -1,0 +1,130 @@
+"""The seat's rows as Stable-Baselines3's own vector environments show them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium import spaces
+from gymnasium.vector import AutoresetMode
+from stable_baselines3.common.vec_env import DummyVecEnv
+
+from arena.errors import ConfigError
+from fakes import ScriptedEnv, lanes_of
+from policies.sb3.rows import Rows, check_counted_from_zero, from_zero, to_env
+from policies.sb3.streams import GlobalStreams
+
+VECTOR = spaces.Box(-1, 1, (3,), np.float32)
+CHOICE = spaces.Discrete(3)
+
+
+class Seeded(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """Its first episode is always the same one."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(gymnasium.make("CartPole-v1", max_episode_steps=12))
+        self.first: int | None = seed
+
+    def reset(self, *, seed: Any = None, options: Any = None) -> Any:
+        seed, self.first = self.first, None
+        return self.env.reset(seed=seed, options=options)
+
+
+def test_a_game_looks_as_in_the_librarys_own_environment() -> None:
+    makers = [lambda seed=seed: Seeded(seed) for seed in range(4)]
+    env = gymnasium.vector.SyncVectorEnv(makers, autoreset_mode=AutoresetMode.SAME_STEP)
+    mine, theirs = Rows(env, GlobalStreams(0)), DummyVecEnv(makers)
+    np.testing.assert_array_equal(mine.reset(), theirs.reset())
+    rng, cut, fallen = np.random.default_rng(0), 0, 0
+    for _ in range(60):
+        actions = rng.integers(2, size=4)
+        (seen, rewards, done, infos), (expected, their_rewards, their_done, their_infos) = (
+            rows.step(actions) for rows in (mine, theirs)
+        )
+        np.testing.assert_array_equal(seen, expected)
+        np.testing.assert_array_equal(rewards, their_rewards)
+        np.testing.assert_array_equal(done, their_done)
+        assert rewards.dtype == their_rewards.dtype
+        for row in np.flatnonzero(done):
+            assert infos[row]["TimeLimit.truncated"] == their_infos[row]["TimeLimit.truncated"]
+            np.testing.assert_array_equal(infos[row]["terminal_observation"], their_infos[row]["terminal_observation"])
+            cut += infos[row]["TimeLimit.truncated"]
+            fallen += not infos[row]["TimeLimit.truncated"]
+        assert not any(infos[row] for row in np.flatnonzero(~done))
+    assert cut > 3
+    assert fallen > 3
+    env.close()
+
+
+def test_the_spaces_are_copies_whose_seeding_disturbs_nobody() -> None:
+    env = ScriptedEnv(VECTOR, CHOICE)
+    env.single_action_space.seed(3)
+    expected = [env.single_action_space.sample() for _ in range(20)]
+    env.single_action_space.seed(3)
+    rows = Rows(env, GlobalStreams(0))
+    rows.action_space.seed(0)
+    rows.action_space.sample()
+    assert [env.single_action_space.sample() for _ in range(20)] == expected
+    assert rows.observation_space == VECTOR
+    assert rows.observation_space is not VECTOR
+
+
+@pytest.mark.parametrize(
+    ("space", "given", "expected"),
+    [
+        (spaces.Discrete(3, start=-1), np.array([0, 2]), [-1, 1]),
+        (spaces.MultiDiscrete([2, 3], start=[4, 0]), np.array([[0, 2], [1, 0]]), [[4, 2], [5, 0]]),
+        (spaces.MultiBinary(2), np.array([[0.0, 1.0]], np.float32), [[0, 1]]),
+        (spaces.Box(-1, 1, (1,), np.float64), np.array([[0.5]], np.float32), [[0.5]]),
+    ],
+    ids=str,
+)
+def test_actions_come_in_the_games_own_choices_and_dtype(space: Any, given: Any, expected: Any) -> None:
+    actions = to_env(space, given)
+    assert actions.tolist() == expected
+    assert actions.dtype == space.dtype
+    assert not np.any(getattr(from_zero(space), "start", 0))
+
+
+@pytest.mark.parametrize(
+    ("told", "message"),
+    [
+        ({"masks": lambda tick: np.ones((4, 3), np.int8)}, "has action masks"),
+        ({"active": lambda tick: np.array([True, True, False, True])}, "row 2 of the seat may not act"),
+    ],
+    ids=["masks", "turns"],
+)
+def test_what_the_library_cannot_do_is_refused_before_anybody_plays(told: Any, message: str) -> None:
+    with pytest.raises(ConfigError, match=f"{message}.* use an algorithm of the arena's own, such as ppo"):
+        Rows(ScriptedEnv(VECTOR, CHOICE, **told), GlobalStreams(0)).reset()
+
+
+def test_an_entity_that_ends_before_the_others_is_refused_when_it_does() -> None:
+    rows = Rows(ScriptedEnv(VECTOR, CHOICE, active=lambda tick: np.arange(4) * (tick == 2) < 3), GlobalStreams(0))
+    rows.reset()
+    rows.step(np.zeros(4, np.int64))
+    with pytest.raises(ConfigError, match="an entity can end before the others"):
+        rows.step(np.zeros(4, np.int64))
+
+
+@pytest.mark.parametrize("space", [spaces.Discrete(3, start=1), spaces.Dict(a=spaces.MultiDiscrete([2], start=[5]))])
+def test_observed_choices_that_do_not_begin_at_zero_are_refused(space: Any) -> None:
+    with pytest.raises(ConfigError, match="counts observed choices from 0"):
+        check_counted_from_zero(space)
+
+
+def test_an_environment_that_resets_on_the_next_step_is_refused() -> None:
+    env = ScriptedEnv(VECTOR, CHOICE)
+    env.metadata = {"autoreset_mode": AutoresetMode.NEXT_STEP}
+    with pytest.raises(ConfigError, match="resets on the same step"):
+        Rows(env, GlobalStreams(0))
+
+
+def test_the_game_is_out_of_the_librarys_reach() -> None:
+    rows = Rows(lanes_of(lambda: gymnasium.make("CartPole-v1"), 2, ticks=1), GlobalStreams(0))
+    assert rows.env_is_wrapped(gymnasium.Wrapper) == [False, False]
+    for call in (lambda: rows.set_attr("x", 1), lambda: rows.env_method("close")):
+        with pytest.raises(NotImplementedError, match="another process"):
+            call()

@@ -1,0 +1,76 @@
+"""Spaces as JSON and back: any space that can be recorded, and nothing that could not have been written."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+from gymnasium import spaces
+from hypothesis import given, settings
+
+import random_spaces
+from arena.errors import ConfigError
+from arena.records.space_json import space_from_json, space_to_json
+from arena.spaces import leaves_of
+
+
+@given(random_spaces.spaces())
+@settings(max_examples=200, deadline=None)
+def test_a_space_comes_back_equal_with_the_same_leaves(space: Any) -> None:
+    written = json.dumps(space_to_json(space), allow_nan=False)
+    found = space_from_json(json.loads(written))
+    assert found == space
+    assert leaves_of(found) == leaves_of(space)
+
+
+def test_bounds_come_back_to_the_bit_and_equal_ones_are_one_number() -> None:
+    low = np.array([-np.inf, np.float32(0.1), -3e38], np.float32)
+    found = space_from_json(json.loads(json.dumps(space_to_json(spaces.Box(low, np.inf, (3,), np.float32)))))
+    assert isinstance(found, spaces.Box)
+    assert found.low.tobytes() == low.tobytes()
+    assert space_to_json(spaces.Box(0, 255, (84, 84, 4), np.uint8))["box"]["high"] == 255
+
+
+@pytest.mark.parametrize("n", [3, (3,), (2, 3)])
+def test_flags_are_equal_as_gymnasium_compares_them(n: Any) -> None:
+    assert space_from_json(json.loads(json.dumps(space_to_json(spaces.MultiBinary(n))))) == spaces.MultiBinary(n)
+
+
+def test_the_order_of_a_dict_is_kept() -> None:
+    space = spaces.Dict([("z", spaces.Discrete(2)), ("a", spaces.Discrete(3))])
+    found = space_from_json(space_to_json(space))
+    assert isinstance(found, spaces.Dict)
+    assert list(found.spaces) == list(space.spaces)
+
+
+def test_a_space_without_a_fixed_layout_is_refused() -> None:
+    with pytest.raises(ConfigError, match="no fixed layout"):
+        space_to_json(spaces.Dict({"words": spaces.Text(3)}))
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        None,
+        [],
+        {},
+        {"text": {}},
+        {"discrete": {"n": 3}},
+        {"discrete": {"dtype": "int64", "n": -1, "start": 0}},
+        {"discrete": {"dtype": "object", "n": 3, "start": 0}},
+        {"box": {"dtype": "float32", "shape": [2], "low": [0, 0, 0], "high": 1}},
+        {"box": {"dtype": "float32", "shape": [10**12], "low": 0, "high": 1}},
+        {"box": {"dtype": "float32", "shape": [-1], "low": 0, "high": 1}},
+        {"box": {"dtype": "nonsense", "shape": [], "low": 0, "high": 1}},
+        {"multi_binary": {"n": [10**12]}},
+        {"multi_binary": {"n": "3"}},
+        {"multi_discrete": {"dtype": "int64", "nvec": "many", "start": []}},
+        {"dict": [["a"]]},
+        {"tuple": [{"tuple": 3}]},
+    ],
+)
+def test_what_was_never_written_is_refused(written: Any) -> None:
+    with pytest.raises(ValueError, match=r"."):
+        space_from_json(written)

@@ -1,0 +1,125 @@
+"""TD3: its three changes to DDPG, each against the formula."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces
+
+from arena.errors import BudgetReached, ConfigError
+from fakes import ScriptedEnv, all_equal, flat_weights, solo_group
+from policies import td3
+from policies.td3 import TD3
+from transitions import assert_gradients, disturb, made_up
+
+VECTOR = spaces.Box(-1, 1, (3,), np.float32)
+NUMBERS = spaces.Box(-0.5, 2.0, (2,), np.float32)
+SMALL = {"hidden_sizes": (16, 16), "batch_size": 16, "training_intensity": 16.0, "learning_starts": 4}
+
+
+def random_rewards(seed: int) -> Any:
+    rng = np.random.default_rng(seed)
+    return lambda observations, actions: rng.normal(size=len(actions))
+
+
+def worker(env: ScriptedEnv | None = None, **options: Any) -> TD3:
+    """One whose targets are no copies."""
+    env = env or ScriptedEnv(VECTOR, NUMBERS, reward=random_rewards(0))
+    learner = TD3(env, solo_group(), ticks=env.ticks, **{**SMALL, **options})
+    disturb(learner.network, *(target.module for target in learner.targets.values()))
+    return learner
+
+
+def test_the_gradients_by_hand_are_autograds() -> None:
+    learner = worker(target_policy_noise=0.0)
+    batch, critics, actor = made_up(learner, 50), learner.network.critics, learner.network.actor
+    seen, (first, second) = batch.observations[0], learner.network.critics.members
+    with torch.no_grad():
+        then = batch.next_observations[0]
+        best = learner.targets["critics"].module(then, learner.targets["actor"].module(then).tanh())[:, :, 0]
+        targets = batch.rewards + batch.discounts * torch.minimum(best[0], best[1])  # eq. (10)
+    inputs = torch.cat([seen, batch.actions], 1)
+    loss = sum((batch.weights * (q(inputs)[:, 0] - targets).square()).mean() for q in (first, second))
+    assert isinstance(loss, torch.Tensor)
+    by_critics = torch.autograd.grad(loss, list(critics.parameters()))
+    actor_loss = -first(torch.cat([seen, actor(seen).tanh()], 1)).mean()
+    by_actor = torch.autograd.grad(actor_loss, list(actor.parameters()))
+    for optimizer in learner.optimizers.values():
+        optimizer.zero_grad()
+    figures, _ = learner.gradients(batch, actor=True)
+    assert_gradients(critics, by_critics)
+    assert_gradients(actor, by_actor)
+    assert figures["critic_loss"] == pytest.approx(loss.item(), rel=1e-5)
+    assert figures["actor_loss"] == pytest.approx(actor_loss.item(), rel=1e-5)
+
+
+def test_the_targets_noise_is_clipped_and_so_is_its_action() -> None:
+    learner = worker(target_policy_noise=0.4, target_noise_clip=0.5)
+    found = learner.smoothed(torch.zeros(100_000, 1))[:, 0].numpy()
+    assert np.abs(found).max() == 0.5
+    inside = found[np.abs(found) < 0.5]
+    assert (np.abs(found) == 0.5).mean() == pytest.approx(0.2113, abs=0.005)  # 2 (1 - Phi(0.5 / 0.4))
+    assert inside.std() == pytest.approx(0.2596, abs=0.005)  # of a normal of deviation 0.4, cut at 0.5
+    ends = learner.smoothed(torch.tensor([[1.0], [-1.0]]).repeat(1000, 1))[:, 0].numpy()
+    assert np.abs(ends).max() == 1.0
+    assert np.abs(ends).min() >= 0.5
+
+
+def test_what_is_smoothed_are_the_targets_actions(monkeypatch: pytest.MonkeyPatch) -> None:
+    learner = worker(target_policy_noise=0.1, target_noise_clip=0.15)
+    monkeypatch.setattr(td3, "normal", lambda shape, generator: torch.full(tuple(shape), 2.0))
+    batch = made_up(learner, 20)
+    then = batch.next_observations[0]
+    with torch.no_grad():
+        actions = (learner.targets["actor"].module(then).tanh() + 0.15).clamp(-1, 1)
+        least = learner.targets["critics"].module(then, actions)[:, :, 0].amin(0)
+        torch.testing.assert_close(learner.targets_of(batch), batch.rewards + batch.discounts * least)
+
+
+@pytest.mark.parametrize("delay", [1, 2, 3])
+def test_the_actor_moves_every_so_many_steps_of_the_critics(delay: int) -> None:
+    learner = worker(ScriptedEnv(VECTOR, NUMBERS, rows=1, ticks=16, reward=random_rewards(0)), policy_delay=delay)
+    moves: list[tuple[bool, bool]] = []
+    step = learner.gradient_step
+
+    def watched(*given: Any) -> Any:
+        actor, critics = flat_weights(learner.network.actor), flat_weights(learner.network.critics)
+        result = step(*given)
+        moved = [not np.array_equal(actor, flat_weights(learner.network.actor))]
+        moves.append((*moved, not np.array_equal(critics, flat_weights(learner.network.critics))))  # type: ignore[arg-type]
+        return result
+
+    learner.gradient_step = watched  # type: ignore[method-assign]
+    with pytest.raises(BudgetReached):
+        learner.run()
+    assert len(moves) > 6
+    assert moves == [((index + 1) % delay == 0, True) for index in range(len(moves))]
+
+
+def test_a_resumed_run_counts_on_to_the_next_step_of_the_actor() -> None:
+    learner, fresh = worker(policy_delay=3), worker(policy_delay=3)
+    learner.gradient_steps = 4
+    fresh.load_state_dict(learner.state_dict())
+    due = []
+    for _ in range(5):
+        due.append(fresh.actor_is_due)
+        fresh.gradient_steps += 1
+    assert due == [False, True, False, False, True]
+    assert all_equal(worker().state_dict().keys(), learner.state_dict().keys())
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "message"),
+    [
+        ("policy_delay", 0, "whole number, at least 1"),
+        ("target_policy_noise", -1, "at least 0"),
+        ("target_noise_clip", "far", "at least 0"),
+    ],
+)
+def test_options_out_of_range_are_refused(option: str, value: Any, message: str) -> None:
+    with pytest.raises(ConfigError, match=message) as caught:
+        worker(**{option: value})
+    assert caught.value.path == f"options.{option}"

@@ -1,0 +1,38 @@
+"""A worker that writes down all that it sees and does, to be held against what was recorded."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import numpy as np
+
+from players import Player
+from staging import NOTES
+
+
+class Witness(Player):
+    """Draws its actions, by mask where there is one; every step goes to `staging.NOTES`.
+
+    A note is (policy, seat's entities, what was seen, infos then, actions, what step returned).
+    """
+
+    face = "vector"
+    schedule = "ticks"
+
+    def run(self) -> None:
+        env = self.env
+        env.action_space.seed(self.group.seed % 2**31)
+        observations, infos = copy.deepcopy(env.reset())
+        while True:
+            actions = env.action_space.sample()
+            if "action_mask" in infos:
+                actions = np.asarray(infos["action_mask"]).argmax(axis=1).astype(actions.dtype)
+            told = copy.deepcopy(env.step(actions))
+            NOTES.append((self.group.policy, env.seat_entities, observations, infos, actions, told))
+            observations, infos = told[0], told[4]
+
+    def state_dict(self) -> dict[str, Any]:
+        return {}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None: ...

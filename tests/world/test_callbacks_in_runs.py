@@ -1,0 +1,133 @@
+"""A user's callbacks hear of all that a run puts on record, and can end it, in one process."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from arena.cli import main
+from arena.config import parse_config, yaml_text
+from arena.launch import hosting
+from arena.launch.prepare import prepare
+from arena.messages import Failed
+from arena.records import boundary
+from arena.records.folder import RunFolder
+from arena.records.journal import JournalReader
+from arena.screen.display import PlainDisplay
+from staging import NOTES
+
+TICKS, LEG = 300, 100
+
+
+@pytest.fixture(autouse=True)
+def _no_notes() -> Iterator[None]:
+    NOTES.clear()
+    yield
+    NOTES.clear()
+
+
+def duel(*callbacks: Any, **changes: Any) -> dict[str, Any]:
+    return {
+        "name": "test",
+        "ticks": TICKS,
+        "checkpoint_every": LEG,
+        "envs": {"game": {"make": "touchdown", "kwargs": {"max_steps": 15}}},
+        "policies": {"blue": {"algorithm": "players:Counts"}, "red": {"algorithm": "random"}},
+        "matches": [{"env": "game", "seats": ["blue", "red"], "lanes": 2, "copies": 2}],
+        "callbacks": list(callbacks),
+        **changes,
+    }
+
+
+def played(data: Mapping[str, Any], path: Path, *, resume: bool = False) -> tuple[int, RunFolder]:
+    """As `arena train --ranks 1`; the exit status and the run folder."""
+    run = prepare(parse_config(data, source="test"), ranks=1, run_dir=str(path / "run"), resume=resume)
+    return hosting.alone(run, lambda *_: None, PlainDisplay(io.StringIO(), total_ticks=1)), run.folder
+
+
+def told(kind: str) -> list[Any]:
+    """What callbacks have been told of a kind."""
+    return [note[1] for note in NOTES if note[0] == kind]
+
+
+def test_they_hear_of_everything_once_and_in_order(tmp_path: Path) -> None:
+    status, folder = played(duel("listeners:HearsAll"), tmp_path)
+    assert status == 0
+    assert told("episode") == list(JournalReader(folder.episodes))
+    assert told("update") == list(JournalReader(folder.metrics))
+    assert told("checkpoint") == [100, 200, 300]
+    kinds = [note[0] for note in NOTES]
+    assert (kinds[0], kinds[-3:]) == ("start", ["checkpoint", "round", "end"])
+    assert [note[2] for note in NOTES if note[0] == "checkpoint"][-1] == {
+        "blue": folder.checkpoints_path("blue") / "000000000300.ckpt"
+    }
+    (run,) = told("start")
+    assert (run.folder, run.resumed, run.plan["processes"]) == (folder.path, False, 1)
+
+
+def test_a_run_is_the_same_with_them_and_without(tmp_path: Path) -> None:
+    heard, silent = (
+        played(duel(*callbacks), tmp_path / name)[1] for name, callbacks in (("a", ["listeners:HearsAll"]), ("b", []))
+    )
+    assert heard.episodes.read_bytes() == silent.episodes.read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("where", "nth"), [("start", 1), ("episode", 1), ("episode", 20), ("update", 12), ("checkpoint", 2)]
+)
+def test_one_that_stops_ends_the_run_in_good_order(
+    where: str, nth: int, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    entry = {"class": "listeners:Stops", "options": {"where": where, "nth": nth}}
+    status, folder = played(duel(entry, ticks=100_000, checkpoint_every=50_000 if nth != 2 else LEG), tmp_path)
+    found = boundary.newest(folder)
+    assert found is not None
+    assert (status, 0 < found.tick < 50_000) == (0, True)
+    if where == "checkpoint":
+        assert found.tick == 2 * LEG
+    assert told("checkpoint")[-1] == found.tick
+    assert [note[0] for note in NOTES][-1] == "end"
+    assert told("round") == []
+    words = f"stopped at tick {found.tick}, asked to stop by callback listeners:Stops; --resume goes on from there"
+    assert words in capfd.readouterr().err
+
+
+def test_a_run_that_goes_on_says_so(tmp_path: Path) -> None:
+    played(duel("listeners:HearsAll"), tmp_path)
+    NOTES.clear()
+    status, folder = played(duel("listeners:HearsAll", ticks=TICKS + LEG), tmp_path, resume=True)
+    assert status == 0
+    (run,) = told("start")
+    assert run.resumed
+    every = list(JournalReader(folder.episodes))
+    assert told("episode") == [line for line in every if line["tick"] > TICKS]
+    assert 0 < len(told("episode")) < len(every)
+
+
+@pytest.mark.parametrize("where", ["start", "round", "episode", "update", "checkpoint", "end"])
+def test_one_that_fails_ends_the_run_with_its_name(where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    failures: list[Failed] = []
+    monkeypatch.setattr("arena.launch.hosting.tell", failures.append)
+    entry = {"class": "listeners:Fails", "options": {"where": where}}
+    status, folder = played(duel(entry), tmp_path)
+    assert status == 1
+    (failure,) = failures
+    assert failure.who == "callback listeners:Fails"
+    assert failure.message.endswith(f"ZeroDivisionError: fails at {where}")
+    if where in ("episode", "update"):
+        journal = folder.episodes if where == "episode" else folder.metrics
+        assert next(iter(JournalReader(journal))) == told(where)[0], "it is on record"
+
+
+def test_an_evaluation_has_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    blue = {"algorithm": "players:Counts"}
+    Path("c.yaml").write_text(yaml_text.dump(duel("listeners:HearsAll", policies={"blue": blue, "red": blue})))
+    assert main(["train", "c.yaml", "--ranks", "1", "--run-dir", "run"]) == 0
+    NOTES.clear()
+    assert main(["evaluate", "run", "--episodes", "4"]) == 0
+    assert {note[0] for note in NOTES} == {"loaded"}, "by the players"

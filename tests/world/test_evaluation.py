@@ -1,0 +1,184 @@
+"""Evaluation while policies learn: it is played, written down, and changes nothing."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from arena.config import parse_config
+from arena.errors import ConfigError
+from arena.launch import evaluating, hosting
+from arena.launch.leading import present
+from arena.launch.prepare import prepare
+from arena.records import checkpoint
+from arena.records.folder import RunFolder
+from arena.records.journal import JournalReader
+from arena.stopping import WISHES
+
+PPO = {"algorithm": "ppo", "options": {"n_steps": 16, "minibatch_size": 32, "hidden_sizes": [8]}}
+EVALUATION = {"every": 40, "episodes": 6}
+
+
+@pytest.fixture(autouse=True)
+def own_signals() -> Any:
+    """A run takes this process's signals."""
+    before = {number: signal.getsignal(number) for number in WISHES}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+def duel(evaluation: Mapping[str, Any] | None = EVALUATION, *, ticks: int = 100, **changes: Any) -> dict[str, Any]:
+    """PPO against random actions, in legs of 20 ticks."""
+    return {
+        "name": "duel",
+        "ticks": ticks,
+        "seed": 5,
+        "checkpoint_every": 20,
+        "envs": {"game": {"make": "touchdown", "kwargs": {"max_steps": 15}}},
+        "policies": {"blue": PPO, "red": {"algorithm": "random"}},
+        "matches": [{"env": "game", "seats": ["blue", "red"], "lanes": 2, "copies": 2}],
+        "evaluation": evaluation,
+        **changes,
+    }
+
+
+def train(data: Mapping[str, Any], path: Path, *, resume: bool = False) -> tuple[int, RunFolder]:
+    """The exit status, and what is left."""
+    run = prepare(parse_config(data, source="test"), ranks=1, run_dir=str(path), resume=resume)
+    return hosting.alone(run, present), run.folder
+
+
+def weights(folder: RunFolder) -> bytes:
+    return checkpoint.list_checkpoints(folder.checkpoints_path("blue"))[-1].read_bytes()
+
+
+def lines(folder: RunFolder) -> list[dict[str, Any]]:
+    return list(JournalReader(folder.evaluations))
+
+
+def test_every_so_many_ticks_and_at_the_end_there_is_a_line_for_each_policy(tmp_path: Path) -> None:
+    status, folder = train(duel(), tmp_path / "run")
+    assert status == 0
+    found = lines(folder)
+    assert [(line["ticks"], line["policy"]) for line in found] == [
+        (tick, name) for tick in (40, 80, 100) for name in ("blue", "red")
+    ]
+    assert all(line["episodes"] == 6 for line in found)
+    for line in found:
+        assert line["wins"] + line["draws"] + line["losses"] == pytest.approx(1)
+    for blue, red in zip(found[::2], found[1::2], strict=True):
+        assert blue["return"] == -red["return"]
+
+
+def test_training_is_the_same_with_it_and_without(tmp_path: Path) -> None:
+    _, without = train(duel(None), tmp_path / "without")
+    _, one = train(duel(), tmp_path / "one")
+    _, other = train(duel({"every": 20, "episodes": 30, "seats": ["red", "blue"]}), tmp_path / "other")
+    for folder in (one, other):
+        assert folder.episodes.read_bytes() == without.episodes.read_bytes()
+        assert weights(folder) == weights(without)
+
+
+def test_the_games_are_other_ones_than_those_of_the_training(tmp_path: Path) -> None:
+    _, folder = train(duel(), tmp_path / "run")
+    evaluation = RunFolder(folder.evaluation_path(40))
+    trained = [line["length"] for line in JournalReader(folder.episodes)]
+    played = [line["length"] for line in JournalReader(evaluation.episodes)]
+    assert len(played) == 6
+    assert played != trained[:6]
+
+
+def test_the_seats_may_be_taken_by_others(tmp_path: Path) -> None:
+    script = {"algorithm": "scripted", "options": {"action": 0}}
+    policies = {"blue": PPO, "red": {"algorithm": "random"}, "still": script}
+    _, folder = train(duel({**EVALUATION, "seats": ["still", "blue"]}, policies=policies), tmp_path / "run")
+    assert {line["policy"] for line in lines(folder)} == {"still", "blue"}
+
+
+def test_an_interrupted_evaluation_is_played_when_the_run_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = train(duel(), tmp_path / "whole")[1]
+
+    def killed(*_: Any) -> Any:
+        raise RuntimeError("killed")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(evaluating.evaluations, "keep", killed)
+        status, folder = train(duel(), tmp_path / "run")
+        assert status == 1
+        assert not folder.evaluations.exists()
+    status, folder = train(duel(), tmp_path / "run", resume=True)
+    assert status == 0
+    assert folder.evaluations.read_bytes() == whole.evaluations.read_bytes()
+    assert folder.episodes.read_bytes() == whole.episodes.read_bytes()
+    assert weights(folder) == weights(whole)
+
+
+def test_a_run_that_goes_back_forgets_the_evaluations_after_its_boundary(tmp_path: Path) -> None:
+    whole = train(duel(), tmp_path / "run")[1]
+    found = whole.evaluations.read_bytes()
+    for tick in (80, 100):
+        (whole.boundaries / f"{tick:012d}.json").write_bytes(b"damaged")
+    status, folder = train(duel(), tmp_path / "run", resume=True)
+    assert status == 0
+    assert folder.evaluations.read_bytes() == found
+
+
+def test_a_signal_during_an_evaluation_ends_the_run_at_its_boundary(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    whole = train(duel(), tmp_path / "whole")[1]
+    prepared = evaluating.prepare
+
+    def signalled(*given: Any, **options: Any) -> Any:
+        signal.raise_signal(signal.SIGTERM)
+        return prepared(*given, **options)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(evaluating, "prepare", signalled)
+        status, folder = train(duel(), tmp_path / "run")
+    assert status == 143
+    assert "stopped at tick 40" in capsys.readouterr().err
+    assert not folder.evaluations.exists()
+    assert train(duel(), tmp_path / "run", resume=True)[0] == 0
+    assert folder.evaluations.read_bytes() == whole.evaluations.read_bytes()
+    assert weights(folder) == weights(whole)
+
+
+@pytest.mark.parametrize(
+    ("evaluation", "words"),
+    [
+        ({"every": 30}, "set a multiple of it, or `checkpoint_every: 30`"),
+        ({"every": 40, "seats": ["blue", "rde"]}, "did you mean 'red'"),
+        ({"every": 40, "seats": ["blue"]}, "play 1 entities, matches[0] has 2"),
+        ({"evry": 40}, "did you mean 'every'"),
+        ({"episodes": 3}, "'every' is missing"),
+        ({"every": 0}, "found 0"),
+        (40, "found 40"),
+    ],
+)
+def test_what_cannot_be_is_refused(evaluation: Any, words: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        parse_config(duel(evaluation), source="test")
+    assert words in str(caught.value)
+    assert "evaluation" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "words"),
+    [("players:Uniform", "needs an algorithm with actor()"), ("players:OnlyActs", "has no state_dict()")],
+)
+def test_what_cannot_be_saved_or_only_played_cannot_be_evaluated(
+    algorithm: str, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    policies = {"blue": {"algorithm": algorithm}, "red": {"algorithm": "random"}}
+    status, folder = train(duel(policies=policies), tmp_path / "run")
+    assert status == 2
+    assert words in capsys.readouterr().err
+    assert not folder.path.exists()

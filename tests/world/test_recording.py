@@ -1,0 +1,347 @@
+"""`record: samples`: what is on the disk is what the workers saw and did, once, whatever happened to the run."""
+
+from __future__ import annotations
+
+import stat
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from arena.errors import ConfigError
+from arena.roles.root import RoleFailed
+from arena.samples import Episode, Part, read_samples
+from arena.spaces import flatten
+from disk import full_above
+from faulty_games import Faulty
+from staging import Played, play
+
+WITNESS = {"algorithm": "witnesses:Witness"}
+RANDOM = {"algorithm": "random"}
+SEEDED = {"seed": 5, "checkpoint_every": 20, "record": "samples"}
+
+
+def run_of(make: str, *seats: Any, ticks: int = 50, lanes: int = 3, blue: Any = WITNESS, **more: Any) -> dict[str, Any]:
+    """Legs of 20 ticks."""
+    kwargs = more.pop("kwargs", {})
+    match = {"env": "game", "seats": list(seats or ["blue"]), "lanes": lanes, **more.pop("match", {})}
+    envs = {"game": {"make": make, "kwargs": kwargs}}
+    return {
+        **SEEDED,
+        "ticks": ticks,
+        "envs": envs,
+        "policies": {"blue": blue, "red": WITNESS},
+        "matches": [match],
+        **more,
+    }
+
+
+def recorded(played: Played, entity: int) -> Iterator[tuple[Part, int, int]]:
+    """Part, place of a tick and place of a lane for all that one entity has seen, in the order of ticks and lanes."""
+    (match,) = read_samples(played.folder.path).matches
+    parts = sorted(match.parts(), key=lambda part: (int(part.tick[0]), int(part.lane[0])))
+    places = [
+        (int(part.tick[t]), int(part.lane[lane]), part, t, lane)
+        for part in parts
+        for t in range(len(part.tick))
+        for lane in range(len(part.lane))
+    ]
+    for _, _, part, t, lane in sorted(places, key=lambda place: place[:2]):
+        yield part, t, lane
+
+
+def witnessed(played: Played, policy: str, position: int) -> Iterator[tuple[Any, ...]]:
+    """The same as the worker of a policy has told it, of one of its entities: a tuple per row."""
+    for name, entities, seen, infos, actions, told in played.notes:
+        if name == policy:
+            rows = range(position, len(infos["active"]), len(entities))
+            for row in rows:
+                yield row, seen, infos, actions, told
+
+
+def check_rows(played: Played, *, entity: int, policy: str, position: int = 0, spaces: Any) -> int:
+    """Compares all that one entity saw and did to the bit; how many rows there were."""
+    observation_space, action_space = spaces
+    count = 0
+    pairs = zip(recorded(played, entity), witnessed(played, policy, position), strict=True)
+    for (part, t, lane), (row, seen, infos, actions, told) in pairs:
+        for leaf, array in zip(part.observations[entity], flatten(observation_space, seen), strict=True):
+            assert leaf[t, lane].tobytes() == array[row].tobytes()
+        active = bool(infos["active"][row])
+        assert part.active[t, lane, entity] == active
+        for leaf, array in zip(part.actions[entity], flatten(action_space, actions), strict=True):
+            assert leaf[t, lane].tobytes() == (array[row] if active else np.zeros_like(array[row])).tobytes()
+        assert part.rewards[t, lane, entity] == told[1][row]
+        assert (part.terminated[t, lane, entity], part.truncated[t, lane, entity]) == (told[2][row], told[3][row])
+        masks = part.masks[entity]
+        if masks is not None:
+            assert masks[t, lane].tolist() == infos["action_mask"][row].tolist()
+        if told[2][row] or told[3][row]:
+            check_end(part, t, lane, entity, flatten(observation_space, told[4]["final_obs"][row]))
+        count += 1
+    return count
+
+
+def check_end(part: Part, t: int, lane: int, entity: int, final: list[NDArray[Any]]) -> None:
+    ticks, lanes, leaves = part.ends[entity]
+    (at,) = np.flatnonzero((ticks == part.tick[t]) & (lanes == part.lane[lane]))
+    for leaf, array in zip(leaves, final, strict=True):
+        assert leaf[at].tobytes() == np.asarray(array, leaf.dtype).tobytes()
+
+
+def spaces_of(played: Played, entity: int = 0) -> tuple[Any, Any]:
+    found = read_samples(played.folder.path).matches[0].entities[entity]
+    return found.observation_space, found.action_space
+
+
+def files(played: Played | Path) -> dict[str, bytes]:
+    """All files of the samples by name."""
+    home = (played if isinstance(played, Path) else played.folder.path) / "samples"
+    return {str(path.relative_to(home)): path.read_bytes() for path in sorted(home.rglob("*")) if path.is_file()}
+
+
+def returns(played: Played) -> dict[tuple[Any, ...], float]:
+    """By lane, number and policy, as on record."""
+    return {(e["lane"], e["episode"], s["policy"]): s["return"] for e in played.episodes for s in e["seats"]}
+
+
+def check_returns(played: Played) -> list[Episode]:
+    """Holds the recorded episodes against the lines of episodes.jsonl, where a policy drives one entity."""
+    found = list(read_samples(played.folder.path).episodes())
+    summed = {(e.lane, e.number, e.policy): e.undiscounted for e in found}
+    assert len(summed) == len(found), "no episode twice"
+    assert summed == pytest.approx(returns(played), abs=1e-12)
+    return found
+
+
+# ------------------------------------------------------------------------------------- what is recorded is what was
+
+
+def test_observations_of_every_kind_come_back_to_the_bit(tmp_path: Path) -> None:
+    blue = {"algorithm": "witnesses:Witness"}
+    played = play(run_of("games:Rich", blue=blue), tmp_path)
+    assert check_rows(played, entity=0, policy="blue", spaces=spaces_of(played)) == 50 * 3
+    episodes = check_returns(played)
+    assert {type(episode.observations) for episode in episodes} == {dict}
+    assert set(episodes[0].final_observation) == set(spaces_of(played)[0].spaces)
+
+
+@pytest.mark.parametrize("pipeline", [1, 2])
+def test_both_sides_of_a_match_are_recorded_whatever_the_blocks(pipeline: int, tmp_path: Path) -> None:
+    data = run_of("touchdown", "blue", "red", kwargs={"max_steps": 9}, match={"pipeline": pipeline})
+    played = play(data, tmp_path)
+    for entity, policy in enumerate(("blue", "red")):
+        assert check_rows(played, entity=entity, policy=policy, spaces=spaces_of(played, entity)) == 150
+    check_returns(played)
+
+
+def test_a_seat_of_several_entities_that_end_one_after_the_other(tmp_path: Path) -> None:
+    data = run_of("games:Dropout", ["blue", "blue"], "red", kwargs={"lengths": [2, 4, 6]})
+    played = play(data, tmp_path)
+    for entity, (policy, position) in enumerate((("blue", 0), ("blue", 1), ("red", 0))):
+        check_rows(played, entity=entity, policy=policy, position=position, spaces=spaces_of(played, entity))
+    whole = [e for e in read_samples(played.folder.path).episodes() if not e.cut]
+    lengths = {entity: {len(e.rewards) for e in whole if e.entity == entity} for entity in ("e0", "e1", "e2")}
+    assert lengths == {"e0": {2}, "e1": {4}, "e2": {6}}
+    assert {e.undiscounted for e in whole if e.entity == "e2"} == {18.0}
+
+
+def test_in_a_game_in_turns_an_action_earns_what_comes_until_the_next_one(tmp_path: Path) -> None:
+    played = play(run_of("games:Alternate", "blue", "red", lanes=2), tmp_path)
+    for entity, policy in enumerate(("blue", "red")):
+        check_rows(played, entity=entity, policy=policy, spaces=spaces_of(played, entity))
+    whole = [e for e in check_returns(played) if not e.cut]
+    first, second = ([e for e in whole if e.policy == name] for name in ("blue", "red"))
+    assert {tuple(e.rewards) for e in first} == {(11.0, 11.0, 11.0)}
+    assert {(e.rewards_before, *e.rewards) for e in second} == {(10.0, 11.0, 11.0, 1.0)}
+    assert all((np.diff(e.tick) == 2).all() for e in whole)
+
+
+def test_action_masks_are_recorded(tmp_path: Path) -> None:
+    played = play(run_of("pettingzoo:classic.tictactoe_v3", "blue", "red", lanes=2), tmp_path)
+    assert read_samples(played.folder.path).entity("blue").mask_size == 9
+    for entity, policy in enumerate(("blue", "red")):
+        check_rows(played, entity=entity, policy=policy, spaces=spaces_of(played, entity))
+    for episode in check_returns(played):
+        assert episode.masks is not None
+        assert episode.masks[np.arange(len(episode.actions)), episode.actions].all()
+
+
+def test_an_episode_longer_than_a_part_is_put_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = run_of("games:Countdown", kwargs={"length": 17}, ticks=100, checkpoint_every=100, blue=RANDOM)
+    whole = play(data, tmp_path)
+    monkeypatch.setattr("arena.records.sample_writer._MOST_TICKS", 3)
+    parted = play(data, tmp_path)
+    assert len(files(parted)) > 30 > len(files(whole))
+    left, right = (list(read_samples(played.folder.path).episodes()) for played in (whole, parted))
+    by_place = sorted(right, key=lambda e: (e.lane, e.number))
+    for one, other in zip(sorted(left, key=lambda e: (e.lane, e.number)), by_place, strict=True):
+        np.testing.assert_equal(vars(one), vars(other))
+
+
+def test_a_reset_in_mid_episode_leaves_no_episode(tmp_path: Path) -> None:
+    played = play(run_of("games:Countdown", lanes=1, blue={"algorithm": "players:ResetsOften"}), tmp_path)
+    (match,) = read_samples(played.folder.path).matches
+    assert sum(part.begins.sum() for part in match.parts()) > 10
+    check_returns(played)
+
+
+def test_a_seat_that_nobody_plays_any_more_is_told_as_idle(tmp_path: Path) -> None:
+    leaves = {"algorithm": "runners:Brittle", "options": {"leave": [7]}}
+    data = run_of("games:Chance", "blue", "red", lanes=1, blue=leaves)
+    played = play({**data, "checkpoint_every": 50}, tmp_path)
+    (match,) = read_samples(played.folder.path).matches
+    (part,) = match.parts()
+    assert part.idle[:, 0].sum() == 43
+    assert not part.idle[:, 1].any()
+    idle = {(e["lane"], e["episode"]): e["seats"][0]["idle_ticks"] for e in played.episodes}
+    assert {(e.lane, e.number): e.idle_ticks for e in match.episodes("blue")} == idle
+
+
+def test_a_game_that_fails_and_is_made_anew_is_told_as_the_workers_saw_it(tmp_path: Path) -> None:
+    Faulty.forget()
+    data = run_of("faulty_games:Faulty", lanes=2, kwargs={"length": [5, 8]}, on_env_error="restart")
+    played = play(data, tmp_path)
+    assert check_rows(played, entity=0, policy="blue", spaces=spaces_of(played)) == 100
+    cut = [e for e in read_samples(played.folder.path).episodes() if e.cut]
+    assert any(e.tick[-1] % 20 for e in cut), "not by the end of a leg alone"
+
+
+# ------------------------------------------------------------------------------------------ parts, legs and resuming
+
+
+def test_files_belong_to_their_owner_alone_and_lie_below_the_run_folder(tmp_path: Path) -> None:
+    played = play(run_of("games:Countdown", match={"copies": 2}), tmp_path)
+    home = played.folder.samples
+    assert sorted(path.name for path in home.iterdir()) == ["match-0000", "match-0001"]
+    assert sorted(path.name for path in (home / "match-0001").iterdir()) == [
+        "000000000000.lane-0000.npz",
+        "000000000020.lane-0000.npz",
+        "000000000040.lane-0000.npz",
+        "manifest.json",
+    ]
+    assert {stat.S_IMODE(path.stat().st_mode) for path in home.rglob("*") if path.is_file()} == {0o600}
+    assert {stat.S_IMODE(path.stat().st_mode) for path in (home, *home.iterdir())} == {0o700}
+
+
+def test_a_part_is_an_ordinary_npz_file(tmp_path: Path) -> None:
+    played = play(run_of("games:Countdown"), tmp_path)
+    path = played.folder.samples / "match-0000" / "000000000020.lane-0000.npz"
+    with np.load(path, allow_pickle=False) as part:
+        assert part["tick"].tolist() == list(range(21, 41))
+        assert part["0/observation/0"].shape == (20, 3, 1)
+
+
+def test_what_is_played_is_the_same_with_and_without_a_record(tmp_path: Path) -> None:
+    data = run_of("touchdown", "blue", "red", kwargs={"max_steps": 9}, blue=RANDOM)
+    on, off = play(data, tmp_path), play({**data, "record": "nothing"}, tmp_path)
+    assert on.folder.episodes.read_bytes() == off.folder.episodes.read_bytes()
+    assert not off.folder.samples.exists()
+
+
+LEARNS = {"algorithm": "players:Counts"}
+FAILS = {"algorithm": "runners:Brittle", "options": {"fails_at": 70}}
+HOLDS = {"algorithm": "runners:Brittle"}
+
+
+def test_two_halves_give_the_same_files_as_the_whole(tmp_path: Path) -> None:
+    data = run_of("touchdown", "blue", "red", kwargs={"max_steps": 9}, blue=LEARNS)
+    whole = play({**data, "ticks": 80}, tmp_path / "whole", given=True)
+    play({**data, "ticks": 40}, tmp_path / "parted", given=True)
+    parted = play({**data, "ticks": 80}, tmp_path / "parted", resume=True)
+    assert files(parted) == files(whole)
+
+
+@pytest.mark.parametrize("ticks_of_part", [4096, 3])
+def test_a_run_that_broke_and_goes_on_has_the_same_files(
+    ticks_of_part: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("arena.records.sample_writer._MOST_TICKS", ticks_of_part)
+    data = run_of("touchdown", "blue", "red", kwargs={"max_steps": 9}, ticks=100, blue=HOLDS)
+    whole = play(data, tmp_path / "whole", given=True)
+    broken = {**data, "policies": {**data["policies"], "blue": FAILS}}
+    with pytest.raises(RoleFailed, match="brittle"):
+        play(broken, tmp_path / "parted", given=True)
+    before = files(tmp_path / "parted" / "run")
+    assert any(name.startswith("match-0000/000000000060") for name in before), "what was played of the leg is there"
+    parted = play(data, tmp_path / "parted", resume=True)
+    assert files(parted) == files(whole)
+
+
+def test_nothing_is_forgotten_before_everybody_is_ready(tmp_path: Path) -> None:
+    data = run_of("touchdown", "blue", "red", kwargs={"max_steps": 9}, ticks=100, blue=FAILS)
+    with pytest.raises(RoleFailed, match="brittle"):
+        play(data, tmp_path, given=True)
+    before = files(tmp_path / "run")
+    refuses = {**data, "policies": {**data["policies"], "blue": {**FAILS, "options": {"leave": 7}}}}
+    with pytest.raises((RoleFailed, ConfigError)):
+        play(refuses, tmp_path, resume=True)
+    assert files(tmp_path / "run") == before
+
+
+def test_samples_of_another_match_are_not_mixed_in(tmp_path: Path) -> None:
+    data = run_of("games:Countdown")
+    data["matches"] = [{"env": "game", "seats": ["blue"]}, {"env": "game", "seats": ["red"]}]
+    data["policies"] = {"blue": LEARNS, "red": RANDOM}
+    play({**data, "ticks": 40}, tmp_path, given=True)
+    before = files(tmp_path / "run")
+    data["matches"][0]["copies"] = 2  # so match 1 is now blue's
+    with pytest.raises(RoleFailed, match="holds samples of other entities, policies or spaces") as caught:
+        play({**data, "ticks": 80}, tmp_path, resume=True)
+    assert caught.value.failure.exit_code == 2
+    assert files(tmp_path / "run") == before
+
+
+def test_a_record_may_begin_and_end_when_a_run_is_resumed(tmp_path: Path) -> None:
+    data = run_of("games:Countdown", blue=LEARNS)
+    for ticks, record in ((40, "nothing"), (80, "samples"), (120, "nothing")):
+        played = play({**data, "ticks": ticks, "record": record}, tmp_path, given=ticks == 40, resume=ticks > 40)
+    (match,) = read_samples(played.folder.path).matches
+    assert [int(part.tick[0]) for part in match.parts()] == [41, 61]
+
+
+# ----------------------------------------------------------------------------------------------------------- trouble
+
+
+def test_a_part_that_finds_no_space_ends_the_run_with_a_sentence(tmp_path: Path) -> None:
+    data = run_of("games:Rich", ticks=60, lanes=4, checkpoint_every=30, blue=RANDOM)
+    with full_above(9_000), pytest.raises(RoleFailed, match=r"\.npz cannot be written: File too large") as caught:
+        play(data, tmp_path, given=True)
+    failure = caught.value.failure
+    assert (failure.exit_code, "Traceback" in failure.message) == (1, False)
+    assert "environment of match 0" in failure.who
+    assert not list((tmp_path / "run").rglob("*.npz*.part"))
+    whole = play(data, tmp_path / "whole", given=True)
+    again = play(data, tmp_path, resume=True)
+    assert files(again) == files(whole)
+
+
+def damage(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+
+
+def shorten(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:200])
+
+
+def pickled(path: Path) -> None:
+    np.savez(path, tick=np.array([{}], object))
+
+
+def other_columns(path: Path) -> None:
+    np.savez(path, tick=np.arange(3))
+
+
+@pytest.mark.parametrize("spoil", [damage, shorten, pickled, other_columns])
+def test_a_spoilt_part_is_named(spoil: Callable[[Path], None], tmp_path: Path) -> None:
+    played = play(run_of("games:Countdown"), tmp_path)
+    path = played.folder.samples / "match-0000" / "000000000020.lane-0000.npz"
+    spoil(path)
+    with pytest.raises(ConfigError) as caught:
+        list(read_samples(played.folder.path).episodes())
+    assert caught.value.source == str(path)

@@ -1,0 +1,150 @@
+"""Algorithms of Stable-Baselines3 in the whole arena: beside others, in groups, through legs, frozen and evaluated."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import stable_baselines3
+
+from arena.config import parse_config
+from arena.errors import ConfigError
+from arena.examination import examine
+from arena.launch.planning import checked_plan
+from arena.records import checkpoint
+from arena.roles.root import RoleFailed
+from policies.sb3.member import ARCHIVE
+from staging import Played, play
+
+NET = {"policy_kwargs": {"net_arch": [16]}}
+PPO = {"algorithm": "sb3:PPO", "options": {"n_steps": 20, "batch_size": 40, "n_epochs": 2, **NET}}
+A2C = {"algorithm": "sb3:A2C", "options": {"n_steps": 7, "log_every": 20, **NET}}
+DQN = {"algorithm": "sb3:DQN", "options": {"learning_starts": 40, "buffer_size": 150, "train_freq": 3, **NET}}
+SAC = {
+    "algorithm": "sb3:SAC",
+    "options": {"learning_starts": 20, "train_freq": 4, "buffer_size": 150, "batch_size": 16, **NET},
+}
+RANDOM = {"algorithm": "random"}
+
+
+def league(*matches: Mapping[str, Any], make: Any = None, **policies: Any) -> dict[str, Any]:
+    return {
+        "ticks": 120,
+        "seed": 3,
+        "checkpoint_every": 30,
+        "envs": {"game": make or {"make": "touchdown", "kwargs": {"max_steps": 60}}},
+        "policies": policies,
+        "matches": [{"env": "game", **match} for match in matches],
+    }
+
+
+def played_in(path: Path, data: Mapping[str, Any], *, resume: bool = False) -> Played:
+    path.mkdir(exist_ok=True)
+    return play(data, path, given=True, resume=resume)
+
+
+def left_by(played: Played) -> dict[str, Any]:
+    """All that must not depend on where a run was interrupted."""
+    folder = played.folder
+    states = {str(path.relative_to(folder.path)): path.read_bytes() for path in folder.checkpoints.rglob("*.ckpt")}
+    updates = [json.dumps({**line, "seconds": 0}) for line in played.updates]  # as text: nan is equal to nan
+    return {**states, "episodes": folder.episodes.read_bytes(), "updates": updates}
+
+
+DUEL = {"seats": ["blue", "red"]}
+PENDULUM = {"make": "gymnasium:Pendulum-v1"}
+CASES = {
+    "ppo and dqn": lambda: league({**DUEL, "lanes": 2, "copies": 2}, blue=PPO, red=DQN),
+    "a2c, overlapped": lambda: league({**DUEL, "lanes": 4, "pipeline": 2}, blue=A2C, red=RANDOM),
+    "sac": lambda: league({"seats": ["blue"], "lanes": 2, "copies": 2}, make=PENDULUM, blue=SAC),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_run_that_was_killed_and_resumed_leaves_the_bytes_of_one_that_was_not(case: str, tmp_path: Path) -> None:
+    data = CASES[case]()
+    whole = played_in(tmp_path / "whole", data)
+    killed = played_in(tmp_path / "parted", data).folder
+    for newer in sorted(killed.boundaries.iterdir())[-2:]:
+        newer.unlink()
+    parted = played_in(tmp_path / "parted", data, resume=True)
+    assert parted.run.leg.start == 60
+    assert left_by(parted) == left_by(whole)
+    assert {name for name in left_by(whole) if name.endswith("120.ckpt")}
+    assert whole.updates[-1]["ticks"] > 90, "it has learnt to the end"
+
+
+def test_what_a_member_draws_does_not_depend_on_who_shares_its_process(tmp_path: Path) -> None:
+    """The numbers of its first update come from its own streams, and from what its opponents do in the same game."""
+    solo = league({"seats": ["blue"], "lanes": 2}, make={"make": "gymnasium:CartPole-v1"}, blue=PPO)
+    both = {**solo, "policies": {"blue": PPO, "red": DQN}}
+    both["matches"] = [*solo["matches"], {"env": "game", "seats": ["red"], "lanes": 2}]
+    alone, beside = (
+        [{**line, "seconds": 0} for line in play(data, tmp_path).updates if line["policy"] == "blue"]
+        for data in (solo, both)
+    )
+    assert len(alone) == 6
+    assert json.dumps(alone) == json.dumps(beside)
+
+
+def test_the_library_opens_a_checkpoint_and_plays_what_the_frozen_policy_plays(tmp_path: Path) -> None:
+    data = league({"seats": ["blue"], "lanes": 2}, make={"make": "gymnasium:CartPole-v1"}, blue=PPO)
+    folder = play(data, tmp_path).folder.checkpoints_path("blue")
+    (tmp_path / "blue.zip").write_bytes(checkpoint.load(folder).state[ARCHIVE].tobytes())
+    model = stable_baselines3.PPO.load(tmp_path / "blue.zip", device="cpu")
+    assert model.num_timesteps == 240
+    held = model.policy.state_dict()
+    frozen = league({"seats": ["blue"], "lanes": 2}, make={"make": "gymnasium:CartPole-v1"}, blue=PPO)
+    frozen["policies"]["blue"] = {**PPO, "frozen": True, "load": str(folder)}
+    assert len(play(frozen, tmp_path).episodes) > 2
+    assert all(np.isfinite(value.numpy()).all() for value in held.values())
+
+
+def test_two_workers_learn_to_balance_a_pole(tmp_path: Path) -> None:
+    line = {"learning_rate": {"start": 1e-3, "end": 0.0}, "clip_range": {"start": 0.2, "end": 0.0}}
+    options = {"n_steps": 32, "batch_size": 128, "n_epochs": 10, "gae_lambda": 0.8, "gamma": 0.98, **line}
+    blue = {"algorithm": "sb3:PPO", "options": options}
+    cartpole = {"make": "gymnasium:CartPole-v1"}
+    data = league({"seats": ["blue"], "lanes": 4, "copies": 2}, make=cartpole, blue=blue)
+    episodes = play({**data, "ticks": 1200, "checkpoint_every": 1000}, tmp_path).episodes
+    late = [episode["length"] for episode in episodes if episode["tick"] > 800]
+    assert np.mean([episode["length"] for episode in episodes if episode["tick"] < 100]) < 40
+    assert np.mean(late) > 40
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"algorithm": "sb3:PP0"}, r"policies\.blue\.algorithm: unknown algorithm 'sb3:PP0'; did you mean 'sb3:PPO'"),
+        ({"options": {"n_step": 1}}, r"policies\.blue\.options: PPO has no option 'n_step'; did you mean 'n_steps'"),
+        ({"options": {"gamma": 3}}, r"policies\.blue\.options\.gamma: got 3"),
+        ({"options": {"n_steps": 500}}, r"options\.n_steps: a rollout of 500 ticks does not fit"),
+        ({"algorithm": "sb3:SAC", "options": {}}, r"matches\[0\]\.seats\[0\]: .*SAC cannot play .*Box"),
+    ],
+)
+def test_a_mistake_is_found_before_anybody_plays(change: dict[str, Any], message: str) -> None:
+    data = league(DUEL, blue={**PPO, **change}, red=RANDOM)
+    with pytest.raises(ConfigError, match=message):
+        examine(checked_plan(parse_config({"name": "test", **data}, source="test"), ranks=None))
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (lambda: league(DUEL, blue={**PPO, "sync": "samples"}, red=RANDOM), "blue.sync: got 'samples'"),
+        (
+            lambda: league({**DUEL, "lanes": 2}, make={"make": "games:Alternate"}, blue=PPO, red=RANDOM),
+            "may not act on this tick, in a game with turns",
+        ),
+    ],
+    ids=["samples", "turns"],
+)
+def test_what_the_library_cannot_do_ends_the_run_as_a_mistake(data: Any, message: str, tmp_path: Path) -> None:
+    with pytest.raises(RoleFailed) as caught:
+        play(data(), tmp_path)
+    assert message in str(caught.value)
+    assert caught.value.failure.exit_code == 2

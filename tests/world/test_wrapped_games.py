@@ -1,0 +1,86 @@
+"""Wrapped games in whole runs: what a worker sees of them, and that a plan says so."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from arena.config import load_config, parse_config, resolved_yaml
+from arena.errors import ConfigError
+from arena.plan import make_plan
+from staging import play
+
+
+def watched(**env: Any) -> dict[str, Any]:
+    return {
+        "ticks": 9,
+        "envs": {"game": {"make": "games:Countdown", "kwargs": {"length": 4}, **env}},
+        "policies": {"blue": {"algorithm": "wrapping:Frames"}},
+        "matches": [{"env": "game", "seats": ["blue"], "lanes": 2}],
+    }
+
+
+@pytest.mark.parametrize("pipeline", [1, 2])
+def test_a_worker_sees_stacks_and_the_last_one_of_an_episode_apart_from_the_first_of_the_next(
+    tmp_path: Path, pipeline: int
+) -> None:
+    data = watched(wrappers=[{"frame_stack": 3}])
+    data["matches"][0]["pipeline"] = pipeline
+    notes = play(data, tmp_path).notes
+    first = [4.0, 4.0, 4.0]
+    going = [[4.0, 4.0, 3.0], [4.0, 3.0, 2.0], [3.0, 2.0, 1.0]]
+    assert [seen for seen, _ in notes] == [[row, row] for row in [first, *going, first, *going, first, first]]
+    ends = [end for _, end in notes if end is not None]
+    over = ([[2.0, 1.0, 0.0]] * 2, [False, False])
+    assert ends == [over, over, ([going[0]] * 2, [True, True])], "the end of the leg cuts the third episode"
+
+
+def test_a_time_limit_truncates_and_shows_the_last_observation(tmp_path: Path) -> None:
+    notes = play(watched(wrappers=[{"frame_stack": 2}, {"time_limit": 3}]), tmp_path).notes
+    ends = [end for _, end in notes if end is not None]
+    assert ends == [([[2.0, 1.0]] * 2, [True, True])] * 3
+
+
+def test_wrappers_are_played_in_the_order_of_the_configuration(tmp_path: Path) -> None:
+    shifted = {"wrapping:Shifted": {"by": 10}}
+    inner = play(watched(wrappers=[shifted, {"frame_stack": 2}]), tmp_path).notes[0][0]
+    outer = play(watched(wrappers=[{"frame_stack": 2}, shifted]), tmp_path).notes[0][0]
+    assert inner == outer == [[14.0, 14.0]] * 2
+    bonus = {"wrapping:Shifted": {"by": 0, "bonus": 5}}
+    returns = [
+        play(watched(wrappers=wrappers), tmp_path).episodes[0]["seats"][0]["return"]
+        for wrappers in ([bonus, {"clip_reward": 1}], [{"clip_reward": 1}, bonus])
+    ]
+    assert returns == [4.0, 20.0]
+
+
+@pytest.mark.parametrize(
+    ("wrappers", "place", "words"),
+    [
+        (3, "", "found 3; expected a list"),
+        ([3], "[0]", "found 3: expected text | mapping"),
+        (["grayscale", {}], "[1]", "found {}; expected a name, or one name with its arguments"),
+        ([{"frame_stack": 4, "grayscale": None}], "[0]", "each wrapper is an item of the list"),
+    ],
+)
+def test_what_is_no_list_of_names_is_refused(wrappers: Any, place: str, words: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        parse_config({**watched(wrappers=wrappers), "name": "x"}, source="x")
+    assert caught.value.path == f"envs.game.wrappers{place}"
+    assert words in caught.value.message
+
+
+def test_wrappers_stay_as_they_were_written_and_go_into_the_plan(tmp_path: Path) -> None:
+    written = ["grayscale", {"frame_stack": 4}, {"resize": [84, 84]}, {"my.module:Own": {"size": 3}}]
+    config = parse_config({**watched(wrappers=written), "name": "x"}, source="x")
+    (tmp_path / "again.yaml").write_text(resolved_yaml(config))
+    assert load_config(tmp_path / "again.yaml") == config
+    (match,) = make_plan(config).matches
+    assert match.wrappers == (
+        ("grayscale", None),
+        ("frame_stack", 4),
+        ("resize", [84, 84]),
+        ("my.module:Own", {"size": 3}),
+    )
