@@ -300,7 +300,7 @@ def _sizes(cls: type[Any], plan: Plan, policy: PolicyPlan, rows: Sequence[int]) 
     """What the algorithm derives for this policy; empty without workers, or where its seats differ in rows."""
     if not hasattr(cls, "sizes") or len(set(rows)) != 1:
         return {}
-    with located(path=f"policies.{policy.name}.options"):
+    with located(inside=f"policies.{policy.name}"), located(path="options"):
         sizes = cls.sizes(dict(policy.options), rows=rows[0], ticks=plan.ticks, workers=len(rows))
     return {str(name): int(size) for name, size in sizes.items()}
 

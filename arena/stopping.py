@@ -31,6 +31,7 @@ class Stop:
     heeded: bool = False
     by: str = ""
     _at_once: Collection[int] = ()
+    _early: int | None = None  # the first signal before anybody listened
 
     @property
     def wanted(self) -> bool:
@@ -64,10 +65,24 @@ class Stop:
 
         Args:
             at_once: the signals that end the run at once.
+
+        Raises:
+            KeyboardInterrupt: one has come before.
         """
         self._at_once = at_once
         for number in WISHES:
             signal.signal(number, self._hear)
+        early, self._early = self._early, None
+        if early is not None:
+            self._hear(early, None)
+
+    def note(self) -> None:
+        """Notes, until somebody listens, the signals that would end a process which starts: others would go on."""
+        for number in (signal.SIGUSR1, signal.SIGUSR2):
+            signal.signal(number, self._note)
+
+    def _note(self, number: int, _frame: FrameType | None) -> None:
+        self._early = number if self._early is None else self._early
 
     def _hear(self, number: int, _frame: FrameType | None) -> None:
         again = self.number is not None

@@ -6,9 +6,9 @@
     sb3              the algorithms of Stable-Baselines3 as members of a group
 
 Beside them the parts that algorithms share: `networks` (observations to numbers), `actions` (numbers to actions),
-`distributions`, `returns` (generalised advantage estimation), `rollout` (what was seen), `normalization` (running scales
-of observations and rewards), `adam` (the optimiser), `options` (checks of what a configuration says), `tensors` (state
-that can be stored).
+`distributions`, `returns` (generalised advantage estimation), `rollout` (what was seen), `normalization` (running
+scales of observations and rewards), `adam` (the optimiser), `options` (checks of what a configuration says), `tensors`
+(state that can be stored).
 
 An algorithm holds nothing but an environment proxy and a group; a class of one's own stands on equal footing.
 """

@@ -28,7 +28,7 @@ from arena.spaces import flatten, leaves_of
 from policies.rollout import to_leaves, to_mask
 from policies.tensors import storage_dtype, to_arrays, to_tensors
 
-_NONE = -1  # no sight
+NO_SIGHT = -1  # no sight
 
 
 class Fragment(NamedTuple):
@@ -92,7 +92,7 @@ class Experience:
         self._powers = gamma ** np.arange(n_step + 1)
         self._weights = self._powers[:-1].reshape(-1, *(1 for _ in reward_shape))  # of rewards in columns
         # What is under way: column j is the row's transition that has seen j + 1 actions.
-        self._starts = np.full((rows, n_step), _NONE)
+        self._starts = np.full((rows, n_step), NO_SIGHT)
         self._rewards = np.zeros((rows, n_step, *reward_shape))
         self._actions = torch.zeros(rows, n_step, *action_shape, dtype=action_dtype).numpy()
         self._count = 0  # sights so far, in all fragments
@@ -101,7 +101,7 @@ class Experience:
 
     def begin(self, observations: Any, infos: Mapping[str, Any]) -> None:
         """Takes what `env.reset` gave; what was under way is forgotten."""
-        self._starts[:] = _NONE
+        self._starts[:] = NO_SIGHT
         self._see(observations, infos)
 
     def add(
@@ -168,7 +168,7 @@ class Experience:
         leaves = leaves if everybody else [leaf[torch.from_numpy(acting)] for leaf in leaves]
         mask = mask if everybody or mask is None else mask[torch.from_numpy(acting)]
         numbers = self._keep(leaves, mask, self.rows if everybody else len(acting))
-        full = self._starts[acting, -1] != _NONE
+        full = self._starts[acting, -1] != NO_SIGHT
         if full.any():
             rows = self._everybody[acting][full]
             self._complete(rows, self._starts.shape[1] - 1, self._left(rows), numbers[full])
@@ -189,15 +189,15 @@ class Experience:
 
     def _end(self, ended: NDArray[np.bool_], terminated: NDArray[np.bool_], infos: Mapping[str, Any]) -> None:
         """Completes what is under way where an episode has ended; one that was only cut has a last sight."""
-        rows, columns = np.nonzero((self._starts != _NONE) & ended[:, None])
+        rows, columns = np.nonzero((self._starts != NO_SIGHT) & ended[:, None])
         cut = np.unique(rows[~terminated[rows]])
-        following = np.full(self.rows, _NONE)
+        following = np.full(self.rows, NO_SIGHT)
         if len(cut):
             following[cut] = self._keep(*self._last_sights(cut, infos), len(cut))
         is_over = terminated[rows]
         discounts = np.where(is_over, 0.0, self._powers[columns + 1])
         self._complete(rows, columns, discounts, np.where(is_over, self._starts[rows, columns], following[rows]))
-        self._starts[ended] = _NONE
+        self._starts[ended] = NO_SIGHT
 
     def _last_sights(self, rows: NDArray[np.intp], infos: Mapping[str, Any]) -> tuple[list[Tensor], Tensor | None]:
         """Leaves and masks [K, ...] of the last observations of rows; without a mask there all is allowed."""

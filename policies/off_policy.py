@@ -240,7 +240,7 @@ class OffPolicy(ABC):
     def run(self) -> None:
         """Collects and learns until the environment raises `BudgetReached`."""
         _check_autoreset(self.env, type(self).__name__)
-        _check_budget(self.options, rows=self.env.num_envs, ticks=self.ticks, workers=self.group.size)
+        check_budget(self.options, rows=self.env.num_envs, ticks=self.ticks, workers=self.group.size)
         self.group.broadcast(self.network)
         self.experience.begin(*self.env.reset())
         while True:
@@ -391,9 +391,7 @@ class OffPolicy(ABC):
         return min(1.0, self.ticks_done / self.ticks)
 
     def _experience(self) -> Experience:
-        return Experience(
-            **self.layout(), rows=self.env.num_envs, n_step=self.options.n_step, gamma=self.options.gamma
-        )
+        return Experience(**self.layout(), rows=self.env.num_envs, n_step=self.options.n_step, gamma=self.options.gamma)
 
     def layout(self) -> dict[str, Any]:
         """What a transition is made of, as `Experience` and `Replay` ask for it."""
@@ -502,18 +500,19 @@ class OffPolicy(ABC):
 
     @classmethod
     def sizes(cls, options: Mapping[str, Any], *, rows: int, ticks: int, workers: int) -> dict[str, int]:
-        """What `arena plan` shows, for rows that act on every tick.
+        """What `arena plan` shows, for rows that act on every tick; an update is what one line of metrics tells of.
 
         Raises:
             ConfigError: an option that the algorithm cannot take, a replay too small for so many rows, or a run that
                 ends before it has begun to learn.
         """
         given = cls.Options(**options)
-        _check_budget(given, rows=rows, ticks=ticks, workers=workers)
+        check_budget(given, rows=rows, ticks=ticks, workers=workers)
         due = given.training_intensity * (rows * ticks * workers - given.learning_starts)
+        interval = max(given.log_every, given.train_every)
         return {
-            "samples per update": given.train_every * rows * workers,
-            "updates per run": ticks // given.train_every,
+            "samples per update": interval * rows * workers,
+            "updates per run": ticks // given.train_every * given.train_every // interval,
             "gradient steps per run": math.floor(due / (given.batch_size * workers)),
         }
 
@@ -532,7 +531,7 @@ def _check_fits(options: OffPolicyOptions, name: str) -> None:
         )
 
 
-def _check_budget(options: OffPolicyOptions, *, rows: int, ticks: int, workers: int) -> None:
+def check_budget(options: OffPolicyOptions, *, rows: int, ticks: int, workers: int) -> None:
     """Whether the run is long enough to learn, and the replay large enough for what comes between two meetings."""
     collected = rows * ticks * workers
     if options.learning_starts >= collected:

@@ -253,6 +253,7 @@ _KEYS = (
         "watchdog_s",
         "env_timeout_s",
         "spares",
+        "record",
     ),
     *(
         "on_env_error",

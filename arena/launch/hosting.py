@@ -224,8 +224,6 @@ def lead(team: Team, host: Host, run: Run, memory: Memory, present: Callable[[Ru
         PeerLost: a process of the run has died.
     """
     log_beside_display(run, run.plan.ranks[0])
-    # `arena train` asks politely with another signal; when it dies, its launcher sends this one.
-    memory.stop.listen(at_once={signal.SIGTERM} if mpirun.started_by_us() else ())
     return _led(team, host, run, memory, display_for(run), lambda result: _outcome(run, result, memory, present))
 
 
@@ -254,6 +252,8 @@ def _led(
         return lambda endpoint: perform(endpoint, run, role, memory=memory, private=False)
 
     try:
+        # `arena train` asks politely with another signal; when it dies, its launcher sends this one.
+        memory.stop.listen(at_once={signal.SIGTERM} if mpirun.started_by_us() else ())
         with Sentry(host, run, end=team.abort):
             host.run({run.address(role): main_of(role) for role in run.plan.ranks[0]})
         return conclude(results[0])

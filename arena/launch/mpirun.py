@@ -203,7 +203,7 @@ class _Heard:
 
     def listen(self, lines: Iterable[str]) -> Iterator[str]:
         """Passes lines on."""
-        for line in lines:
+        for line in (text.replace("\0", "") for text in lines):  # Open MPI puts one behind its last banner
             if line.strip() == _CONFIRMATION:
                 self.confirmed = True
                 continue
@@ -271,7 +271,7 @@ def without_banners(lines: Iterable[str]) -> Iterator[str]:
     Our own message says it already, and better; other paragraphs of the launcher stay.
     """
     held: list[str] = []
-    for line in (text.replace("\0", "") for text in lines):  # Open MPI puts one behind its last banner
+    for line in lines:
         if _RULE.match(line):
             if held and len(held) > 1:
                 held.append(line)

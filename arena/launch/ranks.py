@@ -33,6 +33,7 @@ from arena.plan import Role, RoleKind
 from arena.roles.libraries import import_algorithms, seed_libraries
 from arena.roles.stage import failure_of, perform
 from arena.run import Run
+from arena.stopping import Stop
 
 if TYPE_CHECKING:
     from arena.comm.mpi import Team
@@ -73,8 +74,10 @@ def in_the_world(leader: Callable[[], Leader]) -> int:
         leader: makes what rank 0 needs; called at rank 0 alone.
     """
     mpirun.die_with_parent()
+    stop = Stop()
+    stop.note()
     signal.alarm(_START_SECONDS)  # MPI waits for ever for a process that dies before it has joined
-    return Rank(_start_mpi(), leader).take_part()
+    return Rank(_start_mpi(), leader, stop).take_part()
 
 
 class Rank:
@@ -83,15 +86,16 @@ class Rank:
     Args:
         mpi: the module of that name.
         leader: makes what rank 0 needs.
+        stop: has noted the signals that have come already.
     """
 
-    def __init__(self, mpi: Any, leader: Callable[[], Leader]) -> None:
+    def __init__(self, mpi: Any, leader: Callable[[], Leader], stop: Stop) -> None:
         self._mpi = mpi
         self._team: Team = mpi.Team(mpi.world(), tolerant=mpi.tolerates_faults())
         self._leader = leader
         self._run: Run | None = None
         self._console = Console()
-        self._memory = Memory()
+        self._memory = Memory(stop=stop)
         self._lost_at = 0.0  # when the last death was heard of
 
     def take_part(self) -> int:

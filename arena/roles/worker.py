@@ -265,9 +265,9 @@ class Worker:
         first that does writes in its place, also if the group has not met and so nobody has told it to speak.
         """
         first = self._first
-        if self._keeps:
-            if not self._group.is_root and (self._group.speaks or self._group.rank == first):  # nobody else does yet
-                self._saving.save(self._algorithm.state_dict(), boundary=self._end)
+        speaks = self._group.speaks or self._group.rank == first  # nobody else does yet
+        if self._keeps and speaks and not self._group.is_root:
+            self._saving.save(self._algorithm.state_dict(), boundary=self._end)
         self._group.leave()
         if self._keeps and self._group.is_root and self._group.speaks and first == 0:
             self._saving.save(self._algorithm.state_dict(), boundary=self._end)

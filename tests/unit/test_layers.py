@@ -170,8 +170,8 @@ def test_transports_know_neither_proxies_nor_roles() -> None:
 
 def test_proxies_and_the_group_know_no_roles() -> None:
     for module in modules():
-        if within(module, ("arena.proxy", "arena.group", "arena.exchange")):
-            own = {"proxy"} if within(module, "arena.proxy") else {"exchange", "reduction"}
+        if within(module, ("arena.proxy", "arena.group", "arena.exchange", "arena.fragments")):
+            own = {"proxy"} if within(module, "arena.proxy") else {"exchange", "fragments", "reduction"}
             assert {room(found.name) for found in really(module)} <= BELOW_THE_PROXY | own, module
 
 

@@ -46,7 +46,7 @@ OURS = ["arena: error: the plan needs 6 processes, got 4\n", "  more of it\n"]
 
 
 def passed(lines: list[str]) -> str:
-    return "".join(mpirun.without_banners(lines))
+    return "".join(mpirun.without_banners(mpirun._Heard().listen(lines)))
 
 
 @pytest.mark.parametrize("banner", [ABORTED, EXITED], ids=["aborted", "exited"])
@@ -257,7 +257,7 @@ def test_a_process_that_has_gone_without_a_word_is_named_and_its_status_is_not_t
 
 def test_what_the_arena_has_said_itself_is_not_said_again(capsys: pytest.CaptureFixture[str]) -> None:
     heard = mpirun._Heard()
-    list(heard.listen(["arena: error: no\n", "prterun has exited due to process rank 0 with PID 1\n"]))
+    list(heard.listen(["\0arena: error: no\n", "prterun has exited due to process rank 0 with PID 1\n"]))
     assert mpirun._told(2, [], heard) == 2
     assert capsys.readouterr().err == ""
 

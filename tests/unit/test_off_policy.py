@@ -459,12 +459,22 @@ def test_a_replay_too_small_for_what_comes_between_two_meetings_is_refused() -> 
 
 
 def test_sizes_say_how_often_and_on_how_much_it_learns() -> None:
-    given = {"train_every": 4, "batch_size": 32, "training_intensity": 8, "learning_starts": 1000}
+    given = {"batch_size": 32, "training_intensity": 8, "learning_starts": 1000, "log_every": 100}
     assert DQN.sizes(given, rows=6, ticks=1000, workers=2) == {
-        "samples per update": 48,
-        "updates per run": 250,
+        "samples per update": 1200,
+        "updates per run": 10,
         "gradient steps per run": 8 * 11_000 // 64,
     }
+
+
+@pytest.mark.parametrize(
+    ("ticks", "train_every", "log_every"), [(41, 4, 10), (40, 4, 10), (39, 7, 5), (30, 3, 3), (9, 4, 10)]
+)
+def test_sizes_count_the_lines_of_metrics(ticks: int, train_every: int, log_every: int) -> None:
+    options = {"train_every": train_every, "log_every": log_every}
+    dqn = trained(ScriptedEnv(VECTOR, CHOICE, ticks=ticks), **options)
+    said = DQN.sizes({**SMALL, **options}, rows=4, ticks=ticks, workers=1)
+    assert len(dqn.group.logged) == said["updates per run"]
 
 
 def test_an_environment_that_resets_on_another_step_is_refused() -> None:

@@ -35,7 +35,14 @@ class Seeded(gymnasium.Wrapper[Any, Any, Any, Any]):
 def test_a_game_looks_as_in_the_librarys_own_environment() -> None:
     makers = [lambda seed=seed: Seeded(seed) for seed in range(4)]
     env = gymnasium.vector.SyncVectorEnv(makers, autoreset_mode=AutoresetMode.SAME_STEP)
-    mine, theirs = Rows(env, GlobalStreams(0)), DummyVecEnv(makers)
+    streams = GlobalStreams(0)
+    with streams:
+        compare(Rows(env, streams), DummyVecEnv(makers))
+    env.close()
+
+
+def compare(mine: Rows, theirs: DummyVecEnv) -> None:
+    """Steps both with the same actions."""
     np.testing.assert_array_equal(mine.reset(), theirs.reset())
     rng, cut, fallen = np.random.default_rng(0), 0, 0
     for _ in range(60):
@@ -55,7 +62,6 @@ def test_a_game_looks_as_in_the_librarys_own_environment() -> None:
         assert not any(infos[row] for row in np.flatnonzero(~done))
     assert cut > 3
     assert fallen > 3
-    env.close()
 
 
 def test_the_spaces_are_copies_whose_seeding_disturbs_nobody() -> None:
@@ -88,6 +94,15 @@ def test_actions_come_in_the_games_own_choices_and_dtype(space: Any, given: Any,
     assert not np.any(getattr(from_zero(space), "start", 0))
 
 
+def play(env: ScriptedEnv, *, ticks: int) -> None:
+    streams = GlobalStreams(0)
+    with streams:
+        rows = Rows(env, streams)
+        rows.reset()
+        for _ in range(ticks):
+            rows.step(np.zeros(4, np.int64))
+
+
 @pytest.mark.parametrize(
     ("told", "message"),
     [
@@ -98,15 +113,14 @@ def test_actions_come_in_the_games_own_choices_and_dtype(space: Any, given: Any,
 )
 def test_what_the_library_cannot_do_is_refused_before_anybody_plays(told: Any, message: str) -> None:
     with pytest.raises(ConfigError, match=f"{message}.* use an algorithm of the arena's own, such as ppo"):
-        Rows(ScriptedEnv(VECTOR, CHOICE, **told), GlobalStreams(0)).reset()
+        play(ScriptedEnv(VECTOR, CHOICE, **told), ticks=0)
 
 
 def test_an_entity_that_ends_before_the_others_is_refused_when_it_does() -> None:
-    rows = Rows(ScriptedEnv(VECTOR, CHOICE, active=lambda tick: np.arange(4) * (tick == 2) < 3), GlobalStreams(0))
-    rows.reset()
-    rows.step(np.zeros(4, np.int64))
+    env = ScriptedEnv(VECTOR, CHOICE, active=lambda tick: np.arange(4) * (tick == 2) < 3)
     with pytest.raises(ConfigError, match="an entity can end before the others"):
-        rows.step(np.zeros(4, np.int64))
+        play(env, ticks=9)
+    assert env.tick == 2
 
 
 @pytest.mark.parametrize("space", [spaces.Discrete(3, start=1), spaces.Dict(a=spaces.MultiDiscrete([2], start=[5]))])

@@ -17,7 +17,7 @@ from arena.records import boundary
 from arena.records.folder import RunFolder
 from arena.roles.early_end import EarlyEnd
 from arena.screen.display import silent_display
-from arena.stopping import Stop
+from arena.stopping import WISHES, Stop
 
 COUNTS = {"algorithm": "players:Counts"}
 
@@ -31,6 +31,31 @@ def duel(*, pipeline: int = 1, every: int = 4000, red: Any = COUNTS) -> dict[str
         "policies": {"blue": COUNTS, "red": red},
         "matches": [{"env": "game", "seats": ["blue", "red"], "lanes": 2, "copies": 2, "pipeline": pipeline}],
     }
+
+
+@pytest.fixture
+def own_signals() -> Any:
+    """A run takes this process's signals."""
+    before = {number: signal.getsignal(number) for number in WISHES}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+@pytest.mark.parametrize("number", [signal.SIGUSR1, signal.SIGUSR2])
+def test_a_signal_that_comes_before_anybody_listens_ends_nobody_and_is_heard_then(
+    number: signal.Signals, own_signals: None
+) -> None:
+    stop = Stop()
+    stop.note()
+    signal.raise_signal(number)
+    assert not stop.wanted
+    with pytest.raises(KeyboardInterrupt) as caught:
+        stop.listen()
+    assert caught.value.args == (number,)
+    assert stop.number == number
+    stop.heeded = True
+    stop.listen()  # once is enough
 
 
 def stopped(data: Mapping[str, Any], path: Path, *, resume: bool = False) -> tuple[hosting.Result, RunFolder]:

@@ -1,0 +1,423 @@
+"""Centralised critics, decentralised actors: what MADDPG and MASAC have in common (Lowe et al. 2017, arXiv 1706.02275).
+
+    actor of entity i   what i sees                                                --> i's action; plays alone
+    critics             what all entities of the seat see and do, in one lane     --> Q_1, ..., Q_E; only for learning
+
+    critics  y_i = r_i + gamma (min Q'_i(x', a') + alpha H_i),   loss = mean over i of (y_i - Q_i(x, a))^2     eq. (6)
+    actors   loss = -mean over i of min Q_i(x, a with a_i of now) + alpha H_i, differentiated by a_i alone     eq. (5)
+
+x is what all see, a what all do: in both as it was replayed, but for a_i. A critic is one network with a value for each
+entity, since all of them are asked the same; each is learnt from its own rewards. H_i is the entropy of i's actor, and
+alpha what it weighs: 0 in MADDPG. Several critics are several networks, of which the least value counts.
+
+An entity that does not act, as it is out of the game while others play, or waits for its turn, is masked: critics see
+zeros for what it sees and does, and a flag that says so; its actor learns nothing there. What follows the end of its
+episode is worth nothing to it, whatever the others do.
+
+How it is played, met and replayed is in `policies.off_policy`, where a transition is a joint one of a lane here, see
+`policies.joint_experience`: `learning_starts`, `buffer_size` and `batch_size` count those.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, cast
+
+import torch
+from gymnasium.spaces import Space
+from gymnasium.vector import VectorEnv
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from arena.errors import ConfigError
+from policies.adam import Adam
+from policies.critics import Critics
+from policies.experience import Fragment
+from policies.joint_experience import JointExperience, joint_space
+from policies.networks import Encoder, mlp
+from policies.normalization import Statistics
+from policies.off_policy import Average, Figures, OffPolicy, check_budget
+from policies.options import check_flag, check_numbers, wrong
+from policies.perceptron import Storage
+from policies.reparameterised import Actions
+from policies.replay import Transitions
+from policies.target import Target
+
+if TYPE_CHECKING:
+    from arena.group import Group
+
+
+class JointEncoder(Encoder):
+    """Joint leaves to features [N, E * (features of one + 1)]: what each entity sees, masked, and whether it acts.
+
+    Args:
+        space: one entity's observation space.
+        entities: `E`.
+        generator: where the initial weights come from.
+
+    Attributes:
+        of_one: numbers that are found in what one entity sees.
+    """
+
+    def __init__(self, space: Space[Any], entities: int, generator: torch.Generator) -> None:
+        super().__init__(space, generator)
+        self.entities, self.of_one = entities, self.features
+        self.features = entities * (self.of_one + 1)
+
+    def forward(self, leaves: Sequence[Tensor]) -> Tensor:
+        acts = leaves[-1].float().unsqueeze(-1)  # [N, E, 1]
+        seen = self.rows([leaf.flatten(0, 1) for leaf in leaves[:-1]])
+        return torch.cat([seen * acts, acts], -1).flatten(1)
+
+    def rows(self, leaves: Sequence[Tensor]) -> Tensor:
+        """Features [N, E, of_one] of leaves of rows, [N * E, ...]."""
+        return super().forward(leaves).view(-1, self.entities, self.of_one)
+
+    def own(self, joint: Tensor) -> Tensor:
+        """What each entity sees, [N, E, of_one], in joint features."""
+        return joint.view(-1, self.entities, self.of_one + 1)[..., :-1]
+
+
+class Actors(nn.Module):
+    """One actor for all entities, which is told who it is by a one-hot vector, or an actor for each.
+
+    Args:
+        features: of what one entity sees.
+        outputs: numbers that an actor gives.
+        entities: `E`.
+        shared: whether there is one for all.
+        hidden_sizes: layers of each.
+        activation: a name in `policies.perceptron.ACTIVATIONS`.
+        generator: where the initial weights come from.
+    """
+
+    def __init__(
+        self,
+        features: int,
+        outputs: int,
+        *,
+        entities: int,
+        shared: bool,
+        hidden_sizes: Sequence[int],
+        activation: str,
+        generator: torch.Generator,
+    ) -> None:
+        super().__init__()
+        self._names = torch.eye(entities) if shared else torch.zeros(entities, 0)
+        self._each = [
+            mlp(
+                (features + self._names.shape[1], *hidden_sizes),
+                outputs,
+                activation=activation,
+                output_gain=0.01,
+                generator=generator,
+                storage=Storage(hidden_sizes),
+            )
+            for _ in range(1 if shared else entities)
+        ]
+        self.members = nn.ModuleList(self._each)
+
+    def forward(self, features: Tensor) -> Tensor:
+        """The outputs [N, E, outputs] for what each entity sees, [N, E, features]."""
+        inputs = self._split(features)
+        return self._joined([actor(part) for actor, part in zip(self._each, inputs, strict=True)], features)
+
+    def traced(self, features: Tensor) -> tuple[Tensor, Callable[[Tensor], None]]:
+        """The same, and the way from the gradient of the outputs to `grad` of all weights."""
+        inputs = self._split(features)
+        outputs, ways = zip(*(actor.traced(part) for actor, part in zip(self._each, inputs, strict=True)), strict=True)
+
+        def backward(gradient: Tensor) -> None:
+            for way, part in zip(ways, self._parts(gradient), strict=True):
+                way(part)
+
+        return self._joined(outputs, features), backward
+
+    def _split(self, features: Tensor) -> list[Tensor]:
+        """What each member of `members` is given, [rows, inputs]."""
+        names = self._names.to(features.device).expand(len(features), -1, -1)
+        return self._parts(torch.cat([features, names], -1))
+
+    def _parts(self, numbers: Tensor) -> list[Tensor]:
+        """Numbers [N, E, ...] of the entities of each member, [rows, ...]."""
+        return [numbers.flatten(0, 1)] if len(self._each) == 1 else list(numbers.unbind(1))
+
+    def _joined(self, outputs: Sequence[Tensor], features: Tensor) -> Tensor:
+        return outputs[0].view(*features.shape[:2], -1) if len(outputs) == 1 else torch.stack(list(outputs), 1)
+
+
+class ActorsAndCritics(nn.Module):
+    """The actors, of the features that the critics' encoder finds for one entity, and the critics.
+
+    Args:
+        critics: of joint features and joint actions.
+        actors: of one entity's features.
+    """
+
+    def __init__(self, critics: Critics, actors: Actors) -> None:
+        super().__init__()
+        self.critics, self.actors = critics, actors
+
+    @property
+    def encoder(self) -> JointEncoder:
+        """The critics'."""
+        return cast("JointEncoder", self.critics.encoder)
+
+    def forward(self, leaves: Sequence[Tensor]) -> Tensor:
+        """The actors' outputs [N * E, outputs] for leaves of rows, [N * E, ...]; each row has a say in its own alone."""
+        return self.actors(self.encoder.rows(leaves)).flatten(0, 1)  # type: ignore[no-any-return]
+
+
+class Centralised(OffPolicy):
+    """One worker of an algorithm with centralised critics and decentralised actors. A subclass says which actions.
+
+    Args:
+        env, group, ticks, options: as of `OffPolicy`; a seat of two entities or more, whose spaces are equal.
+
+    Attributes:
+        entities: of the seat, `E`.
+
+    Raises:
+        ConfigError: an option, a space or a seat that the algorithm cannot take.
+    """
+
+    measured = ("critic_loss", "q_value", "actor_loss", "entropy")
+    n_critics: int
+    network: ActorsAndCritics
+    actions: Actions
+
+    def __init__(self, env: VectorEnv[Any, Any, Any], group: Group, *, ticks: int, **options: Any) -> None:
+        self.entities = len(getattr(env, "seat_entities", ("alone",)))
+        self.check_entities(self.entities, self.entities)
+        super().__init__(env, group, ticks=ticks, **options)
+
+    # ------------------------------------------------------------------------------------- what a subclass says
+
+    @abstractmethod
+    def make_actions(self, space: Space[Any]) -> Actions:
+        """One entity's actions."""
+
+    @property
+    def alpha(self) -> float:
+        """What a nat of entropy is worth."""
+        return 0.0
+
+    @abstractmethod
+    def next_outputs(self, batch: Transitions, joint: Tensor) -> Tensor:
+        """The outputs [N, E, outputs] of the actors that targets are made of; joint: by the targets' encoder."""
+
+    def learn_more(self, outputs: Tensor, entropies: Tensor, acts: Tensor, mask: Tensor | None) -> Tensor | float:
+        """What else the actors' outputs [N * E, outputs] mean: adds to `grad` of other weights.
+
+        Returns:
+            the gradient of further losses of the actors, by the outputs.
+        """
+        return 0.0
+
+    # ------------------------------------------------------------------------------------- what is learnt, and plays
+
+    def read_spaces(self, observation_space: Space[Any], action_space: Space[Any]) -> None:
+        self.observation_space = observation_space
+        self.actions = self.make_actions(action_space)
+        self.action_shape, self.action_dtype = self.actions.shape, self.actions.dtype
+        self.mask_size = self.actions.mask_size
+
+    def build(self, generator: torch.Generator) -> ActorsAndCritics:
+        layers = {"hidden_sizes": self.options.hidden_sizes, "activation": self.options.activation}
+        encoder = JointEncoder(self.observation_space, self.entities, generator)
+        critics = Critics(
+            encoder,
+            actions=self.entities * self.actions.inputs,
+            outputs=self.entities,
+            count=self.n_critics,
+            generator=generator,
+            **layers,
+        )
+        shared = {"entities": self.entities, "shared": self.options.shared_actor}
+        actors = Actors(encoder.of_one, self.actions.outputs, generator=generator, **shared, **layers)
+        return ActorsAndCritics(critics, actors)
+
+    def make_optimizers(self) -> dict[str, Adam]:
+        return {"critics": Adam(self.network.critics), "actors": Adam(self.network.actors)}
+
+    def make_targets(self) -> dict[str, Target[Any]]:
+        return {"critics": Target(self.network.critics, self.optimizers["critics"])}
+
+    def act_randomly(self, rows: int, mask: Tensor | None) -> Tensor:
+        return self.actions.uniform(rows, mask, self.generator)
+
+    def explore(self, leaves: Sequence[Tensor], mask: Tensor | None) -> Tensor:
+        return self.act(leaves, mask, self.generator)
+
+    def act(self, leaves: Sequence[Tensor], mask: Tensor | None, generator: torch.Generator | None) -> Tensor:
+        return self.actions.choose(self.network(leaves), mask, generator)
+
+    def to_env(self, actions: NDArray[Any]) -> NDArray[Any]:
+        return self.actions.to_env(actions)
+
+    # ------------------------------------------------------------------------------------------------ joint transitions
+
+    def run(self) -> None:
+        """Collects and learns until the environment raises `BudgetReached`."""
+        lanes = self.env.num_envs // self.entities
+        check_budget(self.options, rows=lanes, ticks=self.ticks, workers=self.group.size)
+        super().run()
+
+    def layout(self) -> dict[str, Any]:
+        return {
+            "space": joint_space(self.observation_space, self.entities),
+            "action_shape": (self.entities, *self.action_shape),
+            "action_dtype": self.action_dtype,
+            "mask_size": self.entities * self.mask_size,
+            "reward_shape": (self.entities,),
+        }
+
+    def _experience(self) -> JointExperience:
+        return JointExperience(
+            self.observation_space,
+            entities=self.entities,
+            action_shape=self.action_shape,
+            action_dtype=self.action_dtype,
+            mask_size=self.mask_size,
+            rows=self.env.num_envs,
+            n_step=self.options.n_step,
+            gamma=self.options.gamma,
+        )
+
+    def describe(self, fragment: Fragment) -> list[Statistics]:
+        *seen, acts = fragment.observations
+        return self.normalize.describe([leaf.flatten(0, 1) for leaf in seen], acts.bool().flatten().numpy())
+
+    def _seen(self, batch: Transitions) -> Transitions:
+        now, then = (self._normalized(leaves) for leaves in (batch.observations, batch.next_observations))
+        return batch._replace(observations=now, next_observations=then)
+
+    def _normalized(self, joint: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        *seen, acts = joint
+        rows = self.normalize([leaf.flatten(0, 1) for leaf in seen])
+        return *(leaf.view(*acts.shape, *leaf.shape[1:]) for leaf in rows), acts
+
+    # --------------------------------------------------------------------------------------------------- the maths
+
+    def gradient_step(self, batch: Transitions, average: Average) -> tuple[Figures, Tensor]:
+        """One step of all that is learnt, on the group's mean gradients."""
+        optimizers = list(self.optimizers.values())
+        for optimizer in optimizers:
+            optimizer.zero_grad()
+        figures, errors = self.gradients(batch)
+        figures = average([optimizer.vector for optimizer in optimizers], weight=float(batch.size), **figures)
+        self.descend(figures, *optimizers)
+        return figures, errors
+
+    @torch.no_grad()
+    def gradients(self, batch: Transitions) -> tuple[Figures, Tensor]:
+        """Adds the gradients of all losses to `grad` of the weights; what is measured, and the mean errors [N].
+
+        All is differentiated by hand, with the ways back of `policies.critics` and `policies.perceptron`. The tests
+        compare that with torch's own derivative of the losses.
+        """
+        if batch.size == 0:
+            return dict.fromkeys(self.measured, 0.0), torch.zeros(0)
+        targets = batch.rewards + batch.discounts * self.next_values(batch)  # [N, E]
+        taken = self._masked(self.actions.to_critics(batch.actions), batch.observations[-1])
+        joint, values, to_critics = self.network.critics.traced(batch.observations, taken.flatten(1))
+        errors = values - targets  # [k, N, E]
+        weighted = errors * batch.weights.unsqueeze(-1)
+        to_critics(weighted * (2 / targets.numel()))
+        critic_loss = float((weighted * errors).mean((1, 2)).sum())
+        actor_loss, entropy = self._actors_backward(joint, taken, batch)
+        measured = (critic_loss, float(values.mean()), actor_loss, entropy)
+        return dict(zip(self.measured, measured, strict=True)), errors.abs().mean((0, 2))
+
+    def next_values(self, batch: Transitions) -> Tensor:
+        """min Q'_i(x', a') + alpha H_i of the next joint sights, [N, E]; a' are the actors' own."""
+        critics, acts = self.targets["critics"].module, batch.next_observations[-1]
+        joint = critics.encoder(batch.next_observations)
+        outputs = self.next_outputs(batch, joint).flatten(0, 1)
+        drawn = self.actions.sample(outputs, self._rows(batch.next_masks), self.generator)
+        inputs = self._masked(drawn.inputs.view(*acts.shape, -1), acts)
+        least: Tensor = critics(joint, inputs.flatten(1)).amin(0)
+        return least + self.alpha * drawn.entropies.view(acts.shape) * acts
+
+    def _actors_backward(self, joint: Tensor, taken: Tensor, batch: Transitions) -> tuple[float, float]:
+        """Adds the gradient of the actors' loss to `grad`; the loss, and the mean entropy of those who act."""
+        acts, masks = batch.observations[-1].float(), self._rows(batch.masks)
+        outputs, to_actors = self.network.actors.traced(self.network.encoder.own(joint))
+        rows, share = outputs.flatten(0, 1), 1 / acts.numel()  # the loss is a mean
+        drawn = self.actions.sample(rows, masks, self.generator)
+        values, by_now = self._values_of(self._masked(drawn.inputs.view(taken.shape), acts), joint, taken)
+        by_rows = drawn.backward(by_now.flatten(0, 1) * -share, -self.alpha * share)
+        by_rows += self.learn_more(rows, drawn.entropies, acts.flatten(), masks)
+        to_actors(self._masked(by_rows.view(outputs.shape), acts))
+        entropies = drawn.entropies.view(acts.shape) * acts
+        loss = -(values * acts + self.alpha * entropies).mean()
+        return float(loss), float(entropies.sum() / acts.sum())
+
+    def _values_of(self, now: Tensor, joint: Tensor, taken: Tensor) -> tuple[Tensor, Tensor]:
+        """min Q_i [N, E] of i's action of now among the others' of then, and its gradient by that [N, E, inputs].
+
+        The critics are asked about E * N joint actions, in each of which one entity's is of now; of the E values there
+        the one of that entity counts.
+        """
+        each, every = torch.arange(now.shape[1], device=now.device), torch.arange(len(now), device=now.device)
+        asked = taken.repeat(len(each), 1, 1, 1)  # [E, N, E, inputs]
+        asked[each, :, each] = now.transpose(0, 1)
+        values, to_asked = self.network.critics.probed(joint.repeat(len(each), 1), asked.flatten(0, 1).flatten(1))
+        values = values.view(-1, *asked.shape[:3])  # [k, E, N, E]
+        least, which = values[:, each, :, each].min(1)  # [E, N], out of [E, k, N]
+        by_values = torch.zeros_like(values)
+        by_values[which, each[:, None], every, each[:, None]] = 1.0
+        by_asked = to_asked(by_values.flatten(1, 2)).view(asked.shape)
+        return least.t(), by_asked[each, :, each].transpose(0, 1)
+
+    def _masked(self, numbers: Tensor, acts: Tensor) -> Tensor:
+        """Numbers [N, E, ...] of those who act [N, E]; the others' are 0."""
+        return numbers * acts.unsqueeze(-1)
+
+    def _rows(self, masks: Tensor | None) -> Tensor | None:
+        """Joint masks [N, E * mask_size] as those of single entities, [N * E, mask_size]."""
+        return None if masks is None else masks.view(-1, self.mask_size)
+
+    # ------------------------------------------------------------------------------------------ what others ask for
+
+    @classmethod
+    def check_entities(cls, own: int, first: int) -> None:
+        """Whether the algorithm can drive a seat of so many entities, where the policy's first seat has `first`.
+
+        Raises:
+            ConfigError: it cannot; the message says why.
+        """
+        if own < 2:
+            raise ConfigError(
+                f"{cls.__name__} learns what all entities of a seat do together, and here the seat has one; seat the "
+                "entities of a team together, as in seats: [[blue, blue], red, red], or take an algorithm of single "
+                "entities: ddpg, sac or ppo"
+            )
+        if own != first:
+            raise ConfigError(
+                f"the seat has {own} entities, the policy's first one has {first}: the critics of {cls.__name__} look "
+                "at all entities of a seat together, so all its seats need equally many"
+            )
+
+    @classmethod
+    def sizes(cls, options: Mapping[str, Any], *, rows: int, ticks: int, workers: int) -> dict[str, int]:
+        """What `arena plan` shows. How many gradient steps there will be is not said: it depends on the lanes.
+
+        Raises:
+            ConfigError: as of `OffPolicy.sizes`.
+        """
+        sizes = super().sizes(options, rows=rows, ticks=ticks, workers=workers)
+        return {name: size for name, size in sizes.items() if name != "gradient steps per run"}
+
+
+def check_joint_options(options: Any) -> None:
+    """Checks the options that these algorithms have in common.
+
+    Raises:
+        ConfigError: one has a value that it cannot have.
+    """
+    check_flag(options, "shared_actor")
+    check_numbers(options, "gumbel_temperature", at_least=0)
+    if options.gumbel_temperature == 0:
+        raise wrong("gumbel_temperature", 0, "more than 0: nothing could be differentiated")

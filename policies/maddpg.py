@@ -1,0 +1,134 @@
+"""Multi-agent deep deterministic policy gradient (Lowe et al. 2017, arXiv 1706.02275) for one worker of a group.
+
+    critics  y_i = r_i + gamma Q'_i(x', mu'_1(o'_1), ..., mu'_E(o'_E)),   loss = mean of (y_i - Q_i(x, a))^2   eq. (6)
+    actors   loss = -mean of Q_i(x, a_1, ..., mu_i(o_i), ..., a_E), differentiated through Q_i by mu_i         eq. (5)
+    targets  Q' and mu' follow Q and mu, by `tau` per gradient step
+
+i is an entity of the seat; x are the observations of all, o_i its own. Where actions are numbers, mu is deterministic
+and explores with noise, as in `policies.ddpg`. Where they are choices, mu gives their logits; it explores by sampling,
+and is differentiated by the straight-through Gumbel-softmax of `policies.reparameterised`. A small weight on the
+squared outputs keeps both from becoming so certain that nothing is tried any more.
+
+What is shared with MASAC, all of the maths above among it, is in `policies.centralised`. Policy ensembles and the
+inference of other entities' policies (sections 4.2 and 4.3 of the paper) are left out: the seat knows its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from gymnasium import spaces
+from gymnasium.spaces import Space
+from gymnasium.vector import VectorEnv
+from numpy.typing import NDArray
+from torch import Tensor
+
+from policies import ddpg
+from policies.centralised import Centralised, check_joint_options
+from policies.continuous import ActionNoise
+from policies.distributions import normal
+from policies.options import check_numbers
+from policies.reparameterised import Actions, Choices, PlainNumbers
+from policies.replay import Transitions
+from policies.target import Target
+
+if TYPE_CHECKING:
+    from arena.group import Group
+
+
+@dataclass(frozen=True)
+class Options(ddpg.Options):
+    """What a configuration may say about MADDPG.
+
+    Raises:
+        ConfigError: a value of the wrong kind or out of its range, or two that contradict each other.
+    """
+
+    learning_rate: float = 1e-3  # step size of Adam, for actors and critics; 0 plays without learning
+    buffer_size: int = 1_000_000  # joint observations that the group's replay holds at most; the oldest go first
+    learning_starts: int = 1_000  # joint transitions that the group collects with random actions before it learns
+    batch_size: int = 256  # joint transitions per worker in one gradient step
+    training_intensity: float = 16.0  # joint transitions that are replayed per joint transition collected
+    train_every: int = 4  # ticks between two meetings of the group, at which it learns
+    gamma: float = 0.95  # discount per joint transition
+    tau: float = 0.01  # how far the target networks move to what is learnt; 1: they become a copy
+    max_grad_norm: float | None = 0.5  # longest gradient that is stepped on; null: any
+    hidden_sizes: Sequence[int] = (64, 64)  # layers of each actor, and of the critic
+    shared_actor: bool = True  # one actor for all entities, which is told who it is; false: one for each
+    gumbel_temperature: float = 1.0  # of choices: the lower, the less their gradient is biased and the more it varies
+    output_penalty: float = 1e-3  # weight of the actors' squared outputs in their loss
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_joint_options(self)
+        check_numbers(self, "output_penalty", at_least=0)
+
+
+class MADDPG(Centralised):
+    """One worker of a MADDPG policy.
+
+    Args:
+        env, group, ticks, options: as of `Centralised`; the actions are Discrete, or a Box with bounds.
+
+    Raises:
+        ConfigError: an option, a space or a seat that MADDPG cannot take.
+    """
+
+    Options = Options
+    n_critics = 1
+
+    def __init__(self, env: VectorEnv[Any, Any, Any], group: Group, *, ticks: int, **options: Any) -> None:
+        super().__init__(env, group, ticks=ticks, **options)
+        self.noise = ActionNoise(
+            env.num_envs,
+            self.actions.inputs,
+            std=self.options.noise_std,
+            theta=self.options.noise_theta if self.options.action_noise == "correlated" else 1.0,
+            generator=self.generator,
+        )
+
+    def make_actions(self, space: Space[Any]) -> Actions:
+        if isinstance(space, spaces.Discrete):
+            return Choices(space, temperature=self.options.gumbel_temperature)
+        return PlainNumbers(space)
+
+    def make_targets(self) -> dict[str, Target[Any]]:
+        return {**super().make_targets(), "actors": Target(self.network.actors, self.optimizers["actors"])}
+
+    def explore(self, leaves: Sequence[Tensor], mask: Tensor | None) -> Tensor:
+        if isinstance(self.actions, Choices):
+            return self.act(leaves, mask, self.generator)
+        actions = self.act(leaves, mask, None)
+        return (actions + self.noise.draw().to(actions.device)).clamp_(-1, 1)
+
+    def act(self, leaves: Sequence[Tensor], mask: Tensor | None, generator: torch.Generator | None) -> Tensor:
+        """The actors' actions, greedy; else sampled choices, or numbers with white noise."""
+        actions = super().act(leaves, mask, generator)
+        if generator is None or isinstance(self.actions, Choices):
+            return actions
+        noise = normal(actions.shape, generator).mul_(self.options.noise_std)
+        return (actions + noise.to(actions.device)).clamp_(-1, 1)
+
+    def began(self, rows: NDArray[np.bool_]) -> None:
+        self.noise.restart(rows)
+
+    def next_outputs(self, batch: Transitions, joint: Tensor) -> Tensor:
+        """Of the target actors."""
+        outputs: Tensor = self.targets["actors"].module(self.network.encoder.own(joint))
+        return outputs
+
+    def learn_more(self, outputs: Tensor, entropies: Tensor, acts: Tensor, mask: Tensor | None) -> Tensor:
+        """The gradient of the penalty: `output_penalty` times the mean square of the outputs."""
+        penalty: Tensor = outputs * (2 * self.options.output_penalty / outputs.numel())
+        return penalty
+
+    @classmethod
+    def check_actions(cls, space: Space[Any]) -> None:
+        if isinstance(space, spaces.Discrete):
+            Choices(space, temperature=1.0)
+        else:
+            PlainNumbers(space)

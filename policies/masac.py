@@ -1,0 +1,132 @@
+"""Multi-agent soft actor-critic: SAC (`policies.sac`) with the centralised critics of MADDPG (`policies.maddpg`).
+
+    critics      y_i = r_i + gamma (min Q'_i(x', a') + alpha H_i),   loss = mean of (y_i - Q_i(x, a))^2, for two
+    actors       loss = -mean of min Q_i(x, a_1, ..., pi_i(o_i), ..., a_E) + alpha H_i
+    temperature  loss = mean of alpha (H_i - the entropy that is wanted), one alpha for all entities
+
+i is an entity of the seat; x are the observations of all, o_i its own; a' are the actors' own actions, all sampled, and
+H_i is the entropy of i's actor: exact for choices, estimated by the sample for numbers. Soft values, twin critics and
+temperature are those of Haarnoja et al. 2018 (arXiv 1812.05905, equations 3, 5, 7 and 18); the centralised critics are
+those of Lowe et al. 2017 (arXiv 1706.02275). Choices are differentiated by the straight-through Gumbel-softmax of
+`policies.reparameterised`: an exact sum, as SAC has it, would ask the critics about every joint choice.
+
+What is shared with MADDPG is in `policies.centralised`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from gymnasium import spaces
+from gymnasium.spaces import Space
+from torch import Generator, Tensor
+
+from policies import sac
+from policies.adam import Adam
+from policies.centralised import ActorsAndCritics, Centralised, check_joint_options
+from policies.off_policy import Figures
+from policies.reparameterised import Actions, Choices, NoisyNumbers
+from policies.replay import Transitions
+from policies.sac import Temperature
+
+
+@dataclass(frozen=True)
+class Options(sac.Options):
+    """What a configuration may say about MASAC.
+
+    Raises:
+        ConfigError: a value of the wrong kind or out of its range, or two that contradict each other.
+    """
+
+    learning_rate: float = 1e-3  # step size of Adam, for actors, critics and temperature; 0 plays without learning
+    buffer_size: int = 1_000_000  # joint observations that the group's replay holds at most; the oldest go first
+    learning_starts: int = 1_000  # joint transitions that the group collects with random actions before it learns
+    batch_size: int = 256  # joint transitions per worker in one gradient step
+    training_intensity: float = 16.0  # joint transitions that are replayed per joint transition collected
+    train_every: int = 4  # ticks between two meetings of the group, at which it learns
+    gamma: float = 0.95  # discount per joint transition
+    tau: float = 0.01  # how far the target networks move to what is learnt; 1: they become a copy
+    max_grad_norm: float | None = 0.5  # longest gradient that is stepped on; null: any
+    hidden_sizes: Sequence[int] = (64, 64)  # layers of each actor, and of each critic
+    shared_actor: bool = True  # one actor for all entities, which is told who it is; false: one for each
+    gumbel_temperature: float = 1.0  # of choices: the lower, the less their gradient is biased and the more it varies
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_joint_options(self)
+
+
+class SoftActorsAndCritics(ActorsAndCritics):
+    """All that is learnt; the temperature only where it is not fixed."""
+
+    def __init__(self, network: ActorsAndCritics, temperature: Temperature | None) -> None:
+        super().__init__(network.critics, network.actors)
+        self.temperature = temperature
+
+
+class MASAC(Centralised):
+    """One worker of a MASAC policy.
+
+    Args:
+        env, group, ticks, options: as of `Centralised`; the actions are Discrete, or a Box with bounds.
+
+    Raises:
+        ConfigError: an option, a space or a seat that MASAC cannot take.
+    """
+
+    Options = Options
+    n_critics = 2
+    network: SoftActorsAndCritics
+
+    def make_actions(self, space: Space[Any]) -> Actions:
+        if isinstance(space, spaces.Discrete):
+            return Choices(space, temperature=self.options.gumbel_temperature)
+        return NoisyNumbers(space)
+
+    def build(self, generator: Generator) -> SoftActorsAndCritics:
+        temperature = Temperature() if self.options.ent_coef == "auto" else None
+        return SoftActorsAndCritics(super().build(generator), temperature)
+
+    def make_optimizers(self) -> dict[str, Adam]:
+        optimizers = super().make_optimizers()
+        if self.network.temperature is not None:
+            optimizers["temperature"] = Adam(self.network.temperature)
+        return optimizers
+
+    def schedules(self) -> Figures:
+        return {**super().schedules(), "ent_coef": self.alpha}
+
+    @property
+    def alpha(self) -> float:
+        """The temperature."""
+        temperature = self.network.temperature
+        return float(self.options.ent_coef) if temperature is None else float(temperature.log_alpha.detach().exp())
+
+    def next_outputs(self, batch: Transitions, joint: Tensor) -> Tensor:
+        """Of the actors as they are now; the targets' encoder finds what theirs does, unless it learns."""
+        encoder = self.network.encoder
+        seen = encoder(batch.next_observations) if encoder.learns else joint
+        outputs: Tensor = self.network.actors(encoder.own(seen))
+        return outputs
+
+    def learn_more(self, outputs: Tensor, entropies: Tensor, acts: Tensor, mask: Tensor | None) -> float:
+        """Adds the temperature's gradient, by those who act."""
+        if self.network.temperature is not None:
+            surplus = ((entropies - self._wanted(outputs, mask)) * acts).mean()
+            self.optimizers["temperature"].gradient[0] += self.alpha * surplus
+        return 0.0
+
+    def _wanted(self, outputs: Tensor, mask: Tensor | None) -> Tensor:
+        """The entropy that is wanted, [N * E]."""
+        if self.options.target_entropy == "auto":
+            return self.actions.wanted_entropy(outputs, mask)
+        return outputs.new_full((len(outputs),), float(self.options.target_entropy))
+
+    @classmethod
+    def check_actions(cls, space: Space[Any]) -> None:
+        if isinstance(space, spaces.Discrete):
+            Choices(space, temperature=1.0)
+        else:
+            NoisyNumbers(space)
