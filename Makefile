@@ -18,7 +18,8 @@ run: $(READY)
 	$(BIN)/arena evaluate $(RUN) --checkpoints first last --against random
 
 test: $(READY)
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest tests/mpi
+	$(BIN)/python -m pytest --ignore tests/mpi --numprocesses auto
 
 check: lint types test
 

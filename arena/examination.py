@@ -219,8 +219,7 @@ def _examine_policy(
             if shared is None or own != shared or match.lanes != plan.matches[policy.workers[0][0]].lanes:
                 face = seat_face(cls, own.observations, own.actions, lanes=match.lanes)
                 faces[face] = None
-            if shared is not None:
-                check_shared(cls, shared.words(), own.words())
+            check_shared(cls, (shared or own).words(), own.words())
         shared = shared or own
         rows.append(match.lanes * len(seats[number][seat]))
     sizes = _sizes(cls, plan, policy, rows)
@@ -279,12 +278,13 @@ def check_shared(cls: type[Any], first: Sequence[SpaceWords], own: Sequence[Spac
     """A policy with weights keeps one set of them, so all its seats have the same spaces for each entity.
 
     Args:
-        cls: the policy's algorithm.
+        cls: the policy's algorithm; its classmethod `check_entities(own, first)`, where it has one, is asked whether it
+            can drive so many entities in a seat, where the policy's first one has `first`.
         first: per entity the observation and the action space of the policy's first seat.
         own: likewise of another one.
 
     Raises:
-        ConfigError: an entity has spaces that the first seat has not.
+        ConfigError: an entity has spaces that the first seat has not, or the algorithm cannot take so many entities.
     """
     if not hasattr(cls, "state_dict"):
         return
@@ -294,6 +294,8 @@ def check_shared(cls: type[Any], first: Sequence[SpaceWords], own: Sequence[Spac
                 f"observes {observations} and acts in {actions} here, in its first seat {first[0][0]} and "
                 f"{first[0][1]}; one policy keeps one set of weights: give this seat a policy of its own"
             )
+    if hasattr(cls, "check_entities"):
+        cls.check_entities(len(own), len(first))
 
 
 def _sizes(cls: type[Any], plan: Plan, policy: PolicyPlan, rows: Sequence[int]) -> dict[str, int]:

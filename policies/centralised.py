@@ -165,7 +165,7 @@ class ActorsAndCritics(nn.Module):
         return cast("JointEncoder", self.critics.encoder)
 
     def forward(self, leaves: Sequence[Tensor]) -> Tensor:
-        """The actors' outputs [N * E, outputs] for leaves of rows, [N * E, ...]; each row has a say in its own alone."""
+        """The actors' outputs [N * E, outputs] for leaves of rows, [N * E, ...]; each of its own row alone."""
         return self.actors(self.encoder.rows(leaves)).flatten(0, 1)  # type: ignore[no-any-return]
 
 

@@ -123,10 +123,10 @@ class JointExperience(Experience):
 
     def _end(self, ended: NDArray[np.bool_], terminated: NDArray[np.bool_], infos: Mapping[str, Any]) -> None:
         """Completes what is under way in the lanes where an entity's episode has ended; all are [L, E]."""
-        lanes: NDArray[np.bool_] = ended.any(1)
+        lanes: NDArray[np.bool_] = np.logical_or.reduce(ended, axis=1)
         gone = self._out | terminated  # nothing is left for them
         rows, columns = np.nonzero((self._starts != NO_SIGHT) & lanes[:, None])
-        over: NDArray[np.bool_] = gone.all(1)
+        over: NDArray[np.bool_] = np.logical_and.reduce(gone, axis=1)
         cut = np.unique(rows[~over[rows]])
         following = np.full(self.rows, NO_SIGHT)
         if len(cut):

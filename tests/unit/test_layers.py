@@ -22,7 +22,8 @@ PURE = {
     "rehosting",
     *("records.outcome", "records.lines"),
 }
-PUBLIC = {"acting", "errors", "spaces", "interface", "registry", "group", "samples"}  # what envs and policies may import
+# What envs and policies may import.
+PUBLIC = {"acting", "errors", "spaces", "interface", "registry", "group", "samples"}
 BELOW_THE_PROXY = {"comm", "errors", "interface", "lockstep", "messages", "spaces", "plan", "records", "stopwatch"}
 ROLES = {"roles", "launch", "run", "cli"}
 

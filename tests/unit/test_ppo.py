@@ -551,3 +551,15 @@ def test_a_device_that_the_machine_does_not_have_is_refused_with_the_options(mon
         PPO.check_options({"device": "cuda"})
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     PPO.check_options({"device": "cuda"})
+
+
+@pytest.mark.parametrize("space", ACTIONS[:3], ids=lambda space: type(space).__name__)
+def test_log_prob_judges_actions_of_the_game_as_the_rollout_does(space: Any) -> None:
+    masks = None if not isinstance(space, spaces.Discrete) else lambda tick: np.array([[1, 1, 0]] * 4, np.int8)
+    ppo = worker(ScriptedEnv(VECTOR, space, masks=masks))
+    batch = seen(ppo)
+    actions = ppo.head.to_env(batch.actions.numpy())
+    held = None if batch.masks is None else batch.masks.numpy().astype(np.int8)
+    found = ppo.log_prob(batch.observations[0].numpy(), actions, held)
+    assert found.dtype == np.float64
+    assert found == pytest.approx(batch.log_probs.double().numpy(), abs=1e-6)

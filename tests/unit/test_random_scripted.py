@@ -325,3 +325,27 @@ def test_play_resets_a_parallel_game_that_everybody_has_left() -> None:
     with pytest.raises(BudgetReached):
         play(env, lambda observations, infos: dict.fromkeys(env.agents, 0))
     assert env.resets == 3
+
+
+@pytest.mark.parametrize(
+    ("space", "actions", "masks", "expected"),
+    [
+        (spaces.Discrete(4, start=3), [3, 6], None, [1 / 4, 1 / 4]),
+        (spaces.Discrete(4, start=3), [3, 6], [[1, 1, 0, 0], [1, 1, 1, 0]], [1 / 2, 0]),
+        (spaces.MultiDiscrete([2, 3]), [[0, 2], [1, 0]], None, [1 / 6, 1 / 6]),
+        (spaces.MultiDiscrete([2, 3], start=[1, 1]), [[1, 3], [2, 1]], [[1, 0, 1, 0, 1], [1, 1, 0, 1, 1]], [1 / 2, 0]),
+        (spaces.MultiBinary((2, 2)), np.zeros((2, 2, 2)), None, [1 / 16, 1 / 16]),
+    ],
+)
+def test_the_probability_of_a_random_action_is_one_among_those_allowed(
+    space: Any, actions: Any, masks: Any, expected: Any
+) -> None:
+    allowed = None if masks is None else np.array(masks, np.int8)
+    worker = Random(ScriptedEnv(spaces.Discrete(2), space), solo_group(), ticks=1)
+    assert np.exp(worker.log_prob(None, np.array(actions), allowed)) == pytest.approx(expected)
+
+
+def test_random_numbers_have_no_probability_that_is_told() -> None:
+    worker = Random(ScriptedEnv(spaces.Discrete(2), spaces.Box(0, 1)), solo_group(), ticks=1)
+    with pytest.raises(ConfigError, match="where they are choices"):
+        worker.log_prob(None, np.zeros((1, 1)), None)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import dataclasses
 import inspect
 import re
 import shlex
@@ -17,7 +16,6 @@ from arena import registry
 from arena.cli import _parser
 from arena.config import schema as config
 from arena.group import Group
-from policies.ppo import Options
 
 STRUCTS = {
     "Top level": config.Config,
@@ -63,13 +61,6 @@ def test_a_round_robin_is_described_by_its_own_keys_and_those_of_a_match() -> No
     assert all(f"`{name}`" in readme.section(heading).partition("\n\n|")[0] for name in shared)
     described = {name: value_of(cells[1]) for name, cells in readme.table(heading).items()}
     assert described == {name: value for name, value in own.items() if name not in shared}
-
-
-def test_every_option_of_ppo_is_described_with_its_default() -> None:
-    described = {name: value_of(cells[0]) for name, cells in readme.table("Algorithms").items()}
-    declared = {field.name: field.default for field in dataclasses.fields(Options)}
-    declared["hidden_sizes"] = list(Options().hidden_sizes)
-    assert described == declared
 
 
 @pytest.mark.parametrize("name", registry.ENVIRONMENTS)

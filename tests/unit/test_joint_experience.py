@@ -1,0 +1,212 @@
+"""Joint experience: what lanes of several entities become, by hand, and of one entity against `Experience`."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces
+from gymnasium.vector.utils import batch_space
+
+from arena.records.state import decode, encode
+from policies.experience import Experience, Fragment
+from policies.joint_experience import JointExperience, joint_space
+from policies.rollout import to_leaves
+
+NUMBER = spaces.Box(-1000, 1000, (1,), np.float64)
+MIXED = spaces.Dict(
+    a=spaces.Box(-1, 1, (2, 3), np.float32), b=spaces.Discrete(4, start=-1), c=spaces.MultiBinary(3), d=NUMBER
+)
+
+
+class Transition(NamedTuple):
+    """A joint transition, with what is seen in place of where it lies; a list has an item per entity."""
+
+    seen: list[float]
+    acts: list[int]
+    actions: list[int]
+    rewards: list[float]
+    discounts: list[float]
+    then: list[float]
+    then_acts: list[int]
+
+
+def experience(lanes: int, entities: int, *, n_step: int = 1, mask_size: int = 0) -> JointExperience:
+    return JointExperience(
+        NUMBER,
+        entities=entities,
+        action_shape=(),
+        action_dtype=torch.int64,
+        mask_size=mask_size,
+        rows=lanes * entities,
+        n_step=n_step,
+        gamma=0.5,
+    )
+
+
+def transitions(fragment: Fragment) -> list[Transition]:
+    """Those of a fragment that begins with the first sight."""
+    assert fragment.first == 0
+    seen, acts = fragment.observations[0].squeeze(-1), fragment.observations[1]
+    columns = seen[fragment.starts], acts[fragment.starts], *fragment[4:7], seen[fragment.followings]
+    rows = zip(*(column.tolist() for column in (*columns, acts[fragment.followings])), strict=True)
+    return sorted(Transition(*values) for values in rows)
+
+
+def column(*values: float) -> Any:
+    return np.array(values, np.float64)[:, None]
+
+
+def tick(lived: Any, actions: list[int], seen: Any, rewards: list[float], ends: str, **infos: Any) -> None:
+    """One tick; `ends` has a letter per row: t terminated, c cut, - neither; `last` what ended rows saw last."""
+    terminated = np.array([letter == "t" for letter in ends])
+    truncated = np.array([letter == "c" for letter in ends])
+    if "last" in infos:
+        last = infos.pop("last")
+        infos["final_obs"] = np.full(len(ends), None, object)
+        for row, value in last.items():
+            infos["final_obs"][row] = np.array([float(value)])
+    lived.add(np.array(actions), seen, np.array(rewards, np.float64), terminated, truncated, infos)
+
+
+def active(*flags: int) -> Any:
+    return np.array(flags, np.bool_)
+
+
+def test_rows_of_a_lane_become_one_transition() -> None:
+    lived = experience(2, 2)
+    lived.begin(column(0, 1, 2, 3), {})
+    tick(lived, [10, 11, 12, 13], column(4, 5, 6, 7), [1, 2, 3, 4], "----")
+    assert transitions(lived.cut()) == [
+        Transition([0, 1], [1, 1], [10, 11], [1, 2], [0.5, 0.5], [4, 5], [1, 1]),
+        Transition([2, 3], [1, 1], [12, 13], [3, 4], [0.5, 0.5], [6, 7], [1, 1]),
+    ]
+
+
+def test_a_lane_that_terminates_is_worth_nothing_and_one_that_is_cut_has_its_last_sight() -> None:
+    lived = experience(2, 2)
+    lived.begin(column(0, 1, 2, 3), {})
+    last = {0: 90, 1: 91, 2: 92, 3: 93}
+    tick(lived, [10, 11, 12, 13], column(4, 5, 6, 7), [1, 2, 3, 4], "ttcc", last=last)
+    first, second = transitions(lived.cut())
+    assert first == Transition([0, 1], [1, 1], [10, 11], [1, 2], [0, 0], [0, 1], [1, 1])
+    assert second == Transition([2, 3], [1, 1], [12, 13], [3, 4], [0.5, 0.5], [92, 93], [1, 1])
+
+
+def test_an_entity_that_is_out_is_masked_while_the_other_plays_on() -> None:
+    lived = experience(1, 2)
+    lived.begin(column(0, 1), {})
+    tick(lived, [10, 11], column(50, 2), [1, 2], "t-", last={0: 90}, active=active(0, 1))
+    tick(lived, [60, 12], column(51, 3), [0, 3], "--", active=active(0, 1))
+    tick(lived, [61, 13], column(70, 71), [0, 4], "-c", last={1: 91}, active=active(1, 1))
+    tick(lived, [14, 15], column(72, 73), [5, 6], "--", active=active(1, 1))
+    assert transitions(lived.cut()) == [
+        Transition([0, 1], [1, 1], [10, 11], [1, 2], [0, 0.5], [0, 2], [0, 1]),
+        Transition([0, 2], [0, 1], [60, 12], [0, 3], [0, 0.5], [0, 3], [0, 1]),
+        Transition([0, 3], [0, 1], [61, 13], [0, 4], [0, 0.5], [0, 91], [0, 1]),
+        Transition([70, 71], [1, 1], [14, 15], [5, 6], [0.5, 0.5], [72, 73], [1, 1]),
+    ]
+
+
+def test_an_entity_that_is_cut_alone_keeps_what_it_would_have_been_worth() -> None:
+    lived = experience(1, 2)
+    lived.begin(column(0, 1), {})
+    tick(lived, [10, 11], column(50, 2), [1, 2], "c-", last={0: 90}, active=active(0, 1))
+    tick(lived, [60, 12], column(70, 71), [0, 3], "-t", last={1: 91})
+    assert transitions(lived.cut()) == [
+        Transition([0, 1], [1, 1], [10, 11], [1, 2], [0.5, 0.5], [90, 2], [1, 1]),
+        Transition([0, 2], [0, 1], [60, 12], [0, 3], [0, 0], [0, 2], [0, 1]),
+    ]
+
+
+def test_several_rewards_are_summed_until_any_episode_ends() -> None:
+    lived = experience(1, 2, n_step=3)
+    lived.begin(column(0, 1), {})
+    tick(lived, [10, 11], column(2, 3), [1, 10], "--")
+    tick(lived, [12, 13], column(4, 5), [2, 20], "--")
+    tick(lived, [14, 15], column(6, 7), [4, 40], "--")
+    tick(lived, [16, 17], column(50, 9), [8, 80], "t-", last={0: 90}, active=active(0, 1))
+    tick(lived, [60, 19], column(70, 71), [0, 16], "-t", last={1: 91})
+    assert transitions(lived.cut()) == [
+        Transition([0, 1], [1, 1], [10, 11], [3, 30], [0.125, 0.125], [6, 7], [1, 1]),
+        Transition([0, 9], [0, 1], [60, 19], [0, 16], [0, 0], [0, 9], [0, 1]),
+        Transition([2, 3], [1, 1], [12, 13], [6, 60], [0, 0.125], [0, 9], [0, 1]),
+        Transition([4, 5], [1, 1], [14, 15], [8, 80], [0, 0.25], [0, 9], [0, 1]),
+        Transition([6, 7], [1, 1], [16, 17], [8, 80], [0, 0.5], [0, 9], [0, 1]),
+    ]
+
+
+def test_in_turns_a_joint_transition_lasts_until_anybody_acts() -> None:
+    lived = experience(1, 2)
+    lived.begin(column(0, 50), {"active": active(1, 0)})
+    tick(lived, [10, 60], column(51, 52), [1, 0], "--", active=active(0, 0))
+    tick(lived, [61, 62], column(53, 3), [2, 4], "--", active=active(0, 1))
+    tick(lived, [63, 11], column(4, 54), [8, 16], "--", active=active(1, 0))
+    assert transitions(lived.cut()) == [
+        Transition([0, 0], [1, 0], [10, 60], [3, 4], [0.5, 0.5], [0, 3], [0, 1]),
+        Transition([0, 3], [0, 1], [63, 11], [8, 16], [0.5, 0.5], [4, 0], [1, 0]),
+    ]
+
+
+def test_masks_stand_side_by_side_and_last_ones_are_those_of_the_last_info() -> None:
+    lived = experience(1, 2, mask_size=2)
+    mask = np.array([[1, 0], [0, 1]], np.int8)
+    lived.begin(column(0, 1), {"action_mask": mask})
+    last = {"action_mask": np.array([[1, 1], [0, 0]], np.int8)}
+    lived._shown = None
+    tick(
+        *(lived, [0, 1], column(50, 2), [1, 2], "c-"),
+        last={0: 90},
+        active=active(0, 1),
+        action_mask=mask[::-1].copy(),
+        final_info=last,
+    )
+    fragment = lived.cut()
+    assert fragment.masks is not None
+    assert fragment.masks[fragment.starts].tolist() == [[True, False, False, True]]
+    assert fragment.masks[fragment.followings].tolist() == [[True, True, True, False]]
+
+
+@pytest.mark.parametrize("n_step", [1, 3])
+def test_of_one_entity_it_is_plain_experience(n_step: int) -> None:
+    draw = np.random.default_rng(n_step)
+    given = {"action_shape": (), "action_dtype": torch.int64, "mask_size": 0, "rows": 4, "n_step": n_step, "gamma": 0.5}
+    plain, joint = Experience(NUMBER, **given), JointExperience(NUMBER, entities=1, **given)
+    seen = draw.normal(size=(4, 1))
+    for lived in (plain, joint):
+        lived.begin(seen, {"active": np.ones(4, np.bool_)})
+    for _ in range(60):
+        ends = draw.choice(list("tc----"), size=4)
+        acts = (draw.random(4) < 0.6) | (ends != "-")
+        actions, seen, rewards = draw.integers(9, size=4).tolist(), draw.normal(size=(4, 1)), draw.normal(size=4)
+        last = {row: draw.normal() for row in range(4) if ends[row] != "-"}
+        for lived in (plain, joint):
+            tick(lived, actions, seen, rewards.tolist(), "".join(ends), last=last, active=acts)
+    one, other = plain.cut(), joint.cut()
+    assert len(one.starts) > 100
+    assert torch.equal(one.observations[0], other.observations[0].squeeze(1))
+    assert torch.equal(one.starts, other.starts)
+    assert torch.equal(one.followings, other.followings)
+    for mine, theirs in zip(one[4:7], other[4:7], strict=True):
+        assert torch.equal(mine, theirs.squeeze(1))
+
+
+def test_all_kinds_of_observations_lie_side_by_side_and_survive_being_stored() -> None:
+    lived = JointExperience(
+        *(MIXED,), entities=3, action_shape=(2,), action_dtype=torch.float32, mask_size=0, rows=6, n_step=1, gamma=0.9
+    )
+    batched = batch_space(MIXED, 6)
+    first, second = batched.sample(), batched.sample()
+    lived.begin(first, {})
+    never = np.zeros(6, np.bool_)
+    lived.add(np.ones((6, 2), np.float32), second, np.arange(6.0), never, never, {})
+    stored = decode(*encode(lived.state_dict()))
+    fragment = lived.cut()
+    for leaf, of_rows in zip(fragment.observations, to_leaves(MIXED, first), strict=False):
+        assert torch.equal(leaf[:2].flatten(0, 1).double(), of_rows.double())
+    assert fragment.rewards.tolist() == [[0, 1, 2], [3, 4, 5]]
+    kept = Fragment.from_samples(stored)
+    assert all(torch.equal(a, b) for a, b in zip(kept.observations, fragment.observations, strict=True))
+    assert len(joint_space(MIXED, 3).spaces) == 2
