@@ -41,21 +41,25 @@ class Fragments:
         self._waiting: deque[Fragment] = deque()
         self._latest: Bytes | None = None
         if endpoint.address == self._root:
-            endpoint.obey(Order.FRAGMENT, lambda _, data: self._waiting.append(Fragment(*unpack(data))))
+            endpoint.obey(Order.FRAGMENT, self._take_in)
         else:
             endpoint.obey(Order.WEIGHTS, self._keep)
+
+    def _take_in(self, _: int, data: Bytes) -> None:
+        self._waiting.append(Fragment(*unpack(data)))
 
     def _keep(self, _: int, data: Bytes) -> None:
         self._latest = bytes(data)
 
     def offer(self, samples: Any, count: int) -> None:
-        """Hands over a fragment; without a sample there is none."""
+        """Hands over a copy of a fragment; without a sample there is none."""
         if count == 0:
             return
+        data = reduction.dump((count, samples))
         if self._endpoint.address == self._root:
-            self._waiting.append(Fragment(count, samples))
+            self._take_in(self._root, data)
         else:
-            self._endpoint.order(self._root, Order.FRAGMENT, reduction.dump((count, samples)))
+            self._endpoint.order(self._root, Order.FRAGMENT, data)
 
     def take(self, at_least: int) -> list[Any] | None:
         """The samples of the oldest fragments that together reach a number; None if there are too few.

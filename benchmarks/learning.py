@@ -170,7 +170,7 @@ def content(rows: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
         measured.samples[name] = [result["figures"] for result in results]
         if all(result["peer"] for result in results):
             measured.samples[f"{name}, {SB3}"] = [result["peer"] for result in results]
-        _promise(report, ROWS[name])
+        _promise(report, replace(ROWS[name], steps=results[0]["steps"]))
     return {**report.data(), "rows": rows, "curves": _curves(rows)}
 
 

@@ -1,14 +1,20 @@
 """The rows of the learning benchmark: which algorithm learns which game, in how many steps, and how well it must play.
 
-Steps are those of the environment, summed over lanes and copies: the samples that one entity collects. Options are
-chosen by trying; where Stable-Baselines3 has the algorithm and the game it gets the same ones.
+Steps are those of the environment, summed over lanes: the samples that one entity collects. The options are in
+`learning_options.yaml`; where Stable-Baselines3 has the algorithm and the game it gets the same ones.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, NamedTuple
+
+from arena.config import yaml_text
+
+_FILE = Path(__file__).with_name("learning_options.yaml")
+OPTIONS: Mapping[str, Any] = yaml_text.load(_FILE.read_text(), source=_FILE.name)
 
 Line = Mapping[str, Any]
 """A line of `episodes.jsonl`."""
@@ -40,7 +46,7 @@ class Row:
     Args:
         name: of the row, for `--rows`.
         make: the game, as in a configuration.
-        steps: of the environment, summed over lanes and copies.
+        steps: of the environment, summed over lanes.
         policies: as in a configuration; those that learn are frozen for the evaluation, with what they have learnt.
         seats: who plays in training.
         goals: of the evaluation; the learning curve is of the first one's value.
@@ -186,82 +192,46 @@ def _shared(options: Mapping[str, Any]) -> dict[str, Any]:
 # ------------------------------------------------------------------------------------------------------------ the rows
 
 
-def single(
-    name: str,
-    game: str,
-    steps: int,
-    algorithm: str,
-    options: Mapping[str, Any],
-    limit: float,
-    *,
-    at_most: bool = False,
-    **changes: Any,
-) -> Row:
-    """One policy alone in a game."""
+def single(name: str, game: str, steps: int, limit: float, *, at_most: bool = False, **changes: Any) -> Row:
+    """One policy alone in a game; its algorithm is the second word of the row's name."""
     return Row(
         name=name,
         make=game,
         steps=steps,
-        policies={"p": {"algorithm": algorithm, "options": dict(options)}},
+        policies={"p": learner(name.split("-")[1], name)},
         seats=["p"],
         goals=[Goal("return", limit, returns("p"), at_most)],
         **changes,
     )
 
 
-LINEAR = {"learning_rate_schedule": "linear"}
+def learner(algorithm: str, name: str) -> dict[str, Any]:
+    """A policy with the options that stand below this name."""
+    return {"algorithm": algorithm, "options": OPTIONS[name]}
 
-CARTPOLE_PPO = {**LINEAR, "learning_rate": 1e-3, "n_epochs": 10}
-CARTPOLE_A2C = {**LINEAR, "learning_rate": 1e-3, "n_steps": 16, "gae_lambda": 0.95}
-CARTPOLE_DQN = {
-    **{"learning_rate": 1e-3, "buffer_size": 50_000, "learning_starts": 1_000, "batch_size": 64, "gamma": 0.99},
-    **{"train_every": 4, "training_intensity": 16, "tau": 1.0, "target_update_interval": 100, "max_grad_norm": 10.0},
-    **{"exploration_fraction": 0.16, "exploration_final_eps": 0.04, "hidden_sizes": [64, 64], "activation": "relu"},
-}
-ACROBOT_PPO = {**LINEAR, "learning_rate": 1e-3, "gae_lambda": 0.94}
-ACROBOT_DQN = {**CARTPOLE_DQN, "learning_rate": 6e-4, "exploration_fraction": 0.12, "target_update_interval": 250}
-PENDULUM_PPO = {"learning_rate": 1e-3, "n_steps": 256, "n_epochs": 10, "gamma": 0.9, "minibatch_size": 128}
-PENDULUM = {
-    **{"learning_rate": 1e-3, "buffer_size": 20_000, "learning_starts": 1_000, "batch_size": 256, "gamma": 0.98},
-    **{"train_every": 1, "training_intensity": 256, "tau": 0.005, "hidden_sizes": [64, 64], "activation": "relu"},
-}
-PENDULUM_NOISE = {**PENDULUM, "action_noise": "gaussian", "noise_std": 0.1}
-MOUNTAIN_CAR = {**PENDULUM, "buffer_size": 100_000, "gamma": 0.99, "action_noise": "correlated", "noise_std": 0.5}
-LANDER_PPO = {
-    **{**LINEAR, "learning_rate": 1e-3, "n_steps": 512, "minibatch_size": 256},
-    **{"gamma": 0.999, "gae_lambda": 0.98, "ent_coef": 0.01},
-}
-LANDER_DQN = {**ACROBOT_DQN, "batch_size": 128, "training_intensity": 32, "hidden_sizes": [256, 256]}
-POSITIONS = {**LINEAR, "learning_rate": 1e-3, "n_epochs": 10}
-SPREAD_PPO = {
-    **{**LINEAR, "learning_rate": 7e-4, "n_steps": 100, "minibatch_size": 1200},
-    **{"n_epochs": 10, "gamma": 0.95, "ent_coef": 0.01},
-}
-TAG_PPO = SPREAD_PPO
-FOUR_PPO = {**LINEAR, "learning_rate": 1e-3, "ent_coef": 0.01}
-ROCK_PPO = {**LINEAR, "n_steps": 50, "learning_rate": 3e-3, "gamma": 0.9}
-TWO_PPO = {**LINEAR, "learning_rate": 1e-3, "n_epochs": 10}
-TWO_DQN = {**CARTPOLE_DQN, "training_intensity": 4}
+
+def rollouts(algorithm: str, name: str) -> Peer:
+    """What Stable-Baselines3 makes of a row's options, learning from rollouts."""
+    return sb3_on_policy(algorithm, OPTIONS[name])
+
+
+def replay(algorithm: str, name: str) -> Peer:
+    """The same, learning from a replay, in one environment."""
+    return sb3_off_policy(algorithm, OPTIONS[name], lanes=1)
 
 
 def cartpoles() -> list[Row]:
     """One pole; one whose velocities nobody sees; two."""
     game, unseen = "gymnasium:CartPole-v1", "without_velocities:cartpole"
-    ranked = {**CARTPOLE_DQN, "prioritized": True}
-    two = {"ppo": {"algorithm": "ppo", "options": TWO_PPO}, "dqn": {"algorithm": "dqn", "options": TWO_DQN}}
+    two = {name: learner(name, f"two-cartpoles-{name}") for name in ("ppo", "dqn")}
     goals = [Goal("return of ppo", 400, returns("ppo")), Goal("return of dqn", 200, returns("dqn"))]
-    remembering = {**POSITIONS, "recurrent": "lstm"}
     return [
-        single("cartpole-ppo", game, 100_000, "ppo", CARTPOLE_PPO, 475, peer=sb3_on_policy("PPO", CARTPOLE_PPO)),
-        single("cartpole-a2c", game, 300_000, "a2c", CARTPOLE_A2C, 400, peer=sb3_on_policy("A2C", CARTPOLE_A2C)),
-        single(
-            *("cartpole-dqn", game, 50_000, "dqn", CARTPOLE_DQN, 450),
-            lanes=1,
-            peer=sb3_off_policy("DQN", CARTPOLE_DQN, lanes=1),
-        ),
-        single("cartpole-dqn-prioritised", game, 50_000, "dqn", ranked, 450, lanes=1),
-        single("positions-ppo-recurrent", unseen, 100_000, "ppo", remembering, 400),
-        single("positions-ppo-feedforward", unseen, 100_000, "ppo", POSITIONS, 200, at_most=True),
+        single("cartpole-ppo", game, 100_000, 475, peer=rollouts("PPO", "cartpole-ppo")),
+        single("cartpole-a2c", game, 300_000, 400, peer=rollouts("A2C", "cartpole-a2c")),
+        single("cartpole-dqn", game, 50_000, 450, lanes=1, peer=replay("DQN", "cartpole-dqn")),
+        single("cartpole-dqn-prioritised", game, 50_000, 450, lanes=1),
+        single("positions-ppo-recurrent", unseen, 100_000, 400),
+        single("positions-ppo-feedforward", unseen, 100_000, 200, at_most=True),
         Row("two-cartpoles", "learning_games:TwoCartPoles", 300_000, two, ["ppo", "dqn"], goals),
     ]
 
@@ -270,74 +240,60 @@ def other_single_games() -> list[Row]:
     """One policy alone."""
     acrobot, pendulum, lander = "gymnasium:Acrobot-v1", "gymnasium:Pendulum-v1", "gymnasium:LunarLander-v3"
     mountain = "gymnasium:MountainCarContinuous-v0"
-    hundred = {"lanes": 1, "episodes": 100}
-    box2d = {"needs": ("Box2D",)}
+    box2d = ("Box2D",)
     return [
-        single(
-            *("acrobot-ppo", acrobot, 300_000, "ppo", ACROBOT_PPO, -95),
-            lanes=16,
-            peer=sb3_on_policy("PPO", ACROBOT_PPO),
-        ),
-        single(
-            *("acrobot-dqn", acrobot, 100_000, "dqn", ACROBOT_DQN, -95),
-            lanes=1,
-            peer=sb3_off_policy("DQN", ACROBOT_DQN, lanes=1),
-        ),
-        single(
-            *("pendulum-ppo", pendulum, 200_000, "ppo", PENDULUM_PPO, -300),
-            lanes=4,
-            episodes=100,
-            peer=sb3_on_policy("PPO", PENDULUM_PPO),
-        ),
-        single(
-            *("pendulum-sac", pendulum, 20_000, "sac", PENDULUM, -180),
-            **hundred,
-            peer=sb3_off_policy("SAC", PENDULUM, lanes=1),
-        ),
-        single(
-            *("pendulum-td3", pendulum, 20_000, "td3", PENDULUM_NOISE, -180),
-            **hundred,
-            peer=sb3_off_policy("TD3", PENDULUM_NOISE, lanes=1),
-        ),
-        single(
-            *("pendulum-ddpg", pendulum, 20_000, "ddpg", PENDULUM_NOISE, -180),
-            **hundred,
-            peer=sb3_off_policy("DDPG", PENDULUM_NOISE, lanes=1),
-        ),
-        single(
-            *("mountaincar-td3", mountain, 100_000, "td3", MOUNTAIN_CAR, 88),
-            lanes=1,
-            peer=sb3_off_policy("TD3", MOUNTAIN_CAR, lanes=1),
-        ),
-        single(
-            *("lunarlander-ppo", lander, 500_000, "ppo", LANDER_PPO, 180),
-            **box2d,
-            lanes=16,
-            peer=sb3_on_policy("PPO", LANDER_PPO),
-        ),
-        single(
-            *("lunarlander-dqn", lander, 100_000, "dqn", LANDER_DQN, 100),
-            **box2d,
-            lanes=1,
-            peer=sb3_off_policy("DQN", LANDER_DQN, lanes=1),
-        ),
+        single("acrobot-ppo", acrobot, 300_000, -95, lanes=16, peer=rollouts("PPO", "acrobot-ppo")),
+        single("acrobot-dqn", acrobot, 100_000, -95, lanes=1, peer=replay("DQN", "acrobot-dqn")),
+        single("pendulum-ppo", pendulum, 200_000, -300, lanes=4, episodes=100, peer=rollouts("PPO", "pendulum-ppo")),
+        single("pendulum-sac", pendulum, 20_000, -180, lanes=1, episodes=100, peer=replay("SAC", "pendulum-sac")),
+        single("pendulum-td3", pendulum, 20_000, -180, lanes=1, episodes=100, peer=replay("TD3", "pendulum-td3")),
+        single("pendulum-ddpg", pendulum, 20_000, -180, lanes=1, episodes=100, peer=replay("DDPG", "pendulum-ddpg")),
+        single("mountaincar-td3", mountain, 100_000, 88, lanes=1, peer=replay("TD3", "mountaincar-td3")),
+        single("lunarlander-ppo", lander, 500_000, 180, lanes=16, needs=box2d, peer=rollouts("PPO", "lunarlander-ppo")),
+        single("lunarlander-dqn", lander, 100_000, 100, lanes=1, needs=box2d, peer=replay("DQN", "lunarlander-dqn")),
     ]
 
 
 def teams() -> list[Row]:
     """Several entities of one policy."""
-    spread = {"p": {"algorithm": "ppo", "options": SPREAD_PPO}}
-    tag = {"chaser": {"algorithm": "ppo", "options": TAG_PPO}, "prey": {"algorithm": "random"}}
     return [
         Row(
-            *("spread-ppo", "pettingzoo:mpe2.simple_spread_v3", 500_000, spread, [["p", "p", "p"]]),
+            name="spread-ppo",
+            make="pettingzoo:mpe2.simple_spread_v3",
+            steps=500_000,
+            policies={"p": learner("ppo", "spread-ppo")},
+            seats=[["p", "p", "p"]],
             goals=[Goal("team sum", -50, team_sum("p"))],
             kwargs={"N": 3, "max_cycles": 25},
             lanes=16,
             needs=("mpe2",),
         ),
         Row(
-            *("tag-ppo", "pettingzoo:mpe2.simple_tag_v3", 250_000, tag, [["chaser", "chaser", "chaser"], "prey"]),
+            name="spread-maddpg",
+            make="pettingzoo:mpe2.simple_spread_v3",
+            steps=500_000,
+            policies={"p": learner("maddpg", "spread-maddpg")},
+            seats=[["p", "p", "p"]],
+            goals=[Goal("team sum", -60, team_sum("p"))],
+            kwargs={"N": 3, "max_cycles": 25},
+            lanes=16,
+            needs=("mpe2",),
+        ),
+        Row(
+            name="two-step-maddpg",
+            make="matrix",
+            steps=20_000,
+            policies={"p": learner("maddpg", "two-step-maddpg")},
+            seats=[["p", "p"]],
+            goals=[Goal("return", 7.5, returns("p"))],
+            kwargs={"game": "two_step"},
+        ),
+        Row(
+            name="tag-ppo",
+            make="pettingzoo:mpe2.simple_tag_v3",
+            steps=250_000,
+            policies={"chaser": learner("ppo", "tag-ppo"), "prey": {"algorithm": "random"}},
+            seats=[["chaser", "chaser", "chaser"], "prey"],
             goals=[Goal("return of each adversary", 30, returns("chaser"))],
             lanes=16,
             needs=("mpe2",),
@@ -347,10 +303,13 @@ def teams() -> list[Row]:
 
 def duels() -> list[Row]:
     """Two who play against each other."""
-    four = {"p": {"algorithm": "ppo", "options": FOUR_PPO}, "random": {"algorithm": "random"}}
     return [
         Row(
-            *("four-ppo", "pettingzoo:classic.connect_four_v3", 100_000, four, ["p", "p"]),
+            name="four-ppo",
+            make="pettingzoo:classic.connect_four_v3",
+            steps=100_000,
+            policies={"p": learner("ppo", "four-ppo"), "random": {"algorithm": "random"}},
+            seats=["p", "p"],
             goals=[
                 Goal("wins against random, moving first", 0.9, wins("p", seat=0)),
                 Goal("wins against random, moving second", 0.9, wins("p", seat=1)),
@@ -360,20 +319,18 @@ def duels() -> list[Row]:
             episodes=100,
             needs=("pygame",),
         ),
-        rock("rock-ppo", "always the same", 6.5, ROCK_PPO, "learning_games:hold"),
-        rock(
-            *("rock-ppo-recurrent", "what beats the last choice", 8.5),
-            {**ROCK_PPO, "recurrent": "lstm"},
-            "policies.scripts:beat_last",
-        ),
+        rock("rock-ppo", "always the same", 6.5, "learning_games:hold"),
+        rock("rock-ppo-recurrent", "what beats the last choice", 8.5, "policies.scripts:beat_last"),
     ]
 
 
-def rock(name: str, against: str, limit: float, options: Mapping[str, Any], function: str) -> Row:
+def rock(name: str, against: str, limit: float, function: str) -> Row:
     """Ten rounds of rock-paper-scissors against a script."""
-    scripted = {"algorithm": "scripted", "options": {"function": function}}
     return Row(
-        *(name, "matrix", 200_000, {"p": {"algorithm": "ppo", "options": options}, "script": scripted}),
+        name=name,
+        make="matrix",
+        steps=200_000,
+        policies={"p": learner("ppo", name), "script": {"algorithm": "scripted", "options": {"function": function}}},
         seats=["p", "script"],
         goals=[Goal(f"points of 10 against {against}", limit, returns("p"))],
         kwargs={"game": "rock_paper_scissors"},

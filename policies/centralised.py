@@ -21,152 +21,30 @@ How it is played, met and replayed is in `policies.off_policy`, where a transiti
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import torch
 from gymnasium.spaces import Space
 from gymnasium.vector import VectorEnv
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
 from arena.errors import ConfigError
 from policies.adam import Adam
 from policies.critics import Critics
 from policies.experience import Fragment
 from policies.joint_experience import JointExperience, joint_space
-from policies.networks import Encoder, mlp
+from policies.joint_networks import Actors, ActorsAndCritics, JointEncoder
 from policies.normalization import Statistics
 from policies.off_policy import Average, Figures, OffPolicy, check_budget
 from policies.options import check_flag, check_numbers, wrong
-from policies.perceptron import Storage
 from policies.reparameterised import Actions
 from policies.replay import Transitions
 from policies.target import Target
 
 if TYPE_CHECKING:
     from arena.group import Group
-
-
-class JointEncoder(Encoder):
-    """Joint leaves to features [N, E * (features of one + 1)]: what each entity sees, masked, and whether it acts.
-
-    Args:
-        space: one entity's observation space.
-        entities: `E`.
-        generator: where the initial weights come from.
-
-    Attributes:
-        of_one: numbers that are found in what one entity sees.
-    """
-
-    def __init__(self, space: Space[Any], entities: int, generator: torch.Generator) -> None:
-        super().__init__(space, generator)
-        self.entities, self.of_one = entities, self.features
-        self.features = entities * (self.of_one + 1)
-
-    def forward(self, leaves: Sequence[Tensor]) -> Tensor:
-        acts = leaves[-1].float().unsqueeze(-1)  # [N, E, 1]
-        seen = self.rows([leaf.flatten(0, 1) for leaf in leaves[:-1]])
-        return torch.cat([seen * acts, acts], -1).flatten(1)
-
-    def rows(self, leaves: Sequence[Tensor]) -> Tensor:
-        """Features [N, E, of_one] of leaves of rows, [N * E, ...]."""
-        return super().forward(leaves).view(-1, self.entities, self.of_one)
-
-    def own(self, joint: Tensor) -> Tensor:
-        """What each entity sees, [N, E, of_one], in joint features."""
-        return joint.view(-1, self.entities, self.of_one + 1)[..., :-1]
-
-
-class Actors(nn.Module):
-    """One actor for all entities, which is told who it is by a one-hot vector, or an actor for each.
-
-    Args:
-        features: of what one entity sees.
-        outputs: numbers that an actor gives.
-        entities: `E`.
-        shared: whether there is one for all.
-        hidden_sizes: layers of each.
-        activation: a name in `policies.perceptron.ACTIVATIONS`.
-        generator: where the initial weights come from.
-    """
-
-    def __init__(
-        self,
-        features: int,
-        outputs: int,
-        *,
-        entities: int,
-        shared: bool,
-        hidden_sizes: Sequence[int],
-        activation: str,
-        generator: torch.Generator,
-    ) -> None:
-        super().__init__()
-        self._names = torch.eye(entities) if shared else torch.zeros(entities, 0)
-        self._each = [
-            mlp(
-                (features + self._names.shape[1], *hidden_sizes),
-                outputs,
-                activation=activation,
-                output_gain=0.01,
-                generator=generator,
-                storage=Storage(hidden_sizes),
-            )
-            for _ in range(1 if shared else entities)
-        ]
-        self.members = nn.ModuleList(self._each)
-
-    def forward(self, features: Tensor) -> Tensor:
-        """The outputs [N, E, outputs] for what each entity sees, [N, E, features]."""
-        inputs = self._split(features)
-        return self._joined([actor(part) for actor, part in zip(self._each, inputs, strict=True)], features)
-
-    def traced(self, features: Tensor) -> tuple[Tensor, Callable[[Tensor], None]]:
-        """The same, and the way from the gradient of the outputs to `grad` of all weights."""
-        inputs = self._split(features)
-        outputs, ways = zip(*(actor.traced(part) for actor, part in zip(self._each, inputs, strict=True)), strict=True)
-
-        def backward(gradient: Tensor) -> None:
-            for way, part in zip(ways, self._parts(gradient), strict=True):
-                way(part)
-
-        return self._joined(outputs, features), backward
-
-    def _split(self, features: Tensor) -> list[Tensor]:
-        """What each member of `members` is given, [rows, inputs]."""
-        names = self._names.to(features.device).expand(len(features), -1, -1)
-        return self._parts(torch.cat([features, names], -1))
-
-    def _parts(self, numbers: Tensor) -> list[Tensor]:
-        """Numbers [N, E, ...] of the entities of each member, [rows, ...]."""
-        return [numbers.flatten(0, 1)] if len(self._each) == 1 else list(numbers.unbind(1))
-
-    def _joined(self, outputs: Sequence[Tensor], features: Tensor) -> Tensor:
-        return outputs[0].view(*features.shape[:2], -1) if len(outputs) == 1 else torch.stack(list(outputs), 1)
-
-
-class ActorsAndCritics(nn.Module):
-    """The actors, of the features that the critics' encoder finds for one entity, and the critics.
-
-    Args:
-        critics: of joint features and joint actions.
-        actors: of one entity's features.
-    """
-
-    def __init__(self, critics: Critics, actors: Actors) -> None:
-        super().__init__()
-        self.critics, self.actors = critics, actors
-
-    @property
-    def encoder(self) -> JointEncoder:
-        """The critics'."""
-        return cast("JointEncoder", self.critics.encoder)
-
-    def forward(self, leaves: Sequence[Tensor]) -> Tensor:
-        """The actors' outputs [N * E, outputs] for leaves of rows, [N * E, ...]; each of its own row alone."""
-        return self.actors(self.encoder.rows(leaves)).flatten(0, 1)  # type: ignore[no-any-return]
 
 
 class Centralised(OffPolicy):

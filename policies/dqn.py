@@ -42,6 +42,8 @@ class Options(OffPolicyOptions):
         ConfigError: a value of the wrong kind or out of its range, or two that contradict each other.
     """
 
+    learning_rate: float = 1e-3  # step size of Adam; 0 plays without learning
+    n_step: int = 3  # rewards that a transition sums before it asks for a value
     double: bool = True  # the network chooses the next action, the target network says what it is worth
     dueling: bool = True  # the network's last layer gives a value and advantages
     exploration_fraction: float = 0.16  # part of the run in which epsilon falls

@@ -25,7 +25,8 @@ from torch import Generator, Tensor
 
 from policies import sac
 from policies.adam import Adam
-from policies.centralised import ActorsAndCritics, Centralised, check_joint_options
+from policies.centralised import Centralised, check_joint_options
+from policies.joint_networks import ActorsAndCritics
 from policies.off_policy import Figures
 from policies.reparameterised import Actions, Choices, NoisyNumbers
 from policies.replay import Transitions
@@ -50,6 +51,7 @@ class Options(sac.Options):
     tau: float = 0.01  # how far the target networks move to what is learnt; 1: they become a copy
     max_grad_norm: float | None = 0.5  # longest gradient that is stepped on; null: any
     hidden_sizes: Sequence[int] = (64, 64)  # layers of each actor, and of each critic
+    target_entropy: float | str = "auto"  # in nats; auto: minus the numbers of an action, or 0.3 of uniform choice
     shared_actor: bool = True  # one actor for all entities, which is told who it is; false: one for each
     gumbel_temperature: float = 1.0  # of choices: the lower, the less their gradient is biased and the more it varies
 

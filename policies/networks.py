@@ -157,11 +157,13 @@ class Encoder(nn.Module):
         generator: where the initial weights come from.
 
     Attributes:
-        features: how many numbers an actor, or a critic, sees of them.
+        features: how many numbers an actor sees of them.
+        critic_features: how many a critic sees, where those are others.
         memory_size: numbers that a row remembers from tick to tick: none here, see `policies.recurrent`.
     """
 
     features: int
+    critic_features: int | None = None
     memory_size = 0
 
     def __init__(self, space: Space[Any], generator: torch.Generator) -> None:
@@ -233,10 +235,10 @@ class ActorCritic(nn.Module):
         super().__init__()
         self.encoder = Encoder(seen, generator) if isinstance(seen, Space) else seen
         self.head = head
-        sizes = (self.encoder.features, *hidden_sizes)
-        make = partial(mlp, sizes, activation=activation, generator=generator, storage=Storage(hidden_sizes))
-        self.actor = make(head.outputs, output_gain=0.01)
-        self.critic = make(1, output_gain=1.0)
+        seen_by_critic = self.encoder.critic_features or self.encoder.features
+        make = partial(mlp, activation=activation, generator=generator, storage=Storage(hidden_sizes))
+        self.actor = make((self.encoder.features, *hidden_sizes), head.outputs, output_gain=0.01)
+        self.critic = make((seen_by_critic, *hidden_sizes), 1, output_gain=1.0)
 
     def policy(
         self, leaves: Sequence[Tensor], mask: Tensor | None = None, lengths: Tensor | None = None

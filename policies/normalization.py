@@ -15,7 +15,8 @@ policy that learns would not be the one that has acted.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -86,14 +87,21 @@ def pooled(group: Group, found: Sequence[Statistics]) -> list[Statistics]:
     Raises:
         FloatingPointError: something that was seen is not finite.
     """
-    if not found:
-        return []
-    merged = [Statistics.none(one.mean.shape) for one in found]
-    for part in group.pool([tuple(one) for one in found]):
+    return joined(group.pool([tuple(one) for one in found]), group.policy) if found else []
+
+
+def joined(parts: Sequence[Sequence[Any]], policy: str) -> list[Statistics]:
+    """Statistics of all samples of some parts, each of which has those of the same arrays, as tuples.
+
+    Raises:
+        FloatingPointError: something that was seen is not finite.
+    """
+    merged = [Statistics.none(np.shape(mean)) for _, mean, _ in parts[0]]
+    for part in parts:
         merged = [one.merged(Statistics(*other)) for one, other in zip(merged, part, strict=True)]
     if not all(np.isfinite(one.mean).all() and np.isfinite(one.squares).all() for one in merged):
         raise FloatingPointError(
-            f"policy {group.policy!r}: observations or rewards that are to be normalised have no finite mean and "
+            f"policy {policy!r}: observations or rewards that are to be normalised have no finite mean and "
             "deviation; are all of them finite, and of moderate size?"
         )
     return merged
@@ -256,6 +264,9 @@ class Normalization:
     normalization.observations(leaves)       whatever goes into the network
     normalization.rewards(rewards)           what advantages are made of
     normalization.go_on()                    after learning: from here on, observations are seen with this rollout
+
+    Where no worker waits for another, `describe` comes with a rollout's transitions, which are judged `knowing` it, and
+    whoever learns from them calls `take_in` with what has come.
     """
 
     def __init__(self, space: Space[Any], rows: int, options: OnPolicyOptions) -> None:
@@ -269,12 +280,29 @@ class Normalization:
 
     def see(self, group: Group, rollout: Rollout) -> None:
         """Takes in a whole rollout of every worker; a collective, where anything is normalised."""
+        self.take_in(pooled(group, self.describe(rollout)))
+
+    def describe(self, rollout: Rollout) -> list[Statistics]:
+        """Statistics of a whole rollout of this worker, of observations and of rewards; to be called once."""
         leaves, _, _ = rollout.flat()
         observed = self.observations.describe(leaves, rollout.active[:-1].ravel())
-        gathered = self.rewards.describe(rollout.rewards, rollout.active, rollout.ended)
-        found = pooled(group, [*observed, *gathered])
-        self._seen = found[: len(observed)]
-        self.rewards.update(found[len(observed) :])
+        return [*observed, *self.rewards.describe(rollout.rewards, rollout.active, rollout.ended)]
+
+    def take_in(self, found: Sequence[Statistics]) -> None:
+        """Knows what `describe` has told: of rewards at once, of observations from `go_on` on."""
+        observed = len(self.observations.statistics)
+        self._seen = list(found[:observed])
+        self.rewards.update(found[observed:])
+
+    @contextmanager
+    def knowing(self, found: Sequence[Statistics]) -> Iterator[None]:
+        """For a while, rewards are scaled by what `describe` has told as well."""
+        before = self.rewards.statistics
+        self.rewards.update(found[len(self.observations.statistics) :])
+        try:
+            yield
+        finally:
+            self.rewards.statistics = before
 
     def go_on(self) -> None:
         """Sees observations with what the last rollout has told of them."""

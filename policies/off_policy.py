@@ -13,6 +13,10 @@ How the group learns is its `sync`:
 number of workers: more workers learn from more transitions, not longer from each. So a gradient step of N workers has
 N times `batch_size` transitions, and `learning_starts` and `buffer_size` count those of the whole group. What is left
 of a step stays on the account. All that is decided around a collective is decided on the group's own sums.
+
+Where the group has `fragments`, samples are pooled without a barrier: each worker hands over what it has seen and goes
+on with the newest weights that it has heard of; the root learns whenever as much has come as all workers see together
+between two meetings.
 """
 
 from __future__ import annotations
@@ -36,7 +40,7 @@ from policies.adam import Adam
 from policies.devices import DEVICES, device_of, moved
 from policies.experience import Experience, Fragment
 from policies.intensity import Intensity
-from policies.normalization import ObservationNormalizer, Statistics, check_normalization, pooled
+from policies.normalization import ObservationNormalizer, Statistics, check_normalization, joined, pooled
 from policies.options import check_choice, check_flag, check_numbers, check_sizes
 from policies.perceptron import ACTIVATIONS
 from policies.replay import Replay, Transitions
@@ -46,6 +50,7 @@ from policies.target import Target
 from policies.tensors import load_weights, to_arrays, to_tensors
 
 if TYPE_CHECKING:
+    from arena.fragments import Fragments
     from arena.group import Group
 
 Figures = dict[str, float]
@@ -241,7 +246,8 @@ class OffPolicy(ABC):
         """Collects and learns until the environment raises `BudgetReached`."""
         _check_autoreset(self.env, type(self).__name__)
         check_budget(self.options, rows=self.env.num_envs, ticks=self.ticks, workers=self.group.size)
-        self.group.broadcast(self.network)
+        if self.group.fragments is None:
+            self.group.broadcast(self.network)
         self.experience.begin(*self.env.reset())
         while True:
             self.play()
@@ -266,21 +272,29 @@ class OffPolicy(ABC):
         """Learns from what has come up to now, and says so from time to time; a collective."""
         fragment = self.experience.cut()
         self._check_rewards(fragment)
-        self.normalize.update(pooled(self.group, self.describe(fragment)))
-        if self.group.sync == "samples":
-            self._learn_from_samples(fragment)
+        if self.group.fragments is not None:
+            self._learn_as_it_comes(fragment, self.group.fragments)
         else:
-            self._learn_from_gradients(fragment)
+            self.normalize.update(pooled(self.group, self.describe(fragment)))
+            learn = self._learn_from_samples if self.group.sync == "samples" else self._learn_from_gradients
+            learn(fragment)
         if self.ticks_done % self.options.log_every < self.options.train_every:
             self.record()
 
     def record(self) -> None:
-        """Tells the group what learning was like, and checks and saves what it has led to; a collective."""
+        """Tells the group what learning was like, and checks and saves what it has led to; a collective.
+
+        Where nobody waits for anybody, the root alone does that, and there is nothing to be checked.
+        """
+        alone = self.group.fragments is not None
+        if alone and not self.group.is_root:
+            return
         figures = {name: float(np.mean(values)) for name, values in self._measured.items()}
         self._measured.clear()
         counts = {"gradient_steps": float(self.gradient_steps), "collected": float(self.intensity.collected)}
         self.group.log(**figures, **self.schedules(), **counts)
-        self.group.check_equal(self.network)
+        if not alone:
+            self.group.check_equal(self.network)
         self.group.save(self.state_dict)
 
     # ------------------------------------------------------------------------------------------ learning as a group
@@ -306,7 +320,7 @@ class OffPolicy(ABC):
         gathered = self.group.gather({"worker": self.group.rank, "fragment": fragment.to_samples()})
         steps = 0
         if gathered is not None:
-            steps = self._learn_from_fragments(gathered)
+            steps = self._learn_from_fragments(gathered, workers=len(gathered))
         told = self.group.share({"steps": steps, "intensity": self.intensity.state_dict()})
         if told is None:  # the root has left: nobody learns any more
             return
@@ -315,16 +329,47 @@ class OffPolicy(ABC):
             self.gradient_steps += 0 if self.group.is_root else told["steps"]
             self.group.broadcast(self.network)
 
-    def _learn_from_fragments(self, gathered: Sequence[Mapping[str, Any]]) -> int:
-        """The root's part: takes everybody's fragments and learns for all; the number of gradient steps."""
+    def _learn_from_fragments(self, gathered: Sequence[Mapping[str, Any]], *, workers: int) -> int:
+        """The root's part: takes some workers' fragments and learns for all; the number of gradient steps."""
         assert self.replay is not None
         parts = [(Fragment.from_samples(part["fragment"]), int(part["worker"])) for part in gathered]
         collected = sum(self.replay.extend(fragment, worker) for fragment, worker in parts)
-        minibatch = self.options.batch_size * len(gathered)
+        minibatch = self.options.batch_size * workers
         steps = self.intensity.book(collected, held=self.replay.added, minibatch=minibatch if self.replay.size else 0)
         for _ in range(steps):
             self._step(minibatch, _alone)
         return steps
+
+    def _learn_as_it_comes(self, fragment: Fragment, fragments: Fragments) -> None:
+        """Hands a fragment over; the root learns from all that has come, the others take up what it has learnt."""
+        told = {"worker": self.group.rank, "fragment": fragment.to_samples()}
+        told["statistics"] = [tuple(one) for one in self.describe(fragment)]
+        slots = self.options.train_every * self.env.num_envs  # counted, as a fragment may complete no transition
+        fragments.offer(told, slots)
+        if not self.group.is_root:
+            self._take_up(fragments.latest())
+            return
+        while (parts := fragments.take(slots * self.group.size)) is not None:
+            self.normalize.update(joined([part["statistics"] for part in parts], self.group.policy))
+            self._learn_from_fragments(parts, workers=self.group.size)
+            fragments.publish(self._learnt())
+
+    def _learnt(self) -> dict[str, Any]:
+        """What a worker needs to play as this one does."""
+        return {
+            "network": to_arrays(self.network.state_dict()),
+            "normalization": self.normalize.state_dict(),
+            "intensity": self.intensity.state_dict(),
+            "gradient_steps": self.gradient_steps,
+        }
+
+    def _take_up(self, learnt: Mapping[str, Any] | None) -> None:
+        """Plays on with what the root has learnt, if anything has come."""
+        if learnt is not None:
+            load_weights(self.network, learnt["network"])
+            self.normalize.load_state_dict(learnt["normalization"])
+            self.intensity.load_state_dict(learnt["intensity"])
+            self.gradient_steps = int(learnt["gradient_steps"])
 
     def _step(self, size: int, average: Average) -> None:
         """One gradient step on a minibatch of this worker's replay."""
@@ -471,13 +516,20 @@ class OffPolicy(ABC):
     def own_state_dict(self) -> dict[str, Any]:
         """What this worker alone has: its replay, where it has one, and what nobody has replayed yet."""
         own: dict[str, Any] = {"experience": self.experience.state_dict()}
-        return own if self.replay is None else {**own, "replay": self.replay.state_dict()}
+        if self.replay is not None:
+            own["replay"] = self.replay.state_dict()
+        if self.group.fragments is not None:
+            own["fragments"] = self.group.fragments.state_dict()
+        return own
 
     def load_own_state_dict(self, state: Mapping[str, Any]) -> None:
         """Goes on with that, as far as it fits."""
         self.experience.load_state_dict(state["experience"])
         if self.replay is not None and "replay" in state:
             self.replay.load_state_dict(state["replay"])
+        if self.group.fragments is not None:
+            waiting = state.get("fragments", ())
+            self.group.fragments.load_state_dict([one for one in waiting if one[1]["worker"] < self.group.size])
 
     @classmethod
     def check_options(cls, options: Mapping[str, Any]) -> None:

@@ -10,7 +10,11 @@ How the group learns is its `sync`:
     gradients  every worker steps on the mean gradient over all workers' minibatches, weighted by their sizes
     samples    the group's root learns from everybody's transitions, then the others take its weights
 
-On one full batch the two are the same. What is decided around a collective (how many minibatches, when to stop) is
+On one full batch the two are the same. Where the group has `fragments`, samples are pooled without a barrier: each
+worker judges what it has played with the weights that it has played with, hands it over and goes on with the newest
+weights that it has heard of; the root learns whenever as much has come as all workers play together in a rollout.
+
+What is decided around a collective (how many minibatches, when to stop) is
 decided on values that all workers agree on. Where a leg of the run ends in the middle of a rollout, each worker keeps
 its part of it as its own state and goes on with it in the next leg.
 
@@ -22,9 +26,9 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeVar, cast
 
 import numpy as np
 import torch
@@ -39,7 +43,7 @@ from policies.actions import action_head
 from policies.adam import Adam
 from policies.devices import DEVICES, device_of, moved
 from policies.networks import ActorCritic, Encoder
-from policies.normalization import Normalization, check_normalization
+from policies.normalization import Normalization, check_normalization, joined
 from policies.options import check_choice, check_flag, check_numbers, check_sizes
 from policies.perceptron import ACTIVATIONS
 from policies.recurrent import RECURRENT, Recollection, RecurrentEncoder, chopped
@@ -49,6 +53,7 @@ from policies.streams import ACTING, EXPLORING, stream
 from policies.tensors import load_weights, to_arrays, to_tensors
 
 if TYPE_CHECKING:
+    from arena.fragments import Fragments
     from arena.group import Group
 
 _CHUNK = 1024  # transitions judged at once: bounds the memory that images need
@@ -105,6 +110,32 @@ class OnPolicyOptions:
             check_choice(self, "recurrent", RECURRENT)
 
 
+class Sights(NamedTuple):
+    """What the network judges of a rollout: leaves as it takes them."""
+
+    played: list[Tensor]  # [T * B, ...] of all ticks, tick by tick
+    last: list[Tensor]  # [B, ...] after the last tick
+    finals: list[Tensor]  # [K, ...] of episodes that were cut, as `Rollout.final_leaves`; empty where none was
+
+
+@dataclass(frozen=True)
+class Moments:
+    """Mean, deviation and number of some values."""
+
+    mean: float
+    std: float
+    count: int
+
+    @classmethod
+    def of(cls, values: Tensor) -> Moments:
+        """Of one worker's, to the bit what `Group.moments_of` finds in a group of one."""
+        held = values.double().numpy()
+        if not held.size:
+            return cls(0.0, 0.0, 0)
+        mean = float(held.mean())
+        return cls(mean, math.sqrt(float(((held - mean) ** 2).sum()) / held.size), held.size)
+
+
 class OnPolicy(ABC, Generic[Given]):
     """One worker of a policy that learns on-policy; an algorithm adds `optimize`, `minibatches` and `backward`.
 
@@ -135,24 +166,31 @@ class OnPolicy(ABC, Generic[Given]):
         self.generator = stream(group.seed, EXPLORING)  # all that this worker draws: exploration and shuffling
         self.updates = self.ticks_done = 0
         self.normalization = Normalization(env.single_observation_space, env.num_envs, self.options)
-        self.rollout = Rollout(
-            env.single_observation_space,
-            self.head,
-            ticks=self.options.n_steps,
-            rows=env.num_envs,
-            memory_size=self.network.encoder.memory_size,
-        )
+        self.rollout = self._rollout()
+
+    def _rollout(self) -> Rollout:
+        size = self.network.encoder.memory_size
+        space, rows = self.env.single_observation_space, self.env.num_envs
+        return Rollout(space, self.head, ticks=self.options.n_steps, rows=rows, memory_size=size)
 
     def _network(self) -> ActorCritic:
-        given = self.options
-        space, generator = self.env.single_observation_space, torch.Generator().manual_seed(self.group.shared_seed)
+        given, generator = self.options, torch.Generator().manual_seed(self.group.shared_seed)
+        layers: dict[str, Any] = {
+            "hidden_sizes": given.hidden_sizes,
+            "activation": given.activation,
+            "generator": generator,
+        }
+        return self.build(self._encoder(generator), layers)
+
+    def build(self, encoder: Encoder, layers: Mapping[str, Any]) -> ActorCritic:
+        """What is learnt; layers: the other arguments of `ActorCritic`."""
+        return ActorCritic(encoder, self.head, **layers)
+
+    def _encoder(self, generator: torch.Generator) -> Encoder:
+        space, given = self.env.single_observation_space, self.options
         if given.recurrent is None:
-            encoder = Encoder(space, generator)
-        else:
-            encoder = RecurrentEncoder(space, kind=given.recurrent, hidden_size=given.hidden_size, generator=generator)
-        return ActorCritic(
-            encoder, self.head, hidden_sizes=given.hidden_sizes, activation=given.activation, generator=generator
-        )
+            return Encoder(space, generator)
+        return RecurrentEncoder(space, kind=given.recurrent, hidden_size=given.hidden_size, generator=generator)
 
     # ---------------------------------------------------------------------------------------------- the whole loop
 
@@ -160,18 +198,35 @@ class OnPolicy(ABC, Generic[Given]):
         """Collects and learns until the environment raises `BudgetReached`."""
         _check_autoreset(self.env, type(self).__name__)
         _check_budget(self.options, self.ticks)
-        self.group.broadcast(self.network)
+        self._begin()
         rollout = self.rollout
         rollout.begin(*self.env.reset())
         while True:
             self.collect(rollout)
-            self.normalization.see(self.group, rollout)
-            figures = self.learn(self.judge(rollout))
-            self.normalization.go_on()
-            self.ticks_done += self.options.n_steps
-            self.updates += 1
-            self.record(figures)
+            done = self.ticks_done + self.options.n_steps
+            for figures in self._updates(rollout):
+                self.ticks_done = done
+                self.updates += 1
+                self.record(figures)
+            self.ticks_done = done
             rollout.go_on()
+
+    def _begin(self) -> None:
+        """All workers begin with the root's weights; but one that goes on with a part of a rollout ends it first."""
+        if self.group.fragments is None:
+            self.group.broadcast(self.network)
+        elif self.group.is_root:
+            self.group.fragments.publish(self._weights())
+
+    def _updates(self, rollout: Rollout) -> Iterator[Figures]:
+        """Learns from a rollout; what was measured in each update: one, or where nobody waits none or several."""
+        if self.group.fragments is not None:
+            yield from self._learn_as_it_comes(rollout, self.group.fragments)
+            return
+        self.normalization.see(self.group, rollout)
+        figures = self.learn(self.judge(rollout))
+        self.normalization.go_on()
+        yield figures
 
     @torch.inference_mode()
     def collect(self, rollout: Rollout) -> None:
@@ -227,17 +282,28 @@ class OnPolicy(ABC, Generic[Given]):
         Raises:
             FloatingPointError: a reward is no finite number.
         """
-        leaves, masks, actions = rollout.flat()
-        leaves = self.normalization.observations(leaves)
-        log_probs, values = self._log_probs_and_values(leaves, masks, actions)
-        all_values = torch.cat([values, self._values(rollout.leaves(rollout.ticks))]).view(-1, rollout.rows)
-        seen = rollout.trajectories(all_values.numpy(), self._values(rollout.final_leaves()).numpy())
+        _, masks, actions = rollout.flat()
+        sights = self.sights(rollout)
+        leaves, last, finals = sights
+        log_probs, values = self._log_probs_and_values(self.network, leaves, masks, actions)
+        all_values = torch.cat([values, self._values(last)]).view(-1, rollout.rows)
+        seen = rollout.trajectories(all_values.numpy(), self._values(finals).numpy())
         seen = seen._replace(rewards=self.normalization.rewards(rollout.rewards))
         self._check_finite({"largest_reward": float(np.abs(seen.rewards).max())})
         found = advantages_of(seen, gamma=self.options.gamma, gae_lambda=self.options.gae_lambda)
         advantages = torch.from_numpy(found.advantages).float().flatten()
         returns = torch.from_numpy(found.returns).float().flatten()
-        return self._complete(Batch(tuple(leaves), masks, actions, log_probs, values, advantages, returns), seen, found)
+        batch = Batch(tuple(leaves), masks, actions, log_probs, values, advantages, returns)
+        return self._complete(self.judge_more(batch, rollout, sights, seen), seen, found)
+
+    def judge_more(self, batch: Batch, rollout: Rollout, sights: Sights, seen: Trajectories) -> Batch:
+        """The batch of all ticks' rows, with what an algorithm wants to know beside that."""
+        return batch
+
+    def sights(self, rollout: Rollout) -> Sights:
+        """What the network judges: all that was seen, normalised."""
+        seen = (rollout.flat()[0], rollout.leaves(rollout.ticks), rollout.final_leaves())
+        return Sights(*(self.normalization.observations(leaves) if leaves else leaves for leaves in seen))
 
     def _complete(self, batch: Batch, seen: Trajectories, found: Advantages) -> Batch:
         """The complete transitions of a rollout's ticks; a recurrent policy's as sequences."""
@@ -247,21 +313,38 @@ class OnPolicy(ABC, Generic[Given]):
 
     def learn(self, batch: Batch) -> Figures:
         """One update of the group's weights from one batch per worker, empty ones included; a collective."""
-        found = self.group.moments_of(advantages=batch.advantages.numpy(), returns=batch.returns.numpy())
-        errors, spread = found["advantages"], found["returns"]  # return - value = advantage
-        if errors.count == 0:
+        found = self.group.moments_of(**{name: values.numpy() for name, values in self.described(batch).items()})
+        if found["advantages"].count == 0:
             return {}
-        if self.options.normalize_advantage:
-            batch = batch._replace(advantages=(batch.advantages - errors.mean) / (errors.std + 1e-8))
+        batch = self.normalized(batch, {name: Moments(one.mean, one.std, one.count) for name, one in found.items()})
+        most = found["advantages"].most
         by_samples = self.group.sync == "samples"
-        figures = self._learn_from_samples(batch) if by_samples else self._learn_from_gradients(batch, errors.most)
-        explained = 1 - (errors.std / spread.std) ** 2 if spread.std > 0 else math.nan
-        return {**figures, "explained_variance": explained, "learning_rate": self.learning_rate}
+        figures = self._learn_from_samples(batch) if by_samples else self._learn_from_gradients(batch, most)
+        return {**figures, **self._explained(found["advantages"].std, found["returns"].std)}
+
+    def described(self, batch: Batch) -> dict[str, Tensor]:
+        """The numbers [N] of a batch whose mean and deviation over all that is learnt from are asked for."""
+        return {"advantages": batch.advantages, "returns": batch.returns}
+
+    def normalized(self, batch: Batch, found: Mapping[str, Moments]) -> Batch:
+        """The batch as it is learnt from, with what is known of the numbers that are `described`."""
+        if not self.options.normalize_advantage:
+            return batch
+        errors = found["advantages"]
+        return batch._replace(advantages=(batch.advantages - errors.mean) / (errors.std + 1e-8))
+
+    def _explained(self, errors: float, spread: float) -> Figures:
+        """What share of the returns' variance the values explain: return - value = advantage."""
+        explained = 1 - (errors / spread) ** 2 if spread > 0 else math.nan
+        return {"explained_variance": explained, "learning_rate": self.learning_rate}
 
     def record(self, figures: Figures) -> None:
-        """Tells the group what this update was like, and checks and saves what it has led to; a collective."""
+        """Tells the group what this update was like, and checks and saves what it has led to; a collective.
+
+        Where nobody waits for anybody, the root alone has made the update, and there is nothing to be checked.
+        """
         self.group.log(**figures)
-        if self.options.check_every and self.updates % self.options.check_every == 0:
+        if self.group.fragments is None and self.options.check_every and self.updates % self.options.check_every == 0:
             self.group.check_equal(self.network)
         self.group.save(self.state_dict)
 
@@ -280,6 +363,48 @@ class OnPolicy(ABC, Generic[Given]):
             figures = self.optimize(pooled.to(self.device), minibatches, _alone)
         self.group.broadcast(self.network)
         return self.group.share(figures) or {}  # nothing where the root has left: then nobody learns any more
+
+    def _learn_as_it_comes(self, rollout: Rollout, fragments: Fragments) -> Iterator[Figures]:
+        """Hands a rollout over; the root learns from all that has come, the others take up its newest weights."""
+        slots = self.options.n_steps * rollout.rows  # counted, as who acts on how many of them differs
+        fragments.offer(self._fragment(rollout), slots)
+        if not self.group.is_root:
+            self._take_up(fragments.latest())
+            return
+        while (parts := fragments.take(slots * self.group.size)) is not None:
+            figures = self._learn_from_fragments(parts)
+            fragments.publish(self._weights())
+            yield figures
+
+    def _fragment(self, rollout: Rollout) -> dict[str, Any]:
+        """What this worker's rollout has to say, as the policy judges it that has played it."""
+        found = joined([[tuple(one) for one in self.normalization.describe(rollout)]], self.group.policy)
+        with self.normalization.knowing(found):
+            batch = self.judge(rollout)
+        return {"statistics": [tuple(one) for one in found], "batch": to_samples(batch)}
+
+    def _learn_from_fragments(self, parts: Sequence[Mapping[str, Any]]) -> Figures:
+        """The root's update from what several workers, or one several times, have handed over."""
+        self.normalization.take_in(joined([part["statistics"] for part in parts], self.group.policy))
+        batch = from_samples([part["batch"] for part in parts])
+        figures: Figures = {}
+        if batch.size:
+            found = {name: Moments.of(values) for name, values in self.described(batch).items()}
+            batch = self.normalized(batch, found).to(self.device)
+            figures = self.optimize(batch, self.minibatches(batch.size, workers=self.group.size), _alone)
+            figures |= self._explained(found["advantages"].std, found["returns"].std)
+        self.normalization.go_on()
+        return figures
+
+    def _weights(self) -> dict[str, Any]:
+        """What a worker needs to play as this one does."""
+        return {"network": to_arrays(self.network.state_dict()), "normalization": self.normalization.state_dict()}
+
+    def _take_up(self, weights: Mapping[str, Any] | None) -> None:
+        """Plays on with other weights, if there are any."""
+        if weights is not None:
+            load_weights(self.network, weights["network"])
+            self.normalization.load_state_dict(weights["normalization"])
 
     @abstractmethod
     def minibatches(self, transitions: int, *, workers: int = 1) -> int:
@@ -336,23 +461,21 @@ class OnPolicy(ABC, Generic[Given]):
     # --------------------------------------------------------------------------------------- what the network says
 
     def _log_probs_and_values(
-        self, leaves: Sequence[Tensor], masks: Tensor | None, actions: Tensor
+        self, network: ActorCritic, leaves: Sequence[Tensor], masks: Tensor | None, actions: Tensor
     ) -> tuple[Tensor, Tensor]:
         """Log-probabilities and values [N] of all transitions, on the CPU."""
-        log_probs, values = [], []
+        log_probs, values = [torch.zeros(0)], [torch.zeros(0)]
         for start in range(0, len(actions), _CHUNK):
             part = slice(start, start + _CHUNK)
             mask = None if masks is None else masks[part]
-            policy, value = self.network.policy_and_value(self._here([leaf[part] for leaf in leaves]), self._here(mask))
+            policy, value = network.policy_and_value(self._here([leaf[part] for leaf in leaves]), self._here(mask))
             log_probs.append(policy.log_prob(self._here(actions[part])).cpu())
             values.append(value.cpu())
         return torch.cat(log_probs), torch.cat(values)
 
     def _values(self, leaves: list[Tensor]) -> Tensor:
-        """V [N] of leaves as they were seen, on the CPU; of no leaves, nothing."""
-        if not leaves:
-            return torch.zeros(0)
-        return self.network.value(self._here(self.normalization.observations(leaves))).cpu()
+        """V [N] of leaves, on the CPU; of no leaves, nothing."""
+        return self.network.value(self._here(leaves)).cpu() if leaves else torch.zeros(0)
 
     def _here(self, tensors: Any) -> Any:
         """A tensor, a list of them or None, on the device that learns."""
@@ -430,15 +553,28 @@ class OnPolicy(ABC, Generic[Given]):
         self.updates, self.ticks_done = int(state["updates"]), int(state["ticks_done"])
 
     def own_state_dict(self) -> dict[str, Any]:
-        """What this worker alone has: the part of a rollout that nobody has learnt from; empty where there is none."""
-        part = self.rollout.state_dict()
-        return {**part, "normalization": self.normalization.own_state_dict()} if part else {}
+        """What this worker alone has: what nobody has learnt from; empty where there is none.
+
+        That is the part of a rollout and, where nobody waits for anybody, the weights that have played it, and at the
+        root what was handed over.
+        """
+        part, fragments = self.rollout.state_dict(), self.group.fragments
+        own = {**part, "normalization": self.normalization.own_state_dict()} if part else {}
+        if fragments is not None and part and not self.group.is_root:
+            own["weights"] = self._weights()
+        if fragments is not None and (waiting := fragments.state_dict()):
+            own["fragments"] = waiting
+        return own
 
     def load_own_state_dict(self, state: Mapping[str, Any]) -> None:
         """Goes on with that part, if the seat has as many rows, and the rollout at least as many ticks, as it had."""
-        self.rollout.load_state_dict(state)
+        if "rewards" in state:
+            self.rollout.load_state_dict(state)
         if self.rollout.played:
             self.normalization.load_own_state_dict(state["normalization"])
+        if self.group.fragments is not None:
+            self._take_up(state.get("weights") if self.rollout.played else None)
+            self.group.fragments.load_state_dict(state.get("fragments", ()))
 
     @classmethod
     def check_options(cls, options: Mapping[str, Any]) -> None:

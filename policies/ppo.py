@@ -12,13 +12,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from policies.networks import Features
+from policies.networks import ActorCritic, Features
 from policies.on_policy import Average, Figures, OnPolicy, OnPolicyOptions
 from policies.options import check_numbers, wrong
 from policies.rollout import Batch
@@ -52,7 +52,7 @@ class PPO(OnPolicy[Options]):
     """One worker of a PPO policy; see `OnPolicy` for its arguments."""
 
     Options = Options
-    measured = ("policy_loss", "value_loss", "entropy", "approx_kl", "clip_fraction")  # of every minibatch
+    measured: ClassVar[tuple[str, ...]] = ("policy_loss", "value_loss", "entropy", "approx_kl", "clip_fraction")
     early_stops = 0
 
     # ---------------------------------------------------------------------------------------------------- an update
@@ -98,29 +98,37 @@ class PPO(OnPolicy[Options]):
         It is differentiated here, by hand, with respect to log pi(a|s) and V(s); the distribution and the network know
         the way from there to the weights. The tests compare that with torch's own derivative of the equation.
         """
-        features, to_encoder = self.network.encoded(batch.observations, batch.lengths)
-        surrogate, *others = self._policy_backward(features, batch)
-        value_errors = self._value_backward(features, batch)
-        to_encoder()
-        return torch.stack([-surrogate, value_errors, *others]).mean(1)
+        return self.losses_backward(self.network, batch, 1 / batch.size).mean(1)
 
-    def _policy_backward(self, features: Features, batch: Batch) -> tuple[Tensor, ...]:
-        """The actor's part; the surrogate objective, entropy, divergence and what was clipped, [N] each."""
-        policy, to_actor = self.network.traced_policy(features, batch.masks)
+    def losses_backward(self, network: ActorCritic, batch: Batch, share: float) -> Tensor:
+        """The same for a network and a loss to which each transition contributes a share; measured of each, [5, N]."""
+        features, to_encoder = network.encoded(batch.observations, batch.lengths)
+        surrogate, *others = self._policy_backward(network, features, batch, -share)
+        value_errors = self._value_backward(network, features, batch, share)
+        to_encoder()
+        return torch.stack([-surrogate, value_errors, *others])
+
+    def _policy_backward(
+        self, network: ActorCritic, features: Features, batch: Batch, share: float
+    ) -> tuple[Tensor, ...]:
+        """The actor's part; the surrogate objective, entropy, divergence and what was clipped, [N] each.
+
+        The objective is to rise: the share of it that is in the loss is negative.
+        """
+        policy, to_actor = network.traced_policy(features, batch.masks)
         log_ratio = policy.log_prob(batch.actions) - batch.log_probs
         ratio = log_ratio.exp()  # r(theta), section 3
         clipped = ratio.clamp(1 - self.options.clip_range, 1 + self.options.clip_range)
         gain, clipped_gain = ratio * batch.advantages, clipped * batch.advantages
         surrogate = torch.min(gain, clipped_gain)  # eq. (7)
-        share = -1 / batch.size  # the loss is minus the mean
         by_log_prob = gain.masked_fill_(gain > clipped_gain, 0.0).mul_(share)  # as dr = r dlog pi; 0 where clipped
         to_actor(policy.gradient(batch.actions, by_log_prob, self.options.ent_coef * share))
         divergence = (ratio - 1).sub_(log_ratio)  # k3 of joschu.net/blog/kl-approx.html
         return surrogate, policy.entropy(), divergence, (ratio != clipped).float()
 
-    def _value_backward(self, features: Features, batch: Batch) -> Tensor:
+    def _value_backward(self, network: ActorCritic, features: Features, batch: Batch, share: float) -> Tensor:
         """The critic's part; errors [N] of L^VF. With `clip_range_vf`, a value gains nothing by moving further."""
-        values, to_critic = self.network.traced_value(features)
+        values, to_critic = network.traced_value(features)
         difference = values - batch.returns
         errors = difference.square()
         if self.options.clip_range_vf is not None:
@@ -129,7 +137,7 @@ class PPO(OnPolicy[Options]):
             clipped = (batch.values + near - batch.returns).square()
             difference.masked_fill_((move != near) & (clipped >= errors), 0.0)  # the larger one does not move
             errors = torch.max(errors, clipped)
-        to_critic(difference.mul_(2 * self.options.vf_coef / batch.size))
+        to_critic(difference.mul_(2 * self.options.vf_coef * share))
         return errors
 
     # ------------------------------------------------------------------------------------------ what others ask for

@@ -50,6 +50,7 @@ class Batch(NamedTuple):
     values: Tensor  # [N] when it acted
     advantages: Tensor  # [N]
     returns: Tensor  # [N]
+    decisions: Tensor | None = None  # [N, 5] of who decides for a while, see `policies.hppo`; None: nobody
     lengths: Tensor | None = None  # [S], int64, of the sequences; None: every transition for itself
 
     @property
@@ -205,6 +206,13 @@ class Rollout:
     def final_leaves(self) -> list[Tensor]:
         """The last observations of all episodes that were cut, leaves [K, ...]; empty where none was."""
         return [torch.cat(parts) for parts in zip(*(leaves for _, _, leaves in self._cut), strict=True)]
+
+    def final_places(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """Where they were: ticks and rows [K] of `final_leaves`."""
+        places = [(np.full(len(rows), tick), rows) for tick, rows, _ in self._cut]
+        none = np.zeros(0, np.intp)
+        ticks, rows = zip((none, none), *places, strict=True)
+        return np.concatenate(ticks), np.concatenate(rows)
 
     def flat(self) -> tuple[list[Tensor], Tensor | None, Tensor]:
         """Leaves, masks and actions of all ticks [T*B, ...], tick by tick."""

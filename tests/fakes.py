@@ -39,6 +39,7 @@ class ThreadGroup:
         self.rank, self.size = rank, meeting.size
         self.sync, self.seed, self.shared_seed = sync, 1000 * seed + rank, seed
         self.policy = "blue"
+        self.fragments: Any = None  # nobody goes on without the others
         self.logged: list[dict[str, float]] = []
         self.saved: list[Any] = []
         self.called: list[str] = []

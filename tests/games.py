@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import gymnasium
@@ -29,6 +30,18 @@ class Countdown(gymnasium.Env[Any, Any]):
         over = self.left == 0
         observation = np.array([self.left], np.float32)
         return observation, float(action), over and not self.truncate, over and self.truncate, {"left": self.left}
+
+
+class Slow(Countdown):
+    """Takes its time for every step."""
+
+    def __init__(self, length: int = 5, seconds: float = 0.0) -> None:
+        super().__init__(length)
+        self.seconds = seconds
+
+    def step(self, action: Any) -> Any:
+        time.sleep(self.seconds)
+        return super().step(action)
 
 
 class Rich(gymnasium.Env[Any, Any]):

@@ -13,11 +13,17 @@ from staging import Played, play
 
 pytestmark = pytest.mark.slow
 
+LEARNERS = ("ppo", "maddpg", "masac")
+
 
 def evaluated(played: Played, data: Any, path: Path, episodes: int, **changes: Any) -> list[dict[str, Any]]:
     """The episodes that the run's last weights play greedily, the same number in each of ten lanes."""
     policies = {
-        name: {**policy, "frozen": True, **({"load": str(played.folder.path)} if "ppo" in policy.values() else {})}
+        name: {
+            **policy,
+            "frozen": True,
+            **({"load": str(played.folder.path)} if policy["algorithm"] in LEARNERS else {}),
+        }
         for name, policy in data["policies"].items()
     }
     matches = [{**match, "lanes": 10, "copies": 1} for match in data["matches"]]
@@ -87,3 +93,17 @@ def test_policies_that_learn_beat_one_that_does_not_and_its_weights_stay(tmp_pat
     first, last = (checkpoint.load(file).state["network"] for file in (files[0], files[-1]))
     assert checkpoint.load(files[-1]).update == 2000 // 64
     assert all(np.array_equal(first[name], last[name]) for name in first)
+
+
+@pytest.mark.parametrize("algorithm", ["maddpg", "masac"])
+def test_centralised_critics_find_what_two_have_to_choose_together(algorithm: str, tmp_path: Path) -> None:
+    """The two-step game: who values actions one player at a time gets 7; the optimum is 8."""
+    data = {
+        "ticks": 2500,
+        "seed": 1,
+        "envs": {"game": {"make": "matrix", "kwargs": {"game": "two_step"}}},
+        "policies": {"p": {"algorithm": algorithm}},
+        "matches": [{"env": "game", "seats": [["p", "p"]], "lanes": 8}],
+    }
+    games = evaluated(play(data, tmp_path), data, tmp_path, 50)
+    assert np.mean([game["seats"][0]["return"] for game in games]) >= 7.5

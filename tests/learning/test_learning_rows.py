@@ -10,8 +10,8 @@ import pytest
 
 sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
 
-import learning  # noqa: E402
-from learning_rows import ROWS  # noqa: E402
+import learning
+from learning_rows import ROWS
 
 pytestmark = pytest.mark.slow
 
@@ -23,4 +23,4 @@ def test_a_row_learns_in_a_part_of_its_steps(name: str, steps: int, least: float
     assert found["figures"][goal] >= least, found["figures"]
     assert found["figures"]["episodes"] >= 50
     curve = [point for point in found["curve"] if point is not None]
-    assert curve[-1] > 2 * abs(curve[0]), curve
+    assert curve[-1] > curve[0] + 3, curve

@@ -36,7 +36,7 @@ def line(*returns: float, tick: int = 1, outcome: str | None = None, **changes: 
 
 def result(score: float, cpu: float, theirs: float | None = None) -> dict[str, Any]:
     peer = None if theirs is None else {CPU: theirs, "return": 1.0}
-    return {"figures": {"return": score, CPU: cpu}, "curve": [score] * POINTS, "peer": peer}
+    return {"figures": {"return": score, CPU: cpu}, "curve": [score] * POINTS, "peer": peer, "steps": 100_000}
 
 
 # ------------------------------------------------------------------------------------------------------- the figures

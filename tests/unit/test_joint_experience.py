@@ -155,7 +155,6 @@ def test_masks_stand_side_by_side_and_last_ones_are_those_of_the_last_info() -> 
     mask = np.array([[1, 0], [0, 1]], np.int8)
     lived.begin(column(0, 1), {"action_mask": mask})
     last = {"action_mask": np.array([[1, 1], [0, 0]], np.int8)}
-    lived._shown = None
     tick(
         *(lived, [0, 1], column(50, 2), [1, 2], "c-"),
         last={0: 90},
@@ -198,6 +197,7 @@ def test_all_kinds_of_observations_lie_side_by_side_and_survive_being_stored() -
         *(MIXED,), entities=3, action_shape=(2,), action_dtype=torch.float32, mask_size=0, rows=6, n_step=1, gamma=0.9
     )
     batched = batch_space(MIXED, 6)
+    batched.seed(0)
     first, second = batched.sample(), batched.sample()
     lived.begin(first, {})
     never = np.zeros(6, np.bool_)

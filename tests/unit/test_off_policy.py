@@ -20,7 +20,10 @@ from policies.replay import Replay, Transitions
 
 VECTOR = spaces.Box(-1, 1, (3,), np.float32)
 CHOICE = spaces.Discrete(4)
-SMALL = {"hidden_sizes": (8,), "learning_starts": 10, "batch_size": 8, "training_intensity": 2.0, "train_every": 2}
+SMALL = {
+    **{"hidden_sizes": (8,), "learning_starts": 10, "batch_size": 8},
+    **{"training_intensity": 2.0, "train_every": 2, "n_step": 1},
+}
 SYNCS = ["gradients", "samples"]
 
 

@@ -148,6 +148,19 @@ CASES: dict[str, Callable[[], dict[str, Any]]] = {
         blue=ppo(),
         red=ppo(48),
     ),
+    "maddpg and masac, teams": lambda: league(
+        {"seats": [["blue", "blue"], ["red", "red"]], "lanes": 2, "copies": 2},
+        env={"make": "touchdown", "kwargs": {"max_steps": 60, "team_size": 2}},
+        blue=of_numbers("maddpg", n_step=2, normalize_observations=True),
+        red=of_numbers("masac", sync="samples", shared_actor=False, prioritized=True, priority_beta=1.0),
+    ),
+    "maddpg and masac, whose entities leave one by one": lambda: league(
+        {"seats": [["blue"] * 3], "lanes": 2},
+        {"seats": [["red"] * 3], "lanes": 2, "copies": 2},
+        env={"make": "games:Dropout"},
+        blue=of_numbers("maddpg", sync="samples"),
+        red=of_numbers("masac"),
+    ),
     "gym": lambda: league({"seats": ["blue"]}, env={"make": "gymnasium:CartPole-v1"}, blue=learner("OfOneEntity")),
     "gym, with others": lambda: league(
         {"seats": ["blue", "red"], "copies": 2},

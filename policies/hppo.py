@@ -1,0 +1,343 @@
+"""Hierarchical PPO: a manager picks one of a few options for a while, a worker acts and knows which one it is.
+
+    manager   what a row sees             --> one of `n_options`, whenever the last one is over
+    worker    what it sees and the option --> an action, on every tick
+
+An option lasts for `option_ticks` of the row's own actions, or until its episode ends (options of fixed length, Sutton
+et al. 1999, doi 10.1016/S0004-3702(99)00052-1). To the manager it is one transition of a slower game: its reward is the
+sum of the rewards while it lasts, and it is discounted once. In the words of `policies.returns` the manager is in turn
+where it decides, so its advantages are those of a game in turns; an option that is not over with the rollout teaches
+it nothing. A rollout should have many options, best a whole number of them.
+
+Both learn from the same rollout, by the loss of `policies.ppo`, with one optimiser and in one exchange:
+
+    loss = mean of the worker's over N transitions + option_ticks / N * sum of the manager's over its decisions
+
+The second is a mean over decisions, where all options last as long as they may. What a row sees when its option is over
+and the next one is not picked yet is worth to the worker the mean over all options, as likely as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from gymnasium import spaces
+from gymnasium.spaces import Space
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn import functional
+
+from arena.errors import ConfigError
+from policies import ppo
+from policies.actions import ActionHead, DiscreteHead
+from policies.networks import ActorCritic, Encoder
+from policies.on_policy import Moments, Sights
+from policies.options import check_numbers, wrong
+from policies.ppo import PPO
+from policies.returns import Flags, Trajectories, advantages_of
+from policies.rollout import Batch, Rollout, to_leaves, to_mask
+from policies.streams import ACTING, stream
+
+UNDECIDED = -1  # no option: the manager picks one when the row acts next
+
+
+@dataclass(frozen=True)
+class Options(ppo.Options):
+    """What a configuration may say about hierarchical PPO: what it may say about PPO, but for a memory.
+
+    Raises:
+        ConfigError: a value of the wrong kind or out of its range, or two that contradict each other.
+    """
+
+    n_options: int = 4  # what the manager can pick
+    option_ticks: int = 8  # actions that an option lasts, if the episode does not end before
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_numbers(self, "n_options", "option_ticks", at_least=1, whole=True)
+        if self.option_ticks > self.n_steps:
+            raise wrong("option_ticks", self.option_ticks, f"{self.n_steps} at most: a rollout of n_steps ends before")
+        if self.recurrent is not None:
+            raise wrong("recurrent", self.recurrent, "null: an option is what this policy remembers; or take ppo")
+
+
+Given = Options  # a name for it within the class that has one of its own
+
+# ------------------------------------------------------------------------------------------------- which option it is
+
+
+class Course(NamedTuple):
+    """What rows are in the middle of, [B] each."""
+
+    options: NDArray[np.int64]  # or UNDECIDED
+    ages: NDArray[np.int64]  # actions that the option has lasted
+
+    @classmethod
+    def fresh(cls, *shape: int) -> Course:
+        """In the middle of nothing."""
+        return cls(np.full(shape, UNDECIDED), np.zeros(shape, np.int64))
+
+    def after(self, played: NDArray[np.int64], active: Flags, option_ticks: int) -> Course:
+        """What they are in the middle of when those that are active have acted, by the options that they played."""
+        ages = self.ages + active
+        over = ages >= option_ticks
+        options = np.where(active, played, self.options)
+        return Course(np.where(over, UNDECIDED, options), np.where(over, 0, ages))
+
+    def ended(self, rows: Flags) -> Course:
+        """The same, but rows whose episode has ended begin anew."""
+        return Course(np.where(rows, UNDECIDED, self.options), np.where(rows, 0, self.ages))
+
+
+class OptionRollout(Rollout):
+    """A rollout that knows which option each row has played; `decide` on tick `t` comes before `add`.
+
+    Args:
+        option_ticks: actions that an option lasts.
+        others: as of `Rollout`.
+    """
+
+    def __init__(self, space: Space[Any], head: ActionHead, *, ticks: int, rows: int, option_ticks: int) -> None:
+        super().__init__(space, head, ticks=ticks, rows=rows)
+        self._option_ticks = option_ticks
+        self.course = Course.fresh(ticks + 1, rows)  # before each tick, and after the last one
+        self.options = np.zeros((ticks, rows), np.int64)  # that were played
+        self._columns |= {"course": self.course.options, "ages": self.course.ages, "options": self.options}
+
+    def decide(self, t: int, picked: NDArray[np.int64], rows: slice) -> NDArray[np.int64]:
+        """The options [B] that rows play on tick `t`: of those that are undecided, what was picked for them."""
+        held = self.course.options[t, rows]
+        self.options[t, rows] = np.where(held == UNDECIDED, picked, held)
+        return self.options[t, rows]
+
+    def add(self, t: int, *step: Any, rows: slice = slice(None)) -> None:
+        """Takes tick `t` of some rows, see `Rollout.add`."""
+        super().add(t, *step, rows=rows)
+        _, _, _, terminated, truncated, _ = step
+        now = self._following(t, rows).ended(terminated | truncated)
+        self.course.options[t + 1, rows], self.course.ages[t + 1, rows] = now
+
+    def go_on(self) -> None:
+        """Begins the next rollout where this one ended."""
+        super().go_on()
+        for storage in self.course:
+            storage[0] = storage[-1]
+
+    def _following(self, t: Any, rows: Any) -> Course:
+        before = Course(self.course.options[t, rows], self.course.ages[t, rows])
+        return before.after(self.options[t, rows], self.active[t, rows], self._option_ticks)
+
+    @property
+    def final_options(self) -> NDArray[np.int64]:
+        """What the rows were in the middle of when their episodes were cut, [K] as `final_leaves`."""
+        return self._following(*self.final_places()).options
+
+    @property
+    def decides(self) -> Flags:
+        """On which ticks the manager is in turn, and after the last one [T + 1, B]."""
+        decides: Flags = self.active & (self.course.options == UNDECIDED)
+        return decides
+
+
+# ------------------------------------------------------------------------------------------------------ what is learnt
+
+
+class OptionEncoder(Encoder):
+    """Leaves, the last of them the option [N], to features, the last of them a one-hot vector."""
+
+    def __init__(self, space: Space[Any], options: int, generator: torch.Generator) -> None:
+        super().__init__(space, generator)
+        self.options = options
+        self.features += options
+
+    def forward(self, leaves: Sequence[Tensor]) -> Tensor:
+        return torch.cat([super().forward(leaves[:-1]), functional.one_hot(leaves[-1], self.options)], 1)
+
+
+class Hierarchy(ActorCritic):
+    """The worker, and its manager.
+
+    Args:
+        encoder: of the worker.
+        head: what the worker's outputs mean.
+        manager: of what is seen alone; its actions are options.
+        layers: as of `ActorCritic`.
+    """
+
+    def __init__(self, encoder: OptionEncoder, head: ActionHead, manager: ActorCritic, **layers: Any) -> None:
+        super().__init__(encoder, head, **layers)
+        self.manager = manager
+
+    def value(self, leaves: Sequence[Tensor]) -> Tensor:
+        """V(s, option) [N]; where that is undecided, the mean over all, as likely as the manager picks them."""
+        *seen, options = leaves
+        values = super().value([*seen, options.clamp(min=0)])
+        undecided = options == UNDECIDED
+        if undecided.any():
+            values[undecided] = self._expected([leaf[undecided] for leaf in seen])
+        return values
+
+    def _expected(self, seen: Sequence[Tensor]) -> Tensor:
+        count = self.manager.head.outputs
+        picks = [torch.full((len(seen[0]),), option, device=seen[0].device) for option in range(count)]
+        policy = self.manager.policy(seen)
+        likely = torch.stack([policy.log_prob(pick) for pick in picks]).exp()  # [n_options, N]
+        return (likely * torch.stack([super(Hierarchy, self).value([*seen, pick]) for pick in picks])).sum(0)
+
+
+class HPPO(PPO):
+    """One worker of a hierarchical PPO policy; see `OnPolicy` for its arguments."""
+
+    Options = Options
+    options: Given
+    network: Hierarchy
+    rollout: OptionRollout
+    measured = (*PPO.measured, "option_policy_loss", "option_value_loss", "option_entropy")
+
+    def _encoder(self, generator: torch.Generator) -> OptionEncoder:
+        return OptionEncoder(self.env.single_observation_space, self.options.n_options, generator)
+
+    def build(self, encoder: Encoder, layers: Mapping[str, Any]) -> Hierarchy:
+        """The worker, and its manager."""
+        self.manager_head = DiscreteHead(spaces.Discrete(self.options.n_options))
+        manager = ActorCritic(self.env.single_observation_space, self.manager_head, **layers)
+        assert isinstance(encoder, OptionEncoder)
+        return Hierarchy(encoder, self.head, manager, **layers)
+
+    def _rollout(self) -> OptionRollout:
+        given, rows = self.options, self.env.num_envs
+        space = self.env.single_observation_space
+        return OptionRollout(space, self.head, ticks=given.n_steps, rows=rows, option_ticks=given.option_ticks)
+
+    # ------------------------------------------------------------------------------------------------------ to play
+
+    @torch.inference_mode()
+    def collect(self, rollout: Rollout) -> None:
+        """Plays the rollout's ticks, those that are left of it, with the current policy."""
+        self._picking = self.manager_head.noise(rollout.ticks, rollout.rows, self.generator).to(self.device)
+        super().collect(rollout)
+
+    def _choose(self, rollout: Rollout, noise: Tensor, t: int, rows: slice = slice(None)) -> NDArray[Any]:
+        assert isinstance(rollout, OptionRollout)
+        leaves, mask = self.normalization.observations(rollout.leaves(t, rows)), rollout.mask(t, rows)
+        picked = self.network.manager.policy(self._here(leaves)).sample(self._picking[t, rows])
+        options = torch.from_numpy(rollout.decide(t, picked.cpu().numpy(), rows))
+        policy = self.network.policy(self._here([*leaves, options]), self._here(mask))
+        actions: NDArray[Any] = policy.sample(noise).cpu().numpy()
+        return actions
+
+    # ----------------------------------------------------------------------------------------------------- to judge
+
+    def sights(self, rollout: Rollout) -> Sights:
+        """What the worker judges: what was seen, and the options; the manager sees all but these."""
+        assert isinstance(rollout, OptionRollout)
+        played, last, finals = super().sights(rollout)
+        options = (rollout.options.ravel(), rollout.course.options[-1], rollout.final_options)
+        in_tensors = [torch.from_numpy(part) for part in options]
+        return Sights([*played, in_tensors[0]], [*last, in_tensors[1]], [*finals, in_tensors[2]] if finals else finals)
+
+    def judge_more(self, batch: Batch, rollout: Rollout, sights: Sights, seen: Trajectories) -> Batch:
+        """What the manager's decisions were worth: `decisions` [N, 5].
+
+        They are 1 where one was made and is over, its log-probability, value, advantage and return; 0 elsewhere.
+        """
+        assert isinstance(rollout, OptionRollout)
+        decides = rollout.decides
+        where = torch.from_numpy(np.flatnonzero(decides[:-1]))
+        *leaves, options = (leaf[where] for leaf in sights.played)
+        log_probs, values = self._log_probs_and_values(self.network.manager, leaves, None, options)
+        columns = torch.zeros(5, rollout.ticks * rollout.rows)
+        columns[1, where], columns[2, where] = log_probs, values
+        known = torch.cat([columns[2], self._manager_values(sights.last)]).view(-1, rollout.rows)
+        turns = rollout.trajectories(known.numpy(), self._manager_values(sights.finals).numpy())
+        turns = turns._replace(rewards=seen.rewards, active=decides[:-1], last_active=decides[-1])
+        found = advantages_of(turns, gamma=self.options.gamma, gae_lambda=self.options.gae_lambda)
+        for row, array in ((0, found.valid), (3, found.advantages), (4, found.returns)):
+            columns[row] = torch.from_numpy(array).float().flatten()
+        return batch._replace(decisions=columns.t().contiguous())
+
+    def _manager_values(self, leaves: list[Tensor]) -> Tensor:
+        return self.network.manager.value(self._here(leaves[:-1])).cpu() if leaves else torch.zeros(0)
+
+    def described(self, batch: Batch) -> dict[str, Tensor]:
+        """The numbers of a batch whose mean and deviation over all that is learnt from are asked for."""
+        assert batch.decisions is not None
+        made = batch.decisions[:, 0] > 0
+        return {**super().described(batch), "option_advantages": batch.decisions[made, 3]}
+
+    def normalized(self, batch: Batch, found: Mapping[str, Moments]) -> Batch:
+        """The batch as it is learnt from."""
+        batch, errors = super().normalized(batch, found), found["option_advantages"]
+        if not self.options.normalize_advantage or not errors.count:
+            return batch
+        assert batch.decisions is not None
+        decisions = batch.decisions.clone()
+        decisions[:, 3] = (decisions[:, 3] - errors.mean) / (errors.std + 1e-8)
+        return batch._replace(decisions=decisions)
+
+    # ----------------------------------------------------------------------------------------------------- to learn
+
+    @torch.inference_mode()
+    def backward(self, batch: Batch) -> Tensor:
+        """Adds the gradient of both losses to `grad` of the weights; returns what is measured of them [8]."""
+        return torch.cat([super().backward(batch), self._manager_backward(batch).to(batch.actions.device)])
+
+    def _manager_backward(self, batch: Batch) -> Tensor:
+        """The manager's part: its losses as they are in the sum, and what its entropy is in it [3]."""
+        assert batch.decisions is not None
+        made = batch.decisions[:, 0] > 0
+        if not made.any():
+            return torch.zeros(3)
+        *leaves, options = (leaf[made] for leaf in batch.observations)
+        judged = batch.decisions[made, 1:].t().contiguous().unbind()
+        share = self.options.option_ticks / batch.size
+        decisions = Batch(tuple(leaves), None, options, *judged)
+        losses = self.losses_backward(self.network.manager, decisions, share)[:3]
+        return losses.sum(1).mul_(share)
+
+    # ------------------------------------------------------------------------------------------ what others ask for
+
+    def actor(self, *, greedy: bool = False) -> Callable[[Any, Mapping[str, Any]], NDArray[Any]]:
+        """A function from (observations, infos) of a vector environment to actions, with the current weights.
+
+        As `OnPolicy.actor`: it has a stream of its own, and plays one environment from its reset on.
+        """
+        generator = stream(self.group.seed, ACTING)
+        space = self.env.single_observation_space
+        course = Course.fresh(0)
+
+        def decide(policy: Any, head: ActionHead, rows: int) -> Tensor:
+            noise = self._here(head.noise(1, rows, generator)[0])
+            chosen: Tensor = policy.mode() if greedy else policy.sample(noise)
+            return chosen.cpu()
+
+        @torch.inference_mode()
+        def act(observations: Any, infos: Mapping[str, Any]) -> NDArray[Any]:
+            nonlocal course
+            leaves, mask = to_leaves(space, observations), to_mask(infos, self.head.mask_size)
+            rows, seen = len(leaves[0]), self.normalization.observations(leaves)
+            course = course if len(course.options) == rows else Course.fresh(rows)
+            course = course.ended(np.broadcast_to(infos.get("_final_obs", False), rows))
+            picked = decide(self.network.manager.policy(self._here(seen)), self.manager_head, rows).numpy()
+            options = np.where(course.options == UNDECIDED, picked, course.options)
+            policy = self.network.policy(self._here([*seen, torch.from_numpy(options)]), self._here(mask))
+            active = np.broadcast_to(infos.get("active", True), rows)
+            course = course.after(options, active, self.options.option_ticks)
+            return self.head.to_env(decide(policy, self.head, rows).numpy())
+
+        return act
+
+    def log_prob(self, observations: Any, actions: Any, masks: NDArray[np.int8] | None) -> NDArray[np.float64]:
+        """Not known of a policy whose options nobody has written down.
+
+        Raises:
+            ConfigError: always.
+        """
+        raise ConfigError(
+            "the probability of an action of hppo depends on the manager's option, which samples do not tell; "
+            "importance sampling needs a policy without options, such as ppo"
+        )

@@ -1,0 +1,50 @@
+"""Samples without a barrier, each worker in a process of its own, in matches of different speed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from arena.records import checkpoint
+from launching import arena, left_behind, wait_for, write
+
+pytestmark = pytest.mark.mpi
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_left_behind(tmp_path: Path) -> Iterator[None]:
+    yield
+    wait_for(lambda: not left_behind(tmp_path), timeout=10)
+
+
+def two_matches(seconds: tuple[float, float]) -> dict[str, Any]:
+    """The first one is played by the group's root."""
+    options = {"n_steps": 5, "minibatch_size": 16, "n_epochs": 1, "hidden_sizes": [64, 64]}
+    blue = {"algorithm": "ppo", "options": options, "sync": "samples", "reduce": "fast"}
+    matches = [{"env": "game", "seats": ["blue"], "env_kwargs": {"seconds": pause}} for pause in seconds]
+    return {
+        "name": "speeds",
+        "ticks": 60,
+        "checkpoint_every": 33,
+        "envs": {"game": {"make": "games:Slow"}},
+        "policies": {"blue": blue},
+        "matches": matches,
+    }
+
+
+@pytest.mark.parametrize("seconds", [(0.0, 0.02), (0.02, 0.0)], ids=["slow", "slow root"])
+def test_workers_of_different_speed_lose_nothing_and_both_come_to_the_end(
+    seconds: tuple[float, float], tmp_path: Path
+) -> None:
+    ended = arena(tmp_path, "train", write(tmp_path, two_matches(seconds)), "--run-dir", "run")
+    assert ended.code == 0, ended.err
+    updates = (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()
+    folder = tmp_path / "run" / "checkpoints" / "blue"
+    assert checkpoint.load(folder).state["updates"] == len(updates) == json.loads(updates[-1])["update"]
+    own = checkpoint.own_path_of(folder, 60, (0, 0))
+    left = sum(size for size, _ in checkpoint.load(own).state["fragments"]) if own.exists() else 0
+    assert 10 * len(updates) + left == 60 * 2, "each fragment has 5 transitions, each batch 10"

@@ -1,0 +1,184 @@
+"""MAPPO: what the critic sees by hand, actors alone, the gradient against autograd, groups, state, refusals."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces
+
+from arena.errors import BudgetReached, ConfigError
+from arena.records.state import decode, encode
+from fakes import ScriptedEnv, ThreadGroup, all_equal, flat_weights, solo_group, together
+from policies.mappo import MAPPO
+from policies.rollout import Batch, from_samples, to_samples
+
+VECTOR = spaces.Box(-1, 1, (3,), np.float32)
+MIXED = spaces.Dict(a=spaces.Box(0, 255, (8, 8, 3), np.uint8), b=spaces.Discrete(4), c=VECTOR)
+CHOICE = spaces.Discrete(4)
+SMALL = {"n_steps": 7, "minibatch_size": 16, "hidden_sizes": (8,)}
+E, L = 3, 2
+
+
+def game(space: Any = VECTOR, *, seed: int = 0, lanes: int = L, **more: Any) -> ScriptedEnv:
+    rng = np.random.default_rng(seed)
+    more.setdefault("reward", lambda observations, actions: rng.normal(size=len(actions)))
+    env = ScriptedEnv(space, CHOICE, rows=lanes * E, seed=seed, **more)
+    env.seat_entities = ("a", "b", "c")  # type: ignore[attr-defined]
+    return env
+
+
+def worker(env: Any = None, group: ThreadGroup | None = None, **options: Any) -> MAPPO:
+    env = env or game()
+    return MAPPO(env, group or solo_group(), ticks=env.ticks, **{**SMALL, **options})
+
+
+def trained(env: ScriptedEnv, group: ThreadGroup | None = None, **options: Any) -> MAPPO:
+    mappo = worker(env, group, **options)
+    with pytest.raises(BudgetReached):
+        mappo.run()
+    return mappo
+
+
+def played(mappo: MAPPO) -> MAPPO:
+    """After one rollout, which is not learnt from yet."""
+    mappo.rollout.begin(*mappo.env.reset())
+    mappo.collect(mappo.rollout)
+    return mappo
+
+
+def seen_by_critic(mappo: MAPPO, leaves: Any) -> Any:
+    """What the critic sees of rows, [N, E * (3 + 1) + E]."""
+    return mappo.network.encoder.parted(mappo.network.encoder(leaves)).critic.numpy()
+
+
+def test_the_critic_sees_all_entities_of_the_lane_who_of_them_acts_and_who_it_is_asked_about() -> None:
+    def active(tick: int) -> Any:
+        return np.array([True, tick != 2, True, True, True, tick < 5])
+
+    mappo = played(worker(game(length=99, active=active)))
+    sights, rollout = mappo.sights(mappo.rollout), mappo.rollout
+    found = np.concatenate([seen_by_critic(mappo, sights.played), seen_by_critic(mappo, sights.last)])
+    for t in range(8):
+        acts = active(t)
+        for lane in range(L):
+            for entity in range(E):
+                expected: list[float] = []
+                for other in range(E):
+                    row = lane * E + other
+                    own = rollout.leaves(t)[0][row].tolist() if acts[row] else [0.0] * 3
+                    expected += [*own, float(acts[row])]
+                expected += np.eye(E)[entity].tolist()
+                np.testing.assert_array_equal(found[t * L * E + lane * E + entity], np.float32(expected))
+
+
+def test_where_an_episode_is_cut_the_critic_sees_the_last_observations_of_all_that_were_cut_there() -> None:
+    """Entity 1 has left its lane's game before; entity 2 of the second lane goes on where the others are cut."""
+    env = game(length=4)
+    env._active = lambda tick: np.array([True, False, True, True, True, True])
+    last: list[Any] = []
+    step = env.step
+
+    def watched(actions: Any) -> Any:
+        observations, rewards, terminated, truncated, infos = step(actions)
+        truncated = truncated & np.array([True, False, True, True, True, False])
+        if truncated.any():
+            last.append((observations, infos["final_obs"]))
+        return observations, rewards, terminated, truncated, infos
+
+    env.step = watched  # type: ignore[method-assign]
+    mappo = played(worker(env))
+    found = seen_by_critic(mappo, mappo.sights(mappo.rollout).finals)
+    ((observations, finals),) = last
+    nothing = [0.0] * 4
+    first = [*finals[0], 1.0, *nothing, *finals[2], 1.0]
+    second = [*finals[3], 1.0, *finals[4], 1.0, *observations[5], 1.0]
+    asked = [(first, 0), (first, 2), (second, 0), (second, 1)]
+    expected = [[*lane, *np.eye(E)[entity]] for lane, entity in asked]
+    np.testing.assert_array_equal(found, np.float32(expected))
+
+
+def test_an_actor_sees_its_own_row_alone() -> None:
+    mappo = worker()
+    observations, infos = mappo.env.reset()
+    act = mappo.actor(greedy=True)
+    for weight in mappo.network.parameters():
+        weight.data.add_(torch.randn(weight.shape, generator=torch.Generator().manual_seed(1)))
+    before = act(observations, infos)
+    for row in range(L * E):
+        others = np.random.default_rng(row).uniform(-1, 1, observations.shape).astype(np.float32)
+        others[row] = observations[row]
+        assert act(others, infos)[row] == before[row]
+    assert len(set(before)) > 1
+
+
+@pytest.mark.parametrize("space", [VECTOR, MIXED], ids=["numbers", "mixed"])
+def test_the_gradient_by_hand_is_autograds(space: Any) -> None:
+    mappo = worker(game(space, active=lambda tick: np.arange(6) != tick % 6), ent_coef=0.3)
+    batch = mappo.judge(played(mappo).rollout)
+    for weight in mappo.network.parameters():
+        weight.data.add_(0.05 * torch.randn(weight.shape, generator=torch.Generator().manual_seed(1)))
+    mappo.optimizer.zero_grad()
+    policy, values = mappo.network.policy_and_value(batch.observations)
+    ratio = (policy.log_prob(batch.actions) - batch.log_probs).exp()
+    gain = torch.min(ratio * batch.advantages, ratio.clamp(0.8, 1.2) * batch.advantages)
+    (-gain + 0.5 * (values - batch.returns).square() - 0.3 * policy.entropy()).mean().backward()
+    expected = mappo.optimizer.gradient.clone()
+    mappo.optimizer.zero_grad()
+    mappo.backward(batch)
+    assert expected.abs().max() > 0.01
+    torch.testing.assert_close(mappo.optimizer.gradient, expected, atol=3e-6, rtol=1e-4)
+
+
+@pytest.mark.parametrize("sync", ["gradients", "samples"])
+def test_workers_on_one_full_batch_equal_one_worker_on_the_pooled_data(sync: str) -> None:
+    options = {"minibatch_size": 999, "learning_rate": 2e-3}
+
+    def work(group: ThreadGroup) -> tuple[Batch, Any]:
+        mappo = worker(game(seed=group.rank, lanes=1 + group.rank), group, **options)
+        batch = mappo.judge(played(mappo).rollout)
+        mappo.learn(batch)
+        return batch, flat_weights(mappo.network)
+
+    (first, mine), (second, yours) = together(2, work, sync=sync)
+    alone = worker(**options)
+    alone.learn(from_samples([to_samples(first), to_samples(second)]))
+    assert np.array_equal(mine, yours)
+    np.testing.assert_allclose(mine, flat_weights(alone.network), atol=1e-6, rtol=0)
+
+
+def test_a_stored_state_goes_on_to_the_same_bits() -> None:
+    def more(mappo: MAPPO) -> Any:
+        mappo.env = game(seed=5, ticks=14)
+        mappo.generator, mappo.rollout = worker().generator, worker().rollout
+        with pytest.raises(BudgetReached):
+            mappo.run()
+        return mappo.state_dict()
+
+    mappo = trained(game(ticks=14), normalize_observations=True)
+    fresh = worker(normalize_observations=True)
+    fresh.load_state_dict(decode(*encode(mappo.state_dict())))
+    assert all_equal(more(fresh), more(mappo))
+
+
+def test_a_seat_of_one_entity_another_size_and_a_memory_are_refused() -> None:
+    env = ScriptedEnv(VECTOR, CHOICE)
+    with pytest.raises(ConfigError, match=r"the seat has one, which is plain PPO; .* or take ppo"):
+        MAPPO(env, solo_group(), ticks=env.ticks, **SMALL)
+    with pytest.raises(ConfigError, match="the seat has 2 entities, the policy's first one has 3"):
+        MAPPO.check_entities(2, 3)
+    with pytest.raises(ConfigError, match=r"options\.recurrent: got 'gru'"):
+        MAPPO.Options(recurrent="gru")
+
+
+def test_learns_what_only_the_others_observations_tell_the_value_of() -> None:
+    """The reward is what the next entity sees: no actor can change it, the critic alone can know it."""
+
+    def reward(observations: Any, actions: Any) -> Any:
+        return np.roll(observations[:, 0].reshape(-1, E), -1, 1).ravel().astype(np.float64)
+
+    options = {"n_steps": 16, "minibatch_size": 96, "learning_rate": 0.01, "gamma": 0.0, "hidden_sizes": (32,)}
+    mappo = trained(game(ticks=16 * 20, lanes=8, reward=reward), **options)
+    assert mappo.group.logged[-1]["explained_variance"] > 0.8

@@ -1,0 +1,173 @@
+"""Samples without a barrier, in whole runs: nothing is lost, nothing counts twice, nobody waits, state goes on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+from arena.comm import Tag
+from arena.comm.host import Host, HostedEndpoint
+from arena.errors import BudgetReached
+from arena.group import Group
+from arena.records import checkpoint
+from arena.records.journal import JournalReader
+from fakes import ScriptedEnv, all_equal
+from policies.ppo import PPO
+from staging import Played, play
+
+PPO_OPTIONS = {"n_steps": 8, "minibatch_size": 16, "n_epochs": 2, "hidden_sizes": [8]}
+DQN_OPTIONS = {
+    "hidden_sizes": [8],
+    "learning_starts": 40,
+    "batch_size": 8,
+    "train_every": 4,
+    "log_every": 20,
+    "n_step": 1,
+}
+PPO_NORMALIZED = {**PPO_OPTIONS, "normalize_observations": True, "normalize_rewards": True}
+DQN_NORMALIZED = {**DQN_OPTIONS, "normalize_observations": True}
+
+
+def run_of(algorithm: str, options: Any, *, lanes: tuple[int, ...] = (2, 5), **more: Any) -> dict[str, Any]:
+    """One policy with a worker in each of some matches, of unequal numbers of lanes."""
+    policy = {"algorithm": algorithm, "options": options, "sync": "samples", "reduce": more.pop("reduce", "fast")}
+    return {
+        "seed": 3,
+        "ticks": 100,
+        "checkpoint_every": 25,
+        "envs": {"game": {"make": "touchdown", "kwargs": {"max_steps": 12}}},
+        "policies": {"blue": policy, "red": {"algorithm": "random"}},
+        "matches": [{"env": "game", "seats": ["blue", "red"], "lanes": count} for count in lanes],
+        **more,
+    }
+
+
+def state_at(played: Played, tick: int) -> Any:
+    return checkpoint.load(checkpoint.path_of(played.folder.checkpoints_path("blue"), tick)).state
+
+
+def own_at(played: Played, tick: int, match: int = 0) -> Any:
+    return checkpoint.load(checkpoint.own_path_of(played.folder.checkpoints_path("blue"), tick, (match, 0))).state
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "options"),
+    [("ppo", PPO_NORMALIZED), ("a2c", {"n_steps": 8, "hidden_sizes": [8]}), ("dqn", DQN_NORMALIZED)],
+)
+def test_one_worker_alone_learns_to_the_bit_what_it_learns_with_a_barrier(
+    algorithm: str, options: Any, tmp_path: Path
+) -> None:
+    found = [play(run_of(algorithm, options, lanes=(3,), reduce=reduce), tmp_path) for reduce in ("ordered", "fast")]
+    assert all_equal(*(state_at(played, 100) for played in found))
+    lines = [[{**line, "seconds": 0} for line in JournalReader(played.folder.metrics)] for played in found]
+    assert lines[0] == lines[1] != []
+
+
+def test_every_fragment_is_learnt_from_once_through_legs_and_a_resume(tmp_path: Path) -> None:
+    data = run_of("handing_over:NotesPPO", PPO_OPTIONS)
+    first = play(data, tmp_path, given=True)
+    then = play({**data, "ticks": 175}, tmp_path, resume=True)
+    notes = [*first.notes, *then.notes]
+    offered = {note[1]: note[2] for note in notes if note[0] == "offered"}
+    batches = [note[1] for note in notes if note[0] == "learnt"]
+    learnt = [mark for batch in batches for mark, _ in batch]
+    left = [size for size, _ in own_at(then, 175).get("fragments", [])]
+    assert len(set(learnt)) == len(learnt), "none twice"
+    assert set(learnt) <= set(offered)
+    assert sum(offered[mark] for mark in learnt) + sum(left) == sum(offered.values()) == 175 // 8 * 8 * (2 + 5)
+    usual = 8 * 2 * 2  # ticks, rows of the root, workers
+    for batch in batches:
+        sizes = [size for _, size in batch]
+        assert sum(sizes) >= usual > sum(sizes[:-1])
+
+
+def test_a_replay_counts_every_transition_once_through_legs_and_a_resume(tmp_path: Path) -> None:
+    data = run_of("handing_over:NotesDQN", DQN_OPTIONS)
+    first = play(data, tmp_path, given=True)
+    then = play({**data, "ticks": 175}, tmp_path, resume=True)
+    collected = sum(note[1] for note in [*first.notes, *then.notes] if note[0] == "collected")
+    left = sum(len(one["fragment"]["starts"]) for _, one in own_at(then, 175)["fragments"])
+    account = state_at(then, 175)["intensity"]
+    assert account["collected"] + left == collected
+    rows, uncut = 2 + 5, 175 % 4
+    assert abs(collected - rows * (175 - uncut)) <= rows, "those that the next action completes come one tick later"
+    due = 16 * (account["collected"] - account["waited"])
+    assert due - 8 * 2 < account["replayed"] <= due
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "options"), [("ppo", PPO_NORMALIZED), ("dqn", {**DQN_NORMALIZED, "exploration_fraction": 0})]
+)
+def test_a_run_that_goes_on_equals_one_that_was_never_stopped(algorithm: str, options: Any, tmp_path: Path) -> None:
+    """In one process who comes first is no matter of time, so that they can be compared to the bit."""
+    whole = play(run_of(algorithm, options, ticks=100), tmp_path)
+    play(run_of(algorithm, options, ticks=50), tmp_path / "parted", given=True)
+    parted = play(run_of(algorithm, options, ticks=100), tmp_path / "parted", resume=True)
+    assert all_equal(state_at(whole, 100), state_at(parted, 100))
+    assert all(all_equal(own_at(whole, 100, match), own_at(parted, 100, match)) for match in (0, 1))
+
+
+class Held(ScriptedEnv):
+    """Before some of its ticks, does something else."""
+
+    def __init__(self, before: Any, **given: Any) -> None:
+        super().__init__(spaces.Box(-1, 1, (3,), np.float32), spaces.Discrete(3), **given)
+        self._before = before
+
+    def step(self, actions: Any) -> Any:
+        self._before(self.tick)
+        return super().step(actions)
+
+
+def test_a_slow_worker_stops_nobody() -> None:
+    """The slow one's first tick comes when the two others have played all of theirs: with a barrier, never."""
+    logged: list[Any] = []
+    weights: dict[int, Any] = {}
+
+    def main(endpoint: HostedEndpoint) -> None:
+        me = endpoint.address
+        group = Group(
+            endpoint,
+            (0, 1, 2),
+            policy="blue",
+            sync="samples",
+            reduce="fast",
+            seed=me,
+            shared_seed=9,
+            comm=None,
+            report=logged.append,
+            keep=lambda state: None,
+        )
+
+        group.pool(None)  # everybody is there
+
+        def before(tick: int) -> None:
+            """The root and the fast one take turns; the slow one waits for the end of both."""
+            if me == 2 and tick == 0:
+                endpoint.receive(0, Tag.WELCOME)
+                endpoint.receive(1, Tag.WELCOME)
+            elif me != 2 and tick < 40:
+                endpoint.send(1 - me, Tag.REQUEST, b"")
+                endpoint.receive(1 - me, Tag.REQUEST)
+
+        algorithm = PPO(Held(before, ticks=40, seed=me), group, ticks=40, **PPO_OPTIONS)
+        with pytest.raises(BudgetReached):
+            algorithm.run()
+        if me != 2:
+            logged.append(f"worker {me} is done")
+            endpoint.send(2, Tag.WELCOME, b"")
+        group.leave()
+        weights[me] = algorithm.updates
+        if group.is_root:
+            assert group.fragments is not None
+            weights[-1] = sum(size for size, _ in group.fragments.state_dict())
+
+    Host({address: f"worker {address}" for address in range(3)}).run(dict.fromkeys(range(3), main))
+    updates = [entry for entry in logged if isinstance(entry, dict)]
+    assert len(updates) == weights[0] == 3, "two workers with five rollouts of 32 each: three batches of at least 96"
+    assert logged.index("worker 0 is done") > logged.index(updates[-1])
+    assert weights[-1] == 15 * 32 - 3 * 96
