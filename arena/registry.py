@@ -227,9 +227,7 @@ def worker_class(name: str, options: Mapping[str, Any], *, acts: bool, path: str
     with located(path=f"{path}.algorithm"):
         cls = algorithm(name)
         if acts and not hasattr(cls, "actor"):
-            raise ConfigError(
-                f"a policy that is frozen, or evaluated, needs an algorithm with actor(); {name!r} has none"
-            )
+            raise ConfigError(f"to play without learning an algorithm needs actor(); {name!r} has none")
     check_options(cls, options, path=path)
     with located(path=f"{path}.algorithm"):
         _check_signature(cls, options)

@@ -298,7 +298,7 @@ def test_environments_that_are_made_alike_are_made_once(folder: Path, capsys: py
         ),
         (
             ["policies.blue.frozen=true"],
-            "policies.blue.algorithm: a policy that is frozen, or evaluated, needs an algorithm with actor(); 'own:Vector' has none",
+            "policies.blue.algorithm: to play without learning an algorithm needs actor(); 'own:Vector' has none",
         ),
         (
             ["policies.blue={algorithm: own:Picky, options: {gain: 6}}"],

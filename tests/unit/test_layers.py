@@ -23,7 +23,7 @@ PURE = {
     *("records.outcome", "records.lines"),
 }
 # What envs and policies may import.
-PUBLIC = {"acting", "errors", "spaces", "interface", "registry", "group", "samples"}
+PUBLIC = {"acting", "errors", "fragments", "spaces", "interface", "registry", "group", "samples"}
 BELOW_THE_PROXY = {"comm", "errors", "interface", "lockstep", "messages", "spaces", "plan", "records", "stopwatch"}
 ROLES = {"roles", "launch", "run", "cli"}
 

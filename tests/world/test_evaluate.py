@@ -228,7 +228,7 @@ def test_a_policy_that_cannot_be_frozen_ends_with_one_message_and_no_folder(
     with visiting(tmp_path):
         error = mistake(capsys, written(tmp_path, data))
         assert not Path("runs").exists()
-    assert "policies.blue.algorithm: a policy that is frozen, or evaluated, needs an algorithm with actor(); 'players:Stepper'" in error
+    assert "policies.blue.algorithm: to play without learning an algorithm needs actor(); 'players:Stepper'" in error
 
 
 def test_a_mistake_leaves_the_evaluations_of_others_alone(run: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -172,7 +172,7 @@ def test_what_cannot_be_is_refused(evaluation: Any, words: str) -> None:
 
 @pytest.mark.parametrize(
     ("algorithm", "words"),
-    [("players:Uniform", "needs an algorithm with actor()"), ("players:OnlyActs", "has no state_dict()")],
+    [("players:Uniform", "an algorithm needs actor()"), ("players:OnlyActs", "has no state_dict()")],
 )
 def test_what_cannot_be_saved_or_only_played_cannot_be_evaluated(
     algorithm: str, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

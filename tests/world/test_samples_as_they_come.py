@@ -99,16 +99,35 @@ def test_a_replay_counts_every_transition_once_through_legs_and_a_resume(tmp_pat
     assert due - 8 * 2 < account["replayed"] <= due
 
 
+def teams(algorithm: str, options: Any, *, ticks: int, reduce: str) -> dict[str, Any]:
+    """The same in a game of two against two, each team driven by one worker."""
+    data = run_of(algorithm, options, ticks=ticks, reduce=reduce)
+    data["envs"]["game"]["kwargs"]["team_size"] = 2
+    for match in data["matches"]:
+        match["seats"] = [["blue", "blue"], ["red", "red"]]
+    return data
+
+
+@pytest.mark.parametrize("reduce", ["ordered", "fast"])
 @pytest.mark.parametrize(
-    ("algorithm", "options"), [("ppo", PPO_NORMALIZED), ("dqn", {**DQN_NORMALIZED, "exploration_fraction": 0})]
+    ("algorithm", "options"),
+    [
+        ("ppo", PPO_NORMALIZED),
+        ("mappo", PPO_NORMALIZED),
+        ("hppo", {**PPO_NORMALIZED, "option_ticks": 3}),
+        ("dqn", {**DQN_NORMALIZED, "exploration_fraction": 0}),
+    ],
 )
-def test_a_run_that_goes_on_equals_one_that_was_never_stopped(algorithm: str, options: Any, tmp_path: Path) -> None:
+def test_a_run_that_goes_on_equals_one_that_was_never_stopped(
+    algorithm: str, options: Any, reduce: str, tmp_path: Path
+) -> None:
     """In one process who comes first is no matter of time, so that they can be compared to the bit."""
-    whole = play(run_of(algorithm, options, ticks=100), tmp_path)
-    play(run_of(algorithm, options, ticks=50), tmp_path / "parted", given=True)
-    parted = play(run_of(algorithm, options, ticks=100), tmp_path / "parted", resume=True)
+    whole = play(teams(algorithm, options, ticks=100, reduce=reduce), tmp_path)
+    play(teams(algorithm, options, ticks=50, reduce=reduce), tmp_path / "parted", given=True)
+    parted = play(teams(algorithm, options, ticks=100, reduce=reduce), tmp_path / "parted", resume=True)
     assert all_equal(state_at(whole, 100), state_at(parted, 100))
-    assert all(all_equal(own_at(whole, 100, match), own_at(parted, 100, match)) for match in (0, 1))
+    if reduce == "fast" or algorithm == "dqn":
+        assert all(all_equal(own_at(whole, 100, match), own_at(parted, 100, match)) for match in (0, 1))
 
 
 class Held(ScriptedEnv):
