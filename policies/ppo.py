@@ -162,7 +162,7 @@ class PPO(OnPolicy[Options]):
         Raises:
             ConfigError: an option that PPO cannot take, or a rollout longer than the run.
         """
-        given = Options(**options)
+        given = cls.Options(**options)
         sizes = super().sizes(options, rows=rows, ticks=ticks, workers=workers)
         minibatches = math.ceil(given.n_steps * rows / given.minibatch_size)
         return {**sizes, "gradient steps per update": minibatches * given.n_epochs}

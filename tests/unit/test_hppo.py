@@ -295,3 +295,8 @@ def test_the_manager_learns_which_option_pays() -> None:
         hppo.run()
     policy = hppo.network.manager.policy([torch.from_numpy(game().reset()[0])])
     assert policy.logits.softmax(-1)[:, 2].min() > 0.9
+
+
+def test_sizes_take_its_own_options() -> None:
+    sizes = HPPO.sizes(SMALL, rows=4, ticks=48, workers=2)
+    assert sizes == {"samples per update": 96, "updates per run": 4, "gradient steps per update": 12}

@@ -14,6 +14,7 @@ from visiting import visiting
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 FILES = sorted(CONFIGS.rglob("*.yaml"))
+SMALL = {"ppo": "n_steps=8", "sac": "learning_starts=4"}  # so that 20 ticks are enough to learn something
 LEARNT = {
     "gym": ("learner", 0.9),
     "vector": ("learner", 150.0),
@@ -31,8 +32,14 @@ def test_there_are_configurations_to_test() -> None:
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(CONFIGS)))
 def test_a_configuration_is_valid_and_trains(file: Path, tmp_path: Path) -> None:
-    learners = [name for name, policy in _read(file)["policies"].items() if policy["algorithm"] == "ppo"]
-    small = [part for name in learners for part in ("--set", f"policies.{name}.options.n_steps=8")]
+    algorithms = {name: policy["algorithm"] for name, policy in _read(file)["policies"].items()}
+    learners = [name for name, algorithm in algorithms.items() if algorithm == "ppo"]
+    small = [
+        part
+        for name, algorithm in algorithms.items()
+        if algorithm in SMALL
+        for part in ("--set", f"policies.{name}.options.{SMALL[algorithm]}")
+    ]
     run = tmp_path / "run"
     with visiting(file.parent):
         assert main(["check", file.name]) == 0
