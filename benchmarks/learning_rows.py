@@ -179,6 +179,7 @@ def sb3_off_policy(algorithm: str, options: Mapping[str, Any], *, lanes: int) ->
     steps = options["training_intensity"] * options["train_every"] * lanes / options["batch_size"]
     own |= {"train_freq": options["train_every"], "gradient_steps": max(1, round(steps))}
     if algorithm == "DQN":
+        own["n_steps"] = options.get("n_step", 3)
         collected = options["batch_size"] / options["training_intensity"]  # per gradient step
         own["target_update_interval"] = round(options["target_update_interval"] * collected)
     return Peer(algorithm, {**own, **_shared(options)})
