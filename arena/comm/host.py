@@ -24,7 +24,7 @@ from time import monotonic
 
 from arena.comm import whereabouts
 from arena.comm.interface import ANYONE, Bytes, Channel, Link, LinkSize, Obey, Order, Outside, Table, Tag
-from arena.comm.peeking import Process, note_role, peek
+from arena.comm.peeking import Process, forget_roles, note_role, peek
 from arena.comm.tables import Tables
 from arena.comm.whereabouts import Answer, Question, State, Whereabouts
 from arena.errors import Deadlock, PeerLost, RunStopped
@@ -79,10 +79,14 @@ class Host:
         self._failure: BaseException | None = None
         self._stopping = False
         self._unfinished = len(names)
-        self._all_done = threading.Event()
+        # A lock and no `Event`: between its interruption and the next line Python never lets go of its own lock, which
+        # the main thread may not get back for long from roles that hand it to each other.
+        self._all_done = threading.Lock()
+        self._all_done.acquire()
 
     def run(self, mains: Mapping[int, Callable[[HostedEndpoint], None]]) -> None:
         """Runs `mains[address]` as the role at that address; returns when all have ended, raises the first failure."""
+        forget_roles()
         if len(mains) == 1:
             ((address, main),) = mains.items()
             self._run_here(address, main)
@@ -97,10 +101,10 @@ class Host:
         self._ready.extend(others)
         first.gate.release()
         try:
-            self._all_done.wait()
+            self._all_done.acquire()
         except BaseException:
             self._stopping = True  # every role ends at its next word; threads are daemons should one be deaf
-            self._all_done.wait(timeout=2.0)
+            self._all_done.acquire(timeout=2.0)
             raise
         if self._failure is not None:
             raise self._failure
@@ -118,10 +122,10 @@ class Host:
 
     def _main(self, address: int, main: Callable[[HostedEndpoint], None]) -> None:
         task = self._tasks[address]
-        task.begin(address)
         task.gate.acquire()
         try:
             if not self._stopping:
+                task.begin(address)
                 main(HostedEndpoint(self, address))
         except PeerLost as error:
             self._stop(error)
@@ -132,7 +136,7 @@ class Host:
         task.ended = True
         self._unfinished -= 1
         if self._unfinished == 0:
-            self._all_done.set()
+            self._all_done.release()
             return
         try:
             self._next().gate.release()

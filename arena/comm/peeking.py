@@ -48,6 +48,13 @@ def this_process(node: str) -> Process:
     return Process(node, os.getpid(), _own[0] if _own else -1)
 
 
+def forget_roles() -> None:
+    """Other roles are noted from now on: what was written before is of no use, and would only grow."""
+    if _own:
+        os.ftruncate(_own[0], 0)
+        os.lseek(_own[0], 0, os.SEEK_SET)
+
+
 def note_role(address: int) -> None:
     """Writes down for others that the calling thread plays the role at this address."""
     if _own:
