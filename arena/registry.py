@@ -53,10 +53,6 @@ ALGORITHMS: dict[str, Entry] = {
     "sac": Entry("policies.sac:SAC", "soft actor-critic, of numbers or choices (Haarnoja et al. 2018)"),
     "maddpg": Entry("policies.maddpg:MADDPG", "multi-agent DDPG: critics see the whole seat (Lowe et al. 2017)"),
     "masac": Entry("policies.masac:MASAC", "multi-agent SAC: critics see the whole seat, actors keep their entropy"),
-    "maddpg": Entry("policies.maddpg:MADDPG", "multi-agent DDPG: critics see the whole seat (Lowe et al. 2017)"),
-    "masac": Entry("policies.masac:MASAC", "multi-agent SAC: critics see the whole seat, actors keep their entropy"),
-    "maddpg": Entry("policies.maddpg:MADDPG", "multi-agent DDPG: critics see the whole seat (Lowe et al. 2017)"),
-    "masac": Entry("policies.masac:MASAC", "multi-agent SAC: critics see the whole seat, actors keep their entropy"),
     **{
         f"sb3:{name}": Entry(f"policies.sb3.member:{name}", f"{name} of Stable-Baselines3", "stable_baselines3", "sb3")
         for name in ("A2C", "DDPG", "DQN", "PPO", "SAC", "TD3")
