@@ -106,7 +106,7 @@ def _made(planned: CallbackPlan, path: str) -> Any:
         return cls(**planned.options)
     except ConfigError as error:
         raise ConfigError(f"{cls.__name__}: {error.message}", path=f"{path}.options") from error
-    except Exception as error:  # whatever it is, the options have led to it
+    except (Exception, SystemExit) as error:  # whatever it is, the options have led to it
         found = f"{cls.__name__}: {type(error).__name__}: {error}{where_raised(error)}"
         raise ConfigError(found, path=f"{path}.options") from error
 
@@ -123,9 +123,10 @@ def _check_methods(cls: type[Any]) -> None:
 
 
 def _check_arguments(cls: type[Any], name: str) -> None:
-    arguments = list(inspect.signature(getattr(Callback, name)).parameters)
+    arguments = list(inspect.signature(getattr(Callback, name)).parameters)[1:]  # without self
+    bound = inspect.getattr_static(cls, name).__get__(object.__new__(cls), cls)
     try:
-        inspect.signature(getattr(cls, name)).bind(*arguments)
+        inspect.signature(bound).bind(*arguments)
     except TypeError as error:
         raise ConfigError(f"{cls.__name__}.{name} cannot be called with ({', '.join(arguments)}): {error}") from error
 
@@ -143,7 +144,7 @@ def _check_options(cls: type[Any], options: Mapping[str, Any], path: str) -> Non
         known = [item.name for item in signature.parameters.values() if item.kind is not item.VAR_KEYWORD]
         unknown = [name for name in options if name not in known]
         close = close_name(unknown[0], known) if unknown else None
-        hint = f"; did you mean {close!r}?" if close else ""
+        hint = f"; did you mean {close!r}?" if close else "."
         takes = ", ".join(known) or "none"
         raise ConfigError(f"{cls.__name__} cannot be made: {error}{hint} It takes: {takes}", path=path) from error
 
@@ -166,7 +167,7 @@ class Callbacks:
 
     def __init__(self, planned: Sequence[CallbackPlan], stop: Stop) -> None:
         self._stop = stop
-        self._started = False
+        self._started = self._ended = False
         listeners = [(f"callback {plan.target}", item) for plan, item in zip(planned, made(planned), strict=True)]
         self._listeners = {
             method: [(name, item) for name, item in listeners if _hears(type(item), method)] for method in METHODS
@@ -197,8 +198,10 @@ class Callbacks:
         self._tell("on_round", number)
 
     def end(self) -> None:
-        """The run is over."""
-        self._tell("on_end")
+        """The run is over; told once, though a death may let it end again."""
+        if not self._ended:
+            self._ended = True
+            self._tell("on_end")
 
     def _tell(self, method: str, *told: Any) -> None:
         for name, listener in self._listeners[method]:

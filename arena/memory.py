@@ -20,7 +20,9 @@ from arena.stopping import Stop
 
 if TYPE_CHECKING:
     from arena.callbacks import Callbacks
+    from arena.plan import Role
     from arena.records.scoreboard import Scoreboard
+    from arena.stopwatch import RoleProfile
 
 
 _lane, _episode = column("lane"), column("episode")
@@ -71,6 +73,7 @@ class Memory:
         stop: what signals have asked this process for, if it leads the run.
         callbacks: of the root.
         concluded: whether this process has shown the result of the run.
+        profiles: of the root: where the time of each role went.
         leg: the newest leg that a role here has heard of.
         begun: whether somebody has played.
         repairable: whether the run can go on without those who die: everything that is learnt can be saved and loaded.
@@ -85,6 +88,7 @@ class Memory:
     stop: Stop = field(default_factory=Stop)
     callbacks: Callbacks | None = None
     concluded: bool = False
+    profiles: dict[Role, RoleProfile] = field(default_factory=dict)
     leg: Leg | None = None
     begun: bool = False
     repairable: bool = True

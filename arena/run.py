@@ -63,8 +63,10 @@ class Run:
     allow_unproved: bool = False
 
     def after(self, leg: Leg) -> Run:
-        """The run as it goes on from a boundary."""
-        return replace(self, leg=leg, begun=True, concluded=leg.start >= self.plan.ticks)
+        """The run as it goes on from a boundary; one that only evaluates before it goes on has not begun by that."""
+        return replace(
+            self, leg=leg, begun=self.begun or leg.start > self.leg.start, concluded=leg.start >= self.plan.ticks
+        )
 
     @property
     def folder(self) -> RunFolder:

@@ -22,6 +22,7 @@ class _Stream(IntEnum):
     WORKER = 2
     POLICY = 3
     ANEW = 4
+    PROCESS = 5
 
 
 def environment_seed(run_seed: int, *, entry: int, copy: int, lane: int) -> int:
@@ -37,6 +38,11 @@ def worker_seed(run_seed: int, *, policy: str, entry: int, copy: int, seat: int)
 def policy_seed(run_seed: int, *, policy: str) -> int:
     """The seed that all workers of a policy share: initial weights."""
     return _draw(run_seed, _Stream.POLICY, *_name_words(policy))
+
+
+def process_seed(run_seed: int, *, tick: int) -> int:
+    """The seed of the global streams of a process that several roles share, for the leg that begins at a tick."""
+    return _draw(run_seed, _Stream.PROCESS, tick)
 
 
 def seed_anew(seed: int, *, restarts: int) -> int:

@@ -44,6 +44,14 @@ class Slow(Countdown):
         return super().step(action)
 
 
+class Careless(Countdown):
+    """Pays what the global stream gives, which all share that are in the process."""
+
+    def step(self, action: Any) -> Any:
+        observation, _, *rest = super().step(action)
+        return observation, float(np.random.random()), *rest
+
+
 class Rich(gymnasium.Env[Any, Any]):
     """Dict, Tuple, Discrete with start, MultiBinary, uint8: every kind of leaf, drawn from the episode's seed."""
 

@@ -122,10 +122,13 @@ class Host:
 
     def _main(self, address: int, main: Callable[[HostedEndpoint], None]) -> None:
         task = self._tasks[address]
+        try:
+            task.begin(address)
+        except OSError as error:  # nobody could look into it
+            self._stop(error)
         task.gate.acquire()
         try:
             if not self._stopping:
-                task.begin(address)
                 main(HostedEndpoint(self, address))
         except PeerLost as error:
             self._stop(error)

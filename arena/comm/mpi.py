@@ -231,6 +231,12 @@ class Team:
         self._others.append(part)
         return part
 
+    def give_back(self, part: MPI.Comm | None) -> None:
+        """Frees what `split` gave, when nobody uses it any more. A collective of its members."""
+        if part is not None:
+            self._others.remove(part)
+            part.Free()
+
 
 def _end_process(status: int) -> NoReturn:
     """Without taking leave of MPI, which may hang when somebody has died."""

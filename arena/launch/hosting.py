@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from arena.callbacks import Callbacks
 from arena.comm import Endpoint
 from arena.comm.host import Host
-from arena.errors import CallbackFailed, ConfigError, Deadlock, PeerLost
+from arena.errors import ConfigError, Deadlock, PeerLost
 from arena.launch import mpirun
 from arena.launch.console import log_beside_display, tell
 from arena.launch.evaluating import evaluation_due
@@ -32,7 +32,6 @@ from arena.records.lock import RunLock
 from arena.records.recorder import Recorder
 from arena.records.results import in_parts, results_of
 from arena.records.scoreboard import Scoreboard
-from arena.roles.libraries import seed_libraries
 from arena.roles.root import RoleFailed, Root
 from arena.roles.stage import failure_of, perform
 from arena.run import Run
@@ -62,7 +61,8 @@ def alone(run: Run, present: Callable[[Run, Scoreboard], None], display: Display
         while True:
             evaluation = evaluation_due(run)
             if evaluation is not None:
-                result = in_one_process(evaluation, silent_display(), Memory(stop=memory.stop), watched=True)
+                with _locked(run):
+                    result = in_one_process(evaluation, silent_display(), Memory(stop=memory.stop), watched=True)
                 outcome: Outcome = _evaluated(run, result, memory)
             elif run.concluded:
                 return conclude(run, memory, present)
@@ -152,7 +152,6 @@ def in_one_process(run: Run, display: Display, memory: Memory | None = None, *, 
     """
     results: list[Result] = []
     held = memory or Memory()
-    seed_libraries(run.plan.seed)  # the roles share their streams, but take turns in the same order every time
 
     def main_of(role: Role) -> Main:
         if role.kind is RoleKind.ROOT:
@@ -238,12 +237,22 @@ def lead_evaluation(team: Team, host: Host, run: Run, evaluation: Run, memory: M
         memory: of the run.
     """
     own = Memory(stop=memory.stop)
-    return _led(team, host, evaluation, own, silent_display(), lambda result: _evaluated(run, result, memory))
+    with _locked(run):
+        return _led(
+            team, host, evaluation, own, silent_display(), lambda result: _evaluated(run, result, memory), told=run
+        )
 
 
 def _led(
-    team: Team, host: Host, run: Run, memory: Memory, display: Display, conclude: Callable[[Result], Outcome]
+    team: Team,
+    host: Host,
+    run: Run,
+    memory: Memory,
+    display: Display,
+    conclude: Callable[[Result], Outcome],
+    told: Run | None = None,
 ) -> Outcome:
+    """Plays rank 0's roles; what goes wrong is told of the run itself, or of the one that it is an evaluation of."""
     results: list[Result] = []
 
     def main_of(role: Role) -> Main:
@@ -260,16 +269,20 @@ def _led(
     except BaseException as error:
         if team.mourns(error):
             raise PeerLost(str(error)) from error
-        failure = _failure(run, error)
-        tell(failure)
+        failure = _failure(told or run, error)
+        if not _is_from_launcher(error):
+            tell(failure)
         team.abort(failure.exit_code)
+
+
+def _is_from_launcher(error: BaseException) -> bool:
+    """Whether the launcher that `arena train` has started ends us all: it knows why, and that is said there."""
+    return isinstance(error, KeyboardInterrupt) and error.args == (signal.SIGTERM,) and mpirun.started_by_us()
 
 
 def _failure(run: Run, error: BaseException) -> Failed:
     if isinstance(error, RoleFailed):
         return error.failure
-    if isinstance(error, CallbackFailed):
-        return Failed(error.who, error.trace, exit_code=1)
     if isinstance(error, KeyboardInterrupt):
         return _interrupted(run, error)
     return failure_of(error, "root, rank 0")

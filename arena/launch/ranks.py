@@ -30,7 +30,7 @@ from arena.leg import Leg
 from arena.memory import Memory
 from arena.messages import Failed, pack, unpack
 from arena.plan import Role, RoleKind
-from arena.roles.libraries import import_algorithms, seed_libraries
+from arena.roles.libraries import import_algorithms
 from arena.roles.stage import failure_of, perform
 from arena.run import Run
 from arena.stopping import Stop
@@ -156,7 +156,8 @@ class Rank:
             if isinstance(outcome, int):
                 return outcome if first else 0
             self._run = run = run.after(outcome)
-            self._memory.go(outcome, repairable=self._memory.repairable)
+            if evaluation is None:
+                self._memory.go(outcome, repairable=self._memory.repairable)
 
     def _begin(self, run: Run) -> None:
         signal.alarm(0)
@@ -173,8 +174,6 @@ class Rank:
         """The rank's roles of the run, or of an evaluation before it goes on; at rank 0 what that has led to."""
         played, memory = (run, self._memory) if evaluation is None else (evaluation, Memory())
         team, roles = self._team, played.plan.ranks[self._team.rank]
-        if len(roles) > 1:
-            seed_libraries(played.plan.seed)
         communicator = team.split(_color(played, roles))
         ranks = [played.plan.rank_of(role) for role in played.roles]
         outside = self._mpi.MpiOutside(team, ranks, shared_memory=played.plan.transport == "auto")
@@ -190,6 +189,7 @@ class Rank:
                 outcome = self._leader().lead_evaluation(team, host, run, evaluation, self._memory)
             # Nobody leaves before all are done: what one has sent last may still need its help to arrive.
             team.wait_for_all()
+            team.give_back(communicator)
         except BaseException:
             team.cry()  # who sleeps at a doorbell hears of nothing else, and ours is given back now
             raise

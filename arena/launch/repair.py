@@ -144,6 +144,8 @@ def leg_after(run: Run, known: Sequence[Known]) -> tuple[Leg, dict[str, tuple[in
     newest = known[0].boundary
     if newest is not None and newest.start > leg.start:
         return newest, {}
+    if leg.start >= run.plan.ticks:
+        return leg, {}  # all is played; its last evaluation may not be
     until = min((leg.start // run.plan.checkpoint_every + 1) * run.plan.checkpoint_every, run.plan.ticks)
     standings = {match.match: _standing(leg, match.match, match.lanes, until, known) for match in run.plan.matches}
     owners = {}

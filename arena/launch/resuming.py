@@ -44,7 +44,8 @@ def resumed(run: Run, config: Config) -> Run:
             f"out and {_ANEW}",
             source=str(folder.path),
         )
-    if found.tick >= run.plan.ticks:
+    over = found.tick >= run.plan.ticks
+    if over and not (run.plan.evaluates_at(found.tick) and found.tick not in evaluations.evaluated(folder)):
         raise ConfigError(
             f"the run has played {found.tick} ticks, the configuration asks for {run.plan.ticks}: there is nothing "
             "left to do; ask for more with --ticks",
@@ -53,7 +54,7 @@ def resumed(run: Run, config: Config) -> Run:
     words = (*_anew_words(run.plan, found), *_layout_words(folder, run.plan))
     leg = found.leg(folder)
     restore = {**run.leg.restore, **leg.restore}
-    return replace(run, resumed=True, leg=replace(leg, restore=restore), words=words)
+    return replace(run, resumed=True, concluded=over, leg=replace(leg, restore=restore), words=words)
 
 
 def forget(run: Run) -> None:

@@ -84,7 +84,7 @@ class Root:
         self._stateless: set[str] = set()  # policies that have no checkpoints
         self.following: Leg | None = None  # what the run goes on with when its policies have been evaluated
         self.stopped_at: int | None = None  # the tick at which the run can be taken up again, if it was asked to end
-        self.profiles: dict[Role, RoleProfile] = {}
+        self.profiles = memory.profiles
         self.scoreboard = memory.scoreboard or Scoreboard(run.plan.policies)
 
     @property

@@ -8,12 +8,14 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
+from arena import seeding
 from arena.comm import Endpoint, Tag
-from arena.errors import ConfigError, PeerLost, RunStopped, Unwritable
+from arena.errors import CallbackFailed, ConfigError, PeerLost, RunStopped, Unwritable
 from arena.leg import Leg
 from arena.memory import Memory
 from arena.messages import Failed, Next, expect, pack
 from arena.plan import Role, RoleKind
+from arena.roles.libraries import seed_libraries
 from arena.run import Run
 
 _log = logging.getLogger(__name__)
@@ -56,6 +58,8 @@ def perform(
 
 def failure_of(error: BaseException, who: str, source: str = "") -> Failed:
     """What to tell the user of an error: a sentence for a mistake, or for a disk that is full; else the traceback."""
+    if isinstance(error, CallbackFailed):
+        return Failed(error.who, error.trace, exit_code=1)
     if isinstance(error, ConfigError):
         placed = ConfigError(error.message, path=error.path, source=error.source or source)
         return Failed(who, str(placed), exit_code=2)
@@ -68,6 +72,8 @@ def _act(endpoint: Endpoint, run: Run, role: Role, memory: Memory, communicator:
     """Leg after leg, until the root says that there is none."""
     leg: Leg | None = run.leg
     while leg is not None:
+        if not private:  # those who share a process share its streams too, but take turns in the same order every time
+            seed_libraries(seeding.process_seed(run.plan.seed, tick=leg.start))
         _play_leg(endpoint, replace(run, leg=leg), role, memory, communicator, private)
         leg = expect(Next, endpoint.receive(0, Tag.FROM_ROOT)).leg
 

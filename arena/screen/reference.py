@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import json
+import math
 import re
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
@@ -47,15 +48,15 @@ def _words(cls: type[Any]) -> Iterator[tuple[str, str]]:
 
 def _default(field: dataclasses.Field[Any]) -> str:
     if field.default_factory is not dataclasses.MISSING:
-        return json.dumps(field.default_factory())
+        return json.dumps(field.default_factory(), default=str)
     return "required" if field.default is dataclasses.MISSING else _yaml(field.default)
 
 
 def _yaml(value: Any) -> str:
-    if isinstance(value, float) and value not in (0.0, 1.0) and not 1e-3 <= abs(value) < 1e6:
+    if isinstance(value, float) and math.isfinite(value) and value not in (0.0, 1.0) and not 1e-3 <= abs(value) < 1e6:
         mantissa, _, exponent = f"{value:e}".partition("e")
         return f"{float(mantissa):g}e{int(exponent)}"
-    return value if isinstance(value, str) else json.dumps(value)
+    return value if isinstance(value, str) else json.dumps(value, default=str)
 
 
 def lines(name: str) -> list[str]:
@@ -72,9 +73,10 @@ def page(names: Sequence[str]) -> str:
     """The options of algorithms in Markdown."""
     parts = ["# Options of the algorithms\n", "Written by `make reference`; `arena list NAME` shows the same.\n"]
     for name in names:
-        entry = registry.ALGORITHMS[name]
+        found = options_of(name)
+        entry = registry.ALGORITHMS.get(name, registry.Entry(name, "an algorithm of your own"))
         file = entry.target.partition(":")[0].replace(".", "/").removeprefix("policies/")
-        rows = [f"| `{option.name}` | `{option.default}` | {option.words} |" for option in options_of(name)]
+        rows = [f"| `{option.name}` | `{option.default}` | {option.words} |" for option in found]
         table = ["| option | default | meaning |", "|---|---|---|", *rows] if rows else ["No options."]
         parts.append("\n".join([f"## {name}\n", f"{entry.description}; [{file}.py]({file}.py)\n", *table, ""]))
     return "\n".join(parts)

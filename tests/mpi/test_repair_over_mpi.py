@@ -130,12 +130,14 @@ def test_packed_ranks_go_on_too(tmp_path: Path) -> None:
     assert len(check(tmp_path / "run", duel())) == 1
 
 
-@pytest.mark.parametrize("victims", [[(3,)], [(0,)], [(0, 2), (4,)]], ids=["worker", "root", "two, then another"])
+@pytest.mark.parametrize(
+    "victims", [[(3,)], [(0, 2), (4,)], [(), (), (0,)]], ids=["worker", "two, then another", "the last"]
+)
 def test_a_death_during_an_evaluation(victims: list[tuple[int, ...]], tmp_path: Path) -> None:
     config = duel(evaluation={"every": 1000, "episodes": 300})
     ended = killed(tmp_path, config, *victims, when="evaluation")
     assert ended.code == 0, ended.err
-    assert len(check(tmp_path / "run", config)) == len(victims)
+    assert len(check(tmp_path / "run", config)) == len(list(filter(None, victims)))
     evaluations = list(JournalReader(tmp_path / "run" / "evaluations.jsonl"))
     ticks = [(line["ticks"], line["policy"]) for line in evaluations]
     assert ticks == [(tick, name) for tick in (1000, 2000, 3000) for name in ("blue", "red")]

@@ -90,7 +90,7 @@ WRONG: list[tuple[CallbackPlan, str]] = [
     (CallbackPlan("listeners:NOTES"), r"callbacks\[0\]: .* is a list; it has to be a class"),
     (of("Misspelt"), r"callbacks\[0\]: Misspelt.on_epsiode\(\) is never called; did you mean 'on_episode'"),
     (of("Deaf"), r"callbacks\[0\]: Deaf has no method that is ever called; known: on_start, on_round"),
-    (of("TakesOther"), r"callbacks\[0\]: TakesOther.on_update cannot be called with \(self, line\): .*'number'"),
+    (of("TakesOther"), r"callbacks\[0\]: TakesOther.on_update cannot be called with \(line\): .*'number'"),
     (of("HearsAll", nam="x"), r"callbacks\[0\].options: .*'nam'; did you mean 'name'"),
     (of("Stops"), r"callbacks\[0\].options: .*missing.*'where'.* It takes: where, nth"),
     (of("HearsUpdates", x=1), r"callbacks\[0\].options: .*'x'.* It takes: none"),

@@ -14,9 +14,10 @@ from arena.errors import ConfigError
 from arena.launch import evaluating, hosting
 from arena.launch.leading import present
 from arena.launch.prepare import prepare
-from arena.records import checkpoint
+from arena.records import boundary, checkpoint
 from arena.records.folder import RunFolder
 from arena.records.journal import JournalReader
+from arena.records.lock import RunLock
 from arena.stopping import WISHES
 
 PPO = {"algorithm": "ppo", "options": {"n_steps": 16, "minibatch_size": 32, "hidden_sizes": [8]}}
@@ -100,24 +101,81 @@ def test_the_seats_may_be_taken_by_others(tmp_path: Path) -> None:
     assert {line["policy"] for line in lines(folder)} == {"still", "blue"}
 
 
+@pytest.mark.parametrize("tick", [40, 100], ids=["the first", "the last"])
 def test_an_interrupted_evaluation_is_played_when_the_run_goes_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tick: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = train(duel(), tmp_path / "whole")[1]
+    keep = evaluating.evaluations.keep
 
-    def killed(*_: Any) -> Any:
-        raise RuntimeError("killed")
+    def killed(folder: RunFolder, at: int, *rest: Any) -> None:
+        if at == tick:
+            raise RuntimeError("killed")
+        keep(folder, at, *rest)
 
     with monkeypatch.context() as patched:
         patched.setattr(evaluating.evaluations, "keep", killed)
         status, folder = train(duel(), tmp_path / "run")
         assert status == 1
-        assert not folder.evaluations.exists()
+        assert tick not in evaluating.evaluations.evaluated(folder)
     status, folder = train(duel(), tmp_path / "run", resume=True)
     assert status == 0
     assert folder.evaluations.read_bytes() == whole.evaluations.read_bytes()
     assert folder.episodes.read_bytes() == whole.episodes.read_bytes()
     assert weights(folder) == weights(whole)
+
+
+def test_a_run_that_is_evaluated_only_when_it_goes_on_forgets_what_came_after_its_boundary(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = train(duel(), tmp_path / "whole")[1]
+    save = boundary.save
+
+    def killed(folder: RunFolder, found: boundary.Boundary) -> None:
+        if found.tick > 40:
+            raise RuntimeError("killed")
+        save(folder, found)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(boundary, "save", killed)
+        assert train(duel(None), tmp_path / "run")[0] == 1  # in the leg after tick 40, of which there are records
+    status, folder = train(duel(), tmp_path / "run", resume=True)
+    assert status == 0
+    updates = [line["update"] for line in JournalReader(folder.metrics)]
+    assert updates == [line["update"] for line in JournalReader(whole.metrics)]
+    assert folder.episodes.read_bytes() == whole.episodes.read_bytes()
+    assert "every: 40" in folder.config.read_text()
+
+
+def test_nobody_else_writes_into_the_folder_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    held: list[str] = []
+    played = hosting.in_one_process
+
+    def watched(run: Any, *given: Any, **more: Any) -> Any:
+        if "evaluations" in str(run.path):
+            with pytest.raises(ConfigError) as caught:
+                RunLock.take(tmp_path / "run")
+            held.append(str(caught.value))
+        return played(run, *given, **more)
+
+    monkeypatch.setattr(hosting, "in_one_process", watched)
+    assert train(duel(), tmp_path / "run")[0] == 0
+    assert len(held) == 3
+    assert all("another run writes into this folder" in words for words in held)
+
+
+def test_games_that_draw_from_global_streams_are_the_same_too(tmp_path: Path) -> None:
+    def noisy(evaluation: Any) -> dict[str, Any]:
+        game = {"make": "games:Careless"}
+        match = {"env": "game", "seats": ["blue"], "lanes": 2}
+        policies = {"blue": PPO}
+        return duel(evaluation, envs={"game": game}, policies=policies, matches=[match])
+
+    without = train(noisy(None), tmp_path / "without")[1]
+    evaluated = train(noisy(EVALUATION), tmp_path / "evaluated")[1]
+    returns = [line["seats"][0]["return"] for line in JournalReader(without.episodes)]
+    assert len(set(returns)) > 3
+    assert evaluated.episodes.read_bytes() == without.episodes.read_bytes()
 
 
 def test_a_run_that_goes_back_forgets_the_evaluations_after_its_boundary(tmp_path: Path) -> None:
