@@ -217,6 +217,7 @@ def _plan(arguments: argparse.Namespace) -> int:
 
     plan = _load_plan(arguments.config, arguments.overrides, arguments.ranks)
     examination = _examine(plan, arguments.config)
+    _examine_evaluation(arguments)
     hosts = _hosts(plan, arguments.hosts)
     if arguments.json:
         _say(json.dumps(to_json(plan), indent=2))
@@ -238,6 +239,7 @@ def _check(arguments: argparse.Namespace) -> int:
     plan = _load_plan(arguments.config, arguments.overrides, None)
     _say(f"configuration {arguments.config}: valid")
     examination = _examine(plan, arguments.config, conformance=True)
+    _examine_evaluation(arguments)
     for line in (*examination.lines, schedule_text(prove_plan(plan, examination))):
         _say(line)
     _say(f"plan: {plan.processes} processes")
@@ -353,6 +355,19 @@ def _load_plan(path: str, overrides: Sequence[str], ranks: int | None) -> Plan:
 
     with located(source=path):
         return make_plan(load_config(path, overrides), ranks=ranks)
+
+
+def _examine_evaluation(arguments: argparse.Namespace) -> None:
+    """Whether those who are to play in evaluations alone can take their seats there."""
+    from arena.config import load_config
+    from arena.examination import examine
+    from arena.launch.evaluating import with_evaluation
+    from arena.plan import make_plan
+
+    config = load_config(arguments.config, arguments.overrides)
+    if config.evaluation is not None and config.evaluation.seats is not None:
+        with located(inside="evaluation", source=arguments.config):
+            examine(make_plan(with_evaluation(config)))
 
 
 def _examine(plan: Plan, path: str, *, conformance: bool = False) -> Any:

@@ -1,7 +1,8 @@
 """Learning: does every algorithm learn what it is known to learn, and in how much time?
 
 Every row of `learning_rows.py` learns with three seeds, each in one process and one leg (`arena train --ranks 1`). Then
-`arena evaluate` lets the learnt weights play greedily, in games of other seeds. The median over the seeds decides.
+`arena evaluate` lets the learnt weights play greedily, in games of other seeds. The median over the seeds decides;
+results in other numbers of steps than the newest one are kept, and do not count.
 
 CPU seconds are those of the whole training command, from its start to its end, imports and all; the evaluation is not
 in them. Stable-Baselines3 learns the same game in as many steps with as many environments, the same networks and the
@@ -136,11 +137,11 @@ class Results:
         with self._locked():
             seeds = self._read()
             found = seeds.setdefault(row, {})
-            if isinstance(result, str):
-                seeds[row] = {"unavailable": result}
-            else:
+            if not isinstance(result, str):
                 found.pop("unavailable", None)
                 found[str(seed)] = result
+            elif not _comparable(found):  # what another machine has measured stays
+                seeds[row] = {"unavailable": result}
             data = {**content(seeds), **facts}
             harness.write(data, self._folder)
         return data
@@ -166,7 +167,7 @@ def content(rows: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
         if "unavailable" in found:
             measured.unavailable[name] = found["unavailable"]
             continue
-        results = [found[seed] for seed in sorted(found, key=int)]
+        results = list(_comparable(found).values())
         measured.samples[name] = [result["figures"] for result in results]
         if all(result["peer"] for result in results):
             measured.samples[f"{name}, {SB3}"] = [result["peer"] for result in results]
@@ -174,25 +175,34 @@ def content(rows: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     return {**report.data(), "rows": rows, "curves": _curves(rows)}
 
 
+def _comparable(found: Mapping[str, Any]) -> dict[str, Result]:
+    """A row's results by seed, those that are of as many steps as the newest: others cannot be compared with it."""
+    results = {seed: found[seed] for seed in sorted(found.keys() - {"unavailable"}, key=int)}
+    newest: Result = max(results.values(), key=lambda result: result["begun"], default={})
+    return {seed: result for seed, result in results.items() if result["steps"] == newest["steps"]}
+
+
 def _promise(report: Report, row: Row) -> None:
+    count = len(report.measured.samples[row.name])
+    seeds = "1 seed" if count == 1 else f"{count} seeds"
     for goal in row.goals:
         add = report.at_most if goal.at_most else report.at_least
         add(
-            f"{row.name}: {goal.claim} after {row.steps:,} steps",
+            f"{row.name}: {goal.claim} after {row.steps:,} steps, {seeds}",
             report.measured.summary(row.name, goal.claim),
             goal.limit,
         )
     theirs = f"{row.name}, {SB3}"
     if theirs in report.measured.samples:
         ratio = report.measured.ratio((row.name, CPU), (theirs, CPU))
-        report.at_most(f"{row.name}: {CPU}, arena / {SB3}", ratio, 1)
+        report.at_most(f"{row.name}: {CPU}, arena / {SB3}, {seeds}", ratio, 1)
 
 
 def _curves(rows: Mapping[str, Mapping[str, Any]]) -> dict[str, list[float | None]]:
     """The learning curve of each row, the median of the seeds."""
     found = {}
     for name in [name for name in ROWS if name in rows and "unavailable" not in rows[name]]:
-        parts = zip(*(result["curve"] for result in rows[name].values()), strict=True)
+        parts = zip(*(result["curve"] for result in _comparable(rows[name]).values()), strict=True)
         found[name] = [_median([value for value in part if value is not None]) for part in parts]
     return found
 

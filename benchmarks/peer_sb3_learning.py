@@ -46,7 +46,10 @@ def noise_of(name: str, std: float | None, theta: float | None, shape: tuple[int
     """Exploration noise; the arena's defaults where nothing is said."""
     mean, deviation = np.zeros(shape), np.full(shape, 0.1 if std is None else std)
     if name == "correlated":
-        return OrnsteinUhlenbeckActionNoise(mean, deviation, theta=0.15 if theta is None else theta)
+        # The library's sigma is a diffusion coefficient, not the deviation of what is added to the actions. This one
+        # gives the deviation that the arena's process has; only that the library's starts at 0 in every episode.
+        kept = 1 - (0.15 if theta is None else theta)
+        return OrnsteinUhlenbeckActionNoise(mean, deviation * (1 - kept**2) ** 0.5, theta=1 - kept, dt=1.0)
     return NormalActionNoise(mean, deviation)
 
 

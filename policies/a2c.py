@@ -21,7 +21,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from policies.on_policy import Average, Figures, OnPolicy, OnPolicyOptions
+from policies.learning import Average, Figures
+from policies.on_policy import OnPolicy, OnPolicyOptions
 from policies.rollout import Batch
 
 

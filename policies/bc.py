@@ -18,7 +18,7 @@ How the group learns is its `sync`:
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -38,6 +38,7 @@ from policies.adam import Adam
 from policies.demonstrations import Demonstrations, check_spaces, demonstrations, open_demonstrations
 from policies.devices import DEVICES, device_of, moved
 from policies.distributions import Distribution
+from policies.learning import Average, Figures, alone
 from policies.networks import Encoder, mlp
 from policies.options import check_choice, check_numbers, check_sizes, wrong
 from policies.perceptron import ACTIVATIONS, Storage
@@ -49,9 +50,6 @@ if TYPE_CHECKING:
     from arena.group import Group
 
 _MEASURED = ("loss", "agreement")
-
-Figures = dict[str, float]
-Average = Callable[..., Figures]  # as `Group.average_gradients`
 
 
 @dataclass(frozen=True)
@@ -181,7 +179,7 @@ class BehaviourCloning:
         """One update of the group's weights; a collective."""
         if self.group.sync != "samples":
             return self._optimize(shuffled, self.group.average_gradients)
-        figures = self._optimize(shuffled, _alone) if self.group.is_root else {}
+        figures = self._optimize(shuffled, alone) if self.group.is_root else {}
         self.group.broadcast(self.network)
         theirs: Figures = self.group.share(figures) or {}  # nothing where the root has left: nobody learns any more
         self.gradient_steps = int(theirs.get("gradient_steps", self.gradient_steps))
@@ -197,13 +195,16 @@ class BehaviourCloning:
     # ---------------------------------------------------------------------------------------------------- learning
 
     def _optimize(self, shuffled: Iterator[Demonstrations], average: Average) -> Figures:
-        """As many gradient steps at every worker; the means of what was measured on the way."""
-        measured = []
+        """As many gradient steps at every worker; the means of what was measured on the way.
+
+        Raises:
+            FloatingPointError: a figure or the gradient is no finite number; no weight was touched.
+        """
+        measured, longest = [], self.options.max_grad_norm
         for _ in range(self.options.gradient_steps):
             figures = self._gradients(next(shuffled).to(self.device), average)
-            self._check_finite(figures)
-            if self.options.max_grad_norm is not None:
-                self.optimizer.clip(self.options.max_grad_norm)
+            length = self.optimizer.clip(math.inf if longest is None else longest)
+            self._check_finite({**figures, "gradient_length": length})
             self.optimizer.step(self.options.learning_rate)
             measured.append(figures)
         self.gradient_steps += len(measured)
@@ -280,7 +281,17 @@ class BehaviourCloning:
 
     @torch.no_grad()
     def log_prob(self, observations: Any, actions: Any, masks: NDArray[np.int8] | None) -> NDArray[np.float64]:
-        """Log-probabilities [N] of actions of the environment; see `policies.importance_sampling`."""
+        """Log-probabilities [N] of actions of the environment; see `policies.importance_sampling`.
+
+        Raises:
+            ConfigError: the actions are a Box, of which the mean is played.
+        """
+        if self._plays_mean:
+            raise ConfigError(
+                f"bc plays the mean of its Gaussian in {self.env.single_action_space}, and has not learnt its "
+                "deviation: what is probable by it says nothing about what it plays; ask a policy that draws its "
+                "actions, as one of ppo or a2c"
+            )
         leaves, mask = (
             to_leaves(self.env.single_observation_space, observations),
             to_mask({"action_mask": masks}, self.head.mask_size),
@@ -353,8 +364,3 @@ class BehaviourCloning:
             "gradient steps per update": given.gradient_steps,
             "updates per run": ticks // given.train_every,
         }
-
-
-def _alone(parameters: Iterable[Tensor], *, weight: float, **figures: float) -> Figures:
-    """The mean over a group of one."""
-    return figures

@@ -36,8 +36,9 @@ from policies.critics import Critics
 from policies.experience import Fragment
 from policies.joint_experience import JointExperience, joint_space
 from policies.joint_networks import Actors, ActorsAndCritics, JointEncoder
+from policies.learning import Average, Figures
 from policies.normalization import Statistics
-from policies.off_policy import Average, Figures, OffPolicy, check_budget
+from policies.off_policy import OffPolicy
 from policies.options import check_flag, check_numbers, wrong
 from policies.reparameterised import Actions
 from policies.replay import Transitions
@@ -136,11 +137,9 @@ class Centralised(OffPolicy):
 
     # ------------------------------------------------------------------------------------------------ joint transitions
 
-    def run(self) -> None:
-        """Collects and learns until the environment raises `BudgetReached`."""
-        lanes = self.env.num_envs // self.entities
-        check_budget(self.options, rows=lanes, ticks=self.ticks, workers=self.group.size)
-        super().run()
+    @property
+    def transition_rows(self) -> int:
+        return self.env.num_envs // self.entities  # a lane's is one
 
     def layout(self) -> dict[str, Any]:
         return {

@@ -27,7 +27,8 @@ from policies.adam import Adam
 from policies.continuous import ActionNoise, UnitBox
 from policies.critics import ActorAndCritics, Critics
 from policies.distributions import normal
-from policies.off_policy import Average, Figures, OffPolicy, OffPolicyOptions
+from policies.learning import Average, Figures
+from policies.off_policy import OffPolicy, OffPolicyOptions
 from policies.options import check_choice, check_numbers, wrong
 from policies.replay import Transitions
 from policies.target import Target

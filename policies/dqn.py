@@ -26,8 +26,9 @@ from torch.nn import functional
 from arena.errors import ConfigError
 from policies.actions import DiscreteHead
 from policies.distributions import allow, gumbel
+from policies.learning import Figures
 from policies.networks import Encoder, mlp
-from policies.off_policy import Figures, OffPolicy, OffPolicyOptions
+from policies.off_policy import OffPolicy, OffPolicyOptions
 from policies.options import check_flag, check_numbers
 from policies.perceptron import Storage
 from policies.replay import Transitions

@@ -35,7 +35,7 @@ from arena.errors import ConfigError
 from policies import ppo
 from policies.actions import ActionHead, DiscreteHead
 from policies.networks import ActorCritic, Encoder
-from policies.on_policy import Moments, Sights
+from policies.on_policy import Sights, Spread
 from policies.options import check_numbers, wrong
 from policies.ppo import PPO
 from policies.returns import Flags, Trajectories, advantages_of
@@ -269,7 +269,7 @@ class HPPO(PPO):
         made = batch.decisions[:, 0] > 0
         return {**super().described(batch), "option_advantages": batch.decisions[made, 3]}
 
-    def normalized(self, batch: Batch, found: Mapping[str, Moments]) -> Batch:
+    def normalized(self, batch: Batch, found: Mapping[str, Spread]) -> Batch:
         """The batch as it is learnt from."""
         batch, errors = super().normalized(batch, found), found["option_advantages"]
         if not self.options.normalize_advantage or not errors.count:

@@ -3,10 +3,11 @@
     rows of the vector face [L * E, ...]  --reshape-->  lanes [L, E, ...], each of them a row of `policies.experience`
 
 A joint sight is a tick on which any entity of the lane acts. It has the observations of all, and says who acts: the
-observation of an entity that does not (it is out of the game, or waits for its turn) is zeros, and its action stands
-for nothing. A joint transition ends at the n-th joint sight after it, or earlier: where any entity's episode ends. It
-has a reward and a discount for each entity; where one has terminated, or was out before, its discount is 0. The last
-sight has the last observations of those that have ended there, and what the others see then.
+observation of an entity that does not (it is out of the game, or waits for its turn) is zeros, or the first choice
+where it is one, and its action stands for nothing. A joint transition ends at the n-th joint sight after it, or
+earlier: where any entity's episode ends. It has a reward and a discount for each entity; where one has terminated, or
+was out before, its discount is 0. The last sight has the last observations of those that have ended there, and what the
+others see then.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from torch import Tensor
 
 from arena.spaces import flatten, leaves_of
 from policies.experience import NO_SIGHT, Experience, who_acts
+from policies.networks import leaf_spaces
 from policies.rollout import to_leaves, to_mask
 from policies.tensors import storage_dtype
 
@@ -74,6 +76,7 @@ class JointExperience(Experience):
         )
         self._of_one, self._mask_of_one, self._entities = space, mask_size, entities
         self._kinds = [storage_dtype(leaf.dtype) for leaf in leaves_of(self._space)]
+        self._nothing = [_nothing(leaf, kind) for leaf, kind in zip(leaf_spaces(space), self._kinds, strict=False)]
         self._out = np.zeros((self.rows, entities), np.bool_)  # who is out of the lane's game
 
     def begin(self, observations: Any, infos: Mapping[str, Any]) -> None:
@@ -112,9 +115,9 @@ class JointExperience(Experience):
         flags = torch.from_numpy(acts)
         silent = ~flags.flatten()
         joint = []
-        for leaf, kind in zip(rows, self._kinds, strict=False):
+        for leaf, kind, nothing in zip(rows, self._kinds, self._nothing, strict=False):
             seen = leaf.to(kind, copy=True)
-            seen[silent] = 0
+            seen[silent] = nothing
             joint.append(seen.view(len(acts), self._entities, *leaf.shape[1:]))
         return [*joint, flags.to(self._kinds[-1])]
 
@@ -164,3 +167,10 @@ class JointExperience(Experience):
                 places = torch.from_numpy(np.flatnonzero(chosen))
                 allowed[places] = told[torch.from_numpy(rows)[places]]
         return allowed.view(-1, self._entities * self._mask_of_one)
+
+
+def _nothing(leaf: Space[Any], kind: torch.dtype) -> Tensor:
+    """What stands in a leaf where nobody looks: zeros, but of choices the first one, as 0 may be none of them."""
+    if isinstance(leaf, (spaces.Discrete, spaces.MultiDiscrete)):
+        return torch.as_tensor(leaf.start).to(kind)
+    return torch.zeros((), dtype=kind)

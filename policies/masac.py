@@ -27,7 +27,7 @@ from policies import sac
 from policies.adam import Adam
 from policies.centralised import Centralised, check_joint_options
 from policies.joint_networks import ActorsAndCritics
-from policies.off_policy import Figures
+from policies.learning import Figures
 from policies.reparameterised import Actions, Choices, NoisyNumbers
 from policies.replay import Transitions
 from policies.sac import Temperature

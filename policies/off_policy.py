@@ -23,14 +23,14 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import torch
 from gymnasium.spaces import Space
-from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector import VectorEnv
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
@@ -40,8 +40,9 @@ from policies.adam import Adam
 from policies.devices import DEVICES, device_of, moved
 from policies.experience import Experience, Fragment
 from policies.intensity import Intensity
+from policies.learning import Average, Figures, alone, check_autoreset
 from policies.normalization import ObservationNormalizer, Statistics, check_normalization, joined, pooled
-from policies.options import check_choice, check_flag, check_numbers, check_sizes
+from policies.options import check_choice, check_flag, check_numbers, check_sizes, wrong
 from policies.perceptron import ACTIVATIONS
 from policies.replay import Replay, Transitions
 from policies.rollout import to_leaves, to_mask
@@ -52,11 +53,6 @@ from policies.tensors import load_weights, to_arrays, to_tensors
 if TYPE_CHECKING:
     from arena.fragments import Fragments
     from arena.group import Group
-
-Figures = dict[str, float]
-Average = Callable[..., Figures]
-"""`average([optimizer.vector, ...], weight=float(batch.size), **figures)`: replaces the gradients by their mean over
-the group, in one exchange, and returns the mean figures. It has to be called in every gradient step, once."""
 
 
 @dataclass(frozen=True)
@@ -106,6 +102,8 @@ class OffPolicyOptions:
         object.__setattr__(self, "hidden_sizes", check_sizes(self, "hidden_sizes"))
         for name in ("batch_size", "learning_starts", "n_step"):
             _check_fits(self, name)
+        if self.prioritized and self.priority_epsilon == 0:
+            raise wrong("priority_epsilon", 0, "more than 0: what has no error would never be replayed again")
 
 
 class OffPolicy(ABC):
@@ -244,8 +242,8 @@ class OffPolicy(ABC):
 
     def run(self) -> None:
         """Collects and learns until the environment raises `BudgetReached`."""
-        _check_autoreset(self.env, type(self).__name__)
-        check_budget(self.options, rows=self.env.num_envs, ticks=self.ticks, workers=self.group.size)
+        check_autoreset(self.env, type(self).__name__)
+        check_budget(self.options, rows=self.transition_rows, ticks=self.ticks, workers=self.group.size)
         if self.group.fragments is None:
             self.group.broadcast(self.network)
         self.experience.begin(*self.env.reset())
@@ -253,6 +251,11 @@ class OffPolicy(ABC):
             self.play()
             if self.ticks_done % self.options.train_every == 0:
                 self.meet()
+
+    @property
+    def transition_rows(self) -> int:
+        """How many transitions one tick gives at most."""
+        return self.env.num_envs
 
     @torch.inference_mode()
     def play(self) -> None:
@@ -337,7 +340,7 @@ class OffPolicy(ABC):
         minibatch = self.options.batch_size * workers
         steps = self.intensity.book(collected, held=self.replay.added, minibatch=minibatch if self.replay.size else 0)
         for _ in range(steps):
-            self._step(minibatch, _alone)
+            self._step(minibatch, alone)
         return steps
 
     def _learn_as_it_comes(self, fragment: Fragment, fragments: Fragments) -> None:
@@ -569,11 +572,6 @@ class OffPolicy(ABC):
         }
 
 
-def _alone(parameters: Iterable[Tensor], *, weight: float, **figures: float) -> Figures:
-    """The mean over a group of one."""
-    return figures
-
-
 def _check_fits(options: OffPolicyOptions, name: str) -> None:
     if getattr(options, name) > options.buffer_size:
         raise ConfigError(
@@ -599,9 +597,3 @@ def check_budget(options: OffPolicyOptions, *, rows: int, ticks: int, workers: i
             "much between two meetings, or while transitions are under way; raise buffer_size, or lower train_every",
             path="options.buffer_size",
         )
-
-
-def _check_autoreset(env: VectorEnv[Any, Any, Any], name: str) -> None:
-    mode = env.metadata.get("autoreset_mode", AutoresetMode.SAME_STEP)
-    if mode != AutoresetMode.SAME_STEP:
-        raise ConfigError(f"{name} needs a vector environment that resets on the same step, not {mode}")

@@ -26,14 +26,14 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeVar, cast
 
 import numpy as np
 import torch
 from gymnasium.spaces import Space
-from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector import VectorEnv
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -42,6 +42,7 @@ from arena.spaces import leaves_of
 from policies.actions import action_head
 from policies.adam import Adam
 from policies.devices import DEVICES, device_of, moved
+from policies.learning import Average, Figures, alone, check_autoreset
 from policies.networks import ActorCritic, Encoder
 from policies.normalization import Normalization, check_normalization, joined
 from policies.options import check_choice, check_flag, check_numbers, check_sizes
@@ -59,8 +60,6 @@ if TYPE_CHECKING:
 _CHUNK = 1024  # transitions judged at once: bounds the memory that images need
 
 Given = TypeVar("Given", bound="OnPolicyOptions")
-Figures = dict[str, float]
-Average = Callable[..., Figures]  # as `Group.average_gradients`
 
 
 @dataclass(frozen=True)
@@ -119,7 +118,7 @@ class Sights(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Moments:
+class Spread:
     """Mean, deviation and number of some values."""
 
     mean: float
@@ -127,7 +126,7 @@ class Moments:
     count: int
 
     @classmethod
-    def of(cls, values: Tensor) -> Moments:
+    def of(cls, values: Tensor) -> Spread:
         """Of one worker's, to the bit what `Group.moments_of` finds in a group of one."""
         held = values.double().numpy()
         if not held.size:
@@ -196,7 +195,7 @@ class OnPolicy(ABC, Generic[Given]):
 
     def run(self) -> None:
         """Collects and learns until the environment raises `BudgetReached`."""
-        _check_autoreset(self.env, type(self).__name__)
+        check_autoreset(self.env, type(self).__name__)
         _check_budget(self.options, self.ticks)
         self._begin()
         rollout = self.rollout
@@ -316,7 +315,7 @@ class OnPolicy(ABC, Generic[Given]):
         found = self.group.moments_of(**{name: values.numpy() for name, values in self.described(batch).items()})
         if found["advantages"].count == 0:
             return {}
-        batch = self.normalized(batch, {name: Moments(one.mean, one.std, one.count) for name, one in found.items()})
+        batch = self.normalized(batch, {name: Spread(one.mean, one.std, one.count) for name, one in found.items()})
         most = found["advantages"].most
         by_samples = self.group.sync == "samples"
         figures = self._learn_from_samples(batch) if by_samples else self._learn_from_gradients(batch, most)
@@ -326,7 +325,7 @@ class OnPolicy(ABC, Generic[Given]):
         """The numbers [N] of a batch whose mean and deviation over all that is learnt from are asked for."""
         return {"advantages": batch.advantages, "returns": batch.returns}
 
-    def normalized(self, batch: Batch, found: Mapping[str, Moments]) -> Batch:
+    def normalized(self, batch: Batch, found: Mapping[str, Spread]) -> Batch:
         """The batch as it is learnt from, with what is known of the numbers that are `described`."""
         if not self.options.normalize_advantage:
             return batch
@@ -360,7 +359,7 @@ class OnPolicy(ABC, Generic[Given]):
         if gathered is not None:
             pooled = from_samples(gathered)
             minibatches = self.minibatches(pooled.size, workers=self.group.size)
-            figures = self.optimize(pooled.to(self.device), minibatches, _alone)
+            figures = self.optimize(pooled.to(self.device), minibatches, alone)
         self.group.broadcast(self.network)
         return self.group.share(figures) or {}  # nothing where the root has left: then nobody learns any more
 
@@ -389,9 +388,9 @@ class OnPolicy(ABC, Generic[Given]):
         batch = from_samples([part["batch"] for part in parts])
         figures: Figures = {}
         if batch.size:
-            found = {name: Moments.of(values) for name, values in self.described(batch).items()}
+            found = {name: Spread.of(values) for name, values in self.described(batch).items()}
             batch = self.normalized(batch, found).to(self.device)
-            figures = self.optimize(batch, self.minibatches(batch.size, workers=self.group.size), _alone)
+            figures = self.optimize(batch, self.minibatches(batch.size, workers=self.group.size), alone)
             figures |= self._explained(found["advantages"].std, found["returns"].std)
         self.normalization.go_on()
         return figures
@@ -446,9 +445,14 @@ class OnPolicy(ABC, Generic[Given]):
             )
 
     def step(self) -> None:
-        """Moves the weights down the gradient that is in the optimiser."""
-        if self.options.max_grad_norm is not None:
-            self.optimizer.clip(self.options.max_grad_norm)
+        """Moves the weights down the gradient that is in the optimiser, shortened to `max_grad_norm`.
+
+        Raises:
+            FloatingPointError: the gradient is no finite number; no weight was touched.
+        """
+        longest = self.options.max_grad_norm
+        length = self.optimizer.clip(math.inf if longest is None else longest)
+        self._check_finite({"gradient_length": length})
         self.optimizer.step(self.learning_rate)
 
     @property
@@ -610,11 +614,6 @@ class OnPolicy(ABC, Generic[Given]):
         }
 
 
-def _alone(parameters: Iterable[Tensor], *, weight: float, **figures: float) -> Figures:
-    """The mean over a group of one."""
-    return figures
-
-
 def _check_budget(options: OnPolicyOptions, ticks: int) -> None:
     if options.n_steps > ticks:
         raise ConfigError(
@@ -622,9 +621,3 @@ def _check_budget(options: OnPolicyOptions, ticks: int) -> None:
             f"set n_steps to {ticks} or less, or ticks to {options.n_steps} or more",
             path="options.n_steps",
         )
-
-
-def _check_autoreset(env: VectorEnv[Any, Any, Any], name: str) -> None:
-    mode = env.metadata.get("autoreset_mode", AutoresetMode.SAME_STEP)
-    if mode != AutoresetMode.SAME_STEP:
-        raise ConfigError(f"{name} needs a vector environment that resets on the same step, not {mode}")

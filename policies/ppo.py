@@ -18,8 +18,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from policies.learning import Average, Figures
 from policies.networks import ActorCritic, Features
-from policies.on_policy import Average, Figures, OnPolicy, OnPolicyOptions
+from policies.on_policy import OnPolicy, OnPolicyOptions
 from policies.options import check_numbers, wrong
 from policies.rollout import Batch
 

@@ -102,7 +102,8 @@ def to_samples(batch: Batch) -> dict[str, Any]:
 
 
 def from_samples(parts: Sequence[Mapping[str, Any]]) -> Batch:
-    """One batch of all that a group has gathered, in the order of the workers."""
+    """One batch of all that a group has gathered, in the order of the workers; some may have seen no masks."""
+    parts = _masked_alike(parts)
 
     def joined(arrays: list[NDArray[Any]]) -> Tensor:
         return torch.cat([torch.from_numpy(np.array(array)) for array in arrays])
@@ -111,6 +112,15 @@ def from_samples(parts: Sequence[Mapping[str, Any]]) -> Batch:
     observations = tuple(joined([part["observations"][name] for part in parts]) for name in leaves)
     fields = {name: joined([part[name] for part in parts]) if name in parts[0] else None for name in Batch._fields[1:]}
     return Batch(observations, **fields)  # type: ignore[arg-type]
+
+
+def _masked_alike(parts: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
+    """The parts; where any has masks, one without gets some that allow everything."""
+    widths = {part["masks"].shape[1] for part in parts if "masks" in part}
+    if not widths:
+        return parts
+    (width,) = widths
+    return [{"masks": np.ones((len(part["actions"]), width), np.bool_), **part} for part in parts]
 
 
 class Rollout:

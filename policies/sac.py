@@ -30,7 +30,8 @@ from policies.adam import Adam
 from policies.continuous import SquashedGaussian, UnitBox
 from policies.critics import ActorAndCritics, Critics
 from policies.distributions import allow, normal
-from policies.off_policy import Average, Figures, OffPolicy, OffPolicyOptions
+from policies.learning import Average, Figures
+from policies.off_policy import OffPolicy, OffPolicyOptions
 from policies.options import is_number, wrong
 from policies.replay import Transitions
 from policies.target import Target

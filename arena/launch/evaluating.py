@@ -80,6 +80,13 @@ def evaluation_config(config: Config, loads: Mapping[str, str]) -> Config:
     )
 
 
+def with_evaluation(config: Config) -> Config:
+    """The matches of a configuration and those of its evaluation together: what can be known of both before a run."""
+    return msgspec.structs.replace(
+        config, matches=(*config.matches, *evaluation_config(config, {}).matches), scale=False, spares=0
+    )
+
+
 def kept(run: Run, scoreboard: Scoreboard) -> Iterator[str]:
     """Writes down how the policies did, and says it in a line for each."""
     evaluations.keep(run.folder, run.leg.start, scoreboard)

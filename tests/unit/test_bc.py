@@ -180,12 +180,13 @@ def test_a_state_goes_on_in_the_middle_of_a_block(data: Path) -> None:
     assert (other.updates, other.played) == (2 + (3 + 40) // 5, (3 + 40) % 5)
 
 
-def test_data_that_are_no_numbers_stop_it_before_the_weights_are(data: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("value", [np.nan, np.inf])  # the loss of what is infinite is finite, its gradient is not
+def test_data_that_are_no_numbers_stop_it_before_the_weights_are(value: float, data: Path, tmp_path: Path) -> None:
     home = record(tmp_path / "spoilt", spaces.Box(-np.inf, np.inf, (3,), np.float32), CHOICE, rule)
     path = next(home.rglob("*.npz"))
     with np.load(path) as part:
         arrays = dict(part)
-    arrays["0/observation/0"][3] = np.nan
+    arrays["0/observation/0"][3].flat[0] = value
     np.savez(path, **arrays)
     env = ScriptedEnv(spaces.Box(-np.inf, np.inf, (3,), np.float32), CHOICE)
     bc = BehaviourCloning(env, solo_group(), ticks=10, **{**SMALL, "data": str(home), "batch_size": 100})
@@ -212,6 +213,13 @@ def test_log_probabilities_are_those_that_are_learnt(data: Path) -> None:
     with torch.no_grad():
         expected = bc.network(to_leaves(SEEN, batch.observations[0].numpy())).log_prob(batch.actions)
     assert found.tolist() == expected.double().tolist()
+
+
+def test_the_probability_of_a_mean_that_is_always_played_is_not_told(tmp_path: Path) -> None:
+    space = spaces.Box(-0.1, 0.1, (2,), np.float64)
+    bc = worker(record(tmp_path, SEEN, space, drawn(space)), space)
+    with pytest.raises(ConfigError, match=r"bc plays the mean of its Gaussian in Box.* one of ppo or a2c"):
+        bc.log_prob(np.zeros((4, 3), np.float32), np.zeros((4, 2)), None)
 
 
 @pytest.mark.parametrize(

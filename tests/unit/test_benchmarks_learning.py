@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from arena import registry
@@ -22,6 +23,7 @@ import learning  # noqa: E402
 from learning import CPU, POINTS, SB3, Results, curve_of, figure  # noqa: E402
 from learning_games import TwoCartPoles  # noqa: E402
 from learning_rows import PLAYERS, ROWS, Goal, returns, team_sum, wins  # noqa: E402
+from peer_sb3_learning import noise_of  # noqa: E402
 
 ROW = ROWS["cartpole-ppo"]
 
@@ -34,9 +36,10 @@ def line(*returns: float, tick: int = 1, outcome: str | None = None, **changes: 
     return {"tick": tick, "seats": seats, **changes}
 
 
-def result(score: float, cpu: float, theirs: float | None = None) -> dict[str, Any]:
+def result(score: float, cpu: float, theirs: float | None = None, **changes: Any) -> dict[str, Any]:
     peer = None if theirs is None else {CPU: theirs, "return": 1.0}
-    return {"figures": {"return": score, CPU: cpu}, "curve": [score] * POINTS, "peer": peer, "steps": 100_000}
+    where = {"steps": 100_000, "begun": 0, **changes}
+    return {"figures": {"return": score, CPU: cpu}, "curve": [score] * POINTS, "peer": peer, **where}
 
 
 # ------------------------------------------------------------------------------------------------------- the figures
@@ -74,9 +77,9 @@ def test_results_of_single_rows_and_seeds_come_together(tmp_path: Path) -> None:
     data = results.add("cartpole-ppo", 2, result(480.0, 10.0, 40.0), begun=7)
     assert json.loads((tmp_path / "learning.json").read_text()) == json.loads(json.dumps(data))
     promises = {promise["claim"]: promise for promise in data["promises"]}
-    learnt = promises["cartpole-ppo: return after 100,000 steps"]
+    learnt = promises["cartpole-ppo: return after 100,000 steps, 3 seeds"]
     assert (learnt["holds"], learnt["measured"]["values"], data["begun"]) == (True, [400.0, 480.0, 500.0], 7)
-    assert promises[f"cartpole-ppo: {CPU}, arena / {SB3}"]["measured"]["median"] == 0.5
+    assert promises[f"cartpole-ppo: {CPU}, arena / {SB3}, 3 seeds"]["measured"]["median"] == 0.5
     assert data["curves"]["cartpole-ppo"] == [480.0] * POINTS
     assert any("480 480" in text for text in harness.table(data))
 
@@ -94,6 +97,33 @@ def test_a_row_that_cannot_be_measured_says_why(tmp_path: Path) -> None:
     data = Results(tmp_path).add("lunarlander-ppo", 1, "needs the module Box2D")
     assert data["unavailable"] == {"lunarlander-ppo": "needs the module Box2D"}
     assert list(data["curves"]) == ["cartpole-ppo"]
+
+
+def test_what_was_measured_elsewhere_stays_where_a_row_cannot_be_measured(tmp_path: Path) -> None:
+    Results(tmp_path).add("lunarlander-ppo", 1, result(1.0, 2.0))
+    data = Results(tmp_path).add("lunarlander-ppo", 2, "needs the module Box2D")
+    assert (data["unavailable"], list(data["rows"]["lunarlander-ppo"])) == ({}, ["1"])
+
+
+def test_results_of_other_numbers_of_steps_than_the_newest_are_kept_and_do_not_count(tmp_path: Path) -> None:
+    results = Results(tmp_path)
+    results.add("cartpole-ppo", 1, result(1.0, 2.0, steps=5_000, begun=10))
+    results.add("cartpole-ppo", 2, result(400.0, 3.0, begun=12))
+    data = results.add("cartpole-ppo", 3, result(2.0, 2.0, steps=5_000, begun=11))
+    (promise,) = data["promises"]
+    assert promise["claim"] == "cartpole-ppo: return after 100,000 steps, 1 seed"
+    assert promise["measured"]["values"] == [400.0]
+    assert (data["curves"]["cartpole-ppo"], len(data["rows"]["cartpole-ppo"])) == ([400.0] * POINTS, 3)
+
+
+@pytest.mark.parametrize("theta", [0.05, 0.5, 1.0])
+def test_the_librarys_noise_has_the_deviation_of_ours(theta: float) -> None:
+    np.random.seed(0)  # the library draws from it
+    noise = noise_of("correlated", 0.75, theta, (20_000,))
+    for _ in range(100):
+        values = noise()
+    assert np.std(values) == pytest.approx(0.75, rel=0.03)
+    assert np.corrcoef(values, noise())[0, 1] == pytest.approx(1 - theta, abs=0.03)
 
 
 def test_a_seed_that_fails_is_told_and_the_others_go_on(

@@ -336,6 +336,25 @@ def test_joint_transitions_are_counted_per_lane(kind: Any) -> None:
     assert learner.intensity.replayed == 16 * learner.gradient_steps
 
 
+@both
+def test_entities_that_wait_may_see_choices_that_do_not_begin_with_zero(kind: Any) -> None:
+    def turns(tick: int) -> Any:
+        return np.arange(2 * E) % E == tick % E
+
+    env = game(spaces.Tuple([spaces.Discrete(3, start=5), spaces.MultiDiscrete([2, 2], start=[1, 9])]), active=turns)
+    env.ticks = 12
+    assert trained(kind, env).gradient_steps > 5
+
+
+@both
+def test_the_budget_of_a_run_is_counted_in_lanes(kind: Any) -> None:
+    fits = {"train_every": 1, "n_step": 1, "buffer_size": 2 * 4 * 2}  # of 4 lanes, not of 12 rows
+    learner = trained(kind, game(lanes=4, ticks=10), **fits)
+    assert (learner.transition_rows, learner.gradient_steps > 5) == (4, True)
+    with pytest.raises(ConfigError, match="1 workers with 4 rows collect 40 transitions in 10 ticks"):
+        worker(kind, game(lanes=4, ticks=10), learning_starts=40).run()
+
+
 @each_space
 def test_maddpg_explores_and_is_greedy_when_told(actions: Any) -> None:
     learner = disturbed(worker(MADDPG, game(actions=actions), noise_std=0.3))

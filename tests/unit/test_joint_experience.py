@@ -13,6 +13,7 @@ from gymnasium.vector.utils import batch_space
 from arena.records.state import decode, encode
 from policies.experience import Experience, Fragment
 from policies.joint_experience import JointExperience, joint_space
+from policies.joint_networks import JointEncoder
 from policies.rollout import to_leaves
 
 NUMBER = spaces.Box(-1000, 1000, (1,), np.float64)
@@ -210,3 +211,24 @@ def test_all_kinds_of_observations_lie_side_by_side_and_survive_being_stored() -
     kept = Fragment.from_samples(stored)
     assert all(torch.equal(a, b) for a, b in zip(kept.observations, fragment.observations, strict=True))
     assert len(joint_space(MIXED, 3).spaces) == 2
+
+
+def test_where_nobody_looks_stands_what_the_space_has() -> None:
+    space = spaces.Tuple(
+        [spaces.Discrete(3, start=5), spaces.MultiDiscrete([2, 4], start=[7, -9]), spaces.Box(-1, 1, (2,), np.float32)]
+    )
+    lived = JointExperience(
+        *(space,), entities=2, action_shape=(), action_dtype=torch.int64, mask_size=0, rows=2, n_step=1, gamma=0.5
+    )
+    choices, several = np.array([6, 7]), np.array([[8, -8], [8, -6]])
+    seen = choices, several, np.full((2, 2), 0.5, np.float32)
+    lived.begin(seen, {"active": active(1, 0)})
+    never = np.zeros(2, np.bool_)
+    lived.add(np.zeros(2, np.int64), seen, np.zeros(2), never, never, {"active": active(0, 1)})
+    fragment = lived.cut()
+    sights = [leaf.tolist() for leaf in fragment.observations]
+    assert sights[0] == [[6, 5], [5, 7]]
+    assert sights[1] == [[[8, -8], [7, -9]], [[7, -9], [8, -6]]]
+    assert sights[2] == [[[0.5, 0.5], [0, 0]], [[0, 0], [0.5, 0.5]]]
+    encoder = JointEncoder(space, 2, torch.Generator())
+    assert encoder(fragment.observations).shape == (2, encoder.features)

@@ -332,6 +332,24 @@ def test_a_loss_that_is_no_number_stops_the_worker_before_its_weights_are_lost()
     assert np.isfinite(flat_weights(ppo.network)).all()
 
 
+@pytest.mark.parametrize("longest", [None, 0.5])
+def test_a_gradient_that_is_no_number_stops_the_worker_where_all_figures_are_finite(longest: float | None) -> None:
+    env = ScriptedEnv(spaces.Box(-np.inf, np.inf, (3,), np.float32), CHOICE, ticks=8, reward=random_rewards(0))
+    sample = env.observation_space.sample
+
+    def spoilt() -> Any:
+        seen = sample()
+        seen[0, 0] = np.inf  # tanh makes 1 of it, and its derivative is 0 * inf
+        return seen
+
+    env.observation_space.sample = spoilt  # type: ignore[method-assign]
+    ppo = worker(env, max_grad_norm=longest)
+    before = flat_weights(ppo.network)
+    with pytest.raises(FloatingPointError, match=r"policy 'blue': update 1 measured \{'gradient_length': nan\}"):
+        ppo.run()
+    assert np.array_equal(flat_weights(ppo.network), before)
+
+
 def test_every_update_is_logged_and_offered_for_saving() -> None:
     ppo = trained(ScriptedEnv(VECTOR, CHOICE, ticks=30, reward=random_rewards(0)))
     assert ppo.updates == len(ppo.group.logged) == len(ppo.group.saved) == 3

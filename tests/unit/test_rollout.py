@@ -177,6 +177,19 @@ def test_gathered_samples_become_one_batch_in_order() -> None:
         assert (pooled.masks is not None) == masks
 
 
+@pytest.mark.parametrize("first", [True, False])
+def test_a_worker_that_has_seen_no_masks_may_do_everything_among_others(first: bool) -> None:
+    masked = batch(2)
+    assert masked.masks is not None
+    masked.masks[:, 1] = False
+    parts = [masked, batch(1, masks=False)][:: 1 if first else -1]
+    pooled = from_samples([to_samples(part) for part in parts])
+    rows = [[True, False, True]] * 2, [[True, True, True]]
+    assert pooled.masks is not None
+    assert pooled.masks.dtype == torch.bool
+    assert pooled.masks.tolist() == [row for part in (rows if first else rows[::-1]) for row in part]
+
+
 def test_a_tick_without_a_mask_allows_everything() -> None:
     rollout = Rollout(SPACE, HEAD, ticks=2, rows=2)
     rollout.begin(observed(0), {})

@@ -99,6 +99,11 @@ def test_the_actor_moves_every_so_many_steps_of_the_critics(delay: int) -> None:
     assert moves == [((index + 1) % delay == 0, True) for index in range(len(moves))]
 
 
+def test_the_targets_move_with_the_actor_unless_told_otherwise() -> None:
+    learner = worker()
+    assert learner.options.target_update_interval == learner.options.policy_delay == 2
+
+
 def test_a_resumed_run_counts_on_to_the_next_step_of_the_actor() -> None:
     learner, fresh = worker(policy_delay=3), worker(policy_delay=3)
     learner.gradient_steps = 4

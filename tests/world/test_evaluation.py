@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
+from arena.cli import main
 from arena.config import parse_config
 from arena.errors import ConfigError
 from arena.launch import evaluating, hosting
@@ -240,3 +242,15 @@ def test_what_cannot_be_saved_or_only_played_cannot_be_evaluated(
     assert status == 2
     assert words in capsys.readouterr().err
     assert not folder.path.exists()
+
+
+@pytest.mark.parametrize("command", ["plan", "check"])
+def test_a_policy_that_cannot_take_its_seat_in_the_evaluation_is_found_before_anybody_trains(
+    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    game = {"make": "touchdown", "kwargs": {"max_steps": 15, "red_obs": "image"}}
+    data = duel({**EVALUATION, "seats": ["red", "blue"]}, envs={"game": game})
+    path = tmp_path / "duel.yaml"
+    path.write_text(yaml.safe_dump(data))
+    assert main([command, str(path)]) == 2
+    assert "evaluation.matches[1].seats[1]: policy 'blue' (ppo): observes" in capsys.readouterr().err
