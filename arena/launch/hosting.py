@@ -32,7 +32,7 @@ from arena.records.lock import RunLock
 from arena.records.recorder import Recorder
 from arena.records.results import in_parts, results_of
 from arena.records.scoreboard import Scoreboard
-from arena.roles.root import RoleFailed, Root
+from arena.roles.root import RoleFailed, Root, note_repairs
 from arena.roles.stage import failure_of, perform
 from arena.run import Run
 from arena.screen.display import Display, silent_display
@@ -201,6 +201,8 @@ def conclude(run: Run, memory: Memory, present: Callable[[Run, Scoreboard], None
     """Shows the result of a run that was played to its end; returns the exit status."""
     if memory.concluded:
         return memory.stop.status if memory.stop.wanted else 0
+    for words in note_repairs(run):
+        print(words, flush=True)
     scoreboard = memory.scoreboard
     if scoreboard is None:
         scoreboard = Scoreboard(run.plan.policies)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import astuple, replace
 from typing import Any
 
@@ -176,9 +176,8 @@ class Root:
 
     def _note_repairs(self) -> None:
         """Those that are not yet on record; and which updates are, so that none is told twice."""
-        noted = process_faults(self._run.folder.faults)
-        for repair in self._run.repairs[noted:]:
-            self._note_repair(repair)
+        for words in note_repairs(self._run):
+            self._display.message(words)
         found = boundaries.last(self._run.folder)
         if found is None or not self._run.folder.metrics.exists():
             return
@@ -190,14 +189,6 @@ class Root:
         for row in episodes:
             match, lane, number = _place(row)
             self._counts[match][lane] = number + 1
-
-    def _note_repair(self, repair: Repair) -> None:
-        words = _repair_words(self._run, repair)
-        seconds = time.monotonic() - repair.began
-        _log.warning("%s", words)
-        fields = {"ranks": repair.died, "done": words, "seconds": round(seconds, 3)}
-        FaultLog(self._run.folder.faults).append(FaultKind.PROCESS, fields)
-        self._display.message(f"{words}; repaired in {seconds:.2f} s")
 
     def _play(self, recorder: Recorder) -> bool:
         """Records a leg for which everybody is ready; whether there is another one."""
@@ -385,6 +376,17 @@ class Root:
 def _place(row: EpisodeRow) -> tuple[int, int, int]:
     """Match, lane and number of an episode."""
     return _match(row), _lane(row), _episode(row)
+
+
+def note_repairs(run: Run) -> Iterator[str]:
+    """Writes down the repairs of a run that are not on record yet, and says each in a line."""
+    for repair in run.repairs[process_faults(run.folder.faults) :]:
+        words = _repair_words(run, repair)
+        seconds = time.monotonic() - repair.began
+        _log.warning("%s", words)
+        fields = {"ranks": repair.died, "done": words, "seconds": round(seconds, 3)}
+        FaultLog(run.folder.faults).append(FaultKind.PROCESS, fields)
+        yield f"{words}; repaired in {seconds:.2f} s"
 
 
 def _repair_words(run: Run, repair: Repair) -> str:

@@ -199,7 +199,7 @@ def test_scripted_as_opponent_needs_options_and_the_message_says_so(
     ("arguments", "message"),
     [
         (["--against", "randm"], "--against: 'randm' is no policy and no algorithm; did you mean 'random'?"),
-        (["--against", "players:Stepper"], "needs an algorithm with actor()"),
+        (["--against", "players:Stepper"], "an algorithm needs actor()"),
         (["--checkpoints", "last", "7"], "--checkpoints: there is no checkpoint '7'; known: 0, "),
     ],
 )

@@ -103,7 +103,7 @@ def test_a_frozen_policy_plays_its_checkpoint_and_learns_nothing(tmp_path: Path)
 @pytest.mark.parametrize(
     ("policy", "message"),
     [
-        ({"algorithm": "players:Stepper", "frozen": True}, "needs an algorithm with actor"),
+        ({"algorithm": "players:Stepper", "frozen": True}, "an algorithm needs actor"),
         ({"algorithm": "players:Countz"}, "did you mean 'Counts'"),
         ({"algorithm": "players:Counts", "options": {"evry": 3}}, "did you mean 'every'"),
     ],
