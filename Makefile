@@ -18,8 +18,7 @@ run: $(READY)
 	$(BIN)/arena evaluate $(RUN) --checkpoints first last --against random
 
 test: $(READY)
-	$(BIN)/python -m pytest tests/mpi
-	$(BIN)/python -m pytest --ignore tests/mpi --numprocesses auto
+	$(BIN)/python -m pytest
 
 check: lint types test
 

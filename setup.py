@@ -38,7 +38,6 @@ setup(
             "pygame>=2.5",
             "pytest>=8.2",
             "pytest-timeout>=2.3",
-            "pytest-xdist>=3.6",
             "ruff>=0.6",
             "stable-baselines3>=2.7,<3",
             "tensorboardX>=2.6",  # reads our event files back
