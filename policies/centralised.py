@@ -36,7 +36,7 @@ from policies.critics import Critics
 from policies.experience import Fragment
 from policies.joint_experience import JointExperience, joint_space
 from policies.joint_networks import Actors, ActorsAndCritics, JointEncoder
-from policies.learning import Average, Figures
+from policies.learning import Figures
 from policies.normalization import Statistics
 from policies.off_policy import OffPolicy
 from policies.options import check_flag, check_numbers, wrong
@@ -176,16 +176,6 @@ class Centralised(OffPolicy):
         return *(leaf.view(*acts.shape, *leaf.shape[1:]) for leaf in rows), acts
 
     # --------------------------------------------------------------------------------------------------- the maths
-
-    def gradient_step(self, batch: Transitions, average: Average) -> tuple[Figures, Tensor]:
-        """One step of all that is learnt, on the group's mean gradients."""
-        optimizers = list(self.optimizers.values())
-        for optimizer in optimizers:
-            optimizer.zero_grad()
-        figures, errors = self.gradients(batch)
-        figures = average([optimizer.vector for optimizer in optimizers], weight=float(batch.size), **figures)
-        self.descend(figures, *optimizers)
-        return figures, errors
 
     @torch.no_grad()
     def gradients(self, batch: Transitions) -> tuple[Figures, Tensor]:

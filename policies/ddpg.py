@@ -154,13 +154,13 @@ class DDPG(OffPolicy):
         optimizers = [self.optimizers[name] for name in (("critics", "actor") if due else ("critics",))]
         for optimizer in optimizers:
             optimizer.zero_grad()
-        figures, errors = self.gradients(batch, actor=due)
+        figures, errors = self.losses_backward(batch, actor=due)
         figures = average([optimizer.vector for optimizer in optimizers], weight=float(batch.size), **figures)
         self.descend(figures, *optimizers)
         return figures, errors
 
     @torch.no_grad()
-    def gradients(self, batch: Transitions, *, actor: bool) -> tuple[Figures, Tensor]:
+    def losses_backward(self, batch: Transitions, *, actor: bool) -> tuple[Figures, Tensor]:
         """Adds the gradients of both losses to `grad` of the weights; what is measured, and the mean errors [N].
 
         All is differentiated by hand, with the ways back of `policies.critics` and `policies.perceptron`. The tests

@@ -217,22 +217,29 @@ class OffPolicy(ABC):
         Returns:
             what is measured of it, in the order of `measured`, and the temporal-difference errors [N].
         """
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} has neither backward() nor gradients() of its own")
 
     def gradient_step(self, batch: Transitions, average: Average) -> tuple[Figures, Tensor]:
         """One step; the group's mean figures, and this worker's temporal-difference errors [N].
 
-        This is the step of algorithms with one optimiser. Others have their own: every worker has to call `average`
-        equally often (best once, with the vectors of all its optimisers), also with an empty batch, which weighs 0;
-        then `descend` with each optimiser.
+        Every worker has to call `average` equally often (here once, with the vectors of all optimisers), also with an
+        empty batch, which weighs 0.
         """
-        optimizer = self.optimizers["optimizer"]
-        optimizer.zero_grad()
-        measured, errors = self.backward(batch) if batch.size else (torch.zeros(len(self.measured)), torch.zeros(0))
-        figures = dict(zip(self.measured, measured.tolist(), strict=True))
-        figures = average([optimizer.vector], weight=float(batch.size), **figures)
-        self.descend(figures, optimizer)
+        optimizers = list(self.optimizers.values())
+        for optimizer in optimizers:
+            optimizer.zero_grad()
+        figures, errors = self.gradients(batch)
+        figures = average([optimizer.vector for optimizer in optimizers], weight=float(batch.size), **figures)
+        self.descend(figures, *optimizers)
         return figures, errors
+
+    def gradients(self, batch: Transitions) -> tuple[Figures, Tensor]:
+        """Adds the gradients of all losses to `grad` of the weights; what is measured, and the errors [N].
+
+        An algorithm with one loss says it with `backward`; others have their own `gradients`.
+        """
+        measured, errors = self.backward(batch) if batch.size else (torch.zeros(len(self.measured)), torch.zeros(0))
+        return dict(zip(self.measured, measured.tolist(), strict=True)), errors
 
     def schedules(self) -> Figures:
         """What is logged beside the figures of the gradient steps."""

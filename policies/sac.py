@@ -30,7 +30,7 @@ from policies.adam import Adam
 from policies.continuous import SquashedGaussian, UnitBox
 from policies.critics import ActorAndCritics, Critics
 from policies.distributions import allow, normal
-from policies.learning import Average, Figures
+from policies.learning import Figures
 from policies.off_policy import OffPolicy, OffPolicyOptions
 from policies.options import is_number, wrong
 from policies.replay import Transitions
@@ -338,16 +338,6 @@ class SAC(OffPolicy):
         """The temperature."""
         temperature = self.network.temperature
         return float(self.options.ent_coef) if temperature is None else float(temperature.log_alpha.detach().exp())
-
-    def gradient_step(self, batch: Transitions, average: Average) -> tuple[Figures, Tensor]:
-        """One step of critics, actor and temperature, on the group's mean gradients."""
-        optimizers = list(self.optimizers.values())
-        for optimizer in optimizers:
-            optimizer.zero_grad()
-        figures, errors = self.gradients(batch)
-        figures = average([optimizer.vector for optimizer in optimizers], weight=float(batch.size), **figures)
-        self.descend(figures, *optimizers)
-        return figures, errors
 
     @torch.no_grad()
     def gradients(self, batch: Transitions) -> tuple[Figures, Tensor]:

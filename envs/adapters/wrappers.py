@@ -14,6 +14,7 @@ episodes limited, for all lanes at once there.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -51,11 +52,12 @@ class Wrapping(Protocol):
         ...
 
 
-class _ForEntities:
+class _ForEntities(ABC):
     """A wrapping that goes around each entity of a game by itself."""
 
+    @abstractmethod
     def of_env(self, env: Env) -> Env:
-        raise NotImplementedError
+        """The wrapped environment."""
 
     def of_lanes(self, game: BatchedEnv) -> BatchedEnv:
         return PerEntity(game, self.of_env)

@@ -70,7 +70,7 @@ def test_the_gradients_by_hand_are_autograds(space: Any) -> None:
     by_actor = torch.autograd.grad(actor_loss, list(learner.network.actor.parameters()))
     for optimizer in learner.optimizers.values():
         optimizer.zero_grad()
-    figures, _ = learner.gradients(batch, actor=True)
+    figures, _ = learner.losses_backward(batch, actor=True)
     assert_gradients(learner.network.critics, by_critics)
     assert_gradients(learner.network.actor, by_actor)
     assert figures["critic_loss"] == pytest.approx(critic_loss.item(), rel=1e-5)
@@ -93,7 +93,7 @@ def test_a_target_is_the_reward_and_what_is_left_by_the_target_networks() -> Non
 def test_errors_are_what_priorities_want() -> None:
     learner = disturbed(worker())
     batch = made_up(learner, 20)
-    _, errors = learner.gradients(batch, actor=False)
+    _, errors = learner.losses_backward(batch, actor=False)
     with torch.no_grad():
         values = learner.network.critics(batch.observations[0], batch.actions)[0, :, 0]
         torch.testing.assert_close(errors, (values - learner.targets_of(batch)).abs())

@@ -49,7 +49,7 @@ def test_the_gradients_by_hand_are_autograds() -> None:
     by_actor = torch.autograd.grad(actor_loss, list(actor.parameters()))
     for optimizer in learner.optimizers.values():
         optimizer.zero_grad()
-    figures, _ = learner.gradients(batch, actor=True)
+    figures, _ = learner.losses_backward(batch, actor=True)
     assert_gradients(critics, by_critics)
     assert_gradients(actor, by_actor)
     assert figures["critic_loss"] == pytest.approx(loss.item(), rel=1e-5)
