@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 _DESCRIPTION = "Many policies learning with and against each other, in many copies of many games, over MPI."
 _TOO_MANY = 2**53  # from here on, a float no longer holds every integer
+_PORT, _LAST_PORT = 8000, 65535
+_FASTEST = 240  # ticks of a video in a second
 _OVERRIDE_HELP = "change one value of the configuration, such as matches[0].lanes=4; may be given many times"
 
 
@@ -58,6 +60,9 @@ def _parser() -> argparse.ArgumentParser:
     _add_plan(commands)
     _add_check(commands)
     _add_evaluate(commands)
+    _add_replay(commands)
+    _add_report(commands)
+    _add_watch(commands)
     _add_slurm(commands)
     _add_doctor(commands)
     _add_list(commands)
@@ -144,6 +149,54 @@ def _add_evaluate(commands: Any) -> None:
     evaluate.set_defaults(command=_evaluate)
 
 
+def _add_replay(commands: Any) -> None:
+    replay = commands.add_parser(
+        "replay",
+        help="play recorded episodes again",
+        description="Of a run with `record: replays`: lists what there is, or tells what happens in an episode.",
+    )
+    replay.add_argument("run", metavar="RUN", help="a run's folder")
+    replay.add_argument("--match", type=_number, metavar="M", help="this match (default: all)")
+    replay.add_argument("--episode", type=_number, metavar="E", help="this episode of it, as in episodes.jsonl")
+    replay.add_argument("--lane", type=_number, metavar="L", help="of this lane (default: all, or for an episode 0)")
+    replay.add_argument("--round", type=_number, metavar="R", help="of this round of a league (default: all, or 0)")
+    replay.add_argument("--video", metavar="FILE", help="write the episode's pictures: .mp4, .gif or .webp")
+    replay.add_argument("--per-second", type=_speed, metavar="N", help="ticks of the video (default: as the game says)")
+    replay.add_argument(
+        "--verify", action="store_true", help="compare with what was recorded; exit code 1: something differs"
+    )
+    replay.set_defaults(command=_replay)
+
+
+def _add_report(commands: Any) -> None:
+    report = commands.add_parser(
+        "report",
+        help="make a page of a run",
+        description="One HTML file that opens offline: standings, curves, plan, time, faults, replays. The run may be "
+        "under way. Replays are played again, so that the run's games must be there.",
+    )
+    report.add_argument("run", metavar="RUN", help="a run's folder")
+    report.add_argument("--output", metavar="FILE", help="the page (default: report.html in the run's folder)")
+    report.add_argument("--replays", type=_number, default=3, metavar="N", help="show at most N replays (default: 3)")
+    report.add_argument(
+        "--serve",
+        type=_port,
+        nargs="?",
+        const=_PORT,
+        metavar="PORT",
+        help=f"serve the page on this machine and keep it up to date (default: port {_PORT}; 0: any)",
+    )
+    report.set_defaults(command=_report)
+
+
+def _add_watch(commands: Any) -> None:
+    watch = commands.add_parser(
+        "watch", help="show how a run goes", description="Follows the files of a run until it ends; Ctrl-C ends it."
+    )
+    watch.add_argument("run", metavar="RUN", help="a run's folder")
+    watch.set_defaults(command=_watch)
+
+
 def _add_slurm(commands: Any) -> None:
     slurm = commands.add_parser(
         "slurm",
@@ -196,6 +249,29 @@ def _count(text: str) -> int:
     return int(number)
 
 
+def _number(text: str) -> int:
+    if not (text.isascii() and text.isdigit()):
+        raise argparse.ArgumentTypeError(f"expected an integer >= 0, got {text!r}")
+    return int(text)
+
+
+def _port(text: str) -> int:
+    number = _number(text)
+    if number > _LAST_PORT:
+        raise argparse.ArgumentTypeError(f"expected a port from 0 to {_LAST_PORT}, got {text!r}")
+    return number
+
+
+def _speed(text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = 0.0
+    if not 0 < number <= _FASTEST:
+        raise argparse.ArgumentTypeError(f"expected a number above 0, at most {_FASTEST}, got {text!r}")
+    return number
+
+
 def _train(arguments: argparse.Namespace) -> int:
     from arena.launch.train import train
 
@@ -212,20 +288,26 @@ def _train(arguments: argparse.Namespace) -> int:
 
 
 def _plan(arguments: argparse.Namespace) -> int:
+    from arena.config import load_config
     from arena.plan import to_json
     from arena.screen import plan_text as show
+    from arena.screen.rounds_text import rounds_lines
 
     plan = _load_plan(arguments.config, arguments.overrides, arguments.ranks)
+    rounds = rounds_lines(load_config(arguments.config, arguments.overrides))
     examination = _examine(plan, arguments.config)
     _examine_evaluation(arguments)
     hosts = _hosts(plan, arguments.hosts)
     if arguments.json:
         _say(json.dumps(to_json(plan), indent=2))
     elif arguments.dot:
-        _say(show.dot(plan))
+        _say(show.dot(plan, rounds=rounds))
     else:
         overrides = [part for text in arguments.overrides for part in ("--set", text)]
-        _say(show.plan_text(plan, examination, config=arguments.config, arguments=overrides, hosts=hosts))
+        text = show.plan_text(
+            plan, examination, config=arguments.config, arguments=overrides, hosts=hosts, rounds=rounds
+        )
+        _say(text)
     if arguments.probe:
         from arena.launch.probe import probe, probe_text
 
@@ -257,6 +339,42 @@ def _evaluate(arguments: argparse.Namespace) -> int:
         greedy=not arguments.sample,
         run_dir=arguments.run_dir,
     )
+
+
+def _replay(arguments: argparse.Namespace) -> int:
+    from arena.launch.replay import replay
+
+    return replay(
+        arguments.run,
+        match=arguments.match,
+        episode=arguments.episode,
+        round=arguments.round,
+        lane=arguments.lane,
+        video=arguments.video,
+        verify=arguments.verify,
+        per_second=arguments.per_second,
+    )
+
+
+def _report(arguments: argparse.Namespace) -> int:
+    from arena.report.page import write_report
+
+    if arguments.serve is None:
+        page = write_report(arguments.run, arguments.output, replays=arguments.replays)
+        _say(f"{page}: {page.stat().st_size / 1e6:.1f} MB")
+        return 0
+    if arguments.output is not None:
+        raise ConfigError("a page that is served is not written; leave one of the two out", path="--output, --serve")
+    from arena.report.serving import serve
+
+    return serve(Path(arguments.run), port=arguments.serve, replays=arguments.replays, say=_say)
+
+
+def _watch(arguments: argparse.Namespace) -> int:
+    from arena.launch.terminal import terminal_columns
+    from arena.screen.following import watch
+
+    return watch(arguments.run, columns=terminal_columns())
 
 
 def _list(arguments: argparse.Namespace) -> int:
@@ -358,16 +476,13 @@ def _load_plan(path: str, overrides: Sequence[str], ranks: int | None) -> Plan:
 
 
 def _examine_evaluation(arguments: argparse.Namespace) -> None:
-    """Whether those who are to play in evaluations alone can take their seats there."""
+    """Whether those who are to play in evaluations can take their seats there."""
     from arena.config import load_config
-    from arena.examination import examine
-    from arena.launch.evaluating import with_evaluation
-    from arena.plan import make_plan
+    from arena.launch.evaluating import rehearsal_plan
 
-    config = load_config(arguments.config, arguments.overrides)
-    if config.evaluation is not None and config.evaluation.seats is not None:
-        with located(inside="evaluation", source=arguments.config):
-            examine(make_plan(with_evaluation(config)))
+    plan = rehearsal_plan(load_config(arguments.config, arguments.overrides))
+    if plan is not None:
+        _examine(plan, arguments.config)
 
 
 def _examine(plan: Plan, path: str, *, conformance: bool = False) -> Any:

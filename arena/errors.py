@@ -73,16 +73,20 @@ class GameError(ArenaError):
         found: what it gave, and what was expected.
         entity: to whom it gave it; None: to all.
         lane: in which lane; None: in all. A game knows its own lanes alone, so whoever knows the match's corrects it.
+        tick: of the match; None: not yet known. A game does not know it, so whoever does adds it.
     """
 
-    def __init__(self, found: str, *, entity: str | None = None, lane: int | None = None) -> None:
+    def __init__(
+        self, found: str, *, entity: str | None = None, lane: int | None = None, tick: int | None = None
+    ) -> None:
         super().__init__(found)
-        self.found, self.entity, self.lane = found, entity, lane
+        self.found, self.entity, self.lane, self.tick = found, entity, lane, tick
 
     def __str__(self) -> str:
         whom = "" if self.entity is None else f" {self.entity!r}"
         where = "" if self.lane is None else f" in lane {self.lane}"
-        return f"the game gave{whom}{where} {self.found}"
+        when = "" if self.tick is None else f" on tick {self.tick}"
+        return f"the game gave{whom}{where}{when} {self.found}"
 
 
 class Unwritable(ArenaError, OSError):

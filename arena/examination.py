@@ -222,7 +222,8 @@ def _examine_policy(
             check_shared(cls, (shared or own).words(), own.words())
         shared = shared or own
         rows.append(match.lanes * len(seats[number][seat]))
-    sizes = _sizes(cls, plan, policy, rows)
+    check_teams(cls, plan, policy)
+    sizes = _sizes(cls, plan, policy)
     return PolicyFindings(tuple(faces), tuple(rows), sizes, registry.schedule_of(cls))
 
 
@@ -278,13 +279,12 @@ def check_shared(cls: type[Any], first: Sequence[SpaceWords], own: Sequence[Spac
     """A policy with weights keeps one set of them, so all its seats have the same spaces for each entity.
 
     Args:
-        cls: the policy's algorithm; its classmethod `check_entities(own, first)`, where it has one, is asked whether it
-            can drive so many entities in a seat, where the policy's first one has `first`.
+        cls: the policy's algorithm.
         first: per entity the observation and the action space of the policy's first seat.
         own: likewise of another one.
 
     Raises:
-        ConfigError: an entity has spaces that the first seat has not, or the algorithm cannot take so many entities.
+        ConfigError: an entity has spaces that the first seat has not.
     """
     if not hasattr(cls, "state_dict"):
         return
@@ -294,16 +294,65 @@ def check_shared(cls: type[Any], first: Sequence[SpaceWords], own: Sequence[Spac
                 f"observes {observations} and acts in {actions} here, in its first seat {first[0][0]} and "
                 f"{first[0][1]}; one policy keeps one set of weights: give this seat a policy of its own"
             )
-    if hasattr(cls, "check_entities"):
-        cls.check_entities(len(own), len(first))
 
 
-def _sizes(cls: type[Any], plan: Plan, policy: PolicyPlan, rows: Sequence[int]) -> dict[str, int]:
-    """What the algorithm derives for this policy; empty without workers, or where its seats differ in rows."""
-    if not hasattr(cls, "sizes") or len(set(rows)) != 1:
+def check_teams(cls: type[Any], plan: Plan, policy: PolicyPlan) -> None:
+    """Lets an algorithm that looks at whole teams refuse those that a policy has.
+
+    Args:
+        cls: its classmethod `check_entities(own, first)`, where it has one, is asked whether it can learn with so many
+            entities in a team, where the policy's first team has `first`.
+        plan: who sits where.
+        policy: of the algorithm.
+
+    Raises:
+        ConfigError: it cannot; or the workers of a team, who tell each other what they see, are not to wait.
+    """
+    if not hasattr(cls, "check_entities") or not policy.workers:
+        return
+    who, teams = f"policy {policy.name!r} ({policy.algorithm})", plan.teams(policy)
+    places = [[policy.workers[rank] for rank in team] for team in teams]
+    sizes = [sum(len(plan.matches[match].seats[seat].entities) for match, seat in team) for team in places]
+    for ((match, seat), *_), size in zip(places, sizes, strict=True):
+        with located(path=plan.matches[match].seat_path(seat), who=who):
+            cls.check_entities(size, sizes[0])
+    barrier = policy.frozen or (policy.sync, policy.reduce) != ("samples", "fast")
+    if len(teams) < len(policy.workers) and not barrier:
+        raise ConfigError(
+            "fast with sync: samples lets no worker wait for another, but those of a team have to tell each other what "
+            "they see; set reduce: ordered, or seat the team together, as in seats: [[blue, blue], red]",
+            path=f"policies.{policy.name}.reduce",
+        )
+
+
+class Learner(NamedTuple):
+    """Who of a group has samples of its own: a worker, or the workers of a team together."""
+
+    workers: tuple[int, ...]  # group ranks
+    rows: int  # that it learns from on a tick
+
+
+def learners_of(cls: type[Any], plan: Plan, policy: PolicyPlan) -> tuple[Learner, ...]:
+    """A policy's learners, as its algorithm counts them.
+
+    A worker has lanes x entities rows. Where the class says `learner = "team"`, a team is one, and has its lanes.
+    """
+    seats = [plan.matches[match].seats[seat] for match, seat in policy.workers]
+    lanes = [plan.matches[match].lanes for match, _ in policy.workers]
+    if getattr(cls, "learner", "worker") == "team":
+        return tuple(Learner(team, lanes[team[0]]) for team in plan.teams(policy))
+    rows = [lanes[rank] * len(seat.entities) for rank, seat in enumerate(seats)]
+    return tuple(Learner((rank,), count) for rank, count in enumerate(rows))
+
+
+def _sizes(cls: type[Any], plan: Plan, policy: PolicyPlan) -> dict[str, int]:
+    """What the algorithm derives for a policy that learns; empty where its learners, if it has any, differ in rows."""
+    learners = learners_of(cls, plan, policy)
+    rows = {learner.rows for learner in learners}
+    if policy.frozen or not hasattr(cls, "sizes") or len(rows) != 1:
         return {}
     with located(inside=f"policies.{policy.name}"), located(path="options"):
-        sizes = cls.sizes(dict(policy.options), rows=rows[0], ticks=plan.ticks, workers=len(rows))
+        sizes = cls.sizes(dict(policy.options), rows=rows.pop(), ticks=plan.horizon, workers=len(learners))
     return {str(name): int(size) for name, size in sizes.items()}
 
 

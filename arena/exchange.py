@@ -56,6 +56,7 @@ class Operation(IntEnum):
     BROADCAST = 6
     EQUAL = 7
     WEIGH = 8  # an average whose gradients MPI sums afterwards
+    TEAM = 9  # a pool for each team: its members alone hear of it
 
 
 _OF_NUMBERS = {Operation.AVERAGE, Operation.MOMENTS, Operation.MAXIMUM, Operation.EQUAL, Operation.WEIGH}
@@ -142,15 +143,15 @@ class Exchange(ABC):
         """Until something has come, perhaps from this member."""
         self._endpoint.sleep((self._endpoint.address, Tag.GROUP, self._members[rank]))
 
-    def _room(self, index: int, nbytes: int) -> NDArray[np.uint8]:
+    def _room(self, index: int | None, nbytes: int) -> NDArray[np.uint8]:
         """Memory for a message with such a payload: in the area, or new where there is none or it is too small."""
         total = _HEADER.size + nbytes
-        if self._areas is None or total > self._areas.nbytes:
+        if index is None or self._areas is None or total > self._areas.nbytes:
             return np.empty(total, np.uint8)
         return self._areas[index][:total]
 
-    def _write(self, index: int, word: _Word, about: int, *pieces: Piece) -> NDArray[np.uint8]:
-        """A message in the area's room, ready to go."""
+    def _write(self, index: int | None, word: _Word, about: int, *pieces: Piece) -> NDArray[np.uint8]:
+        """A message in the area's room, ready to go; in no area: one that goes as a letter."""
         held = [np.frombuffer(piece, np.uint8) for piece in pieces]
         message = self._room(index, sum(piece.size for piece in held))
         _set_header(message, word, about)
@@ -301,9 +302,12 @@ class _Hub(Exchange):
     def _combine(self, calls: Mapping[int, _Message]) -> memoryview:
         operation = Operation(next(iter(calls.values())).about)
         self.speaker = self._present[0] if self.left else 0
+        parts = {rank: call.payload for rank, call in calls.items()}
         try:
             self._check_same(calls)
-            result = self._result(operation, {rank: call.payload for rank, call in calls.items()})
+            if operation is Operation.TEAM:
+                return self._answer_each(reduction.collect_teams(parts))
+            result = self._result(operation, parts)
         except GroupError as error:
             text = f"policy {self._policy!r}: {error}"
             self._answer(self._write(_ANSWER, _Word.ERROR, self.speaker, text.encode()))
@@ -333,6 +337,16 @@ class _Hub(Exchange):
             self._offer(_HEADER.size + wanted)
         for rank in others:
             self._send(rank, message)
+
+    def _answer_each(self, results: Mapping[int, bytes]) -> memoryview:
+        """To everybody what is for them alone, as letters; the hub's own."""
+        if self._areas is not None:
+            _set_header(self._areas[_ANSWER][: _HEADER.size], _Word.LETTER, 0)
+            self._areas.post(_ANSWER, self._turn)
+            self._wake(self._indices)
+        for rank in self._present:
+            self._send(rank, self._write(None, _Word.OK, self.speaker, results[rank]))
+        return memoryview(results.get(0, b""))
 
     def _wake(self, ranks: Iterable[int]) -> None:
         for rank in ranks:

@@ -47,6 +47,7 @@ class Group:
         sync: `gradients` or `samples`: how the policy's algorithm is to learn together.
         seed: of this worker's own random stream.
         shared_seed: the same for all workers of the policy.
+        teams: the group ranks of the workers, team by team; None: each is one by itself.
         comm: a plain mpi4py communicator of the group; None unless each worker has its own process.
         reduce: `ordered`: gradients are summed in the order of the group ranks, samples are gathered from all; `fast`:
             gradients are summed as MPI likes, where there is a `comm` and nobody has left, samples are learnt from as
@@ -66,6 +67,7 @@ class Group:
         sync: str,
         seed: int,
         shared_seed: int,
+        teams: tuple[tuple[int, ...], ...] | None = None,
         comm: Any,
         report: Callable[[Mapping[str, float]], None],
         keep: Callable[[Any], None],
@@ -79,6 +81,7 @@ class Group:
         self.sync = sync
         self.seed = seed
         self.shared_seed = shared_seed
+        self.teams = tuple((rank,) for rank in range(self.size)) if teams is None else teams
         self.comm = comm
         self._exchange = exchange_of(endpoint, members, policy)
         self._mpi_sums = reduce == "fast" and comm is not None and self.size > 1
@@ -160,6 +163,30 @@ class Group:
     def pool(self, samples: Any) -> list[Any]:
         """All members' samples in group order, at every member."""
         parts: list[Any] = pickle.loads(self._meet(Operation.POOL, reduction.dump(samples)))
+        return parts
+
+    @property
+    def team(self) -> tuple[int, ...]:
+        """The group ranks of this worker's team, itself included, in the order of their seats in the match.
+
+        All workers of a policy that drive one entity each on the same side of a match are a team; one that drives
+        several is a team by itself. They play the same lanes on the same ticks. `teams` has those of the whole group.
+        """
+        return next(team for team in self.teams if self.rank in team)
+
+    def pool_team(self, samples: Any) -> list[Any]:
+        """The samples of this worker's team alone, in the order of their seats, at each of them.
+
+        Raises:
+            GroupError: one of them has left.
+        """
+        number = self.teams.index(self.team)
+        parts: list[Any] = pickle.loads(self._meet(Operation.TEAM, reduction.of_team(number, samples)))
+        if len(parts) < len(self.team):
+            raise GroupError(
+                f"policy {self.policy!r}: the `run` of a worker has returned whose team still pools: of the workers "
+                f"{self.team} there are {len(parts)}"
+            )
         return parts
 
     def broadcast(self, module: Any) -> None:

@@ -82,8 +82,8 @@ class BatchedEnv(Protocol):
         """Plays one tick in every lane. The actions of entities that are not active are to be ignored."""
         ...
 
-    def render(self) -> NDArray[np.uint8] | None:
-        """A picture `[height, width, 3]` of lane 0, or None where the game has none."""
+    def render(self) -> NDArray[np.uint8] | str | None:
+        """A picture `[height, width, 3]` of lane 0, or a text; None where the game has none."""
         ...
 
     def close(self) -> None: ...

@@ -25,6 +25,8 @@ class Leg:
         left: the workers, as (match, seat), whose `run` has returned: their seats idle.
         restore: per policy the checkpoint whose state it takes on.
         recent: after a repair, the episodes that ended last, some of which may not be on record.
+        own: at the beginning of a round, per worker, as (match, seat), the file with what it alone has to begin with;
+            None: what its seat had at `start`.
     """
 
     start: int = 0
@@ -35,6 +37,7 @@ class Leg:
     left: frozenset[tuple[int, int]] = frozenset()
     restore: Mapping[str, Path] = field(default_factory=dict)
     recent: tuple[EpisodeRow, ...] = ()
+    own: Mapping[tuple[int, int], Path] | None = None
 
     @property
     def repaired(self) -> bool:

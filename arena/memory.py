@@ -101,6 +101,10 @@ class Memory:
             self.matches.clear()
         self.leg, self.begun, self.repairable = leg, True, repairable
 
+    def begin_round(self) -> None:
+        """Forgets how many episodes the matches had: those of the next round are others."""
+        self.counts = {}
+
     def learn(self, policy: str, learnt: Learnt) -> None:
         """Keeps a policy's state if it is newer than what is kept."""
         known = self.policies.get(policy)

@@ -85,6 +85,7 @@ class MatchPlan:
     wrappers: tuple[tuple[str, Any], ...] = ()  # name and argument of each, the innermost first; None: no argument
     path: str = ""  # where in the configuration the description stands, as `matches[0]`
     pipeline: int = 1  # in how many blocks the lanes move, one after the other
+    sides: tuple[tuple[int, ...], ...] = ()  # the seats that play together, against the others; none: nobody knows
 
     @property
     def blocks(self) -> tuple[range, ...]:
@@ -93,8 +94,8 @@ class MatchPlan:
         return tuple(range(*edges) for edges in itertools.pairwise(ends))
 
     def seat_path(self, seat: int) -> str:
-        """Where in the configuration a seat stands; a round robin lists no seats."""
-        return self.path if self.path.endswith("round_robin") else f"{self.path}.seats[{seat}]"
+        """Where in the configuration a seat stands; a generator lists no seats."""
+        return f"{self.path}.seats[{seat}]" if self.path.endswith(("]", "evaluation")) else self.path
 
 
 @dataclass(frozen=True)
@@ -140,14 +141,29 @@ class Plan:
     record: str = "nothing"
     evaluate_every: int | None = None  # ticks
     callbacks: tuple[CallbackPlan, ...] = ()
+    round: int = 0
+    rounds: int = 1
+    snapshotted: frozenset[str] = frozenset()  # policies of which snapshots may play in later rounds
+
+    @property
+    def horizon(self) -> int:
+        """The ticks of all rounds together; `ticks` is the last one of this round. All rounds have equally many."""
+        return self.ticks // (self.round + 1) * self.rounds
+
+    @property
+    def staged(self) -> bool:
+        """Whether the run is played in several parts over the same processes: rounds, or evaluations between legs."""
+        return self.rounds > 1 or self.evaluate_every is not None
 
     def acts(self, policy: PolicyPlan) -> bool:
-        """Whether a policy plays without learning, always or when it is evaluated."""
-        return policy.frozen or self.evaluate_every is not None
+        """Whether a policy plays without learning, always, when it is evaluated, or as a snapshot."""
+        return policy.frozen or self.evaluate_every is not None or policy.name in self.snapshotted
 
     def evaluates_at(self, tick: int) -> bool:
         """Whether the policies are evaluated at a boundary: every so many ticks, and at the end."""
-        return self.evaluate_every is not None and tick > 0 and (tick % self.evaluate_every == 0 or tick >= self.ticks)
+        return (
+            self.evaluate_every is not None and tick > 0 and (tick % self.evaluate_every == 0 or tick >= self.horizon)
+        )
 
     @property
     def processes(self) -> int:
@@ -168,6 +184,20 @@ class Plan:
         """All roles of a kind (or of every kind): the root, then match by match the environment and its workers."""
         return tuple(role for role in self._roles if kind is None or role.kind is kind)
 
+    def teams(self, policy: PolicyPlan) -> tuple[tuple[int, ...], ...]:
+        """The ranks in the group of a policy's workers, team by team, in the order of their seats.
+
+        Those who drive one entity each are one team with all others on their side of their match; a seat of several is
+        one by itself.
+        """
+        teams: dict[tuple[int, int | None, int | None], list[int]] = {}
+        for rank, (number, seat) in enumerate(policy.workers):
+            match = self.matches[number]
+            side = next((place for place, side in enumerate(match.sides) if seat in side), None)
+            several = len(match.seats[seat].entities) > 1
+            teams.setdefault((number, side, seat if several else None), []).append(rank)
+        return tuple(map(tuple, teams.values()))
+
     def rank_of(self, role: Role) -> int:
         """The world rank that hosts a role."""
         return self._rank_of[role]
@@ -187,14 +217,15 @@ class Plan:
         return {role: rank for rank, roles in enumerate(self.ranks) for role in roles}
 
 
-def make_plan(config: Config, *, ranks: int | None = None) -> Plan:
-    """Lays the matches of a configuration out over ranks.
+def make_plan(config: Config, *, ranks: int | None = None, number: int = 0) -> Plan:
+    """Lays the matches of a round out over ranks.
 
     Args:
-        config: a checked configuration.
+        config: a checked configuration; of a later round its matches, see `arena.league.league.round_config`.
         ranks: how many there are. None: one for each role. Fewer than roles: they host several each, see
             `arena.packing`. More: the rest is idle, or with `scale: true` all matches are repeated as often as whole
             repetitions fit.
+        number: of the round, from 0.
 
     Raises:
         ConfigError: no rank at all, or an absurd number of them.
@@ -207,7 +238,7 @@ def make_plan(config: Config, *, ranks: int | None = None) -> Plan:
     return Plan(
         name=config.name,
         seed=config.seed,
-        ticks=config.ticks,
+        ticks=config.ticks * (number + 1),
         checkpoint_every=config.checkpoint_every,
         transport=config.transport,
         policies=policies,
@@ -221,6 +252,9 @@ def make_plan(config: Config, *, ranks: int | None = None) -> Plan:
         record=config.record,
         evaluate_every=None if config.evaluation is None else config.evaluation.every,
         callbacks=_callbacks(config),
+        round=number,
+        rounds=config.rounds,
+        snapshotted=config.snapshotted,
     )
 
 
@@ -250,7 +284,19 @@ def _match(config: Config, *, entry: int, copy: int, path: str, description: Mat
         wrappers=env.wrapped_in,
         path=path,
         pipeline=description.pipeline,
+        sides=_sides(description),
     )
+
+
+def _sides(description: MatchConfig) -> tuple[tuple[int, ...], ...]:
+    """Who plays together, by the seats' places: as it is said, else the seats of each of two policies."""
+    if description.sides is not None:
+        return description.sides
+    policies = [entry if isinstance(entry, str) else entry[0] for entry in description.seats]
+    names = dict.fromkeys(policies)
+    if len(names) != 2:
+        return ()
+    return tuple(tuple(seat for seat, policy in enumerate(policies) if policy == name) for name in names)
 
 
 def _seats(description: MatchConfig) -> tuple[SeatPlan, ...]:
@@ -361,6 +407,7 @@ def _match_json(match: MatchPlan) -> dict[str, Any]:
         "env_kwargs": match.env_kwargs,
         "lanes": match.lanes,
         "seats": [{"policy": seat.policy, "entities": list(seat.entities)} for seat in match.seats],
+        "sides": [list(side) for side in match.sides],
     }
 
 

@@ -21,6 +21,7 @@ Parts: TypeAlias = Mapping[int, memoryview]
 
 _HEAD = struct.Struct("<dqq")  # weight, number of scalars (float64), number of gradient values (float32)
 _TABLE = struct.Struct("<qq")  # rows, bytes of names
+_TEAM = struct.Struct("<q")  # its number
 _CHUNK = 16384  # values that are summed at once: two float64 arrays of them stay in the processor's second cache
 
 
@@ -190,6 +191,22 @@ def maximum(parts: Parts) -> bytes:
 def collect(parts: Parts) -> bytes:
     """A list of all samples."""
     return dump([pickle.loads(part) for part in parts.values()])
+
+
+def of_team(team: int, samples: Any) -> bytes:
+    """A payload of samples for one's team."""
+    return _TEAM.pack(team) + dump(samples)
+
+
+def collect_teams(parts: Parts) -> dict[int, bytes]:
+    """By group rank, a list of the samples of all who name the same team."""
+    teams: dict[int, dict[int, memoryview]] = {}
+    for rank, part in parts.items():
+        teams.setdefault(_TEAM.unpack_from(part)[0], {})[rank] = part[_TEAM.size :]
+    found = {}
+    for samples in teams.values():
+        found.update(dict.fromkeys(samples, collect(samples)))
+    return found
 
 
 def dump(value: Any) -> bytes:

@@ -44,15 +44,15 @@ ALGORITHMS: dict[str, Entry] = {
     "scripted": Entry("policies.scripted:Scripted", "a constant action, or a function of the observations"),
     "a2c": Entry("policies.a2c:A2C", "advantage actor-critic (Mnih et al. 2016)"),
     "ppo": Entry("policies.ppo:PPO", "proximal policy optimisation (Schulman et al. 2017)"),
-    "mappo": Entry("policies.mappo:MAPPO", "multi-agent PPO: the critic sees the whole seat (Yu et al. 2022)"),
+    "mappo": Entry("policies.mappo:MAPPO", "multi-agent PPO: the critic sees the whole team (Yu et al. 2022)"),
     "hppo": Entry("policies.hppo:HPPO", "hierarchical PPO: a manager picks an option for a while, a worker acts by it"),
     "bc": Entry("policies.bc:BehaviourCloning", "behaviour cloning: imitates recorded samples (Pomerleau 1991)"),
     "dqn": Entry("policies.dqn:DQN", "deep Q-learning: double, dueling, n-step, prioritised (Mnih et al. 2015)"),
     "ddpg": Entry("policies.ddpg:DDPG", "deep deterministic policy gradient (Lillicrap et al. 2016)"),
     "td3": Entry("policies.td3:TD3", "twin delayed deep deterministic policy gradient (Fujimoto et al. 2018)"),
     "sac": Entry("policies.sac:SAC", "soft actor-critic, of numbers or choices (Haarnoja et al. 2018)"),
-    "maddpg": Entry("policies.maddpg:MADDPG", "multi-agent DDPG: critics see the whole seat (Lowe et al. 2017)"),
-    "masac": Entry("policies.masac:MASAC", "multi-agent SAC: critics see the whole seat, actors keep their entropy"),
+    "maddpg": Entry("policies.maddpg:MADDPG", "multi-agent DDPG: critics see the whole team (Lowe et al. 2017)"),
+    "masac": Entry("policies.masac:MASAC", "multi-agent SAC: critics see the whole team, actors keep their entropy"),
     **{
         f"sb3:{name}": Entry(f"policies.sb3.member:{name}", f"{name} of Stable-Baselines3", "stable_baselines3", "sb3")
         for name in ("A2C", "DDPG", "DQN", "PPO", "SAC", "TD3")

@@ -52,6 +52,8 @@ class Alone:
     size: int = 1
     rank: int = 0
     is_root: bool = True
+    team: tuple[int, ...] = (0,)
+    teams: tuple[tuple[int, ...], ...] = ((0,),)
     comm: Any = None
 
 
@@ -70,7 +72,8 @@ def restored(
         policy: its name there.
         observation_space: of the entities that it is asked about, such as recorded samples name.
         action_space: of the same.
-        boundary: the tick of the checkpoint; None: the newest, or what a frozen policy was loaded with.
+        boundary: the tick of the checkpoint, or of a league's snapshot; None: the newest, or what a frozen policy was
+            loaded with.
 
     Returns:
         an instance of its algorithm's class; its `run` cannot be called.
@@ -103,7 +106,8 @@ def _checkpoint(folder: RunFolder, policy: str, given: PolicyConfig, boundary: i
     """What the policy had learnt; None if it learns nothing."""
     home = folder.checkpoints_path(policy)
     if boundary is not None:
-        return checkpoints.load(checkpoints.path_of(home, boundary))
+        snapshot = folder.snapshot_path(policy, boundary)
+        return checkpoints.load(snapshot if snapshot.exists() else checkpoints.path_of(home, boundary))
     if checkpoints.list_checkpoints(home):
         return checkpoints.load(home)
     if given.load is not None:

@@ -41,6 +41,8 @@ class Run:
         repairs: what has happened since its processes were started.
         words: what the user should know about a run that is resumed, a line each.
         episodes: each lane plays so many episodes, and the match ends when all have; None: the ticks decide.
+        rehearsal: nobody plays: it shows whether everybody could.
+        rehearsed: whether there was one, or none was needed.
         greedy: whether frozen policies take their best action rather than a random one.
         profile: whether every role measures where its time goes.
         allow_unproved: whether it begins although it can deadlock.
@@ -58,15 +60,16 @@ class Run:
     repairs: tuple[Repair, ...] = ()
     words: tuple[str, ...] = ()
     episodes: int | None = None
+    rehearsal: bool = False
+    rehearsed: bool = False
     greedy: bool = False
     profile: bool = False
     allow_unproved: bool = False
 
     def after(self, leg: Leg) -> Run:
         """The run as it goes on from a boundary; one that only evaluates before it goes on has not begun by that."""
-        return replace(
-            self, leg=leg, begun=self.begun or leg.start > self.leg.start, concluded=leg.start >= self.plan.ticks
-        )
+        begun, concluded = self.begun or leg.start > self.leg.start, leg.start >= self.plan.horizon
+        return replace(self, leg=leg, begun=begun, concluded=concluded, rehearsed=True)
 
     @property
     def folder(self) -> RunFolder:
@@ -113,3 +116,15 @@ class Run:
         if role.seat is None:
             return f"{role.kind.value} of match {role.match} ({self.plan.matches[role.match].env!r})"
         return f"{role.kind.value} of policy {self.plan.seat(role).policy!r} in seat {role.seat} of match {role.match}"
+
+
+class Stage(NamedTuple):
+    """A part of a run that is played over the same processes as the parts before.
+
+    Args:
+        run: as it goes on.
+        evaluation: what is played before it does, if anything.
+    """
+
+    run: Run
+    evaluation: Run | None = None

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -24,8 +24,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from arena.errors import ConfigError, nearest
-from arena.records.sample_format import MANIFEST, VERSION, Column, EntitySamples, Manifest, parts_in, read_arrays
-from arena.spaces import row, unflatten
+from arena.records.sample_format import (
+    MANIFEST,
+    VERSION,
+    Column,
+    EntitySamples,
+    Manifest,
+    lane_of,
+    parts_in,
+    read_arrays,
+    start_of,
+)
+from arena.spaces import check_choices, row, unflatten
 
 Array = NDArray[Any]
 Leaves = tuple[Array, ...]
@@ -129,7 +139,7 @@ class MatchSamples:
         """
         columns = Manifest(self.match, self.env, self.entities).columns()
         for path in parts_in(self.path):
-            yield _part(path, columns, len(self.entities))
+            yield _part(path, columns, self.entities)
 
     def episodes(self, policy: str | None = None) -> Iterator[Episode]:
         """All episodes that were played from their beginning to their end, those that a leg's end has cut included.
@@ -220,6 +230,20 @@ class Samples:
             self.entity(policy)
         return itertools.chain.from_iterable(match.episodes(policy) for match in self.matches)
 
+    def check(self, policy: str | None = None) -> None:
+        """Reads everything once: what is damaged is known before it is needed.
+
+        Args:
+            policy: only the matches in which it has played; None: all.
+
+        Raises:
+            ConfigError: a part is damaged.
+        """
+        for match in self.matches:
+            if any(policy in (None, entity.policy) for entity in match.entities):
+                for _ in match.parts():
+                    pass
+
 
 def read_samples(path: Path | str) -> Samples:
     """Opens the samples of a run; the parts are read when they are asked for.
@@ -258,9 +282,21 @@ def _match(path: Path) -> MatchSamples:
     return MatchSamples(path.parent, *manifest)
 
 
-def _part(path: Path, columns: Mapping[str, Column], entities: int) -> Part:
+def _part(path: Path, columns: Mapping[str, Column], entities: Sequence[EntitySamples]) -> Part:
     arrays = read_arrays(path)
-    _check_columns(arrays, columns, entities, path)
+    try:
+        _check_columns(arrays, columns, len(entities))
+        part = _of_columns({name: arrays[name] for name in columns}, len(entities))
+        _check_place(part, path)
+        for index, entity in enumerate(entities):
+            _check_entity(part, index, entity)
+    except ValueError as error:
+        raise ConfigError(f"is damaged, or no part of this match: {error}", source=str(path)) from error
+    return part
+
+
+def _of_columns(arrays: Mapping[str, Array], entities: int) -> Part:
+    """The part with these columns, which are in the order of the manifest."""
 
     def leaves(prefix: str) -> tuple[Leaves, ...]:
         of = [[array for name, array in arrays.items() if name.startswith(f"{e}/{prefix}/")] for e in range(entities)]
@@ -276,28 +312,61 @@ def _part(path: Path, columns: Mapping[str, Column], entities: int) -> Part:
     )
 
 
-def _check_columns(arrays: Mapping[str, Array], columns: Mapping[str, Column], entities: int, path: Path) -> None:
-    """Refuses a part whose columns are not those of its match.
+def _check_columns(arrays: Mapping[str, Array], columns: Mapping[str, Column], entities: int) -> None:
+    """Refuses columns that are not those of the match.
 
     Raises:
-        ConfigError: names the first that is wrong.
+        ValueError: names the first that is wrong.
     """
     if arrays.keys() != columns.keys():
         odd = sorted(arrays.keys() ^ columns.keys())
-        raise ConfigError(f"is no part of this match: missing or unknown columns {', '.join(odd)}", source=str(path))
+        raise ValueError(f"missing or unknown columns {', '.join(odd)}")
     sizes = {"entity": entities}
     for name, column in columns.items():
         array = arrays[name]
         axes = zip(column.axes, array.shape, strict=False)
         shape = (*(sizes.setdefault(axis, size) for axis, size in axes), *column.shape)
         if array.ndim != len(column.axes) + len(column.shape) or array.dtype != column.dtype or array.shape != shape:
-            raise ConfigError(
-                f"is damaged: the column {name!r} has the shape {array.shape} and type {array.dtype}, expected {shape} "
-                f"and {column.dtype}",
-                source=str(path),
+            raise ValueError(
+                f"the column {name!r} has the shape {array.shape} and type {array.dtype}, expected {shape} and "
+                f"{column.dtype}"
             )
-    if not sizes["tick"] or not sizes["lane"] or (np.diff(arrays["tick"]) != 1).any():
-        raise ConfigError("is damaged: its ticks do not follow one another", source=str(path))
+
+
+def _check_place(part: Part, path: Path) -> None:
+    """Refuses ticks and lanes that cannot be, or that are not those which the file's name says.
+
+    Raises:
+        ValueError: says so.
+    """
+    if not len(part.tick) or not len(part.lane) or (np.diff(part.tick) != 1).any():
+        raise ValueError("its ticks do not follow one another")
+    if len(set(part.lane.tolist())) < len(part.lane):
+        raise ValueError("a lane is in it twice")
+    if (int(part.tick[0]) - 1, int(part.lane[0])) != (start_of(path), lane_of(path)):
+        raise ValueError(f"it begins with tick {part.tick[0]} of lane {part.lane[0]}, which its name does not say")
+
+
+def _check_entity(part: Part, e: int, entity: EntitySamples) -> None:
+    """Refuses choices that the entity did not have, and ends of episodes that nobody has seen.
+
+    Raises:
+        ValueError: says which.
+    """
+    end_tick, end_lane, seen_last = part.ends[e]
+    t, position = np.nonzero(part.terminated[:, :, e] | part.truncated[:, :, e])
+    ended = zip(part.tick[t].tolist(), part.lane[position].tolist(), strict=True)
+    if sorted(ended) != sorted(zip(end_tick.tolist(), end_lane.tolist(), strict=True)):
+        raise ValueError(f"the ends of the episodes of {entity.name!r} are not where its columns `end` are")
+    for space, leaves, rows in (
+        (entity.observation_space, part.observations[e], part.active[:, :, e]),
+        (entity.observation_space, seen_last, None),
+        (entity.action_space, part.actions[e], part.acted[:, :, e]),
+    ):
+        try:
+            check_choices(space, unflatten(space, leaves), rows)
+        except ValueError as error:
+            raise ValueError(f"there are values of {entity.name!r} that its space {space} does not have") from error
 
 
 class _Piece(NamedTuple):

@@ -227,11 +227,11 @@ def _check_infos(env: BatchedEnv, frame: Frame, when: str) -> None:
 
 
 def _check_picture(image: Any) -> None:
-    if image is None:
+    if image is None or isinstance(image, str):
         return
     fits = isinstance(image, np.ndarray) and image.dtype == np.uint8 and image.ndim == 3 and image.shape[2] == 3
     found = f"{image.dtype}{image.shape}" if isinstance(image, np.ndarray) else repr(type(image))
-    _must(fits, f"render gave {found}", "expected uint8 [height, width, 3], or None")
+    _must(fits, f"render gave {found}", "expected uint8 [height, width, 3], a text, or None")
 
 
 def _actors(env: BatchedEnv, seed: int) -> list[Space[Any]]:

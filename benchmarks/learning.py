@@ -34,6 +34,7 @@ import yaml
 import harness
 import machine
 import runs
+from arena.screen.words import counted
 from harness import Measured, Report, Unavailable, method, say
 from learning_rows import ROWS, Goal, Line, Row
 from processes import Failed
@@ -44,6 +45,7 @@ QUICK = 20  # how many times shorter a quick run is
 TIMEOUT = 7200.0  # seconds that one seed of a row may take
 PEERS = harness.HERE.parent / ".venv-peers" / "bin" / "python"
 CPU, SB3 = "CPU s", "Stable-Baselines3"
+BESIDE = f"beside {SB3}"  # the seeds for which both were measured
 
 Result = dict[str, Any]
 """What one seed of a row has given: `figures`, `curve`, `peer`, and when and where it was measured."""
@@ -169,8 +171,10 @@ def content(rows: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
             continue
         results = list(_comparable(found).values())
         measured.samples[name] = [result["figures"] for result in results]
-        if all(result["peer"] for result in results):
-            measured.samples[f"{name}, {SB3}"] = [result["peer"] for result in results]
+        beside = [result for result in results if result["peer"]]  # seeds for which the other was measured too
+        if beside:
+            measured.samples[f"{name}, {SB3}"] = [result["peer"] for result in beside]
+            measured.samples[f"{name}, {BESIDE}"] = [result["figures"] for result in beside]
         _promise(report, replace(ROWS[name], steps=results[0]["steps"]))
     return {**report.data(), "rows": rows, "curves": _curves(rows)}
 
@@ -183,8 +187,7 @@ def _comparable(found: Mapping[str, Any]) -> dict[str, Result]:
 
 
 def _promise(report: Report, row: Row) -> None:
-    count = len(report.measured.samples[row.name])
-    seeds = "1 seed" if count == 1 else f"{count} seeds"
+    seeds = counted(len(report.measured.samples[row.name]), "seed")
     for goal in row.goals:
         add = report.at_most if goal.at_most else report.at_least
         add(
@@ -194,8 +197,9 @@ def _promise(report: Report, row: Row) -> None:
         )
     theirs = f"{row.name}, {SB3}"
     if theirs in report.measured.samples:
-        ratio = report.measured.ratio((row.name, CPU), (theirs, CPU))
-        report.at_most(f"{row.name}: {CPU}, arena / {SB3}, {seeds}", ratio, 1)
+        count = len(report.measured.samples[theirs])
+        ratio = report.measured.ratio((f"{row.name}, {BESIDE}", CPU), (theirs, CPU))
+        report.at_most(f"{row.name}: {CPU}, arena / {SB3}, {counted(count, 'seed')}", ratio, 1)
 
 
 def _curves(rows: Mapping[str, Mapping[str, Any]]) -> dict[str, list[float | None]]:

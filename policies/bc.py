@@ -35,7 +35,13 @@ from arena.errors import ConfigError
 from arena.spaces import leaves_of
 from policies.actions import ActionHead, action_head
 from policies.adam import Adam
-from policies.demonstrations import Demonstrations, check_spaces, demonstrations, open_demonstrations
+from policies.demonstrations import (
+    Demonstrations,
+    check_demonstrations,
+    check_spaces,
+    demonstrations,
+    open_demonstrations,
+)
 from policies.devices import DEVICES, device_of, moved
 from policies.distributions import Distribution
 from policies.learning import Average, Figures, alone
@@ -349,10 +355,11 @@ class BehaviourCloning:
         """What `arena plan` shows: decisions per gradient step, gradient steps per update, updates per run.
 
         Raises:
-            ConfigError: an option that it cannot take, data that are not there, or too few ticks for one update.
+            ConfigError: an option that it cannot take, data that are not there or damaged, or too few ticks for one
+                update.
         """
         given = Options(**options)
-        open_demonstrations(given.data, given.policy)
+        check_demonstrations(given.data, given.policy)
         if given.train_every > ticks:
             raise ConfigError(
                 f"an update every {given.train_every} ticks does not fit into a run of {ticks}, so nothing would be "

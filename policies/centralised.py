@@ -1,7 +1,7 @@
 """Centralised critics, decentralised actors: what MADDPG and MASAC have in common (Lowe et al. 2017, arXiv 1706.02275).
 
     actor of entity i   what i sees                                                --> i's action; plays alone
-    critics             what all entities of the seat see and do, in one lane     --> Q_1, ..., Q_E; only for learning
+    critics             what all entities of the team see and do, in one lane     --> Q_1, ..., Q_E; only for learning
 
     critics  y_i = r_i + gamma (min Q'_i(x', a') + alpha H_i),   loss = mean over i of (y_i - Q_i(x, a))^2     eq. (6)
     actors   loss = -mean over i of min Q_i(x, a with a_i of now) + alpha H_i, differentiated by a_i alone     eq. (5)
@@ -16,21 +16,25 @@ episode is worth nothing to it, whatever the others do.
 
 How it is played, met and replayed is in `policies.off_policy`, where a transition is a joint one of a lane here, see
 `policies.joint_experience`: `learning_starts`, `buffer_size` and `batch_size` count those.
+
+A team is the entities of one seat, or of all workers of the policy that drive one each on their side of a match
+(`Group.team`). In the second case each worker plays its entity, and they put together what they have seen whenever the
+group meets, see `policies.team_experience`. The first of them learns for the team, in the place where one worker would
+that drives all; so both ways of seating learn the same: as many gradient steps, from as many joint transitions.
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
-from gymnasium.spaces import Space
+from gymnasium.spaces import Discrete, Space
 from gymnasium.vector import VectorEnv
 from numpy.typing import NDArray
 from torch import Tensor
 
-from arena.errors import ConfigError
 from policies.adam import Adam
 from policies.critics import Critics
 from policies.experience import Fragment
@@ -40,9 +44,11 @@ from policies.learning import Figures
 from policies.normalization import Statistics
 from policies.off_policy import OffPolicy
 from policies.options import check_flag, check_numbers, wrong
-from policies.reparameterised import Actions
+from policies.reparameterised import Actions, Choices, PlainNumbers
 from policies.replay import Transitions
 from policies.target import Target
+from policies.team_experience import TeamExperience
+from policies.teams import check_team, places_of
 
 if TYPE_CHECKING:
     from arena.group import Group
@@ -52,30 +58,29 @@ class Centralised(OffPolicy):
     """One worker of an algorithm with centralised critics and decentralised actors. A subclass says which actions.
 
     Args:
-        env, group, ticks, options: as of `OffPolicy`; a seat of two entities or more, whose spaces are equal.
+        env, group, ticks, options: as of `OffPolicy`; a team of two entities or more, whose spaces are equal.
 
     Attributes:
-        entities: of the seat, `E`.
+        entities: of the team, `E`.
+        own: the places of this worker's entities among them.
 
     Raises:
-        ConfigError: an option, a space or a seat that the algorithm cannot take.
+        ConfigError: an option, a space or a team that the algorithm cannot take.
     """
 
     measured = ("critic_loss", "q_value", "actor_loss", "entropy")
+    learner = "team"
+    numbers: type[PlainNumbers]  # what actions are where they are no choices
     n_critics: int
     network: ActorsAndCritics
     actions: Actions
 
     def __init__(self, env: VectorEnv[Any, Any, Any], group: Group, *, ticks: int, **options: Any) -> None:
-        self.entities = len(getattr(env, "seat_entities", ("alone",)))
+        self.entities, self.own = places_of(env, group)
         self.check_entities(self.entities, self.entities)
         super().__init__(env, group, ticks=ticks, **options)
 
     # ------------------------------------------------------------------------------------- what a subclass says
-
-    @abstractmethod
-    def make_actions(self, space: Space[Any]) -> Actions:
-        """One entity's actions."""
 
     @property
     def alpha(self) -> float:
@@ -98,9 +103,13 @@ class Centralised(OffPolicy):
 
     def read_spaces(self, observation_space: Space[Any], action_space: Space[Any]) -> None:
         self.observation_space = observation_space
-        self.actions = self.make_actions(action_space)
+        self.actions = self._actions(action_space, temperature=self.options.gumbel_temperature)
         self.action_shape, self.action_dtype = self.actions.shape, self.actions.dtype
         self.mask_size = self.actions.mask_size
+
+    @classmethod
+    def _actions(cls, space: Space[Any], *, temperature: float) -> Actions:
+        return Choices(space, temperature=temperature) if isinstance(space, Discrete) else cls.numbers(space)
 
     def build(self, generator: torch.Generator) -> ActorsAndCritics:
         layers = {"hidden_sizes": self.options.hidden_sizes, "activation": self.options.activation}
@@ -130,7 +139,7 @@ class Centralised(OffPolicy):
         return self.act(leaves, mask, self.generator)
 
     def act(self, leaves: Sequence[Tensor], mask: Tensor | None, generator: torch.Generator | None) -> Tensor:
-        return self.actions.choose(self.network(leaves), mask, generator)
+        return self.actions.choose(self.network(leaves, self.own), mask, generator)
 
     def to_env(self, actions: NDArray[Any]) -> NDArray[Any]:
         return self.actions.to_env(actions)
@@ -138,8 +147,16 @@ class Centralised(OffPolicy):
     # ------------------------------------------------------------------------------------------------ joint transitions
 
     @property
+    def learners(self) -> int:
+        return len(self.group.teams)
+
+    @property
+    def learner_rank(self) -> int:
+        return self.group.teams.index(self.group.team)
+
+    @property
     def transition_rows(self) -> int:
-        return self.env.num_envs // self.entities  # a lane's is one
+        return self.env.num_envs // len(self.own)  # a lane's is one
 
     def layout(self) -> dict[str, Any]:
         return {
@@ -151,16 +168,19 @@ class Centralised(OffPolicy):
         }
 
     def _experience(self) -> JointExperience:
-        return JointExperience(
-            self.observation_space,
-            entities=self.entities,
-            action_shape=self.action_shape,
-            action_dtype=self.action_dtype,
-            mask_size=self.mask_size,
-            rows=self.env.num_envs,
-            n_step=self.options.n_step,
-            gamma=self.options.gamma,
-        )
+        layout = {
+            "space": self.observation_space,
+            "entities": self.entities,
+            "action_shape": self.action_shape,
+            "action_dtype": self.action_dtype,
+            "mask_size": self.mask_size,
+            "rows": self.transition_rows * self.entities,
+            "n_step": self.options.n_step,
+            "gamma": self.options.gamma,
+        }
+        if self.learners == self.group.size:
+            return JointExperience(**layout)
+        return TeamExperience(self.group, **layout)
 
     def describe(self, fragment: Fragment) -> list[Statistics]:
         *seen, acts = fragment.observations
@@ -250,32 +270,16 @@ class Centralised(OffPolicy):
 
     @classmethod
     def check_entities(cls, own: int, first: int) -> None:
-        """Whether the algorithm can drive a seat of so many entities, where the policy's first seat has `first`.
+        """Whether the algorithm can learn with a team of so many entities, where the policy's first one has `first`.
 
         Raises:
             ConfigError: it cannot; the message says why.
         """
-        if own < 2:
-            raise ConfigError(
-                f"{cls.__name__} learns what all entities of a seat do together, and here the seat has one; seat the "
-                "entities of a team together, as in seats: [[blue, blue], red, red], or take an algorithm of single "
-                "entities: ddpg, sac or ppo"
-            )
-        if own != first:
-            raise ConfigError(
-                f"the seat has {own} entities, the policy's first one has {first}: the critics of {cls.__name__} look "
-                "at all entities of a seat together, so all its seats need equally many"
-            )
+        check_team(cls.__name__, own, first, instead="an algorithm of single entities: ddpg, sac or ppo")
 
     @classmethod
-    def sizes(cls, options: Mapping[str, Any], *, rows: int, ticks: int, workers: int) -> dict[str, int]:
-        """What `arena plan` shows. How many gradient steps there will be is not said: it depends on the lanes.
-
-        Raises:
-            ConfigError: as of `OffPolicy.sizes`.
-        """
-        sizes = super().sizes(options, rows=rows, ticks=ticks, workers=workers)
-        return {name: size for name, size in sizes.items() if name != "gradient steps per run"}
+    def check_actions(cls, space: Space[Any]) -> None:
+        cls._actions(space, temperature=1.0)
 
 
 def check_joint_options(options: Any) -> None:

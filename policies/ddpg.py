@@ -29,7 +29,7 @@ from policies.critics import ActorAndCritics, Critics
 from policies.distributions import normal
 from policies.learning import Average, Figures
 from policies.off_policy import OffPolicy, OffPolicyOptions
-from policies.options import check_choice, check_numbers, wrong
+from policies.options import check_choice, check_numbers, check_unused, wrong
 from policies.replay import Transitions
 from policies.target import Target
 
@@ -67,6 +67,7 @@ class Options(OffPolicyOptions):
         check_numbers(self, "noise_theta", at_least=0, at_most=1)
         if self.noise_theta == 0:
             raise wrong("noise_theta", self.noise_theta, "more than 0: noise that forgets nothing never changes")
+        check_unused(self, "noise_theta", action_noise="gaussian")
 
 
 class DDPG(OffPolicy):

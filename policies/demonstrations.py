@@ -57,6 +57,17 @@ def open_demonstrations(path: str, policy: str | None) -> Samples:
     return samples
 
 
+def check_demonstrations(path: str, policy: str | None) -> None:
+    """Reads all that will be learnt from, before anybody plays.
+
+    Raises:
+        ConfigError: there is nothing, the policy has not played, or something is damaged; as `open_demonstrations`.
+    """
+    samples = open_demonstrations(path, policy)
+    with located(path="options.data"):
+        samples.check(policy)
+
+
 def check_spaces(samples: Samples, policy: str | None, observation_space: Space[Any], action_space: Space[Any]) -> None:
     """Whether there is somebody to learn from.
 

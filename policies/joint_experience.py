@@ -1,4 +1,4 @@
-"""Joint transitions: what all entities of a seat see, do and get in a lane, for critics that look at all of them.
+"""Joint transitions: what all entities of a team see, do and get in a lane, for critics that look at all of them.
 
     rows of the vector face [L * E, ...]  --reshape-->  lanes [L, E, ...], each of them a row of `policies.experience`
 
@@ -39,11 +39,11 @@ def joint_space(space: Space[Any], entities: int) -> spaces.Tuple[Any]:
 
 
 class JointExperience(Experience):
-    """The joint transitions of one worker's lanes. It is used as `Experience` is, with rows of the vector face.
+    """The joint transitions of a team's lanes. It is used as `Experience` is, with rows of the vector face.
 
     Args:
         space: one entity's observations.
-        entities: of the seat, `E`; row = lane * E + entity.
+        entities: of the team, `E`; row = lane * E + entity.
         action_shape: of one entity's action as learnt from.
         action_dtype: of actions as learnt from.
         mask_size: length of one entity's action mask; 0: there are none.

@@ -43,9 +43,9 @@ class JointEncoder(Encoder):
         seen = self.rows([leaf.flatten(0, 1) for leaf in leaves[:-1]])
         return torch.cat([seen * acts, acts], -1).flatten(1)
 
-    def rows(self, leaves: Sequence[Tensor]) -> Tensor:
-        """Features [N, E, of_one] of leaves of rows, [N * E, ...]."""
-        return super().forward(leaves).view(-1, self.entities, self.of_one)
+    def rows(self, leaves: Sequence[Tensor], entities: int | None = None) -> Tensor:
+        """Features [N, e, of_one] of leaves of rows, [N * e, ...], of so many entities; None: of all."""
+        return super().forward(leaves).view(-1, entities or self.entities, self.of_one)
 
     def own(self, joint: Tensor) -> Tensor:
         """What each entity sees, [N, E, of_one], in joint features."""
@@ -91,10 +91,11 @@ class Actors(nn.Module):
         ]
         self.members = nn.ModuleList(self._each)
 
-    def forward(self, features: Tensor) -> Tensor:
-        """The outputs [N, E, outputs] for what each entity sees, [N, E, features]."""
-        inputs = self._split(features)
-        return self._joined([actor(part) for actor, part in zip(self._each, inputs, strict=True)], features)
+    def forward(self, features: Tensor, first: int = 0) -> Tensor:
+        """The outputs [N, e, outputs] for what `e` entities see, [N, e, features], from this one on."""
+        inputs = self._split(features, first)
+        each = self._each if len(self._each) == 1 else self._each[first : first + len(inputs)]
+        return self._joined([actor(part) for actor, part in zip(each, inputs, strict=True)], features)
 
     def traced(self, features: Tensor) -> tuple[Tensor, Callable[[Tensor], None]]:
         """The same, and the way from the gradient of the outputs to `grad` of all weights."""
@@ -107,17 +108,17 @@ class Actors(nn.Module):
 
         return self._joined(outputs, features), backward
 
-    def _split(self, features: Tensor) -> list[Tensor]:
-        """What each member of `members` is given, [rows, inputs]."""
-        names = self._names.to(features.device).expand(len(features), -1, -1)
+    def _split(self, features: Tensor, first: int = 0) -> list[Tensor]:
+        """What each of the members that these entities have is given, [rows, inputs]."""
+        names = self._names[first : first + features.shape[1]].to(features.device).expand(len(features), -1, -1)
         return self._parts(torch.cat([features, names], -1))
 
     def _parts(self, numbers: Tensor) -> list[Tensor]:
-        """Numbers [N, E, ...] of the entities of each member, [rows, ...]."""
+        """Numbers [N, e, ...] of the entities of each member, [rows, ...]."""
         return [numbers.flatten(0, 1)] if len(self._each) == 1 else list(numbers.unbind(1))
 
     def _joined(self, outputs: Sequence[Tensor], features: Tensor) -> Tensor:
-        return outputs[0].view(*features.shape[:2], -1) if len(outputs) == 1 else torch.stack(list(outputs), 1)
+        return outputs[0].view(*features.shape[:2], -1) if len(self._each) == 1 else torch.stack(list(outputs), 1)
 
 
 class ActorsAndCritics(nn.Module):
@@ -137,6 +138,11 @@ class ActorsAndCritics(nn.Module):
         """The critics'."""
         return cast("JointEncoder", self.critics.encoder)
 
-    def forward(self, leaves: Sequence[Tensor]) -> Tensor:
-        """The actors' outputs [N * E, outputs] for leaves of rows, [N * E, ...]; each of its own row alone."""
-        return self.actors(self.encoder.rows(leaves)).flatten(0, 1)  # type: ignore[no-any-return]
+    def forward(self, leaves: Sequence[Tensor], own: range | None = None) -> Tensor:
+        """The actors' outputs [N * e, outputs] for leaves of rows, [N * e, ...]; each of its own row alone.
+
+        The rows are those of `e` entities, in the places `own`; None: of all.
+        """
+        own = range(self.encoder.entities) if own is None else own
+        features = self.encoder.rows(leaves, len(own))
+        return self.actors(features, own.start).flatten(0, 1)  # type: ignore[no-any-return]

@@ -4,13 +4,13 @@
     actors   loss = -mean of Q_i(x, a_1, ..., mu_i(o_i), ..., a_E), differentiated through Q_i by mu_i         eq. (5)
     targets  Q' and mu' follow Q and mu, by `tau` per gradient step
 
-i is an entity of the seat; x are the observations of all, o_i its own. Where actions are numbers, mu is deterministic
+i is an entity of the team; x are the observations of all, o_i its own. Where actions are numbers, mu is deterministic
 and explores with noise, as in `policies.ddpg`. Where they are choices, mu gives their logits; it explores by sampling,
 and is differentiated by the straight-through Gumbel-softmax of `policies.reparameterised`. A small weight on the
 squared outputs keeps both from becoming so certain that nothing is tried any more.
 
 What is shared with MASAC, all of the maths above among it, is in `policies.centralised`. Policy ensembles and the
-inference of other entities' policies (sections 4.2 and 4.3 of the paper) are left out: the seat knows its own.
+inference of other entities' policies (sections 4.2 and 4.3 of the paper) are left out: the team knows its own.
 """
 
 from __future__ import annotations
@@ -21,8 +21,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from gymnasium import spaces
-from gymnasium.spaces import Space
 from gymnasium.vector import VectorEnv
 from numpy.typing import NDArray
 from torch import Tensor
@@ -32,7 +30,7 @@ from policies.centralised import Centralised, check_joint_options
 from policies.continuous import ActionNoise
 from policies.distributions import normal
 from policies.options import check_numbers
-from policies.reparameterised import Actions, Choices, PlainNumbers
+from policies.reparameterised import Choices, PlainNumbers
 from policies.replay import Transitions
 from policies.target import Target
 
@@ -51,7 +49,7 @@ class Options(ddpg.Options):
     learning_rate: float = 1e-3  # step size of Adam, for actors and critics; 0 plays without learning
     buffer_size: int = 1_000_000  # joint observations that the group's replay holds at most; the oldest go first
     learning_starts: int = 1_000  # joint transitions that the group collects with random actions before it learns
-    batch_size: int = 256  # joint transitions per worker in one gradient step
+    batch_size: int = 256  # joint transitions per team in one gradient step
     training_intensity: float = 16.0  # joint transitions that are replayed per joint transition collected
     train_every: int = 4  # ticks between two meetings of the group, at which it learns
     gamma: float = 0.95  # discount per joint transition
@@ -75,10 +73,11 @@ class MADDPG(Centralised):
         env, group, ticks, options: as of `Centralised`; the actions are Discrete, or a Box with bounds.
 
     Raises:
-        ConfigError: an option, a space or a seat that MADDPG cannot take.
+        ConfigError: an option, a space or a team that MADDPG cannot take.
     """
 
     Options = Options
+    numbers = PlainNumbers
     n_critics = 1
 
     def __init__(self, env: VectorEnv[Any, Any, Any], group: Group, *, ticks: int, **options: Any) -> None:
@@ -90,11 +89,6 @@ class MADDPG(Centralised):
             theta=self.options.noise_theta if self.options.action_noise == "correlated" else 1.0,
             generator=self.generator,
         )
-
-    def make_actions(self, space: Space[Any]) -> Actions:
-        if isinstance(space, spaces.Discrete):
-            return Choices(space, temperature=self.options.gumbel_temperature)
-        return PlainNumbers(space)
 
     def make_targets(self) -> dict[str, Target[Any]]:
         return {**super().make_targets(), "actors": Target(self.network.actors, self.optimizers["actors"])}
@@ -125,10 +119,3 @@ class MADDPG(Centralised):
         """The gradient of the penalty: `output_penalty` times the mean square of the outputs."""
         penalty: Tensor = outputs * (2 * self.options.output_penalty / outputs.numel())
         return penalty
-
-    @classmethod
-    def check_actions(cls, space: Space[Any]) -> None:
-        if isinstance(space, spaces.Discrete):
-            Choices(space, temperature=1.0)
-        else:
-            PlainNumbers(space)

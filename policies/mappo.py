@@ -1,4 +1,4 @@
-"""Multi-agent PPO (Yu et al. 2022, arXiv 2103.01955): PPO whose critic sees what all entities of the seat see.
+"""Multi-agent PPO (Yu et al. 2022, arXiv 2103.01955): PPO whose critic sees what all entities of a team see.
 
     actor    what entity i sees                                         --> pi(a | o_i); plays alone
     critic   what all entities of its lane see, who of them acts, and i --> V(o_1, ..., o_E, i); only for learning
@@ -10,13 +10,17 @@ An entity that does not act, as it is out of the game while others play, or wait
 of the paper, *death masking*): the critic sees zeros for what it sees, and a flag that says so. Nobody learns from it.
 Where an episode was cut, the critic sees the last observations of all whose episodes were cut there, what those see
 that go on, and zeros for all others.
+
+A team is the entities of one seat, or of all workers of the policy that drive one each on their side of a match
+(`Group.team`). In the second case these workers tell each other after each rollout what they have seen, and each learns
+from what its own entity did.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
@@ -25,7 +29,6 @@ from gymnasium.vector import VectorEnv
 from torch import Tensor
 from torch.nn import functional
 
-from arena.errors import ConfigError
 from policies import ppo
 from policies.joint_networks import JointEncoder
 from policies.networks import Encoder, Features
@@ -33,6 +36,8 @@ from policies.on_policy import Sights
 from policies.options import wrong
 from policies.ppo import PPO
 from policies.rollout import Rollout
+from policies.teams import check_team, places_of
+from policies.tensors import to_arrays, to_tensors
 
 if TYPE_CHECKING:
     from arena.group import Group
@@ -86,20 +91,61 @@ class TeamEncoder(JointEncoder):
         return Features(features[:, : self.of_one], features[:, self.of_one :])
 
 
+class TeamSights(NamedTuple):
+    """What lanes have seen in a rollout, of all entities of a team or of those of a worker, `e` of them."""
+
+    seen: list[Tensor]  # leaves [T + 1, L, e, ...] on each tick, and after the last one
+    acts: Tensor  # bool [T + 1, L, e], who acts there
+    finals: list[Tensor]  # leaves [K, ...] of episodes that were cut; empty where none was
+    which: Tensor  # int64 [T, L, e], the place among those of an episode that was cut on a tick; -1: it was not
+    stays: Tensor  # bool [T, L, e], who acts after a tick in the episode in which it has acted there
+
+    @classmethod
+    def of(cls, rollout: Rollout, sights: Sights, *, entities: int) -> TeamSights:
+        """Those of one worker, from what its rows have seen."""
+        at, rows = rollout.final_places()
+        place = np.full((rollout.ticks, rollout.rows), -1)
+        place[at, rows] = np.arange(len(rows))
+        goes_on = rollout.active[:-1] & rollout.active[1:] & ~rollout.ended
+
+        def by_lane(ticks: Tensor) -> Tensor:
+            return ticks.view(len(ticks), -1, entities, *ticks.shape[2:])
+
+        seen = [torch.cat(pair) for pair in zip(sights.played, sights.last, strict=True)]
+        seen = [leaf.view(rollout.ticks + 1, -1, *leaf.shape[1:]) for leaf in seen]
+        acts, which, stays = (by_lane(torch.from_numpy(column)) for column in (rollout.active, place, goes_on))
+        return cls([by_lane(leaf) for leaf in seen], acts, sights.finals, which, stays)
+
+    @classmethod
+    def joined(cls, parts: Sequence[TeamSights]) -> TeamSights:
+        """Those of a team, from its workers' in the order of their seats."""
+        seen, acts, finals, places, stays = zip(*parts, strict=True)
+        counts = [len(leaves[0]) if leaves else 0 for leaves in finals]
+        firsts = [sum(counts[:number]) for number in range(len(parts))]
+        which = [torch.where(part < 0, part, part + first) for part, first in zip(places, firsts, strict=True)]
+        return cls(
+            seen=[torch.cat(leaves, 2) for leaves in zip(*seen, strict=True)],
+            acts=torch.cat(acts, 2),
+            finals=[torch.cat(leaves) for leaves in zip(*filter(None, finals), strict=True)],
+            which=torch.cat(which, 2),
+            stays=torch.cat(stays, 2),
+        )
+
+
 class MAPPO(PPO):
     """One worker of a MAPPO policy; see `OnPolicy` for its arguments.
 
     Args:
-        env, group, ticks, options: as of `OnPolicy`; a seat of two entities or more, whose spaces are equal.
+        env, group, ticks, options: as of `OnPolicy`; a team of two entities or more, whose spaces are equal.
 
     Raises:
-        ConfigError: an option, a space or a seat that it cannot take.
+        ConfigError: an option, a space or a team that it cannot take.
     """
 
     Options = Options
 
     def __init__(self, env: VectorEnv[Any, Any, Any], group: Group, *, ticks: int, **options: Any) -> None:
-        self.entities = len(getattr(env, "seat_entities", ("alone",)))
+        self.entities, self.own = places_of(env, group)
         self.check_entities(self.entities, self.entities)
         super().__init__(env, group, ticks=ticks, **options)
 
@@ -109,56 +155,45 @@ class MAPPO(PPO):
     def sights(self, rollout: Rollout) -> Sights:
         """What the network judges: what each row sees, and beside it what its whole lane does."""
         own = super().sights(rollout)
-        ticks = [self._by_tick(torch.cat(pair), rollout) for pair in zip(own.played, own.last, strict=True)]
-        acts = torch.from_numpy(rollout.active).view(len(rollout.active), -1, self.entities)
-        beside = self._beside([leaf.flatten(0, 1) for leaf in ticks], acts.flatten(0, 1))
+        team = self._with_others(TeamSights.of(rollout, own, entities=len(self.own)))
+        beside = self._beside([leaf.flatten(0, 1) for leaf in team.seen], team.acts.flatten(0, 1))
         count = own.played[0].shape[0]
         played, last = ([leaf[part] for leaf in beside] for part in (slice(count), slice(count, None)))
-        finals = [*own.finals, *self._beside_finals(rollout, own.finals, ticks)] if own.finals else []
+        finals = [*own.finals, *self._beside_finals(rollout, team)] if own.finals else []
         return Sights([*own.played, *played], [*own.last, *last], finals)
 
-    def _by_tick(self, leaf: Tensor, rollout: Rollout) -> Tensor:
-        """A leaf [(T + 1) * B, ...] as [T + 1, L, E, ...]."""
-        return leaf.view(rollout.ticks + 1, -1, self.entities, *leaf.shape[1:])
+    def _with_others(self, own: TeamSights) -> TeamSights:
+        """With what the team's other workers have seen; a collective, if any team of the policy has several."""
+        if len(self.group.teams) == self.group.size:
+            return own
+        parts = self.group.pool_team(to_arrays(own._asdict()))
+        return TeamSights.joined([TeamSights(**to_tensors(part)) for part in parts])
 
     def _beside(self, lanes: Sequence[Tensor], acts: Tensor) -> list[Tensor]:
-        """What each row's lane sees, of leaves of lanes [N, E, ...] and of who acts [N, E]: leaves of rows [N * E]."""
-        joint = [leaf.repeat_interleave(self.entities, 0) for leaf in (*lanes, acts)]
-        return [*joint, torch.arange(self.entities).repeat(len(acts))]
+        """What each row's lane sees, of leaves of lanes [N, E, ...] and of who acts [N, E]: leaves of rows [N * e]."""
+        joint = [leaf.repeat_interleave(len(self.own), 0) for leaf in (*lanes, acts)]
+        return [*joint, torch.arange(self.own.start, self.own.stop).repeat(len(acts))]
 
-    def _beside_finals(self, rollout: Rollout, finals: Sequence[Tensor], ticks: Sequence[Tensor]) -> list[Tensor]:
-        """The same [K, ...] of the last observations of cut episodes, of leaves [T + 1, L, E, ...] of all ticks."""
-        at, rows = rollout.final_places()  # [K]
-        place = np.full((rollout.ticks, rollout.rows), -1)
-        place[at, rows] = np.arange(len(rows))
-        lanes = rows // self.entities
-        which = torch.from_numpy(place.reshape(rollout.ticks, -1, self.entities)[at, lanes])  # [K, E]
+    def _beside_finals(self, rollout: Rollout, team: TeamSights) -> list[Tensor]:
+        """The same [K, ...] of the last observations of this worker's episodes that were cut."""
+        at, rows = map(torch.from_numpy, rollout.final_places())  # [K]
+        lanes = rows // len(self.own)
+        which = team.which[at, lanes]  # [K, E]
         is_cut = which >= 0
-        goes_on = rollout.active[:-1] & rollout.active[1:] & ~rollout.ended
-        stays = torch.from_numpy(goes_on.reshape(rollout.ticks, -1, self.entities)[at, lanes])
         joint = []
-        for leaf, final in zip(ticks, finals, strict=True):
-            seen = leaf[torch.from_numpy(at) + 1, torch.from_numpy(lanes)]
+        for leaf, final in zip(team.seen, team.finals, strict=True):
+            seen = leaf[at + 1, lanes]
             seen[is_cut] = final[which[is_cut]]
             joint.append(seen)
-        return [*joint, is_cut | stays, torch.from_numpy(rows % self.entities)]
+        return [*joint, is_cut | team.stays[at, lanes], self.own.start + rows % len(self.own)]
 
     # ------------------------------------------------------------------------------------------ what others ask for
 
     @classmethod
     def check_entities(cls, own: int, first: int) -> None:
-        """Whether MAPPO can drive a seat of so many entities, where the policy's first seat has `first`.
+        """Whether MAPPO can learn with a team of so many entities, where the policy's first one has `first`.
 
         Raises:
             ConfigError: it cannot; the message says why.
         """
-        if own < 2:
-            raise ConfigError(
-                "MAPPO's critic sees what all entities of a seat see, and here the seat has one, which is plain PPO; "
-                "seat the entities of a team together, as in seats: [[blue, blue], red, red], or take ppo"
-            )
-        if own != first:
-            raise ConfigError(
-                f"the seat has {own} entities, the policy's first one has {first}: MAPPO's critic looks at all "
-                "entities of a seat together, so all its seats need equally many"
-            )
+        check_team("MAPPO", own, first, instead="ppo")

@@ -4,7 +4,7 @@
     actors       loss = -mean of min Q_i(x, a_1, ..., pi_i(o_i), ..., a_E) + alpha H_i
     temperature  loss = mean of alpha (H_i - the entropy that is wanted), one alpha for all entities
 
-i is an entity of the seat; x are the observations of all, o_i its own; a' are the actors' own actions, all sampled, and
+i is an entity of the team; x are the observations of all, o_i its own; a' are the actors' own actions, all sampled, and
 H_i is the entropy of i's actor: exact for choices, estimated by the sample for numbers. Soft values, twin critics and
 temperature are those of Haarnoja et al. 2018 (arXiv 1812.05905, equations 3, 5, 7 and 18); the centralised critics are
 those of Lowe et al. 2017 (arXiv 1706.02275). Choices are differentiated by the straight-through Gumbel-softmax of
@@ -17,10 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from gymnasium import spaces
-from gymnasium.spaces import Space
 from torch import Generator, Tensor
 
 from policies import sac
@@ -28,7 +25,7 @@ from policies.adam import Adam
 from policies.centralised import Centralised, check_joint_options
 from policies.joint_networks import ActorsAndCritics
 from policies.learning import Figures
-from policies.reparameterised import Actions, Choices, NoisyNumbers
+from policies.reparameterised import NoisyNumbers
 from policies.replay import Transitions
 from policies.sac import Temperature
 
@@ -44,7 +41,7 @@ class Options(sac.Options):
     learning_rate: float = 1e-3  # step size of Adam, for actors, critics and temperature; 0 plays without learning
     buffer_size: int = 1_000_000  # joint observations that the group's replay holds at most; the oldest go first
     learning_starts: int = 1_000  # joint transitions that the group collects with random actions before it learns
-    batch_size: int = 256  # joint transitions per worker in one gradient step
+    batch_size: int = 256  # joint transitions per team in one gradient step
     training_intensity: float = 16.0  # joint transitions that are replayed per joint transition collected
     train_every: int = 4  # ticks between two meetings of the group, at which it learns
     gamma: float = 0.95  # discount per joint transition
@@ -75,17 +72,13 @@ class MASAC(Centralised):
         env, group, ticks, options: as of `Centralised`; the actions are Discrete, or a Box with bounds.
 
     Raises:
-        ConfigError: an option, a space or a seat that MASAC cannot take.
+        ConfigError: an option, a space or a team that MASAC cannot take.
     """
 
     Options = Options
+    numbers = NoisyNumbers
     n_critics = 2
     network: SoftActorsAndCritics
-
-    def make_actions(self, space: Space[Any]) -> Actions:
-        if isinstance(space, spaces.Discrete):
-            return Choices(space, temperature=self.options.gumbel_temperature)
-        return NoisyNumbers(space)
 
     def build(self, generator: Generator) -> SoftActorsAndCritics:
         temperature = Temperature() if self.options.ent_coef == "auto" else None
@@ -125,10 +118,3 @@ class MASAC(Centralised):
         if self.options.target_entropy == "auto":
             return self.actions.wanted_entropy(outputs, mask)
         return outputs.new_full((len(outputs),), float(self.options.target_entropy))
-
-    @classmethod
-    def check_actions(cls, space: Space[Any]) -> None:
-        if isinstance(space, spaces.Discrete):
-            Choices(space, temperature=1.0)
-        else:
-            NoisyNumbers(space)

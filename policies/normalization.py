@@ -28,7 +28,7 @@ from torch import Tensor
 
 from arena.errors import ConfigError
 from policies.networks import leaf_spaces
-from policies.options import check_flag, check_numbers
+from policies.options import check_flag, check_numbers, check_unused
 from policies.tensors import storage_dtype
 
 if TYPE_CHECKING:
@@ -250,11 +250,12 @@ def check_normalization(options: object, *parts: str) -> None:
     """Checks the options `normalize_...` and `clip_...` of `observations`, `rewards` or both.
 
     Raises:
-        ConfigError: one has a value that it cannot have.
+        ConfigError: one has a value that it cannot have, or clips what is not normalised.
     """
     for part in parts:
         check_flag(options, f"normalize_{part}")
         check_numbers(options, f"clip_{part}", at_least=1e-6, optional=True)
+        check_unused(options, f"clip_{part}", **{f"normalize_{part}": False})
 
 
 class Normalization:

@@ -42,7 +42,7 @@ from policies.experience import Experience, Fragment
 from policies.intensity import Intensity
 from policies.learning import Average, Figures, alone, check_autoreset
 from policies.normalization import ObservationNormalizer, Statistics, check_normalization, joined, pooled
-from policies.options import check_choice, check_flag, check_numbers, check_sizes, wrong
+from policies.options import check_choice, check_flag, check_numbers, check_sizes, check_unused, wrong
 from policies.perceptron import ACTIVATIONS
 from policies.replay import Replay, Transitions
 from policies.rollout import to_leaves, to_mask
@@ -102,6 +102,7 @@ class OffPolicyOptions:
         object.__setattr__(self, "hidden_sizes", check_sizes(self, "hidden_sizes"))
         for name in ("batch_size", "learning_starts", "n_step"):
             _check_fits(self, name)
+        check_unused(self, "priority_alpha", "priority_beta", "priority_epsilon", prioritized=False)
         if self.prioritized and self.priority_epsilon == 0:
             raise wrong("priority_epsilon", 0, "more than 0: what has no error would never be replayed again")
 
@@ -250,7 +251,7 @@ class OffPolicy(ABC):
     def run(self) -> None:
         """Collects and learns until the environment raises `BudgetReached`."""
         check_autoreset(self.env, type(self).__name__)
-        check_budget(self.options, rows=self.transition_rows, ticks=self.ticks, workers=self.group.size)
+        check_budget(self.options, rows=self.transition_rows, ticks=self.ticks, workers=self.learners)
         if self.group.fragments is None:
             self.group.broadcast(self.network)
         self.experience.begin(*self.env.reset())
@@ -258,6 +259,16 @@ class OffPolicy(ABC):
             self.play()
             if self.ticks_done % self.options.train_every == 0:
                 self.meet()
+
+    @property
+    def learners(self) -> int:
+        """How many of the group have transitions of their own: all workers, where no team of them is one learner."""
+        return self.group.size
+
+    @property
+    def learner_rank(self) -> int:
+        """Which of them this worker is, or belongs to."""
+        return self.group.rank
 
     @property
     def transition_rows(self) -> int:
@@ -327,10 +338,10 @@ class OffPolicy(ABC):
         return round(new.mean * new.count), round(held.mean * held.count), held.count
 
     def _learn_from_samples(self, fragment: Fragment) -> None:
-        gathered = self.group.gather({"worker": self.group.rank, "fragment": fragment.to_samples()})
+        gathered = self.group.gather({"worker": self.learner_rank, "fragment": fragment.to_samples()})
         steps = 0
         if gathered is not None:
-            steps = self._learn_from_fragments(gathered, workers=len(gathered))
+            steps = self._learn_from_fragments(gathered, workers=len({part["worker"] for part in gathered}))
         told = self.group.share({"steps": steps, "intensity": self.intensity.state_dict()})
         if told is None:  # the root has left: nobody learns any more
             return
@@ -352,7 +363,7 @@ class OffPolicy(ABC):
 
     def _learn_as_it_comes(self, fragment: Fragment, fragments: Fragments) -> None:
         """Hands a fragment over; the root learns from all that has come, the others take up what it has learnt."""
-        told = {"worker": self.group.rank, "fragment": fragment.to_samples()}
+        told = {"worker": self.learner_rank, "fragment": fragment.to_samples()}
         told["statistics"] = [tuple(one) for one in self.describe(fragment)]
         slots = self.options.train_every * self.env.num_envs  # counted, as a fragment may complete no transition
         fragments.offer(told, slots)
@@ -462,8 +473,8 @@ class OffPolicy(ABC):
         of_all = self.group.sync == "samples"
         return Replay(
             **self.layout(),
-            capacity=self.options.buffer_size if of_all else -(-self.options.buffer_size // self.group.size),
-            workers=self.group.size if of_all else 1,
+            capacity=self.options.buffer_size if of_all else -(-self.options.buffer_size // self.learners),
+            workers=self.learners if of_all else 1,
             alpha=self.options.priority_alpha if self.options.prioritized else None,
             epsilon=self.options.priority_epsilon,
         )
@@ -539,7 +550,7 @@ class OffPolicy(ABC):
             self.replay.load_state_dict(state["replay"])
         if self.group.fragments is not None:
             waiting = state.get("fragments", ())
-            self.group.fragments.load_state_dict([one for one in waiting if one[1]["worker"] < self.group.size])
+            self.group.fragments.load_state_dict([one for one in waiting if one[1]["worker"] < self.learners])
 
     @classmethod
     def check_options(cls, options: Mapping[str, Any]) -> None:

@@ -45,7 +45,7 @@ from policies.devices import DEVICES, device_of, moved
 from policies.learning import Average, Figures, alone, check_autoreset
 from policies.networks import ActorCritic, Encoder
 from policies.normalization import Normalization, check_normalization, joined
-from policies.options import check_choice, check_flag, check_numbers, check_sizes
+from policies.options import check_choice, check_flag, check_numbers, check_sizes, check_unused
 from policies.perceptron import ACTIVATIONS
 from policies.recurrent import RECURRENT, Recollection, RecurrentEncoder, chopped
 from policies.returns import Advantages, Trajectories, advantages_of
@@ -107,6 +107,7 @@ class OnPolicyOptions:
         object.__setattr__(self, "hidden_sizes", check_sizes(self, "hidden_sizes"))
         if self.recurrent is not None:
             check_choice(self, "recurrent", RECURRENT)
+        check_unused(self, "hidden_size", "sequence_length", recurrent=None)
 
 
 class Sights(NamedTuple):
@@ -288,7 +289,8 @@ class OnPolicy(ABC, Generic[Given]):
         all_values = torch.cat([values, self._values(last)]).view(-1, rollout.rows)
         seen = rollout.trajectories(all_values.numpy(), self._values(finals).numpy())
         seen = seen._replace(rewards=self.normalization.rewards(rollout.rewards))
-        self._check_finite({"largest_reward": float(np.abs(seen.rewards).max())})
+        largest = torch.from_numpy(np.abs(seen.rewards)).max().float()  # what float32 does not hold is not finite
+        self._check_finite({"largest_reward": float(largest)})
         found = advantages_of(seen, gamma=self.options.gamma, gae_lambda=self.options.gae_lambda)
         advantages = torch.from_numpy(found.advantages).float().flatten()
         returns = torch.from_numpy(found.returns).float().flatten()

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
 import math
 from collections.abc import Iterable
+from typing import Any
 
 from arena.errors import ConfigError, nearest
 
@@ -73,3 +76,34 @@ def check_sizes(options: object, name: str) -> tuple[int, ...]:
     if isinstance(value, (list, tuple)) and all(is_number(size, whole=True) and size > 0 for size in value):
         return tuple(value)
     raise wrong(name, value, "a list of positive whole numbers, as [64, 64]")
+
+
+def check_unused(options: Any, *names: str, **unless: object) -> None:
+    """Refuses options that were set although another one's value leaves them without effect.
+
+    `check_unused(self, "hidden_size", recurrent=None)`: where `recurrent` is null, `hidden_size` has its default.
+
+    Args:
+        options: a dataclass.
+        names: of the options without effect.
+        unless: the name of the other option, and the value that makes it so, or a test of its value.
+
+    Raises:
+        ConfigError: one of the options has another value than its default.
+    """
+    ((other, idle),) = unless.items()
+    found = getattr(options, other)
+    if not (idle(found) if callable(idle) else found == idle):
+        return
+    defaults = {field.name: field.default for field in dataclasses.fields(options)}
+    for name in names:
+        value = getattr(options, name)
+        if value != defaults[name]:
+            expected = (
+                f"no {name} where {other} is {_yaml(found)}: it has no effect there; leave it out, or set {other}"
+            )
+            raise wrong(name, value, expected)
+
+
+def _yaml(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value, default=str)

@@ -187,9 +187,11 @@ class Replay:
         """Takes what a worker has seen since its last fragment; how many transitions that were.
 
         A fragment that does not go on where the last one ended is from another life of the worker: then what its ring
-        holds is forgotten.
+        holds is forgotten. One without anything says nothing.
         """
         count = len(fragment.observations[0])
+        if count == 0 and len(fragment.starts) == 0:
+            return 0
         ring = self._rings[worker]
         if fragment.first != ring.end:
             self._forget(ring.all_slots())

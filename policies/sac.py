@@ -32,7 +32,7 @@ from policies.critics import ActorAndCritics, Critics
 from policies.distributions import allow, normal
 from policies.learning import Figures
 from policies.off_policy import OffPolicy, OffPolicyOptions
-from policies.options import is_number, wrong
+from policies.options import check_unused, is_number, wrong
 from policies.replay import Transitions
 from policies.target import Target
 
@@ -65,8 +65,7 @@ class Options(OffPolicyOptions):
             raise wrong("ent_coef", self.ent_coef, "auto, or a number, at least 0")
         if self.target_entropy != "auto" and not is_number(self.target_entropy):
             raise wrong("target_entropy", self.target_entropy, "auto, or a number")
-        if self.target_entropy != "auto" and self.ent_coef != "auto":
-            raise wrong("target_entropy", self.target_entropy, "auto, as a fixed ent_coef aims at no entropy")
+        check_unused(self, "target_entropy", ent_coef=is_number)
 
 
 class ActorStep(NamedTuple):

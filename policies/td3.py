@@ -19,7 +19,7 @@ from torch import Tensor
 
 from policies import ddpg
 from policies.distributions import normal
-from policies.options import check_numbers
+from policies.options import check_numbers, check_unused
 
 
 @dataclass(frozen=True)
@@ -40,6 +40,7 @@ class Options(ddpg.Options):
         super().__post_init__()
         check_numbers(self, "policy_delay", at_least=1, whole=True)
         check_numbers(self, "target_policy_noise", "target_noise_clip", at_least=0)
+        check_unused(self, "target_noise_clip", target_policy_noise=0)
 
 
 class TD3(ddpg.DDPG):

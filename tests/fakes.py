@@ -31,14 +31,19 @@ class ThreadGroup:
     """One worker's view of a group whose workers are threads of this process.
 
     Every collective is a rendezvous: each worker leaves its part, and sees those of all. What the group was told by
-    `log` and `save` is kept in `logged` and `saved`; `called` lists the collectives in order.
+    `log` and `save` is kept in `logged` and `saved`; `called` lists the collectives in order. With `team_size` the
+    workers are teams of as many, one after the other.
     """
 
-    def __init__(self, meeting: Meeting, rank: int, *, sync: str = "gradients", seed: int = 0) -> None:
+    def __init__(
+        self, meeting: Meeting, rank: int, *, sync: str = "gradients", seed: int = 0, team_size: int = 1
+    ) -> None:
         self._meeting = meeting
         self.rank, self.size = rank, meeting.size
         self.sync, self.seed, self.shared_seed = sync, 1000 * seed + rank, seed
         self.policy = "blue"
+        self.teams = tuple(tuple(range(first, first + team_size)) for first in range(0, self.size, team_size))
+        self.team = self.teams[rank // team_size]
         self.fragments: Any = None  # nobody goes on without the others
         self.logged: list[dict[str, float]] = []
         self.saved: list[Any] = []
@@ -70,6 +75,10 @@ class ThreadGroup:
 
     def pool(self, samples: Any) -> list[Any]:
         return self._meet("pool", samples)
+
+    def pool_team(self, samples: Any) -> list[Any]:
+        parts = self._meet("pool_team", samples)
+        return [parts[rank] for rank in self.team]
 
     def moments(self, values: NDArray[Any]) -> Moments:
         return self.moments_of(values=values)["values"]
@@ -132,7 +141,9 @@ def solo_group(*, sync: str = "gradients", seed: int = 0) -> ThreadGroup:
     return ThreadGroup(Meeting(1), 0, sync=sync, seed=seed)
 
 
-def together(size: int, work: Callable[[ThreadGroup], Any], *, sync: str = "gradients", seed: int = 0) -> list[Any]:
+def together(
+    size: int, work: Callable[[ThreadGroup], Any], *, sync: str = "gradients", seed: int = 0, team_size: int = 1
+) -> list[Any]:
     """Runs `work(group)` in one thread per worker; the results in group order. The first error is raised."""
     meeting = Meeting(size)
     results: list[Any] = [None] * size
@@ -140,7 +151,7 @@ def together(size: int, work: Callable[[ThreadGroup], Any], *, sync: str = "grad
 
     def body(rank: int) -> None:
         try:
-            results[rank] = work(ThreadGroup(meeting, rank, sync=sync, seed=seed))
+            results[rank] = work(ThreadGroup(meeting, rank, sync=sync, seed=seed, team_size=team_size))
         except BaseException as error:
             errors.append(error)
             meeting.abort()

@@ -171,3 +171,15 @@ class FaultyDropout(Dropout):
         if self.faulty and self.steps + 1 == self.at:
             raise RuntimeError("the game cannot be stepped")
         return super().step(actions)
+
+
+class Sum(Countdown):
+    """A countdown that pays what is acted."""
+
+    def __init__(self, length: int = 5) -> None:
+        super().__init__(length)
+        self.action_space = spaces.Box(-1, 1, (1,), np.float32)
+
+    def step(self, action: Any) -> Any:
+        observation, _, *rest = super().step(0)
+        return observation, float(action[0]), *rest

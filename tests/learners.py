@@ -126,3 +126,11 @@ class HoldsMemory(OfManyRows):
             gc.collect()
             NOTES.append(tracemalloc.get_traced_memory()[0])
         super().run()
+
+
+class MeetsItself(OfManyRows):
+    """One whose past selves can play: what they do follows from the weights."""
+
+    def actor(self) -> Any:
+        space, choice = self.env.single_action_space, int(abs(self.weights).sum() * 1e6)
+        return lambda observations, infos: np.full(len(observations), space.start + choice % space.n)

@@ -223,3 +223,18 @@ class OnlyActs(Uniform):
 
     def actor(self) -> Any:
         return lambda observations, infos: np.zeros_like(self.env.action_space.sample())
+
+
+class ActsAlone(OnlyActs):
+    """The same in the gym face."""
+
+    face = "gym"
+
+
+class Wild(Player):
+    """Acts with what is no number on its third step."""
+
+    def run(self) -> None:
+        self.env.reset()
+        for step in range(1, 4):
+            self.env.step(np.full(1, np.nan if step == 3 else 0.5, np.float32))

@@ -16,11 +16,11 @@ from arena.comm.host import Host
 from arena.errors import ConfigError, Deadlock, PeerLost
 from arena.launch import mpirun
 from arena.launch.console import log_beside_display, tell
-from arena.launch.evaluating import evaluation_due
 from arena.launch.evaluating import kept as keep_evaluation
 from arena.launch.prepare import abandon, begin
-from arena.launch.ranks import Main, names_of
+from arena.launch.ranks import Main, entered, names_of
 from arena.launch.sentry import Sentry
+from arena.launch.staging import next_stage
 from arena.launch.terminal import display_for
 from arena.leg import Leg
 from arena.memory import Memory
@@ -58,20 +58,19 @@ def alone(run: Run, present: Callable[[Run, Scoreboard], None], display: Display
     memory.stop.listen()
     try:
         log_beside_display(run, run.roles)
-        while True:
-            evaluation = evaluation_due(run)
-            if evaluation is not None:
+        while (stage := next_stage(run)) is not None:
+            run = entered(run, stage, memory)
+            if stage.evaluation is not None:
                 with _locked(run):
-                    result = in_one_process(evaluation, silent_display(), Memory(stop=memory.stop), watched=True)
+                    result = in_one_process(stage.evaluation, silent_display(), Memory(stop=memory.stop), watched=True)
                 outcome: Outcome = _evaluated(run, result, memory)
-            elif run.concluded:
-                return conclude(run, memory, present)
             else:
                 result = in_one_process(run, display or display_for(run), memory, watched=True)
                 outcome = _outcome(run, result, memory, present)
             if isinstance(outcome, int):
                 return outcome
             run = run.after(outcome)
+        return conclude(run, memory, present)
     except Deadlock as error:
         failure = Failed("no role can go on", str(error), exit_code=1)
     except BaseException as error:
@@ -86,6 +85,7 @@ class Result(NamedTuple):
     scoreboard: Scoreboard
     stopped_at: int | None = None  # the tick at which it was asked to end
     following: Leg | None = None  # what it goes on with when its policies have been evaluated
+    rehearsal: bool = False  # nobody has played
 
 
 Outcome = int | Leg
@@ -103,6 +103,8 @@ def _outcome(run: Run, result: Result, memory: Memory, present: Callable[[Run, S
 
 def _evaluated(run: Run, result: Result, memory: Memory) -> Outcome:
     """Tells how an evaluation went; one that was asked to end is forgotten, and the run ends with it."""
+    if result.rehearsal:
+        return run.leg
     if memory.stop.wanted:
         _end_callbacks(memory)
         return _stopped(run, run.leg.start, memory.stop)
@@ -173,6 +175,9 @@ def _record(endpoint: Endpoint, run: Run, display: Display, memory: Memory) -> R
         if error.failure.exit_code == _MISTAKE:
             abandon(run)
         raise
+    if run.rehearsal:
+        root.dismiss()
+        return Result(root.scoreboard, rehearsal=True)
     with _locked(run):
         if not run.begun:
             begin(run, resumable=root.resumable)

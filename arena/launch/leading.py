@@ -9,21 +9,21 @@ from typing import TYPE_CHECKING
 from arena.comm.host import Host
 from arena.config import load_config
 from arena.errors import ConfigError, located
-from arena.launch import hosting
-from arena.launch.evaluating import evaluation_due
+from arena.launch import hosting, staging
 from arena.launch.prepare import prepare
 from arena.launch.train import Request
 from arena.leg import Leg
 from arena.memory import Memory
 from arena.records.faults import losses
 from arena.records.scoreboard import Scoreboard
-from arena.run import Run
+from arena.run import Run, Stage
 from arena.screen.display import fault_lines, summary_lines
 from arena.screen.profile import profile_lines
 from arena.screen.words import counted, processes_words
 
 if TYPE_CHECKING:
     from arena.comm.mpi import Team
+    from arena.plan import Plan
 
 _INTOLERANT = (
     "found on, but this MPI ends all processes when one dies: start the run with `arena train` and Open MPI 5, or with "
@@ -67,9 +67,9 @@ class Leading:
         """Plays rank 0's roles; the exit status when the result is shown, or the leg that the run goes on with."""
         return hosting.lead(team, host, run, memory, present)
 
-    def evaluation(self, run: Run) -> Run | None:
-        """The evaluation that is to be played before the run goes on; None if there is none."""
-        return evaluation_due(run)
+    def next_stage(self, run: Run) -> Stage | None:
+        """What is played next; None if the run is over."""
+        return staging.next_stage(run)
 
     def lead_evaluation(self, team: Team, host: Host, run: Run, evaluation: Run, memory: Memory) -> int | Leg:
         """Plays rank 0's roles of an evaluation; as `lead`."""
@@ -80,8 +80,7 @@ def announced(run: Run) -> Run:
     """Says what begins."""
     plan = run.plan
     lines = [
-        f"{plan.name}: {counted(len(plan.matches), 'match', 'matches')} of {counted(plan.ticks, 'tick')}, "
-        f"{processes_words(plan.processes, len(plan.roles()))}"
+        f"{plan.name}: {_extent(plan)}, {processes_words(plan.processes, len(plan.roles()))}"
     ]
     if run.resumed:
         lines += [f"goes on at tick {run.leg.start}", *run.words]
@@ -93,6 +92,14 @@ def announced(run: Run) -> Run:
     sys.stdout.write("\n".join([*lines, f"run folder: {run.path}"]) + "\n")
     sys.stdout.flush()
     return run
+
+
+def _extent(plan: Plan) -> str:
+    """How much is played."""
+    matches = counted(len(plan.matches), "match", "matches")
+    if plan.rounds == 1:
+        return f"{matches} of {counted(plan.ticks, 'tick')}"
+    return f"{plan.rounds} rounds of {counted(plan.horizon // plan.rounds, 'tick')}, the first one {matches}"
 
 
 def present(run: Run, scoreboard: Scoreboard) -> None:

@@ -2,7 +2,7 @@
 
 agreed     rank 0 has read and prepared, everybody has the run, or the reason why there is none
 hosting    the rank's roles play; rank 0 leads: it records, shows, and tells how it went
-           where policies are evaluated, they stop for that between legs: rank 0 says what is played next
+           between the stages of a run, evaluations and the rounds of a league, rank 0 says what is played next
 repaired   a process has died: those who live agree how to go on, and host again
 over       everybody has said so; nobody leaves before
 
@@ -32,7 +32,7 @@ from arena.messages import Failed, pack, unpack
 from arena.plan import Role, RoleKind
 from arena.roles.libraries import import_algorithms
 from arena.roles.stage import failure_of, perform
-from arena.run import Run
+from arena.run import Run, Stage
 from arena.stopping import Stop
 
 if TYPE_CHECKING:
@@ -60,8 +60,8 @@ class Leader(Protocol):
     def lead(self, team: Team, host: Host, run: Run, memory: Memory) -> int | Leg:
         """Plays rank 0's roles, the root among them; the exit status, or the leg that the run goes on with."""
 
-    def evaluation(self, run: Run) -> Run | None:
-        """The evaluation that is to be played before the run goes on; None if there is none."""
+    def next_stage(self, run: Run) -> Stage | None:
+        """What is played next; None if the run is over."""
 
     def lead_evaluation(self, team: Team, host: Host, run: Run, evaluation: Run, memory: Memory) -> int | Leg:
         """Plays rank 0's roles of an evaluation; as `lead`."""
@@ -142,22 +142,27 @@ class Rank:
         return self._stages(run)
 
     def _stages(self, run: Run) -> int:
-        """The run, and between its legs the evaluations; the exit status."""
+        """The run, stage after stage; the exit status."""
         first = self._team.rank == 0
-        while True:
-            evaluation = None
-            if run.plan.evaluate_every is not None:
-                evaluation = _told_by_first(self._team, self._leader().evaluation(run) if first else None)
-            if run.concluded and evaluation is None:
-                return self._leader().conclude(run, self._memory) if first else 0
-            outcome = self._host(run, evaluation)
-            if run.plan.evaluate_every is not None:
+        while (stage := self._next_stage(run)) is not None:
+            self._run = run = entered(run, stage, self._memory)
+            outcome = self._host(run, stage.evaluation)
+            if run.plan.staged:
                 outcome = _told_by_first(self._team, outcome)
             if isinstance(outcome, int):
                 return outcome if first else 0
             self._run = run = run.after(outcome)
-            if evaluation is None:
+            if stage.evaluation is None:
                 self._memory.go(outcome, repairable=self._memory.repairable)
+        return self._leader().conclude(run, self._memory) if first else 0
+
+    def _next_stage(self, run: Run) -> Stage | None:
+        if not run.plan.staged:
+            return None if run.concluded else Stage(run)
+        stage: Stage | None = _told_by_first(
+            self._team, self._leader().next_stage(run) if self._team.rank == 0 else None
+        )
+        return stage
 
     def _begin(self, run: Run) -> None:
         signal.alarm(0)
@@ -278,6 +283,13 @@ class Rank:
             os._exit(status)  # to take leave of MPI after a death may hang
         gc.freeze()  # Python's last look for garbage would go through all that is left, which goes with the process
         return status
+
+
+def entered(run: Run, stage: Stage, memory: Memory) -> Run:
+    """The run as it is in a stage; what was counted in a round before is forgotten."""
+    if stage.run.plan.round != run.plan.round:
+        memory.begin_round()
+    return stage.run
 
 
 def _why_not(run: Run, memory: Memory) -> str:

@@ -100,7 +100,7 @@ def _meet(team: Team, run: Run, rank: int, memory: Memory, lost_at: float) -> tu
         plan=plan,
         leg=leg,
         begun=run.begun or any(told.begun for told in known),
-        concluded=any(told.concluded for told in known) or leg.start >= run.plan.ticks,
+        concluded=any(told.concluded for told in known) or leg.start >= run.plan.horizon,
         repairs=(*run.repairs, Repair(dead, run.plan, leg.start, lost_at)),
     )
 

@@ -44,11 +44,15 @@ def resumed(run: Run, config: Config) -> Run:
             f"out and {_ANEW}",
             source=str(folder.path),
         )
-    over = found.tick >= run.plan.ticks
+    if run.plan.rounds > 1:
+        from arena.launch import rounds  # a run of one round has no use for what rates its players
+
+        run = rounds.again(run, config, found.tick)
+    over = found.tick >= run.plan.horizon
     if over and not (run.plan.evaluates_at(found.tick) and found.tick not in evaluations.evaluated(folder)):
         raise ConfigError(
-            f"the run has played {found.tick} ticks, the configuration asks for {run.plan.ticks}: there is nothing "
-            "left to do; ask for more with --ticks",
+            f"the run has played {found.tick} ticks, the configuration asks for {run.plan.horizon}: there is "
+            f"nothing left to do; ask for more with {'--ticks' if run.plan.rounds == 1 else '--set rounds=...'}",
             source=str(folder.path),
         )
     words = (*_anew_words(run.plan, found), *_layout_words(folder, run.plan))
@@ -72,6 +76,11 @@ def forget(run: Run) -> None:
 
         for match in folder.samples.glob("match-*"):
             discard_after(match, run.leg.start)
+    if folder.replays.exists():
+        from arena.records import replay_format
+
+        for match in folder.replays.glob("round-*/match-*"):
+            replay_format.discard_after(match, run.leg.start)
     evaluations.forget_after(folder, run.leg.start)
 
 
@@ -111,6 +120,10 @@ def _check_same(before: Config, now: Config, source: str) -> None:
 
 
 def _differences(before: Config, now: Config) -> Iterator[str]:
+    if before.rounds > 1 and before.ticks != now.ticks:
+        yield f"ticks: a round had {before.ticks}, has {now.ticks}"
+    if (before.rounds == 1) != (now.rounds == 1):
+        yield f"rounds was {before.rounds}, is {now.rounds}"
     yield from _compared("policies", before.policies, now.policies, ("algorithm", "frozen"))
     yield from _compared("envs", before.envs, now.envs, ("make", "kwargs", "wrappers"))
     old, new = (tuple(entry for _, entry in config.entries()) for config in (before, now))

@@ -5,7 +5,9 @@ runs/<name>/
 ├── profile.json                    where the time went, with `--profile`
 ├── episodes.jsonl  metrics.jsonl   the root's recorder
 ├── evaluations.jsonl  evaluations/ the root: how the policies did when they were evaluated, and the games
+├── rounds.jsonl  snapshots/        the root, of a league: its rounds, and who the policies were at the end of some
 ├── samples/match-0000/ ...         each environment its own: what was played, with `record: samples`
+├── replays/round-0000/match-0000/  each environment its own: what plays it again, with `record: replays`
 ├── faults.jsonl                    the root: what has failed and was mended, if anything has
 ├── tensorboard/<policy>/           the root's recorder
 ├── checkpoints/<policy>/           one worker of that policy, usually the root of its group
@@ -114,9 +116,23 @@ class RunFolder:
         return self.path / "evaluations" / f"tick-{tick:012d}"
 
     @property
+    def rounds(self) -> Path:
+        """A line per round of a league; not there where there is one round."""
+        return self.path / "rounds.jsonl"
+
+    def snapshot_path(self, policy: str, tick: int) -> Path:
+        """What a policy had learnt at the end of a round of a league, if that is a player."""
+        return self.path / "snapshots" / policy / f"{tick:012d}.ckpt"
+
+    @property
     def samples(self) -> Path:
         """A folder per match, if what is played is recorded."""
         return self.path / "samples"
+
+    @property
+    def replays(self) -> Path:
+        """A folder per round and in it one per match, if replays are kept."""
+        return self.path / "replays"
 
     @property
     def metrics(self) -> Path:

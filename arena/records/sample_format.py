@@ -27,6 +27,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import struct
 import zipfile
 import zlib
@@ -41,11 +42,12 @@ from numpy.typing import NDArray
 from arena.errors import ConfigError
 from arena.records.space_json import space_from_json, space_to_json
 from arena.records.state import read_array
-from arena.spaces import leaves_of
+from arena.spaces import leaves_of, mask_size
 
 VERSION = 1
 MANIFEST = "manifest.json"
 _NOT_A_PART = (zipfile.BadZipFile, zlib.error, struct.error, OSError, EOFError, ValueError, RuntimeError, KeyError)
+_PART = re.compile(r"([0-9]+)\.lane-([0-9]+)\.npz", re.ASCII)
 _FLAG, _INT = np.dtype(np.bool_), np.dtype(np.int64)
 
 
@@ -131,6 +133,8 @@ class Manifest(NamedTuple):
             found = cls(written["match"], written["env"], entities)
         except (KeyError, TypeError) as error:
             raise ValueError(f"no manifest: {error!r}") from error
+        if type(found.match) is not int or type(found.env) is not str:
+            raise ValueError(f"no match: {found.match!r:.60} of {found.env!r:.60}")
         if json.loads(json.dumps(found.to_json()))["columns"] != written.get("columns"):
             raise ValueError("the columns are not those of the entities' spaces")
         return found
@@ -148,12 +152,18 @@ def part_path(folder: Path, *, start: int, lane: int) -> Path:
 
 def parts_in(folder: Path) -> list[Path]:
     """The parts of a match by lanes and ticks; whether they are whole is not looked at."""
-    return sorted(folder.glob("[0-9]*.lane-[0-9]*.npz"), key=lambda path: (_numbers(path)[1], _numbers(path)[0]))
+    parts = (path for path in folder.glob("*.npz") if _PART.fullmatch(path.name))
+    return sorted(parts, key=lambda path: (lane_of(path), start_of(path)))
 
 
 def start_of(part: Path) -> int:
     """How many ticks were played before a part: its name says it."""
     return _numbers(part)[0]
+
+
+def lane_of(part: Path) -> int:
+    """The first lane of a part, likewise."""
+    return _numbers(part)[1]
 
 
 def write_arrays(file: IO[bytes], arrays: Mapping[str, NDArray[Any]]) -> None:
@@ -179,8 +189,9 @@ def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
 
 
 def _numbers(part: Path) -> Sequence[int]:
-    start, _, lane = part.name.removesuffix(".npz").partition(".lane-")
-    return int(start), int(lane)
+    match = _PART.fullmatch(part.name)
+    assert match is not None, f"{part} is no part"
+    return int(match[1]), int(match[2])
 
 
 def _entity_columns(entity: EntitySamples, index: int) -> dict[str, Column]:
@@ -204,4 +215,6 @@ def _entity_from_json(written: Any) -> EntitySamples:
     kinds = ((found.name, str), (found.policy, str), (found.seat, int), (found.mask_size, int))
     if not all(type(value) is kind for value, kind in kinds):
         raise ValueError(f"no entity: {written!r:.200}")
+    if found.mask_size not in (0, mask_size(found.action_space)):
+        raise ValueError(f"no mask of {found.action_space} has {found.mask_size} items")
     return found

@@ -122,6 +122,11 @@ class Scoreboard:
     def __init__(self, policies: Iterable[str] = ()) -> None:
         self.policies: dict[str, Score] = {name: Score() for name in policies}
 
+    @property
+    def shown(self) -> dict[str, Score]:
+        """The policies of the configuration, without the snapshots of a league, which may be many."""
+        return {name: score for name, score in self.policies.items() if "@" not in name}
+
     def add(self, results: Mapping[str, Results]) -> None:
         """Takes what finished episodes brought each policy."""
         for policy, brought in results.items():

@@ -20,6 +20,7 @@ import io
 import math
 import struct
 from collections.abc import Iterator, Sequence
+from tokenize import TokenError
 from typing import Any
 
 import numpy as np
@@ -81,8 +82,11 @@ def read_array(content: bytes) -> NDArray[Any]:
     Raises:
         ValueError: it holds none, or objects, or asks for another number of bytes than it has.
     """
-    _check_size(content)
-    return np.lib.format.read_array(io.BytesIO(content), allow_pickle=False)
+    try:
+        _check_size(content)
+        return np.lib.format.read_array(io.BytesIO(content), allow_pickle=False)
+    except (SyntaxError, TokenError) as error:  # a header in the style of Python 2 is looked at word by word
+        raise ValueError(f"an array file with a header that cannot be read: {error}") from error
 
 
 def _check_size(content: bytes) -> None:

@@ -21,6 +21,7 @@ class EpisodeAccount:
         seat_entities: per seat the indices of its entities in the game.
         lanes: the lanes that are counted, by their numbers in the match; lane 0 below is the first of them.
         before: how many episodes each of these lanes had on record before this leg of the run; none if not given.
+        round: of the league that the match belongs to.
 
     Attributes:
         episodes: int64 [L], how many each lane has finished, those before included.
@@ -32,8 +33,11 @@ class EpisodeAccount:
         seat_entities: Sequence[tuple[int, ...]],
         lanes: range,
         before: Sequence[int] | None = None,
+        *,
+        round: int = 0,
     ) -> None:
         self._match = match
+        self._round = round
         self._seats = [np.array(entities, np.intp) for entities in seat_entities]
         self._entity_counts = [len(entities) for entities in seat_entities]
         self._lanes = lanes
@@ -112,7 +116,7 @@ class EpisodeAccount:
         )
         records = [
             EpisodeRecord(
-                round=0,
+                round=self._round,
                 match=self._match.match,
                 env=self._match.env,
                 lane=self._lanes[lane],

@@ -64,6 +64,14 @@ class Fault(NamedTuple):
     began: float  # when it failed, in seconds of the monotonic clock
 
 
+class Opening(NamedTuple):
+    """How episodes were begun."""
+
+    seeds: Sequence[int | None] | None  # of all lanes; None: random streams go on
+    options: Mapping[str, Any] | None
+    anew: bool  # whether the game was made for it
+
+
 class Guard:
     """The game of some lanes of one match.
 
@@ -75,6 +83,7 @@ class Guard:
 
     Attributes:
         fault: why `step` or `reset` has last returned None.
+        opening: how the episodes were begun that were begun last.
         restarts: how often the game was made anew.
 
     Raises:
@@ -92,6 +101,7 @@ class Guard:
         self.interface = self._game.interface
         self._referee = Referee(self.interface, len(lanes))
         self.fault: Fault | None = None
+        self.opening = Opening(seeds, None, anew=True)
         self.restarts = 0
 
     def begin(self) -> Frame:
@@ -114,6 +124,7 @@ class Guard:
         try:
             frame = self._game.reset(lanes, seeds, options)
             self._referee.see_frame(frame, lanes)
+            self.opening = Opening(seeds, options, anew=False)
             return frame
         except Exception as error:
             if not self._forgives(error):
@@ -127,6 +138,8 @@ class Guard:
             self._referee.see_step(step)
             return step
         except Exception as error:
+            if isinstance(error, GameError):
+                error.found += self._referee.wild_action(actions)
             if not self._forgives(error):
                 raise
             return None
@@ -169,6 +182,7 @@ class Guard:
         try:
             frame = self._game.reset(lanes, seeds, options)
             self._referee.see_frame(frame, lanes)
+            self.opening = Opening(seeds, options, anew=True)
             return frame
         except GameError as error:
             self._place(error)

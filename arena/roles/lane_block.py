@@ -18,12 +18,12 @@ from numpy.typing import NDArray
 
 from arena.comm import Endpoint, Tag
 from arena.comm.wire import link_size
-from arena.errors import Unwritable
+from arena.errors import GameError, Unwritable
 from arena.examination import adapted_game, check_idle_action
 from arena.interface import Frame, Step
 from arena.lockstep import Joint, Lockstep
 from arena.messages import Restarted, Welcome, pack, unpack
-from arena.plan import MatchPlan, Role, RoleKind, check_seats
+from arena.plan import MatchPlan, Role, RoleKind, SeatPlan, check_seats
 from arena.records.lines import EpisodeRecord
 from arena.roles.episodes import EpisodeAccount
 from arena.roles.guard import Guard, RestartLimit
@@ -33,6 +33,7 @@ from arena.run import Run
 from arena.stopwatch import Activity, Stopwatch
 
 if TYPE_CHECKING:
+    from arena.records.replay_writer import ReplayWriter
     from arena.records.sample_writer import SampleWriter
 
 _log = logging.getLogger(__name__)
@@ -80,10 +81,11 @@ class LaneBlock:
         self._ports, self._write_step = self._lay_table(seat_entities)
         self._all_actions = self._joint_actions(frozenset())  # of the entities, where they are written: views
         before = [run.leg.episodes.get((match.match, lane), 0) for lane in lanes]
-        self._account = EpisodeAccount(match, seat_entities, lanes, before)
+        self._account = EpisodeAccount(match, seat_entities, lanes, before, round=run.plan.round)
         self._lockstep = Lockstep(len(self._ports), run.plan.ticks, run.leg.tick_of(match.match))
         self._seat_entities = seat_entities
         self._samples = self._sample_writer() if run.plan.record == "samples" and run.episodes is None else None
+        self._replays = self._replay_writer() if run.plan.record == "replays" else None
         self.finished: list[EpisodeRecord] = []
 
     def _lay_table(self, seat_entities: Sequence[tuple[int, ...]]) -> tuple[list[SeatPort], StepWriter]:
@@ -103,8 +105,7 @@ class LaneBlock:
         from arena.records.sample_format import EntitySamples, Manifest  # what nobody records costs no import
         from arena.records.sample_writer import SampleWriter
 
-        game, match = self._game.interface, self._match
-        seats = {e: seat for seat, entities in zip(match.seats, self._seat_entities, strict=True) for e in entities}
+        game, match, seats = self._game.interface, self._match, self._seats_of_entities()
         entities = tuple(
             EntitySamples(
                 name,
@@ -117,6 +118,25 @@ class LaneBlock:
             for e, name in enumerate(game.entities)
         )
         return SampleWriter(self._run.folder.samples, Manifest(match.match, match.env, entities), self._lanes)
+
+    def _replay_writer(self) -> ReplayWriter:
+        """Where is kept what it takes to play the match again."""
+        from arena.records.replay_format import EntityReplays, Manifest
+        from arena.records.replay_writer import ReplayWriter
+
+        game, match, seats = self._game.interface, self._match, self._seats_of_entities()
+        entities = tuple(
+            EntityReplays(name, seats[e].policy, seats[e].index, game.action_spaces[e])
+            for e, name in enumerate(game.entities)
+        )
+        manifest = Manifest(
+            self._run.plan.round, match.match, match.env, match.make, match.env_kwargs, match.wrappers, entities
+        )
+        return ReplayWriter(self._run.folder.replays, manifest, game, lanes=self._lanes, start=self.tick)
+
+    def _seats_of_entities(self) -> dict[int, SeatPlan]:
+        seated = zip(self._match.seats, self._seat_entities, strict=True)
+        return {entity: seat for seat, entities in seated for entity in entities}
 
     def _welcome(self, entities: tuple[int, ...]) -> Welcome:
         game = self._game.interface
@@ -150,8 +170,10 @@ class LaneBlock:
     def go(self, tick: int) -> None:
         """Everybody is ready for the leg, which ends with this tick."""
         self._lockstep.budget = tick
-        if self._samples is not None and self._run.leg.repaired:
-            self._samples.discard_after(self.tick)
+        if self._run.leg.repaired:
+            for pen in (self._samples, self._replays):
+                if pen is not None:
+                    pen.discard_after(self.tick)
 
     def play_until(self, tick: int) -> None:
         """Sets another end of the leg."""
@@ -172,10 +194,14 @@ class LaneBlock:
         if self._lockstep.over:  # the last worker has left
             return
         joint = self._lockstep.joint()
-        if joint.reset is None:
-            self._tick(joint)
-        else:
-            self._reset(joint.reset)
+        try:
+            if joint.reset is None:
+                self._tick(joint)
+            else:
+                self._reset(joint.reset)
+        except GameError as error:
+            error.tick = self.tick
+            raise
 
     def close(self) -> None:
         """Ends the game and the links.
@@ -185,6 +211,8 @@ class LaneBlock:
         """
         if self._samples is not None:
             self._samples.flush()
+        if self._replays is not None:
+            self._replays.close()
         self._game.close()
         for port in self._ports:
             port.link.close()
@@ -192,9 +220,10 @@ class LaneBlock:
     def abandon(self) -> None:
         """Ends the game of a run that has failed; that this fails too is no news."""
         self._game.close_quietly()
-        if self._samples is not None:
+        for pen in (self._samples, self._replays):
             try:
-                self._samples.flush()
+                if pen is not None:
+                    pen.flush()
             except Unwritable as error:
                 _log.error("%s", error)
 
@@ -211,6 +240,8 @@ class LaneBlock:
         over, ends = self._account.tick(step)
         if self._samples is not None:
             self._record(self._samples, actions, step, joint.idle)
+        if self._replays is not None:
+            self._replays.add(actions, played)
         # Everybody's reply is written, also that of a seat that has left: its masks tell what it may do when idle.
         self._write_step(step, ends)
         step_infos, begin_infos = step.frame.infos, None
@@ -267,6 +298,8 @@ class LaneBlock:
             port.write_begin(frame, lanes)
         if self._samples is not None:
             self._samples.begin(frame, lanes)
+        if self._replays is not None:
+            self._replays.begin(frame, lanes, episodes=self._account.episodes, **self._game.opening._asdict())
 
     def _go_on(self, dropped: NDArray[np.bool_]) -> tuple[NDArray[np.bool_], Infos | None]:
         """As `_next_episodes`, in a new game, which begins in all lanes; the episodes of some are dropped for it."""

@@ -55,6 +55,16 @@ class Referee:
         self._check_rewards(step.rewards)
         self.see_frame(step.frame, np.ones(self._shape[0], np.bool_))
 
+    def wild_action(self, actions: Sequence[Any]) -> str:
+        """What to add to an error of the game that was given an action which is not finite; empty: it was not."""
+        spaces = self._interface.action_spaces
+        for entity, space, action in zip(self._interface.entities, spaces, actions, strict=True):
+            for leaf in flatten(space, action):
+                if not _is_finite(leaf):
+                    wild = next(row for row in leaf if not _is_finite(np.asarray(row)))
+                    return f"; {entity!r} had acted with {_shortened(wild)}: what its policy has learnt is not finite"
+        return ""
+
     def _glance(self, step: Step) -> bool:
         """Whether everything is exactly as promised; False where that is not plain to see."""
         (observations, active, _, _), rewards, terminated, truncated = step

@@ -22,6 +22,7 @@ from arena.messages import Done, Failed, Go, Left, Next, Progress, Ready, Restar
 from arena.plan import Role, RoleKind
 from arena.records import boundary as boundaries
 from arena.records.boundary import Boundary
+from arena.records.checkpoint import ticks_of
 from arena.records.episode_line import episode_of
 from arena.records.faults import FaultKind, FaultLog, process_faults
 from arena.records.journal import JournalReader, kept_lines
@@ -34,10 +35,11 @@ from arena.roles.watch import Watch
 from arena.run import Repair, Run
 from arena.schedule import prove
 from arena.screen.display import Display
-from arena.screen.words import counted
+from arena.screen.words import counted, round_words
 from arena.stopwatch import Activity, RoleProfile, stopwatch
 
 _match, _lane, _episode, _tick = column("match"), column("lane"), column("episode"), column("tick")
+_round = column("round")
 _LOOK_SECONDS = 0.25  # how often the root looks whether it is to end the run
 _log = logging.getLogger(__name__)
 
@@ -110,6 +112,7 @@ class Root:
         asked = {
             "fault_tolerance": plan.fault_tolerance == "on" and "would be lost with its process",
             "evaluation": plan.evaluate_every is not None and "cannot be evaluated before the run's last tick",
+            "rounds": plan.rounds > 1 and "would end with a round",
         }
         path, why = next(((path, why) for path, why in asked.items() if why), ("", ""))
         if not why:
@@ -132,6 +135,12 @@ class Root:
             refusal = ConfigError(proof.refusal, source=self._run.source)
             raise RoleFailed(Failed("root, rank 0", str(refusal), exit_code=2))
 
+    def dismiss(self) -> None:
+        """Lets everybody go who was ready: it was a rehearsal."""
+        self._tell(Go(self._run.plan.ticks))
+        self._await(self._done, lambda message: None)
+        self._tell(Next(None))
+
     def record(self, recorder: Recorder) -> None:
         """Lets everybody begin, and writes down what happens until the last leg is over.
 
@@ -143,6 +152,8 @@ class Root:
         """
         self._read_records(recorder)
         self._display.start()
+        if self._run.plan.rounds > 1:
+            self._display.message(round_words(self._run.plan))
         try:
             while self._play(recorder):
                 self.gather()
@@ -164,9 +175,9 @@ class Root:
             before = kept_lines(self._run.folder.episodes, keep=lambda _: True)
             for part in in_parts(episode_of(line) for _, line in before):
                 self.scoreboard.add(results_of(part))
-                self._count(part)
+                self._count(row for row in part if _round(row) == self._run.plan.round)
         else:
-            self._counts = {match: list(counts) for match, counts in self._memory.counts.items()}
+            self._counts |= {match: list(counts) for match, counts in self._memory.counts.items()}
         for row in sorted(self._run.leg.recent, key=_tick):
             match, lane, number = _place(row)
             if number >= self._counts[match][lane]:
@@ -234,13 +245,13 @@ class Root:
         boundaries.save(self._run.folder, boundary)
         self._tell_callbacks(boundary)
         plan = self._run.plan
-        if self._stop.wanted and tick < plan.ticks:
+        if self._stop.wanted and tick < plan.horizon:
             self.stopped_at = tick
             return None
         leg = boundary.leg(self._run.folder)
         given = {name: path for name, path in self._leg.restore.items() if plan.policies[name].frozen}
         leg = replace(leg, restore={**given, **leg.restore})
-        if plan.evaluates_at(tick):
+        if plan.evaluates_at(tick) or plan.ticks <= tick < plan.horizon:
             self.following = leg
             return None
         return leg if tick < plan.ticks else None
@@ -252,7 +263,7 @@ class Root:
         files = {name: boundary.checkpoint(self._run.folder, name) for name in boundary.checkpoints}
         callbacks.checkpoint(boundary.tick, files)
         if boundary.tick >= self._run.plan.ticks:
-            callbacks.round(0)
+            callbacks.round(self._run.plan.round)
 
     def _boundary(self, tick: int) -> Boundary:
         """What all have said of themselves at the end of a leg."""
@@ -271,9 +282,19 @@ class Root:
                 for role, done in self._done.items()
                 if role.match is not None and role.seat is not None and done.returned
             ),
-            checkpoints=self._saved(tick),
+            checkpoints={**self._resting, **self._saved(tick)},
             journals=boundaries.journal_bytes(self._run.folder),
         )
+
+    @property
+    def _resting(self) -> dict[str, int]:
+        """Per policy that has played in earlier rounds and does not in this one the boundary of its checkpoint."""
+        plan, folder = self._run.plan, self._run.folder
+        return {
+            name: ticks_of(path)
+            for name, path in self._run.leg.restore.items()
+            if not plan.policies[name].workers and path.parent == folder.checkpoints_path(name)
+        }
 
     def _saved(self, tick: int) -> dict[str, int]:
         """Per policy the boundary whose checkpoint has its newest state.

@@ -52,9 +52,10 @@ class Saving:
         return checkpoint.load(path)
 
     def load_own(self, role: Role) -> Any:
-        """What this worker alone had when the leg before this one ended; None if there is nothing."""
-        path = checkpoint.own_path_of(self._folder, self._run.leg.start, _seat(role))
-        return checkpoint.load(path).state if path.exists() else None
+        """What this worker alone begins with: what it had when the leg before this one ended; None: nothing."""
+        leg, seat = self._run.leg, _seat(role)
+        path = checkpoint.own_path_of(self._folder, leg.start, seat) if leg.own is None else leg.own.get(seat)
+        return checkpoint.load(path).state if path is not None and path.exists() else None
 
     def offer(self, state: Any) -> None:
         """Writes the checkpoint of a boundary within a leg that was reached; `state` may be a function that makes it.

@@ -20,7 +20,7 @@ from arena.acting import play
 from arena.comm import Endpoint, Order, Tag
 from arena.comm.wire import link_size
 from arena.errors import BudgetReached, located
-from arena.examination import SeatSpaces, check_checkpoint, check_shared, seat_face
+from arena.examination import SeatSpaces, check_checkpoint, check_shared, check_teams, learners_of, seat_face
 from arena.group import Group
 from arena.memory import Learnt, Memory, Standing
 from arena.messages import Done, Go, Left, Ready, Update, Welcome, expect, pack
@@ -86,6 +86,7 @@ class Worker:
             policy=self._policy.name,
             sync=self._policy.sync,
             reduce=self._policy.reduce,
+            teams=self._run.plan.teams(self._policy),
             seed=self._run.worker_seed(self._role),
             shared_seed=self._run.policy_seed(self._policy.name),
             comm=communicator,
@@ -122,6 +123,7 @@ class Worker:
         own = SeatSpaces(seat.observation_spaces, seat.action_spaces).words()
         with located(path=self._place, who=f"policy {self._policy.name!r}"):
             check_shared(algorithm, self._group.pool(own)[0], own)
+        check_teams(algorithm, self._run.plan, self._policy)
 
     def _build(self, algorithm: type[Any]) -> Any:
         seat = self._seats[0]
@@ -130,14 +132,14 @@ class Worker:
         self._env = make_proxy(face, self._seats)
         with located(inside=self._path):
             self._check_sizes(algorithm)
-            return algorithm(self._env, self._group, ticks=self._run.plan.ticks, **self._policy.options)
+            return algorithm(self._env, self._group, ticks=self._run.plan.horizon, **self._policy.options)
 
     def _check_sizes(self, algorithm: type[Any]) -> None:
         """Lets an algorithm that learns refuse a budget that is too small for it, before anybody plays."""
         if hasattr(algorithm, "sizes") and not self._policy.frozen:
-            workers = len(self._policy.workers)
-            rows = sum(seat.rows for seat in self._seats)
-            algorithm.sizes(self._policy.options, rows=rows, ticks=self._run.plan.ticks, workers=workers)
+            learners = learners_of(algorithm, self._run.plan, self._policy)
+            rows = next(learner.rows for learner in learners if self._group.rank in learner.workers)
+            algorithm.sizes(self._policy.options, rows=rows, ticks=self._run.plan.horizon, workers=len(learners))
 
     def _restore(self) -> None:
         """Takes on the checkpoint that the run names: the root of the group reads it and shares it."""

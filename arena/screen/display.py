@@ -105,7 +105,7 @@ class PlainDisplay:
         ticks_done, scoreboard = self._pending
         self._pending = None
         self._line_at = self._clock() + LINE_EVERY
-        policies = [_policy_words(name, score) for name, score in scoreboard.policies.items()]
+        policies = [_policy_words(name, score) for name, score in scoreboard.shown.items()]
         self.message(" | ".join([_progress_words(ticks_done, self._total, self._rate.per_second), *policies]))
 
 
@@ -200,7 +200,7 @@ class LiveDisplay:
         for name in ("episodes", "return", "win rate"):
             table.add_column(name, justify="right", no_wrap=True)
         table.add_column("last update", no_wrap=True, overflow="ellipsis")
-        for name, score in scoreboard.policies.items():
+        for name, score in scoreboard.shown.items():
             cells = (str(score.episodes), _number(score.returns.last_mean), _percent(score.win_rate))
             policy = Text(name, style=self._colors.get(name) or "bold")
             table.add_row(policy, *cells, Text(_update_words(score)))
@@ -233,9 +233,8 @@ def make_display(
 
 def summary_lines(scoreboard: Scoreboard, run_dir: Path | str) -> list[str]:
     """What the end of a run says: where everything is, and per policy how it began and how it ended."""
-    names = list(scoreboard.policies)
-    pad = max(map(len, names), default=0)
-    lines = [f"{name:{pad}}  {_change_words(scoreboard.policies[name])}" for name in names]
+    pad = max(map(len, scoreboard.shown), default=0)
+    lines = [f"{name:{pad}}  {_change_words(score)}" for name, score in scoreboard.shown.items()]
     return [f"run folder: {run_dir}", *lines]
 
 

@@ -19,7 +19,13 @@ _UNCOLOURED = "#999999"
 
 
 def plan_text(
-    plan: Plan, examination: Examination, *, config: str, arguments: Sequence[str] = (), hosts: Sequence[str] = ()
+    plan: Plan,
+    examination: Examination,
+    *,
+    config: str,
+    arguments: Sequence[str] = (),
+    hosts: Sequence[str] = (),
+    rounds: Sequence[str] = (),
 ) -> str:
     """Everything that `arena plan` prints.
 
@@ -29,11 +35,13 @@ def plan_text(
         config: the configuration's file, for the command line.
         arguments: further arguments of `arena train` that led to this plan.
         hosts: a line for each, as `host_line` makes them, where hosts are known.
+        rounds: what comes after this one, as `rounds_lines` says it, where there are several.
     """
     proof = prove_plan(plan, examination)
     sections = [
         _table(plan, examination),
         "\n".join(_matches_lines(plan)),
+        *(["\n".join(rounds)] if rounds else []),
         "\n".join([f"processes: {_processes(plan)}", *(_packing_lines(plan) if plan.packed else ())]),
         *(["\n".join(hosts)] if hosts else []),
         "\n".join(_policy_lines(plan, examination)),
@@ -175,8 +183,13 @@ def _policy_lines(plan: Plan, examination: Examination) -> Iterator[str]:
         yield f"policy {name}: {', '.join(parts)}"
 
 
-def dot(plan: Plan) -> str:
-    """The plan for Graphviz: a cluster for each match, workers in their policy's colour, groups as dashed lines."""
+def dot(plan: Plan, *, rounds: Sequence[str] = ()) -> str:
+    """The plan for Graphviz: a cluster for each match, workers in their policy's colour, groups as dashed lines.
+
+    Args:
+        plan: of the configuration.
+        rounds: what comes after this one, as `rounds_lines` says it; written below.
+    """
     lines = [
         f"digraph {_quote(plan.name)} {{",
         "  rankdir=TB; compound=true; fontname=sans;",
@@ -188,6 +201,9 @@ def dot(plan: Plan) -> str:
     lines += [f"  root -> env_{match.match} [style=dotted, arrowhead=none];" for match in plan.matches]
     for policy in plan.policies.values():
         lines += [f"  {line}" for line in _group_edges(policy.workers, policy.color or _UNCOLOURED)]
+    if rounds:  # at the end, or the clusters' labels would be placed likewise
+        below = "\n".join(rounds)
+        lines.append(f"  labelloc=b; labeljust=l; label={_quote(below)};")
     return "\n".join([*lines, "}"])
 
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from arena.plan import Plan
     from arena.records.scoreboard import Score
 
+_SHOWN = 6  # pairings of a round
 _Z95 = 1.959964  # the normal distribution's 97.5 % point
 
 
@@ -20,6 +23,14 @@ def processes_words(processes: int, roles: int) -> str:
     """`6 processes`, or where they host several roles each, `151 roles on 3 processes`."""
     words = counted(processes, "process", "processes")
     return words if processes >= roles else f"{roles} roles on {words}"
+
+
+def round_words(plan: Plan) -> str:
+    """A round of a league: its number, from 0, and who meets whom in it."""
+    games = Counter(" - ".join(dict.fromkeys(seat.policy for seat in match.seats)) for match in plan.matches)
+    shown = [f"{who} x{count}" if count > 1 else who for who, count in games.most_common(_SHOWN)]
+    more = [f"and {len(games) - _SHOWN} more"] if len(games) > _SHOWN else []
+    return f"round {plan.round} of 0 to {plan.rounds - 1}: {', '.join([*shown, *more])}"
 
 
 def result_words(score: Score) -> str:

@@ -45,14 +45,14 @@ class Game(Protocol):
 
     def step(self, actions: Sequence[Any]) -> Moment: ...
 
-    def render(self) -> NDArray[np.uint8] | None: ...
+    def render(self) -> NDArray[np.uint8] | str | None: ...
 
     def close(self) -> None: ...
 
 
-def picture(env: Any) -> NDArray[np.uint8] | None:
-    """What the instance renders, if it was made with `render_mode="rgb_array"`; otherwise None, without a warning."""
-    if getattr(env, "render_mode", None) != "rgb_array":
+def picture(env: Any) -> NDArray[np.uint8] | str | None:
+    """What the instance renders, if it was made with the `render_mode` "rgb_array" or "ansi"; else None, no warning."""
+    if getattr(env, "render_mode", None) not in ("rgb_array", "ansi"):
         return None
     image = env.render()
-    return None if image is None else np.asarray(image, np.uint8)
+    return image if image is None or isinstance(image, str) else np.asarray(image, np.uint8)

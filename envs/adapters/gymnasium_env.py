@@ -35,8 +35,8 @@ class GymnasiumGame:
         observation, reward, terminated, truncated, info = self._env.step(actions[0])
         return _moment(observation, info, reward, terminated=terminated, truncated=truncated)
 
-    def render(self) -> NDArray[np.uint8] | None:
-        """The environment's own picture."""
+    def render(self) -> NDArray[np.uint8] | str | None:
+        """The environment's own picture, or text."""
         return picture(self._env)
 
     def close(self) -> None:

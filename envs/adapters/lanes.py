@@ -151,8 +151,8 @@ class Lanes:
         told = any(info for lane in infos for info in lane)
         return Frame(self._observations, self._active.copy(), self._masks, infos if told else None)
 
-    def render(self) -> NDArray[np.uint8] | None:
-        """A picture of lane 0, where the game was made with `render_mode="rgb_array"`."""
+    def render(self) -> NDArray[np.uint8] | str | None:
+        """A picture of lane 0, where the game was made with `render_mode="rgb_array"`; a text with "ansi"."""
         return self._games[0].render()
 
     def close(self) -> None:

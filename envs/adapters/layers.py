@@ -44,8 +44,8 @@ class Layer:
         """Plays one tick."""
         return self.game.step(actions)
 
-    def render(self) -> NDArray[np.uint8] | None:
-        """The game's own picture."""
+    def render(self) -> NDArray[np.uint8] | str | None:
+        """The game's own picture, or text."""
         return self.game.render()
 
     def close(self) -> None:
@@ -95,10 +95,16 @@ class Limited(Layer):
 
 
 class Shown(gymnasium.Env[Any, Any]):
-    """What one entity of one lane sees and earns, as a Gymnasium environment: it plays what has been played already."""
+    """What one entity of one lane sees and earns, as a Gymnasium environment: it plays what has been played already.
 
-    def __init__(self, observation_space: Space[Any], action_space: Space[Any]) -> None:
-        self.observation_space, self.action_space = observation_space, action_space
+    Args:
+        observation_space: of the entity.
+        action_space: of the entity.
+        word: the wrapper around it, for messages.
+    """
+
+    def __init__(self, observation_space: Space[Any], action_space: Space[Any], word: str) -> None:
+        self.observation_space, self.action_space, self._word = observation_space, action_space, word
         self._first: tuple[Any, Info] | None = None
         self._next: tuple[Any, ...] | None = None
         self._action: Any = None
@@ -115,15 +121,15 @@ class Shown(gymnasium.Env[Any, Any]):
         super().reset(seed=seed)
         first, self._first = self._first, None
         if first is None:
-            raise RuntimeError(f"a wrapper resets the game by itself, {_ALONE}")
+            raise RuntimeError(f"the wrapper {self._word} resets the game by itself, {_ALONE}")
         return first
 
     def step(self, action: Any) -> Any:
         moment, self._next = self._next, None
         if moment is None:
-            raise RuntimeError(f"a wrapper steps the game more than once per tick, {_ALONE}")
+            raise RuntimeError(f"the wrapper {self._word} steps the game more than once per tick, {_ALONE}")
         if action is not self._action:
-            raise RuntimeError(f"a wrapper changes actions, {_ALONE}")
+            raise RuntimeError(f"the wrapper {self._word} changes actions, {_ALONE}")
         return moment
 
 
@@ -139,15 +145,17 @@ class PerEntity(Layer):
     Args:
         game: the game.
         wrap: puts a wrapper around an environment.
+        word: what the configuration calls the wrapper, for messages.
 
     Raises:
         ConfigError: the wrapper changes the space of actions.
     """
 
-    def __init__(self, game: BatchedEnv, wrap: Callable[[Env], Env]) -> None:
+    def __init__(self, game: BatchedEnv, wrap: Callable[[Env], Env], word: str) -> None:
         super().__init__(game)
+        self._word = word
         entities, seen, done = game.interface.entities, game.interface.observation_spaces, game.interface.action_spaces
-        self._shown = [[Shown(*pair) for pair in zip(seen, done, strict=True)] for _ in range(self.lanes)]
+        self._shown = [[Shown(*pair, word) for pair in zip(seen, done, strict=True)] for _ in range(self.lanes)]
         self._envs = [[wrap(env) for env in lane] for lane in self._shown]
         for entity, env, space in zip(entities, self._envs[0], done, strict=True):
             if env.action_space != space:
@@ -212,7 +220,7 @@ class PerEntity(Layer):
             spaces.write_sample(space, observation, self._observations[entity], lane)
         except (TypeError, ValueError) as error:
             name = self.interface.entities[entity]
-            found = f"a wrapped observation that its space does not hold: {error}"
+            found = f"an observation in the wrapper {self._word} that its space does not hold: {error}"
             raise GameError(found, entity=name, lane=lane) from error
 
     def _no_infos(self) -> list[list[Info]]:

@@ -88,8 +88,8 @@ class AECGame:
             over=not env.agents,
         )
 
-    def render(self) -> NDArray[np.uint8] | None:
-        """The environment's own picture."""
+    def render(self) -> NDArray[np.uint8] | str | None:
+        """The environment's own picture, or text."""
         return picture(self._env)
 
     def close(self) -> None:

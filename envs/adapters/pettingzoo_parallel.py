@@ -58,8 +58,8 @@ class ParallelGame:
             over=not present,
         )
 
-    def render(self) -> NDArray[np.uint8] | None:
-        """The environment's own picture."""
+    def render(self) -> NDArray[np.uint8] | str | None:
+        """The environment's own picture, or text."""
         return picture(self._env)
 
     def close(self) -> None:

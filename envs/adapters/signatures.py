@@ -12,7 +12,12 @@ _GIVEN = {"lanes", "env"}  # by the arena itself
 
 
 def check_call(
-    function: Callable[..., Any], kwargs: Mapping[str, Any], args: Sequence[Any] = (), *, path: str = ""
+    function: Callable[..., Any],
+    kwargs: Mapping[str, Any],
+    args: Sequence[Any] = (),
+    *,
+    path: str = "",
+    name: str | None = None,
 ) -> None:
     """Tells a wrong argument from a TypeError inside of what is called.
 
@@ -21,6 +26,7 @@ def check_call(
         kwargs: arguments by name.
         args: arguments by place.
         path: of the arguments in the configuration.
+        name: of the function in the configuration; None: its own.
 
     Raises:
         ConfigError: the signature does not fit.
@@ -32,7 +38,7 @@ def check_call(
     try:
         signature.bind(*args, **kwargs)
     except TypeError as error:
-        name = getattr(function, "__name__", repr(function))
+        who = getattr(function, "__name__", repr(function)) if name is None else name
         known = {key for key, value in signature.parameters.items() if value.kind is not value.VAR_KEYWORD}
         wrong = next((key for key in kwargs if key not in known), "")
-        raise ConfigError(f"{name}: {error}; {nearest(wrong, known - _GIVEN)}", path=path) from error
+        raise ConfigError(f"{who}: {error}; {nearest(wrong, known - _GIVEN)}", path=path) from error

@@ -47,8 +47,8 @@ class Wrapping(Protocol):
         """The wrapped environment."""
         ...
 
-    def of_lanes(self, game: BatchedEnv) -> BatchedEnv:
-        """The wrapped game of any kind."""
+    def of_lanes(self, game: BatchedEnv, word: str) -> BatchedEnv:
+        """The wrapped game of any kind; `word` stands for the wrapper in the messages of what goes wrong later."""
         ...
 
 
@@ -59,8 +59,8 @@ class _ForEntities(ABC):
     def of_env(self, env: Env) -> Env:
         """The wrapped environment."""
 
-    def of_lanes(self, game: BatchedEnv) -> BatchedEnv:
-        return PerEntity(game, self.of_env)
+    def of_lanes(self, game: BatchedEnv, word: str) -> BatchedEnv:
+        return PerEntity(game, self.of_env, word)
 
 
 @dataclass(frozen=True)
@@ -123,7 +123,7 @@ class ClipReward:
             return wrappers.TransformReward(env, lambda reward: float(np.sign(float(reward))))
         return wrappers.ClipReward(env, -float(self.bound), float(self.bound))
 
-    def of_lanes(self, game: BatchedEnv) -> BatchedEnv:
+    def of_lanes(self, game: BatchedEnv, word: str) -> BatchedEnv:
         if self.bound == "sign":
             return Transformed(game, np.sign)
         return Transformed(game, partial(np.clip, a_min=-float(self.bound), a_max=float(self.bound)))
@@ -141,7 +141,7 @@ class TimeLimit:
     def of_env(self, env: Env) -> Env:
         return wrappers.TimeLimit(env, self.max_episode_steps)
 
-    def of_lanes(self, game: BatchedEnv) -> BatchedEnv:
+    def of_lanes(self, game: BatchedEnv, word: str) -> BatchedEnv:
         return Limited(game, self.max_episode_steps)
 
 
@@ -219,9 +219,9 @@ def _wrapping(name: str, argument: Any) -> Wrapping:
     kwargs = {str(key): value for key, value in argument.items()} if isinstance(argument, dict) else {}
     args = () if argument is None or isinstance(argument, dict) else (argument,)
     if name not in registry.WRAPPERS:
-        check_call(make, kwargs, (None, *args))
+        check_call(make, kwargs, (None, *args), name=name)
         return _Own(make, args, kwargs)
-    check_call(make, kwargs, args)
+    check_call(make, kwargs, args, name=name)
     made: Wrapping = make(*args, **kwargs)
     return made
 
@@ -248,7 +248,7 @@ def wrapped_lanes(game: BatchedEnv, around: Iterable[tuple[str, Wrapping]]) -> B
     """
     for index, (name, wrapping) in enumerate(around):
         try:
-            game = wrapping.of_lanes(game)
+            game = wrapping.of_lanes(game, f"{name!r} (wrappers[{index}])")
         except Exception as error:
             spaces = ", ".join(map(str, dict.fromkeys(map(str, game.interface.observation_spaces))))
             raise _misfit(index, name, f"entities that observe {spaces}", error) from error

@@ -39,7 +39,7 @@ from stable_baselines3.common.utils import LinearSchedule
 from arena.errors import ConfigError, located, nearest
 from arena.registry import load_object
 from policies.devices import DEVICES, device_of
-from policies.options import check_choice, check_numbers, is_number, wrong
+from policies.options import check_choice, check_numbers, check_unused, is_number, wrong
 from policies.sb3.rows import Rows, Unplayed
 from policies.sb3.streams import GlobalStreams
 
@@ -51,6 +51,14 @@ _OWN = {"log_every", "check_every"}
 _SCHEDULES = ("learning_rate", "clip_range", "clip_range_vf")
 _NOISES = ("normal", "ornstein_uhlenbeck")
 _CLASSES = ("activation_fn", "optimizer_class", "features_extractor_class")  # of policy_kwargs
+
+_UNUSED: tuple[tuple[str, str, object], ...] = (  # without effect where the second has this value
+    ("sde_sample_freq", "use_sde", False),
+    ("use_sde_at_warmup", "use_sde", False),
+    ("rms_prop_eps", "use_rms_prop", False),
+    ("target_noise_clip", "target_policy_noise", 0),
+    ("target_entropy", "ent_coef", is_number),
+)
 
 _COUNTS = ("n_steps", "batch_size", "n_epochs", "buffer_size", "train_freq", "target_update_interval", "policy_delay")
 _PARTS = ("gamma", "gae_lambda", "tau", "exploration_fraction", "exploration_initial_eps", "exploration_final_eps")
@@ -73,7 +81,7 @@ def _check(options: Any) -> None:
     """Of what the library itself would find wrong late, or never.
 
     Raises:
-        ConfigError: a value of the wrong kind or out of its range.
+        ConfigError: a value of the wrong kind or out of its range, or without effect.
     """
     names = {field.name for field in dataclasses.fields(options)}
     check_numbers(options, *names.intersection(_COUNTS), at_least=1, whole=True)
@@ -88,6 +96,9 @@ def _check(options: Any) -> None:
         _schedule(name, getattr(options, name))
     if "action_noise" in names and options.action_noise is not None:
         _noise(options.action_noise, 1)
+    for name, other, idle in _UNUSED:
+        if name in names:
+            check_unused(options, name, **{other: idle})
 
 
 def check_values(library: type[BaseAlgorithm], options: Any) -> None:

@@ -227,15 +227,15 @@ def test_options_that_only_ppo_has_are_none_of_a2cs() -> None:
         A2C.Options(clip_range=0.2)
 
 
-@pytest.mark.parametrize("recurrent", [None, "gru"])
-def test_learns_to_play_what_it_sees(recurrent: str | None) -> None:
+@pytest.mark.parametrize("memory", [{}, {"recurrent": "gru", "hidden_size": 16}], ids=["plain", "gru"])
+def test_learns_to_play_what_it_sees(memory: dict[str, Any]) -> None:
     def env(ticks: int) -> ScriptedEnv:
         def matching(observations: Any, actions: Any) -> Any:
             return (observations == actions).astype(np.float64)
 
         return ScriptedEnv(CHOICE, CHOICE, rows=16, ticks=ticks, length=50, reward=matching)
 
-    a2c = trained(env(900), learning_rate=0.01, gamma=0.0, recurrent=recurrent, hidden_size=16)
+    a2c = trained(env(900), learning_rate=0.01, gamma=0.0, **memory)
     fresh = env(20)
     act, (observations, infos) = a2c.actor(greedy=True), fresh.reset(seed=9)
     rewards = []

@@ -12,7 +12,6 @@ from gymnasium.vector.utils import batch_space
 from torch import Tensor
 
 from arena.errors import BudgetReached, ConfigError
-from arena.examination import check_shared
 from arena.records.state import decode, encode
 from fakes import ScriptedEnv, ThreadGroup, all_equal, flat_weights, solo_group, together
 from policies import reparameterised
@@ -451,19 +450,12 @@ def test_a_state_of_another_seat_or_other_actors_is_refused(kind: Any, other: di
 
 
 @both
-def test_a_seat_of_one_entity_is_refused_with_the_remedy(kind: Any) -> None:
-    with pytest.raises(ConfigError, match=r"seats: \[\[blue, blue\], red, red\]"):
-        worker(kind, game(entities=1))
-    with pytest.raises(ConfigError, match="the seat has one"):
-        worker(kind, ScriptedEnv(VECTOR, CHOICE))
-
-
-@both
-def test_seats_of_unequally_many_entities_are_refused(kind: Any) -> None:
-    entity = (repr(VECTOR), repr(CHOICE))
-    check_shared(kind, [entity] * 2, [entity] * 2)
-    with pytest.raises(ConfigError, match="the seat has 3 entities, the policy's first one has 2"):
-        check_shared(kind, [entity] * 2, [entity] * 3)
+def test_a_team_of_one_entity_is_refused_with_the_remedy(kind: Any) -> None:
+    for env in (game(entities=1), ScriptedEnv(VECTOR, CHOICE)):
+        with pytest.raises(
+            ConfigError, match=r"here the team has one; .* seats: \[blue, blue, red\] or \[\[blue, blue\]"
+        ):
+            worker(kind, env)
 
 
 @both

@@ -79,7 +79,7 @@ def test_round_robins_are_written_out_as_matches_of_teams() -> None:
     (_, first), (path, second) = parse().entries()
     assert first.seats == (("blue", "blue"), "red", "red")
     assert path == "matches[1].round_robin"
-    assert second == MatchConfig(env="game", seats=("blue", "blue", "red", "red"))
+    assert second == MatchConfig(env="game", seats=("blue", "blue", "red", "red"), sides=((0, 1), (2, 3)))
 
 
 def test_the_data_given_is_not_changed() -> None:
@@ -203,6 +203,7 @@ def configurations(draw: st.DrawFn) -> dict[str, Any]:
     }
 
 
+@settings(deadline=None)
 @given(configurations())
 def test_the_resolved_yaml_loads_to_an_equal_configuration(data: dict[str, Any]) -> None:
     config = parse_config(data, source="drawn.yaml")
@@ -225,7 +226,7 @@ odd_values = st.one_of(
 )
 
 
-@settings(max_examples=300)
+@settings(max_examples=300, deadline=None)
 @given(place=st.sampled_from(_places(VALID)), value=odd_values, remove=st.booleans())
 def test_a_mutated_configuration_raises_nothing_but_configuration_errors(
     place: tuple[Any, ...], value: Any, remove: bool
@@ -240,12 +241,14 @@ def test_a_mutated_configuration_raises_nothing_but_configuration_errors(
     assert error is None or (error.message and (error.source == "duel.yaml" or error.path == "matches"))
 
 
+@settings(deadline=None)
 @given(st.text(max_size=30), st.text(max_size=10))
 def test_any_override_raises_nothing_but_configuration_errors(path: str, value: str) -> None:
     error = refusal(lambda: parse(VALID, f"{path}={value}"))
     assert error is None or str(error).startswith(("--set", "duel.yaml"))
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=60))
 def test_any_file_content_raises_nothing_but_configuration_errors(tmp_path_factory: Any, content: bytes) -> None:
     path = tmp_path_factory.getbasetemp() / "any.yaml"
@@ -271,7 +274,11 @@ def test_any_file_content_raises_nothing_but_configuration_errors(tmp_path_facto
         (["ticks"], "many", "ticks", "found 'many': expected integer, got text"),
         (["seed"], -1, "seed", "found -1: expected integer >= 0"),
         (["seed"], 1.5, "seed", "found 1.5"),
-        (["rounds"], 2, "rounds", "rounds need a matchmaking rule"),
+        (["rounds"], 0, "rounds", "expected integer >= 1"),
+        (["matches", 0, "sides"], [[0, 1, 2]], "matches[0].sides", "two or more"),
+        (["matches", 0, "sides"], [[0], [1]], "matches[0].sides", "exactly one side"),
+        (["matches", 0, "sides"], [[0, 1, 2], []], "matches[0].sides", "each side has a seat"),
+        (["matches", 0, "sides"], [[0, 3], [1, 2]], "matches[0].sides", "exactly one side"),
         (["checkpoint_every"], 0, "checkpoint_every", "expected integer >= 1"),
         (["scale"], "yes please", "scale", "expected true or false, got text"),
         (["name"], "a/b", "name", "a name becomes a folder"),

@@ -133,7 +133,8 @@ def test_exploring_is_acting_with_noise_within_the_bounds() -> None:
 @pytest.mark.parametrize(("kind", "correlation"), [("gaussian", 0.0), ("correlated", 0.8)])
 def test_noise_is_correlated_as_the_options_say_and_new_in_each_episode(kind: str, correlation: float) -> None:
     env = ScriptedEnv(VECTOR, NUMBERS, rows=1000, ticks=10, length=4)
-    options = {"action_noise": kind, "noise_theta": 0.2, "noise_std": 0.2, "learning_starts": 0, "learning_rate": 0.0}
+    theta = {"noise_theta": 0.2} if kind == "correlated" else {}
+    options = {"action_noise": kind, **theta, "noise_std": 0.2, "learning_starts": 0, "learning_rate": 0.0}
     learner = trained(env, **options, training_intensity=0.0)
     assert learner.gradient_steps == 0
     played = np.stack(env.actions).reshape(10, -1)

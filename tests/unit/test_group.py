@@ -43,14 +43,16 @@ def group_at(endpoint: Any, members: Sequence[int], notes: list[Any] | None = No
     )
 
 
-def together(work: Callable[[Group], Any], members: Sequence[int] = (0, 1, 2), *, leave: bool = True) -> list[Any]:
+def together(
+    work: Callable[[Group], Any], members: Sequence[int] = (0, 1, 2), *, leave: bool = True, **more: Any
+) -> list[Any]:
     """Runs `work` at every member of a group in a world of its own; the results in the order of the group ranks."""
     results: dict[int, Any] = {}
 
     def main(endpoint: HostedEndpoint) -> None:
         if endpoint.address not in members:
             return
-        group = group_at(endpoint, members)
+        group = group_at(endpoint, members, **more)
         try:
             results[group.rank] = work(group)
         finally:
@@ -603,6 +605,51 @@ def test_when_the_root_has_left_nothing_is_broadcast_or_shared_and_the_others_st
     assert together(work) == [None, (1.0, None, None, [1, 2]), (2.0, None, None, [1, 2])]
 
 
+TEAMS = ((0, 2), (1,), (3, 4))
+
+
+@pytest.mark.parametrize("numbers_first", [False, True], ids=["letters", "memory"])
+def test_a_team_pools_its_own_samples_in_the_order_of_its_seats(numbers_first: bool) -> None:
+    def work(group: Group) -> Any:
+        if numbers_first:
+            group.mean(1.0)
+        mine = np.full(group.rank, group.rank)  # of a length of its own
+        return group.team, [group.pool_team(mine) for _ in range(2)][1], group.pool(group.rank), group.mean(1.0)
+
+    for rank, (team, parts, everybody, mean) in enumerate(together(work, range(5), teams=TEAMS)):
+        assert rank in team
+        assert [part.tolist() for part in parts] == [[other] * other for other in team]
+        assert (everybody, mean) == ([0, 1, 2, 3, 4], 1.0)
+
+
+def test_a_team_pools_when_others_have_left_the_root_too() -> None:
+    def work(group: Group) -> Any:
+        return None if group.rank in (0, 2) else group.pool_team(group.rank)
+
+    assert together(work, range(5), teams=TEAMS) == [None, [1], None, [3, 4], [3, 4]]
+
+
+def test_a_team_of_which_one_has_left_is_an_error_that_says_so() -> None:
+    def work(group: Group) -> str | None:
+        if group.rank == 3:
+            return None
+        if group.rank != 4:
+            group.pool_team(1)
+            return None
+        with pytest.raises(GroupError) as info:
+            group.pool_team(1)
+        return str(info.value)
+
+    *_, said = together(work, range(5), teams=TEAMS)
+    assert said is not None
+    assert said.endswith("whose team still pools: of the workers (3, 4) there are 1")
+
+
+def test_without_a_plan_of_teams_each_worker_is_one() -> None:
+    seen = together(lambda group: (group.teams, group.team, group.pool_team(group.rank)))
+    assert seen == [(((0,), (1,), (2,)), (rank,), [rank]) for rank in range(3)]
+
+
 def test_a_member_that_has_left_takes_part_in_nothing() -> None:
     def work(group: Group) -> str:
         group.leave()
@@ -629,6 +676,7 @@ CALLS: Mapping[str, Callable[[Group], Any]] = {
     "maximum": lambda group: group.maximum(1.0),
     "gather": lambda group: group.gather(1),
     "pool": lambda group: group.pool(1),
+    "team": lambda group: group.pool_team(1),
     "broadcast": lambda group: group.share(1),
     "equal": lambda group: group.check_equal(torch.nn.Linear(1, 1)),
 }

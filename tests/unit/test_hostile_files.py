@@ -160,9 +160,11 @@ def test_members_that_share_their_bytes_are_refused(tmp_path: Path) -> None:
         claiming((1,), "|V1000000000000"),
         b"\x93NUMPY\x09\x00",
         b"\x93NUMPY\x02\x00\xff\xff\xff\xff",
+        b"\x93NUMPY\x01\x00\x20\x00{'descr': '<i8', 'shape': (3,\n  \n",
+        b"\x93NUMPY\x01\x00\x10\x00  {\n a\n  b\n c\n }",
         b"",
     ],
-    ids=range(11),
+    ids=range(13),
 )
 def test_an_array_that_claims_more_than_its_bytes_is_refused_before_memory_is_taken(
     tmp_path: Path, content: bytes

@@ -163,11 +163,11 @@ def test_a_stored_state_goes_on_to_the_same_bits() -> None:
     assert all_equal(more(fresh), more(mappo))
 
 
-def test_a_seat_of_one_entity_another_size_and_a_memory_are_refused() -> None:
+def test_a_team_of_one_entity_another_size_and_a_memory_are_refused() -> None:
     env = ScriptedEnv(VECTOR, CHOICE)
-    with pytest.raises(ConfigError, match=r"the seat has one, which is plain PPO; .* or take ppo"):
+    with pytest.raises(ConfigError, match=r"here the team has one; .* or take ppo"):
         MAPPO(env, solo_group(), ticks=env.ticks, **SMALL)
-    with pytest.raises(ConfigError, match="the seat has 2 entities, the policy's first one has 3"):
+    with pytest.raises(ConfigError, match="the team has 2 entities, the policy's first one has 3"):
         MAPPO.check_entities(2, 3)
     with pytest.raises(ConfigError, match=r"options\.recurrent: got 'gru'"):
         MAPPO.Options(recurrent="gru")

@@ -445,7 +445,6 @@ def test_a_wrong_option_is_refused_with_its_name(option: str, value: Any, messag
 def test_priorities_that_may_be_zero_for_ever_are_refused() -> None:
     with pytest.raises(ConfigError, match=r"options\.priority_epsilon: got 0, expected more than 0"):
         worker(ScriptedEnv(VECTOR, CHOICE), prioritized=True, priority_epsilon=0)
-    worker(ScriptedEnv(VECTOR, CHOICE), priority_epsilon=0)
 
 
 def test_a_device_that_is_not_there_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -197,6 +197,16 @@ def test_a_round_robin_hands_its_pipeline_to_every_match() -> None:
     assert {match.pipeline for match in make_plan(config_of(entry)).matches} == {2}
 
 
+def test_a_match_knows_its_sides() -> None:
+    def sides(*seats: Any, **keys: Any) -> Any:
+        return make_plan(config_of(match_of(*seats, **keys))).matches[0].sides
+
+    assert sides("blue", "red") == ((0,), (1,))
+    assert sides("blue", "red", "blue", "red") == ((0, 2), (1, 3))
+    assert sides("blue", "blue", "blue") == ()
+    assert sides("blue", "red", "blue", "red", sides=[[0, 1], [2, 3]]) == ((0, 1), (2, 3))
+
+
 def test_the_json_has_processes_matches_and_ranks() -> None:
     plan = make_plan(config_of(match_of(["blue", "blue"], "red", env_kwargs={"max_steps": 3}, lanes=2)), ranks=5)
     found = json.loads(json.dumps(to_json(plan)))
@@ -210,6 +220,7 @@ def test_the_json_has_processes_matches_and_ranks() -> None:
                 "env_kwargs": {"team_size": 2, "max_steps": 3},
                 "lanes": 2,
                 "seats": [{"policy": "blue", "entities": [0, 1]}, {"policy": "red", "entities": [2]}],
+                "sides": [[0], [1]],
             }
         ],
         "ranks": [

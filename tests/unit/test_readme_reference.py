@@ -6,7 +6,7 @@ import ast
 import inspect
 import re
 import shlex
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 import pytest
@@ -14,6 +14,7 @@ import pytest
 import readme
 from arena import registry
 from arena.cli import _parser
+from arena.config import league, matches
 from arena.config import schema as config
 from arena.group import Group
 
@@ -61,6 +62,47 @@ def test_a_round_robin_is_described_by_its_own_keys_and_those_of_a_match() -> No
     assert all(f"`{name}`" in readme.section(heading).partition("\n\n|")[0] for name in shared)
     described = {name: value_of(cells[1]) for name, cells in readme.table(heading).items()}
     assert described == {name: value for name, value in own.items() if name not in shared}
+
+
+LEAGUE = {"": league.LeagueConfig, " of `snapshots`": league.SnapshotsConfig, " of `evolution`": league.EvolutionConfig}
+
+
+@pytest.mark.parametrize("of", LEAGUE)
+def test_every_key_of_a_league_is_described_with_its_default(of: str) -> None:
+    tables = re.split(r"^\| key(.*?) \|.*$", readme.section("Between two rounds"), flags=re.MULTILINE)
+    rows = re.findall(
+        r"^\| `(\w+)` \| [^|]+ \| ([^|]+) \|", dict(zip(tables[1::2], tables[2::2], strict=True))[of], re.M
+    )
+    described = {name: value_of(cell) for name, cell in rows}
+    declared = {field.name: default_of(field) for field in msgspec.structs.fields(LEAGUE[of])}
+    if not of:
+        declared["snapshots"] = "see below"
+    assert described == declared
+
+
+RULES = {
+    "past_selves": matches.PastSelves,
+    "fictitious": matches.Fictitious,
+    "exploiters": matches.Exploiters,
+    "uncertainty": matches.Uncertainty,
+}
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_every_option_of_a_rule_is_named_with_its_default(rule: str) -> None:
+    options = readme.table("Matchmaking")[rule][0]
+    for field in msgspec.structs.fields(RULES[rule]):
+        shown = default_of(field) if isinstance(default_of(field), (float, str)) and not field.required else ""
+        assert f"`{field.encode_name}` {shown}".strip() in options
+
+
+def test_every_generator_is_named() -> None:
+    kinds = [arm.__struct_fields__[0] for arm in get_args(matches.GeneratorEntry)]
+    assert [kind for kind in kinds if f"`{kind}`" not in readme.section("Rounds and leagues")] == []
+    own = {field.name for field in msgspec.structs.fields(matches.MatchmakingConfig)}
+    assert set(readme.table("Matchmaking")) & own == own - {
+        field.name for field in msgspec.structs.fields(config.RoundRobinConfig)
+    }
 
 
 @pytest.mark.parametrize("name", registry.ENVIRONMENTS)

@@ -24,6 +24,7 @@ from policies.rollout import Batch, from_samples, to_samples
 VECTOR = spaces.Box(-1, 1, (3,), np.float32)
 CHOICE = spaces.Discrete(4)
 SMALL = {"n_steps": 12, "minibatch_size": 16, "hidden_sizes": (8,), "hidden_size": 6, "sequence_length": 4}
+PLAIN = {"recurrent": None, "hidden_size": 64, "sequence_length": 16}  # what a policy without memory says of one
 KINDS = sorted(RECURRENT)
 
 pytestmark = pytest.mark.parametrize("kind", KINDS)
@@ -349,7 +350,7 @@ def test_a_rollout_that_the_end_of_a_leg_parts_keeps_what_was_remembered(kind: s
 
 
 def test_weights_of_a_policy_that_does_not_remember_are_refused(kind: str) -> None:
-    plain = worker(ScriptedEnv(VECTOR, CHOICE), kind, recurrent=None)
+    plain = worker(ScriptedEnv(VECTOR, CHOICE), kind, **PLAIN)
     with pytest.raises(ConfigError, match="do not fit this network"):
         worker(ScriptedEnv(VECTOR, CHOICE), kind).load_state_dict(plain.state_dict())
 
@@ -419,9 +420,9 @@ class Echo(ScriptedEnv):
 
 def test_learns_to_play_what_it_has_seen_before_and_one_without_memory_cannot(kind: str) -> None:
     rates = []
-    for recurrent in (kind, None):
-        options = {"n_steps": 20, "minibatch_size": 80, "sequence_length": 20, "learning_rate": 0.01, "gamma": 0.0}
-        ppo = trained(Echo(ticks=20 * 30), kind, **{**options, "recurrent": recurrent, "hidden_size": 16})
+    for memory in ({"hidden_size": 16, "sequence_length": 20}, PLAIN):
+        options = {"n_steps": 20, "minibatch_size": 80, "learning_rate": 0.01, "gamma": 0.0}
+        ppo = trained(Echo(ticks=20 * 30), kind, **options, **memory)
         env = Echo(ticks=40, seed=9)
         act, (observations, infos) = ppo.actor(greedy=True), env.reset()
         rewards = []

@@ -290,7 +290,7 @@ def test_a_state_with_another_kind_of_temperature_is_refused() -> None:
         ({"ent_coef": -0.1}, "ent_coef", "at least 0"),
         ({"ent_coef": True}, "ent_coef", "auto, or a number"),
         ({"target_entropy": "high"}, "target_entropy", "auto, or a number"),
-        ({"target_entropy": -1.0, "ent_coef": 0.1}, "target_entropy", "a fixed ent_coef aims at no entropy"),
+        ({"target_entropy": -1.0, "ent_coef": 0.1}, "target_entropy", "no target_entropy where ent_coef is 0.1"),
     ],
     ids=str,
 )

@@ -184,6 +184,18 @@ def arrays_of(path: Path) -> dict[str, NDArray[Any]]:
         {"lane": np.zeros((2, 1), np.int64)},
         {"unknown": np.zeros(3)},
         {"0/end/tick": np.zeros(4, np.int64)},
+        {"tick": np.arange(2, 5)},
+        {"lane": np.array([3, 2])},
+        {"lane": np.array([2, 2])},
+        {"terminated": np.ones((3, 2, 2), np.bool_)},
+        {
+            "0/end/tick": np.ones(1, np.int64),
+            "0/end/lane": np.full(1, 2),
+            "0/end/observation/0": np.zeros((1, 2), np.float32),
+        },
+        {"0/action/0": np.full((3, 2), 9)},
+        {"1/action/0": np.full((3, 2, 2), -1, np.int8)},
+        {"1/observation/0": np.full((3, 2), 100)},
     ],
     ids=str,
 )
@@ -194,6 +206,115 @@ def test_columns_that_do_not_fit_are_refused(change: dict[str, Any], tmp_path: P
     with pytest.raises(ConfigError) as caught:
         list(match_of(tmp_path).parts())
     assert caught.value.source == str(path)
+
+
+def test_choices_of_those_who_did_not_act_are_none(tmp_path: Path) -> None:
+    played(tmp_path, 1, 3)
+    path = folder_of(tmp_path, 3) / "000000000000.lane-0002.npz"
+    resting = {"0/action/0": np.full((3, 2), 9), "active": np.zeros((3, 2, 2), np.bool_)}
+    np.savez(path, **{**arrays_of(path), **resting})
+    assert ticks(tmp_path) == [[1, 2, 3]]
+
+
+def test_columns_are_found_by_their_names_whatever_their_order(tmp_path: Path) -> None:
+    pair = spaces.Tuple([spaces.Discrete(9), spaces.Discrete(7)])
+    manifest = Manifest(0, "game", (BLUE._replace(observation_space=pair),))
+    writer = SampleWriter(tmp_path, manifest, range(1))
+    seen = Frame([(np.array([8]), np.array([6]))], np.ones((1, 1), np.bool_), [None])
+    writer.begin(seen, np.ones(1, np.bool_))
+    nobody = np.zeros((1, 1), np.bool_)
+    step = Step(seen, np.zeros((1, 1)), nobody, nobody)
+    writer.add(1, [np.zeros(1, np.int64)], step, idle=(), episodes=np.zeros(1, np.int64), cut=nobody[:, 0])
+    writer.flush()
+    path = folder_of(tmp_path, 0) / "000000000000.lane-0000.npz"
+    np.savez(path, **dict(reversed(arrays_of(path).items())))
+    (part,) = match_of(tmp_path).parts()
+    assert [leaf.item() for leaf in part.observations[0]] == [8, 6]
+
+
+@pytest.mark.parametrize("name", ["0x.lane-0y.npz", "00.lane-.npz", "000000000000.lane-0002.old.npz", "٣.lane-٣.npz"])
+def test_files_of_other_names_are_none_of_the_parts(name: str, tmp_path: Path) -> None:
+    played(tmp_path, 1, 3)
+    (folder_of(tmp_path, 3) / name).write_bytes(b"")
+    assert ticks(tmp_path) == [[1, 2, 3]]
+
+
+def test_what_is_read_once_to_see_whether_it_is_whole_is_what_a_policy_has_played(tmp_path: Path) -> None:
+    played(tmp_path, 1, 3)
+    path = folder_of(tmp_path, 3) / "000000000000.lane-0002.npz"
+    path.write_bytes(path.read_bytes()[:-200])
+    samples = read_samples(tmp_path)
+    samples.check("green")
+    for policy in ("blue", "red", None):
+        with pytest.raises(ConfigError, match="is damaged") as caught:
+            samples.check(policy)
+        assert caught.value.source == str(path)
+
+
+def refused(home: Path) -> str:
+    """Reads all that there is; the file that the arena's own error names, or the folder where all is well."""
+    try:
+        for match in read_samples(home).matches:
+            list(match.parts())
+            list(match.episodes())
+    except ConfigError as error:
+        return error.source
+    return str(home)
+
+
+@pytest.mark.filterwarnings("ignore:Reading `.npy`")  # in the style of Python 2
+@settings(max_examples=100, deadline=None)
+@given(data=st.data())
+def test_whatever_is_changed_in_a_part_it_is_read_or_refused(data: st.DataObject) -> None:
+    with tempfile.TemporaryDirectory() as name:
+        home = Path(name)
+        played(home, 1, 3, at=2, ends=((1, 1), (0, 1)))
+        path = folder_of(home, 3) / "000000000000.lane-0002.npz"
+        with zipfile.ZipFile(path) as archive:
+            members = {name: bytearray(archive.read(name)) for name in archive.namelist()}
+        if data.draw(st.booleans(), "the file, or an array in it"):
+            content = bytearray(path.read_bytes())
+            changed(content, data)
+            path.write_bytes(content)
+        else:
+            changed(members[data.draw(st.sampled_from(sorted(members)))], data)
+            with zipfile.ZipFile(path, "w") as archive:
+                for member, content in members.items():
+                    archive.writestr(member, bytes(content))
+        assert str(home) in refused(home)
+
+
+def changed(content: bytearray, data: st.DataObject) -> None:
+    """Other bytes in some places, and perhaps none from one on."""
+    for _ in range(data.draw(st.integers(1, 4))):
+        place = data.draw(st.integers(0, len(content) - 1))
+        content[place : place + data.draw(st.integers(0, 8))] = data.draw(st.binary(max_size=8))
+    if data.draw(st.booleans()):
+        del content[data.draw(st.integers(0, len(content))) :]
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-3, 10**6) | st.floats() | st.sampled_from(["", "float32", "O", "inf"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["box", "n", "tuple"]), inner),
+    max_leaves=4,
+)
+
+
+@settings(max_examples=100, deadline=None)
+@given(data=st.data())
+def test_whatever_is_changed_in_a_manifest_it_is_read_or_refused(data: st.DataObject) -> None:
+    with tempfile.TemporaryDirectory() as name:
+        home = Path(name)
+        played(home, 1, 1)
+        path = folder_of(home, 3) / MANIFEST
+        written: Any = json.loads(path.read_text())
+        place, within = written, list(written)
+        while data.draw(st.booleans()) and isinstance(place[within[0]], (dict, list)) and place[within[0]]:
+            place = place[within[0]]
+            within = data.draw(st.permutations(list(place) if isinstance(place, dict) else range(len(place))))
+        place[data.draw(st.sampled_from(list(within)))] = data.draw(JSON)
+        path.write_text(json.dumps(written))
+        assert str(home) in refused(home)
 
 
 class Bomb:

@@ -315,8 +315,12 @@ def test_wrapped_lanes_are_closed_and_drawn_as_the_game_is() -> None:
         ([("grayscale", None), ("nowhere:W", None)], "wrappers[1]: 'nowhere:W': there is no module 'nowhere'"),
         ([("wrapping:Painting.x", None)], "wrappers[0]: 'wrapping:Painting.x': "),
         ([("math:pi", None)], "wrappers[0]: 'math:pi' is a float (3.14"),
-        ([("frame_stack", None)], "wrappers[0]: FrameStack: missing a required argument: 'stack_size'"),
+        ([("frame_stack", None)], "wrappers[0]: frame_stack: missing a required argument: 'stack_size'"),
         ([("frame_stack", {"stacksize": 4})], "did you mean 'stack_size'?"),
+        ([("time_limit", {"steps": 4})], "wrappers[0]: time_limit: missing a required argument: 'max_episode_steps'"),
+        ([("clip_reward", None)], "wrappers[0]: clip_reward: missing a required argument: 'bound'"),
+        ([("resize", {"shape": [8, 8], "size": 4})], "wrappers[0]: resize: got an unexpected keyword argument 'size'"),
+        ([("grayscale", {"keep": True})], "wrappers[0]: grayscale: got an unexpected keyword argument 'keep'"),
         ([("frame_stack", 0)], "wrappers[0]: frame_stack: stack_size: got 0, expected a whole number of at least 1"),
         ([("frame_stack", 10**400)], "expected at most 256"),
         ([("frame_stack", {"stack_size": 2, "padding_type": "zeros"})], "did you mean 'zero'?"),
@@ -328,7 +332,7 @@ def test_wrapped_lanes_are_closed_and_drawn_as_the_game_is() -> None:
         ([("clip_reward", 10**400)], "expected 'sign' or a number above 0"),
         ([("clip_reward", True)], "expected 'sign' or a number above 0"),
         ([("time_limit", "4")], "wrappers[0]: time_limit: max_episode_steps: got '4', expected a whole number"),
-        ([("wrapping:Shifted", {"at": 1})], "wrappers[0]: Shifted: got an unexpected keyword argument 'at'"),
+        ([("wrapping:Shifted", {"at": 1})], "wrappers[0]: wrapping:Shifted: got an unexpected keyword argument 'at'"),
         ([("wrapping:nothing", None)], "wrappers[0]: wrapping:nothing cannot go around"),
         ([("grayscale", None), ("grayscale", None)], "wrappers[1]: grayscale cannot go around observations Box(0, 255"),
     ],
@@ -351,19 +355,19 @@ def test_actions_of_a_shared_game_cannot_be_changed() -> None:
         adapt(Dropout, {}, 1, [("wrapping:FewerActions", None)])
     adapt(Painting, {}, 1, [("wrapping:FewerActions", None)])  # alone it can
     for name, words in (
-        ("OtherActions", "a wrapper changes actions"),
-        ("Skips", "a wrapper steps the game more than once per tick"),
-        ("Restarts", "a wrapper resets the game by itself"),
+        ("OtherActions", "changes actions"),
+        ("Skips", "steps the game more than once per tick"),
+        ("Restarts", "resets the game by itself"),
     ):
         env = adapt(Dropout, {}, 1, [(f"wrapping:{name}", None)])
         env.reset(np.ones(1, np.bool_), [0])
-        with pytest.raises(RuntimeError, match=words):
+        with pytest.raises(RuntimeError, match=rf"the wrapper 'wrapping:{name}' \(wrappers\[0\]\) {words}"):
             env.step([np.zeros(1, np.int64)] * 3)
 
 
 def test_an_observation_that_does_not_fit_the_wrappers_space_names_entity_and_lane() -> None:
     env = adapt(Dropout, {}, 2, [("wrapping:Lies", None)])
-    with pytest.raises(GameError, match="the game gave 'e0' in lane 0 a wrapped observation that its space does not"):
+    with pytest.raises(GameError, match=r"gave 'e0' in lane 0 an observation in the wrapper 'wrapping:Lies' \(wrappers"):
         env.reset(np.ones(2, np.bool_), [0, 1])
 
 

@@ -100,14 +100,14 @@ def test_lanes_are_named_by_their_numbers_in_the_match_whichever_half_they_are_i
     player = {"algorithm": "blocks:Swallows"}
     data = alone(on_env_error="stop", fault="nan reward", lanes=4, at=2, faulty=[4], player=player)
     data["matches"][0]["pipeline"] = 2
-    with pytest.raises(RoleFailed, match="in lane 3 the reward nan; expected a finite number"):
+    with pytest.raises(RoleFailed, match="in lane 3 on tick 2 the reward nan; expected a finite number"):
         play(data, tmp_path)
 
 
 def test_rewards_of_another_shape_are_refused_where_numpy_would_have_stretched_them(tmp_path: Path) -> None:
     data = alone(on_env_error="stop", make="faulty_games:Transposed", lanes=1, player={"algorithm": "random"})
     data["matches"][0]["seats"] = ["blue", "blue"]
-    with pytest.raises(RoleFailed, match=r"the game gave rewards as float64 \(2, 1\); expected float64 \(1, 2\)"):
+    with pytest.raises(RoleFailed, match=r"the game gave on tick 3 rewards as float64 \(2, 1\); expected float64 \(1, 2\)"):
         play(data, tmp_path)
 
 
@@ -190,3 +190,27 @@ def test_a_simulator_that_is_killed_is_started_anew(tmp_path: Path) -> None:
 def test_a_simulator_that_is_killed_ends_the_run_where_nothing_is_made_anew(tmp_path: Path) -> None:
     with pytest.raises(RoleFailed, match=r"EOFError|BrokenPipeError|ConnectionResetError"):
         play(alone(on_env_error="stop", make="faulty_games:External"), tmp_path)
+
+
+@pytest.mark.parametrize("fault", ["nan reward", "infinite observation"])
+def test_what_is_not_finite_is_told_with_match_lane_entity_and_tick_and_checkpoints_stay(
+    fault: str, tmp_path: Path
+) -> None:
+    ppo = {"algorithm": "ppo", "options": {"n_steps": 5, "minibatch_size": 16, "hidden_sizes": [4]}}
+    data = {**alone(on_env_error="stop", player=ppo, ticks=40, fault=fault, at=7, faulty=[3]), "checkpoint_every": 10}
+    with pytest.raises(RoleFailed) as caught:
+        play(data, tmp_path)
+    assert caught.value.failure.who.startswith("environment of match 0 ('game')")
+    assert "GameError: the game gave 'agent_0' in lane 0 on tick 27 the " in caught.value.failure.message
+    kept = sorted(path.name for path in tmp_path.rglob("checkpoints/blue/*.ckpt") if "seat" not in path.name)
+    assert kept == ["000000000000.ckpt", "000000000010.ckpt", "000000000020.ckpt"]
+
+
+def test_actions_that_are_not_finite_are_told_with_what_they_have_led_to(tmp_path: Path) -> None:
+    data = alone(on_env_error="stop", make="faulty_games:Sum", player={"algorithm": "players:Wild"})
+    with pytest.raises(RoleFailed) as caught:
+        play(data, tmp_path)
+    assert (
+        "in lane 0 on tick 3 the reward nan; expected a finite number; 'agent_0' had acted with [nan]: what its policy "
+        "has learnt is not finite"
+    ) in caught.value.failure.message

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 from collections.abc import Mapping
 from pathlib import Path
@@ -20,6 +21,7 @@ from arena.records import boundary, checkpoint
 from arena.records.folder import RunFolder
 from arena.records.journal import JournalReader
 from arena.records.lock import RunLock
+from arena.roles.root import Root
 from arena.stopping import WISHES
 
 PPO = {"algorithm": "ppo", "options": {"n_steps": 16, "minibatch_size": 32, "hidden_sizes": [8]}}
@@ -244,13 +246,75 @@ def test_what_cannot_be_saved_or_only_played_cannot_be_evaluated(
     assert not folder.path.exists()
 
 
-@pytest.mark.parametrize("command", ["plan", "check"])
-def test_a_policy_that_cannot_take_its_seat_in_the_evaluation_is_found_before_anybody_trains(
-    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+YARDSTICK = {"algorithm": "dqn", "frozen": True}
+NUMBERS = {"make": "touchdown", "kwargs": {"max_steps": 15, "red_actions": "continuous"}}
+PICTURES = {"make": "touchdown", "kwargs": {"max_steps": 15, "red_obs": "image"}}
+
+
+@pytest.mark.parametrize("command", ["plan", "check", "train"])
+@pytest.mark.parametrize(
+    ("changes", "seats", "words"),
+    [
+        ({"envs": {"game": PICTURES}}, ["red", "blue"], r"evaluation\.seats\[1\]: policy 'blue'[^:]*: observes"),
+        (
+            {"envs": {"game": NUMBERS}, "policies": {"blue": PPO, "red": {"algorithm": "random"}, "still": YARDSTICK}},
+            ["blue", "still"],
+            r"evaluation\.seats\[1\]: policy 'still'[^:]*: DQN needs a value for every action",
+        ),
+        (
+            {"policies": {"blue": PPO, "red": {"algorithm": "random"}, "one": {"algorithm": "players:ActsAlone"}}},
+            ["blue", "one"],
+            r"evaluation\.seats\[1\]: policy 'one'.*: the seat cannot give the face",
+        ),
+    ],
+    ids=["other spaces than in training", "actions that it cannot take", "no such face"],
+)
+def test_whoever_cannot_take_a_seat_in_the_evaluation_is_found_before_anybody_trains(
+    command: str,
+    changes: dict[str, Any],
+    seats: list[Any],
+    words: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    game = {"make": "touchdown", "kwargs": {"max_steps": 15, "red_obs": "image"}}
-    data = duel({**EVALUATION, "seats": ["red", "blue"]}, envs={"game": game})
-    path = tmp_path / "duel.yaml"
-    path.write_text(yaml.safe_dump(data))
-    assert main([command, str(path)]) == 2
-    assert "evaluation.matches[1].seats[1]: policy 'blue' (ppo): observes" in capsys.readouterr().err
+    monkeypatch.chdir(tmp_path)
+    Path("duel.yaml").write_text(yaml.safe_dump(duel({**EVALUATION, "seats": seats}, **changes)))
+    assert main([command, "duel.yaml", *(["--ranks", "1"] if command == "train" else [])]) == 2
+    assert re.search(words, capsys.readouterr().err)
+    assert not list(Path("runs").glob("*")), "nothing is left of it"
+
+
+def test_a_yardsticks_checkpoint_that_does_not_fit_is_found_before_anybody_trains(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    learnt = train(duel(None, ticks=20), tmp_path / "learnt")[1]
+    larger = {**PPO, "options": {**PPO["options"], "hidden_sizes": [9]}, "frozen": True, "load": str(learnt.path)}
+    policies = {
+        "blue": PPO,
+        "red": {"algorithm": "random"},
+        "old": {**larger, "load": str(learnt.path / "checkpoints/blue")},
+    }
+    status, folder = train(duel({**EVALUATION, "seats": ["blue", "old"]}, policies=policies), tmp_path / "run")
+    assert status == 2
+    assert "policies.old.load: " in capsys.readouterr().err
+    assert not folder.path.exists()
+
+
+def test_a_rehearsal_leaves_nothing_behind_and_comes_again_with_a_resumed_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dismissed: list[list[str]] = []
+    dismiss = Root.dismiss
+
+    def watched(root: Root) -> None:
+        dismissed.append(sorted(path.name for path in (tmp_path / "run").rglob("*") if path.is_file()))
+        dismiss(root)
+
+    monkeypatch.setattr(Root, "dismiss", watched)
+    seats = {**EVALUATION, "seats": ["red", "blue"]}
+    assert train(duel(seats, ticks=60), tmp_path / "run")[0] == 0
+    assert dismissed == [["lock", "rank-0000.log"]]
+    assert train(duel(seats, ticks=120), tmp_path / "run", resume=True)[0] == 0
+    assert len(dismissed) == 2
+    assert [line["ticks"] for line in lines(RunFolder(tmp_path / "run"))][::2] == [40, 60, 80, 120]

@@ -49,7 +49,8 @@ def of_numbers(algorithm: str, *, sync: str = "gradients", **options: Any) -> di
     return {"algorithm": algorithm, "options": {**small, **options}, "sync": sync}
 
 
-SETTLED = {"exploration_initial_eps": 0.2, "exploration_final_eps": 0.2, "priority_beta": 1.0, "train_every": 1}
+SETTLED = {"exploration_initial_eps": 0.2, "exploration_final_eps": 0.2, "train_every": 1}
+PRIORITIZED = {"prioritized": True, "priority_beta": 1.0}
 """Nothing that depends on how long the run is to be."""
 
 
@@ -122,13 +123,13 @@ CASES: dict[str, Callable[[], dict[str, Any]]] = {
         {"seats": ["green"], "copies": 2},
         env={"make": "gymnasium:Pendulum-v1"},
         blue=of_numbers("ddpg", action_noise="correlated", n_step=3),
-        red=of_numbers("td3", policy_delay=3, prioritized=True, priority_beta=1.0),
+        red=of_numbers("td3", policy_delay=3, **PRIORITIZED),
         green=of_numbers("sac", sync="samples"),
     ),
     "sac, of choices": lambda: league({**DUEL, "lanes": 3, "copies": 2}, blue=of_numbers("sac"), red=RANDOM),
     "dqn": lambda: league(
         {**DUEL, "lanes": 3, "copies": 2},
-        blue=of_numbers("dqn", n_step=3, prioritized=True, **SETTLED),
+        blue=of_numbers("dqn", n_step=3, **PRIORITIZED, **SETTLED),
         red=of_numbers("dqn", sync="samples", buffer_size=500, **{**SETTLED, "train_every": 3}),
     ),
     "dqn and sac, normalised": lambda: league(
@@ -140,7 +141,7 @@ CASES: dict[str, Callable[[], dict[str, Any]]] = {
         {**DUEL, "lanes": 3, "copies": 2},
         env={"make": "games:Alternate", "kwargs": {"moves": 7}},
         blue=of_numbers("dqn", n_step=2, **SETTLED),
-        red=of_numbers("dqn", sync="samples", prioritized=True, **SETTLED),
+        red=of_numbers("dqn", sync="samples", **PRIORITIZED, **SETTLED),
     ),
     "ppo, teams": lambda: league(
         {"seats": ["blue", "blue", ["red", "red"]], "lanes": 2},
@@ -152,7 +153,7 @@ CASES: dict[str, Callable[[], dict[str, Any]]] = {
         {"seats": [["blue", "blue"], ["red", "red"]], "lanes": 2, "copies": 2},
         env={"make": "touchdown", "kwargs": {"max_steps": 60, "team_size": 2}},
         blue=of_numbers("maddpg", n_step=2, normalize_observations=True),
-        red=of_numbers("masac", sync="samples", shared_actor=False, prioritized=True, priority_beta=1.0),
+        red=of_numbers("masac", sync="samples", shared_actor=False, **PRIORITIZED),
     ),
     "maddpg and masac, whose entities leave one by one": lambda: league(
         {"seats": [["blue"] * 3], "lanes": 2},
@@ -160,6 +161,19 @@ CASES: dict[str, Callable[[], dict[str, Any]]] = {
         env={"make": "games:Dropout"},
         blue=of_numbers("maddpg", sync="samples"),
         red=of_numbers("masac"),
+    ),
+    "maddpg and masac, a worker for each entity": lambda: league(
+        {"seats": ["blue", "blue", "red", "red"], "lanes": 2, "copies": 2},
+        env={"make": "touchdown", "kwargs": {"max_steps": 60, "team_size": 2}},
+        blue=of_numbers("maddpg", train_every=4, n_step=2, normalize_observations=True),
+        red=of_numbers("masac", train_every=3, sync="samples", shared_actor=False, **PRIORITIZED),
+    ),
+    "mappo and maddpg, workers that leave one by one": lambda: league(
+        {"seats": ["blue"] * 3, "lanes": 2},
+        {"seats": ["red"] * 3, "copies": 2},
+        env={"make": "games:Dropout"},
+        blue={**ppo(), "algorithm": "mappo"},
+        red=of_numbers("maddpg", train_every=4),
     ),
     "gym": lambda: league({"seats": ["blue"]}, env={"make": "gymnasium:CartPole-v1"}, blue=learner("OfOneEntity")),
     "gym, with others": lambda: league(

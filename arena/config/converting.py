@@ -1,0 +1,174 @@
+"""Data of a YAML file to frozen structs: walks both together, so every error knows its place."""
+
+from __future__ import annotations
+
+import re
+import types
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+import msgspec
+
+from arena.config.fields import Keyed, Shortened
+from arena.errors import ConfigError, nearest
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}\Z")
+NAME_RULE = "a name becomes a folder: letters, digits, '_', '-' and '.', the first a letter or digit, at most 100"
+_SHOWN = 80  # characters of a wrong value in a message
+
+S = TypeVar("S", bound=msgspec.Struct)
+
+
+def convert(kind: type[S], value: Any, path: str) -> S:
+    """The data as a struct of this kind.
+
+    Args:
+        kind: of the struct; the fields' types and ranges are declared on it.
+        value: as the file has it.
+        path: where in the configuration.
+
+    Raises:
+        ConfigError: with the place of what is wrong.
+    """
+    if issubclass(kind, Shortened):
+        value = kind.spelled_out(value)
+    fields = {field.encode_name: field for field in msgspec.structs.fields(kind)}  # by their keys in the file
+    _require_mapping(value, path)
+    for key in value:
+        if key not in fields:
+            raise ConfigError(f"unknown key {key!r}; {nearest(str(key), fields)}", path=joined(path, key))
+    for name, field in fields.items():
+        if field.required and name not in value:
+            raise ConfigError(f"the key {name!r} is missing, and has no default", path=path)
+    hints = _hints(kind)
+    items = ((fields[key].name, item, joined(path, key)) for key, item in value.items())
+    return kind(**{name: _convert_value(hints[name], item, place) for name, item, place in items})
+
+
+@cache
+def _hints(kind: type[msgspec.Struct]) -> dict[str, Any]:
+    return get_type_hints(kind, include_extras=True)
+
+
+def _convert_value(kind: Any, value: Any, path: str) -> Any:
+    """The value as this type: walks into structs, lists and mappings, leaves the rest to msgspec."""
+    if get_origin(kind) in (Union, types.UnionType):
+        if any(_is_struct(arm) and issubclass(arm, Keyed) for arm in get_args(kind)):
+            return _convert_keyed(get_args(kind), value, path)
+        kind = _arm(kind, value)
+    if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+        return convert(kind, value, path)
+    if get_origin(kind) is tuple:
+        _require_list(value, path)
+        return tuple(_convert_value(get_args(kind)[0], item, f"{path}[{index}]") for index, item in enumerate(value))
+    if get_origin(kind) is dict and _is_struct(get_args(kind)[1]):
+        return _convert_named(get_args(kind)[1], value, path)
+    return _convert_leaf(kind, value, path)
+
+
+def _is_struct(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, msgspec.Struct)
+
+
+def _arm(union: Any, value: Any) -> Any:
+    """The alternative of a union that the value is meant for, or the union itself where msgspec can tell."""
+    arms = get_args(union)
+    if isinstance(value, (list, tuple)):
+        return next((arm for arm in arms if get_origin(arm) is tuple), union)
+    if isinstance(value, Mapping):
+        return next((arm for arm in arms if _is_struct(arm)), union)
+    return union
+
+
+def _convert_keyed(arms: Sequence[Any], value: Any, path: str) -> Any:
+    """The value as the alternative that its key names; a mapping with other keys as the one that has none."""
+    kinds = {arm.__struct_fields__[0]: arm for arm in arms if issubclass(arm, Keyed)}
+    plain = next((arm for arm in arms if not issubclass(arm, Keyed)), None)
+    if plain is None and isinstance(value, str):
+        value = {value: {}}
+    _require_mapping(value, path)
+    named = next((kind for key, kind in kinds.items() if key in value), plain)
+    known = [] if plain is None else [field.encode_name for field in msgspec.structs.fields(plain)]
+    if len(value) == 1 and not {*kinds, *known} & set(value) and (plain is None or _holds_mapping(value)):
+        (key,) = value
+        what = "generator of matches" if plain is not None else path.rpartition(".")[2]
+        raise ConfigError(f"unknown {what} {show(key)}; {nearest(str(key), kinds)}", path=path)
+    if named is None:
+        raise ConfigError(f"found {show(value)}; expected one of {', '.join(kinds)}", path=path)
+    return convert(named, value, path)
+
+
+def _holds_mapping(value: Mapping[Any, Any]) -> bool:
+    return all(isinstance(item, Mapping) for item in value.values())
+
+
+def _convert_named(kind: type[S], value: Any, path: str) -> dict[str, S]:
+    _require_mapping(value, path)
+    for name in value:
+        _check_name(name, path)
+    return {name: convert(kind, item, joined(path, name)) for name, item in value.items()}
+
+
+def _convert_leaf(kind: Any, value: Any, path: str) -> Any:
+    if get_origin(kind) is Literal:
+        if isinstance(value, bool) and "off" in get_args(kind):
+            value = "on" if value else "off"  # YAML 1.1 reads the words so
+        if value in get_args(kind):
+            return value
+        raise ConfigError(f"found {show(value)}; {nearest(str(value), get_args(kind))}", path=path)
+    if isinstance(value, float) and value.is_integer() and _takes_integers(kind):
+        value = int(value)  # 1e6 ticks
+    try:
+        return msgspec.convert(value, kind, strict=True)
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"found {show(value)}: {_plain(str(error))}", path=path) from error
+
+
+def _takes_integers(kind: Any) -> bool:
+    """Whether a type is an integer, or a union that has one."""
+    if get_origin(kind) in (Annotated, Union, types.UnionType):
+        return any(_takes_integers(part) for part in get_args(kind))
+    return kind is int
+
+
+def _plain(message: str) -> str:
+    """msgspec's message in the words of a YAML file."""
+    names = {"array": "list", "object": "mapping", "int": "integer", "bool": "true or false", "str": "text"}
+    message = re.sub(r" - at `[^`]*`$", "", message)
+    for name, word in names.items():
+        message = re.sub(rf"`{name}\b", f"`{word}", message).replace(f"| {name}", f"| {word}")
+    message = message.replace(r"`text` matching regex '^#[0-9a-fA-F]{6}\\Z'", 'a colour as "#1f77b4"')
+    return message[:1].lower() + message[1:].replace("`", "")
+
+
+def _require_mapping(value: Any, path: str) -> None:
+    if not isinstance(value, Mapping):
+        raise ConfigError(f"found {show(value)}; expected a mapping of keys to values", path=path)
+
+
+def _require_list(value: Any, path: str) -> None:
+    if not isinstance(value, (list, tuple)):
+        raise ConfigError(f"found {show(value)}; expected a list", path=path)
+
+
+def _check_name(name: Any, path: str) -> None:
+    if not is_name(name):
+        raise ConfigError(f"the name {show(name)} cannot be used; {NAME_RULE}", path=path)
+
+
+def is_name(name: Any) -> bool:
+    """Whether a name can be one of a run, an environment or a policy."""
+    return isinstance(name, str) and _NAME.match(name) is not None
+
+
+def show(value: Any) -> str:
+    """A value as the file has it, shortened."""
+    words = {None: "null", True: "true", False: "false"}
+    text = words[value] if value is None or isinstance(value, bool) else repr(value)
+    return text if len(text) <= _SHOWN else text[: _SHOWN - 3] + "..."
+
+
+def joined(path: str, key: Any) -> str:
+    """The place of a key below a place."""
+    return f"{path}.{key}" if path else str(key)

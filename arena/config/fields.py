@@ -1,0 +1,34 @@
+"""Types of the configuration's fields: what a single value may be, and a mapping whose one key says what it is."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
+
+Count = Annotated[int, Meta(ge=1, le=2**53 - 1)]  # from 2**53 on, a float no longer holds every integer
+Halves = Annotated[int, Meta(ge=1, le=2)]
+Natural = Annotated[int, Meta(ge=0)]
+Seconds = Annotated[float, Meta(gt=0, le=31_536_000)]  # a year: what is longer, or no number, no clock can wait for
+Share = Annotated[float, Meta(ge=0, le=1)]
+Text = Annotated[str, Meta(min_length=1)]
+Color = Annotated[str, Meta(pattern=r"^#[0-9a-fA-F]{6}\Z")]
+
+
+class Keyed(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A mapping with one key, which says what its value is, as `{round_robin: {env: g, policies: [a, b]}}`."""
+
+    @property
+    def kind(self) -> str:
+        """The key."""
+        return self.__struct_fields__[0]
+
+
+class Shortened(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a file may also say in a shorter form."""
+
+    @classmethod
+    def spelled_out(cls, value: Any) -> Any:
+        """The long form of what the file says."""
+        raise NotImplementedError

@@ -1,0 +1,70 @@
+"""The `league` section: what joins a league from round to round, who takes over from whom, and when it is over."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta
+
+from arena.config.fields import Count, Shortened
+
+Elo = Annotated[float, Meta(gt=0, le=4000)]
+Error = Annotated[float, Meta(gt=0, lt=1)]
+Factor = Annotated[float, Meta(gt=0, le=1e6)]
+Half = Annotated[float, Meta(gt=0, le=0.5)]
+
+
+class GateConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a policy has to prove before a snapshot of it joins: that it is better than its newest one."""
+
+    elo: Elo = 20.0  # by how much; tested against being no better at all
+    alpha: Error = 0.05  # how probable it is that one joins which is no better
+    beta: Error = 0.05  # how probable it is that one is kept out which is better by that much
+
+
+class SnapshotsConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Past selves: they join the league as frozen players."""
+
+    every: Count = 1  # rounds
+    keep: Count = 20  # of each policy
+    keep_by: Literal["count", "spread"] = "count"  # the newest; or those that differ most in strength
+    gate: GateConfig | None = None  # null: all join
+
+
+class PerturbConfig(Shortened, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How an option of a fork changes: one of the factors is drawn; `[0.8, 1.25]` is short for them alone."""
+
+    factors: tuple[Factor, ...]
+    at_least: float | None = None  # null: no bound
+    at_most: float | None = None  # null: no bound
+
+    @classmethod
+    def spelled_out(cls, value: Any) -> Any:
+        return {"factors": value} if isinstance(value, (list, tuple)) else value
+
+
+class EvolutionConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Population-based training: the worst become copies of the best, with other options."""
+
+    every: Count = 1  # rounds
+    share: Half = 0.25  # of the population: so many of the worst take over from as many of the best
+    by: Literal["return", "rating"] = "return"  # mean return of the newest round; or the rating
+    policies: tuple[str, ...] | None = None  # the population; null: all that learn
+    perturb: dict[str, PerturbConfig] = {}  # by option
+
+
+class DecidedConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """When players that do not learn are ranked well enough."""
+
+    error: Half = 0.05  # how probable it is that some two of them are in the wrong order
+    elo: Elo = 20.0  # differences below this do not count
+
+
+class LeagueConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What happens between two rounds."""
+
+    snapshots: SnapshotsConfig = SnapshotsConfig()  # of learners in `matchmaking`
+    window: Count | None = 5  # games of a policy that learns count for so many of the newest rounds; null: all
+    evolution: EvolutionConfig | None = None  # null: everybody keeps what it has learnt
+    decided: DecidedConfig | None = None  # ends the league when the order of all players is; null: plays all rounds

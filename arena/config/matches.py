@@ -1,0 +1,345 @@
+"""Who plays whom: match descriptions, and generators that stand for many of them.
+
+A generator makes the match descriptions of each round of a run. Those of the first round follow from the generator
+alone. `round_robin`, `gauntlet` and `mixtures` are fixed: they make the same in every round. `knockout`, `swiss` and
+`matchmaking` are adaptive: what they make later depends on what has been played; see `arena.league.generators`. No
+later round has more matches of a generator than the first one.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any, ClassVar, Literal, TypeAlias
+
+import msgspec
+
+from arena.config.fields import Count, Halves, Keyed, Natural, Share, Text
+
+SeatEntry: TypeAlias = str | tuple[str, ...]
+Team: TypeAlias = tuple[str, ...]
+Pair: TypeAlias = tuple[Team, Team]
+Sides: TypeAlias = tuple[tuple[Natural, ...], ...]
+
+
+class MatchConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One entry of `matches`: a game and who plays in it."""
+
+    env: str  # a name of `envs`
+    seats: tuple[SeatEntry, ...]  # i-th entry: the policy that plays entity i; a list: one worker drives several
+    entities: tuple[Natural | Text, ...] | None = None  # what the entries stand for; null: 0, 1, 2, ...
+    sides: Sides | None = None  # seats that play together, by their places; null: of two seats, or two policies, each
+    env_kwargs: dict[str, Any] = {}  # over the environment's kwargs, for this match and its copies
+    copies: Count = 1  # identical matches made from this description
+    lanes: Count = 1  # environment instances that each match steps together
+    pipeline: Halves = 1  # 2: in two halves, one is stepped while the workers think about the other
+
+
+class Generator(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What every generator says of its matches."""
+
+    env: str  # a name of `envs`
+    policies: tuple[str, ...]  # at least two of `policies`
+    team_size: Count = 1  # seats of each side
+    copies: Count = 1  # of each pairing
+    lanes: Count = 1  # of each match
+    pipeline: Halves = 1  # 2: each match steps its lanes in two halves
+    both_sides: bool = False  # each pairing with the sides exchanged as well
+    env_kwargs: dict[str, Any] = {}  # over the environment's kwargs
+
+    fewest: ClassVar[int] = 2  # policies
+    adaptive: ClassVar[bool] = False  # whether later rounds depend on results
+
+    @property
+    def pairings(self) -> int:
+        """How many pairs the first round has, counted without writing them out."""
+        raise NotImplementedError
+
+    @property
+    def roles(self) -> int:
+        """Environments and workers of the first round, which no later one exceeds."""
+        return self.pairings * (2 if self.both_sides else 1) * self.copies * (1 + 2 * self.team_size)
+
+    def pairs(self) -> Iterable[Pair]:
+        """Who meets whom in the first round, in the order in which the policies are listed."""
+        raise NotImplementedError
+
+    def matches(self) -> tuple[MatchConfig, ...]:
+        """The first round written out."""
+        return self.written_out(self.pairs())
+
+    def written_out(self, pairs: Iterable[Pair]) -> tuple[MatchConfig, ...]:
+        """A match description of every pair, with `both_sides` followed by the one with the sides exchanged."""
+        both = (pair for first, second in pairs for pair in ((first, second), (second, first)))
+        return tuple(self.match(*pair) for pair in (both if self.both_sides else pairs))
+
+    def match(self, first: Team, second: Team, *, copies: int | None = None) -> MatchConfig:
+        """The description of one pairing; the first team has the first seats."""
+        return MatchConfig(
+            env=self.env,
+            seats=(*first, *second),
+            sides=(tuple(range(len(first))), tuple(range(len(first), len(first) + len(second)))),
+            env_kwargs=self.env_kwargs,
+            copies=self.copies if copies is None else copies,
+            lanes=self.lanes,
+            pipeline=self.pipeline,
+        )
+
+    def team(self, player: str) -> Team:
+        """The side of one player alone."""
+        return (player,) * self.team_size
+
+
+class RoundRobinConfig(Generator, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Every policy against every other one."""
+
+    @property
+    def pairings(self) -> int:
+        return math.comb(len(self.policies), 2)
+
+    def pairs(self) -> Iterable[Pair]:
+        return ((self.team(one), self.team(other)) for one, other in itertools.combinations(self.policies, 2))
+
+
+class GauntletConfig(Generator, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Every challenger against each of some others."""
+
+    against: tuple[str, ...]  # whom each of `policies` meets
+
+    fewest: ClassVar[int] = 1
+
+    @property
+    def pairings(self) -> int:
+        return len(self.policies) * len(self.against)
+
+    def pairs(self) -> Iterable[Pair]:
+        return ((self.team(one), self.team(other)) for one, other in itertools.product(self.policies, self.against))
+
+
+class MixturesConfig(Generator, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Every team that can be formed of the policies against every other one; a policy may fill several of its seats."""
+
+    team_size: Count = 2
+
+    @property
+    def pairings(self) -> int:
+        return math.comb(math.comb(len(self.policies) + self.team_size - 1, self.team_size), 2)
+
+    def pairs(self) -> Iterable[Pair]:
+        return itertools.combinations(itertools.combinations_with_replacement(self.policies, self.team_size), 2)
+
+
+class _Bracket(Generator, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Pairs of neighbours, round after round; where the number is odd, one has a bye."""
+
+    adaptive: ClassVar[bool] = True
+
+    @property
+    def pairings(self) -> int:
+        return len(self.policies) // 2
+
+    def pairs(self) -> Iterable[Pair]:
+        return ((self.team(one), self.team(other)) for one, other in neighbours(self.policies[self.byes :]))
+
+    @property
+    def byes(self) -> int:
+        """How many do not play in the first round: the first one listed, or nobody."""
+        return len(self.policies) % 2
+
+
+class KnockoutConfig(_Bracket, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Who loses is out; the winners of a round play the next one."""
+
+    @property
+    def rounds(self) -> int:
+        """After how many of them one is left."""
+        return (len(self.policies) - 1).bit_length()
+
+
+class SwissConfig(_Bracket, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Neighbours in the standings who have not met; nobody is out."""
+
+
+class PastSelves(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A learner meets snapshots of itself, each as often as the others."""
+
+    self_play: Share = msgspec.field(default=0.5, name="self")  # of its matches: against itself as it is now
+
+
+class Fictitious(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Prioritised fictitious self-play: a learner meets everybody, those more often that it has more to learn from."""
+
+    weighting: Literal["hard", "variance", "linear"] = "hard"  # (1-p)^2, p(1-p), 1-p: p is the chance to win
+    self_play: Share = msgspec.field(default=0.35, name="self")  # of its matches: against itself as it is now
+
+
+class ResetConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """When an exploiter's snapshot joins the league and it begins anew."""
+
+    after: Count | None = 20  # rounds, at the latest; null: never for the time alone
+    beats: Share = 0.7  # or when its expected score against each of its targets is above this
+    confidence: Share = 0.95  # ... with at least this posterior probability
+    share: Share = 0.25  # how probable it is that a league exploiter begins anew then; else it goes on as it is
+
+
+class Exploiters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Main agents learn against the whole league, exploiters look for what is weak in the mains and in the league."""
+
+    main: tuple[str, ...]  # policies that are to become good against everybody
+    main_exploiters: tuple[str, ...] = ()  # meet the mains as they are now
+    league_exploiters: tuple[str, ...] = ()  # meet all snapshots
+    self_play: Share = msgspec.field(
+        default=0.35, name="self"
+    )  # of a main's matches: against the mains as they are now
+    weak: Share = 0.1  # expected score below which a main exploiter meets snapshots of the main instead
+    reset: ResetConfig = ResetConfig()  # of exploiters
+
+    @property
+    def members(self) -> Team:
+        """Everybody, in the order of the lists."""
+        return (*self.main, *self.main_exploiters, *self.league_exploiters)
+
+
+class Uncertainty(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A player meets those against whom a result would change the standings most."""
+
+
+class PastSelvesRule(Keyed, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`rule: past_selves`."""
+
+    past_selves: PastSelves
+
+
+class FictitiousRule(Keyed, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`rule: fictitious`."""
+
+    fictitious: Fictitious
+
+
+class ExploitersRule(Keyed, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`rule: {exploiters: {main: [...]}}`."""
+
+    exploiters: Exploiters
+
+
+class UncertaintyRule(Keyed, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`rule: uncertainty`."""
+
+    uncertainty: Uncertainty
+
+
+class MatchmakingConfig(Generator, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Each of the policies meets opponents that a rule draws for it, anew in every round."""
+
+    against: tuple[str, ...] = ()  # who may be drawn beside the policies themselves: they, and snapshots of them
+    rule: PastSelvesRule | FictitiousRule | ExploitersRule | UncertaintyRule  # how opponents are drawn
+    copies: Count = 1  # matches of each of the policies in each round
+    both_sides: bool = False  # the sides change from match to match
+
+    fewest: ClassVar[int] = 1
+    adaptive: ClassVar[bool] = True
+
+    @property
+    def pairings(self) -> int:
+        return len(self.policies) * self.copies
+
+    @property
+    def roles(self) -> int:
+        return self.pairings * (1 + 2 * self.team_size)
+
+    @property
+    def members(self) -> Team:
+        """Everybody who may meet, learners first."""
+        return (*self.policies, *self.against)
+
+    def pairs(self) -> Iterable[Pair]:
+        """In the first round, of which nothing is known yet, opponents are met in turn."""
+        return ((self.team(learner), self.team(self.opening(learner)[0])) for learner in self.policies)
+
+    def matches(self) -> tuple[MatchConfig, ...]:
+        return self.drawn({learner: self._in_turn(learner) for learner in self.policies}, number=0)
+
+    def drawn(self, opponents: dict[str, Sequence[str]], *, number: int) -> tuple[MatchConfig, ...]:
+        """A match description for every draw; equal neighbours are copies of one.
+
+        Args:
+            opponents: of each learner, one per match.
+            number: of the round; with `both_sides` learners begin on the other side in every other one.
+        """
+        found = []
+        for learner, drawn in opponents.items():
+            exchanged = [
+                self.both_sides and (number + place) % 2 == 1 and other != learner for place, other in enumerate(drawn)
+            ]
+            for (other, second), same in itertools.groupby(sorted(zip(drawn, exchanged, strict=True))):
+                teams = (self.team(learner), self.team(other))
+                found.append(self.match(*(teams[::-1] if second else teams), copies=len(list(same))))
+        return tuple(found)
+
+    def _in_turn(self, learner: str) -> list[str]:
+        return list(itertools.islice(itertools.cycle(self.opening(learner)), self.copies))
+
+    def opening(self, learner: str) -> Team:
+        """Whom a learner meets in the first round, in turn."""
+        others = tuple(name for name in self.members if name != learner)
+        if isinstance(self.rule, PastSelvesRule):
+            return (learner,)
+        if isinstance(self.rule, ExploitersRule):
+            mains = self.rule.exploiters.main
+            return (learner, *(name for name in mains if name != learner)) if learner in mains else mains
+        if isinstance(self.rule, FictitiousRule) and self.rule.fictitious.self_play > 0:
+            return (learner, *others)
+        return others or (learner,)
+
+
+class RoundRobinEntry(Keyed, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Every policy against every other one."""
+
+    round_robin: RoundRobinConfig
+
+
+class GauntletEntry(Keyed, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Challengers against others."""
+
+    gauntlet: GauntletConfig
+
+
+class KnockoutEntry(Keyed, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Who loses is out."""
+
+    knockout: KnockoutConfig
+
+
+class SwissEntry(Keyed, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Neighbours in the standings."""
+
+    swiss: SwissConfig
+
+
+class MixturesEntry(Keyed, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Mixed teams."""
+
+    mixtures: MixturesConfig
+
+
+class MatchmakingEntry(Keyed, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Opponents by a rule."""
+
+    matchmaking: MatchmakingConfig
+
+
+GeneratorEntry: TypeAlias = (
+    RoundRobinEntry | GauntletEntry | KnockoutEntry | SwissEntry | MixturesEntry | MatchmakingEntry
+)
+
+
+def generator_of(entry: GeneratorEntry) -> Generator:
+    """The generator of an entry of `matches`."""
+    found: Generator = getattr(entry, entry.kind)
+    return found
+
+
+def neighbours(players: Sequence[str]) -> list[tuple[str, str]]:
+    """The first and the second, the third and the fourth, ...; of an odd number the last one is left out."""
+    return list(zip(players[::2], players[1::2], strict=False))

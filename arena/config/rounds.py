@@ -1,0 +1,254 @@
+"""What a configuration says about its rounds: who is snapshotted, who evolves; and whether all of it can happen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from arena.config.league import EvolutionConfig, LeagueConfig, PerturbConfig
+from arena.config.matches import (
+    ExploitersRule,
+    Generator,
+    KnockoutConfig,
+    MatchConfig,
+    MatchmakingConfig,
+    PastSelvesRule,
+    UncertaintyRule,
+    generator_of,
+)
+from arena.errors import ConfigError, nearest
+
+if TYPE_CHECKING:
+    from arena.config.schema import Config
+
+_FEWEST_BY_SPREAD = 3  # the weakest, the strongest and the newest stay
+
+
+def snapshotted(config: Config) -> tuple[str, ...]:
+    """The policies whose snapshots join every so often: all that learn and can be drawn, exploiters left out."""
+    members = dict.fromkeys(name for _, entry in _matchmaking(config) for name in entry.members)
+    out = _exploiters(config)
+    return tuple(name for name in members if config.policies[name].learns and name not in out)
+
+
+def may_be_frozen(config: Config) -> frozenset[str]:
+    """The policies of which snapshots may play: those, and the exploiters, whose snapshots join when they begin anew."""
+    return frozenset(snapshotted(config)) | _exploiters(config)
+
+
+def gated(config: Config) -> tuple[str, ...]:
+    """Those of them who have to pass a gate."""
+    gate = None if config.league is None else config.league.snapshots.gate
+    return () if gate is None else snapshotted(config)
+
+
+def populations(config: Config, rule: EvolutionConfig) -> tuple[tuple[str, ...], ...]:
+    """Those who evolve together: of one algorithm, and at least two; if nobody is named, of all who play and learn."""
+    out = _exploiters(config)
+    everybody = [name for name in _seated(config) if config.policies[name].learns and name not in out]
+    by_algorithm: dict[str, list[str]] = {}
+    for name in everybody if rule.policies is None else rule.policies:
+        by_algorithm.setdefault(config.policies[name].algorithm, []).append(name)
+    return tuple(tuple(names) for names in by_algorithm.values() if len(names) > 1)
+
+
+def check_rounds(config: Config) -> None:
+    """Refuses rounds, generators that depend on them, and a league, where they do not fit together.
+
+    Raises:
+        ConfigError: the first thing that is wrong, with its place.
+    """
+    for path, generator in _generators(config):
+        if generator.adaptive:
+            _check_enough_rounds(config, generator, path)
+        if isinstance(generator, MatchmakingConfig):
+            _check_matchmaking(config, generator, path)
+    if config.league is not None:
+        _check_league(config, config.league)
+
+
+def _generators(config: Config) -> Iterator[tuple[str, Generator]]:
+    return ((path, generator_of(entry)) for path, entry in config.places() if not isinstance(entry, MatchConfig))
+
+
+def _matchmaking(config: Config) -> Iterator[tuple[str, MatchmakingConfig]]:
+    return ((path, entry) for path, entry in _generators(config) if isinstance(entry, MatchmakingConfig))
+
+
+def _seated(config: Config) -> tuple[str, ...]:
+    """The policies that play, in the order of the configuration."""
+    seated = {seat if isinstance(seat, str) else seat[0] for _, match in config.entries() for seat in match.seats}
+    return tuple(name for name in config.policies if name in seated)
+
+
+def _exploiters(config: Config) -> set[str]:
+    rules = [entry.rule.exploiters for _, entry in _matchmaking(config) if isinstance(entry.rule, ExploitersRule)]
+    return {name for rule in rules for name in (*rule.main_exploiters, *rule.league_exploiters)}
+
+
+def _check_enough_rounds(config: Config, generator: Generator, path: str) -> None:
+    needed = generator.rounds if isinstance(generator, KnockoutConfig) else 2
+    if config.rounds >= needed:
+        return
+    kind = path.rpartition(".")[2]
+    if isinstance(generator, KnockoutConfig):
+        why = f"a knockout of {len(generator.policies)} has its winner after {needed}"
+    else:
+        why = f"{kind} needs two or more: who meets whom depends on the rounds before"
+    raise ConfigError(f"found {config.rounds}, but {why} ({path}); set `rounds: {needed}`", path="rounds")
+
+
+def _check_matchmaking(config: Config, entry: MatchmakingConfig, path: str) -> None:
+    if entry.both_sides and entry.copies < 2:
+        raise ConfigError(
+            "the sides change from match to match, so each learner needs two or more; set `copies: 2`",
+            path=f"{path}.both_sides",
+        )
+    if isinstance(entry.rule, ExploitersRule):
+        _check_exploiters(entry, path)
+    if isinstance(entry.rule, UncertaintyRule):
+        if len(entry.members) < 2:
+            raise ConfigError(
+                f"there is nobody to meet for {entry.policies[0]!r}; name a second", path=f"{path}.policies"
+            )
+        return
+    for index, name in enumerate(entry.policies):
+        if not config.policies[name].learns:
+            also = "" if isinstance(entry.rule, PastSelvesRule) else "; name it in `against` instead"
+            raise ConfigError(
+                f"{name!r} does not learn, so nobody is matched for it{also}", path=f"{path}.policies[{index}]"
+            )
+
+
+def _check_exploiters(entry: MatchmakingConfig, path: str) -> None:
+    rule, place = entry.rule.exploiters, f"{path}.rule.exploiters"  # type: ignore[union-attr]
+    if not rule.main:
+        raise ConfigError("is empty; somebody has to become good against everybody", path=f"{place}.main")
+    lists = {"main": rule.main, "main_exploiters": rule.main_exploiters, "league_exploiters": rule.league_exploiters}
+    seen: set[str] = set()
+    for key, names in lists.items():
+        for index, name in enumerate(names):
+            if name not in entry.policies:
+                raise ConfigError(
+                    f"{name!r} is none of the entry's `policies`; {nearest(name, entry.policies)}",
+                    path=f"{place}.{key}[{index}]",
+                )
+            if name in seen:
+                raise ConfigError(f"{name!r} is listed twice", path=f"{place}.{key}[{index}]")
+            seen.add(name)
+    for index, name in enumerate(entry.policies):
+        if name not in seen:
+            raise ConfigError(f"{name!r} is in none of the lists of `exploiters`", path=f"{path}.policies[{index}]")
+
+
+def _check_league(config: Config, league: LeagueConfig) -> None:
+    if config.rounds == 1:
+        raise ConfigError("is about what happens between rounds; set `rounds: 2` or more", path="league")
+    if league.snapshots.keep_by == "spread" and league.snapshots.keep < _FEWEST_BY_SPREAD:
+        raise ConfigError(
+            f"found {league.snapshots.keep}; with `keep_by: spread` the weakest, the strongest and the newest stay: "
+            f"{_FEWEST_BY_SPREAD} or more",
+            path="league.snapshots.keep",
+        )
+    _check_every(config, league.snapshots.every, "league.snapshots.every")
+    if league.snapshots.gate is not None:
+        _check_gate(config, league.snapshots.gate.alpha, league.snapshots.gate.beta, "league.snapshots.gate")
+    if league.evolution is not None:
+        _check_evolution(config, league.evolution, "league.evolution")
+    if league.decided is not None:
+        _check_decided(config, "league.decided")
+
+
+def _check_every(config: Config, every: int, path: str) -> None:
+    if every >= config.rounds:
+        raise ConfigError(
+            f"found {every}: in {config.rounds} rounds that is never; at most {config.rounds - 1}", path=path
+        )
+
+
+def _check_gate(config: Config, alpha: float, beta: float, path: str) -> None:
+    if alpha + beta >= 1:
+        raise ConfigError(
+            f"found {alpha}, and beta {beta}: together they must be below 1, or a coin does as well",
+            path=f"{path}.alpha",
+        )
+    if not gated(config):
+        raise ConfigError(
+            "can never decide: no policy that learns is in `matchmaking`, so none meets a snapshot of itself", path=path
+        )
+    learners = {name: (place, entry) for place, entry in _matchmaking(config) for name in entry.policies}
+    for name in gated(config):
+        if name not in learners:
+            raise ConfigError(
+                f"can never decide about {name!r}: it never meets its newest snapshot; make it one of the `policies` "
+                "of `matchmaking`",
+                path=path,
+            )
+        place, entry = learners[name]
+        if entry.copies < 2:
+            raise ConfigError(
+                "one match of each learner is against its newest snapshot, for `league.snapshots.gate`: none is left "
+                "for the rule; set `copies: 2` or more",
+                path=f"{place}.copies",
+            )
+
+
+def _check_evolution(config: Config, rule: EvolutionConfig, path: str) -> None:
+    _check_every(config, rule.every, f"{path}.every")
+    _check_population(config, rule, f"{path}.policies")
+    found = populations(config, rule)
+    if not found:
+        raise ConfigError(
+            "needs two or more policies that learn by the same algorithm: one takes over from another", path=path
+        )
+    for option, perturb in rule.perturb.items():
+        _check_perturb(perturb, f"{path}.perturb.{option}")
+        for name in (name for population in found for name in population):
+            _check_option(config.policies[name].options, name, option, perturb, path)
+
+
+def _check_population(config: Config, rule: EvolutionConfig, path: str) -> None:
+    exploiters = _exploiters(config)
+    for index, name in enumerate(rule.policies or ()):
+        place = f"{path}[{index}]"
+        if name not in config.policies:
+            raise ConfigError(f"unknown policy {name!r}; {nearest(name, config.policies)}", path=place)
+        if name in (rule.policies or ())[:index]:
+            raise ConfigError(f"{name!r} is listed twice", path=place)
+        if not config.policies[name].learns:
+            raise ConfigError(f"{name!r} does not learn", path=place)
+        if name in exploiters:
+            raise ConfigError(f"{name!r} is an exploiter: it begins anew, and takes over from nobody", path=place)
+
+
+def _check_perturb(perturb: PerturbConfig, path: str) -> None:
+    if not perturb.factors:
+        raise ConfigError("is empty; one of its factors is drawn", path=f"{path}.factors")
+    if None not in (perturb.at_least, perturb.at_most) and perturb.at_least > perturb.at_most:  # type: ignore[operator]
+        raise ConfigError(f"found {perturb.at_least}, above `at_most: {perturb.at_most}`", path=f"{path}.at_least")
+
+
+def _check_option(options: Mapping[str, Any], policy: str, option: str, perturb: PerturbConfig, path: str) -> None:
+    """Its present value has to be in the configuration: what an algorithm takes by default is known to it alone."""
+    if option not in options:
+        raise ConfigError(
+            f"{policy!r} does not say what its {option!r} is; write it in `policies.{policy}.options`, where it can be "
+            f"multiplied; {nearest(option, options)}",
+            path=f"{path}.perturb",
+        )
+    value = options[option]
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise ConfigError(
+            f"found {value!r}; only numbers can be multiplied ({path}.perturb)",
+            path=f"policies.{policy}.options.{option}",
+        )
+
+
+def _check_decided(config: Config, path: str) -> None:
+    for name in _seated(config):
+        if config.policies[name].learns:
+            raise ConfigError(
+                f"{name!r} learns: the order of players that change is never decided; freeze it (`frozen: true`), or "
+                "leave this out",
+                path=path,
+            )

@@ -1,0 +1,239 @@
+"""`arena replay`: what was recorded with `record: replays`, listed, played again, verified, and made into videos."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from arena import replaying
+from arena.config import load_config
+from arena.errors import ConfigError
+from arena.playback import Moment, ReplayDiffers
+from arena.records.folder import RunFolder
+from arena.records.journal import JournalReader
+from arena.replays import Episode, MatchReplays, Replays, read_replays
+from arena.screen.words import counted
+from arena.spaces import row
+from arena.video import Caption, Picture, Player, captioned, check_video, write_video
+
+Line = Mapping[str, Any]
+"""Of `episodes.jsonl`."""
+
+_COLORS = ("#1f77b4", "#d62728", "#2ca02c", "#ff7f0e", "#9467bd", "#8c564b", "#e377c2", "#7f7f7f")
+_FAILED = 1  # the exit status
+
+
+def replay(
+    target: str,
+    *,
+    match: int | None = None,
+    episode: int | None = None,
+    round: int | None = None,
+    lane: int | None = None,
+    video: str | None = None,
+    verify: bool = False,
+    per_second: float | None = None,
+) -> int:
+    """Does what is asked for with the replays of a run; returns the exit status.
+
+    Args:
+        target: the run folder.
+        match: only this match.
+        episode: this episode of it, by its number in `episodes.jsonl`.
+        round: of a league; None: all, or with a match the first.
+        lane: None: all, or with an episode the first.
+        video: the file to write.
+        verify: plays again what was recorded, and compares.
+        per_second: ticks of the video; None: as the game says.
+
+    Raises:
+        ConfigError: the run has no such replay, a file is damaged, or the game is not as it was.
+        Unwritable: the video cannot be written.
+    """
+    if video is not None and episode is None:
+        raise ConfigError("a video is of one episode: name it with --match and --episode", path="--video")
+    if video is not None:
+        check_video(Path(video))
+    if episode is not None and match is None:
+        raise ConfigError("an episode is counted within its match: name that with --match", path="--episode")
+    found = read_replays(target)
+    matches = _chosen(found, match, round)
+    try:
+        if episode is None:
+            return (
+                _verify_all(matches) if verify else _list(matches, RunFolder(Path(target)), lane, one=match is not None)
+            )
+        return _one(matches[0], matches[0].episode(episode, lane=lane or 0), target, video, verify, per_second)
+    except ReplayDiffers as error:
+        _say(f"{error}")
+        return _FAILED
+
+
+def _chosen(found: Replays, match: int | None, round: int | None) -> Sequence[MatchReplays]:
+    if match is not None:
+        return [found.match(match, round=round or 0)]
+    chosen = [one for one in found.matches if round in (None, one.manifest.round)]
+    return chosen or [found.match(0, round=round or 0)]  # which says what rounds there are
+
+
+# ------------------------------------------------------------------------------------------------- what there is
+
+
+def _list(matches: Sequence[MatchReplays], folder: RunFolder, lane: int | None, *, one: bool) -> int:
+    for match in matches:
+        episodes = [episode for episode in match.episodes() if lane in (None, episode.lane)]
+        _say(f"{_title(match)}: {counted(len(episodes), 'episode')}, {_bytes(match)}")
+        if one:
+            lines = _lines_of(folder, match)
+            for episode in episodes:
+                _say(f"  {_place(episode)}{_result(lines.get((episode.lane, episode.number)))}")
+    return 0
+
+
+def _title(match: MatchReplays) -> str:
+    manifest = match.manifest
+    policies = dict(sorted((entity.seat, entity.policy) for entity in manifest.entities))
+    return f"round {manifest.round}, match {manifest.match}: {manifest.env}, {' '.join(policies.values())}"
+
+
+def _bytes(match: MatchReplays) -> str:
+    size = sum(recording.path.stat().st_size for recording in match.recordings)
+    ticks = sum(recording.ticks * len(recording.lanes) for recording in match.recordings)
+    return f"{size / 1000:,.0f} kB for {ticks:,} ticks of lanes"
+
+
+def _place(episode: Episode) -> str:
+    span = f"ticks {episode.begin + 1} to {episode.end}" if episode.length > 1 else f"tick {episode.end}"
+    return f"lane {episode.lane}, episode {episode.number}: {span}"
+
+
+def _lines_of(folder: RunFolder, match: MatchReplays) -> dict[tuple[int, int], Line]:
+    """What `episodes.jsonl` has of a match, by lane and episode; nothing if the file is not there."""
+    if not folder.episodes.exists():
+        return {}
+    place = (match.manifest.round, match.manifest.match)
+    return {
+        (line["lane"], line["episode"]): line
+        for line in JournalReader(folder.episodes)
+        if (line.get("round"), line.get("match")) == place
+    }
+
+
+def _result(line: Line | None) -> str:
+    if line is None:
+        return ", not in episodes.jsonl"
+    if line.get("cut"):
+        return ", cut by the end of the leg"
+    return "".join(f", {seat['policy']} {_seat_result(seat)}" for seat in line["seats"])
+
+
+def _seat_result(seat: Line) -> str:
+    return " ".join(filter(None, [seat["outcome"], "NaN" if seat["return"] is None else f"{seat['return']:.6g}"]))
+
+
+# ------------------------------------------------------------------------------------------------- all of it
+
+
+def _verify_all(matches: Sequence[MatchReplays]) -> int:
+    status = 0
+    for match in matches:
+        episodes, ticks, differences = len(match.episodes()), 0, 0
+        for recording, found in replaying.verify(match):
+            ticks += recording.ticks * len(recording.lanes)
+            differences += len(found)
+            for difference in found:
+                _say(str(difference))
+        if differences:
+            status = _FAILED
+        else:
+            _say(f"{_title(match)}: {counted(episodes, 'episode')}, {ticks:,} ticks of lanes, all as recorded")
+    return status
+
+
+# ------------------------------------------------------------------------------------------------- one episode
+
+
+def _one(
+    match: MatchReplays, episode: Episode, target: str, video: str | None, verify: bool, per_second: float | None
+) -> int:
+    line = _lines_of(RunFolder(Path(target)), match).get((episode.lane, episode.number))
+    _say(f"{_title(match)}, {_place(episode)}{_result(line)}")
+    if video is not None:
+        speed = per_second or replaying.rendering(match.manifest).per_second
+        write_video(Path(video), _captioned(match, episode, _colors(target)), per_second=speed)
+        _say(f"{video}: {Path(video).stat().st_size / 1000:,.0f} kB, {episode.length / speed:.1f} s")
+    elif verify:
+        ticks = sum(moment.step is not None for moment, _ in replaying.moments_of(match, episode))
+        _say(f"{counted(ticks, 'tick')}, all as recorded")
+    else:
+        _tell(match, episode)
+    return 0
+
+
+def _tell(match: MatchReplays, episode: Episode) -> None:
+    """What happens, tick by tick; with the game's own text, where it has one."""
+    written = replaying.TEXT in replaying.rendering(match.manifest).modes
+    active: NDArray[np.bool_] | None = None
+    for moment, game in replaying.moments_of(match, episode, render_mode=replaying.TEXT if written else None):
+        if moment.step is not None and active is not None:
+            _say(f"tick {moment.tick}: {', '.join(_deeds(match, moment, active))}")
+        if written and isinstance(text := game.render(), str):
+            _say(text)
+        active = moment.frame.active[0].copy()
+
+
+def _deeds(match: MatchReplays, moment: Moment, active: NDArray[np.bool_]) -> Iterator[str]:
+    """Who was to act, and did what, for which reward; who has ended."""
+    assert moment.step is not None, "a tick was played"
+    paid, over, cut = moment.step.rewards[0], moment.step.terminated[0], moment.step.truncated[0]
+    for e, entity in enumerate(match.manifest.entities):
+        words = [entity.name]
+        if active[e]:
+            words.append(_words(row(entity.action_space, moment.actions[e], 0)))
+        if paid[e]:
+            words.append(f"earns {paid[e]:.6g}")
+        words += ["terminated"] * bool(over[e]) + ["truncated"] * bool(cut[e])
+        if len(words) > 1:
+            yield " ".join(words)
+
+
+def _words(action: Any) -> str:
+    if isinstance(action, dict):
+        return "{" + ", ".join(f"{key}: {_words(part)}" for key, part in action.items()) + "}"
+    if isinstance(action, tuple):
+        return "(" + ", ".join(map(_words, action)) + ")"
+    return np.array2string(np.asarray(action), precision=3, separator=" ", threshold=16).replace("\n", "")
+
+
+def _captioned(match: MatchReplays, episode: Episode, colors: Mapping[str, str]) -> Iterator[Picture]:
+    """The pictures of an episode, with what each policy has earned so far: the mean over its entities."""
+    policies = [entity.policy for entity in match.manifest.entities]
+    earned = np.zeros(len(policies))
+    for picture, moment in replaying.pictures_of(match, episode):
+        if moment.step is not None:
+            earned += moment.step.rewards[0]
+        means = {name: float(np.mean(earned[[name == policy for policy in policies]])) for name in policies}
+        players = [
+            Player(name, colors.get(name.partition("@")[0], _COLORS[place % len(_COLORS)]), mean)
+            for place, (name, mean) in enumerate(means.items())
+        ]
+        played = moment.tick - episode.begin
+        yield captioned(picture, Caption(players, f"{played} / {episode.length}", played / episode.length))
+
+
+def _colors(target: str) -> dict[str, str]:
+    """Those that the configuration gives its policies."""
+    path = RunFolder(Path(target)).config
+    if not path.exists():
+        return {}
+    return {name: policy.color for name, policy in load_config(path).policies.items() if policy.color is not None}
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()

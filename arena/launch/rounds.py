@@ -1,0 +1,200 @@
+"""The rounds of a league: when one is over, what is known of all of them decides who plays whom in the next.
+
+begin      the first round: who plays whom, from the configuration alone
+next       results, ratings and returns -> the next round: its plan over the same processes, and what everybody begins
+           with: what it had learnt, what a fork has taken over, or a snapshot
+again      the round that a resumed run goes on with, as it was planned
+
+All processes stay: what a policy has learnt goes from round to round as it goes from leg to leg, with the boundary
+between them. So a round that is planned again, after a death or `--resume`, is the same round.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from arena.config import Config, parse_config, yaml_text
+from arena.errors import ConfigError
+from arena.league import league
+from arena.league.league import Round
+from arena.league.reading import read_results, read_returns
+from arena.leg import Leg
+from arena.plan import MatchPlan, Plan, make_plan
+from arena.records import checkpoint
+from arena.records import rounds as records
+from arena.records.durable import make_folder
+from arena.records.folder import RunFolder
+from arena.run import Run
+
+_KEPT = checkpoint.KEPT + 1
+"""How many rounds a snapshot that plays no more stays: as long as the run may have to go on from one that knows it."""
+
+
+def begin(run: Run) -> None:
+    """Writes the first round down."""
+    records.keep(run.folder, [], league.first_round(_config_of(run)), run.plan)
+
+
+def next_round(run: Run) -> Run | None:
+    """The run with its next round; None if there is none.
+
+    Args:
+        run: has played a round to its end.
+
+    Raises:
+        ConfigError: the records are damaged.
+    """
+    config = _config_of(run)
+    before = records.read(run.folder)[: run.plan.round + 1]
+    window = None if config.league is None else config.league.window
+    results = read_results(run.folder, window=window, last=run.plan.round)
+    if run.leg.start >= run.plan.horizon or league.is_over(config, before, results):
+        return None
+    following = league.next_round(config, before, results, read_returns(run.folder, round=run.plan.round))
+    for player in following.snapshots:
+        _take(run, *_parts(player))
+    plan = plan_of(config, following, run.folder, ranks=run.plan.processes, spares=len(run.plan.idle_ranks))
+    records.keep(run.folder, before, following, plan)
+    _forget(run.folder, before)
+    return replace(run, plan=plan, leg=_leg(run, config, before, following, plan), words=())
+
+
+def again(run: Run, config: Config, tick: int) -> Run:
+    """The run with the plan of the round that was played at a tick, or that has ended there.
+
+    Args:
+        run: of the first round's plan, in the folder of an earlier part of the run.
+        config: of the run.
+        tick: at which it goes on.
+
+    Raises:
+        ConfigError: the round is not on record.
+    """
+    number = max(0, tick - 1) // config.ticks
+    found = records.read(run.folder)
+    if number >= len(found):
+        raise ConfigError(f"lacks round {number}, which was played at tick {tick}", source=str(run.folder.rounds))
+    plan = plan_of(config, found[number], run.folder, ranks=run.plan.processes, spares=config.spares)
+    return replace(run, plan=plan)
+
+
+def plan_of(config: Config, planned: Round, folder: RunFolder, *, ranks: int, spares: int) -> Plan:
+    """The plan of a round.
+
+    Args:
+        config: of the whole league.
+        planned: the round.
+        folder: where its snapshots are.
+        ranks: how many processes there are.
+        spares: how many of them may at most be kept free.
+    """
+
+    def path_of(player: str) -> Path:
+        return folder.snapshot_path(*_parts(player))
+
+    played = league.round_config(config, planned, path_of)
+    played = msgspec.structs.replace(played, spares=min(spares, config.spares))
+    return make_plan(played, ranks=ranks, number=planned.number)
+
+
+def _config_of(run: Run) -> Config:
+    return parse_config(yaml_text.load(run.config, source=run.source), source=run.source)
+
+
+def _parts(player: str) -> tuple[str, int]:
+    """Policy and tick of a snapshot's name."""
+    policy, _, tick = player.rpartition("@")
+    return policy, int(tick)
+
+
+def _take(run: Run, policy: str, tick: int) -> None:
+    """Keeps what a policy has learnt: its checkpoint is never written again, so the two may be one file."""
+    path = run.folder.snapshot_path(policy, tick)
+    make_folder(path.parent.parent)
+    make_folder(path.parent)
+    path.unlink(missing_ok=True)  # of a round that was planned before
+    source = run.leg.restore[policy]
+    with suppress(OSError):
+        os.link(source, path)
+    if not path.exists():  # a file system without links
+        shutil.copyfile(source, path)
+
+
+def _forget(folder: RunFolder, before: Sequence[Round]) -> None:
+    """Removes the snapshots that no round plays any more that the run may have to go on with."""
+    for old in before[:-_KEPT]:
+        for player in old.dropped:
+            folder.snapshot_path(*_parts(player)).unlink(missing_ok=True)
+
+
+def _leg(run: Run, config: Config, before: Sequence[Round], following: Round, plan: Plan) -> Leg:
+    """What the round begins with; a policy that is reset begins as it did at first, as its seed is the same."""
+    known = dict(run.leg.restore)
+    restore: dict[str, Path] = {}
+    for name, policy in plan.policies.items():
+        fork = following.forks.get(name)
+        source = None if name in following.resets else known.get(fork.source if fork else name)
+        if source is None and policy.load is not None:
+            source = checkpoint.find(policy.load, name)
+        if source is not None:
+            restore[name] = source
+    return Leg(
+        start=run.leg.start,
+        updates=run.leg.updates,
+        seconds=run.leg.seconds,
+        restore=restore,
+        own=dict(_own(run, config, before, following, plan, restore)),
+    )
+
+
+class _Seat(NamedTuple):
+    """A worker's place, and what must be alike for another one to go on with what it alone has."""
+
+    worker: tuple[int, int]
+    game: tuple[str, str, int, int]  # environment, its arguments, lanes, entities
+
+
+def _own(
+    run: Run, config: Config, before: Sequence[Round], following: Round, plan: Plan, restore: Mapping[str, Path]
+) -> Iterator[tuple[tuple[int, int], Path]]:
+    """Per worker the file with what it alone goes on with, as a replay buffer: of a seat like its own, in their order.
+
+    A fork takes over that of the policy which it is a copy of; one that is reset begins with nothing.
+    """
+    for name, policy in plan.policies.items():
+        if policy.frozen or not policy.workers or name in following.resets or name not in restore:
+            continue
+        source = following.forks[name].source if name in following.forks else name
+        seated = _last_seats(run, config, before, source)
+        folder = run.folder.checkpoints_path(source)
+        for seat in _seats(plan, name):
+            like = next((other for other in seated if other.game == seat.game), None)
+            if like is not None:
+                seated.remove(like)
+                yield seat.worker, checkpoint.own_path_of(folder, checkpoint.ticks_of(restore[name]), like.worker)
+
+
+def _last_seats(run: Run, config: Config, before: Sequence[Round], policy: str) -> list[_Seat]:
+    """The seats of a policy in the last round that it has played."""
+    for played in reversed(before):
+        last = played.number == run.plan.round
+        plan = run.plan if last else plan_of(config, played, run.folder, ranks=1, spares=0)
+        if plan.policies[policy].workers:
+            return _seats(plan, policy)
+    return []
+
+
+def _seats(plan: Plan, policy: str) -> list[_Seat]:
+    return [_Seat((match, seat), _game(plan.matches[match], seat)) for match, seat in plan.policies[policy].workers]
+
+
+def _game(match: MatchPlan, seat: int) -> tuple[str, str, int, int]:
+    return match.env, repr(match.env_kwargs), match.lanes, len(match.seats[seat].entities)

@@ -1,0 +1,207 @@
+"""Davidson's model of games with draws: the likelihood of results, its maximum, and whether there is one.
+
+Of two sides with strengths s and t, in nats, the first wins, draws or loses with chances in the ratio
+
+    exp(d / 2) : nu : exp(-d / 2),     d = s - t
+
+(Davidson 1970, "On extending the Bradley-Terry model to accommodate ties in paired comparison experiments", in
+logarithms). Without draws nu is 0 and this is the model of Bradley and Terry. As a multinomial logit in (strengths,
+log nu) its log-likelihood is concave, so what the optimiser finds is the maximum.
+
+A maximum does not always exist: where a side has never lost, or where two groups never met, some strengths can be
+moved without end or without effect. A weak normal prior then takes the place of the games that were not played.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import optimize, special
+
+from arena.league.results import Results
+
+Array: TypeAlias = NDArray[np.float64]
+Flags: TypeAlias = NDArray[np.bool_]
+
+ELO = 400 / math.log(10)  # in a nat
+PRIOR_DEVIATION = 400 / ELO  # of a strength, in nats; about as heavy as a single game
+_LOG_NU_DEVIATION = 2.0  # of log nu, if the prior is needed: draws are anything from rare to usual
+_MOVED = 1e-3  # by how much a direction of length 1 helps, at least, if it helps at all; the solver errs by far less
+
+
+class Games(NamedTuple):
+    """Results as arrays.
+
+    Args:
+        design: float64 [M, P], a row per pair of teams: its product with the strengths is their difference d.
+        counts: float64 [M, 3], games won, drawn and lost by the first team.
+    """
+
+    design: Array
+    counts: Array
+
+    @property
+    def drawn(self) -> bool:
+        """Whether there are draws; otherwise nu is 0 and no parameter."""
+        return bool(self.counts[:, 1].any())
+
+
+class Fit(NamedTuple):
+    """The most likely parameters.
+
+    Args:
+        strengths: float64 [P], in nats; their mean is 0.
+        covariance: float64 [P, P], of these strengths, from the observed information.
+        nu: how usual draws are: twice the ratio of draws to decided games between equals.
+        prior: whether there is no most likely one without the prior.
+    """
+
+    strengths: Array
+    covariance: Array
+    nu: float
+    prior: bool
+
+
+def games_of(results: Results, players: Sequence[str]) -> Games:
+    """The arrays of results; the strength of a team is the mean of its members'.
+
+    The mean, and not the sum, because only differences of strengths can be seen: with sums the chances of one against
+    two would depend on where the scale has its zero. In teams of equal size the two differ by a factor alone, and with
+    the mean a team of `a` against a team of `b` is as far apart as `a` and `b` are.
+    """
+    index = {name: place for place, name in enumerate(players)}
+    pairs = results.pairs()
+    design = np.zeros((len(pairs), len(players)))  # [M, P]
+    for row, (first, second) in enumerate(pairs):
+        for team, sign in ((first, 1.0), (second, -1.0)):
+            for name in team:
+                design[row, index[name]] += sign / len(team)
+    seen = design.any(axis=1)  # teams as (a, b) and (a, a, b, b) are equally strong whatever their members are
+    return Games(design[seen], np.array(list(pairs.values()), np.float64).reshape(-1, 3)[seen])
+
+
+def chances(differences: Array, log_nu: float) -> Array:
+    """Of a win, a draw and a loss, float64 [..., 3], for differences [...] in nats."""
+    half = differences / 2
+    found: Array = special.softmax(np.stack([half, np.full_like(half, log_nu), -half], axis=-1), axis=-1)
+    return found
+
+
+def log_of(nu: float) -> float:
+    """The logarithm, minus infinity where there are no draws."""
+    return math.log(nu) if nu else -math.inf
+
+
+def information(differences: Array, nu: float) -> Array:
+    """What one game says about the difference of its sides, float64 [M]: the inverse of a variance in nats."""
+    won, _, lost = chances(differences, log_of(nu)).T
+    found: Array = (won + lost - (won - lost) ** 2) / 4
+    return found
+
+
+def log_likelihood(games: Games, strengths: Array, fitted: Fit) -> Array:
+    """Of strengths [K, P] in nats, with the share of draws and the prior of a fit; float64 [K]."""
+    found = chances(strengths @ games.design.T, log_of(fitted.nu))  # [K, M, 3]
+    penalty = fitted.prior * (strengths**2).sum(axis=1) / (2 * PRIOR_DEVIATION**2)
+    total: Array = special.xlogy(games.counts, found).sum(axis=(1, 2)) - penalty
+    return total
+
+
+def most_likely(games: Games) -> Fit:
+    """The maximum of the likelihood, or of the posterior where the likelihood has none."""
+    count = games.design.shape[1]
+    if not count:
+        return Fit(np.zeros(0), np.zeros((0, 0)), 0.0, False)
+    prior = not has_maximum(games)
+    problem = _Problem(games, prior=prior)
+    near = optimize.minimize(
+        problem.value_and_gradient, problem.start, jac=True, hess=problem.hessian, method="trust-exact"
+    ).x
+    inverse = np.linalg.inv(problem.hessian(near))
+    found = near - inverse @ problem.value_and_gradient(near)[1]  # Newton's last step, beyond what values can resolve
+    nu = math.exp(found[-1]) if games.drawn else 0.0
+    centre = np.eye(count) - 1 / count  # takes out the shift that all strengths share, be it pinned or a prior's
+    return Fit(centre @ found[:count], centre @ inverse[:count, :count] @ centre, nu, prior)
+
+
+class _Problem:
+    """The function to minimise: minus the log-likelihood, or log-posterior, of (strengths [P], log nu if drawn).
+
+    Half the square of the strengths' sum is added. It pins their common shift, about which games say nothing, and is
+    zero at the minimum.
+    """
+
+    def __init__(self, games: Games, *, prior: bool) -> None:
+        self._games = games
+        self._players = games.design.shape[1]
+        self.start = np.zeros(self._players + games.drawn)
+        precision = np.full_like(self.start, PRIOR_DEVIATION**-2)
+        precision[self._players :] = _LOG_NU_DEVIATION**-2
+        self._quadratic = np.diag(precision * prior)
+        self._quadratic[: self._players, : self._players] += 1.0
+
+    def value_and_gradient(self, parameters: Array) -> tuple[float, Array]:
+        counts, found = self._games.counts, self._chances(parameters)
+        pull = self._quadratic @ parameters
+        likelihood = special.xlogy(counts, found).sum()
+        surplus = counts - counts.sum(axis=1, keepdims=True) * found  # [M, 3], seen minus expected
+        gradient = pull.copy()
+        gradient[: self._players] -= self._games.design.T @ (surplus[:, 0] - surplus[:, 2]) / 2
+        gradient[self._players :] -= surplus[:, 1].sum()
+        return float(parameters @ pull / 2 - likelihood), gradient
+
+    def hessian(self, parameters: Array) -> Array:
+        """Of the parameters: the covariance of what a game shows, summed over the games."""
+        count, design = self._games.counts.sum(axis=1), self._games.design
+        won, drawn, lost = self._chances(parameters).T
+        own = count * (won + lost - (won - lost) ** 2) / 4
+        found = self._quadratic.copy()
+        found[: self._players, : self._players] += (design * own[:, None]).T @ design
+        if self._games.drawn:
+            cross = design.T @ (-count * (won - lost) * drawn / 2)
+            found[-1, :-1] += cross
+            found[:-1, -1] += cross
+            found[-1, -1] += (count * drawn * (1 - drawn)).sum()
+        return found
+
+    def _chances(self, parameters: Array) -> Array:
+        log_nu = float(parameters[-1]) if self._games.drawn else -np.inf
+        return chances(self._games.design @ parameters[: self._players], log_nu)
+
+
+def has_maximum(games: Games) -> bool:
+    """Whether the likelihood has one maximum: no way to move strengths and log nu for ever without making it smaller.
+
+    The shift of all strengths apart, which changes nothing. Ford 1957, "Solution of a ranking problem from binary
+    comparisons", for wins and losses; in general the question is a linear program (Konis 2007, "Linear programming
+    algorithms for detecting separated data in binary logistic regression models").
+    """
+    won, drawn, lost = (games.counts > 0).T
+    free = games.design.shape[1] - 1
+    if _rank(games.design[won & lost]) == free:  # the usual case: nobody can be moved against anybody
+        return True
+    return _rank(games.design) == free and not _is_separated(games.design, won, drawn, lost)
+
+
+def _rank(design: Array) -> int:
+    return int(np.linalg.matrix_rank(design.T @ design, hermitian=True))  # of P x P: there may be far more games
+
+
+def _is_separated(design: Array, won: Flags, drawn: Flags, lost: Flags) -> bool:
+    """Whether some direction (strengths, log nu) makes no game that was played less likely, and one more likely.
+
+    A way in which a game can end grows more likely as its logit, of d / 2, log nu and -d / 2, outgrows the others.
+    """
+    half = np.hstack([design / 2, np.zeros((len(design), 1))])  # [M, P + 1]
+    draw = np.zeros_like(half)
+    draw[:, -1] = 1.0
+    growth = [(2 * half)[won], (-2 * half)[lost]]
+    if drawn.any():
+        growth += [(half - draw)[won], (draw - half)[drawn], (draw + half)[drawn], (-half - draw)[lost]]
+    gains = np.vstack(growth)
+    best = optimize.linprog(-gains.sum(axis=0), A_ub=-gains, b_ub=np.zeros(len(gains)), bounds=(-1, 1))
+    return bool(best.fun is not None and -best.fun > _MOVED)

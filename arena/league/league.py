@@ -1,0 +1,259 @@
+"""A league is a row of rounds: what is known of those before decides who plays whom in the next one.
+
+    first_round   from the configuration alone
+    next_round    rounds, results and returns so far -> the next round
+    round_config  the configuration of one round, from which its plan is made
+    is_over       whether there is nothing left to find out
+
+Between two rounds, in this order: exploiters that are due begin anew; snapshots join and leave; the worst of a
+population become copies of the best; every generator says who meets whom. All of it is pure and deterministic: whatever
+is drawn comes from (seed of the run, number of the round, purpose).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import PurePath
+from typing import Any, NamedTuple
+
+import msgspec
+
+from arena.config.league import LeagueConfig
+from arena.config.matches import (
+    KnockoutConfig,
+    MatchConfig,
+    MatchmakingConfig,
+    SwissConfig,
+    generator_of,
+)
+from arena.config.rounds import gated, populations, snapshotted
+from arena.config.schema import Config, PolicyConfig
+from arena.league import generators, matchmaking, population, snapshots
+from arena.league.draws import Purpose, stream
+from arena.league.matchmaking import Field
+from arena.league.pairing import decided
+from arena.league.ratings import fit
+from arena.league.results import Results, Team
+from arena.league.rounds import Fork, GateRecord, History, Player, Round, player_of, snapshot_name
+
+__all__ = ["Fork", "GateRecord", "Player", "Round", "first_round", "is_over", "next_round", "round_config"]
+
+
+def first_round(config: Config) -> Round:
+    """The round that follows from the configuration alone."""
+    tournaments = {place: entry for place, entry in _generators(config) if isinstance(entry, _TOURNAMENTS)}
+    return Round(
+        number=0,
+        start=0,
+        matches=tuple(match for _, match in config.entries()),
+        pairings={place: generators.opening(entry) for place, entry in tournaments.items()},
+    )
+
+
+def next_round(
+    config: Config, before: Sequence[Round], results: Results, returns: Mapping[str, Sequence[float]]
+) -> Round:
+    """The round after those before it; the same for the same arguments.
+
+    Args:
+        config: of the league.
+        before: all earlier rounds, the first one first.
+        results: of the games that count.
+        returns: per policy those of its episodes in the newest round.
+    """
+    history = History(config, before)
+    tick = history.number * config.ticks
+    due = _due(config, history, results)
+    joining = _joining(config, history, results, due, tick=tick)
+    dropped = _dropped(config, history, joining.names, results)
+    forks = _forks(config, history, results, returns)
+    field = Field(
+        _as_they_begin(results, forks, due.resets),
+        _in_the_league(history, joining.names, dropped),
+        frozenset(name for name, policy in config.policies.items() if policy.learns),
+    )
+    written = _written_out(config, history, field)
+    return Round(
+        number=history.number,
+        start=tick,
+        matches=written.matches,
+        players=_players(written.matches),
+        snapshots=joining.names,
+        dropped=dropped,
+        forks=forks,
+        resets=due.resets,
+        gates=joining.gates,
+        options=_options(history, joining.names, dropped, forks),
+        pairings=written.pairings,
+    )
+
+
+def is_over(config: Config, before: Sequence[Round], results: Results) -> bool:
+    """Whether there is nothing left to find out, though rounds are left: all knockouts have their winners and there is
+    nothing else to play, or the order of all players is decided.
+
+    Args:
+        config: of the league.
+        before: all rounds that were played.
+        results: of the games that count.
+    """
+    entries = [None if isinstance(entry, MatchConfig) else generator_of(entry) for _, entry in config.places()]
+    if all(isinstance(entry, KnockoutConfig) and entry.rounds <= len(before) for entry in entries):
+        return True
+    rule = None if config.league is None else config.league.decided
+    players = dict.fromkeys(name for match in before[-1].matches for name in _names(match))
+    return rule is not None and decided(results, [*players], rule.error, elo=rule.elo)
+
+
+def round_config(config: Config, round: Round, snapshot_path: Callable[[str], PurePath]) -> Config:
+    """The configuration of one round: its matches written out, the snapshots that play as frozen policies.
+
+    Args:
+        config: of the league.
+        round: one of its rounds.
+        snapshot_path: where a snapshot's checkpoint is, by the snapshot's name.
+    """
+    policies = {name: _with_options(policy, round.options.get(name)) for name, policy in config.policies.items()}
+    for name, player in round.players.items():
+        parent = config.policies[player.policy]
+        frozen = msgspec.structs.replace(parent, frozen=True, load=str(snapshot_path(name)))
+        policies[name] = _with_options(frozen, round.options.get(name))
+    return msgspec.structs.replace(config, matches=round.matches, policies=policies)
+
+
+def _with_options(policy: PolicyConfig, options: dict[str, Any] | None) -> PolicyConfig:
+    return policy if options is None else msgspec.structs.replace(policy, options=options)
+
+
+_TOURNAMENTS = (KnockoutConfig, SwissConfig)
+
+
+def _generators(config: Config) -> list[tuple[str, Any]]:
+    """The generators of a configuration with their places."""
+    return [(place, generator_of(entry)) for place, entry in config.places() if not isinstance(entry, MatchConfig)]
+
+
+def _rule(config: Config) -> LeagueConfig:
+    return config.league or LeagueConfig()
+
+
+class _Due(NamedTuple):
+    """Exploiters whose time has come: whose snapshots join, and who of them begins anew."""
+
+    snapshots: tuple[str, ...] = ()
+    resets: tuple[str, ...] = ()
+
+
+def _due(config: Config, history: History, results: Results) -> _Due:
+    field = Field(results, history.snapshots, frozenset())
+    rng = stream(config.seed, history.number, Purpose.RESETS)
+    joining: dict[str, None] = {}
+    resets: dict[str, None] = {}
+    for _, entry in _generators(config):
+        if isinstance(entry, MatchmakingConfig):
+            found = matchmaking.due(entry, field, {name: history.age(name) for name in entry.policies}, rng)
+            joining |= dict.fromkeys(found)
+            resets |= dict.fromkeys(name for name, anew in found.items() if anew)
+    return _Due(tuple(joining), tuple(resets))
+
+
+def _joining(config: Config, history: History, results: Results, due: _Due, *, tick: int) -> snapshots.Joining:
+    rule = _rule(config).snapshots
+    asked = [name for name in snapshotted(config) if history.number % rule.every == 0]
+    candidates = [(name, next(reversed(history.snapshots[name]), None)) for name in asked]
+    found = snapshots.joining(rule, candidates, results, tick=tick)
+    return found._replace(names=(*found.names, *(snapshot_name(name, tick) for name in due.snapshots)))
+
+
+def _dropped(config: Config, history: History, joining: Sequence[str], results: Results) -> tuple[str, ...]:
+    everybody = _in_the_league(history, joining, ())
+    rule = _rule(config).snapshots
+    return tuple(name for own in everybody.values() for name in snapshots.leaving(rule, own, results))
+
+
+def _in_the_league(history: History, joining: Sequence[str], dropped: Sequence[str]) -> dict[str, list[str]]:
+    """The snapshots of each policy in this round."""
+    found = {policy: [name for name in own if name not in dropped] for policy, own in history.snapshots.items()}
+    for name in joining:
+        found[player_of(name).policy].append(name)
+    return found
+
+
+def _forks(
+    config: Config, history: History, results: Results, returns: Mapping[str, Sequence[float]]
+) -> dict[str, Fork]:
+    rule = _rule(config).evolution
+    if rule is None or history.number % rule.every:
+        return {}
+    ratings = fit(results)
+    ranked = {name: ratings.of(name).elo for name in ratings.players}
+    fitness = ranked if rule.by == "rating" else population.of_returns(returns)
+    rng = stream(config.seed, history.number, Purpose.EVOLUTION)
+    return population.forks(rule, populations(config, rule), fitness, history.options, rng)
+
+
+def _as_they_begin(results: Results, forks: Mapping[str, Fork], resets: Sequence[str]) -> Results:
+    """What is known of the players as they are now: who begins anew has no games, a fork those of its source."""
+    changed = {*forks, *resets}
+    found = Results()
+    for (first, second), score in results.pairs().items():
+        if not changed & {*first, *second}:
+            found.add_score(first, second, score)
+        for policy, fork in forks.items():
+            if fork.source in (*first, *second) and not changed & {*first, *second}:
+                found.add_score(_renamed(first, fork.source, policy), _renamed(second, fork.source, policy), score)
+    return found
+
+
+def _renamed(team: Team, old: str, new: str) -> Team:
+    return tuple(new if name == old else name for name in team)
+
+
+def _options(
+    history: History, joining: Sequence[str], dropped: Sequence[str], forks: Mapping[str, Fork]
+) -> dict[str, dict[str, Any]]:
+    """The options of all whose are not those of the configuration; a snapshot keeps those that it was made with."""
+    found = {name: options for name, options in history.changed_options().items() if name not in dropped}
+    for name in joining:
+        policy = player_of(name).policy
+        if policy in found:
+            found[name] = found[policy]
+    return found | {name: {**history.options[fork.source], **fork.options} for name, fork in forks.items()}
+
+
+class _Written(NamedTuple):
+    """The matches of a round, and the pairings of its tournaments."""
+
+    matches: tuple[MatchConfig, ...]
+    pairings: dict[str, generators.Pairings]
+
+
+def _written_out(config: Config, history: History, field: Field) -> _Written:
+    rng = stream(config.seed, history.number, Purpose.OPPONENTS)
+    judge = generators.Judge(field.results, stream(config.seed, history.number, Purpose.COINS))
+    matches: list[MatchConfig] = []
+    pairings: dict[str, generators.Pairings] = {}
+    for place, entry in config.places():
+        if isinstance(entry, MatchConfig):
+            matches.append(entry)
+            continue
+        generator = generator_of(entry)
+        if isinstance(generator, _TOURNAMENTS):
+            pairings[place] = generators.next_pairings(generator, history.pairings(place), judge)
+            matches += generator.written_out(generators.teams(generator, pairings[place]))
+        elif isinstance(generator, MatchmakingConfig):
+            drawn = matchmaking.draw(generator, field, rng, tested=frozenset(gated(config)))
+            matches += generator.drawn(drawn, number=history.number)
+        else:
+            matches += generator.matches()
+    return _Written(tuple(matches), pairings)
+
+
+def _players(matches: Sequence[MatchConfig]) -> dict[str, Player]:
+    """The snapshots that play."""
+    names = sorted({name for match in matches for name in _names(match) if "@" in name})
+    return {name: player_of(name) for name in names}
+
+
+def _names(match: MatchConfig) -> set[str]:
+    return {seat if isinstance(seat, str) else seat[0] for seat in match.seats}

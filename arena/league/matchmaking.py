@@ -1,0 +1,204 @@
+"""Whom a learner meets in the next round.
+
+    past_selves   snapshots of itself, all alike
+    fictitious    everybody, by prioritised fictitious self-play (Vinyals et al. 2019, supplement)
+    exploiters    main agents meet all that there was, exploiters the mains or what is in the league (the same)
+    uncertainty   those against whom a result would change the standings most
+
+The priorities are functions f of p, the chance to score against an opponent: hard (1 - p)^2, variance p (1 - p),
+linear 1 - p. p is not known but estimated: each priority is the mean of f over the posterior of p given the games, see
+`payoff`. Somebody who was never met has thus a priority of its own, and there is no number of games to wait for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import betainc
+
+from arena.config.matches import (
+    Exploiters,
+    ExploitersRule,
+    Fictitious,
+    FictitiousRule,
+    MatchmakingConfig,
+    PastSelvesRule,
+)
+from arena.league.draws import systematic
+from arena.league.pairing import Standings
+from arena.league.payoff import payoff
+from arena.league.results import Results
+
+Weights: TypeAlias = dict[str, float]
+
+
+class Field(NamedTuple):
+    """Everybody whom a learner can meet.
+
+    Args:
+        results: of the games that count.
+        snapshots: per policy those in the league, the oldest first.
+        learns: the policies that learn.
+    """
+
+    results: Results
+    snapshots: Mapping[str, Sequence[str]]
+    learns: frozenset[str]
+
+    def past(self, members: Sequence[str]) -> list[str]:
+        """All that stays as it is: snapshots, and policies that do not learn."""
+        fixed = [name for name in members if name not in self.learns]
+        return [*fixed, *(name for member in members for name in self.snapshots.get(member, ()))]
+
+    def newest(self, policy: str) -> str | None:
+        """The newest snapshot of a policy."""
+        return next(reversed(self.snapshots.get(policy, ())), None)
+
+
+def draw(
+    entry: MatchmakingConfig, field: Field, rng: np.random.Generator, *, tested: frozenset[str] = frozenset()
+) -> dict[str, Sequence[str]]:
+    """The opponents of each learner, one per match.
+
+    Args:
+        entry: learners and rule.
+        field: everybody whom they can meet.
+        rng: what is left to chance.
+        tested: learners that meet their newest snapshot in one of their matches, for the gate that it has to pass.
+    """
+    standings = None
+    found: dict[str, Sequence[str]] = {}
+    for learner in entry.policies:
+        newest = field.newest(learner) if learner in tested else None
+        free = entry.copies - (newest is not None)
+        weights = _weights(entry, learner, field)
+        if weights is None:
+            standings = standings or _standings(entry, field)
+            drawn = [_other(standings.next_pair(of=learner), learner) for _ in range(free)]
+        else:
+            drawn = systematic(weights, free, rng)
+        found[learner] = drawn if newest is None else [*drawn, newest]
+    return found
+
+
+def due(entry: MatchmakingConfig, field: Field, ages: Mapping[str, int], rng: np.random.Generator) -> dict[str, bool]:
+    """The exploiters whose snapshots join: for long enough, or with success, they have learnt. True: it begins anew.
+
+    Args:
+        entry: learners and rule.
+        field: everybody whom they can meet.
+        ages: for how many rounds each has learnt.
+        rng: decides whether a league exploiter begins anew.
+    """
+    if not isinstance(entry.rule, ExploitersRule):
+        return {}
+    rule = entry.rule.exploiters
+    past = [name for member in entry.members for name in field.snapshots.get(member, ())]
+    targets = {**dict.fromkeys(rule.main_exploiters, rule.main), **dict.fromkeys(rule.league_exploiters, tuple(past))}
+    found = {}
+    for name, others in targets.items():
+        limit = rule.reset
+        late = limit.after is not None and ages[name] >= limit.after
+        if late or beats_all(field.results, name, others, score=limit.beats, confidence=limit.confidence):
+            found[name] = name in rule.main_exploiters or bool(rng.random() < limit.share)
+    return found
+
+
+def _weights(entry: MatchmakingConfig, learner: str, field: Field) -> Weights | None:
+    """How often a learner is to meet each of its opponents; None where that is not a matter of weights."""
+    if isinstance(entry.rule, PastSelvesRule):
+        own = [*field.snapshots.get(learner, ()), *field.past(entry.against)]
+        return _mixed({learner: entry.rule.past_selves.self_play}, dict.fromkeys(own, 1.0))
+    if isinstance(entry.rule, FictitiousRule):
+        return _fictitious(entry.rule.fictitious, entry.members, learner, field)
+    if isinstance(entry.rule, ExploitersRule):
+        return _exploiters(entry.rule.exploiters, entry.members, learner, field)
+    return None
+
+
+def _mixed(first: Weights, second: Weights) -> Weights:
+    """The first with the shares that they have, the second with what is left, in proportion; or the first alone."""
+    total, rest = sum(second.values()), 1.0 - sum(first.values())
+    if not total:
+        return first if sum(first.values()) else dict.fromkeys(first, 1.0)
+    found = {name: share for name, share in first.items() if share}
+    for name, weight in second.items():
+        found[name] = found.get(name, 0.0) + rest * weight / total
+    return found
+
+
+def _fictitious(rule: Fictitious, members: Sequence[str], learner: str, field: Field) -> Weights:
+    current = [name for name in members if name != learner and name in field.learns]
+    weights = priorities(field.results, learner, [*current, *field.past(members)], weighting=rule.weighting)
+    return _mixed({learner: rule.self_play}, weights)
+
+
+def _exploiters(rule: Exploiters, members: Sequence[str], learner: str, field: Field) -> Weights:
+    mains = dict.fromkeys(rule.main, 1.0)
+    if learner in rule.main_exploiters:
+        return _of_main_exploiter(rule, learner, field)
+    past = priorities(field.results, learner, field.past(members), weighting="hard")
+    if learner in rule.league_exploiters:
+        return past or mains
+    return _mixed({name: rule.self_play / len(mains) for name in mains}, past) if past else mains
+
+
+def _of_main_exploiter(rule: Exploiters, learner: str, field: Field) -> Weights:
+    """Each main as it is; where that is hopeless, snapshots of it, the more the more even the games are."""
+    weights: Weights = {}
+    scores = payoff(field.results, [learner, *rule.main]).mean[0, 1:]
+    for main, score in zip(rule.main, scores, strict=True):
+        snapshots = field.snapshots.get(main, ())
+        if score >= rule.weak or not snapshots:
+            weights[main] = 1.0
+        else:
+            weights |= _mixed({}, priorities(field.results, learner, snapshots, weighting="variance"))
+    return weights
+
+
+def priorities(results: Results, learner: str, opponents: Sequence[str], *, weighting: str) -> Weights:
+    """The mean of f(p) over the posterior of a learner's chance to score against each opponent.
+
+    With E[p] = m and Var[p] = v: E[(1 - p)^2] = (1 - m)^2 + v, E[p (1 - p)] = m (1 - m) - v, E[1 - p] = 1 - m.
+
+    Args:
+        results: of the games that count.
+        learner: who wants to learn.
+        opponents: whom it can meet.
+        weighting: hard, variance or linear.
+    """
+    mean, variance = _moments(results, learner, opponents)
+    weights = {"hard": (1 - mean) ** 2 + variance, "variance": mean * (1 - mean) - variance, "linear": 1 - mean}
+    return dict(zip(opponents, weights[weighting].tolist(), strict=True))
+
+
+def beats_all(results: Results, player: str, targets: Sequence[str], *, score: float, confidence: float) -> bool:
+    """Whether a player's expected score against each of the targets is above `score`, each with this probability.
+
+    The posterior of a score is taken for the Beta distribution with its mean and variance. Nobody beats nobody.
+    """
+    mean, variance = _moments(results, player, targets)
+    size = mean * (1 - mean) / variance - 1
+    above = 1 - betainc(mean * size, (1 - mean) * size, score)
+    return bool(len(targets) and (above >= confidence).all())
+
+
+def _moments(results: Results, player: str, others: Sequence[str]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Mean and variance of the posterior of a player's score against each of the others, float64 [others]."""
+    weights = payoff(results, [player, *others]).weights[0, 1:]  # of wins, draws and losses
+    total = weights.sum(axis=-1)
+    won, drawn = weights[:, 0] / total, weights[:, 1] / total
+    mean = won + drawn / 2
+    return mean, (won + drawn / 4 - mean**2) / (total + 1)
+
+
+def _standings(entry: MatchmakingConfig, field: Field) -> Standings:
+    current = [name for name in entry.members if name in field.learns]
+    return Standings(field.results, [*current, *field.past(entry.members)])
+
+
+def _other(pair: tuple[str, str], player: str) -> str:
+    return pair[1] if pair[0] == player else pair[0]

@@ -1,0 +1,68 @@
+"""Population-based training (Jaderberg et al. 2017): the worst become copies of the best, with other options.
+
+Truncation selection: the policies of one algorithm are ordered by how they did; each of the last `share` becomes a copy
+of one drawn from the first `share`, with its weights, its optimiser and its options (exploit), of which those in
+`perturb` are multiplied by a factor (explore).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from arena.config.league import EvolutionConfig, PerturbConfig
+from arena.league.rounds import Fork
+
+
+def forks(
+    rule: EvolutionConfig,
+    populations: Sequence[Sequence[str]],
+    fitness: Mapping[str, float],
+    options: Mapping[str, dict[str, Any]],
+    rng: np.random.Generator,
+) -> dict[str, Fork]:
+    """Who becomes a copy of whom.
+
+    Args:
+        rule: how many, and what is perturbed.
+        populations: the policies of each algorithm.
+        fitness: of those that have played; nobody else takes part.
+        options: per policy those that it has now.
+        rng: draws sources and factors.
+    """
+    found: dict[str, Fork] = {}
+    for population in populations:
+        for policy, source in _exploited(rule.share, [name for name in population if name in fitness], fitness, rng):
+            found[policy] = Fork(source, explored(rule.perturb, options[source], rng))
+    return found
+
+
+def _exploited(
+    share: float, population: Sequence[str], fitness: Mapping[str, float], rng: np.random.Generator
+) -> list[tuple[str, str]]:
+    """Each of the worst, and the one of the best that it becomes a copy of."""
+    ordered = sorted(population, key=lambda name: (fitness[name], name))
+    count = min(max(1, int(share * len(ordered))), len(ordered) // 2)
+    worst, best = ordered[:count], ordered[len(ordered) - count :]
+    return [(name, best[rng.integers(count)]) for name in worst]
+
+
+def explored(
+    perturb: Mapping[str, PerturbConfig], options: Mapping[str, Any], rng: np.random.Generator
+) -> dict[str, Any]:
+    """The perturbed options: whole numbers stay whole, and at least 1 if they were."""
+    return {name: _multiplied(options[name], rule, float(rng.choice(rule.factors))) for name, rule in perturb.items()}
+
+
+def _multiplied(value: float, rule: PerturbConfig, factor: float) -> float:
+    low = -np.inf if rule.at_least is None else rule.at_least
+    high = np.inf if rule.at_most is None else rule.at_most
+    changed = min(max(value * factor, low), high)
+    return max(round(changed), min(value, 1)) if isinstance(value, int) else float(changed)
+
+
+def of_returns(returns: Mapping[str, Sequence[float]]) -> dict[str, float]:
+    """The mean return of each policy that has ended an episode."""
+    return {name: float(np.mean(values)) for name, values in returns.items() if len(values)}

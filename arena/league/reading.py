@@ -1,0 +1,223 @@
+"""The results of a run, read from its folder: finished games, and which of them say who is better.
+
+    config.yaml                    which policies learn
+    rounds.jsonl, or plan.json     the sides of each match; in a league also who has begun anew, and when
+    episodes.jsonl                 how the games ended
+
+A game does not count where it has no winner or not two sides; where it was not played to its end, or a seat stood
+idle; and where it is old: a policy that learns is another player after a while. A line that a kill has left
+incomplete is counted and skipped.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from enum import Enum
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+import msgspec
+
+from arena.config import Config, load_config
+from arena.errors import ConfigError
+from arena.league.results import Encounter, Results, encounter_of
+from arena.plan import ONLY_ACT
+from arena.records.episode_line import episode_of
+from arena.records.folder import RunFolder
+from arena.records.journal import JournalReader
+from arena.records.outcome import Outcome
+from arena.records.results import results_of
+
+T = TypeVar("T")
+
+
+class Reading(NamedTuple):
+    """What a run folder says about who is better.
+
+    Args:
+        results: of the games that count.
+        encounters: these games, in the order in which they ended.
+        episodes: how many games there were: those that count, and the three kinds below.
+        unrated: games without a winner, or not of two sides.
+        aborted: games that were cut, or in which a seat stood idle.
+        stale: games that are too old.
+        unfinished: lines that a kill has left incomplete: 0 or 1.
+    """
+
+    results: Results
+    encounters: Sequence[Encounter]
+    episodes: int
+    unrated: int
+    aborted: int
+    stale: int
+    unfinished: int
+
+
+def read(folder: RunFolder, *, window: int | None = None, last: int | None = None) -> Reading:
+    """Reads the games of a run.
+
+    Args:
+        folder: of a run, which may be under way; without `episodes.jsonl` there are no games.
+        window: of so many of the newest rounds the games of policies that learn count; those between players that do
+            not learn always do. None: of all rounds. In either case a policy that was reset, or has become a copy of
+            another one, begins anew.
+        last: the newest round to look at. None: the last one that has begun.
+
+    Raises:
+        ConfigError: a file is missing, damaged, or of another version of the arena.
+    """
+    rounds = _rounds(folder)[: None if last is None else last + 1]
+    referee = _Referee(rounds, _since(load_config(folder.config), rounds, window))
+    reader = JournalReader(folder.episodes)
+    judged = [referee.judge(episode) for _, episode in _episodes(reader, rounds)]
+    encounters = [found for found in judged if isinstance(found, Encounter)]
+    dropped = Counter(found for found in judged if isinstance(found, _Dropped))
+    return Reading(
+        Results(encounters),
+        encounters,
+        episodes=len(judged),
+        unrated=dropped[_Dropped.UNRATED],
+        aborted=dropped[_Dropped.ABORTED],
+        stale=dropped[_Dropped.STALE],
+        unfinished=reader.unfinished,
+    )
+
+
+def read_results(folder: RunFolder, *, window: int | None = None, last: int | None = None) -> Results:
+    """The results alone; as `read`."""
+    return read(folder, window=window, last=last).results
+
+
+def read_returns(folder: RunFolder, *, round: int) -> dict[str, list[float]]:
+    """What the episodes of one round brought each policy that has finished one, those of a match one after the other.
+
+    Args:
+        folder: of the run.
+        round: its number. A return is the mean over the policy's entities; episodes that were cut have none.
+
+    Raises:
+        ConfigError: a file is missing, damaged, or of another version of the arena.
+    """
+    rounds = [line for line in _rounds(folder) if line.round == round]
+    matches: dict[int, list[Any]] = {}
+    for line, episode in _episodes(JournalReader(folder.episodes), rounds):
+        matches.setdefault(episode.match, []).append(episode_of(line))
+    found: dict[str, list[float]] = {}
+    for number in sorted(matches):
+        for policy, brought in results_of(matches[number]).items():
+            found.setdefault(policy, []).extend(brought.returns)
+    return found
+
+
+class _MatchLine(msgspec.Struct, frozen=True):
+    match: int
+    sides: tuple[tuple[int, ...], ...]
+
+
+class _RoundLine(msgspec.Struct, frozen=True):
+    """What has to be known of a line of `rounds.jsonl`; `plan.json` is one as well."""
+
+    matches: tuple[_MatchLine, ...]
+    round: int = 0
+    forks: dict[str, Any] = {}
+    resets: tuple[str, ...] = ()
+
+
+class _SeatLine(msgspec.Struct, frozen=True, gc=False):
+    policy: str
+    outcome: Outcome | None
+    idle_ticks: int = 0
+
+
+class _EpisodeLine(msgspec.Struct, frozen=True, gc=False):
+    """What has to be known of a line of `episodes.jsonl`."""
+
+    round: int
+    match: int
+    seats: tuple[_SeatLine, ...]
+    cut: bool = False
+
+
+def _rounds(folder: RunFolder) -> list[_RoundLine]:
+    """All rounds that have begun; a run without rounds is one."""
+    if folder.rounds.exists():
+        return [_converted(line, _RoundLine, folder.rounds) for line in JournalReader(folder.rounds)]
+    try:
+        return [_converted(json.loads(folder.plan.read_text()), _RoundLine, folder.plan)]
+    except OSError as error:
+        raise ConfigError(f"cannot be read: {error.strerror}", source=str(folder.plan)) from error
+    except ValueError as error:
+        raise ConfigError(f"is damaged: {error}", source=str(folder.plan)) from error
+
+
+def _episodes(reader: JournalReader, rounds: Sequence[_RoundLine]) -> Iterator[tuple[Mapping[str, Any], _EpisodeLine]]:
+    """The episodes of these rounds; none of a run that has not finished one."""
+    if reader.path.exists():
+        wanted = {line.round for line in rounds}
+        for line in reader:
+            episode = _converted(line, _EpisodeLine, reader.path)
+            if episode.round in wanted:
+                yield line, episode
+
+
+def _converted(line: object, kind: type[T], path: Path) -> T:
+    try:
+        return msgspec.convert(line, kind)
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"is damaged, or of another version of the arena: {error}", source=str(path)) from error
+
+
+def _since(config: Config, rounds: Sequence[_RoundLine], window: int | None) -> dict[str, int]:
+    """From which round on the games of a policy count; of those that are not named all do."""
+    oldest = 0 if window is None else max(0, len(rounds) - window)
+    learn = (name for name, policy in config.policies.items() if not policy.frozen and policy.algorithm not in ONLY_ACT)
+    since = dict.fromkeys(learn, oldest)
+    for line in rounds:
+        for name in {*line.forks, *line.resets}:
+            since[name] = max(since.get(name, 0), line.round)
+    return since
+
+
+class _Dropped(Enum):
+    """Why a game does not count."""
+
+    UNRATED = "unrated"
+    ABORTED = "aborted"
+    STALE = "stale"
+
+
+class _Referee:
+    """Says what games are worth.
+
+    Args:
+        rounds: that were played.
+        since: per policy the round from which on its games count.
+    """
+
+    def __init__(self, rounds: Sequence[_RoundLine], since: Mapping[str, int]) -> None:
+        self._sides = {(line.round, match.match): match.sides for line in rounds for match in line.matches}
+        self._since = since
+        self._known: dict[tuple[int, int, tuple[_SeatLine, ...]], Encounter | _Dropped] = {}
+
+    def judge(self, episode: _EpisodeLine) -> Encounter | _Dropped:
+        """What a finished game says; of the same seats in the same match there are few ways to end."""
+        if episode.cut:
+            return _Dropped.ABORTED
+        key = (episode.round, episode.match, episode.seats)
+        if key not in self._known:
+            self._known[key] = self._judged(episode)
+        return self._known[key]
+
+    def _judged(self, episode: _EpisodeLine) -> Encounter | _Dropped:
+        players = [seat.policy for seat in episode.seats]
+        if any(seat.idle_ticks for seat in episode.seats):
+            return _Dropped.ABORTED
+        sides = self._sides.get((episode.round, episode.match), ())
+        if sorted(seat for side in sides for seat in side) != list(range(len(players))):
+            return _Dropped.UNRATED
+        found = encounter_of(players, sides, [seat.outcome for seat in episode.seats])
+        if found is None:
+            return _Dropped.UNRATED
+        return _Dropped.STALE if any(self._since.get(name, 0) > episode.round for name in players) else found

@@ -1,0 +1,146 @@
+"""Who has won against whom: wins, draws and losses for every pair of teams that has met.
+
+A team is the players that share a side, as a sorted tuple of their names: `("a", "a")` are two seats of the same
+player, and another team than `("a",)`. Player names are those of policies; a snapshot's has a `@`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple, TypeAlias
+
+from arena.records.outcome import Outcome
+
+Team: TypeAlias = tuple[str, ...]
+
+
+class Score(NamedTuple):
+    """Games between two sides, as the first of them sees it."""
+
+    wins: int = 0
+    draws: int = 0
+    losses: int = 0
+
+    @property
+    def games(self) -> int:
+        """How many there were."""
+        return self.wins + self.draws + self.losses
+
+    @property
+    def points(self) -> float:
+        """One for a win, a half for a draw."""
+        return self.wins + 0.5 * self.draws
+
+    @property
+    def reversed(self) -> Score:
+        """The same games, as the second side sees them."""
+        return Score(self.losses, self.draws, self.wins)
+
+    def plus(self, other: Score) -> Score:
+        """These games and those."""
+        return Score(self.wins + other.wins, self.draws + other.draws, self.losses + other.losses)
+
+
+class Encounter(NamedTuple):
+    """One finished game: two teams, and how it ended for the first."""
+
+    first: Team
+    second: Team
+    outcome: Outcome
+
+
+_NOTHING = Score()
+_ONE: Mapping[Outcome, Score] = {"win": Score(wins=1), "draw": Score(draws=1), "loss": Score(losses=1)}
+
+
+class Results:
+    """Games of any number of players.
+
+    Args:
+        encounters: games to begin with.
+    """
+
+    def __init__(self, encounters: Iterable[Encounter] = ()) -> None:
+        self._scores: dict[tuple[Team, Team], Score] = {}
+        for encounter in encounters:
+            self.add(*encounter)
+
+    def add(self, first: Team, second: Team, outcome: Outcome, *, count: int = 1) -> None:
+        """Takes games that ended alike; a team that meets itself leaves no trace, as nobody can be better.
+
+        Args:
+            first: one team, its names in any order.
+            second: the other.
+            outcome: for the first.
+            count: how many games.
+        """
+        won, drawn, lost = _ONE[outcome]
+        self.add_score(first, second, Score(won * count, drawn * count, lost * count))
+
+    def add_score(self, first: Team, second: Team, score: Score) -> None:
+        """Takes the games of a score; as `add`."""
+        first, second = tuple(sorted(first)), tuple(sorted(second))
+        if first > second:
+            first, second, score = second, first, score.reversed
+        if first != second and score.games:
+            self._scores[first, second] = self._scores.get((first, second), _NOTHING).plus(score)
+
+    def update(self, other: Results) -> None:
+        """Takes all games of other results."""
+        for (first, second), score in other._scores.items():
+            self.add_score(first, second, score)
+
+    def pairs(self) -> Mapping[tuple[Team, Team], Score]:
+        """Every pair of teams that has met, in sorted order, each once and with the smaller team first."""
+        return dict(sorted(self._scores.items()))
+
+    @property
+    def players(self) -> tuple[str, ...]:
+        """Everybody who has played, sorted."""
+        return tuple(sorted({name for pair in self._scores for team in pair for name in team}))
+
+    @property
+    def games(self) -> int:
+        """How many there were."""
+        return sum(score.games for score in self._scores.values())
+
+    def games_of(self, player: str) -> int:
+        """In how many of them a player took part."""
+        return sum(score.games for pair, score in self._scores.items() if any(player in team for team in pair))
+
+    def between(self, first: str, second: str) -> Score:
+        """The games in which one player alone filled a side, of whatever size, and the other one the other side."""
+        total = _NOTHING
+        for teams, score in self._scores.items():
+            alone = [set(team) for team in teams]
+            if alone == [{first}, {second}]:
+                total = total.plus(score)
+            elif alone == [{second}, {first}]:
+                total = total.plus(score.reversed)
+        return total
+
+
+def encounter_of(
+    players: Sequence[str], sides: Sequence[Sequence[int]], outcomes: Sequence[Outcome | None]
+) -> Encounter | None:
+    """What a finished game says about who is better; None if it says nothing.
+
+    It says nothing where it has not exactly two sides, where somebody has no outcome, where those of one side differ,
+    or where the two sides contradict each other.
+
+    Args:
+        players: per seat, who sat there.
+        sides: the seat indices of each side.
+        outcomes: per seat.
+    """
+    found = [{outcomes[seat] for seat in side} for side in sides]
+    if len(sides) != 2 or any(len(said) != 1 for said in found):
+        return None
+    (mine,), (theirs,) = found
+    if mine is None or _OTHER[mine] != theirs:
+        return None
+    first, second = (tuple(sorted(players[seat] for seat in side)) for side in sides)
+    return Encounter(first, second, mine)
+
+
+_OTHER: Mapping[Outcome, Outcome] = {"win": "loss", "draw": "draw", "loss": "win"}

@@ -1,0 +1,118 @@
+"""Rounds as data, and what those that were played say about the next one.
+
+A round is written down before it is played, and from it alone its plan can be made again. Whatever a league has to
+remember is in its rounds: which snapshots there are, whose options have changed, who has met whom in a tournament.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from arena.config.matches import MatchConfig
+from arena.config.schema import Config
+
+
+class Player(msgspec.Struct, frozen=True):
+    """A snapshot that plays: whose it is, and of which tick."""
+
+    policy: str
+    tick: int
+
+
+class Fork(msgspec.Struct, frozen=True):
+    """A policy has become a copy of another one, with other options."""
+
+    source: str = msgspec.field(name="from")
+    options: dict[str, Any] = {}  # those that were perturbed
+
+
+class GateRecord(msgspec.Struct, frozen=True):
+    """What a sequential test has said of a policy against its newest snapshot."""
+
+    policy: str
+    against: str
+    verdict: str  # better | not_better | open
+    llr: float  # log of the likelihood ratio, in nats
+    games: int
+
+
+class Round(msgspec.Struct, frozen=True, kw_only=True):
+    """One plan of matches, and what has happened just before it."""
+
+    number: int
+    start: int  # tick at which it begins
+    matches: tuple[MatchConfig, ...]
+    players: dict[str, Player] = {}  # the snapshots that play, by name
+    snapshots: tuple[str, ...] = ()  # that join
+    dropped: tuple[str, ...] = ()  # that leave, for good
+    forks: dict[str, Fork] = {}  # by policy
+    resets: tuple[str, ...] = ()  # policies that begin anew
+    gates: tuple[GateRecord, ...] = ()
+    options: dict[str, dict[str, Any]] = {}  # of policies and snapshots that have others than the configuration says
+    pairings: dict[str, tuple[tuple[str, ...], ...]] = {}  # of knockouts and Swiss, by their places; one alone: a bye
+
+
+def snapshot_name(policy: str, tick: int) -> str:
+    """How the snapshot of a policy is called: '@' is in no name of a configuration."""
+    return f"{policy}@{tick}"
+
+
+def player_of(name: str) -> Player:
+    """Whose snapshot it is, and of which tick."""
+    policy, _, tick = name.rpartition("@")
+    return Player(policy, int(tick))
+
+
+class History:
+    """What earlier rounds say.
+
+    Args:
+        config: of the league.
+        before: all rounds that were played, the first one first.
+
+    Attributes:
+        number: of the round to be made.
+        snapshots: per policy its snapshots in the league, the oldest first.
+        options: per policy those that it has now.
+    """
+
+    def __init__(self, config: Config, before: Sequence[Round]) -> None:
+        self.number = len(before)
+        self._rounds = tuple(before)
+        self.snapshots = _in_the_league(config, before)
+        self._changed = before[-1].options if before else {}
+        configured = {name: policy.options for name, policy in config.policies.items()}
+        self.options: Mapping[str, dict[str, Any]] = {
+            name: self._changed.get(name, options) for name, options in configured.items()
+        }
+
+    def changed_options(self) -> dict[str, dict[str, Any]]:
+        """The options of those policies and snapshots in the league that have others than the configuration says."""
+        gone = {name for played in self._rounds for name in played.dropped}
+        return {name: options for name, options in self._changed.items() if name not in gone}
+
+    def pairings(self, place: str) -> list[tuple[tuple[str, ...], ...]]:
+        """Who met whom in a knockout or Swiss, round after round."""
+        return [played.pairings[place] for played in self._rounds if place in played.pairings]
+
+    def age(self, policy: str) -> int:
+        """For how many rounds a policy has learnt since it began anew, or since its newest snapshot joined."""
+        events = (
+            played.number
+            for played in self._rounds
+            if policy in played.resets or any(player_of(name).policy == policy for name in played.snapshots)
+        )
+        return self.number - max(events, default=0)
+
+
+def _in_the_league(config: Config, before: Sequence[Round]) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {name: [] for name in config.policies}
+    for played in before:
+        for name in played.dropped:
+            found[player_of(name).policy].remove(name)
+        for name in played.snapshots:
+            found[player_of(name).policy].append(name)
+    return found

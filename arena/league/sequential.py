@@ -1,0 +1,78 @@
+"""Is A better than B by d Elo? A sequential probability ratio test, which may be asked after every game.
+
+    H0: A is at most as strong as B        H1: A is at least d Elo stronger
+
+In Davidson's model (see `davidson`) the chance that a decided game is won by A is 1 / (1 + 10^(-d / 400)), whatever
+the share of draws; how many draws there are hardly depends on d, and near d = 0 not at all. So the test is on the
+decided games, and draws, about which it would have to assume something, leave it as it is. The likelihood ratio is
+Wald's (1945, "Sequential tests of statistical hypotheses"). Its bounds are 1 / alpha and beta, a little wider than his:
+by Ville's inequality (1939) a wrong `BETTER` has then a probability of at most alpha, and a wrong `NOT_BETTER` of at
+most beta, however often one looks, however many games are played between two looks, and even if strengths drift.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from enum import Enum
+from typing import NamedTuple
+
+from arena.errors import ConfigError
+from arena.league.results import Score
+
+
+class Verdict(Enum):
+    """What a test says."""
+
+    BETTER = "better"
+    NOT_BETTER = "not_better"
+    OPEN = "open"
+
+
+class State(NamedTuple):
+    """Where a test stands.
+
+    Args:
+        verdict: what it says.
+        llr: the log of the likelihood of H1 over that of H0, in nats.
+    """
+
+    verdict: Verdict
+    llr: float
+
+
+@dataclass(frozen=True)
+class Test:
+    """A test, before any game.
+
+    Args:
+        elo: by how much A has to be better, above 0. Between 0 and `elo` either verdict may come.
+        alpha: the largest probability of `BETTER` where A is not better.
+        beta: the largest probability of `NOT_BETTER` where A is better by `elo`.
+
+    Raises:
+        ConfigError: such a test can never decide, or says anything.
+    """
+
+    elo: float
+    alpha: float = 0.05
+    beta: float = 0.05
+
+    __test__ = False  # is not one of pytest's
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.elo) and self.elo > 0):
+            raise ConfigError(f"must be above 0, or the test can never decide; found {self.elo}", path="elo")
+        for name in ("alpha", "beta"):
+            if not 0 < getattr(self, name) < 1:
+                raise ConfigError(f"is a probability between 0 and 1, found {getattr(self, name)}", path=name)
+        if self.alpha + self.beta >= 1:
+            raise ConfigError(f"found {self.alpha}; alpha + beta must be below 1, or a coin does as well", path="alpha")
+
+    def state(self, score: Score) -> State:
+        """What the games say that A, the first side of the score, has played against B."""
+        won = 1 / (1 + 10 ** (-self.elo / 400))
+        llr = score.wins * math.log(2 * won) + score.losses * math.log(2 * (1 - won))
+        if llr >= -math.log(self.alpha):
+            return State(Verdict.BETTER, llr)
+        return State(Verdict.NOT_BETTER if llr <= math.log(self.beta) else Verdict.OPEN, llr)

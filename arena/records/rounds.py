@@ -1,0 +1,69 @@
+"""`rounds.jsonl`: a line per round of a league, written when the round is planned, before anybody plays in it.
+
+A line holds the round itself, from which its plan can be made again, and beside it the matches as the plan numbers
+them, for those who read what was played.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from arena.errors import ConfigError
+from arena.league.league import Round
+from arena.plan import Plan, to_json
+from arena.records.durable import replacing
+from arena.records.folder import RunFolder
+from arena.records.journal import JournalReader
+
+VERSION = 1
+
+
+def keep(folder: RunFolder, before: Sequence[Round], planned: Round, plan: Plan) -> None:
+    """Writes a round down, after those before it; what was planned after them is forgotten.
+
+    Args:
+        folder: of the run.
+        before: the rounds before it.
+        planned: the round.
+        plan: of it.
+    """
+    known = _lines(folder)[: len(before)]
+    with replacing(folder.rounds) as file:
+        for line in [*known, _line(planned, plan)]:
+            file.write(msgspec.json.encode(line) + b"\n")
+
+
+def read(folder: RunFolder) -> list[Round]:
+    """The rounds that were planned, the first one first.
+
+    Raises:
+        ConfigError: the file is damaged, or of another version of the arena.
+    """
+    return [_round(line, folder) for line in _lines(folder)]
+
+
+def _lines(folder: RunFolder) -> list[dict[str, Any]]:
+    return list(JournalReader(folder.rounds)) if folder.rounds.exists() else []
+
+
+def _line(planned: Round, plan: Plan) -> dict[str, Any]:
+    told: dict[str, Any] = msgspec.to_builtins(planned)
+    told["descriptions"] = told.pop("matches")
+    head = {"version": VERSION, "round": told.pop("number"), "start": told.pop("start")}
+    matches = [{key: match[key] for key in ("match", "env", "seats", "sides")} for match in to_json(plan)["matches"]]
+    return {**head, "matches": matches, **told}
+
+
+def _round(line: dict[str, Any], folder: RunFolder) -> Round:
+    if line.get("version") != VERSION:
+        raise ConfigError(
+            f"has a line of version {line.get('version')!r}, this arena reads {VERSION}", source=str(folder.rounds)
+        )
+    told = {**line, "number": line.get("round"), "matches": line.get("descriptions")}
+    try:
+        return msgspec.convert(told, Round)
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"is damaged: {error}", source=str(folder.rounds)) from error

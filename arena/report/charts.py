@@ -1,0 +1,311 @@
+"""Figures for Plotly, as the plain JSON that its JavaScript draws. Text and rules take their colours from the page.
+
+A trace names its policy in `meta`, by which the page shows and hides it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from arena.report.colors import Colors, faded
+from arena.report.curves import Curve
+from arena.report.learning import Evaluation, Learning, Logged
+from arena.report.lengths import Lengths
+from arena.report.lineage import Fork, Gate, Lineage, Reset
+from arena.report.sections import PageData
+from arena.report.standings import MetaRow
+from arena.report.timing import Spent, Timing
+
+Figure = dict[str, Any]
+Trace = dict[str, Any]
+Mark = tuple[int, float, str, str, str]
+"""Tick, row, colour, symbol, and what it says when it is pointed at."""
+
+_BAND = 0.16  # opacity
+_PLAIN = "#7a8594"
+_ABOVE = 0.3  # rows: what happens when a round begins stands beside the snapshot of that tick
+_VERDICTS = {"better": "triangle-up", "not_better": "triangle-down", "open": "circle-open"}
+# What a role does for the game has a colour; waiting is grey, the darker the further away the cause.
+_ACTIVITY_COLORS = {
+    "environment": "#2f9e8f",
+    "inference": "#4c78c8",
+    "learning": "#8a63c9",
+    "communication": "#e0a13a",
+    "recording": "#b8643c",
+    "starting": "#d9c7a3",
+    "waiting for actions": "#c3c9d0",
+    "waiting for the match": "#a4acb6",
+    "waiting for the group": "#848d99",
+    "waiting for news": "#dde1e6",
+}
+
+
+def figures(data: PageData, colors: Colors) -> dict[str, Figure]:
+    """Every figure of the page by the name under which the page asks for it."""
+    found: dict[str, Figure] = {**_learning(data.learning, colors), **_evaluations(data.evaluations, colors)}
+    for number, by_policy in enumerate(data.logged.values()):
+        found[f"logged-{number}"] = _logged(by_policy, colors)
+    for number, row in enumerate(data.lengths):
+        found[f"lengths-{number}"] = _length_bars(row)
+        found[f"lengths-{number}-time"] = _figure(list(_line(row.over_time, _PLAIN)))
+    if data.standings is not None:
+        found["meta"] = _meta(data.standings.meta)
+    if data.lineage.eventful:
+        found["lineage"] = _lineage(data.lineage, list(colors.policies), colors, last=data.summary.ticks)
+    if data.time is not None:
+        found["time-kinds"] = _time_bars(data.time, data.time.kinds)
+        found["time-ranks"] = _rank_bars(data.time)
+    return found
+
+
+def _figure(traces: Sequence[Trace], *, x: str = "ticks", y: str = "", **layout: Any) -> Figure:
+    axes = {"xaxis": {"title": {"text": x}}, "yaxis": {"title": {"text": y}}}
+    for axis, changes in {name: layout.pop(name, {}) for name in axes}.items():
+        axes[axis].update(changes)
+    return {"data": list(traces), "layout": {**axes, **layout}}
+
+
+def _line(curve: Curve, color: str, policy: str | None = None) -> Iterator[Trace]:
+    """A curve and its band; the band is left out where no part has several matches."""
+    common: Trace = {"type": "scatter", "x": curve.ticks, "meta": {"policy": policy}}
+    if curve.low != curve.high:
+        edge = {**common, "mode": "lines", "line": {"width": 0}, "hoverinfo": "skip"}
+        yield {**edge, "y": curve.low}
+        yield {**edge, "y": curve.high, "fill": "tonexty", "fillcolor": faded(color, _BAND)}
+    mode = "lines" if len(curve.ticks) > 1 else "markers"
+    hover = "%{y:.4g}" if policy is None else f"{policy} %{{y:.4g}}"
+    yield {
+        **common,
+        "y": curve.mean,
+        "mode": mode,
+        "line": {"color": color, "width": 2},
+        "marker": {"color": color},
+        "hovertemplate": f"{hover}<extra></extra>",
+    }
+
+
+def _learning(learning: Learning, colors: Colors) -> dict[str, Figure]:
+    found = {}
+    for name, curves in (("returns", learning.returns), ("won", learning.won)):
+        traces = [trace for policy, one in curves.items() for trace in _line(one, colors[policy], policy)]
+        if traces:
+            share: Mapping[str, Any] = {"yaxis": {"tickformat": ".0%", "rangemode": "tozero"}} if name == "won" else {}
+            found[f"learning-{name}"] = _figure(traces, **share)
+    return found
+
+
+def _logged(by_policy: Mapping[str, Logged], colors: Colors) -> Figure:
+    traces = [
+        {
+            "type": "scatter",
+            "mode": "lines" if len(one.ticks) > 1 else "markers",
+            "x": one.ticks,
+            "y": one.values,
+            "line": {"color": colors[policy], "width": 1.6},
+            "meta": {"policy": policy},
+            "hovertemplate": f"{policy} %{{y:.4g}}<extra></extra>",
+        }
+        for policy, one in by_policy.items()
+    ]
+    return _figure(traces, x="", yaxis={"nticks": 5, "title": {"text": ""}}, xaxis={"nticks": 5, "title": {"text": ""}})
+
+
+def _evaluations(rows: Sequence[Evaluation], colors: Colors) -> dict[str, Figure]:
+    by_policy: dict[str, list[Evaluation]] = {}
+    for row in rows:
+        by_policy.setdefault(row.policy, []).append(row)
+    returns = [_evaluated(mine, colors[policy]) for policy, mine in by_policy.items()]
+    found = {"evaluation-returns": _figure(returns)} if returns else {}
+    games = {policy: [row for row in mine if row.wins is not None] for policy, mine in by_policy.items()}
+    wins = [_share_won(mine, colors[policy]) for policy, mine in games.items() if mine]
+    if wins:
+        found["evaluation-wins"] = _figure(wins, yaxis={"tickformat": ".0%", "rangemode": "tozero"})
+    return found
+
+
+def _evaluated(rows: Sequence[Evaluation], color: str) -> Trace:
+    margins = [row.margin for row in rows]
+    bars = {"type": "data", "array": margins, "thickness": 1.2, "width": 3, "color": color}
+    return {**_points(rows, color), "y": [row.mean for row in rows], "error_y": bars}
+
+
+def _share_won(rows: Sequence[Evaluation], color: str) -> Trace:
+    return {**_points(rows, color), "y": [row.wins for row in rows]}
+
+
+def _points(rows: Sequence[Evaluation], color: str) -> Trace:
+    return {
+        "type": "scatter",
+        "mode": "lines+markers",
+        "x": [row.ticks for row in rows],
+        "line": {"color": color, "width": 2},
+        "marker": {"size": 6},
+        "meta": {"policy": rows[0].policy},
+        "hovertemplate": f"{rows[0].policy} %{{y:.4g}}<extra></extra>",
+    }
+
+
+def _length_bars(row: Lengths) -> Figure:
+    width = row.edges[1] - row.edges[0]
+    last = [edge - 1 for edge in row.edges[1:]]
+    trace = {
+        "type": "bar",
+        "x": [edge + (width - 1) / 2 for edge in row.edges[:-1]],
+        "y": row.counts,
+        "width": width,
+        "marker": {"color": _PLAIN, "line": {"width": 0}},
+        "customdata": [list(ends) for ends in zip(row.edges[:-1], last, strict=True)],
+        "hovertemplate": "%{customdata[0]} to %{customdata[1]} ticks: %{y} episodes<extra></extra>",
+    }
+    return _figure([trace], x="length, ticks", y="episodes", bargap=0.04, hovermode="closest")
+
+
+def _meta(rows: Sequence[MetaRow]) -> Figure:
+    """Two measures beside each other, a player a line, the best on top."""
+    players = [row.player for row in rows][::-1]
+    colors = [row.color for row in rows][::-1]
+    traces = []
+    for axis, name in (("x", "nash"), ("x2", "alpha_rank")):
+        estimates = [getattr(row, name) for row in rows][::-1]
+        mean = [value for value, _, _ in estimates]
+        errors = {
+            "type": "data",
+            "symmetric": False,
+            "array": [high - value for value, _, high in estimates],
+            "arrayminus": [value - low for value, low, _ in estimates],
+            "thickness": 1.2,
+            "width": 3,
+            "color": _PLAIN,
+        }
+        bars = {"type": "bar", "orientation": "h", "x": mean, "y": players, "marker": {"color": colors}}
+        traces.append({**bars, "xaxis": axis, "error_x": errors, "hovertemplate": "%{y} %{x:.3f}<extra></extra>"})
+    shares: Figure = {"rangemode": "tozero", "tickformat": ".0%", "nticks": 4}
+    return _figure(
+        traces,
+        xaxis={**shares, "domain": [0, 0.47], "title": {"text": "Nash averaging"}},
+        xaxis2={**shares, "domain": [0.53, 1], "title": {"text": "alpha-rank"}},
+        yaxis={"showgrid": False, "dtick": 1},
+        height=70 + 24 * len(rows),
+        hovermode="closest",
+        bargap=0.35,
+    )
+
+
+def _lineage(lineage: Lineage, policies: Sequence[str], colors: Colors, *, last: int) -> Figure:
+    """A line per policy over ticks: its snapshots on it, forks as lines from one to another."""
+    rows = {policy: len(policies) - 1 - place for place, policy in enumerate(policies)}
+    traces = [
+        {
+            "type": "scatter",
+            "mode": "lines",
+            "x": [0, last],
+            "y": [row, row],
+            "line": {"color": faded(colors[policy], 0.55), "width": 2},
+            "hoverinfo": "skip",
+        }
+        for policy, row in rows.items()
+    ]
+    for fork in lineage.forks:
+        traces.append(_fork_line(fork.tick, rows[fork.source], rows[fork.policy] + _ABOVE, colors[fork.source]))
+    forks = [(f.tick, rows[f.policy] + _ABOVE, colors[f.source], "diamond", _fork_words(f)) for f in lineage.forks]
+    resets = [(r.tick, rows[r.policy] + _ABOVE, colors[r.policy], "x", _reset_words(r)) for r in lineage.resets]
+    gates = [
+        (g.tick, rows[g.policy] - _ABOVE, _PLAIN, _VERDICTS.get(g.verdict, "x"), _gate_words(g)) for g in lineage.gates
+    ]
+    traces += [_marks(found) for found in (_snapshot_marks(lineage, rows, colors), forks, resets, gates) if found]
+    axis = {"tickvals": list(rows.values()), "ticktext": list(rows), "automargin": True, "showgrid": False}
+    return _figure(traces, yaxis=axis, height=90 + 38 * len(rows), hovermode="closest")
+
+
+def _snapshot_marks(lineage: Lineage, rows: Mapping[str, int], colors: Colors) -> list[Mark]:
+    return [
+        (
+            shot.tick,
+            rows[shot.policy],
+            colors[shot.policy],
+            "circle" if shot.dropped is None else "circle-open",
+            f"{shot.name}, {shot.matches} matches"
+            + (f", dropped at {shot.dropped}" if shot.dropped is not None else ""),
+        )
+        for shot in lineage.snapshots
+    ]
+
+
+def _reset_words(reset: Reset) -> str:
+    return f"{reset.policy} began anew"
+
+
+def _fork_words(fork: Fork) -> str:
+    changes = ", ".join(f"{name} {value}" for name, value in fork.options.items())
+    return f"{fork.policy} goes on from {fork.source}" + (f"<br>{changes}" if changes else "")
+
+
+def _gate_words(gate: Gate) -> str:
+    verdict = gate.verdict.replace("_", " ")
+    return (
+        f"{gate.policy} against {gate.against}: {verdict}<br>{gate.games:g} games, log-likelihood ratio {gate.llr:.2f}"
+    )
+
+
+def _fork_line(tick: int, source: float, target: float, color: str) -> Trace:
+    line = {"color": color, "width": 1.4, "dash": "dot"}
+    return {
+        "type": "scatter",
+        "mode": "lines",
+        "x": [tick, tick],
+        "y": [source, target],
+        "line": line,
+        "hoverinfo": "skip",
+    }
+
+
+def _marks(marks: Sequence[Mark]) -> Trace:
+    x, y, color, symbol, words = (list(column) for column in zip(*marks, strict=True))
+    marker = {"size": 9, "color": color, "symbol": symbol, "line": {"color": color, "width": 1.5}}
+    hover = {"text": words, "hovertemplate": "%{text}<br>tick %{x}<extra></extra>"}
+    return {"type": "scatter", "mode": "markers", "x": x, "y": y, "marker": marker, **hover}
+
+
+def _time_bars(timing: Timing, rows: Sequence[Spent]) -> Figure:
+    names = [row.name for row in rows][::-1]
+    traces = [
+        {
+            "type": "bar",
+            "orientation": "h",
+            "y": names,
+            "x": [row.seconds.get(activity, 0.0) / row.wall for row in rows][::-1],
+            "marker": {"color": _ACTIVITY_COLORS.get(activity, "#c3c9d0")},
+            "hovertemplate": f"%{{y}}: {activity} %{{x:.1%}}<extra></extra>",
+        }
+        for activity in timing.activities
+    ]
+    return _stacked(traces, height=60 + 30 * len(rows), xaxis={"title": {"text": "share of its time"}, **_SHARES})
+
+
+def _rank_bars(timing: Timing) -> Figure:
+    traces = [
+        {
+            "type": "bar",
+            "x": [int(row.name) for row in timing.ranks],
+            "y": [row.seconds.get(activity, 0.0) / row.wall for row in timing.ranks],
+            "marker": {"color": _ACTIVITY_COLORS.get(activity, "#c3c9d0"), "line": {"width": 0}},
+            "hovertemplate": f"rank %{{x}}: {activity} %{{y:.1%}}<extra></extra>",
+        }
+        for activity in timing.activities
+    ]
+    whole = {"dtick": 1} if len(timing.ranks) <= 12 else {}
+    return _stacked(traces, height=230, xaxis={"title": {"text": "rank"}, **whole}, yaxis=_SHARES)
+
+
+_SHARES = {"range": [0, 1], "tickformat": ".0%", "nticks": 5}
+
+
+def _stacked(traces: Sequence[Trace], *, height: int, xaxis: Figure, yaxis: Figure | None = None) -> Figure:
+    rows = {"automargin": True, "showgrid": False, **(yaxis or {})}
+    return _figure(traces, xaxis=xaxis, yaxis=rows, barmode="stack", bargap=0.25, height=height, hovermode="closest")
+
+
+def activity_colors(timing: Timing) -> dict[str, str]:
+    """The key of the two pictures of time."""
+    return {activity: _ACTIVITY_COLORS.get(activity, "#c3c9d0") for activity in timing.activities}

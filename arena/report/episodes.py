@@ -1,0 +1,150 @@
+"""The finished episodes of a run as columns: what curves, lengths and results are counted from.
+
+A policy appears once in an episode, however many seats it had: with the mean return of its entities and its shares of
+the result, as in the live display (`arena.records.results`). Episodes that the end of a leg has cut are no results.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from arena.records.outcome import Outcome
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
+
+_CODES: dict[Outcome | None, int] = {"win": 0, "draw": 1, "loss": 2, None: 3}
+
+
+class PlayedSeat(msgspec.Struct, gc=False):
+    """A seat in a line of `episodes.jsonl`; a return that was not finite is null."""
+
+    policy: str
+    entities: tuple[int | str, ...]
+    return_: float | None = msgspec.field(name="return")
+    outcome: Outcome | None = None
+
+
+class PlayedEpisode(msgspec.Struct, gc=False):
+    """A line of `episodes.jsonl`."""
+
+    round: int
+    match: int
+    env: str
+    tick: int
+    length: int
+    terminated: bool
+    truncated: bool
+    seats: tuple[PlayedSeat, ...]
+    cut: bool = False
+
+
+class Appearances(NamedTuple):
+    """Who played in which episode, ordered by episode. A appearances.
+
+    Args:
+        episode: [A] row of the episode in the table.
+        policy: [A] index in the table's policies.
+        returns: [A] mean over the policy's entities; NaN where one was not finite.
+        shares: [A, 3] of the game: won, drawn, lost; they add up to 1.
+        decided: [A] whether all seats of the policy have won, drawn or lost; else the shares say nothing.
+    """
+
+    episode: Ints
+    policy: Ints
+    returns: Floats
+    shares: Floats
+    decided: Bools
+
+    def of(self, policy: int) -> Appearances:
+        """Those of one policy."""
+        mine = self.policy == policy
+        return Appearances(*(column[mine] for column in self))
+
+
+class EpisodeTable(NamedTuple):
+    """All episodes in the order of the file. E episodes.
+
+    Args:
+        envs: names, in the order in which they were first seen; policies likewise.
+        env: [E] index in `envs`.
+        round: [E] of the league; match: its number in that round.
+        tick: [E] at which the episode ended; length: its ticks.
+        terminated: [E] by the rules; truncated: from outside; cut: by the end of a leg, so that it is no result.
+    """
+
+    envs: tuple[str, ...]
+    policies: tuple[str, ...]
+    env: Ints
+    round: Ints
+    match: Ints
+    tick: Ints
+    length: Ints
+    terminated: Bools
+    truncated: Bools
+    cut: Bools
+    appearances: Appearances
+
+    @property
+    def results(self) -> int:
+        """How many episodes are results."""
+        return int(np.count_nonzero(~self.cut))
+
+    @property
+    def series(self) -> Ints:
+        """[E] a number for each match of each round."""
+        if not len(self.match):
+            return self.match
+        return self.round * (int(self.match.max()) + 1) + self.match
+
+
+def tabulate(episodes: Iterable[PlayedEpisode]) -> EpisodeTable:
+    """The table of episodes, which are read once."""
+    envs, policies = _Names(), _Names()
+    rows, seats = array("q"), array("d")
+    for number, episode in enumerate(episodes):
+        flags = (episode.terminated, episode.truncated, episode.cut)
+        rows.extend((envs[episode.env], episode.round, episode.match, episode.tick, episode.length, *flags))
+        for seat in () if episode.cut else episode.seats:
+            gain = np.nan if seat.return_ is None else seat.return_
+            seats.extend((number, policies[seat.policy], gain, len(seat.entities), _CODES[seat.outcome]))
+    env, round_, match, tick, length, *flags_ = np.array(rows, np.int64).reshape(-1, 8).T
+    terminated, truncated, cut = (flag.astype(np.bool_) for flag in flags_)
+    appearances = _appearances(np.array(seats, np.float64).reshape(-1, 5), len(policies))
+    return EpisodeTable(
+        tuple(envs), tuple(policies), env, round_, match, tick, length, terminated, truncated, cut, appearances
+    )
+
+
+class _Names(dict[str, int]):
+    """Numbers names in the order in which they are first asked for."""
+
+    def __missing__(self, name: str) -> int:
+        return self.setdefault(name, len(self))
+
+
+def _appearances(seats: Floats, policies: int) -> Appearances:
+    """Joins the seats of each policy in each episode; they are [S, 5]: episode, policy, return, entities, outcome."""
+    episode, policy, returns, sizes, outcome = seats.T
+    keys = episode.astype(np.int64) * max(policies, 1) + policy.astype(np.int64)
+    found, place = np.unique(keys, return_inverse=True)
+
+    def summed(values: Floats) -> Floats:
+        return np.bincount(place, weights=values, minlength=len(found)).astype(np.float64, copy=False)
+
+    entities = summed(sizes)
+    shares = [summed(sizes * (outcome == code)) / entities for code in range(3)]
+    return Appearances(
+        episode=found // max(policies, 1),
+        policy=found % max(policies, 1),
+        returns=summed(returns * sizes) / entities,
+        shares=np.stack(shares, axis=1),
+        decided=summed((outcome == _CODES[None]).astype(np.float64)) == 0,
+    )

@@ -1,0 +1,95 @@
+"""How the policies have learnt: returns, wins and what their algorithms logged, over ticks; and their evaluations."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+import msgspec
+import numpy as np
+
+from arena.report.curves import Curve, curve, edges_for
+from arena.report.episodes import EpisodeTable
+from arena.report.reading import RunFiles, Update
+
+MOST_POINTS = 160  # of a logged value: more do not fit the width of a page
+
+
+class Learning(msgspec.Struct, frozen=True):
+    """Per configured policy that has finished episodes: its mean return, and the share of its games that it won."""
+
+    returns: dict[str, Curve]
+    won: dict[str, Curve]
+
+
+class Logged(msgspec.Struct, frozen=True):
+    """A logged value of one policy: means of neighbouring updates where there are more than fit the page."""
+
+    ticks: list[float]
+    values: list[float]
+
+
+class Evaluation(msgspec.Struct, frozen=True):
+    """How a policy did in one evaluation; `margin` is half of the 95 % interval of its mean return."""
+
+    ticks: int
+    policy: str
+    episodes: int
+    mean: float | None
+    margin: float | None
+    wins: float | None
+    draws: float | None
+    losses: float | None
+
+
+def learning_curves(files: RunFiles, *, last: int) -> Learning:
+    """The curves up to the last tick; snapshots are left out, as they do not learn."""
+    table = files.episodes
+    names = [name for name in files.config.policies if name in table.policies]
+    edges = edges_for(last, numbers=len(table.appearances.episode) // max(1, len(names)))
+    returns, won = {}, {}
+    for name in names:
+        mine = table.appearances.of(table.policies.index(name))
+        ticks, matches = table.tick[mine.episode], table.series[mine.episode]
+        returns[name] = curve(ticks, mine.returns, matches=matches, edges=edges)
+        decided = mine.decided
+        if decided.any():
+            won[name] = curve(ticks[decided], mine.shares[decided, 0], matches=matches[decided], edges=edges)
+    return Learning(returns, won)
+
+
+def length_curve(table: EpisodeTable, env: int, *, last: int) -> Curve:
+    """The mean length of the episodes of one environment."""
+    mine = (table.env == env) & ~table.cut
+    edges = edges_for(last, numbers=int(mine.sum()))
+    return curve(table.tick[mine], table.length[mine].astype(float), matches=table.series[mine], edges=edges)
+
+
+def logged_values(updates: tuple[Update, ...]) -> dict[str, dict[str, Logged]]:
+    """By the value's name, then by policy; in the order in which they were first logged."""
+    found: defaultdict[str, defaultdict[str, list[tuple[int, float]]]] = defaultdict(lambda: defaultdict(list))
+    for update in updates:
+        for name, value in update.values.items():
+            found[name][update.policy].append((update.ticks, value))
+    return {name: {policy: _thinned(points) for policy, points in by.items()} for name, by in found.items()}
+
+
+def _thinned(points: list[tuple[int, float]]) -> Logged:
+    parts = np.array_split(np.array(points, np.float64), min(MOST_POINTS, len(points)))
+    return Logged([float(part[-1, 0]) for part in parts], [float(part[:, 1].mean()) for part in parts])
+
+
+def evaluations(files: RunFiles) -> list[Evaluation]:
+    """Every evaluation of every policy, in the order of the file."""
+    return [
+        Evaluation(
+            ticks=line.ticks,
+            policy=line.policy,
+            episodes=line.episodes,
+            mean=line.return_,
+            margin=None if line.return_std is None else 1.959964 * line.return_std / max(1, line.episodes) ** 0.5,
+            wins=line.wins,
+            draws=line.draws,
+            losses=line.losses,
+        )
+        for line in files.evaluations
+    ]

@@ -1,0 +1,117 @@
+"""The rounds of a league: who joined, who left, whose weights were copied, and what the gates said."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from arena.report.reading import RoundLine
+
+
+class Snapshot(msgspec.Struct, frozen=True):
+    """A frozen self of a policy; `dropped` is the tick at which it left, None while it may play."""
+
+    name: str
+    policy: str
+    tick: int
+    dropped: int | None
+    matches: int
+
+
+class Fork(msgspec.Struct, frozen=True):
+    """A policy went on from another one's weights."""
+
+    tick: int
+    policy: str
+    source: str
+    options: dict[str, Any]
+
+
+class Reset(msgspec.Struct, frozen=True):
+    """A policy began anew."""
+
+    tick: int
+    policy: str
+
+
+class Gate(msgspec.Struct, frozen=True):
+    """What the sequential test said when a policy was to be snapshotted."""
+
+    tick: int
+    policy: str
+    against: str
+    verdict: str
+    llr: float
+    games: float
+
+
+class RoundRow(msgspec.Struct, frozen=True):
+    """A round in numbers."""
+
+    number: int
+    start: int
+    matches: int
+    snapshots: int
+    dropped: int
+    forks: int
+    resets: int
+    frozen: int
+
+
+class Lineage(msgspec.Struct, frozen=True):
+    """What `rounds.jsonl` tells."""
+
+    rounds: list[RoundRow]
+    snapshots: list[Snapshot]
+    forks: list[Fork]
+    resets: list[Reset]
+    gates: list[Gate]
+
+    @property
+    def eventful(self) -> bool:
+        """Whether anything has happened beside games."""
+        return bool(self.snapshots or self.forks or self.resets or self.gates)
+
+
+def lineage(rounds: tuple[RoundLine, ...]) -> Lineage:
+    """The events of all rounds, in their order."""
+    return Lineage(
+        rounds=[_row(line) for line in rounds],
+        snapshots=_snapshots(rounds),
+        forks=[
+            Fork(line.start, policy, fork.from_, fork.options) for line in rounds for policy, fork in line.forks.items()
+        ],
+        resets=[Reset(line.start, policy) for line in rounds for policy in line.resets],
+        gates=[Gate(line.start, *msgspec.structs.astuple(gate)) for line in rounds for gate in line.gates],
+    )
+
+
+def _row(line: RoundLine) -> RoundRow:
+    return RoundRow(
+        number=line.round,
+        start=line.start,
+        matches=len(line.matches),
+        snapshots=len(line.snapshots),
+        dropped=len(line.dropped),
+        forks=len(line.forks),
+        resets=len(line.resets),
+        frozen=len(line.players),
+    )
+
+
+def _snapshots(rounds: tuple[RoundLine, ...]) -> list[Snapshot]:
+    left = {name: line.start for line in rounds for name in line.dropped}
+    played: dict[str, int] = {}
+    for line in rounds:
+        for match in line.matches:
+            for name in set(match.players):
+                played[name] = played.get(name, 0) + 1
+    found = []
+    for line in rounds:
+        for name in line.snapshots:
+            policy, _, tick = name.partition("@")
+            found.append(
+                Snapshot(name, policy, int(tick) if tick.isdigit() else line.start, left.get(name), played.get(name, 0))
+            )
+    return found

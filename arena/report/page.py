@@ -1,0 +1,116 @@
+"""The page as one HTML file: it opens offline, asks the network for nothing, and holds every number that it shows.
+
+The numbers are embedded twice: as JSON (`<script id="data">`), and where they are read, as `<data data-path="..."
+value="...">`, whose path leads to the same number in the JSON.
+"""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+from plotly.offline import get_plotlyjs  # type: ignore[import-untyped]
+
+from arena.records.durable import replacing
+from arena.records.folder import RunFolder
+from arena.report.charts import activity_colors, figures
+from arena.report.colors import Colors
+from arena.report.reading import RunFiles, read_run
+from arena.report.replay_strips import replay_strips
+from arena.report.sections import look_up, page_data, plain
+from arena.report.words import FORMS, NOTHING
+
+CONTENTS = {
+    "summary": "Summary",
+    "standings": "Standings",
+    "payoff": "Payoffs",
+    "meta-game": "Meta-game",
+    "learning": "Learning",
+    "logged": "Logged values",
+    "lengths": "Episode lengths",
+    "evaluations": "Evaluations",
+    "lineage": "Rounds and lineage",
+    "plan": "Plan",
+    "time": "Time",
+    "faults": "Faults and repairs",
+    "replays": "Replays",
+    "configuration": "Configuration",
+    "files": "Files",
+}
+
+MOST_REPLAYS = 3
+
+
+def write_report(path: Path | str, output: Path | str | None = None, *, replays: int = MOST_REPLAYS) -> Path:
+    """Makes the page of a run; returns where it is.
+
+    Args:
+        path: of the run folder.
+        output: the file; None: `report.html` in the run folder.
+        replays: how many are shown at most, if the run has recorded some. Their games are played again.
+
+    Raises:
+        ConfigError: this is no run folder, or it is damaged.
+        Unwritable: the file cannot be written.
+    """
+    target = RunFolder(Path(path)).report if output is None else Path(output)
+    text = page(read_run(path), replays=replays)
+    with replacing(target) as file:
+        file.write(text.encode())
+    return target
+
+
+def page(files: RunFiles, *, live: bool = False, replays: int = MOST_REPLAYS) -> str:
+    """The HTML of a run.
+
+    Args:
+        files: what was read of its folder.
+        replays: how many are shown at most.
+        live: the page asks its server whether there is a newer one, and shows it.
+    """
+    strips = replay_strips(files.folder, most=replays)
+    data, colors = page_data(files, [strip.replay for strip in strips]), Colors(files.config)
+    numbers = plain(data)
+    templates = Environment(
+        loader=PackageLoader("arena.report"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
+    )
+    templates.globals.update(number=partial(_number, numbers), color=colors.__getitem__, zip=zip)
+    return templates.get_template("report.html").render(
+        contents=CONTENTS,
+        page=data,
+        images=[strip.image for strip in strips],
+        live=live,
+        config_text=files.config_text,
+        colors=colors.policies,
+        activities={} if data.time is None else activity_colors(data.time),
+        data_json=_script(numbers),
+        charts_json=_script(figures(data, colors)),
+        plotly=Markup(get_plotlyjs()),
+        style=Markup(_asset(templates, "report.css")),
+        program=Markup(_asset(templates, "report.js")),
+    )
+
+
+def _asset(templates: Environment, name: str) -> str:
+    assert templates.loader is not None
+    return templates.loader.get_source(templates, name)[0]
+
+
+def _number(numbers: Any, path: str, form: str = "count") -> Markup:
+    """A number of the page's data where it is read, or a dash where there is none."""
+    value = look_up(numbers, path)
+    if value is None:
+        return Markup('<data class="number" data-path="{}" value="">{}</data>').format(path, NOTHING)
+    template = '<data class="number" data-path="{}" data-form="{}" value="{}">{}</data>'
+    return Markup(template).format(path, form, json.dumps(value), FORMS[form](value))
+
+
+def _script(value: Any) -> Markup:
+    """JSON that can stand inside of a script element; what is not finite is null."""
+    text = msgspec.json.encode(value).decode()
+    return Markup(text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e"))

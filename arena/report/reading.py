@@ -1,0 +1,305 @@
+"""What the report reads of a run folder: every file checked, and counted with its lines.
+
+A run that is under way or was killed leaves an incomplete last line in its journals, which is counted and skipped.
+Anything else that does not fit is a `ConfigError` which names the file and the line.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+import msgspec
+
+from arena.config import load_config
+from arena.config.schema import Config
+from arena.errors import ConfigError, located
+from arena.records.folder import RunFolder
+from arena.records.journal import JournalReader
+from arena.records.lines import UPDATE_FIELDS
+from arena.report.episodes import EpisodeTable, PlayedEpisode, tabulate
+
+_OTHER_VERSION = "the run folder is damaged, or of another version of the arena"
+
+T = TypeVar("T")
+
+
+class Source(NamedTuple):
+    """A file that the report was made from.
+
+    Args:
+        name: below the run folder.
+        bytes: its size when it was read.
+        lines: whole lines of a journal; None for other files.
+        unfinished: incomplete last lines, which were skipped: 0 or 1.
+    """
+
+    name: str
+    bytes: int
+    lines: int | None = None
+    unfinished: int = 0
+
+
+class Update(NamedTuple):
+    """A line of `metrics.jsonl`; `values` are the numbers that the algorithm has logged."""
+
+    policy: str
+    update: int
+    ticks: int
+    samples: int
+    seconds: float
+    values: dict[str, float]
+
+
+class EvaluationLine(msgspec.Struct, frozen=True):
+    """A line of `evaluations.jsonl`."""
+
+    ticks: int
+    policy: str
+    episodes: int
+    return_: float | None = msgspec.field(name="return")
+    return_std: float | None
+    length: float | None
+    wins: float | None = None
+    draws: float | None = None
+    losses: float | None = None
+
+
+class PlayerLine(msgspec.Struct, frozen=True):
+    """Whose snapshot a player is, and of which tick."""
+
+    policy: str
+    tick: int
+
+
+class ForkLine(msgspec.Struct, frozen=True):
+    """From whom a policy has its weights, and the options that it has changed."""
+
+    from_: str = msgspec.field(name="from")
+    options: dict[str, Any] = {}
+
+
+class GateLine(msgspec.Struct, frozen=True):
+    """What the sequential test has said of a policy that was to be snapshotted."""
+
+    policy: str
+    against: str
+    verdict: str
+    llr: float
+    games: float
+
+
+class PlannedSeat(msgspec.Struct, frozen=True):
+    """A seat of a match, in `plan.json` and in `rounds.jsonl`."""
+
+    policy: str
+    entities: tuple[int | str, ...] = ()
+
+
+class RoundMatchLine(msgspec.Struct, frozen=True):
+    """A match of a round, as the plan numbers it."""
+
+    match: int
+    env: str
+    seats: tuple[PlannedSeat, ...]
+
+    @property
+    def players(self) -> tuple[str, ...]:
+        """Who sits in it, seat by seat."""
+        return tuple(seat.policy for seat in self.seats)
+
+
+class RoundLine(msgspec.Struct, frozen=True):
+    """A line of `rounds.jsonl`, written when the round began."""
+
+    round: int
+    start: int
+    matches: tuple[RoundMatchLine, ...] = ()
+    players: dict[str, PlayerLine] = {}
+    snapshots: tuple[str, ...] = ()
+    dropped: tuple[str, ...] = ()
+    forks: dict[str, ForkLine] = {}
+    resets: tuple[str, ...] = ()
+    gates: tuple[GateLine, ...] = ()
+
+
+class PlannedMatch(msgspec.Struct, frozen=True):
+    """A match in `plan.json`."""
+
+    match: int
+    env: str
+    lanes: int
+    seats: tuple[PlannedSeat, ...]
+    env_kwargs: dict[str, Any] = {}
+    sides: tuple[tuple[int, ...], ...] | None = None
+
+
+class PlannedRole(msgspec.Struct, frozen=True):
+    """A role of a rank in `plan.json`."""
+
+    role: str
+    match: int | None = None
+    policy: str | None = None
+    entities: tuple[int | str, ...] = ()
+
+
+class PlannedRank(msgspec.Struct, frozen=True):
+    """A rank in `plan.json`."""
+
+    rank: int
+    roles: tuple[PlannedRole, ...] = ()
+
+
+class PlanFile(msgspec.Struct, frozen=True):
+    """`plan.json`."""
+
+    name: str
+    processes: int
+    matches: tuple[PlannedMatch, ...]
+    ranks: tuple[PlannedRank, ...]
+
+
+class ProfiledRole(msgspec.Struct, frozen=True):
+    """A role in `profile.json`; seconds."""
+
+    rank: int
+    role: str
+    wall: float
+    cpu: float
+    seconds: dict[str, float]
+    match: int | None = None
+    policy: str | None = None
+
+
+class ProfileFile(msgspec.Struct, frozen=True):
+    """`profile.json`."""
+
+    roles: tuple[ProfiledRole, ...] = ()
+
+
+@dataclass(frozen=True)
+class RunFiles:
+    """All that the report knows of a run.
+
+    Args:
+        folder: where it was read.
+        config: the resolved configuration, and its text.
+        sources: the files that were read, in the order of the reading.
+        faults: the lines of `faults.jsonl` as they are.
+        boundary: the newest tick from which the run can go on; None without one.
+    """
+
+    folder: RunFolder
+    config: Config
+    config_text: str
+    plan: PlanFile
+    episodes: EpisodeTable
+    updates: tuple[Update, ...]
+    evaluations: tuple[EvaluationLine, ...]
+    rounds: tuple[RoundLine, ...]
+    faults: tuple[Mapping[str, Any], ...]
+    profile: ProfileFile | None
+    boundary: int | None
+    sources: tuple[Source, ...]
+
+
+def read_run(path: Path | str) -> RunFiles:
+    """Reads a run folder.
+
+    Raises:
+        ConfigError: it is none, or something in it is damaged or of another version; says which file, and where.
+    """
+    folder = RunFolder(Path(path))
+    if not folder.path.is_dir():
+        raise ConfigError("there is no such run folder", source=str(path))
+    if not folder.config.is_file():
+        raise ConfigError("is no run folder: it has no config.yaml", source=str(path))
+    with located(who=_OTHER_VERSION):
+        config = load_config(folder.config)
+    reader, profile = _Reader(folder.path), folder.path / "profile.json"
+    return RunFiles(
+        folder=folder,
+        config=config,
+        config_text=reader.text(folder.config),
+        plan=reader.document(folder.plan, PlanFile),
+        episodes=tabulate(reader.journal(folder.episodes, PlayedEpisode)),
+        updates=tuple(reader.updates(folder.metrics)),
+        evaluations=tuple(reader.journal(folder.evaluations, EvaluationLine)),
+        rounds=tuple(reader.journal(folder.rounds, RoundLine)),
+        faults=tuple(reader.journal(folder.faults, dict[str, Any])),
+        profile=reader.document(profile, ProfileFile) if profile.is_file() else None,
+        boundary=_newest_boundary(folder),
+        sources=tuple(reader.sources),
+    )
+
+
+def _newest_boundary(folder: RunFolder) -> int | None:
+    return max((int(file.stem) for file in folder.boundaries.glob("*.json") if file.stem.isdigit()), default=None)
+
+
+class _Reader:
+    """Reads the files of one folder and remembers which."""
+
+    def __init__(self, home: Path) -> None:
+        self._home = home
+        self.sources: list[Source] = []
+
+    def text(self, path: Path) -> str:
+        """A whole file; one that is not there is a mistake."""
+        try:
+            content = path.read_bytes()
+            text = content.decode()
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigError(f"{_OTHER_VERSION}: cannot be read: {error}", source=str(path)) from error
+        self.sources.append(Source(self._name(path), len(content)))
+        return text
+
+    def document(self, path: Path, kind: type[T]) -> T:
+        """A JSON file of this form."""
+        try:
+            return msgspec.convert(json.loads(self.text(path)), kind)
+        except (ValueError, msgspec.ValidationError) as error:
+            raise ConfigError(f"{_OTHER_VERSION}: {error}", source=str(path)) from error
+
+    def journal(self, path: Path, kind: type[T]) -> Iterator[T]:
+        """The whole lines of a journal, each of this form; none where there is no file."""
+        if not path.is_file():
+            return
+        journal, number = JournalReader(path), 0
+        for number, line in enumerate(journal, start=1):
+            try:
+                yield msgspec.convert(line, kind)
+            except msgspec.ValidationError as error:
+                raise ConfigError(f"{_OTHER_VERSION}: {error}", path=f"line {number}", source=str(path)) from error
+        self.sources.append(Source(self._name(path), path.stat().st_size, number, journal.unfinished))
+
+    def updates(self, path: Path) -> Iterator[Update]:
+        """The updates of `metrics.jsonl`."""
+        for line in self.journal(path, dict[str, Any]):
+            try:
+                yield _update(line)
+            except (KeyError, TypeError, ValueError) as error:
+                raise ConfigError(f"{_OTHER_VERSION}: {error!r} in {line!r:.80}", source=str(path)) from error
+
+    def _name(self, path: Path) -> str:
+        return path.relative_to(self._home).as_posix()
+
+
+def _update(line: Mapping[str, Any]) -> Update:
+    """Numbers that were not finite are null in the file, and left out."""
+    values = {name: value for name, value in line.items() if name not in UPDATE_FIELDS and _is_number(value)}
+    return Update(
+        policy=str(line["policy"]),
+        update=int(line["update"]),
+        ticks=int(line["ticks"]),
+        samples=int(line["samples"]),
+        seconds=float(line["seconds"]),
+        values={name: float(value) for name, value in values.items()},
+    )
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)

@@ -1,0 +1,84 @@
+"""What each part of the page says, as plain numbers: the page shows nothing that is not in here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from arena import __version__
+from arena.config.league import LeagueConfig
+from arena.league.reading import read as read_encounters
+from arena.report.colors import Colors
+from arena.report.learning import Evaluation, Learning, Logged, evaluations, learning_curves, logged_values
+from arena.report.lengths import Lengths, lengths
+from arena.report.lineage import Lineage, lineage
+from arena.report.plan_picture import PlanPicture, plan_picture
+from arena.report.reading import RunFiles, Source
+from arena.report.replay_strips import Replay
+from arena.report.standings import Standings, standings
+from arena.report.summary import PolicyRow, Summary, policy_rows, summarise
+from arena.report.timing import Timing, timing
+
+
+class PageData(msgspec.Struct, frozen=True):
+    """The whole page; `files` says from which bytes it was made."""
+
+    arena: str
+    summary: Summary
+    policies: list[PolicyRow]
+    standings: Standings | None
+    learning: Learning
+    logged: dict[str, dict[str, Logged]]
+    lengths: list[Lengths]
+    evaluations: list[Evaluation]
+    lineage: Lineage
+    plan: PlanPicture
+    time: Timing | None
+    faults: list[dict[str, Any]]
+    replays: list[Replay]
+    files: list[Source]
+
+
+def page_data(files: RunFiles, replays: Sequence[Replay] = ()) -> PageData:
+    """All parts of the page of a run, with the replays that were chosen for it.
+
+    Raises:
+        ConfigError: the results do not fit the rounds or the plan.
+    """
+    colors, summary = Colors(files.config), summarise(files)
+    window = (files.config.league or LeagueConfig()).window if files.config.rounds > 1 else None
+    return PageData(
+        arena=__version__,
+        summary=summary,
+        policies=policy_rows(files, colors),
+        standings=standings(read_encounters(files.folder, window=window), files.config, colors, window=window),
+        learning=learning_curves(files, last=summary.ticks),
+        logged=logged_values(files.updates),
+        lengths=lengths(files.episodes, last=summary.ticks),
+        evaluations=evaluations(files),
+        lineage=lineage(files.rounds),
+        plan=plan_picture(files.plan, colors),
+        time=timing(files.profile),
+        faults=[dict(fault) for fault in files.faults],
+        replays=list(replays),
+        files=list(files.sources),
+    )
+
+
+def plain(data: PageData) -> Mapping[str, Any]:
+    """The same as mappings, lists and numbers, for JSON and for looking numbers up by their path."""
+    found: Mapping[str, Any] = msgspec.to_builtins(data)
+    return found
+
+
+def look_up(data: Any, path: str) -> Any:
+    """The value at a path such as `policies.0.wins`.
+
+    Raises:
+        KeyError: there is none.
+    """
+    for step in path.split("."):
+        data = data[int(step)] if isinstance(data, (list, tuple)) else data[step]
+    return data

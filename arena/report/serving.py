@@ -1,0 +1,125 @@
+"""`arena report --serve`: the page of a run that may be under way, on this machine alone.
+
+GET /          the page, made anew when the files of the run have changed
+GET /version   a word that changes with the page, for which an open page asks every two seconds
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from functools import partial
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+from arena.errors import ConfigError
+from arena.records.folder import RunFolder
+from arena.report.page import page
+from arena.report.reading import read_run
+
+HOST = "127.0.0.1"
+
+
+class LivePage:
+    """The newest page of a run.
+
+    Args:
+        path: the run folder.
+        replays: how many replays are shown at most.
+        make: the page of a run folder.
+    """
+
+    def __init__(self, path: Path, *, replays: int, make: Callable[[Path, int], str] | None = None) -> None:
+        self._path, self._replays, self._make = path, replays, make or _made
+        self._lock = threading.Lock()
+        self._of, self._text = "", ""
+
+    def version(self) -> str:
+        """Changes when a file of the run has changed."""
+        folder = RunFolder(self._path)
+        watched = (folder.episodes, folder.metrics, folder.evaluations, folder.rounds, folder.faults, folder.lock)
+        sizes = [path.stat() if path.exists() else None for path in (*watched, folder.path / "profile.json")]
+        return "-".join("" if found is None else f"{found.st_size:x}.{found.st_mtime_ns:x}" for found in sizes)
+
+    def text(self) -> str:
+        """The page of this version; made once, however many ask.
+
+        Raises:
+            ConfigError: the folder is damaged.
+        """
+        with self._lock:
+            version = self.version()
+            if version != self._of:
+                self._text = self._make(self._path, self._replays)
+                self._of = version
+            return self._text
+
+
+def _made(path: Path, replays: int) -> str:
+    return page(read_run(path), live=True, replays=replays)
+
+
+def make_server(live: LivePage, port: int) -> ThreadingHTTPServer:
+    """A server that is bound, for this machine alone; port 0 takes any that is free.
+
+    Raises:
+        ConfigError: the port is taken.
+    """
+    try:
+        return ThreadingHTTPServer((HOST, port), partial(_Handler, live))
+    except OSError as error:
+        raise ConfigError(f"port {port} cannot be served: {error.strerror}", path="--serve") from error
+
+
+def serve(path: Path, *, port: int, replays: int, say: Callable[[str], None]) -> int:
+    """Serves the page of a run until Ctrl-C; returns the exit status.
+
+    Args:
+        path: the run folder.
+        port: 0 takes any that is free.
+        replays: how many are shown at most.
+        say: is told the address.
+
+    Raises:
+        ConfigError: this is no run folder, it is damaged, or the port is taken.
+    """
+    live = LivePage(path, replays=replays)
+    live.text()  # what is wrong with the folder is said here, and not in a browser
+    with make_server(live, port) as server:
+        say(f"http://{HOST}:{server.server_port}/ shows {path}; Ctrl-C ends it")
+        try:
+            server.serve_forever()
+        except KeyboardInterrupt:
+            return 0
+    return 0
+
+
+class _Handler(BaseHTTPRequestHandler):
+    """Answers one request."""
+
+    def __init__(self, live: LivePage, *given: object) -> None:
+        self._live = live
+        super().__init__(*given)  # type: ignore[arg-type]  # what the server gives
+
+    def do_GET(self) -> None:
+        """The page, its version, or nothing else."""
+        answers = {"/": self._live.text, "/version": self._live.version}
+        if self.path not in answers:
+            return self.send_error(HTTPStatus.NOT_FOUND)
+        try:
+            self._answer(answers[self.path](), kind="text/html" if self.path == "/" else "text/plain")
+        except ConfigError as error:  # the run goes on, and so does the server
+            self._answer(f"arena: error: {error}\n", kind="text/plain", status=HTTPStatus.INTERNAL_SERVER_ERROR)
+
+    def _answer(self, text: str, *, kind: str, status: HTTPStatus = HTTPStatus.OK) -> None:
+        body = text.encode()
+        self.send_response(status)
+        self.send_header("Content-Type", f"{kind}; charset=utf-8")
+        self.send_header("Content-Length", str(len(body)))
+        self.send_header("Cache-Control", "no-store")
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None:
+        """The console shows the address and nothing else."""

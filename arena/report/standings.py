@@ -1,0 +1,201 @@
+"""Who is best, and how sure one is: ratings, the payoff matrix and what the meta-game says, each with its interval."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from arena.config.schema import Config
+from arena.league.alpha_rank import alpha_rank_with_uncertainty
+from arena.league.meta_game import Estimate
+from arena.league.nash_averaging import nash_average_with_uncertainty
+from arena.league.online import OnlineRatings
+from arena.league.payoff import Payoff, payoff
+from arena.league.ratings import Ratings, fit
+from arena.league.reading import Reading
+from arena.league.results import Results
+from arena.report.colors import Colors
+
+MOST_IN_MATRIX = 24  # players: more cells than 24 x 24 nobody reads
+SAMPLES = 200  # of the payoffs' posterior
+MOST_ONLINE = 20_000  # games that the online rating follows: it takes a tenth of a millisecond for each
+
+
+class Standing(msgspec.Struct, frozen=True):
+    """A player; a snapshot's policy is another name.
+
+    Args:
+        rank: 1 is the strongest, by `elo`.
+        low: of the 95 % interval of `elo`; `high` likewise.
+        skill: the online rating after its last game, and `deviation` its standard deviation. Of a run with more than
+            20,000 games it has followed every second, third, ... one; None where none of these was the player's.
+    """
+
+    rank: int
+    player: str
+    policy: str
+    color: str
+    elo: float
+    low: float
+    high: float
+    games: int
+    wins: float
+    draws: float
+    losses: float
+    skill: float | None
+    deviation: float | None
+
+
+class Cell(msgspec.Struct, frozen=True):
+    """The expected score of the row's player against the column's, with its 95 % interval."""
+
+    score: float
+    low: float
+    high: float
+    games: int
+
+
+class Matrix(msgspec.Struct, frozen=True):
+    """The payoffs between players, in the order of the standings; `left_out` is how many more there are."""
+
+    players: list[str]
+    colors: list[str]
+    cells: list[list[Cell]]
+    left_out: int
+
+
+class MetaRow(msgspec.Struct, frozen=True):
+    """What the meta-game says of a player; each with its 95 % interval over the posterior of the payoffs.
+
+    Args:
+        nash: its probability in the equilibrium of largest entropy.
+        skill: its expected score against that equilibrium, minus that of a draw.
+        alpha_rank: its mass in the stationary distribution.
+    """
+
+    player: str
+    color: str
+    nash: tuple[float, float, float]
+    skill: tuple[float, float, float]
+    alpha_rank: tuple[float, float, float]
+
+
+class Standings(msgspec.Struct, frozen=True):
+    """The whole table.
+
+    Args:
+        games: that count; the online rating has `followed` so many of them. The others are `unrated` (no winner, or
+            not two sides), `aborted` or `stale` (older than the window of the league, in rounds).
+    """
+
+    rows: list[Standing]
+    matrix: Matrix
+    meta: list[MetaRow]
+    games: int
+    followed: int
+    unrated: int
+    aborted: int
+    stale: int
+    window: int | None
+
+    @property
+    def span(self) -> tuple[float, float]:
+        """The lowest and the highest end of all intervals."""
+        return min(row.low for row in self.rows), max(row.high for row in self.rows)
+
+
+def standings(reading: Reading, config: Config, colors: Colors, *, window: int | None) -> Standings | None:
+    """The standings of those who have met; None where fewer than two players have."""
+    if len(reading.results.players) < 2:
+        return None
+    ratings, online = fit(reading.results), OnlineRatings()
+    followed = reading.encounters[:: -(-len(reading.encounters) // MOST_ONLINE)]
+    online.extend(followed)
+    order = ratings.order()
+    shown = _shown(order, config)
+    scores = payoff(reading.results, shown)
+    return Standings(
+        rows=_rows(order, ratings, reading.results, online, colors),
+        matrix=_matrix(scores, colors, left_out=len(order) - len(shown)),
+        meta=_meta(scores, colors),
+        games=reading.results.games,
+        followed=len(followed),
+        unrated=reading.unrated,
+        aborted=reading.aborted,
+        stale=reading.stale,
+        window=window,
+    )
+
+
+def _rows(
+    order: Sequence[str], ratings: Ratings, results: Results, online: OnlineRatings, colors: Colors
+) -> list[Standing]:
+    tallies, rated = _tallies(results), set(online.players)
+    rows = []
+    for rank, player in enumerate(order, start=1):
+        rating = ratings.of(player)
+        skill = online.of(player) if player in rated else None
+        won, drawn, lost = tallies[player]
+        row = Standing(
+            rank=rank,
+            player=player,
+            policy=player.partition("@")[0],
+            color=colors[player],
+            elo=rating.elo,
+            low=rating.low,
+            high=rating.high,
+            games=rating.games,
+            wins=won,
+            draws=drawn,
+            losses=lost,
+            skill=None if skill is None else skill.mean,
+            deviation=None if skill is None else skill.deviation,
+        )
+        rows.append(row)
+    return rows
+
+
+def _tallies(results: Results) -> dict[str, tuple[int, int, int]]:
+    """Wins, draws and losses of the sides on which each player sat."""
+    tallies: dict[str, NDArray[np.int64]] = {player: np.zeros(3, np.int64) for player in results.players}
+    for teams, score in results.pairs().items():
+        for team, seen in zip(teams, (score, score.reversed), strict=True):
+            for player in set(team):
+                tallies[player] += seen
+    return {player: (int(won), int(drawn), int(lost)) for player, (won, drawn, lost) in tallies.items()}
+
+
+def _shown(order: Sequence[str], config: Config) -> list[str]:
+    """Those who fit into the matrix: the configured policies first, then the strongest snapshots; best first."""
+    first = [player for player in order if player in config.policies]
+    chosen = set([*first, *(player for player in order if player not in config.policies)][:MOST_IN_MATRIX])
+    return [player for player in order if player in chosen]
+
+
+def _matrix(scores: Payoff, colors: Colors, *, left_out: int) -> Matrix:
+    size = range(len(scores.players))
+    cells = [
+        [
+            Cell(float(scores.mean[i, j]), float(scores.low[i, j]), float(scores.high[i, j]), int(scores.games[i, j]))
+            for j in size
+        ]
+        for i in size
+    ]
+    return Matrix(list(scores.players), [colors[player] for player in scores.players], cells, left_out)
+
+
+def _meta(scores: Payoff, colors: Colors) -> list[MetaRow]:
+    samples = scores.sample(np.random.default_rng(0), SAMPLES)  # always the same: a page made again is the same page
+    nash, ranks = nash_average_with_uncertainty(samples), alpha_rank_with_uncertainty(samples)
+    return [
+        MetaRow(player, colors[player], _of(nash.strategy, i), _of(nash.skill, i, less=0.5), _of(ranks, i))
+        for i, player in enumerate(scores.players)
+    ]
+
+
+def _of(estimate: Estimate, player: int, *, less: float = 0.0) -> tuple[float, float, float]:
+    mean, low, high = (float(values[player]) - less for values in estimate)
+    return mean, low, high

@@ -1,0 +1,181 @@
+"""What was run: when, how long, by how many processes, and how each policy has fared in short."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from datetime import datetime, timezone
+
+import msgspec
+import numpy as np
+
+from arena.records.lock import is_held
+from arena.records.scoreboard import WINDOW
+from arena.report.colors import Colors
+from arena.report.episodes import Floats
+from arena.report.reading import RunFiles, Update
+
+
+class Summary(msgspec.Struct, frozen=True):
+    """The run in numbers.
+
+    Args:
+        state: `under way`, `finished`, or `ended early`.
+        began: when the configuration was written, ISO 8601, UTC; `ended`: when something was written last.
+        seconds: between the two.
+        ticks: that every match has played; `ticks_planned` of all rounds together.
+        episodes: that are results; `cut`: those that the end of a leg has cut.
+        samples: of all policies together, as their last updates say.
+        unfinished: incomplete last lines of journals, which were skipped.
+    """
+
+    name: str
+    state: str
+    began: str
+    ended: str
+    seconds: float
+    seed: int
+    ticks: int
+    ticks_planned: int
+    rounds: int
+    rounds_planned: int
+    processes: int
+    matches: int
+    policies: int
+    episodes: int
+    cut: int
+    updates: int
+    samples: int
+    faults: int
+    unfinished: int
+
+
+class PolicyRow(msgspec.Struct, frozen=True):
+    """A configured policy.
+
+    Args:
+        first_return: the mean of its first 100 episodes (of the first half, if it has fewer than 200); `last_return`
+            likewise of its last ones; None without an episode.
+        wins: shares of games, as a policy on both sides wins half of one; draws and losses likewise.
+    """
+
+    name: str
+    color: str
+    algorithm: str
+    frozen: bool
+    workers: int
+    episodes: int
+    updates: int
+    samples: int
+    first_return: float | None
+    last_return: float | None
+    wins: float
+    draws: float
+    losses: float
+
+    @property
+    def games(self) -> float:
+        """How many had a result."""
+        return self.wins + self.draws + self.losses
+
+
+def summarise(files: RunFiles) -> Summary:
+    """The summary of a run."""
+    config, episodes, newest = files.config, files.episodes, _newest(files)
+    began = files.folder.config.stat().st_mtime
+    ended = max(
+        [began, *(path.stat().st_mtime for path in (files.folder.episodes, files.folder.metrics) if path.exists())]
+    )
+    planned = config.ticks * config.rounds
+    return Summary(
+        name=config.name,
+        state=_state(files, played=ticks_played(files), planned=planned),
+        began=_iso(began),
+        ended=_iso(ended),
+        seconds=ended - began,
+        seed=config.seed,
+        ticks=ticks_played(files),
+        ticks_planned=planned,
+        rounds=max(1, len(files.rounds)),
+        rounds_planned=config.rounds,
+        processes=files.plan.processes,
+        matches=len(files.plan.matches),
+        policies=len(config.policies),
+        episodes=episodes.results,
+        cut=int(np.count_nonzero(episodes.cut)),
+        updates=sum(Counter(update.policy for update in files.updates).values()),
+        samples=sum(update.samples for update in newest.values()),
+        faults=len(files.faults),
+        unfinished=sum(source.unfinished for source in files.sources),
+    )
+
+
+def ticks_played(files: RunFiles) -> int:
+    """How far the run has come: its newest boundary, or what was recorded after it."""
+    last_episode = int(files.episodes.tick.max()) if len(files.episodes.tick) else 0
+    return max(files.boundary or 0, last_episode, max((update.ticks for update in files.updates), default=0))
+
+
+def _state(files: RunFiles, *, played: int, planned: int) -> str:
+    if is_held(files.folder.path):
+        return "under way"
+    return "finished" if played >= planned else "ended early"
+
+
+def _iso(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, timezone.utc).isoformat(timespec="seconds")
+
+
+def _newest(files: RunFiles) -> dict[str, Update]:
+    return {update.policy: update for update in files.updates}
+
+
+def policy_rows(files: RunFiles, colors: Colors) -> list[PolicyRow]:
+    """A row for each configured policy, in the order of the configuration."""
+    newest, workers, updates = _newest(files), _workers(files), Counter(update.policy for update in files.updates)
+    rows = []
+    for name, policy in files.config.policies.items():
+        returns, shares = _fared(files, name)
+        first, last = _first_and_last(returns)
+        won, drawn, lost = shares.sum(axis=0).tolist()
+        row = PolicyRow(
+            name=name,
+            color=colors[name],
+            algorithm=policy.algorithm,
+            frozen=policy.frozen,
+            workers=workers[name],
+            episodes=len(returns),
+            updates=updates[name],
+            samples=newest[name].samples if name in newest else 0,
+            first_return=first,
+            last_return=last,
+            wins=won,
+            draws=drawn,
+            losses=lost,
+        )
+        rows.append(row)
+    return rows
+
+
+def _fared(files: RunFiles, policy: str) -> tuple[Floats, Floats]:
+    """Its returns [N], and its shares of the decided games [M, 3]."""
+    names, appearances = files.episodes.policies, files.episodes.appearances
+    if policy not in names:
+        return np.empty(0), np.empty((0, 3))
+    mine = appearances.of(names.index(policy))
+    return mine.returns, mine.shares[mine.decided]
+
+
+def _first_and_last(returns: Floats) -> tuple[float | None, float | None]:
+    finite = returns[np.isfinite(returns)]
+    if not len(finite):
+        return None, None
+    size = max(1, min(WINDOW, len(finite) // 2))
+    return float(finite[:size].mean()), float(finite[-size:].mean())
+
+
+def _workers(files: RunFiles) -> defaultdict[str, int]:
+    counts: defaultdict[str, int] = defaultdict(int)
+    for match in files.plan.matches:
+        for seat in match.seats:
+            counts[seat.policy] += 1
+    return counts

@@ -1,0 +1,131 @@
+"use strict";
+// Draws the charts as they come into sight, shows and hides policies, and follows a page that is served live.
+(() => {
+  const figures = JSON.parse(document.getElementById("charts").textContent);
+  const touch = matchMedia("(pointer: coarse)").matches;
+  const hidden = new Set();
+
+  const axis = { gridcolor: "#8888", zerolinecolor: "#8888", ticks: "", automargin: true, fixedrange: touch, nticks: 6 };
+  const base = {
+    autosize: true,
+    dragmode: touch ? false : "zoom",
+    font: { family: getComputedStyle(document.body).fontFamily, size: 12 },
+    hovermode: "x",
+    margin: { l: 44, r: 12, t: 8, b: 36 },
+    paper_bgcolor: "rgba(0,0,0,0)",
+    plot_bgcolor: "rgba(0,0,0,0)",
+    showlegend: false,
+  };
+
+  function titled(given) {
+    const title = { standoff: 8, ...given.title };
+    return { ...axis, ...given, title };
+  }
+
+  function layout(given) {
+    const made = { ...base, ...given };
+    for (const name of Object.keys(given)) {
+      if (/^[xy]axis/.test(name)) made[name] = titled(given[name]);
+    }
+    return made;
+  }
+
+  function visible(trace) {
+    return !(trace.meta && hidden.has(trace.meta.policy));
+  }
+
+  function draw(place) {
+    const figure = figures[place.dataset.chart];
+    const data = figure.data.map((trace) => ({ ...trace, visible: visible(trace) }));
+    place.drawn = Plotly.newPlot(place, data, layout(figure.layout), { displayModeBar: false, responsive: true });
+  }
+
+  const seen = new IntersectionObserver(
+    (entries) => {
+      for (const entry of entries) {
+        if (entry.isIntersecting) {
+          seen.unobserve(entry.target);
+          draw(entry.target);
+        }
+      }
+    },
+    { rootMargin: "800px" },
+  );
+  const places = [...document.querySelectorAll("[data-chart]")];
+  places.forEach((place) => seen.observe(place));
+  addEventListener("beforeprint", () => places.filter((place) => !place.drawn).forEach(draw));
+
+  document.addEventListener("click", (event) => {
+    const button = event.target.closest("button[data-policy]");
+    if (button) toggle(button.dataset.policy);
+    const cell = event.target.closest("[data-words]");
+    if (cell) say(cell);
+  });
+
+  function toggle(policy) {
+    hidden.has(policy) ? hidden.delete(policy) : hidden.add(policy);
+    for (const button of document.querySelectorAll("button[data-policy]")) {
+      if (button.dataset.policy === policy) button.setAttribute("aria-pressed", String(!hidden.has(policy)));
+    }
+    for (const place of places.filter((found) => found.drawn)) {
+      Plotly.restyle(place, { visible: place.data.map(visible) });
+    }
+  }
+
+  function say(cell) {
+    document.querySelectorAll("td.chosen").forEach((other) => other.classList.remove("chosen"));
+    cell.classList.add("chosen");
+    document.querySelector(".said").textContent = cell.dataset.words;
+  }
+
+  function player(figure) {
+    const canvas = figure.querySelector("canvas");
+    const [button, slider, sheet] = ["button", "input", "img"].map((name) => figure.querySelector(name));
+    const { pictures, columns, perSecond } = canvas.dataset;
+    const { width, height } = canvas;
+    let timer = null;
+
+    function show() {
+      const [row, column] = [Math.floor(slider.value / columns), slider.value % columns];
+      canvas.getContext("2d").drawImage(sheet, column * width, row * height, width, height, 0, 0, width, height);
+    }
+    function pause() {
+      clearInterval(timer);
+      timer = null;
+      button.textContent = "\u25b6";
+    }
+    function step() {
+      if (Number(slider.value) >= pictures - 1) return pause();
+      slider.value = Number(slider.value) + 1;
+      show();
+    }
+    function play() {
+      if (Number(slider.value) >= pictures - 1) slider.value = 0;
+      timer = setInterval(step, 1000 / perSecond);
+      button.textContent = "\u23f8\ufe0e";
+    }
+    button.addEventListener("click", () => (timer ? pause() : play()));
+    slider.addEventListener("input", () => { pause(); show(); });
+    sheet.decode().then(show);
+  }
+  document.querySelectorAll(".replay:has(canvas)").forEach(player);
+
+  const links = new Map([...document.querySelectorAll("nav li a")].map((link) => [link.hash.slice(1), link]));
+  const reading = new IntersectionObserver(
+    (entries) => {
+      for (const entry of entries) links.get(entry.target.id)?.classList.toggle("here", entry.isIntersecting);
+    },
+    { rootMargin: "-15% 0px -75% 0px" },
+  );
+  document.querySelectorAll("main > section").forEach((section) => reading.observe(section));
+
+  async function follow() {
+    const version = await (await fetch("version")).text();
+    if (follow.version && version !== follow.version) location.reload();
+    follow.version = version;
+  }
+  if ("live" in document.getElementById("program").dataset) {
+    const again = () => follow().catch(() => {}).finally(() => setTimeout(again, 2000));
+    again();
+  }
+})();

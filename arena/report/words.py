@@ -1,0 +1,70 @@
+"""Numbers as a reader likes them: few digits, thin spaces between thousands, a true minus sign."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+
+THIN = "\u202f"
+MINUS = "\u2212"
+NOTHING = "\u2013"
+
+
+def count(value: float) -> str:
+    """`12 345`; a share of a game keeps one digit."""
+    return _signed(f"{value:,.0f}" if float(value).is_integer() else f"{value:,.1f}").replace(",", THIN)
+
+
+def decimal(value: float) -> str:
+    """Two digits after the point, or three that tell something."""
+    if not math.isfinite(value):
+        return str(value)
+    small = value != 0 and not 0.01 <= abs(value) < 10_000
+    return _signed(f"{value:.3g}" if small else f"{value:,.2f}").replace(",", THIN)
+
+
+def whole(value: float) -> str:
+    """`1 023`, rounded."""
+    return _signed(f"{value:,.0f}").replace(",", THIN)
+
+
+def elo(value: float) -> str:
+    """`+23`, rounded."""
+    return _signed(f"{value:+.0f}")
+
+
+def share(value: float) -> str:
+    """`0.63`"""
+    return f"{value:.2f}"
+
+
+def percent(value: float) -> str:
+    """`12.3 %`"""
+    return _signed(f"{100 * value:.1f}{THIN}%")
+
+
+def duration(seconds: float) -> str:
+    """`2 h 14 min`, `3 min 5 s`, `4.2 s`"""
+    if seconds < 60:
+        return f"{seconds:.1f}{THIN}s"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}{THIN}h {minutes}{THIN}min" if hours else f"{minutes}{THIN}min {rest}{THIN}s"
+
+
+def size(value: float) -> str:
+    """`1.2 MB`"""
+    for unit in ("B", "kB", "MB"):
+        if value < 1000:
+            return f"{value:.3g}{THIN}{unit}"
+        value /= 1000
+    return f"{value:.3g}{THIN}GB"
+
+
+def _signed(text: str) -> str:
+    return text.replace("-", MINUS)
+
+
+FORMS: Mapping[str, Callable[[float], str]] = {
+    form.__name__: form for form in (count, decimal, whole, elo, share, percent, duration, size)
+}

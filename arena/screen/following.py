@@ -1,0 +1,173 @@
+"""`arena watch`: shows a run from the files that it writes, as `arena train` shows it; also from another machine.
+
+Only what is new is read: the journals are followed from where the last look ended.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from arena.config import Config, load_config
+from arena.errors import ConfigError
+from arena.records.episode_line import episode_of
+from arena.records.folder import RunFolder
+from arena.records.journal import JournalReader
+from arena.records.lines import UPDATE_FIELDS, UpdateRecord
+from arena.records.lock import is_held
+from arena.records.results import in_parts, results_of
+from arena.records.scoreboard import Scoreboard
+from arena.screen.display import Display, make_display, summary_lines
+
+LOOK_EVERY = 1.0  # seconds
+
+
+class FollowedJournal:
+    """Reads the lines that were appended to a journal since the last time.
+
+    Args:
+        path: of the journal, which may not be there yet.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._read = 0  # bytes
+
+    @property
+    def was_cut(self) -> bool:
+        """Whether a resumed run has taken lines away that were read before."""
+        return self._read > 0 and (not self._path.exists() or self._path.stat().st_size < self._read)
+
+    def fresh(self) -> list[dict[str, Any]]:
+        """The new whole lines.
+
+        Raises:
+            ConfigError: the journal is damaged.
+        """
+        if not self._path.exists():
+            return []
+        lines = []
+        for raw, line in JournalReader(self._path, start=self._read).lines():
+            self._read += len(raw)
+            lines.append(line)
+        return lines
+
+
+class FollowedRun:
+    """The state of a run as its files tell it.
+
+    Args:
+        folder: of the run.
+        config: of the run.
+
+    Attributes:
+        scoreboard: how the policies fare.
+    """
+
+    def __init__(self, folder: RunFolder, config: Config) -> None:
+        self.folder = folder
+        self._policies = tuple(config.policies)
+        self._rounds, self._faults = FollowedJournal(folder.rounds), FollowedJournal(folder.faults)
+        self._begin()
+
+    def _begin(self) -> None:
+        self.scoreboard = Scoreboard(self._policies)
+        self._episodes, self._metrics = FollowedJournal(self.folder.episodes), FollowedJournal(self.folder.metrics)
+        self._ticks = 0
+
+    @property
+    def ticks(self) -> int:
+        """That a match has played, as far as the files tell."""
+        boundaries = (int(path.stem) for path in self.folder.boundaries.glob("*.json") if path.stem.isdigit())
+        return max([self._ticks, *boundaries])
+
+    def look(self) -> list[str]:
+        """Takes what is new; returns a line for each round that has begun, and each fault.
+
+        Raises:
+            ConfigError: a file is damaged, or of another version.
+        """
+        if self._episodes.was_cut or self._metrics.was_cut:
+            self._begin()
+        try:
+            for part in in_parts([episode_of(line) for line in self._episodes.fresh()]):
+                self.scoreboard.add(results_of(part))
+                self._ticks = max([self._ticks, *(episode[5] for episode in part)])
+            for line in self._metrics.fresh():
+                self._update(line)
+            return [*map(_round_words, self._rounds.fresh()), *map(_fault_words, self._faults.fresh())]
+        except (KeyError, TypeError, ValueError) as error:
+            found = f"is damaged, or of another version of the arena: a line of a journal lacks something: {error!r}"
+            raise ConfigError(found, source=str(self.folder.path)) from error
+
+    def _update(self, line: dict[str, Any]) -> None:
+        values = {name: value for name, value in line.items() if name not in UPDATE_FIELDS and value is not None}
+        self.scoreboard.update(UpdateRecord(**{name: line[name] for name in UPDATE_FIELDS}, values=values))
+        self._ticks = max(self._ticks, line["ticks"])
+
+
+def watch(
+    path: Path | str,
+    *,
+    columns: int,
+    wait: Callable[[float], None] = time.sleep,
+    running: Callable[[Path], bool] = is_held,
+) -> int:
+    """Shows a run until it has ended; returns the exit status. Ctrl-C ends it, and does nothing to the run.
+
+    Args:
+        path: of the run folder.
+        columns: of the terminal; 0: stdout is no terminal, and gets a line now and then.
+        wait: for so many seconds.
+        running: whether somebody writes into the folder.
+
+    Raises:
+        ConfigError: this is no run folder, or it is damaged.
+    """
+    folder = RunFolder(Path(path))
+    if not folder.config.is_file():
+        raise ConfigError("is no run folder: it has no config.yaml", source=str(path))
+    config = load_config(folder.config)
+    run = FollowedRun(folder, config)
+    display = make_display(
+        sys.stdout,
+        terminal=columns > 0,
+        width=columns or None,
+        total_ticks=config.ticks * config.rounds,
+        colors={name: policy.color for name, policy in config.policies.items()},
+    )
+    display.start()
+    try:
+        _follow(run, display, wait, running)
+    except KeyboardInterrupt:
+        return 0
+    finally:
+        display.stop()
+    for line in summary_lines(run.scoreboard, folder.path):
+        display.message(line)
+    return 0
+
+
+def _follow(run: FollowedRun, display: Display, wait: Callable[[float], None], running: Callable[[Path], bool]) -> None:
+    """Looks until nobody writes any more, and then once more: what was written last is shown too."""
+    going = True
+    while going:
+        going = running(run.folder.path)
+        for words in run.look():
+            display.message(words)
+        display.update(run.ticks, run.scoreboard)
+        if going:
+            wait(LOOK_EVERY)
+
+
+def _round_words(line: dict[str, Any]) -> str:
+    joined = f", {', '.join(line['snapshots'])} joined" if line.get("snapshots") else ""
+    return f"round {line['round']} from tick {line['start']}: {len(line['matches'])} matches{joined}"
+
+
+def _fault_words(line: dict[str, Any]) -> str:
+    rest = ", ".join(f"{name} {value}" for name, value in line.items() if name not in ("time", "kind"))
+    return f"fault at {line['time']}, {line['kind']}: {rest}"

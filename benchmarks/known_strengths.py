@@ -1,0 +1,138 @@
+"""Leagues of players whose strengths are known: what a rating, a gate or a stopping rule says can be held against them.
+
+Games are drawn from Davidson's model: the better of two by d Elo wins, draws or loses with chances in the ratio
+10^(d / 800) : nu : 10^(-d / 800).
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from arena.league import pairing, payoff, ratings
+from arena.league.results import Results, Score
+from arena.league.sequential import Test, Verdict
+
+Array = NDArray[np.float64]
+
+
+class Truth(NamedTuple):
+    """The players as they are: their strengths in Elo, float64 [P], and how usual draws are."""
+
+    elo: Array
+    nu: float = 0.5
+
+    @property
+    def players(self) -> tuple[str, ...]:
+        """Names whose order says nothing about strength."""
+        return tuple(f"p{number:02d}" for number in range(len(self.elo)))
+
+    @property
+    def order(self) -> tuple[str, ...]:
+        """The best first."""
+        return tuple(self.players[place] for place in np.argsort(-self.elo))
+
+    def chances(self, first: int, second: int) -> Array:
+        """Of a win, a draw and a loss of the first, float64 [3]."""
+        odds = 10 ** ((self.elo[first] - self.elo[second]) / 800)
+        weights = np.array([odds, self.nu, 1 / odds])
+        found: Array = weights / weights.sum()
+        return found
+
+
+def even(players: int, gap: float, rng: np.random.Generator) -> Truth:
+    """Players `gap` Elo apart, their names shuffled."""
+    return Truth(gap * rng.permutation(players).astype(np.float64))
+
+
+def normal(players: int, deviation: float, rng: np.random.Generator) -> Truth:
+    """Players whose strengths are drawn from a normal distribution."""
+    return Truth(rng.normal(0, deviation, players))
+
+
+def play(truth: Truth, pairs: Iterable[tuple[int, int]], games: int, rng: np.random.Generator, to: Results) -> None:
+    """Adds so many games of every pair to results."""
+    for first, second in pairs:
+        score = Score(*rng.multinomial(games, truth.chances(first, second)).tolist())
+        to.add_score((truth.players[first],), (truth.players[second],), score)
+
+
+def round_robin(truth: Truth, games: int, rng: np.random.Generator) -> Results:
+    """So many games of every pair."""
+    results = Results()
+    play(truth, itertools.combinations(range(len(truth.elo)), 2), games, rng, results)
+    return results
+
+
+def ratings_covered(truth: Truth, results: Results) -> list[bool]:
+    """Per player, whether the interval of its rating holds the truth; per pair, whether that of the difference does."""
+    found = ratings.fit(results)
+    centred = dict(zip(truth.players, truth.elo - truth.elo.mean(), strict=True))
+    alone = [found.of(name).low <= elo <= found.of(name).high for name, elo in centred.items()]
+    differences = [
+        found.difference(a, b).low <= centred[a] - centred[b] <= found.difference(a, b).high
+        for a, b in itertools.combinations(truth.players, 2)
+    ]
+    return [*alone, *differences]
+
+
+def payoffs_covered(truth: Truth, results: Results) -> list[bool]:
+    """Per pair, whether the interval of the expected score holds the truth."""
+    found = payoff.payoff(results, truth.players)
+    pairs = itertools.combinations(range(len(truth.elo)), 2)
+    scores = {(a, b): truth.chances(a, b) @ (1, 0.5, 0) for a, b in pairs}
+    return [bool(found.low[pair] <= score <= found.high[pair]) for pair, score in scores.items()]
+
+
+class Gated(NamedTuple):
+    """What a gate has said in the end, and after how many games."""
+
+    verdict: Verdict
+    games: int
+
+
+def gate(test: Test, truth: Truth, *, batch: int, most: int, rng: np.random.Generator) -> Gated:
+    """Asks the test after every batch of games of player 0 against player 1."""
+    score, chances = Score(), truth.chances(0, 1)
+    while (verdict := test.state(score).verdict) is Verdict.OPEN and score.games < most:
+        score = score.plus(Score(*rng.multinomial(batch, chances).tolist()))
+    return Gated(verdict, score.games)
+
+
+class Ordered(NamedTuple):
+    """Whether an order was right, and how many games it took."""
+
+    right: bool
+    games: int
+
+
+def sequential(truth: Truth, *, error: float, elo: float, batch: int, rng: np.random.Generator) -> Ordered:
+    """Plays the most informative pairs, a batch of games at a time, until the order is decided."""
+    results = Results()
+    while True:
+        standings = pairing.Standings(results, truth.players, elo=elo)
+        if standings.wrong <= error:
+            return Ordered(is_right(truth, standings.order, elo), results.games)
+        names = [standings.next_pair() for _ in range(batch)]
+        play(truth, [(int(a[1:]), int(b[1:])) for a, b in names], 1, rng, results)
+
+
+def fixed(truth: Truth, games: int, rng: np.random.Generator, *, elo: float) -> Ordered:
+    """A round robin of so many games of every pair; the order is that of the points, which is that of the ratings."""
+    results = round_robin(truth, games, rng)
+    points = dict.fromkeys(truth.players, 0.0)
+    for ((first,), (second,)), score in results.pairs().items():
+        points[first] += score.points
+        points[second] += score.games - score.points
+    return Ordered(is_right(truth, sorted(points, key=points.__getitem__, reverse=True), elo), results.games)
+
+
+def is_right(truth: Truth, order: Sequence[str], elo: float) -> bool:
+    """Whether nobody stands above somebody who is better by `elo` or more."""
+    strengths = np.array([truth.elo[int(name[1:])] for name in order])
+    best_below = np.maximum.accumulate(strengths[::-1])[::-1]  # of those who stand at a place or below it
+    return bool((best_below - strengths < elo - 1e-9).all())

@@ -1,0 +1,102 @@
+"""`record: replays` where processes are killed: what is on the disk is what was played, before and after."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from arena.records.journal import JournalReader
+from arena.replaying import verify
+from arena.replays import MatchReplays, read_replays
+from launching import ARENA, arena, finish, left_behind, start, wait_for, write
+
+pytestmark = pytest.mark.mpi
+
+RANK = b"OMPI_COMM_WORLD_RANK="
+TICKS, LANES = 1500, 2
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_left_behind(tmp_path: Path) -> Iterator[None]:
+    yield
+    wait_for(lambda: not left_behind(tmp_path), timeout=10)
+
+
+def slow(**changes: Any) -> dict[str, Any]:
+    """A match in three processes that takes some seconds; its one leg is the whole run."""
+    return {
+        "name": "slow",
+        "ticks": TICKS,
+        "checkpoint_every": TICKS,
+        "record": "replays",
+        "envs": {"game": {"make": "games:Slow", "kwargs": {"length": 7, "seconds": 0.001}}},
+        "policies": {"blue": {"algorithm": "players:Counts"}},
+        "matches": [{"env": "game", "seats": ["blue"], "lanes": LANES}],
+        **changes,
+    }
+
+
+def process_of(rank: int, cwd: Path) -> int:
+    """The process of a rank of the run in this folder."""
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            if os.path.realpath(entry / "cwd") == os.path.realpath(cwd):
+                held = (entry / "environ").read_bytes()
+                if RANK in held and int(held.split(RANK)[1].split(b"\0")[0]) == rank:
+                    return int(entry.name)
+        except OSError:
+            continue  # gone, or somebody else's
+    raise AssertionError(f"there is no rank {rank}")
+
+
+def recorded(run: Path) -> list[Path]:
+    return [path for path in run.glob("replays/*/*/*.replay") if path.stat().st_size > 0]
+
+
+def check(run: Path) -> tuple[MatchReplays, float]:
+    """Holds the replays against the game; which share of the episodes on record they have."""
+    match = read_replays(run).match(0)
+    assert [found for _, differences in verify(match) for found in differences] == []
+    lines = {(e["lane"], e["episode"]): (e["tick"], e["length"]) for e in JournalReader(run / "episodes.jsonl")}
+    there = {(one.lane, one.number): (one.end, one.length) for one in match.episodes()}
+    assert there.items() <= lines.items()
+    return match, len(there) / len(lines)
+
+
+def test_a_match_whose_environment_dies_goes_on_in_another_file(tmp_path: Path) -> None:
+    process = start([*ARENA, "train", write(tmp_path, slow()), "--run-dir", "run"], tmp_path)
+    wait_for(lambda: recorded(tmp_path / "run") or process.poll() is not None, timeout=60)
+    os.kill(process_of(1, tmp_path), signal.SIGKILL)
+    ended = finish(process)
+    assert ended.code == 0, ended.err
+    match, share = check(tmp_path / "run")
+    first, second = match.recordings
+    assert first.start == 0
+    assert first.ticks <= second.start
+    assert second.start + second.ticks == TICKS
+    assert share > 1 - (second.start - first.ticks + 7) / TICKS, "what the dead had not written, and no more"
+
+
+def test_a_run_that_is_killed_as_a_whole_leaves_what_it_has_written_and_is_whole_when_resumed(tmp_path: Path) -> None:
+    config = slow(checkpoint_every=500)
+    process = start([*ARENA, "train", write(tmp_path, config), "--ranks", "1", "--run-dir", "run"], tmp_path)
+    wait_for(lambda: len(recorded(tmp_path / "run")) > 1 or process.poll() is not None, timeout=60)
+    os.killpg(process.pid, signal.SIGKILL)
+    finish(process)
+    run = tmp_path / "run"
+    match = read_replays(run).match(0)
+    assert [found for _, differences in verify(match) for found in differences] == []
+    assert match.episodes()
+    ended = arena(tmp_path, "train", "config.yaml", "--ranks", "1", "--run-dir", "run", "--resume")
+    assert ended.code == 0, ended.err
+    match, share = check(run)
+    assert share == 1
+    assert [(one.start, one.ticks) for one in match.recordings] == [(0, 500), (500, 500), (1000, 500)]
+    verified = arena(tmp_path, "replay", "run", "--verify")
+    assert (verified.code, verified.err) == (0, "")
+    assert "all as recorded" in verified.out

@@ -1,0 +1,90 @@
+"""Leagues in which nobody plays: games are drawn from known strengths, or end as the stronger one likes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from arena.config import Config, parse_config
+from arena.league.league import Round, first_round, is_over, next_round
+from arena.league.results import Results, Score
+
+Play = Callable[[str, str, int], Score]
+"""First player, second player, copies -> the games of a pairing, as the first sees them."""
+
+
+def league(*matches: Mapping[str, Any], players: str = "abcdefgh", **keys: Any) -> Config:
+    """A configuration whose policies learn, but `random`, which nobody has to name."""
+    policies: dict[str, Any] = {name: {"algorithm": "ppo", "options": {"learning_rate": 1e-3}} for name in players}
+    data = {
+        "ticks": 100,
+        "rounds": 6,
+        "envs": {"game": {"make": "matrix"}},
+        "policies": {**policies, "random": {"algorithm": "random"}},
+        "matches": list(matches),
+        **keys,
+    }
+    return parse_config(data, source="league.yaml")
+
+
+def entry(kind: str, **keys: Any) -> dict[str, Any]:
+    """An entry of `matches`."""
+    return {kind: {"env": "game", **keys}}
+
+
+def stronger(first: str, second: str, copies: int) -> Score:
+    """Who comes later in the alphabet wins all games; who is nobody's better draws."""
+    if first[0] == second[0]:
+        return Score(draws=copies)
+    return Score(wins=copies) if first > second else Score(losses=copies)
+
+
+def by_elo(strengths: Mapping[str, float], rng: np.random.Generator, *, games: int) -> Play:
+    """Games without draws between players of known strength; a snapshot is as strong as its policy."""
+
+    def play(first: str, second: str, copies: int) -> Score:
+        gap = strengths[first.split("@")[0]] - strengths[second.split("@")[0]]
+        wins = int(rng.binomial(games * copies, 1 / (1 + 10 ** (-gap / 400))))
+        return Score(wins=wins, losses=games * copies - wins)
+
+    return play
+
+
+def played(config: Config, play: Play = stronger, *, returns: Mapping[str, Sequence[float]] | None = None) -> Played:
+    """A whole league."""
+    results = Results()
+    rounds = [first_round(config)]
+    while True:
+        for match in rounds[-1].matches:
+            assert match.sides is not None
+            first, second = (tuple(str(match.seats[seat]) for seat in side) for side in match.sides)
+            results.add_score(first, second, play(first[0], second[0], match.copies))
+        if len(rounds) == config.rounds or is_over(config, rounds, results):
+            return Played(rounds, results)
+        rounds.append(next_round(config, rounds, results, returns or {}))
+
+
+class Played:
+    """The rounds of a league, and the results at its end."""
+
+    def __init__(self, rounds: list[Round], results: Results) -> None:
+        self.rounds, self.results = rounds, results
+
+    def opponents(self, player: str) -> list[list[str]]:
+        """Per round whom a learner was matched with, one name per match; itself in a match against itself."""
+        return [
+            [
+                str(next((name for name in match.seats if name != player), player))
+                for match in made.matches
+                for _ in range(match.copies)
+                if player in match.seats
+            ]
+            for made in self.rounds
+        ]
+
+
+def roles(made: Round) -> int:
+    """Environments and workers of a round."""
+    return sum(match.copies * (1 + len(match.seats)) for match in made.matches)

@@ -1,0 +1,131 @@
+"""Digests of what is played: what they depend on, and what they do not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from gymnasium import spaces
+from numpy.typing import NDArray
+
+from arena.interface import Frame, Interface, Step
+from arena.records.digests import Digests
+
+SEEN = spaces.Dict(near=spaces.Box(-1, 1, (3,), np.float32), far=spaces.Discrete(9))
+GAME = Interface(("one", "two"), (SEEN, spaces.MultiBinary(5)), (spaces.Discrete(3),) * 2, (0, 3))
+ACTIONS = [(np.dtype(np.uint8), ()), (np.dtype(np.uint8), ())]
+EVERYBODY = np.ones(4, np.bool_)
+PINNED = [63882, 2206, 608]
+
+
+def frame(rng: np.random.Generator, lanes: int = 4) -> Frame:
+    near, far = rng.uniform(-1, 1, (lanes, 3)).astype(np.float32), rng.integers(0, 9, lanes)
+    bits, mask = rng.integers(0, 2, (lanes, 5)).astype(np.int8), rng.integers(0, 2, (lanes, 3)).astype(np.int8)
+    return Frame([{"near": near, "far": far}, bits], np.ones((lanes, 2), np.bool_), (None, mask))
+
+
+def step(rng: np.random.Generator, lanes: int = 4) -> Step:
+    nobody = np.zeros((lanes, 2), np.bool_)
+    return Step(frame(rng, lanes), rng.uniform(-1, 1, (lanes, 2)), nobody, nobody.copy())
+
+
+def story(seed: int = 0, lanes: int = 4, ticks: int = 5) -> tuple[Frame, list[tuple[list[NDArray[Any]], Step]]]:
+    rng = np.random.default_rng(seed)
+    first = frame(rng, lanes)
+    played = [([rng.integers(0, 3, lanes).astype(np.uint8) for _ in range(2)], step(rng, lanes)) for _ in range(ticks)]
+    return first, played
+
+
+def digests(told: tuple[Frame, list[tuple[list[NDArray[Any]], Step]]]) -> NDArray[np.uint16]:
+    """Of an episode of all lanes: [1 + T, L]."""
+    first, played = told
+    lanes = len(first.active)
+    made = Digests(GAME, lanes, actions=ACTIONS)
+    return np.stack([made.begin(first, np.ones(lanes, np.bool_)), *(made.add(*tick) for tick in played)])
+
+
+def test_the_same_story_has_the_same_digests_whatever_is_played_beside_it() -> None:
+    whole = digests(story())
+    first, played = story()
+    one = slice(2, 3)
+
+    def of_lane(shown: Frame) -> Frame:
+        seen = [{key: array[one] for key, array in shown.observations[0].items()}, shown.observations[1][one]]
+        mask = shown.masks[1]
+        assert mask is not None
+        return Frame(seen, shown.active[one], (None, mask[one]))
+
+    alone = [
+        ([a[one] for a in actions], Step(of_lane(said.frame), *(array[one] for array in said[1:])))
+        for actions, said in played
+    ]
+    assert digests((of_lane(first), alone)).tolist() == whole[:, 2:3].tolist()
+
+
+def test_digests_are_what_they_were_when_files_were_written() -> None:
+    first = Frame(
+        [{"near": np.zeros((1, 3), np.float32), "far": np.array([5])}, np.ones((1, 5), np.int8)],
+        np.ones((1, 2), np.bool_),
+        (None, np.ones((1, 3), np.int8)),
+    )
+    nobody = np.zeros((1, 2), np.bool_)
+    tick = ([np.array([1], np.uint8), np.array([2], np.uint8)], Step(first, np.array([[1.0, -1.0]]), nobody, nobody))
+    assert digests((first, [tick, tick])).ravel().tolist() == PINNED
+
+
+def near(said: Step) -> NDArray[Any]:
+    array: NDArray[Any] = said.frame.observations[0]["near"]
+    return array
+
+
+def mask(said: Step) -> NDArray[Any]:
+    array = said.frame.masks[1]
+    assert array is not None
+    return array
+
+
+CHANGES = {
+    "observation": lambda actions, said: near(said)[1].__setitem__(2, np.nextafter(near(said)[1, 2], np.float32(2))),
+    "mask": lambda actions, said: mask(said)[1].__setitem__(0, 1 - mask(said)[1, 0]),
+    "reward": lambda actions, said: said.rewards[1].__setitem__(1, np.nextafter(said.rewards[1, 1], 2)),
+    "sign of a reward": lambda actions, said: said.rewards[1].__setitem__(0, -said.rewards[1, 0]),
+    "end": lambda actions, said: said.truncated[1].__setitem__(0, True),
+    "other end": lambda actions, said: said.terminated[1].__setitem__(0, True),
+    "who is to act": lambda actions, said: said.frame.active[1].__setitem__(1, False),
+    "action": lambda actions, said: actions[1].__setitem__(1, (actions[1][1] + 1) % 3),
+    "actions exchanged": lambda actions, said: exchange(actions),
+}
+
+
+def exchange(actions: list[NDArray[Any]]) -> None:
+    actions[0][1], actions[1][1] = 1, 2
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_the_least_change_shows_at_its_tick_in_its_lane_until_the_episode_is_over(change: str) -> None:
+    before, after = story(), story()
+    if change == "actions exchanged":
+        before[1][2][0][0][1], before[1][2][0][1][1] = 2, 1
+    CHANGES[change](*after[1][2])
+    differs = digests(before) != digests(after)
+    assert np.argwhere(differs).tolist() == [[3, 1], [4, 1], [5, 1]]
+
+
+def test_what_is_seen_first_counts_and_a_new_episode_begins_anew() -> None:
+    made = Digests(GAME, 4, actions=ACTIONS)
+    first, played = story()
+    begun = made.begin(first, EVERYBODY)
+    made.add(*played[0])
+    again = made.begin(first, np.array([True, False, False, True]))
+    assert (again == begun).tolist() == [True, False, False, True]
+    first.observations[0]["near"][0, 0] += 1
+    assert (made.begin(first, EVERYBODY) == begun).tolist() == [False, True, True, True]
+
+
+def test_what_is_shown_to_those_who_neither_act_nor_have_ended_means_nothing() -> None:
+    before, after = story(), story()
+    for _, played in (before, after):
+        played[2][1].frame.active[1, 0] = False
+    near(after[1][2][1])[1] = 0.5
+    assert digests(before).tolist() == digests(after).tolist()

@@ -1,0 +1,291 @@
+"""What a configuration says of rounds, generators, rules and a league: what is read, and what is refused."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from arena.config import Config, parse_config, resolved_yaml, yaml_text
+from arena.config.league import PerturbConfig
+from arena.config.matches import ExploitersRule, FictitiousRule, PastSelvesRule, generator_of
+from arena.config.rounds import populations, snapshotted
+from arena.errors import ConfigError
+from arena.plan import make_plan
+from arena.screen.rounds_text import rounds_lines
+from simulated_leagues import entry, league
+
+MATCHMAKING = entry("matchmaking", policies=["a"], rule="past_selves", copies=2)
+ROUND_ROBIN = entry("round_robin", policies=["a", "b"])
+WHOLE = {
+    "snapshots": {"every": 2, "keep": 5, "keep_by": "spread", "gate": {"elo": 30}},
+    "evolution": {"perturb": {"learning_rate": [0.8, 1.25]}},
+}
+
+
+def exploiters(**lists: list[str]) -> dict[str, Any]:
+    return entry("matchmaking", policies=["a", "b"], rule={"exploiters": lists})
+
+
+def refused(*matches: Any, **keys: Any) -> ConfigError:
+    with pytest.raises(ConfigError) as caught:
+        league(*matches, **keys)
+    return caught.value
+
+
+def rule_of(config: Config) -> Any:
+    return generator_of(config.matches[0]).rule  # type: ignore[arg-type, union-attr]
+
+
+# What is read
+
+
+@pytest.mark.parametrize(
+    ("rule", "kind"),
+    [
+        ("past_selves", PastSelvesRule),
+        ({"past_selves": {"self": 0.1}}, PastSelvesRule),
+        ({"fictitious": {"weighting": "variance"}}, FictitiousRule),
+        ({"exploiters": {"main": ["a"]}}, ExploitersRule),
+    ],
+)
+def test_a_rule_is_a_name_or_a_name_with_options(rule: Any, kind: type) -> None:
+    assert type(rule_of(league(entry("matchmaking", policies=["a"], rule=rule)))) is kind
+
+
+def test_a_league_written_out_loads_to_the_same() -> None:
+    config = league(
+        entry("matchmaking", policies=["a", "b"], rule={"fictitious": {"self": 0.2}}, copies=2),
+        entry("knockout", policies=["a", "b", "c"]),
+        {"env": "game", "seats": ["a", "b"], "sides": [[0], [1]]},
+        league=WHOLE,
+    )
+    text = resolved_yaml(config)
+    assert "self: 0.2" in text
+    assert parse_config(yaml_text.load(text, source="again"), source="again") == config
+
+
+def test_factors_alone_are_short_for_a_perturbation() -> None:
+    assert league(MATCHMAKING, ROUND_ROBIN, league=WHOLE).league.evolution.perturb == {  # type: ignore[union-attr]
+        "learning_rate": PerturbConfig(factors=(0.8, 1.25))
+    }
+
+
+def test_a_generator_is_reached_by_set() -> None:
+    data = yaml_text.load(resolved_yaml(league(MATCHMAKING)), source="x")
+    changed = parse_config(data, source="x", overrides=["matches[0].matchmaking.rule.past_selves.self=0.25"])
+    assert rule_of(changed).past_selves.self_play == 0.25
+
+
+def test_those_are_snapshotted_who_learn_and_can_be_drawn_but_no_exploiters() -> None:
+    config = league(
+        entry("matchmaking", policies=["a"], against=["b", "random"], rule="past_selves"),
+        entry("matchmaking", policies=["c", "d"], rule={"exploiters": {"main": ["c"], "main_exploiters": ["d"]}}),
+        entry("round_robin", policies=["e", "f"]),
+    )
+    assert snapshotted(config) == ("a", "b", "c")
+
+
+def test_those_evolve_who_play_and_learn_but_no_exploiters() -> None:
+    config = league(
+        entry("round_robin", policies=["a", "b", "random"]),
+        entry("matchmaking", policies=["c", "d"], rule={"exploiters": {"main": ["c"], "main_exploiters": ["d"]}}),
+        league={"evolution": {}},
+    )
+    assert config.league is not None
+    assert config.league.evolution is not None
+    assert populations(config, config.league.evolution) == (("a", "b", "c"),)
+
+
+def test_who_may_be_a_snapshot_has_to_be_able_to_play_without_learning() -> None:
+    plan = make_plan(league(exploiters(main=["a"], main_exploiters=["b"]), entry("round_robin", policies=["c", "d"])))
+    assert {name for name, policy in plan.policies.items() if plan.acts(policy)} == {"a", "b"}
+
+
+# What is refused
+
+
+@pytest.mark.parametrize(
+    ("matches", "path", "words"),
+    [
+        (
+            [{"round_robbin": {"env": "game"}}],
+            "matches[0]",
+            "unknown generator of matches 'round_robbin'; did you mean",
+        ),
+        ([entry("knockout", policies=["a"])], "matches[0].knockout.policies", "a knockout needs two or more"),
+        ([entry("swiss", policies=["a"])], "matches[0].swiss.policies", "needs two or more"),
+        ([entry("mixtures", policies=["a"])], "matches[0].mixtures.policies", "needs two or more"),
+        ([entry("gauntlet", policies=["a"], against=[])], "matches[0].gauntlet.against", "somebody to meet"),
+        ([entry("gauntlet", policies=[], against=["a"])], "matches[0].gauntlet.policies", "needs one or more"),
+        ([entry("gauntlet", policies=["a"])], "matches[0].gauntlet", "the key 'against' is missing"),
+        ([entry("gauntlet", policies=["a"], against=["a"])], "matches[0].gauntlet.against[0]", "already"),
+        ([entry("gauntlet", policies=["a"], against=["x"])], "matches[0].gauntlet.against[0]", "unknown policy 'x'"),
+        ([entry("swiss", policies=["a", "a"])], "matches[0].swiss.policies[1]", "listed twice"),
+        ([entry("swiss", policies=["a", "b"], pipeline=2)], "matches[0].swiss.pipeline", "each half needs one"),
+        ([entry("matchmaking", policies=["a"])], "matches[0].matchmaking", "the key 'rule' is missing"),
+        (
+            [entry("matchmaking", policies=["a"], rule="past_self")],
+            "matches[0].matchmaking.rule",
+            "unknown rule 'past_self'; did you mean 'past_selves'?",
+        ),
+        ([entry("matchmaking", policies=["a"], rule={"elo": {}})], "matches[0].matchmaking.rule", "unknown rule 'elo'"),
+        ([entry("matchmaking", policies=["a"], rule={})], "matches[0].matchmaking.rule", "expected one of"),
+        ([entry("matchmaking", policies=["a"], rule=3)], "matches[0].matchmaking.rule", "expected a mapping"),
+        (
+            [entry("matchmaking", policies=["a"], rule={"past_selves": {"self": 1.5}})],
+            "matches[0].matchmaking.rule.past_selves.self",
+            "expected float <= 1",
+        ),
+        (
+            [entry("matchmaking", policies=["a"], rule={"fictitious": {"weighting": "soft"}})],
+            "matches[0].matchmaking.rule.fictitious.weighting",
+            "known: hard, linear, variance",
+        ),
+        ([entry("matchmaking", policies=[], rule="uncertainty")], "matches[0].matchmaking.policies", "one or more"),
+        (
+            [entry("matchmaking", policies=["a"], rule="uncertainty")],
+            "matches[0].matchmaking.policies",
+            "nobody to meet",
+        ),
+        ([entry("matchmaking", policies=["random"], rule="fictitious")], "matches[0].matchmaking.policies[0]", "learn"),
+        (
+            [entry("matchmaking", policies=["a"], rule="past_selves", both_sides=True)],
+            "matches[0].matchmaking.both_sides",
+            "copies: 2",
+        ),
+        ([exploiters(main=["a"])], "matches[0].matchmaking.policies[1]", "'b' is in none of the lists"),
+        ([exploiters(main=[])], "matches[0].matchmaking.rule.exploiters.main", "is empty"),
+        ([exploiters(main=["c"])], "matches[0].matchmaking.rule.exploiters.main[0]", "none of the entry's `policies`"),
+        (
+            [exploiters(main=["a", "b"], league_exploiters=["b"])],
+            "matches[0].matchmaking.rule.exploiters.league_exploiters[0]",
+            "listed twice",
+        ),
+        ([entry("mixtures", policies=list("abcdefgh"), team_size=10**6)], "matches", "roles, more than 50000"),
+        ([entry("matchmaking", policies=["a"], rule="past_selves", copies=10**9)], "matches", "more than 50000"),
+    ],
+)
+def test_a_wrong_generator_is_named_with_its_place(matches: list[Any], path: str, words: str) -> None:
+    error = refused(*matches)
+    assert (error.path, error.source) == (path, "league.yaml")
+    assert re.search(re.escape(words), error.message), error.message
+
+
+@pytest.mark.parametrize(
+    ("matches", "rounds", "path", "words"),
+    [
+        ([MATCHMAKING], 1, "rounds", "matchmaking needs two or more"),
+        ([entry("swiss", policies=["a", "b", "c"])], 1, "rounds", "swiss needs two or more"),
+        ([entry("knockout", policies=list("abcde"))], 2, "rounds", "a knockout of 5 has its winner after 3"),
+    ],
+)
+def test_too_few_rounds_are_refused(matches: list[Any], rounds: int, path: str, words: str) -> None:
+    error = refused(*matches, rounds=rounds)
+    assert error.path == path
+    assert words in error.message
+
+
+def test_a_knockout_of_two_is_a_match_and_needs_one_round() -> None:
+    assert league(entry("knockout", policies=["a", "b"]), rounds=1).roles == 3
+
+
+PPO = {"algorithm": "ppo"}
+
+
+@pytest.mark.parametrize(
+    ("rules", "path", "words"),
+    [
+        ({"snapshots": {"gate": {"elo": 0}}}, "league.snapshots.gate.elo", "expected float > 0"),
+        ({"snapshots": {"gate": {"elo": -5}}}, "league.snapshots.gate.elo", "expected float > 0"),
+        ({"snapshots": {"gate": {"alpha": 0.5, "beta": 0.5}}}, "league.snapshots.gate.alpha", "below 1"),
+        ({"snapshots": {"gate": {"alpha": 1}}}, "league.snapshots.gate.alpha", "expected float < 1"),
+        ({"snapshots": {"every": 6}}, "league.snapshots.every", "in 6 rounds that is never"),
+        ({"snapshots": {"keep": 2, "keep_by": "spread"}}, "league.snapshots.keep", "3 or more"),
+        ({"snapshots": {"keep_by": "age"}}, "league.snapshots.keep_by", "known: count, spread"),
+        ({"window": 0}, "league.window", ">= 1"),
+        ({"evolution": {"every": 9}}, "league.evolution.every", "never"),
+        ({"evolution": {"share": 0.6}}, "league.evolution.share", "<= 0.5"),
+        ({"evolution": {"policies": ["x"]}}, "league.evolution.policies[0]", "unknown policy 'x'"),
+        ({"evolution": {"policies": ["random"]}}, "league.evolution.policies[0]", "does not learn"),
+        ({"evolution": {"policies": ["a", "a"]}}, "league.evolution.policies[1]", "listed twice"),
+        ({"evolution": {"policies": ["a"]}}, "league.evolution", "two or more policies that learn by the same"),
+        (
+            {"evolution": {"perturb": {"gamma": [0.9]}}},
+            "league.evolution.perturb",
+            "'a' does not say what its 'gamma' is",
+        ),
+        ({"evolution": {"perturb": {"learning_rate": []}}}, "league.evolution.perturb.learning_rate.factors", "empty"),
+        (
+            {"evolution": {"perturb": {"learning_rate": [0]}}},
+            "league.evolution.perturb.learning_rate.factors[0]",
+            "> 0",
+        ),
+        (
+            {"evolution": {"perturb": {"learning_rate": {"factors": [2], "at_least": 2, "at_most": 1}}}},
+            "league.evolution.perturb.learning_rate.at_least",
+            "above `at_most: 1.0`",
+        ),
+        ({"decided": {}}, "league.decided", "'a' learns"),
+        ({"decide": {}}, "league.decide", "did you mean 'decided'?"),
+    ],
+)
+def test_a_wrong_league_is_named_with_its_place(rules: Any, path: str, words: str) -> None:
+    error = refused(MATCHMAKING, ROUND_ROBIN, league=rules)
+    assert error.path == path
+    assert words in error.message
+
+
+def test_a_league_of_one_round_is_refused() -> None:
+    assert refused(ROUND_ROBIN, rounds=1, league={}).path == "league"
+
+
+def test_a_gate_that_no_policy_can_pass_is_refused() -> None:
+    gate = {"snapshots": {"gate": {}}}
+    nobody = refused(ROUND_ROBIN, league=gate)
+    assert (nobody.path, "can never decide" in nobody.message) == ("league.snapshots.gate", True)
+    beside = entry("matchmaking", policies=["a"], against=["b"], rule="fictitious", copies=2)
+    assert "can never decide about 'b'" in refused(beside, league=gate).message
+    few = entry("matchmaking", policies=["a"], rule="past_selves")
+    assert refused(few, league=gate).path == "matches[0].matchmaking.copies"
+
+
+def test_evolution_needs_two_policies_of_one_algorithm() -> None:
+    policies = {"a": {"algorithm": "ppo"}, "b": {"algorithm": "a2c"}}
+    assert refused(ROUND_ROBIN, policies=policies, league={"evolution": {}}).path == "league.evolution"
+
+
+def test_only_numbers_can_be_perturbed() -> None:
+    policies = {name: {"algorithm": "ppo", "options": {"recurrent": "lstm"}} for name in "ab"}
+    error = refused(ROUND_ROBIN, policies=policies, league={"evolution": {"perturb": {"recurrent": [2]}}})
+    assert error.path == "policies.a.options.recurrent"
+
+
+def test_an_exploiter_does_not_evolve() -> None:
+    both = exploiters(main=["a"], main_exploiters=["b"])
+    assert "exploiter" in refused(both, league={"evolution": {"policies": ["a", "b"]}}).message
+
+
+def test_an_override_is_blamed_for_what_it_put_into_a_generator() -> None:
+    data = yaml_text.load(resolved_yaml(league(MATCHMAKING)), source="x")
+    with pytest.raises(ConfigError) as caught:
+        parse_config(data, source="x", overrides=["matches[0].matchmaking.rule=elo"])
+    assert caught.value.source == "--set matches[0].matchmaking.rule=elo"
+
+
+# What is shown
+
+
+def test_what_later_rounds_depend_on_is_said_in_words() -> None:
+    config = league(ROUND_ROBIN, entry("knockout", policies=["a", "b", "c"]), MATCHMAKING, league=WHOLE)
+    lines = rounds_lines(config)
+    assert lines[0] == "rounds: 6 of 100 ticks each; this is the first, and none has more roles"
+    assert [line.endswith("the same in every round") for line in lines[1:4]] == [True, False, False]
+    assert "until one is left after 2 rounds; later rounds depend on results" in lines[2]
+    assert "a every 2 rounds, if better than the newest one by 30 Elo; the 5 most different" in lines[4]
+    assert lines[5].startswith("  evolution: after every round the worst 25% by return of a, b, c")
+
+
+def test_one_round_needs_no_words() -> None:
+    assert rounds_lines(league(ROUND_ROBIN, rounds=1)) == []

@@ -1,0 +1,204 @@
+"""Generators say who meets whom, in the first round and in later ones."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from arena.league.league import Round, first_round, is_over, next_round, round_config
+from arena.league.results import Results, Score
+from arena.plan import make_plan
+from simulated_leagues import entry, league, played, roles
+
+Pairs = list[tuple[str, ...]]
+
+
+def pairs(made: Round) -> Pairs:
+    return [tuple(map(str, match.seats)) for match in made.matches]
+
+
+# What is the same in every round
+
+
+def test_a_gauntlet_is_every_challenger_against_each_of_the_others() -> None:
+    config = league(entry("gauntlet", policies=["a", "b"], against=["c", "random"]))
+    assert pairs(first_round(config)) == [("a", "c"), ("a", "random"), ("b", "c"), ("b", "random")]
+
+
+def test_mixtures_are_all_pairs_of_different_teams_that_can_be_formed() -> None:
+    config = league(entry("mixtures", policies=["a", "b"]))
+    matches = first_round(config).matches
+    teams = [tuple("".join(str(match.seats[seat]) for seat in side) for side in match.sides or ()) for match in matches]
+    assert teams == [("aa", "ab"), ("aa", "bb"), ("ab", "bb")]
+
+
+@given(policies=st.integers(2, 5), team_size=st.integers(1, 3), both_sides=st.booleans(), copies=st.integers(1, 3))
+def test_mixtures_are_counted_as_they_are_written_out(
+    policies: int, team_size: int, both_sides: bool, copies: int
+) -> None:
+    keys = {"team_size": team_size, "both_sides": both_sides, "copies": copies}
+    config = league(entry("mixtures", policies=list("abcde"[:policies]), **keys))
+    teams = math.comb(policies + team_size - 1, team_size)
+    assert len(config.entries()) == math.comb(teams, 2) * (2 if both_sides else 1)
+    assert config.roles == roles(first_round(config))
+
+
+def test_both_sides_exchange_the_sides() -> None:
+    config = league(entry("gauntlet", policies=["a"], against=["b"], team_size=2, both_sides=True))
+    assert pairs(first_round(config)) == [("a", "a", "b", "b"), ("b", "b", "a", "a")]
+    assert {match.sides for match in first_round(config).matches} == {((0, 1), (2, 3))}
+
+
+def test_fixed_entries_are_the_same_in_every_round() -> None:
+    config = league(
+        {"env": "game", "seats": ["a", "random"]},
+        entry("round_robin", policies=["a", "b", "c"]),
+        entry("gauntlet", policies=["a"], against=["b"]),
+        entry("mixtures", policies=["a", "b"]),
+    )
+    before = [first_round(config)]
+    assert next_round(config, before, Results(), {}).matches == before[0].matches
+
+
+# Knockout
+
+
+@pytest.mark.parametrize("size", range(2, 9))
+def test_the_strongest_wins_a_knockout_after_the_logarithm_of_its_players_rounds(size: int) -> None:
+    config = league(entry("knockout", policies=list("abcdefgh"[:size])), rounds=9)
+    rounds = played(config).rounds
+    assert len(rounds) == math.ceil(math.log2(size))
+    ((first, second),) = (names for names in rounds[-1].pairings["matches[0].knockout"] if len(names) == 2)
+    assert max(first, second) == "abcdefgh"[size - 1]
+
+
+@given(st.permutations("abcdefgh"), st.integers(2, 8))
+def test_everybody_but_the_winner_of_a_knockout_loses_exactly_once(order: list[str], size: int) -> None:
+    config = league(entry("knockout", policies=order[:size]), rounds=9)
+    found = played(config)
+    losses = Counter(min(pair) for made in found.rounds for pair in pairs(made))
+    assert losses == dict.fromkeys(sorted(order[:size])[:-1], 1)
+
+
+def test_nobody_has_a_second_bye_before_everybody_left_had_one() -> None:
+    found = played(league(entry("knockout", policies=list("abcde")), rounds=3))
+    resting = [names[0] for made in found.rounds for names in made.pairings["matches[0].knockout"] if len(names) == 1]
+    assert len(resting) == len(set(resting)) == 2
+
+
+def test_a_drawn_knockout_goes_to_the_higher_rating_and_of_equals_to_a_coin_that_falls_alike() -> None:
+    def winner(results: Results, seed: int) -> str:
+        config = league(entry("knockout", policies=["a", "b", "c", "d"]), rounds=2, seed=seed)
+        results.add_score(("c",), ("d",), Score(wins=9))
+        made = next_round(config, [first_round(config)], results, {})
+        return made.pairings["matches[0].knockout"][0][0]
+
+    better = Results()
+    better.add_score(("a",), ("b",), Score(draws=4))
+    better.add_score(("b",), ("c",), Score(wins=5, losses=1))
+    assert winner(better, 0) == "b"
+    coins = [winner(Results(), seed) for seed in range(12)]
+    assert set(coins) == {"a", "b"}
+    assert coins == [winner(Results(), seed) for seed in range(12)]
+
+
+def test_a_league_goes_on_while_something_beside_the_knockout_is_played() -> None:
+    knockout = entry("knockout", policies=["a", "b"])
+    alone, beside = league(knockout), league(knockout, entry("round_robin", policies=["a", "b"]))
+    assert is_over(alone, [first_round(alone)], Results())
+    assert not is_over(beside, [first_round(beside)], Results())
+    assert len(next_round(beside, [first_round(beside)], Results(), {}).matches) == 1
+
+
+# Swiss
+
+
+@given(st.permutations("abcdefgh"), st.integers(3, 8))
+@settings(max_examples=40, deadline=None)  # the first one imports networkx
+def test_a_swiss_tournament_has_no_second_meeting_while_that_can_be(order: list[str], size: int) -> None:
+    config = league(entry("swiss", policies=order[:size]), rounds=max(2, size // 2))
+    met = Counter(frozenset(pair) for made in played(config).rounds for pair in pairs(made))
+    assert set(met.values()) == {1}
+
+
+def test_a_swiss_tournament_of_four_in_three_rounds_is_a_round_robin() -> None:
+    found = played(league(entry("swiss", policies=list("abcd")), rounds=3))
+    met = Counter(frozenset(pair) for made in found.rounds for pair in pairs(made))
+    assert met == {frozenset(pair): 1 for pair in combinations("abcd", 2)}
+
+
+def test_a_swiss_tournament_pairs_winners_with_winners() -> None:
+    rounds = played(league(entry("swiss", policies=list("abcdefgh")), rounds=2)).rounds
+    assert {frozenset(pair) for pair in pairs(rounds[1])} <= {
+        frozenset(pair) for half in ("bdfh", "aceg") for pair in combinations(half, 2)
+    }
+
+
+@pytest.mark.parametrize("size", [3, 5, 7])
+def test_byes_of_a_swiss_tournament_go_round(size: int) -> None:
+    found = played(league(entry("swiss", policies=list("abcdefgh"[:size])), rounds=size))
+    resting = [names[0] for made in found.rounds for names in made.pairings["matches[0].swiss"] if len(names) == 1]
+    assert sorted(resting) == list("abcdefgh"[:size])
+
+
+# What holds for all
+
+GENERATORS = st.sampled_from(
+    [
+        entry("round_robin", policies=["a", "b", "c"], both_sides=True),
+        entry("gauntlet", policies=["a", "b"], against=["c"], copies=2),
+        entry("knockout", policies=list("abcdefg"), team_size=2),
+        entry("swiss", policies=list("abcde"), both_sides=True),
+        entry("mixtures", policies=["a", "b"]),
+        entry("matchmaking", policies=["a", "b"], against=["random"], rule="fictitious", copies=3),
+        entry("matchmaking", policies=["c"], rule="past_selves", copies=2, both_sides=True, team_size=2),
+        entry("matchmaking", policies=["d", "e"], rule="uncertainty", copies=2),
+        entry(
+            "matchmaking",
+            policies=["f", "g", "h"],
+            copies=2,
+            rule={"exploiters": {"main": ["f"], "main_exploiters": ["g"], "league_exploiters": ["h"]}},
+        ),
+    ]
+)
+LEAGUES = st.sampled_from(
+    [None, {"snapshots": {"keep": 3, "keep_by": "spread", "every": 2}}, {"snapshots": {"keep": 1}}]
+)
+
+
+@given(st.lists(GENERATORS, min_size=1, max_size=3), LEAGUES, st.integers(0, 3))
+@settings(max_examples=40, deadline=None)
+def test_no_later_round_has_more_roles_than_the_first(entries: list[Any], rules: Any, seed: int) -> None:
+    config = league(*entries, league=rules, seed=seed)
+    rounds = played(config).rounds
+    assert config.roles == roles(rounds[0])
+    assert max(map(roles, rounds)) == config.roles
+
+
+@given(st.lists(GENERATORS, min_size=1, max_size=3), LEAGUES)
+@settings(max_examples=20, deadline=None)
+def test_a_league_played_again_is_the_same_and_its_rounds_can_be_written_down(entries: list[Any], rules: Any) -> None:
+    config = league(*entries, league=rules, rounds=4)
+    rounds = played(config).rounds
+    assert played(config).rounds == rounds
+    written = msgspec.json.encode(rounds)
+    assert msgspec.json.decode(written, type=list[Round]) == rounds
+
+
+@given(st.lists(GENERATORS, min_size=1, max_size=3), LEAGUES)
+@settings(max_examples=20, deadline=None)
+def test_every_round_has_a_plan(entries: list[Any], rules: Any) -> None:
+    config = league(*entries, league=rules)
+    for made in played(config).rounds:
+        plan = make_plan(round_config(config, made, lambda name: Path("snapshots") / name), number=made.number)
+        assert {name for name in plan.policies if "@" in name} == set(made.players)
+        assert all(plan.policies[name].frozen for name in made.players)
+        assert all(match.sides for match in plan.matches)

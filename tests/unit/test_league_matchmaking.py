@@ -1,0 +1,258 @@
+"""Whom learners meet: past selves, everybody by priority, mains and exploiters, who is least known."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from arena.config.league import SnapshotsConfig
+from arena.config.matches import MatchmakingConfig
+from arena.league.draws import systematic
+from arena.league.league import first_round, next_round
+from arena.league.matchmaking import Field, beats_all, draw, priorities
+from arena.league.payoff import payoff
+from arena.league.results import Results, Score
+from arena.league.snapshots import leaving
+from simulated_leagues import by_elo, entry, league, played
+
+DRAWS = 400_000  # from a posterior: a mean of numbers in [0, 1] is then known to 0.003, four standard errors
+
+
+def rule_of(rule: Any, **keys: Any) -> MatchmakingConfig:
+    (made,) = league(entry("matchmaking", rule=rule, **keys)).matches
+    return made.matchmaking  # type: ignore[union-attr]
+
+
+def results_of(**scores: tuple[int, int, int]) -> Results:
+    """`a_b=(3, 0, 1)`: a has won three games against b and lost one."""
+    found = Results()
+    for pair, score in scores.items():
+        first, second = pair.split("_")
+        found.add_score((first,), (second,), Score(*score))
+    return found
+
+
+def drawn(made: MatchmakingConfig, field: Field, learner: str, *, seed: int = 0) -> Counter[str]:
+    return Counter(draw(made, field, np.random.default_rng(seed))[learner])
+
+
+LEARN = frozenset("abcdefgh")
+
+
+# Draws
+
+
+@given(st.lists(st.floats(0.01, 10), min_size=1, max_size=8), st.integers(1, 50), st.integers(0, 10**6))
+def test_everybody_is_drawn_as_often_as_its_share_says_to_within_one(
+    weights: list[float], count: int, seed: int
+) -> None:
+    named = {str(place): weight for place, weight in enumerate(weights)}
+    found = Counter(systematic(named, count, np.random.default_rng(seed)))
+    assert found.total() == count
+    for name, weight in named.items():
+        assert abs(found[name] - count * weight / sum(weights)) < 1 + 1e-9
+
+
+def test_who_has_no_weight_is_never_drawn() -> None:
+    rng = np.random.default_rng(0)
+    assert {name for _ in range(1000) for name in systematic({"x": 0.0, "y": 1.0, "z": 0.0}, 3, rng)} == {"y"}
+
+
+# Priorities
+
+
+@pytest.mark.parametrize("score", [(0, 0, 0), (3, 0, 1), (2, 5, 1), (0, 0, 30), (1, 0, 0)])
+@pytest.mark.parametrize("weighting", ["hard", "variance", "linear"])
+def test_a_priority_is_the_mean_over_the_posterior(score: tuple[int, int, int], weighting: str) -> None:
+    results = results_of(a_b=score)
+    p = payoff(results, ["a", "b"]).sample(np.random.default_rng(0), DRAWS)[:, 0, 1]
+    weights = {"hard": (1 - p) ** 2, "variance": p * (1 - p), "linear": 1 - p}
+    assert priorities(results, "a", ["b"], weighting=weighting)["b"] == pytest.approx(
+        weights[weighting].mean(), abs=0.003
+    )
+
+
+def test_who_was_never_met_has_the_priority_of_the_prior() -> None:
+    found = priorities(results_of(a_b=(50, 0, 0)), "a", ["b", "c"], weighting="hard")
+    assert found["c"] == pytest.approx(0.375)  # of Beta(1/2, 1/2): 1/4 + 1/8
+    assert found["b"] < 0.001
+
+
+@pytest.mark.parametrize(("wins", "expected"), [(9, False), (60, True)])
+def test_a_few_games_do_not_prove_that_somebody_is_beaten(wins: int, expected: bool) -> None:
+    results = results_of(a_b=(wins, 0, 1), a_c=(50, 0, 0))
+    assert beats_all(results, "a", ["b", "c"], score=0.8, confidence=0.95) is expected
+
+
+def test_nobody_beats_nobody() -> None:
+    assert not beats_all(Results(), "a", [], score=0.1, confidence=0.1)
+
+
+# Past selves
+
+
+def test_past_selves_are_met_alike_and_oneself_in_its_share() -> None:
+    field = Field(Results(), {"a": ["a@100", "a@200"], "b": ["b@100"]}, LEARN)
+    made = rule_of({"past_selves": {"self": 0.2}}, policies=["a"], copies=10)
+    assert drawn(made, field, "a") == {"a": 2, "a@100": 4, "a@200": 4}
+
+
+def test_without_past_selves_one_plays_oneself() -> None:
+    made = rule_of({"past_selves": {"self": 0.0}}, policies=["a"], copies=3)
+    assert drawn(made, Field(Results(), {}, LEARN), "a") == {"a": 3}
+
+
+# Fictitious self-play
+
+
+def test_fictitious_self_play_meets_everybody_and_the_unbeaten_most() -> None:
+    results = results_of(**{"a_a@100": (90, 0, 10), "a_b": (10, 0, 90), "a_b@100": (50, 0, 50), "a_random": (99, 0, 1)})
+    field = Field(results, {"a": ["a@100"], "b": ["b@100"]}, LEARN)
+    made = rule_of({"fictitious": {"self": 0.0}}, policies=["a", "b"], against=["random"], copies=1000)
+    found = drawn(made, field, "a")
+    assert found.keys() <= {"a@100", "b", "b@100", "random"}
+    assert [name for name, _ in found.most_common()][:2] == ["b", "b@100"]
+    assert found["b"] / found["b@100"] == pytest.approx(0.81 / 0.25, rel=0.05)
+
+
+# Exploiters
+
+EXPLOITERS = {"exploiters": {"main": ["a", "b"], "main_exploiters": ["c"], "league_exploiters": ["d"]}}
+
+
+def test_mains_meet_mains_in_their_share_and_else_snapshots() -> None:
+    field = Field(Results(), {"a": ["a@100"], "c": ["c@100"]}, LEARN)
+    made = rule_of(EXPLOITERS, policies=list("abcd"), copies=100)
+    found = drawn(made, field, "a")
+    assert found["a"] + found["b"] == 35
+    assert found["a@100"] + found["c@100"] == 65
+
+
+def test_a_main_exploiter_meets_the_mains_and_where_that_is_hopeless_snapshots_of_them() -> None:
+    snapshots = {"a": ["a@100", "a@200"], "c": ["c@100"]}
+    made = rule_of(EXPLOITERS, policies=list("abcd"), copies=10)
+    assert drawn(made, Field(Results(), snapshots, LEARN), "c") == {"a": 5, "b": 5}
+    hopeless = results_of(**{"a_c": (99, 0, 1), "b_c": (99, 0, 1), "c_a@200": (1, 0, 99)})
+    assert drawn(made, Field(hopeless, snapshots, LEARN), "c") == {"a@100": 5, "b": 5}
+
+
+def test_a_league_exploiter_meets_snapshots_alone() -> None:
+    made = rule_of(EXPLOITERS, policies=list("abcd"), copies=10)
+    assert drawn(made, Field(Results(), {"b": ["b@100"], "d": ["d@100"]}, LEARN), "d") == {"b@100": 5, "d@100": 5}
+
+
+def exploiters(**keys: Any) -> dict[str, Any]:
+    lists = {"main": ["a"], "main_exploiters": ["b"], "league_exploiters": ["c"]}
+    return entry("matchmaking", policies=["a", "b", "c"], copies=2, rule={"exploiters": {**lists, **keys}})
+
+
+def test_exploiters_begin_anew_after_their_time_and_leave_a_snapshot() -> None:
+    config = league(exploiters(reset={"after": 2, "share": 0.0}), rounds=7)
+    rounds = played(config, lambda *_: Score(draws=1)).rounds
+    assert [made.resets for made in rounds] == [(), (), ("b",), (), ("b",), (), ("b",)]
+    joined = [{name for name in made.snapshots if name[0] != "a"} for made in rounds]
+    assert joined == [set(), set(), {"b@200", "c@200"}, set(), {"b@400", "c@400"}, set(), {"b@600", "c@600"}]
+
+
+def test_an_exploiter_that_beats_the_mains_begins_anew_and_its_games_are_forgotten() -> None:
+    config = league(exploiters(reset={"after": None, "share": 1.0}))
+    results = results_of(a_b=(0, 0, 60), a_c=(0, 0, 60))
+    made = next_round(config, [first_round(config)], results, {})
+    assert made.resets == ("b",)  # the league exploiter has no snapshot to beat yet
+    assert set(made.snapshots) == {"a@100", "b@100"}
+
+
+# Uncertainty
+
+
+def test_uncertainty_meets_those_who_are_close() -> None:
+    results = results_of(a_b=(30, 0, 30), a_c=(60, 0, 0), b_c=(60, 0, 0), c_d=(60, 0, 0))
+    made = rule_of("uncertainty", policies=["a"], against=["b", "c", "d"], copies=1)
+    assert drawn(made, Field(results, {}, LEARN), "a") == {"b": 1}
+
+
+# Sides
+
+
+def test_sides_change_from_match_to_match_and_from_round_to_round() -> None:
+    made = rule_of("uncertainty", policies=["random"], against=["a"], copies=3, both_sides=True)
+    sides = [
+        Counter({match.seats[0]: match.copies for match in made.drawn({"random": ["a"] * 3}, number=number)})
+        for number in (0, 1)
+    ]
+    assert sides == [{"random": 2, "a": 1}, {"random": 1, "a": 2}]
+
+
+# Snapshots
+
+
+def test_snapshots_join_every_so_many_rounds_and_the_newest_stay() -> None:
+    rules = {"snapshots": {"every": 2, "keep": 2}}
+    rounds = played(league(entry("matchmaking", policies=["a"], rule="past_selves"), league=rules, rounds=9)).rounds
+    assert [made.snapshots for made in rounds if made.snapshots] == [("a@200",), ("a@400",), ("a@600",), ("a@800",)]
+    assert {made.number: made.dropped for made in rounds if made.dropped} == {6: ("a@200",), 8: ("a@400",)}
+
+
+def test_only_snapshots_that_play_are_players_of_a_round() -> None:
+    matchmaking = entry("matchmaking", policies=["a"], rule={"past_selves": {"self": 0}}, copies=2)
+    rounds = played(league(matchmaking, rounds=20)).rounds
+    assert len({name for made in rounds for name in made.snapshots}) == 19
+    assert all(len(made.players) <= 2 for made in rounds)
+    for made in rounds:
+        assert set(made.players) == {str(name) for match in made.matches for name in match.seats if "@" in str(name)}
+
+
+@given(st.lists(st.integers(-400, 400), min_size=4, max_size=9, unique=True), st.integers(3, 6))
+def test_by_spread_the_newest_and_the_extremes_stay(strengths: list[int], keep: int) -> None:
+    snapshots = [f"a@{100 * place}" for place in range(len(strengths))]
+    results = Results()
+    for name, elo in zip(snapshots, strengths, strict=True):
+        chance = 1 / (1 + 10 ** (-elo / 400))
+        results.add_score((name,), ("zero",), Score(round(10**6 * chance), 0, round(10**6 * (1 - chance))))
+    gone = leaving(SnapshotsConfig(keep=keep, keep_by="spread"), snapshots, results)
+    assert len(gone) == max(0, len(snapshots) - keep)
+    assert not {snapshots[-1], snapshots[np.argmin(strengths)], snapshots[np.argmax(strengths)]} & set(gone)
+
+
+def test_by_spread_the_one_between_the_closest_neighbours_leaves() -> None:
+    strengths = {"a@100": 50, "a@200": 60, "a@300": 75, "a@400": 90}  # of 100 games against the same
+    results = results_of(**{f"{name}_zero": (wins, 0, 100 - wins) for name, wins in strengths.items()})
+    assert leaving(SnapshotsConfig(keep=3, keep_by="spread"), list(strengths), results) == ["a@200"]
+
+
+def test_a_snapshot_that_never_played_is_taken_to_lie_between_its_neighbours_in_time() -> None:
+    results = results_of(**{"a@100_zero": (50, 0, 50), "a@300_zero": (52, 0, 48), "a@400_zero": (90, 0, 10)})
+    rule = SnapshotsConfig(keep=3, keep_by="spread")
+    assert leaving(rule, ["a@100", "a@200", "a@300", "a@400"], results) == ["a@200"]
+
+
+# The gate
+
+GATED = {"snapshots": {"gate": {"elo": 100}}}
+
+
+def test_a_gate_lets_the_better_join_and_nobody_else() -> None:
+    config = league(entry("matchmaking", policies=["a"], rule="past_selves", copies=2), league=GATED)
+    joined = played(config, by_elo({"a": 0}, np.random.default_rng(0), games=500)).rounds
+    assert [made.snapshots for made in joined] == [(), ("a@100",), (), (), (), ()]
+    verdicts = {gate.verdict for made in joined for gate in made.gates}
+    assert verdicts == {"not_better"}
+
+    def improving(first: str, second: str, copies: int) -> Score:
+        return Score(draws=1) if first == second else Score(wins=60, losses=20) if first == "a" else Score(losses=1)
+
+    joined = played(config, improving).rounds
+    assert [made.snapshots for made in joined[1:]] == [(f"a@{100 * number}",) for number in range(1, 6)]
+    assert joined[2].gates[0].against == "a@100"
+
+
+def test_with_a_gate_every_learner_meets_its_newest_snapshot_once_more() -> None:
+    rule = {"past_selves": {"self": 1.0}}
+    config = league(entry("matchmaking", policies=["a"], rule=rule, copies=3), league=GATED)
+    opponents = played(config, lambda *_: Score(wins=9)).opponents("a")
+    assert opponents[1] == ["a", "a", "a@100"]

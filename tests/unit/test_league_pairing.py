@@ -1,0 +1,103 @@
+"""Which pair is played next, and when an order is decided."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import Counter
+
+import pytest
+
+from arena.league.pairing import Standings, decided, most_informative
+from arena.league.results import Results, Score
+
+NAT = 400 / math.log(10)
+
+
+def table(**scores: tuple[int, int, int]) -> Results:
+    """Results of single players with names of one letter: `ab=(wins, draws, losses)`."""
+    results = Results()
+    for (first, second), score in scores.items():
+        results.add_score((first,), (second,), Score(*score))
+    return results
+
+
+CLEAR = {"ab": (60, 0, 20), "ac": (60, 0, 20)}
+
+
+@pytest.mark.parametrize("wins", [11, 14, 30])
+def test_between_two_players_it_is_the_test_of_wald(wins: int) -> None:
+    ratio = math.exp((wins - 10) * 50 / NAT)
+    assert Standings(table(ab=(wins, 0, 10)), "ab", elo=50).wrong == pytest.approx(1 / (1 + ratio), rel=1e-6)
+
+
+def test_the_order_of_two_is_decided_at_the_difference_in_games_that_the_error_asks_for() -> None:
+    needed = math.ceil(math.log(19) / (50 / NAT))  # 1 / (1 + r) <= 0.05
+    assert not decided(table(ab=(9 + needed, 0, 10)), "ab", 0.05, elo=50)
+    assert decided(table(ab=(10 + needed, 0, 10)), "ab", 0.05, elo=50)
+    assert not decided(table(ab=(10 + needed, 0, 10)), "ab", 0.01, elo=50)
+
+
+def test_a_finer_resolution_takes_more_games() -> None:
+    results = table(ab=(40, 5, 20))
+    assert decided(results, "ab", 0.05, elo=80)
+    assert not decided(results, "ab", 0.05, elo=20)
+
+
+def test_one_player_is_in_order() -> None:
+    assert decided(Results(), "a")
+    assert decided(Results(), "")
+
+
+def test_an_order_without_games_is_as_likely_wrong_as_right_everywhere() -> None:
+    assert Standings(Results(), "abcd").wrong == pytest.approx(1.5)
+
+
+def test_one_pair_that_is_open_keeps_the_order_open() -> None:
+    assert not decided(table(**CLEAR, bc=(20, 0, 20)), "abc", elo=50)
+    assert decided(table(**CLEAR, bc=(40, 0, 10)), "abc", elo=50)
+
+
+def test_players_who_are_not_asked_for_count_for_what_they_say() -> None:
+    direct = Standings(table(ab=(20, 0, 12)), "ab", elo=50)
+    over = Standings(table(ab=(20, 0, 12), ax=(30, 0, 10), bx=(10, 0, 30)), "ab", elo=50)
+    assert over.order == ("a", "b")
+    assert over.wrong < direct.wrong
+
+
+def test_the_pair_that_is_open_is_played() -> None:
+    results = table(ab=(90, 0, 10), ac=(92, 0, 8), bc=(12, 0, 10))
+    assert set(most_informative(results, "abc", count=5, elo=50)) == {("b", "c")}
+
+
+def test_who_has_not_played_is_played() -> None:
+    results = table(ab=(90, 0, 10), ac=(99, 0, 1), bc=(90, 0, 10))
+    assert "d" in most_informative(results, "abcd", elo=50)[0]
+
+
+def test_a_batch_is_spread_over_those_of_whom_nothing_is_known() -> None:
+    met = Counter(name for pair in most_informative(Results(), "abcdef", count=6) for name in pair)
+    assert set(met) == set("abcdef")
+
+
+def test_the_stronger_stands_first_in_a_pair_and_the_same_results_give_the_same_pairs() -> None:
+    results = table(ab=(5, 2, 12), bc=(7, 0, 6), ac=(3, 3, 9))
+    order = Standings(results, "abc").order
+    pairs = most_informative(results, "abc", count=9)
+    assert pairs == most_informative(results, "cab", count=9)
+    assert all(order.index(first) < order.index(second) for first, second in pairs)
+
+
+def test_games_lower_what_they_were_played_for() -> None:
+    results = table(**{a + b: (6, 2, 4) for a, b in itertools.combinations("abcd", 2)})
+    more = table(**{a + b: (30, 10, 20) for a, b in itertools.combinations("abcd", 2)})
+    assert Standings(more, "abcd").wrong < Standings(results, "abcd").wrong
+    planned = Standings(results, "abcd")
+    before = planned.wrong
+    planned.next_pair()
+    assert planned.wrong < before
+
+
+def test_a_pair_needs_two_players() -> None:
+    with pytest.raises(ValueError, match="two players"):
+        most_informative(Results(), ["a"])

@@ -1,0 +1,92 @@
+"""The payoff matrix: expected scores, their intervals, and matrices drawn from what is known."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from arena.league.payoff import interval, payoff
+from arena.league.results import Results, Score
+
+
+@pytest.fixture
+def results() -> Results:
+    found = Results()
+    found.add_score(("a",), ("b",), Score(12, 3, 5))
+    found.add_score(("b", "b"), ("c", "c"), Score(0, 0, 9))
+    found.add_score(("a", "b"), ("c", "c"), Score(100, 0, 0))
+    return found
+
+
+def test_without_draws_an_entry_has_the_interval_of_jeffreys() -> None:
+    results = Results()
+    results.add_score(("a",), ("b",), Score(7, 0, 2))
+    found = payoff(results, ["a", "b"])
+    posterior = stats.beta(7.5, 2.5)
+    assert found.mean[0, 1] == pytest.approx(posterior.mean())
+    assert (found.low[0, 1], found.high[0, 1]) == pytest.approx(posterior.interval(0.95))
+
+
+def test_with_draws_an_entry_has_the_interval_of_its_posterior(results: Results) -> None:
+    found = payoff(results, ["a", "b"])
+    drawn = np.random.default_rng(0).dirichlet((12.5, 3.5, 5.5), 400_000) @ (1, 0.5, 0)
+    assert found.mean[0, 1] == pytest.approx(drawn.mean(), abs=1e-3)
+    assert (found.low[0, 1], found.high[0, 1]) == pytest.approx(np.quantile(drawn, (0.025, 0.975)), abs=3e-3)
+
+
+def test_one_player_scores_what_the_other_does_not(results: Results) -> None:
+    found = payoff(results, ["a", "b", "c", "d"])
+    assert found.mean + found.mean.T == pytest.approx(np.ones((4, 4)))
+    assert found.low + found.high.T == pytest.approx(np.ones((4, 4)))
+    for matrix in (found.mean, found.low, found.high):
+        assert np.diag(matrix) == pytest.approx(0.5)
+
+
+def test_games_count_where_a_player_alone_fills_its_side(results: Results) -> None:
+    assert payoff(results, ["a", "b", "c"]).games.tolist() == [[0, 20, 0], [20, 0, 9], [0, 9, 0]]
+
+
+def test_players_stand_in_the_order_asked_for(results: Results) -> None:
+    found = payoff(results, ["c", "a", "b"])
+    assert found.players == ("c", "a", "b")
+    assert found.games[0].tolist() == [0, 0, 9]
+    assert found.mean[0, 2] > 0.9
+
+
+def test_who_never_met_may_score_anything(results: Results) -> None:
+    found = payoff(results, ["a", "c"])
+    assert found.mean[0, 1] == 0.5
+    assert found.low[0, 1] < 0.06
+    assert found.high[0, 1] > 0.94
+
+
+def test_drawn_matrices_have_the_mean_and_the_interval_of_the_posterior(results: Results) -> None:
+    found = payoff(results, ["a", "b", "c"])
+    drawn = found.sample(np.random.default_rng(1), 100_000)
+    assert drawn.shape == (100_000, 3, 3)
+    assert drawn.mean(axis=0) == pytest.approx(found.mean, abs=3e-3)
+    assert np.quantile(drawn, 0.025, axis=0) == pytest.approx(found.low, abs=0.02)
+
+
+def test_every_drawn_matrix_is_a_game(results: Results) -> None:
+    drawn = payoff(results, ["a", "b", "c"]).sample(np.random.default_rng(1), 50)
+    assert drawn + drawn.transpose(0, 2, 1) == pytest.approx(np.ones((50, 3, 3)))
+    assert ((drawn >= 0) & (drawn <= 1)).all()
+
+
+def test_the_same_seed_draws_the_same(results: Results) -> None:
+    first, second = (payoff(results, ["a", "b", "c"]).sample(np.random.default_rng(7), 3) for _ in range(2))
+    assert (first == second).all()
+
+
+def test_one_pair_alone_has_the_same_interval(results: Results) -> None:
+    found = payoff(results, ["a", "b"])
+    expected = (found.mean[0, 1], found.low[0, 1], found.high[0, 1])
+    assert interval(results.between("a", "b")) == pytest.approx(expected)
+
+
+def test_all_draws_are_about_a_half() -> None:
+    mean, low, high = interval(Score(draws=40))
+    assert mean == 0.5
+    assert 0.4 < low < high < 0.6

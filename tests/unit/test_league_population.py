@@ -1,0 +1,126 @@
+"""The worst of a population become copies of the best, with other options."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from arena.config.league import EvolutionConfig, PerturbConfig
+from arena.league.league import Fork, first_round, next_round, round_config
+from arena.league.population import explored, forks
+from arena.league.results import Results, Score
+from simulated_leagues import entry, league
+
+RULE = EvolutionConfig(perturb={"learning_rate": PerturbConfig(factors=(0.8, 1.25))})
+RETURNS = {"a": [1.0, 3.0], "b": [0.0], "c": [5.0, 7.0], "d": [4.0]}
+
+
+def evolving(**keys: Any) -> Any:
+    rule = {"perturb": {"learning_rate": [0.8, 1.25]}, **keys}
+    return league(entry("round_robin", policies=list("abcd")), players="abcd", league={"evolution": rule})
+
+
+def returns_of(policies: str, *, best: str) -> dict[str, list[float]]:
+    """One episode of each, all alike but that of the best."""
+    return {name: [9.0 if name == best else 1.0] for name in policies}
+
+
+@given(st.lists(st.floats(-10, 10), min_size=2, max_size=12), st.floats(0.01, 0.5), st.integers(0, 1000))
+def test_those_who_take_over_are_no_better_than_those_they_take_over_from(
+    fitness: list[float], share: float, seed: int
+) -> None:
+    scores = {f"p{place}": value for place, value in enumerate(fitness)}
+    rule = EvolutionConfig(share=share)
+    found = forks(rule, [list(scores)], scores, {name: {} for name in scores}, np.random.default_rng(seed))
+    assert len(found) == max(1, int(share * len(scores)))
+    assert not found.keys() & {fork.source for fork in found.values()}
+    assert all(scores[policy] <= scores[fork.source] for policy, fork in found.items())
+
+
+def test_the_worst_becomes_a_copy_of_the_best_with_another_option() -> None:
+    config = evolving()
+    made = next_round(config, [first_round(config)], Results(), RETURNS)
+    (option,) = made.forks["b"].options.values()
+    assert made.forks == {"b": Fork("c", {"learning_rate": option})}
+    assert option in (pytest.approx(0.8e-3), pytest.approx(1.25e-3))
+
+
+def test_options_stay_changed_and_go_on_from_copy_to_copy() -> None:
+    config = evolving(perturb={"learning_rate": [2.0]})
+    rounds = [first_round(config)]
+    for best in ("c", "b", "a"):
+        rounds.append(next_round(config, rounds, Results(), returns_of("abcd", best=best)))
+    rates = [{name: options["learning_rate"] for name, options in made.options.items()} for made in rounds]
+    assert rates[1] == {"a": 2e-3}  # a took over from c, of equals the first in the alphabet
+    assert rates[2] == {"a": 2e-3}
+    assert rates[3] == {"a": 2e-3, "b": 4e-3}
+    played = round_config(config, rounds[3], Path)
+    assert played.policies["b"].options == {"learning_rate": 4e-3}
+    assert played.policies["c"].options == {"learning_rate": 1e-3}
+
+
+def test_a_snapshot_keeps_the_options_that_it_was_made_with() -> None:
+    evolution = {"evolution": {"perturb": {"learning_rate": [2.0]}}}
+    matchmaking = entry("matchmaking", policies=["a", "b"], rule={"past_selves": {"self": 0}}, copies=9)
+    config = league(matchmaking, players="ab", league=evolution)
+    rounds = [first_round(config)]
+    for best in ("b", "b", "b"):
+        rounds.append(next_round(config, rounds, Results(), returns_of("ab", best=best)))
+    played = round_config(config, rounds[3], lambda name: Path("kept") / name).policies
+    assert played["a@100"].options == {"learning_rate": 1e-3}
+    assert played["a@200"].options == {"learning_rate": 2e-3}
+    assert (played["a@200"].frozen, played["a@200"].load) == (True, "kept/a@200")
+
+
+def test_by_rating_the_weakest_takes_over() -> None:
+    config = evolving(by="rating")
+    results = Results()
+    for weaker, better in ("ab", "bc", "cd", "ad"):
+        results.add_score((better,), (weaker,), Score(wins=30, losses=10))
+    made = next_round(config, [first_round(config)], results, RETURNS)
+    assert {policy: fork.source for policy, fork in made.forks.items()} == {"a": "d"}
+
+
+def test_policies_take_over_within_their_algorithm_alone() -> None:
+    config = league(
+        entry("round_robin", policies=list("abcd")),
+        policies={name: {"algorithm": "ppo" if name in "ab" else "a2c"} for name in "abcd"},
+        league={"evolution": {"share": 0.5}},
+    )
+    made = next_round(config, [first_round(config)], Results(), RETURNS)
+    assert {policy: fork.source for policy, fork in made.forks.items()} == {"b": "a", "d": "c"}
+
+
+def test_who_has_ended_no_episode_neither_gives_nor_takes() -> None:
+    config = evolving(share=0.5)
+    made = next_round(config, [first_round(config)], Results(), {"a": [1.0], "b": [2.0], "c": []})
+    assert {policy: fork.source for policy, fork in made.forks.items()} == {"a": "b"}
+
+
+def test_evolution_waits_for_its_round() -> None:
+    config = evolving(every=2)
+    rounds = [first_round(config)]
+    for _ in range(4):
+        rounds.append(next_round(config, rounds, Results(), RETURNS))
+    assert [bool(made.forks) for made in rounds] == [False, False, True, False, True]
+
+
+@pytest.mark.parametrize(
+    ("value", "rule", "expected"),
+    [
+        (128, PerturbConfig(factors=(1.25,)), 160),
+        (1, PerturbConfig(factors=(0.1,)), 1),
+        (0, PerturbConfig(factors=(2.0,)), 0),
+        (0.99, PerturbConfig(factors=(1.25,), at_most=0.999), 0.999),
+        (0.1, PerturbConfig(factors=(0.5,), at_least=0.08), 0.08),
+    ],
+)
+def test_whole_numbers_stay_whole_and_bounds_hold(value: float, rule: PerturbConfig, expected: float) -> None:
+    (found,) = explored({"x": rule}, {"x": value}, np.random.default_rng(0)).values()
+    assert found == expected
+    assert type(found) is type(expected)

@@ -1,0 +1,226 @@
+"""Ratings: the most likely strengths, how sure they are, and what is said where there are none."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import connected_components
+
+from arena.league import davidson
+from arena.league.ratings import fit
+from arena.league.results import Results, Score
+
+ELO = 400 / math.log(10)
+
+
+def table(**scores: tuple[int, int, int]) -> Results:
+    """Results of single players with names of one letter: `ab=(wins, draws, losses)`."""
+    results = Results()
+    for (first, second), score in scores.items():
+        results.add_score((first,), (second,), Score(*score))
+    return results
+
+
+FOUR = table(ab=(7, 2, 3), ac=(5, 1, 4), ad=(9, 0, 1), bc=(2, 6, 4), bd=(5, 5, 2), cd=(6, 2, 4))
+
+
+def test_of_two_players_the_ratio_of_wins_and_losses_is_the_distance() -> None:
+    found = fit(table(ab=(30, 20, 10)))
+    assert found.difference("a", "b").value == pytest.approx(400 * math.log10(3), abs=1e-3)
+    assert found.of("a").elo == pytest.approx(-found.of("b").elo) == pytest.approx(200 * math.log10(3), abs=1e-3)
+    assert found.nu == pytest.approx(20 / math.sqrt(300), rel=1e-5)
+    assert not found.prior
+
+
+def test_of_two_players_the_interval_is_that_of_a_log_odds_ratio() -> None:
+    found = fit(table(ab=(30, 20, 10))).difference("a", "b")
+    reach = 1.959964 * ELO * math.sqrt(1 / 30 + 1 / 10)  # Woolf 1955
+    assert (found.high - found.value, found.value - found.low) == pytest.approx((reach, reach), rel=1e-4)
+
+
+def test_without_draws_it_is_the_fixed_point_of_bradley_and_terry() -> None:
+    wins = np.array([[0, 7, 5, 9], [3, 0, 2, 5], [4, 4, 0, 6], [1, 2, 4, 0]], float)
+    strength = np.ones(4)
+    for _ in range(2000):  # Zermelo 1929: strength = wins / sum over others of games / (strength + other's)
+        games = (wins + wins.T) / (strength[:, None] + strength[None, :])
+        strength = wins.sum(axis=1) / games.sum(axis=1)
+        strength /= np.exp(np.log(strength).mean())
+    results = Results()
+    for i, j in itertools.combinations(range(4), 2):
+        results.add_score(("abcd"[i],), ("abcd"[j],), Score(int(wins[i, j]), 0, int(wins[j, i])))
+    assert fit(results).elo == pytest.approx(ELO * np.log(strength), abs=1e-3)
+
+
+def test_everybody_is_expected_to_score_what_it_has_scored() -> None:
+    found = fit(FOUR)
+    expected, scored = dict.fromkeys("abcd", 0.0), dict.fromkeys("abcd", 0.0)
+    for ((a,), (b,)), score in FOUR.pairs().items():
+        odds = 10 ** (found.difference(a, b).value / 800)
+        share = (odds + found.nu / 2) / (odds + found.nu + 1 / odds)
+        expected[a] += share * score.games
+        expected[b] += (1 - share) * score.games
+        scored[a] += score.points
+        scored[b] += score.games - score.points
+    assert expected == pytest.approx(scored, abs=1e-4)  # the likelihood equations, Davidson 1970
+
+
+def test_intervals_come_from_the_curvature_of_the_likelihood() -> None:
+    games = davidson.games_of(FOUR, "abcd")
+    found = davidson.most_likely(games)
+    step = 1e-3
+
+    def value(free: np.ndarray) -> float:  # of three strengths and log nu; the fourth strength is minus their sum
+        strengths = np.append(free[:3], -free[:3].sum())
+        return float(davidson.log_likelihood(games, strengths[None], found._replace(nu=math.exp(free[3])))[0])
+
+    middle = np.append(found.strengths[:3], math.log(found.nu))
+    moves = step * np.eye(4)
+    curvature = [
+        [value(middle + a + b) - value(middle + a - b) - value(middle - a + b) + value(middle - a - b) for b in moves]
+        for a in moves
+    ]
+    covariance = np.linalg.inv(-np.array(curvature) / (4 * step**2))
+    assert found.covariance[:3, :3] == pytest.approx(covariance[:3, :3], rel=1e-3)
+
+
+def test_the_mean_is_zero_and_the_order_falls() -> None:
+    found = fit(FOUR)
+    assert sum(found.of(name).elo for name in found.players) == pytest.approx(0, abs=1e-6)
+    assert sorted(found.players, key=lambda name: -found.of(name).elo) == list(found.order()) == ["a", "c", "b", "d"]
+    assert [found.of(name).games for name in "abcd"] == [32, 36, 34, 34]
+
+
+def test_differences_and_probabilities_of_a_pair_add_up() -> None:
+    found = fit(FOUR)
+    one, other = found.difference("a", "d"), found.difference("d", "a")
+    assert other == pytest.approx((-one.value, -one.high, -one.low))
+    assert found.probability("a", "d") + found.probability("d", "a") == pytest.approx(1)
+    assert found.probability("a", "d") > 0.5 == found.probability("a", "a")
+
+
+def test_a_team_is_as_strong_as_its_members_are_in_the_mean() -> None:
+    alone, doubled, mixed = table(ab=(30, 20, 10)), Results(), Results()
+    doubled.add_score(("a", "a"), ("b", "b"), Score(30, 20, 10))
+    mixed.add_score(("a", "c"), ("b", "c"), Score(30, 20, 10))
+    mixed.add_score(("a", "a"), ("c", "c"), Score(30, 20, 10))
+    assert fit(doubled).elo == pytest.approx(fit(alone).elo)
+    assert fit(mixed).difference("a", "b").value == pytest.approx(2 * 400 * math.log10(3), abs=1e-2)
+
+
+def test_mixed_teams_tell_the_members_apart() -> None:
+    truth = dict(zip("abcdef", (200, 120, 40, -40, -120, -200), strict=True))
+    rng, results = np.random.default_rng(5), Results()
+    for _ in range(4000):
+        first, second = (tuple(rng.choice(list(truth), 2).tolist()) for _ in range(2))
+        gap = sum(truth[name] for name in first) / 2 - sum(truth[name] for name in second) / 2
+        results.add(first, second, "win" if rng.random() < 1 / (1 + 10 ** (-gap / 400)) else "loss")
+    found = fit(results)
+    assert found.order() == tuple("abcdef")
+    covered = sum(found.of(name).low < elo < found.of(name).high for name, elo in truth.items())
+    assert covered >= len(truth) - 1  # of six intervals of 95 % two or more miss in 3 of 100 leagues
+
+
+# --- where there is no most likely strength -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "results",
+    [
+        table(ab=(1, 0, 0)),
+        table(ab=(5, 0, 0), bc=(3, 0, 2)),
+        table(ab=(5, 5, 0)),
+        table(ab=(0, 5, 0)),
+        table(ab=(3, 0, 2), cd=(3, 0, 2)),
+    ],
+    ids=["a game", "never lost", "never lost, but drawn", "draws alone", "two groups"],
+)
+def test_where_strengths_could_move_without_end_a_weak_prior_holds_them(results: Results) -> None:
+    found = fit(results)
+    assert found.prior
+    assert np.isfinite(found.elo).all()
+    assert (np.abs(found.elo) < 800).all()
+
+
+def test_draws_alone_tie_a_player_to_one_that_has_won_and_lost() -> None:
+    found = fit(table(ab=(3, 0, 2), bc=(0, 4, 0)))
+    assert not found.prior
+    assert found.difference("b", "c").value == pytest.approx(0, abs=1e-3)
+
+
+def test_more_wins_without_a_loss_make_stronger() -> None:
+    found = [fit(table(ab=(wins, 0, 0))).of("a").elo for wins in (1, 2, 5, 20, 100)]
+    assert found == sorted(found)
+    assert found[0] > 0
+
+
+def test_draws_alone_make_equal() -> None:
+    found = fit(table(ab=(0, 5, 0), bc=(0, 7, 0)))
+    assert found.elo == pytest.approx([0, 0, 0], abs=1e-6)
+
+
+def test_groups_that_never_met_are_far_less_sure_of_each_other_than_of_themselves() -> None:
+    found = fit(table(ab=(30, 0, 20), cd=(30, 0, 20)))
+    inside, across = found.difference("a", "b"), found.difference("a", "c")
+    assert across.high - across.low > 3 * (inside.high - inside.low)
+    assert inside.low < across.value < inside.high
+
+
+def test_who_has_not_played_has_the_prior() -> None:
+    found = fit(Results(), players=["a"] * 2 + [f"p{number}" for number in range(99)])
+    assert found.of("a").elo == 0
+    assert found.of("a").high == pytest.approx(1.96 * 400 * math.sqrt(0.99), rel=1e-3)
+    assert found.of("a").games == 0
+
+
+def test_nobody_is_nobody() -> None:
+    assert fit(Results()).order() == ()
+
+
+def strongly_connected(beaten: np.ndarray) -> bool:
+    return bool(connected_components(csr_array(beaten), connection="strong")[0] == 1)
+
+
+@given(st.lists(st.integers(0, 1), min_size=12, max_size=12))
+@settings(max_examples=150, deadline=None)
+def test_without_draws_there_is_a_maximum_where_everybody_has_beaten_everybody_along_a_chain(cells: list[int]) -> None:
+    beaten = np.zeros((4, 4), int)  # Ford 1957
+    beaten[~np.eye(4, dtype=bool)] = cells
+    results = Results()
+    for i, j in itertools.combinations(range(4), 2):
+        results.add_score(("abcd"[i],), ("abcd"[j],), Score(int(beaten[i, j]), 0, int(beaten[j, i])))
+    assert davidson.has_maximum(davidson.games_of(results, "abcd")) == strongly_connected(beaten)
+
+
+def with_draws() -> Iterator[tuple[Results, bool]]:
+    """Results, and whether the likelihood has a top, found by walking up very far."""
+    rng = np.random.default_rng(3)
+    for _ in range(25):
+        scores = rng.integers(0, 3, (3, 3)) * rng.integers(0, 2, (3, 3))
+        results = table(**dict(zip(("ab", "ac", "bc"), map(tuple, scores.tolist()), strict=True)))
+        yield results, _stops(results)
+
+
+def _stops(results: Results) -> bool:
+    """Newton's steps on the plain likelihood come to rest where it is curved in all directions."""
+    games = davidson.games_of(results, "abc")
+    problem = davidson._Problem(games, prior=False)
+    at = problem.start
+    for _ in range(60):
+        slope, curvature = problem.value_and_gradient(at)[1], problem.hessian(at)
+        step = np.linalg.lstsq(curvature, slope, rcond=None)[0]
+        at = at - step * min(1.0, 1.0 / max(1e-12, float(np.abs(step).max())))
+    return bool(np.linalg.eigvalsh(problem.hessian(at)).min() > 1e-6)
+
+
+def test_with_draws_there_is_a_maximum_where_the_likelihood_comes_to_rest() -> None:
+    cases = list(with_draws())
+    found = [davidson.has_maximum(davidson.games_of(results, "abc")) for results, _ in cases]
+    assert found == [stops for _, stops in cases]
+    assert len(set(found)) == 2

@@ -1,0 +1,193 @@
+"""Results read from a run folder: which games count, and what is said of the others."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from arena.config import parse_config
+from arena.config.schema import resolved_yaml
+from arena.errors import ConfigError
+from arena.league.reading import read, read_results, read_returns
+from arena.league.results import Encounter, Score
+from arena.records.folder import RunFolder
+
+PAIR = [[0], [1]]
+OTHER = {"win": "loss", "draw": "draw", "loss": "win", None: None}
+
+
+def config(**policies: dict[str, Any]) -> dict[str, Any]:
+    """`a` and `b` learn unless it is said otherwise; `s` follows a script."""
+    usual: dict[str, dict[str, Any]] = {"a": {"algorithm": "ppo"}, "b": {"algorithm": "ppo"}}
+    return {
+        "name": "league",
+        "ticks": 100,
+        "envs": {"touchdown": {"make": "touchdown", "kwargs": {"team_size": 1}}},
+        "policies": {**usual, "s": {"algorithm": "scripted"}, **policies},
+        "matches": [{"env": "touchdown", "seats": ["a", "b"]}],
+    }
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> RunFolder:
+    """A run of one round in which `a` meets `b`, without episodes."""
+    found = RunFolder(tmp_path)
+    found.write_config(resolved_yaml(parse_config(config(), source="league.yaml")))
+    found.write_plan({"name": "league", "matches": [{"match": 0, "env": "touchdown", "sides": PAIR}]})
+    return found
+
+
+def write_rounds(folder: RunFolder, *rounds: Mapping[str, Any]) -> None:
+    lines = [{"round": number, "matches": [{"match": 0, "sides": PAIR}], **line} for number, line in enumerate(rounds)]
+    folder.rounds.write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+def episode(players: str | Sequence[str], outcome: str | None, *, round: int = 0, **fields: Any) -> dict[str, Any]:
+    """A line; `outcome` is the first player's."""
+    ends = (outcome, OTHER[outcome])
+    seats = [
+        {"policy": name, "entities": [seat], "return": float(seat), "outcome": end, "idle_ticks": 0}
+        for seat, (name, end) in enumerate(zip(players, ends, strict=True))
+    ]
+    head = {"round": round, "match": 0, "env": "touchdown", "lane": 0, "episode": 0, "tick": 9, "length": 9}
+    return {**head, "terminated": True, "truncated": False, "seats": seats, **fields}
+
+
+def write_episodes(folder: RunFolder, *lines: Mapping[str, Any], rest: str = "") -> None:
+    folder.episodes.write_text("".join(json.dumps(line) + "\n" for line in lines) + rest)
+
+
+def test_finished_games_count_in_their_order(folder: RunFolder) -> None:
+    write_episodes(folder, episode("ab", "win"), episode("ba", "win"), episode("ab", "draw"))
+    found = read(folder)
+    assert found.results.between("a", "b") == Score(1, 1, 1)
+    assert [encounter.outcome for encounter in found.encounters] == ["win", "win", "draw"]
+    assert found.encounters[1] == Encounter(("b",), ("a",), "win")
+    assert (found.episodes, found.unrated, found.aborted, found.stale, found.unfinished) == (3, 0, 0, 0, 0)
+
+
+def test_a_game_that_was_cut_or_in_which_a_seat_stood_idle_is_aborted(folder: RunFolder) -> None:
+    idle = episode("ab", "win")
+    idle["seats"][1]["idle_ticks"] = 3
+    write_episodes(folder, episode("ab", None, cut=True), idle, episode("ab", "loss"))
+    found = read(folder)
+    assert (found.episodes, found.aborted, found.results.games) == (3, 2, 1)
+
+
+def test_a_game_without_a_winner_or_without_two_sides_is_not_rated(folder: RunFolder) -> None:
+    write_episodes(folder, episode("ab", None))
+    assert (read(folder).unrated, read(folder).results.games) == (1, 0)
+    folder.write_plan({"matches": [{"match": 0, "sides": []}]})
+    write_episodes(folder, episode("ab", "win"))
+    assert (read(folder).unrated, read(folder).results.games) == (1, 0)
+
+
+def test_teams_are_the_sides_of_the_plan(folder: RunFolder) -> None:
+    folder.write_plan({"matches": [{"match": 0, "sides": [[0, 2], [1, 3]]}]})
+    line = episode("ab", "win")
+    line["seats"] = [{**line["seats"][seat % 2], "policy": name} for seat, name in enumerate("absb")]
+    write_episodes(folder, line)
+    assert read_results(folder).pairs() == {(("a", "s"), ("b", "b")): Score(wins=1)}
+
+
+def test_the_rest_of_a_line_that_a_kill_has_left_is_counted(folder: RunFolder) -> None:
+    write_episodes(folder, episode("ab", "win"), rest='{"round": 0, "mat')
+    assert (read(folder).unfinished, read(folder).results.games) == (1, 1)
+
+
+def test_a_run_without_episodes_has_no_games(folder: RunFolder) -> None:
+    assert (read(folder).episodes, read(folder).results.games) == (0, 0)
+    assert read_returns(folder, round=0) == {}
+
+
+# --- rounds ---------------------------------------------------------------------------------------------------------
+
+
+def test_games_of_a_policy_that_learns_grow_old_and_those_of_others_do_not(folder: RunFolder) -> None:
+    write_rounds(folder, {}, {}, {})
+    played = [episode(pair, "win", round=number) for number in range(3) for pair in (("a", "b@0"), ("s", "b@0"))]
+    write_episodes(folder, *played)
+    found = read(folder, window=2)
+    assert found.results.between("a", "b@0") == Score(wins=2)
+    assert found.results.between("s", "b@0") == Score(wins=3)
+    assert (found.stale, read(folder).stale) == (1, 0)
+
+
+def test_a_frozen_policy_does_not_grow_old(folder: RunFolder) -> None:
+    frozen = parse_config(config(a={"algorithm": "ppo", "frozen": True}), source="league.yaml")
+    folder.write_config(resolved_yaml(frozen))
+    write_rounds(folder, {}, {}, {})
+    write_episodes(folder, *(episode(("a", "s"), "win", round=number) for number in range(3)))
+    assert read(folder, window=1).results.games == 3
+
+
+@pytest.mark.parametrize("anew", [{"resets": ["a"]}, {"forks": {"a": {"from": "b", "options": {}}}}])
+def test_a_policy_that_is_another_one_now_begins_anew(folder: RunFolder, anew: dict[str, Any]) -> None:
+    write_rounds(folder, {}, anew, {})
+    write_episodes(folder, *(episode(pair, "win", round=number) for number in range(3) for pair in ("as", "bs")))
+    found = read_results(folder)
+    assert found.between("a", "s") == Score(wins=2)
+    assert found.between("b", "s") == Score(wins=3)
+
+
+def test_rounds_after_the_one_asked_for_are_not_looked_at(folder: RunFolder) -> None:
+    write_rounds(folder, {}, {}, {"resets": ["a"]})
+    write_episodes(folder, *(episode("as", "win", round=number) for number in range(3)))
+    assert read(folder, window=1, last=1).results.between("a", "s") == Score(wins=1)
+    assert read(folder, last=1).episodes == 2
+
+
+def test_the_sides_are_those_of_the_round(folder: RunFolder) -> None:
+    write_rounds(folder, {}, {"matches": [{"match": 0, "sides": []}]})
+    write_episodes(folder, *(episode("ab", "win", round=number) for number in range(2)))
+    assert (read(folder).results.games, read(folder).unrated) == (1, 1)
+
+
+def test_returns_are_those_of_one_round(folder: RunFolder) -> None:
+    write_rounds(folder, {}, {})
+    cut = episode("ab", None, round=1, cut=True)
+    write_episodes(folder, episode("ab", "win"), episode("ab", "win", round=1), episode("ba", "win", round=1), cut)
+    with pytest.raises(ValueError, match="seats"):
+        read_returns(folder, round=1)  # one match has the same seats in all of its episodes
+    write_episodes(folder, episode("ab", "win"), *[episode("ab", "win", round=1)] * 2, cut)
+    assert read_returns(folder, round=1) == {"a": [0.0, 0.0], "b": [1.0, 1.0]}
+
+
+# --- damaged folders ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ({"round": 0, "match": 0}, "seats"),
+        ({"round": "first", "match": 0, "seats": []}, "round"),
+        ({"round": 0, "match": 0, "seats": [{"policy": "a", "outcome": "won"}]}, "outcome"),
+    ],
+)
+def test_a_damaged_episode_is_named(folder: RunFolder, line: dict[str, Any], said: str) -> None:
+    write_episodes(folder, line)
+    with pytest.raises(ConfigError, match=rf"episodes\.jsonl: is damaged.*{said}"):
+        read(folder)
+
+
+def test_a_plan_that_knows_no_sides_is_of_another_version(folder: RunFolder) -> None:
+    folder.write_plan({"matches": [{"match": 0, "env": "touchdown"}]})
+    with pytest.raises(ConfigError, match=r"plan\.json: is damaged, or of another version of the arena.*sides"):
+        read(folder)
+
+
+@pytest.mark.parametrize("name", ["plan.json", "config.yaml"])
+def test_a_missing_file_is_named(folder: RunFolder, name: str) -> None:
+    (folder.path / name).unlink()
+    with pytest.raises(ConfigError, match=name):
+        read(folder)
+
+
+def test_a_damaged_plan_is_named(folder: RunFolder) -> None:
+    folder.plan.write_text("{")
+    with pytest.raises(ConfigError, match=r"plan\.json: is damaged"):
+        read(folder)

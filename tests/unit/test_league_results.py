@@ -1,0 +1,81 @@
+"""Results of games: whoever writes them down, in whatever order, they are the same."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from arena.league.results import Encounter, Results, Score, encounter_of
+from arena.records.outcome import Outcome
+
+
+def test_a_game_is_the_same_from_both_sides() -> None:
+    seen, other = Results(), Results()
+    seen.add(("b",), ("a",), "win", count=3)
+    other.add(("a",), ("b",), "loss", count=3)
+    assert seen.pairs() == other.pairs() == {(("a",), ("b",)): Score(losses=3)}
+
+
+def test_the_order_of_names_in_a_team_does_not_matter() -> None:
+    results = Results([Encounter(("b", "a"), ("c", "c"), "win"), Encounter(("a", "b"), ("c", "c"), "draw")])
+    assert results.pairs() == {(("a", "b"), ("c", "c")): Score(1, 1, 0)}
+
+
+def test_a_team_that_meets_itself_leaves_no_trace() -> None:
+    results = Results([Encounter(("a", "b"), ("b", "a"), "win")])
+    assert results.games == 0
+    assert results.players == ()
+
+
+def test_pairs_come_in_sorted_order_and_players_too() -> None:
+    results = Results([Encounter((b,), (a,), "draw") for a, b in ("ac", "ab", "bc")])
+    assert list(results.pairs()) == [(("a",), ("b",)), (("a",), ("c",)), (("b",), ("c",))]
+    assert results.players == ("a", "b", "c")
+
+
+def test_games_between_two_players_are_those_in_which_each_alone_fills_a_side() -> None:
+    results = Results()
+    results.add(("a",), ("b",), "win", count=2)
+    results.add(("b", "b"), ("a", "a"), "win", count=3)
+    results.add(("a", "c"), ("b", "b"), "draw")
+    results.add(("a", "b"), ("b", "b"), "draw")
+    assert results.between("a", "b") == Score(2, 0, 3)
+    assert results.between("b", "a") == Score(3, 0, 2)
+    assert results.between("a", "c") == Score()
+    assert results.games_of("c") == 1
+
+
+def test_joined_results_hold_the_games_of_both() -> None:
+    first, second = Results([Encounter(("a",), ("b",), "win")]), Results([Encounter(("b",), ("a",), "draw")])
+    first.update(second)
+    assert first.between("a", "b") == Score(1, 1, 0)
+    assert second.between("a", "b") == Score(0, 1, 0)
+
+
+def test_a_score_counts_half_a_point_for_a_draw() -> None:
+    assert (Score(3, 4, 2).points, Score(3, 4, 2).games, Score(3, 4, 2).reversed) == (5.0, 9, Score(2, 4, 3))
+
+
+TWO = ((0, 1), (2,))
+
+
+@pytest.mark.parametrize(
+    ("sides", "outcomes", "expected"),
+    [
+        (TWO, ("win", "win", "loss"), Encounter(("a", "b"), ("c",), "win")),
+        (TWO, ("draw", "draw", "draw"), Encounter(("a", "b"), ("c",), "draw")),
+        (TWO, ("loss", "loss", "win"), Encounter(("a", "b"), ("c",), "loss")),
+        (TWO, (None, None, None), None),
+        (TWO, ("win", None, "loss"), None),
+        (TWO, ("win", "loss", "loss"), None),
+        (TWO, ("win", "win", "win"), None),
+        (TWO, ("draw", "draw", "loss"), None),
+        (((0,), (1,), (2,)), ("win", "loss", "loss"), None),
+        ((), ("win", "win", "loss"), None),
+    ],
+)
+def test_a_game_counts_where_two_sides_agree_on_how_it_ended(
+    sides: Sequence[Sequence[int]], outcomes: Sequence[Outcome | None], expected: Encounter | None
+) -> None:
+    assert encounter_of(("b", "a", "c"), sides, outcomes) == expected

@@ -1,0 +1,503 @@
+"""A team learns the same whether one worker drives all its entities or each has a worker of its own."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces
+from gymnasium.vector.utils import batch_space
+from torch import Tensor
+
+from arena.config.schema import parse_config
+from arena.errors import BudgetReached, ConfigError
+from arena.examination import check_teams, learners_of
+from arena.plan import Plan, make_plan
+from arena.records.state import decode, encode
+from arena.spaces import row
+from fakes import ScriptedEnv, ThreadGroup, all_equal, flat_weights, solo_group, together
+from policies import reparameterised
+from policies.maddpg import MADDPG
+from policies.mappo import MAPPO
+from policies.masac import MASAC
+from policies.ppo import PPO
+from policies.team_experience import TeamExperience
+from policies.teams import places_of
+
+VECTOR = spaces.Box(-1, 1, (3,), np.float32)
+MIXED = spaces.Dict(a=spaces.Box(0, 255, (8, 8, 3), np.uint8), b=spaces.Discrete(4, start=-1), c=VECTOR)
+CHOICE, NUMBERS = spaces.Discrete(4), spaces.Box(-0.5, 2.0, (2,), np.float32)
+E, L, TICKS = 3, 2, 28
+SMALL = {"hidden_sizes": (8,), "batch_size": 8, "training_intensity": 4.0, "learning_starts": 8, "train_every": 4}
+ROLLOUTS = {"hidden_sizes": (8,), "n_steps": 7, "minibatch_size": 999, "learning_rate": 2e-3}
+
+both = pytest.mark.parametrize("kind", [MADDPG, MASAC])
+each_sync = pytest.mark.parametrize("sync", ["gradients", "samples"])
+
+
+class Uneven(ScriptedEnv):
+    """A game of lanes of three entities, who leave it one by one: each lane plays episodes of a length of its own.
+
+    What comes is the same whatever is done, and is known in advance from the seed.
+
+    Args:
+        space: what an entity sees.
+        actions: what it does.
+        seed: of the game.
+        first: of the ticks that are played.
+        ticks: the budget.
+        places: the entities that are seen and driven; all: as of one seat.
+        masked: whether there are action masks.
+        in_turns: whether there are ticks on which nobody of a lane acts.
+        leg: every episode is cut after so many ticks; 0: never.
+    """
+
+    def __init__(
+        self,
+        space: Any = VECTOR,
+        actions: Any = CHOICE,
+        *,
+        seed: int = 0,
+        first: int = 0,
+        ticks: int = 40,
+        places: range = range(E),
+        masked: bool = False,
+        in_turns: bool = False,
+        leg: int = 0,
+    ) -> None:
+        super().__init__(space, actions, rows=L * len(places), ticks=ticks)
+        self.seat_entities = tuple(f"entity_{place}" for place in places)
+        self.tick, self.places, self.masked, self.leg, self.seed = first, places, masked, leg, seed
+        self.in_turns = in_turns
+        self.joint_space = batch_space(space, L * E)
+
+    def _drawn(self, tick: int, what: int) -> np.random.Generator:
+        return np.random.default_rng([self.seed, tick, what])
+
+    def _observed(self, tick: int, what: int = 0) -> Any:
+        self.joint_space.seed(int(self._drawn(tick, what).integers(2**31)))
+        return self._own(self.joint_space.sample())
+
+    def _own(self, rows: Any) -> Any:
+        if isinstance(rows, dict):
+            return {key: self._own(value) for key, value in rows.items()}
+        return rows.reshape(L, E, *rows.shape[1:])[:, list(self.places)].reshape(-1, *rows.shape[1:])
+
+    def _length(self, lane: int, entity: int) -> int:
+        return 2 + lane + 2 * entity
+
+    def _in_game(self, tick: int) -> np.ndarray[Any, Any]:
+        """Who acts after so many ticks, [L * E]."""
+        since = tick % self.leg if self.leg else tick
+        return np.array(
+            [since % self._length(lane, E - 1) < self._length(lane, e) for lane in range(L) for e in range(E)]
+        )
+
+    def _infos(self) -> dict[str, Any]:
+        moves = (self.tick + np.arange(L * E) // E) % 3 > 0 if self.in_turns else True
+        infos: dict[str, Any] = {"active": self._own(self._in_game(self.tick) & moves)}
+        return {**infos, **self._allowed(1)}
+
+    def _allowed(self, what: int) -> dict[str, Any]:
+        allowed = self._drawn(self.tick, what).random((L * E, 4)) < 0.6
+        allowed[:, self.tick % 4] = True
+        return {"action_mask": self._own(allowed.astype(np.int8))} if self.masked else {}
+
+    def reset(self, *, seed: Any = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        return self._observed(self.tick), self._infos()
+
+    def step(self, actions: Any) -> Any:
+        if self.tick >= self.ticks:
+            raise BudgetReached
+        acted = self._in_game(self.tick)
+        self.tick += 1
+        since = (self.tick - 1) % self.leg + 1 if self.leg else self.tick
+        lengths = [self._length(lane, e) for lane in range(L) for e in range(E)]
+        over = np.array([(since - 1) % lengths[i - i % E + E - 1] + 1 == lengths[i] for i in range(L * E)])
+        cut = acted & ~over if self.leg and since == self.leg else np.zeros(L * E, np.bool_)
+        cut = cut | (over & (np.arange(L * E) % 2 == 0))  # some are cut where others terminate
+        terminated, truncated = (self._own(part) for part in (over & ~cut, cut))
+        rewards = self._own(self._drawn(self.tick, 2).normal(size=L * E) * acted)
+        infos, ended = self._infos(), terminated | truncated
+        if ended.any():
+            last, infos["final_info"] = self._observed(self.tick, 3), self._allowed(4)
+            infos["final_obs"] = np.full(len(ended), None, object)
+            for index in np.flatnonzero(ended):
+                infos["final_obs"][index] = row(self.single_observation_space, last, index)
+        return self._observed(self.tick), rewards, terminated, truncated, infos
+
+
+def one_of(group: ThreadGroup) -> range:
+    """The place of a worker that drives one entity."""
+    place = group.team.index(group.rank)
+    return range(place, place + 1)
+
+
+def acted(done: list[list[Any]]) -> list[Any]:
+    """The actions of all ticks of a seat that has done what its entities' workers have done."""
+    return [np.stack(parts, 1).reshape(-1, *parts[0].shape[1:]) for parts in zip(*done, strict=True)]
+
+
+# ------------------------------------------------------------------------------------------------- the same experience
+
+
+@pytest.fixture
+def steady_noise(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Noise that is the same in every row, so that it matters not who draws how much."""
+
+    def steady(shape: Any, generator: Any) -> Tensor:
+        return torch.linspace(-0.8, 1.1, shape[-1]).expand(tuple(shape))
+
+    for name in ("normal", "gumbel"):
+        monkeypatch.setattr(reparameterised, name, steady)
+
+
+def run(learner: Any) -> Any:
+    with pytest.raises(BudgetReached):
+        learner.run()
+    return learner
+
+
+def like(learner: Any, actions: list[Any]) -> Any:
+    """The learner, who does what others have done."""
+    told = iter(actions)
+
+    def choose(*_: Any) -> Tensor:
+        return torch.as_tensor(np.array(next(told)))
+
+    learner.act_randomly = learner.explore = choose
+    learner.to_env = lambda chosen: chosen
+    return learner
+
+
+def noting(learner: Any) -> list[Any]:
+    """The actions that it takes from now on, as learnt from."""
+    taken: list[Any] = []
+    to_env = learner.to_env
+
+    def note(actions: Any) -> Any:
+        taken.append(actions.copy())
+        return to_env(actions)
+
+    learner.to_env = note
+    return taken
+
+
+@pytest.mark.parametrize(
+    ("space", "actions", "options"),
+    [
+        (VECTOR, CHOICE, {"n_step": 3, "buffer_size": 40}),
+        (VECTOR, NUMBERS, {"normalize_observations": True, "prioritized": True, "shared_actor": False}),
+        (MIXED, CHOICE, {}),
+    ],
+    ids=["choices", "numbers", "mixed"],
+)
+@each_sync
+@both
+def test_a_team_of_several_workers_learns_what_one_seat_learns_that_does_and_sees_the_same(
+    kind: Any, sync: str, space: Any, actions: Any, options: dict[str, Any], steady_noise: None
+) -> None:
+    given = {"masked": actions is CHOICE, "ticks": TICKS}
+
+    def work(group: ThreadGroup) -> Any:
+        env = Uneven(space, actions, places=one_of(group), **given)
+        learner = kind(env, group, ticks=TICKS, **SMALL, **options)
+        taken = noting(learner)
+        run(learner)
+        return flat_weights(learner.network), taken, learner.state_dict(), group.logged, learner.replay
+
+    workers = together(E, work, sync=sync, team_size=E)
+    seated = kind(Uneven(space, actions, **given), solo_group(sync=sync), ticks=TICKS, **SMALL, **options)
+    run(like(seated, acted([taken for _, taken, *_ in workers])))
+    assert seated.gradient_steps > 10
+    for weights, _, state, logged, _ in workers:
+        np.testing.assert_allclose(weights, flat_weights(seated.network), atol=1e-6, rtol=0)
+        assert state["intensity"] == seated.intensity.state_dict()
+        assert logged == [pytest.approx(line, abs=1e-4) for line in seated.group.logged]
+    assert all_equal(workers[0][4].state_dict()["rings"], seated.replay.state_dict()["rings"])
+    assert all(replay is None or replay.size == 0 for *_, replay in workers[1:])
+
+
+@each_sync
+def test_several_teams_learn_from_as_many_joint_transitions_as_several_seats(sync: str) -> None:
+    def work(seated: bool) -> Callable[[ThreadGroup], Any]:
+        def body(group: ThreadGroup) -> Any:
+            places = range(E) if seated else one_of(group)
+            number = group.teams.index(group.team)
+            return run(
+                MADDPG(Uneven(places=places, seed=number, ticks=TICKS), group, ticks=TICKS, **SMALL)
+            ).state_dict()
+
+        return body
+
+    (seat, *_), (worker, *others) = (
+        together(2, work(True), sync=sync),
+        together(2 * E, work(False), sync=sync, team_size=E),
+    )
+    assert worker["intensity"] == seat["intensity"]
+    assert worker["gradient_steps"] == seat["gradient_steps"] > 10
+    assert all(all_equal(worker["network"], other["network"]) for other in others)
+
+
+@pytest.mark.parametrize("how", ["plain", "masked", "in_turns"])
+def test_a_leg_that_ends_between_two_meetings_costs_no_transition(how: str) -> None:
+    """The same fragments as of a seat that goes on, and the same again from what was stored."""
+    layout = {
+        "space": VECTOR,
+        "entities": E,
+        "action_shape": (),
+        "action_dtype": torch.int64,
+        "mask_size": 4 if how == "masked" else 0,
+        "rows": L * E,
+        "n_step": 2,
+        "gamma": 0.9,
+    }
+    given = {"masked": how == "masked", "in_turns": how == "in_turns", "leg": 10, "ticks": 30}
+
+    def body(store: bool, places: Callable[[ThreadGroup], range]) -> Callable[[ThreadGroup], Any]:
+        def lived(group: ThreadGroup) -> Any:
+            experience, env = TeamExperience(group, **layout), Uneven(places=places(group), **given)
+            fragments = []
+            for tick in range(30):
+                if tick % 10 == 0:
+                    if store:
+                        kept = decode(*encode(experience.state_dict()))
+                        experience = TeamExperience(group, **layout)
+                        experience.load_state_dict(kept)
+                    experience.begin(*env.reset())
+                actions = np.arange(env.num_envs) + 10 * tick
+                experience.add(actions, *env.step(actions))
+                if tick % 4 == 3:
+                    fragments.append(experience.cut().to_samples())
+            return fragments
+
+        return lived
+
+    (plain, *silent), (stored, *_) = (together(E, body(store, one_of), team_size=E) for store in (False, True))
+    assert all_equal(plain, stored)
+    assert sum(len(fragment["starts"]) for fragment in plain) > 30
+    assert not any(len(fragment["observations"][0]) for fragments in silent for fragment in fragments)
+
+
+def test_ticks_of_an_earlier_leg_that_one_worker_has_lost_are_forgotten_by_all() -> None:
+    layout = {"space": VECTOR, "entities": 2, "action_shape": (), "action_dtype": torch.int64, "mask_size": 0}
+
+    def work(group: ThreadGroup) -> Any:
+        experience = TeamExperience(group, **layout, rows=2 * L, n_step=1, gamma=0.9)
+        env = Uneven(places=one_of(group), ticks=99)
+        for _ in range(1 + group.is_root):  # the root still knows an earlier leg
+            experience.begin(*env.reset())
+            for _ in range(3):
+                experience.add(np.zeros(L, np.int64), *env.step(np.zeros(L, np.int64)))
+        return experience.cut()
+
+    fragment, _ = together(2, work, team_size=2)
+    assert 0 < len(fragment.starts) <= 3 * L
+
+
+# --------------------------------------------------------------------------------------------------------------- mappo
+
+
+def judged(kind: Any, env: Any, group: ThreadGroup, **options: Any) -> Any:
+    """A worker that has played one rollout, and the batch that it makes of it."""
+    learner = kind(env, group, ticks=40, **ROLLOUTS, **options)
+    learner.rollout.begin(*env.reset())
+    learner.collect(learner.rollout)
+    learner.normalization.see(group, learner.rollout)
+    return learner, learner.judge(learner.rollout)
+
+
+@pytest.mark.parametrize("space", [VECTOR, MIXED], ids=["vector", "mixed"])
+@each_sync
+def test_each_worker_of_a_mappo_team_judges_its_own_rows_of_what_a_seat_judges_and_all_learn_the_same(
+    space: Any, sync: str
+) -> None:
+    options = {"normalize_rewards": True, "normalize_observations": True}
+
+    def work(group: ThreadGroup) -> Any:
+        env = Uneven(space, places=one_of(group), masked=True)
+        learner, batch = judged(MAPPO, env, group, **options)
+        learner.learn(batch)
+        return learner.rollout, batch, flat_weights(learner.network)
+
+    workers = together(E, work, sync=sync, team_size=E)
+    seat = MAPPO(Uneven(space, masked=True), solo_group(sync=sync), ticks=40, **ROLLOUTS, **options)
+    taken = iter(acted([list(rollout.flat()[2].view(7, L).numpy()) for rollout, *_ in workers]))
+    seat._choose = lambda *_: next(taken)  # type: ignore[method-assign]
+    seat.rollout.begin(*seat.env.reset())
+    seat.collect(seat.rollout)
+    seat.normalization.see(seat.group, seat.rollout)
+    batch = seat.judge(seat.rollout)
+    whose = batch.observations[-1]  # an entity's place, the last leaf
+    for place, (_, own, _) in enumerate(workers):
+        expected = batch.take(torch.nonzero(whose == place).squeeze(1))
+        assert own.size == expected.size > 0
+        for mine, theirs in zip(
+            (*own.observations, own.masks, own.actions),
+            (*expected.observations, expected.masks, expected.actions),
+            strict=True,
+        ):
+            assert torch.equal(mine, theirs)
+        for name in ("log_probs", "values", "advantages", "returns"):
+            torch.testing.assert_close(getattr(own, name), getattr(expected, name), atol=1e-6, rtol=1e-5)
+    seat.learn(batch)
+    for _, _, weights in workers:
+        np.testing.assert_allclose(weights, flat_weights(seat.network), atol=1e-6, rtol=0)
+
+
+def test_a_mappo_team_goes_on_from_the_middle_of_a_rollout() -> None:
+    def work(parted: bool) -> Callable[[ThreadGroup], Any]:
+        def body(group: ThreadGroup) -> Any:
+            learner = MAPPO(Uneven(places=one_of(group), leg=10, ticks=10), group, ticks=40, **ROLLOUTS)
+            run(learner)
+            stored, own = (decode(*encode(state)) for state in (learner.state_dict(), learner.own_state_dict()))
+            env = Uneven(places=one_of(group), leg=10, first=10)
+            if parted:
+                learner = MAPPO(env, group, ticks=40, **ROLLOUTS)
+                learner.load_state_dict(stored)
+                learner.load_own_state_dict(own)
+            learner.env, learner.generator = env, torch.Generator().manual_seed(5)
+            run(learner)
+            return learner.state_dict(), learner.own_state_dict()
+
+        return body
+
+    whole, parted = (together(E, work(parted), team_size=E) for parted in (False, True))
+    assert all_equal(whole, parted)
+    assert whole[0][0]["updates"] == 40 // 7
+
+
+# ------------------------------------------------------------------------------------------------------------- actors
+
+
+@pytest.mark.parametrize("shared", [True, False], ids=["shared", "own"])
+@both
+def test_an_actor_with_a_worker_of_its_own_does_what_it_does_in_a_seat(kind: Any, shared: bool) -> None:
+    def work(group: ThreadGroup) -> Any:
+        learner = kind(Uneven(places=one_of(group)), group, ticks=40, **SMALL, shared_actor=shared)
+        return learner, act(learner)
+
+    def act(learner: Any) -> Any:
+        draw = torch.Generator().manual_seed(1)
+        for weight in learner.network.parameters():
+            weight.data.add_(torch.randn(weight.shape, generator=draw))
+        with torch.no_grad():
+            return learner.network([torch.as_tensor(learner.env.reset()[0])], learner.own)
+
+    seat = kind(Uneven(), solo_group(), ticks=40, **SMALL, shared_actor=shared)
+    whole = act(seat).view(L, E, -1)
+    for place, (learner, outputs) in enumerate(together(E, work, team_size=E)):
+        torch.testing.assert_close(outputs, whole[:, place], atol=1e-6, rtol=1e-5)
+        assert learner.own == range(place, place + 1)
+
+
+def test_the_places_of_a_seat_are_all_and_those_of_a_worker_its_own() -> None:
+    assert places_of(Uneven(), solo_group()) == (3, range(3))
+    alone = ThreadGroup.__new__(ThreadGroup)
+    alone.rank, alone.team = 7, (2, 7, 9)
+    assert places_of(Uneven(places=range(1)), alone) == (3, range(1, 2))  # type: ignore[arg-type]
+
+
+# ----------------------------------------------------------------------------------------------- what a plan says of it
+
+
+def plan_of(*matches: Any, algorithm: str = "maddpg", **policy: Any) -> Plan:
+    """A plan of touchdown; each match is its seats, or its whole description."""
+    described = [match if isinstance(match, dict) else {"seats": match} for match in matches]
+    size = {4: 2, 6: 3}
+    names = {
+        name for match in described for seat in match["seats"] for name in ([seat] if isinstance(seat, str) else seat)
+    }
+    policies = {name: {"algorithm": algorithm, **policy} if name == "p" else {"algorithm": "random"} for name in names}
+    data = {
+        "ticks": 1000,
+        "envs": {"game": {"make": "touchdown"}},
+        "policies": policies,
+        "matches": [
+            {
+                "env": "game",
+                "env_kwargs": {
+                    "team_size": size[sum(1 if isinstance(seat, str) else len(seat) for seat in match["seats"])]
+                },
+                **match,
+            }
+            for match in described
+        ],
+    }
+    return make_plan(parse_config(data, source="test.yaml"))
+
+
+@pytest.mark.parametrize(
+    ("matches", "teams"),
+    [
+        ([["p", "p", "q", "q"]], [(0, 1)]),
+        ([["q", "p", "q", "p"]], [(0, 1)]),
+        ([[["p", "p"], "q", "q"]], [(0,)]),
+        ([{"seats": ["p", "p", "q", "q"], "copies": 2}], [(0, 1), (2, 3)]),
+        ([[["p", "p"], "q", "q"], ["q", "q", "p", "p"]], [(0,), (1, 2)]),
+        ([[["p", "p"], ["p", "p"]]], [(0,), (1,)]),
+        ([["p", "p", "p", "p"]], [(0, 1, 2, 3)]),
+        ([{"seats": ["p", "p", "p", "p"], "sides": [[0, 2], [1, 3]]}], [(0, 2), (1, 3)]),
+    ],
+)
+def test_the_workers_of_single_entities_of_a_match_are_a_team(matches: Any, teams: Any) -> None:
+    plan = plan_of(*matches)
+    assert list(plan.teams(plan.policies["p"])) == teams
+
+
+@both
+def test_the_sizes_are_those_of_joint_transitions_however_a_team_is_seated(kind: Any) -> None:
+    def sizes(*seats: Any) -> dict[str, int]:
+        plan = plan_of(*({"seats": list(match), "copies": 2, "lanes": 4} for match in seats))
+        learners = learners_of(kind, plan, plan.policies["p"])
+        assert {learner.rows for learner in learners} == {4}
+        options = {"learning_starts": 100, "batch_size": 32, "training_intensity": 8, "log_every": 50}
+        return kind.sizes(options, rows=learners[0].rows, ticks=plan.ticks, workers=len(learners))
+
+    together_seated = sizes([["p", "p"], "q", "q"])
+    assert sizes(["p", "p", "q", "q"]) == together_seated
+    assert together_seated == {
+        "samples per update": 50 * 4 * 2,
+        "updates per run": 20,
+        "gradient steps per run": 8 * (1000 * 4 * 2 - 100) // (32 * 2),
+    }
+
+
+def test_others_count_each_worker_with_its_rows() -> None:
+    plan = plan_of({"seats": [["p", "p"], "q", "q"], "lanes": 4}, {"seats": ["p", "q", "p", "q"], "lanes": 3})
+    for kind in (PPO, MAPPO):
+        assert [learner.rows for learner in learners_of(kind, plan, plan.policies["p"])] == [8, 3, 3]
+
+
+@pytest.mark.parametrize("kind", [MADDPG, MASAC, MAPPO])
+def test_a_team_of_one_and_teams_of_unequal_sizes_are_refused_with_their_place(kind: Any) -> None:
+    for seats, message in [
+        (["p", "q", "q", "q"], r"here the team has one; .* seats: \[blue, blue, red\] or \[\[blue, blue\], red\]"),
+        ([["p", "p"], "p", "q"], r"here the team has one"),
+    ]:
+        plan = plan_of(seats)
+        with pytest.raises(ConfigError, match=message) as caught:
+            check_teams(kind, plan, plan.policies["p"])
+        assert caught.value.path.startswith("matches[0].seats[")
+    plan = plan_of(["p", "p", "q", "q"], ["p", "p", "p", "q"])
+    with pytest.raises(ConfigError, match="the team has 3 entities, the policy's first one has 2") as caught:
+        check_teams(kind, plan, plan.policies["p"])
+    assert caught.value.path == "matches[1].seats[0]"
+
+
+@pytest.mark.parametrize("kind", [MADDPG, MAPPO])
+def test_a_team_whose_workers_tell_each_other_what_they_see_is_refused_where_nobody_waits(kind: Any) -> None:
+    without = {"sync": "samples", "reduce": "fast"}
+    plan = plan_of(["p", "p", "q", "q"], **without)
+    with pytest.raises(ConfigError, match="set reduce: ordered, or seat the team together") as caught:
+        check_teams(kind, plan, plan.policies["p"])
+    assert caught.value.path == "policies.p.reduce"
+    for seats, policy in itertools.product([["p", "p", "q", "q"], [["p", "p"], "q", "q"]], [{}, without]):
+        plan = plan_of(seats, **policy)
+        if seats[0] != "p" or not policy:
+            check_teams(kind, plan, plan.policies["p"])
+    check_teams(PPO, plan_of(["p", "p", "q", "q"], **without), plan.policies["p"])

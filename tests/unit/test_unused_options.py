@@ -1,0 +1,69 @@
+"""Options that another one leaves without effect: refused, in one sentence, by every algorithm that has them."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import Any
+
+import pytest
+
+from arena import registry
+from arena.errors import ConfigError
+
+RECURRENT = ["ppo", "a2c", "mappo", "hppo"]
+REPLAYING = ["dqn", "ddpg", "td3", "sac", "maddpg", "masac"]
+NOISY = ["ddpg", "td3", "maddpg"]
+UNUSED = [  # algorithms; what is set; what makes it idle; what gives it an effect
+    (RECURRENT, {"hidden_size": 32}, {"recurrent": None}, {"recurrent": "gru"}),
+    (RECURRENT, {"sequence_length": 8}, {"recurrent": None}, {"recurrent": "lstm"}),
+    (["ppo"], {"clip_rewards": 5.0}, {"normalize_rewards": False}, {"normalize_rewards": True}),
+    (["ppo", *REPLAYING], {"clip_observations": None}, {"normalize_observations": False}, None),
+    (REPLAYING, {"priority_alpha": 0.7}, {"prioritized": False}, {"prioritized": True}),
+    (REPLAYING, {"priority_beta": 0.5}, {"prioritized": False}, {"prioritized": True}),
+    (REPLAYING, {"priority_epsilon": 1e-3}, {"prioritized": False}, {"prioritized": True}),
+    (NOISY, {"noise_theta": 0.3}, {"action_noise": "gaussian"}, {"action_noise": "correlated"}),
+    (["td3"], {"target_noise_clip": 0.4}, {"target_policy_noise": 0}, {"target_policy_noise": 0.1}),
+    (["sac", "masac"], {"target_entropy": -2.0}, {"ent_coef": 0.2}, {"ent_coef": "auto"}),
+    (["dqn"], {"exploration_initial_eps": 0.5}, {"exploration_fraction": 0}, {"exploration_fraction": 0.1}),
+    (["sb3:PPO"], {"sde_sample_freq": 4}, {"use_sde": False}, {"use_sde": True}),
+    (["sb3:A2C"], {"rms_prop_eps": 1e-3}, {"use_rms_prop": False}, {"use_rms_prop": True}),
+    (["sb3:TD3"], {"target_noise_clip": 0.4}, {"target_policy_noise": 0}, {"target_policy_noise": 0.1}),
+    (["sb3:SAC"], {"target_entropy": -2.0}, {"ent_coef": 0.2}, {"ent_coef": "auto_0.1"}),
+]
+CASES = [(name, *case) for names, *case in UNUSED for name in names]
+
+
+def options_of(name: str) -> Any:
+    return registry.algorithm(name).Options
+
+
+@pytest.mark.parametrize(("name", "given", "idle", "used"), CASES, ids=lambda value: str(value))
+def test_an_option_without_effect_is_refused_and_names_the_one_that_makes_it_so(
+    name: str, given: dict[str, Any], idle: dict[str, Any], used: dict[str, Any] | None
+) -> None:
+    (option,), ((other, found),) = given, idle.items()
+    words = found if isinstance(found, str) else json.dumps(found)
+    with pytest.raises(ConfigError) as caught:
+        options_of(name)(**given, **idle)
+    assert caught.value.path == f"options.{option}"
+    assert f"expected no {option} where {other} is {words}: it has no effect there" in caught.value.message
+    assert "leave it out" in caught.value.message
+    if used is not None and name not in ("mappo", "hppo"):  # which refuse a memory
+        options_of(name)(**given, **used)
+
+
+@pytest.mark.parametrize(("name", "given", "idle", "used"), CASES, ids=lambda value: str(value))
+def test_the_default_may_always_be_written_out(name: str, given: Any, idle: Any, used: Any) -> None:
+    options = options_of(name)
+    defaults = {field.name: field.default for field in dataclasses.fields(options)}
+    options(**{option: defaults[option] for option in given}, **idle)
+
+
+def test_the_mistake_is_told_with_the_place_of_the_policy() -> None:
+    with pytest.raises(ConfigError) as caught:
+        registry.worker_class("ppo", {"hidden_size": 128}, acts=False, path="policies.blue")
+    assert str(caught.value) == (
+        "policies.blue.options.hidden_size: got 128, expected no hidden_size where recurrent is null: it has no effect "
+        "there; leave it out, or set recurrent"
+    )

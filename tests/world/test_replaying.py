@@ -1,0 +1,444 @@
+"""`record: replays`: what is played again is what was played, to the bit, whatever happened to the run."""
+
+from __future__ import annotations
+
+import json
+import stat
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import imageio_ffmpeg
+import msgspec
+import numpy as np
+import pytest
+from PIL import Image
+
+from arena.cli import main
+from arena.errors import ConfigError
+from arena.playback import Difference, ReplayDiffers
+from arena.records.replay_format import MANIFEST, Chunk
+from arena.replaying import frames, moments_of, verify
+from arena.replays import MatchReplays, read_replays
+from arena.roles.root import RoleFailed
+from faulty_games import Faulty
+from staging import Played, play
+from tampering import other_action, tamper
+
+RANDOM = {"algorithm": "random"}
+
+
+def run_of(make: str, *seats: Any, ticks: int = 60, lanes: int = 3, blue: Any = RANDOM, **more: Any) -> dict[str, Any]:
+    """Legs of 20 ticks."""
+    game = {"make": make, "kwargs": more.pop("kwargs", {}), "wrappers": more.pop("wrappers", [])}
+    match = {"env": "game", "seats": list(seats or ["blue"]), "lanes": lanes, **more.pop("match", {})}
+    return {
+        "seed": 5,
+        "checkpoint_every": 20,
+        "record": "replays",
+        "ticks": ticks,
+        "envs": {"game": game},
+        "policies": {"blue": blue, "red": RANDOM},
+        "matches": [match],
+        **more,
+    }
+
+
+def match_of(played: Played | Path, number: int = 0) -> MatchReplays:
+    return read_replays(played if isinstance(played, Path) else played.folder.path).match(number)
+
+
+def differences(match: MatchReplays) -> list[Difference]:
+    return [difference for _, found in verify(match) for difference in found]
+
+
+def check(played: Played, number: int = 0) -> MatchReplays:
+    """Holds replays against the game, and against the lines of episodes.jsonl; each lane is played alone as well."""
+    match = match_of(played, number)
+    assert differences(match) == []
+    episodes = match.episodes()
+    lines = {(e["lane"], e["episode"]): (e["tick"], e["length"]) for e in played.episodes if e["match"] == number}
+    assert {(one.lane, one.number): (one.end, one.length) for one in episodes} == lines
+    for one in episodes[:: max(1, len(episodes) // 5)]:
+        moments = [(moment.tick, moment.step is None) for moment, _ in moments_of(match, one)]
+        assert moments == [(one.begin, True), *((tick, False) for tick in range(one.begin + 1, one.end + 1))]
+    return match
+
+
+def files(played: Played | Path) -> dict[str, bytes]:
+    home = (played if isinstance(played, Path) else played.folder.path) / "replays"
+    return {str(path.relative_to(home)): path.read_bytes() for path in sorted(home.rglob("*")) if path.is_file()}
+
+
+# --------------------------------------------------------------------------------------- every game, to the bit
+
+
+GAMES: dict[str, Any] = {
+    "touchdown": run_of("touchdown", "blue", "red", kwargs={"max_steps": 9}),
+    "touchdown, images and numbers": run_of(
+        "touchdown",
+        *("blue", "blue", "red", "red"),
+        kwargs={"team_size": 2, "max_steps": 9, "red_obs": "image", "blue_actions": "continuous", "mirror": True},
+    ),
+    "cover": run_of("cover", ["blue"] * 9, kwargs={"players": 9, "max_steps": 7}),
+    **{
+        game: run_of("matrix", "blue", "red", kwargs={"game": game})
+        for game in ("rock_paper_scissors", "stag_hunt", "two_step")
+    },
+    "CartPole": run_of("gymnasium:CartPole-v1"),
+    "Pendulum": run_of("gymnasium:Pendulum-v1", wrappers=[{"time_limit": 7}]),
+    "CartPole in wrappers": run_of("gymnasium:CartPole-v1", wrappers=[{"frame_stack": 3}, {"time_limit": 7}]),
+    "simple_tag": run_of("pettingzoo:mpe2.simple_tag_v3", "blue", "blue", ["blue"], "red", kwargs={"max_cycles": 8}),
+    "simple_spread in wrappers": run_of(
+        "pettingzoo:mpe2.simple_spread_v3", "blue", "blue", "red", wrappers=[{"time_limit": 7}, {"frame_stack": 2}]
+    ),
+    "connect four": run_of("pettingzoo:classic.connect_four_v3", "blue", "red"),
+    "tic-tac-toe": run_of("pettingzoo:classic.tictactoe_v3", "red", "blue"),
+    "every kind of space": run_of("games:Rich"),
+    "entities that end one after the other": run_of("games:Dropout", ["blue", "blue"], "red"),
+    "a list game": run_of("configs.examples.list_game.chase:Chase", "blue", "red"),
+}
+
+
+@pytest.mark.parametrize("game", GAMES)
+def test_what_is_played_again_is_what_was_played(game: str, tmp_path: Path) -> None:
+    check(play(GAMES[game], tmp_path))
+
+
+@pytest.mark.parametrize("pipeline", [1, 2])
+def test_blocks_of_lanes_write_files_of_their_own(pipeline: int, tmp_path: Path) -> None:
+    match = check(
+        play(run_of("touchdown", "blue", "red", kwargs={"max_steps": 9}, match={"pipeline": pipeline}), tmp_path)
+    )
+    assert len(match.recordings) == 3 * pipeline
+    assert [one.start for one in match.recordings] == sorted([0, 20, 40] * pipeline)
+
+
+def test_seats_that_nobody_plays_any_more_are_played_again_too(tmp_path: Path) -> None:
+    leaves = {"algorithm": "runners:Brittle", "options": {"leave": [7]}}
+    check(play(run_of("games:Chance", "blue", "red", lanes=1, blue=leaves, checkpoint_every=60), tmp_path))
+
+
+def test_resets_in_mid_episode_are_done_again_with_their_seeds_and_options(tmp_path: Path) -> None:
+    data = run_of("gymnasium:FrozenLake-v1", lanes=1, blue={"algorithm": "players:CheckGymnasium"}, checkpoint_every=60)
+    match = check(play(data, tmp_path))
+    begins = match.recordings[0].begins
+    given = [begin.seeds for begin in begins[1:]]
+    assert [None] in given
+    assert any(seeds not in (None, [None]) for seeds in given)
+    assert any(before.tick == after.tick for before, after in pairwise(begins))
+
+
+@pytest.mark.parametrize("fault", ["raise", "reset", "nan reward"])
+def test_games_that_fail_and_are_made_anew_are_so_again(fault: str, tmp_path: Path) -> None:
+    Faulty.forget()
+    kwargs = {"length": 5, "fault": fault, "at": 3 if fault == "reset" else 7}
+    played = play(run_of("faulty_games:Faulty", lanes=2, kwargs=kwargs, on_env_error="restart"), tmp_path)
+    match = match_of(played)
+    assert sum(begin.anew for recording in match.recordings for begin in recording.begins) == 4
+    check(played)
+
+
+def test_a_game_that_draws_from_global_streams_is_not_the_same_again(tmp_path: Path) -> None:
+    match = match_of(play(run_of("games:Careless", lanes=2, ticks=20), tmp_path))
+    assert [(found.lane, found.episode, found.tick) for found in differences(match)] == [(0, 0, 1), (1, 0, 1)]
+
+
+def test_what_is_played_is_the_same_with_and_without_replays(tmp_path: Path) -> None:
+    data = GAMES["touchdown"]
+    on, off = play(data, tmp_path), play({**data, "record": "nothing"}, tmp_path)
+    assert on.folder.episodes.read_bytes() == off.folder.episodes.read_bytes()
+    assert not off.folder.replays.exists()
+
+
+def test_evaluations_keep_replays_of_their_own(tmp_path: Path) -> None:
+    played = play(
+        {**GAMES["CartPole"], "matches": [{"env": "game", "seats": ["blue"], "lanes": 2}]}, tmp_path, episodes=3
+    )
+    match = match_of(played)
+    assert differences(match) == []
+    lines = {(line["lane"], line["episode"]) for line in played.episodes}
+    assert lines == {(lane, number) for lane in (0, 1) for number in range(3)}
+    assert lines <= {(one.lane, one.number) for one in match.episodes()}, "a lane that is done early plays on"
+
+
+def test_files_belong_to_their_owner_and_lie_below_the_round_and_the_match(tmp_path: Path) -> None:
+    home = play(run_of("games:Countdown", match={"copies": 2}), tmp_path).folder.replays
+    assert sorted(str(path.relative_to(home)) for path in home.rglob("*") if path.is_file()) == [
+        f"round-0000/match-000{match}/{name}"
+        for match in (0, 1)
+        for name in (*(f"0000000000{start}.lane-0000.replay" for start in ("00", "20", "40")), MANIFEST)
+    ]
+    assert {stat.S_IMODE(path.stat().st_mode) for path in home.rglob("*") if path.is_file()} == {0o600}
+    assert {stat.S_IMODE(path.stat().st_mode) for path in (home, *home.rglob("*")) if path.is_dir()} == {0o700}
+
+
+def test_a_lane_takes_few_bytes_per_tick(tmp_path: Path) -> None:
+    data = run_of("touchdown", "blue", "red", ticks=2000, lanes=16, checkpoint_every=1000, kwargs={"max_steps": 60})
+    played = play(data, tmp_path)
+    size = sum(len(content) for content in files(played).values())
+    assert size < 3.5 * 2000 * 16, "two bytes of digest, and two choices of five that are random"
+
+
+# ------------------------------------------------------------------------------------------------- resuming
+
+
+LEARNS = {"algorithm": "players:Counts"}
+
+
+def test_two_halves_give_the_same_files_as_the_whole(tmp_path: Path) -> None:
+    data = run_of("touchdown", "blue", "red", kwargs={"max_steps": 9}, blue=LEARNS)
+    whole = play({**data, "ticks": 80}, tmp_path / "whole", given=True)
+    play({**data, "ticks": 40}, tmp_path / "parted", given=True)
+    parted = play({**data, "ticks": 80}, tmp_path / "parted", resume=True)
+    assert files(parted) == files(whole)
+
+
+@pytest.mark.parametrize("ticks_of_chunk", [256, 3])
+def test_a_run_that_broke_and_goes_on_has_the_same_files(
+    ticks_of_chunk: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("arena.records.replay_writer._MOST_TICKS", ticks_of_chunk)
+    holds = {"algorithm": "runners:Brittle"}
+    data = run_of("touchdown", "blue", "red", kwargs={"max_steps": 9}, ticks=100, blue=holds)
+    whole = play(data, tmp_path / "whole", given=True)
+    broken = {**data, "policies": {**data["policies"], "blue": {**holds, "options": {"fails_at": 70}}}}
+    with pytest.raises(RoleFailed, match="brittle"):
+        play(broken, tmp_path / "parted", given=True)
+    before = match_of(tmp_path / "parted" / "run")
+    assert differences(before) == []
+    assert before.recordings[-1].start == 60, "what was played of the leg is there"
+    parted = play(data, tmp_path / "parted", resume=True)
+    assert files(parted) == files(whole)
+    check(parted)
+
+
+def test_replays_of_another_match_are_not_mixed_in(tmp_path: Path) -> None:
+    data = run_of("games:Countdown")
+    data["matches"] = [{"env": "game", "seats": ["blue"]}, {"env": "game", "seats": ["red"]}]
+    data["policies"] = {"blue": LEARNS, "red": RANDOM}
+    play({**data, "ticks": 40}, tmp_path, given=True)
+    data["matches"][0]["copies"] = 2  # so match 1 is now blue's
+    with pytest.raises(RoleFailed, match="holds replays of another match") as caught:
+        play({**data, "ticks": 80}, tmp_path, resume=True)
+    assert caught.value.failure.exit_code == 2
+
+
+# ------------------------------------------------------------------------------------------------- what is wrong
+
+
+@pytest.mark.parametrize("game", ["touchdown", "CartPole", "connect four", "rock_paper_scissors"])
+def test_an_action_that_is_not_the_one_that_was_taken_is_found_at_its_tick(game: str, tmp_path: Path) -> None:
+    match = match_of(play(GAMES[game], tmp_path))
+    recording = match.recordings[1]
+    tick = next(t for t in range(25, 40) if _acts(match, tick=t, lane=1))
+    other_action(recording.path, tick=tick, lane=1, choices=2)
+    (found,) = differences(match_of(match.path.parents[2]))
+    assert (found.lane, found.tick) == (1, tick)
+
+
+def _acts(match: MatchReplays, *, tick: int, lane: int) -> bool:
+    """Whether the first entity is to act on a tick."""
+    for one in match.episodes():
+        active = False
+        for moment, _ in moments_of(match, one) if one.lane == lane and one.begin < tick <= one.end else ():
+            if moment.tick == tick:
+                return active
+            active = bool(moment.frame.active[0, 0])
+    raise AssertionError(f"nothing was played on tick {tick}")
+
+
+def test_an_action_that_changes_nothing_is_found_as_well(tmp_path: Path) -> None:
+    match = match_of(play(run_of("games:Dropout", "blue", "blue", "red", ticks=20), tmp_path))  # pays whatever is done
+    other_action(match.recordings[0].path, tick=1, lane=2, column=1)
+    (found,) = differences(match_of(match.path.parents[2]))
+    assert (found.lane, found.episode, found.tick, found.played) == (2, 0, 1, 1)
+
+
+def test_an_episode_that_differs_is_neither_shown_nor_those_after_it(tmp_path: Path) -> None:
+    match = match_of(play(GAMES["touchdown"], tmp_path))
+    other_action(match.recordings[0].path, tick=12, lane=0, choices=5)
+    match = match_of(match.path.parents[2])
+    first, second, *_ = match.episodes()
+    assert len(list(moments_of(match, first))) == 10
+    with pytest.raises(ReplayDiffers, match="lane 0, episode 1: tick 12, number 3 of the episode"):
+        list(moments_of(match, second))
+
+
+def test_another_seed_is_found_before_anything_is_played(tmp_path: Path) -> None:
+    match = match_of(play(GAMES["CartPole"], tmp_path))
+
+    def change(chunk: Chunk) -> Chunk:
+        first = msgspec.structs.replace(chunk.begins[0], seeds=[1, 2, 3])
+        return msgspec.structs.replace(chunk, begins=[first, *chunk.begins[1:]])
+
+    tamper(match.recordings[0].path, change)
+    found = differences(match_of(match.path.parents[2]))
+    assert [(one.lane, one.tick, one.played) for one in found] == [(0, 0, 0), (1, 0, 0), (2, 0, 0)]
+    assert "what is seen first, after tick 0, is not what was recorded" in str(found[0])
+
+
+def test_a_game_that_refuses_what_is_recorded_is_a_difference(tmp_path: Path) -> None:
+    match = match_of(play(GAMES["CartPole"], tmp_path))
+    other_action(match.recordings[0].path, tick=5, lane=0, choices=200)
+    other_action(match.recordings[0].path, tick=5, lane=0, choices=200)
+    (found,) = differences(match_of(match.path.parents[2]))
+    assert (found.lane, found.tick) == (None, 5)
+    assert "at tick 5 the game fails, as it did not before: AssertionError" in str(found)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"make": "games:Nowhere"}, "no 'Nowhere'"),
+        ({"make": "games:Rich"}, "has other entities or actions than when it was recorded"),
+        ({"kwargs": {"size": 3}}, "cannot be made with {'size': 3}"),
+    ],
+)
+def test_a_game_that_is_not_there_any_more_is_named(change: Any, words: str, tmp_path: Path) -> None:
+    match = match_of(play(run_of("games:Countdown"), tmp_path))
+    path = match.path / MANIFEST
+    path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
+    with pytest.raises(ConfigError, match=words):
+        differences(match_of(match.path.parents[2]))
+
+
+# ------------------------------------------------------------------------------------------------- pictures
+
+
+@pytest.mark.parametrize(
+    ("game", "shape"),
+    [
+        ("touchdown", (480, 480, 3)),
+        ("cover", (480, 480, 3)),
+        ("two_step", (480, 480, 3)),
+        ("CartPole", (400, 600, 3)),
+        ("CartPole in wrappers", (400, 600, 3)),
+        ("simple_tag", (700, 700, 3)),
+        ("tic-tac-toe", (1000, 1000, 3)),
+    ],
+)
+def test_an_episode_of_any_lane_has_a_picture_before_its_first_and_after_each_tick(
+    game: str, shape: tuple[int, ...], tmp_path: Path
+) -> None:
+    played = play(GAMES[game], tmp_path)
+    episode = next(one for one in match_of(played).episodes() if one.lane == 2 and one.number == 1)
+    pictures = list(frames(played.folder.path, 0, 1, lane=2))
+    assert {(picture.shape, picture.dtype) for picture in pictures} == {(shape, np.dtype(np.uint8))}
+    assert len(pictures) == episode.length + 1
+    assert len({picture.tobytes() for picture in pictures}) > 1
+
+
+def test_a_game_that_draws_nothing_is_named(tmp_path: Path) -> None:
+    played = play(run_of("games:Countdown"), tmp_path)
+    with pytest.raises(ConfigError, match=r"the game 'games:Countdown' draws no pictures"):
+        next(frames(played.folder.path, 0, 0))
+
+
+# ------------------------------------------------------------------------------------------------- the command
+
+
+@pytest.fixture(scope="module")
+def duel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path: Path = play(
+        run_of("touchdown", "blue", "red", kwargs={"max_steps": 9}), tmp_path_factory.mktemp("duel")
+    ).folder.path
+    return path
+
+
+def said(capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 0) -> str:
+    assert main(["replay", *arguments]) == code
+    captured = capsys.readouterr()
+    return captured.err if code == 2 else captured.out
+
+
+def test_without_an_episode_it_lists_what_there_is(duel: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert said(capsys, str(duel)).startswith("round 0, match 0: game, blue red: 27 episodes, ")
+    lines = said(capsys, str(duel), "--match", "0", "--lane", "1").splitlines()
+    assert len(lines) == 10
+    assert lines[1] == "  lane 1, episode 0: ticks 1 to 9, blue draw 0, red draw 0"
+    assert lines[3] == "  lane 1, episode 2: ticks 19 to 20, cut by the end of the leg"
+
+
+def test_an_episode_is_told_tick_by_tick(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = str(play(GAMES["rock_paper_scissors"], tmp_path).folder.path)
+    head, *ticks = said(capsys, run, "--match", "0", "--episode", "1").splitlines()
+    assert head.startswith("round 0, match 0: game, blue red, lane 0, episode 1: ticks 11 to 20, blue ")
+    assert len(ticks) == 10
+    assert all(line.startswith(f"tick {number}: player_0 ") for number, line in enumerate(ticks, start=11))
+    assert ticks[-1].count("truncated") == 2
+
+
+def test_a_game_that_shows_itself_as_text_does(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = str(play(run_of("gymnasium:FrozenLake-v1"), tmp_path).folder.path)
+    assert "FFFG" not in said(capsys, run)
+    assert "HFFG" in said(capsys, run, "--match", "0", "--episode", "0")
+
+
+def test_all_is_verified_and_so_is_an_episode(duel: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    told = said(capsys, str(duel), "--verify")
+    assert told == "round 0, match 0: game, blue red: 27 episodes, 180 ticks of lanes, all as recorded\n"
+    assert said(capsys, str(duel), "--match", "0", "--episode", "1", "--verify").endswith("9 ticks, all as recorded\n")
+
+
+def test_a_difference_is_exit_1_and_a_damaged_file_exit_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    match = match_of(play(GAMES["touchdown"], tmp_path))
+    run, path = str(match.path.parents[2]), match.recordings[0].path
+    other_action(path, tick=12, lane=0, choices=5)
+    words = "match 0, lane 0, episode 1: tick 12, number 3 of the episode, is not what was recorded"
+    assert said(capsys, run, "--verify", code=1).splitlines() == [words]
+    assert words in said(capsys, run, "--match", "0", "--episode", "1", code=1)
+    path.write_bytes(path.read_bytes()[:40] + b"?" + path.read_bytes()[41:])
+    assert f"{path}: is no replay, or is damaged" in said(capsys, run, "--verify", code=2)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--match", "1"], "round 0 has no match 1; there are 0"),
+        (["--round", "3"], "there is no round 3; there are 0"),
+        (["--match", "0", "--episode", "99"], "match 0 has no episode 99 of lane 0; there are 0 to 8"),
+        (["--match", "0", "--episode", "1", "--lane", "3"], "match 0 has no lane 3; its lanes are 0 to 2"),
+        (["--episode", "1"], "--episode: an episode is counted within its match"),
+        (["--video", "a.mp4"], "--video: a video is of one episode"),
+        (["--match", "0", "--episode", "1", "--video", "a.avi"], "'a.avi' is no video; known: .gif, .mp4, .webp"),
+        (["--match", "0", "--episode", "1", "--video", "no/a.gif"], "--video: there is no folder 'no'"),
+    ],
+)
+def test_what_cannot_be_is_refused(
+    arguments: list[str], words: str, duel: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert words in said(capsys, str(duel), *arguments, code=2)
+
+
+@pytest.mark.parametrize("suffix", ["mp4", "gif", "webp"])
+def test_a_video_has_a_picture_for_every_tick_and_holds_the_last(
+    suffix: str, duel: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / f"duel.{suffix}"
+    episode = ["--match", "0", "--episode", "1", "--lane", "2"]
+    assert str(path) in said(capsys, str(duel), *episode, "--video", str(path), "--per-second", "5")
+    shown = imageio_ffmpeg.count_frames_and_secs(str(path)) if suffix == "mp4" else durations(path)
+    assert shown == (pytest.approx(15, abs=5 if suffix != "mp4" else 0), pytest.approx(3.0, abs=0.2))
+    assert [file.name for file in tmp_path.iterdir()] == [path.name], "nothing is left beside it"
+
+
+def durations(path: Path) -> tuple[int, float]:
+    """How many pictures there are (those that are alike may be one), and the seconds that they take."""
+    with Image.open(path) as image:
+        milliseconds = []
+        for number in range(getattr(image, "n_frames", 1)):
+            image.seek(number)
+            image.load()
+            milliseconds.append(image.info["duration"])
+    return len(milliseconds), sum(milliseconds) / 1000
+
+
+def test_a_video_of_what_differs_leaves_no_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    match = match_of(play(GAMES["touchdown"], tmp_path))
+    other_action(match.recordings[0].path, tick=12, lane=0, choices=5)
+    path = tmp_path / "duel.mp4"
+    run = str(match.path.parents[2])
+    said(capsys, run, "--match", "0", "--episode", "1", "--video", str(path), code=1)
+    assert not list(tmp_path.glob("*.mp4"))
+    assert not list(tmp_path.glob(".*.mp4"))

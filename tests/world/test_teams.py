@@ -1,0 +1,121 @@
+"""Teams whose entities have a worker each, through the whole arena: they learn together, or are refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from arena.records import checkpoint
+from arena.roles.root import RoleFailed
+from fakes import all_equal
+from staging import Played, play
+
+
+def two_step(seats: Any, *, ticks: int, **policy: Any) -> dict[str, Any]:
+    """A game of two who have to choose together: one by one they get 7, the optimum is 8."""
+    return {
+        "ticks": ticks,
+        "seed": 1,
+        "envs": {"game": {"make": "matrix", "kwargs": {"game": "two_step"}}},
+        "policies": {"p": {"algorithm": "maddpg", **policy}},
+        "matches": [{"env": "game", "seats": seats, "lanes": 8}],
+    }
+
+
+def spread(algorithm: str, seats: Any, *, ticks: int, **options: Any) -> dict[str, Any]:
+    """Three who share a reward: the nearer they are to three landmarks, the better."""
+    return {
+        "ticks": ticks,
+        "seed": 1,
+        "envs": {"game": {"make": "pettingzoo:mpe2.simple_spread_v3", "kwargs": {"N": 3, "max_cycles": 25}}},
+        "policies": {"p": {"algorithm": algorithm, "options": options}},
+        "matches": [{"env": "game", "seats": seats, "lanes": 8}],
+    }
+
+
+def evaluated(played: Played, data: Any, path: Path) -> float:
+    """The mean return of what the last weights play greedily."""
+    policies = {
+        name: {**given, "frozen": True, "load": str(played.folder.path)} for name, given in data["policies"].items()
+    }
+    games = play({**data, "ticks": 10**9, "policies": policies}, path, episodes=5, greedy=True).episodes
+    return float(np.mean([game["seats"][0]["return"] for game in games]))
+
+
+def last_state(played: Played) -> Any:
+    return checkpoint.load(checkpoint.list_checkpoints(played.folder.checkpoints_path("p"))[-1]).state
+
+
+@pytest.mark.slow
+def test_two_workers_find_what_they_have_to_choose_together(tmp_path: Path) -> None:
+    data = two_step(["p", "p"], ticks=1250)
+    assert evaluated(play(data, tmp_path), data, tmp_path) >= 7.5
+
+
+@pytest.mark.parametrize("sync", ["gradients", "samples"])
+def test_a_team_of_workers_makes_the_gradient_steps_of_one_seat(sync: str, tmp_path: Path) -> None:
+    options = {"learning_starts": 100, "batch_size": 32, "training_intensity": 4}
+    seats = {"together": [["p", "p"]], "apart": ["p", "p"]}
+    states = {
+        how: last_state(play(two_step(given, ticks=60, sync=sync, options=options), tmp_path / how, given=True))
+        for how, given in seats.items()
+        if (tmp_path / how).mkdir() is None
+    }
+    assert states["apart"]["intensity"] == states["together"]["intensity"]
+    assert states["apart"]["gradient_steps"] == states["together"]["gradient_steps"] > 30
+
+
+def test_what_a_team_has_learnt_in_one_seat_plays_in_several_and_the_other_way_round(tmp_path: Path) -> None:
+    options = {"learning_starts": 50, "batch_size": 32, "training_intensity": 1}
+    for here, there in ([["p", "p"]], ["p", "p"]), (["p", "p"], [["p", "p"]]):
+        played = play(two_step(here, ticks=40, options=options), tmp_path)
+        frozen = {"frozen": True, "load": str(played.folder.path)}
+        games = [play(two_step(seats, ticks=40, **frozen), tmp_path, greedy=True).episodes for seats in (here, there)]
+        returns = [[game["seats"][0]["return"] for game in games_of] for games_of in games]
+        assert returns[0] == returns[1]
+        assert len(returns[0]) == 40 * 8 // 2
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "options"),
+    [
+        ("mappo", {"n_steps": 10, "minibatch_size": 64, "normalize_observations": True}),
+        ("maddpg", {"learning_starts": 40, "batch_size": 16, "training_intensity": 2, "n_step": 2}),
+    ],
+)
+def test_several_teams_go_on_to_the_same_bits(algorithm: str, options: Any, tmp_path: Path) -> None:
+    """Copies, boundaries in the middle of rollouts and of what is put together, and a resume."""
+    data = spread(algorithm, ["p", "p", "p"], ticks=66, **options)
+    data["matches"][0].update(lanes=2, copies=2)
+    data["checkpoint_every"] = 33
+    whole = play(data, tmp_path)
+    (tmp_path / "parted").mkdir()
+    play({**data, "ticks": 33}, tmp_path / "parted", given=True)
+    parted = play(data, tmp_path / "parted", resume=True)
+    assert all_equal(last_state(whole), last_state(parted))
+
+
+@pytest.mark.slow
+def test_a_mappo_team_of_three_workers_learns_to_spread(tmp_path: Path) -> None:
+    options = {"n_steps": 100, "minibatch_size": 400, "learning_rate": 1e-3, "gamma": 0.95, "n_epochs": 10}
+    data = spread("mappo", ["p", "p", "p"], ticks=2000, **options)
+    played = play(data, tmp_path)
+    returns = np.array([game["seats"][0]["return"] for game in played.episodes])
+    order = np.argsort([game["tick"] for game in played.episodes], kind="stable")
+    before, after = (returns[part].mean() for part in np.array_split(order, 6)[::5])
+    assert after > before + 2
+
+
+@pytest.mark.parametrize("reduce", ["ordered", "fast"])
+def test_samples_without_a_barrier_are_for_teams_of_one_seat(reduce: str, tmp_path: Path) -> None:
+    options = {"learning_starts": 50, "batch_size": 32, "training_intensity": 1}
+    policy = {"sync": "samples", "reduce": reduce, "options": options}
+    play(two_step([["p", "p"]], ticks=40, **policy), tmp_path)
+    if reduce == "ordered":
+        play(two_step(["p", "p"], ticks=40, **policy), tmp_path)
+        return
+    with pytest.raises(RoleFailed, match=r"policies\.p\.reduce: fast with sync: samples .* set reduce: ordered"):
+        play(two_step(["p", "p"], ticks=40, **policy), tmp_path)
