@@ -13,6 +13,9 @@ How the group learns is its `sync`:
 
     gradients  every worker has every N-th decision, and steps on the mean gradient of all workers' minibatches
     samples    the group's root has all, and learns alone with minibatches N times as large; the others take its weights
+
+Where the group has `fragments`, nobody waits for the root either: all others play on with the newest of its weights
+that they have heard of.
 """
 
 from __future__ import annotations
@@ -53,6 +56,7 @@ from policies.streams import ACTING, EXPLORING, REPLAYING, stream
 from policies.tensors import load_weights, to_arrays, to_tensors
 
 if TYPE_CHECKING:
+    from arena.fragments import Fragments
     from arena.group import Group
 
 _MEASURED = ("loss", "agreement")
@@ -157,16 +161,18 @@ class BehaviourCloning:
         data = self.demonstrations()
         shuffled = self._shuffled(data)
         act = self._actor(stream(self.group.seed, EXPLORING), greedy=self._plays_mean)
-        self.group.broadcast(self.network)
+        if self.group.fragments is None:
+            self.group.broadcast(self.network)
         observations, infos = self.env.reset()
         while True:
             while self.played < self.options.train_every:
                 observations, _, _, _, infos = self.env.step(act(observations, infos))
                 self.played += 1
             figures = self.learn(shuffled)
-            self.updates += 1
             self.played = 0
-            self.record(figures)
+            if figures is not None:
+                self.updates += 1
+                self.record(figures)
 
     def demonstrations(self) -> Demonstrations:
         """This worker's share of the data, on the CPU; the root's is everything where the root learns for all."""
@@ -181,8 +187,13 @@ class BehaviourCloning:
             shares=1 if alone else self.group.size,
         )
 
-    def learn(self, shuffled: Iterator[Demonstrations]) -> Figures:
-        """One update of the group's weights; a collective."""
+    def learn(self, shuffled: Iterator[Demonstrations]) -> Figures | None:
+        """One update of the group's weights; a collective, where the group waits for all.
+
+        None: the root learns by itself, and here its newest weights were taken up.
+        """
+        if self.group.fragments is not None:
+            return self._learn_without_waiting(shuffled, self.group.fragments)
         if self.group.sync != "samples":
             return self._optimize(shuffled, self.group.average_gradients)
         figures = self._optimize(shuffled, alone) if self.group.is_root else {}
@@ -191,10 +202,26 @@ class BehaviourCloning:
         self.gradient_steps = int(theirs.get("gradient_steps", self.gradient_steps))
         return theirs
 
+    def _learn_without_waiting(self, shuffled: Iterator[Demonstrations], fragments: Fragments) -> Figures | None:
+        """The root tells the others what it has learnt; they take up the newest of it, if anything has come."""
+        if self.group.is_root:
+            figures = self._optimize(shuffled, alone)
+            learnt = {"network": to_arrays(self.network.state_dict()), "gradient_steps": self.gradient_steps}
+            fragments.publish({**learnt, "updates": self.updates + 1})
+            return figures
+        latest = fragments.latest()
+        if latest is not None:
+            load_weights(self.network, latest["network"])
+            self.gradient_steps, self.updates = int(latest["gradient_steps"]), int(latest["updates"])
+        return None
+
     def record(self, figures: Figures) -> None:
-        """Tells the group what this update was like, and checks and saves what it has led to; a collective."""
+        """Tells the group what this update was like, and checks and saves what it has led to; a collective.
+
+        Where nobody waits for anybody, the root alone does that, and there is nothing to be checked.
+        """
         self.group.log(**figures)
-        if self.options.check_every and self.updates % self.options.check_every == 0:
+        if self.group.fragments is None and self.options.check_every and self.updates % self.options.check_every == 0:
             self.group.check_equal(self.network)
         self.group.save(self.state_dict)
 

@@ -28,7 +28,7 @@ class League(NamedTuple):
         policies: how many learn; each begins 40 Elo above the next one, and gains in every round.
         episodes: how many were finished in all rounds together.
         rounds: how many were played.
-        snapshots: after how many rounds each policy leaves a frozen self behind, of which the newest three stay; 0: never.
+        snapshots: rounds after which each policy leaves a frozen self behind; the newest three stay. 0: never.
     """
 
     policies: int = 4
@@ -109,7 +109,11 @@ def _rounds(league: League) -> Iterator[dict[str, Any]]:
     held: list[str] = []
     for number in range(league.rounds):
         start = number * ROUND
-        new = [f"{name}@{start}" for name in league.names] if league.snapshots and number and number % league.snapshots == 0 else []
+        new = (
+            [f"{name}@{start}" for name in league.names]
+            if league.snapshots and number and number % league.snapshots == 0
+            else []
+        )
         held += new
         dropped, held = held[: -3 * league.policies], held[-3 * league.policies :]
         against = [held[(place + number) % len(held)] for place in range(league.policies)] if held else []

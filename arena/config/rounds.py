@@ -32,7 +32,7 @@ def snapshotted(config: Config) -> tuple[str, ...]:
 
 
 def may_be_frozen(config: Config) -> frozenset[str]:
-    """The policies of which snapshots may play: those, and the exploiters, whose snapshots join when they begin anew."""
+    """The policies of which snapshots may play: those, and exploiters, whose snapshots join when they begin anew."""
     return frozenset(snapshotted(config)) | _exploiters(config)
 
 

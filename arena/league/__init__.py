@@ -1,9 +1,16 @@
 """Leagues: who is best, and how sure are we. Imported by the root of a league and by what reads its run folder alone.
 
-    results      who has won against whom            reading    the same, from a run folder
-    ratings      strengths with intervals            online     the same, game after game
-    payoff       expected scores with intervals      sequential is A better than B by d Elo
-    pairing      which pair to play next, and whether the order is decided
+What is known
+    results         who has won against whom            reading     the same, from a run folder
+    davidson        a model of games with draws         ratings     strengths with intervals
+    online          ratings, game after game            payoff      expected scores with intervals
+    meta_game       players as strategies               equilibrium, nash_averaging, alpha_rank     who of them is best
 
-Nothing here knows MPI or torch. Results and reading apart, these modules import scipy, which takes a while.
+What to do next
+    rounds, league  a row of rounds                     generators  knockouts and Swiss
+    matchmaking     whom a learner meets                snapshots   which past selves it may meet
+    population      copies of the best                  draws       what is left to chance
+    sequential      is A better than B by d Elo         pairing     which pair to play, is the order decided
+
+Nothing here knows MPI or torch. What computes imports scipy, which takes a while; results and reading do not.
 """

@@ -22,7 +22,8 @@ Trace = dict[str, Any]
 Mark = tuple[int, float, str, str, str]
 """Tick, row, colour, symbol, and what it says when it is pointed at."""
 
-_BAND = 0.16  # opacity
+_BAND, _BANDS = 0.16, 0.6  # opacity of a band, and of all bands of a figure together
+_CLOSE = 40  # ranks: more stand without gaps
 _PLAIN = "#7a8594"
 _ABOVE = 0.3  # rows: what happens when a round begins stands beside the snapshot of that tick
 _VERDICTS = {"better": "triangle-up", "not_better": "triangle-down", "open": "circle-open"}
@@ -66,13 +67,13 @@ def _figure(traces: Sequence[Trace], *, x: str = "ticks", y: str = "", **layout:
     return {"data": list(traces), "layout": {**axes, **layout}}
 
 
-def _line(curve: Curve, color: str, policy: str | None = None) -> Iterator[Trace]:
-    """A curve and its band; the band is left out where no part has several matches."""
+def _line(curve: Curve, color: str, policy: str | None = None, *, among: int = 1) -> Iterator[Trace]:
+    """A curve and its band, the fainter the more there are; none where no part has several matches."""
     common: Trace = {"type": "scatter", "x": curve.ticks, "meta": {"policy": policy}}
     if curve.low != curve.high:
         edge = {**common, "mode": "lines", "line": {"width": 0}, "hoverinfo": "skip"}
         yield {**edge, "y": curve.low}
-        yield {**edge, "y": curve.high, "fill": "tonexty", "fillcolor": faded(color, _BAND)}
+        yield {**edge, "y": curve.high, "fill": "tonexty", "fillcolor": faded(color, min(_BAND, _BANDS / among))}
     mode = "lines" if len(curve.ticks) > 1 else "markers"
     hover = "%{y:.4g}" if policy is None else f"{policy} %{{y:.4g}}"
     yield {
@@ -88,7 +89,9 @@ def _line(curve: Curve, color: str, policy: str | None = None) -> Iterator[Trace
 def _learning(learning: Learning, colors: Colors) -> dict[str, Figure]:
     found = {}
     for name, curves in (("returns", learning.returns), ("won", learning.won)):
-        traces = [trace for policy, one in curves.items() for trace in _line(one, colors[policy], policy)]
+        traces = [
+            trace for policy, one in curves.items() for trace in _line(one, colors[policy], policy, among=len(curves))
+        ]
         if traces:
             share: Mapping[str, Any] = {"yaxis": {"tickformat": ".0%", "rangemode": "tozero"}} if name == "won" else {}
             found[f"learning-{name}"] = _figure(traces, **share)
@@ -280,7 +283,7 @@ def _time_bars(timing: Timing, rows: Sequence[Spent]) -> Figure:
         }
         for activity in timing.activities
     ]
-    return _stacked(traces, height=60 + 30 * len(rows), xaxis={"title": {"text": "share of its time"}, **_SHARES})
+    return _stacked(traces, height=60 + 30 * len(rows), xaxis={"title": {"text": ""}, **_SHARES}, yaxis={"dtick": 1})
 
 
 def _rank_bars(timing: Timing) -> Figure:
@@ -295,15 +298,16 @@ def _rank_bars(timing: Timing) -> Figure:
         for activity in timing.activities
     ]
     whole = {"dtick": 1} if len(timing.ranks) <= 12 else {}
-    return _stacked(traces, height=230, xaxis={"title": {"text": "rank"}, **whole}, yaxis=_SHARES)
+    gap = 0.25 if len(timing.ranks) <= _CLOSE else 0.0
+    return _stacked(traces, height=230, xaxis={"title": {"text": "rank"}, **whole}, yaxis=_SHARES, gap=gap)
 
 
 _SHARES = {"range": [0, 1], "tickformat": ".0%", "nticks": 5}
 
 
-def _stacked(traces: Sequence[Trace], *, height: int, xaxis: Figure, yaxis: Figure | None = None) -> Figure:
-    rows = {"automargin": True, "showgrid": False, **(yaxis or {})}
-    return _figure(traces, xaxis=xaxis, yaxis=rows, barmode="stack", bargap=0.25, height=height, hovermode="closest")
+def _stacked(traces: Sequence[Trace], *, height: int, xaxis: Figure, yaxis: Figure, gap: float = 0.25) -> Figure:
+    rows = {"showgrid": False, **yaxis}
+    return _figure(traces, xaxis=xaxis, yaxis=rows, barmode="stack", bargap=gap, height=height, hovermode="closest")
 
 
 def activity_colors(timing: Timing) -> dict[str, str]:

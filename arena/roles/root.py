@@ -175,7 +175,7 @@ class Root:
             before = kept_lines(self._run.folder.episodes, keep=lambda _: True)
             for part in in_parts(episode_of(line) for _, line in before):
                 self.scoreboard.add(results_of(part))
-                self._count(row for row in part if _round(row) == self._run.plan.round)
+                self._count(row for row in part if self._goes_on(row))
         else:
             self._counts |= {match: list(counts) for match, counts in self._memory.counts.items()}
         for row in sorted(self._run.leg.recent, key=_tick):
@@ -195,6 +195,11 @@ class Root:
         self._recorded = dict(found.updates)
         for line in JournalReader(self._run.folder.metrics, start=found.journals[self._run.folder.metrics.name]):
             self._recorded[line["policy"]] = line["update"]
+
+    def _goes_on(self, row: EpisodeRow) -> bool:
+        """Whether the lane of an episode plays on: it is of this round, and there are as many copies and lanes still."""
+        lanes = self._counts.get(_match(row), ())
+        return bool(_round(row) == self._run.plan.round and _lane(row) < len(lanes))
 
     def _count(self, episodes: Iterable[EpisodeRow]) -> None:
         for row in episodes:

@@ -103,6 +103,38 @@ def by_formula(space: Any, outputs: Any, actions: Any) -> float:
     return float(-np.mean(sum(log[np.arange(len(log)), chosen[:, i]] for i, log in enumerate(logs))))
 
 
+class Board:
+    """Where a root leaves its weights for another worker to find; nobody waits for anybody."""
+
+    def __init__(self) -> None:
+        self.published: list[Any] = []
+
+    def publish(self, weights: Any) -> None:
+        self.published.append(weights)
+
+    def latest(self) -> Any:
+        return self.published[-1] if self.published else None
+
+
+def test_without_a_barrier_the_root_learns_and_the_others_take_up_what_they_have_heard_of(
+    data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def meets(*_: Any) -> None:
+        raise AssertionError("a collective")
+
+    board, learners = Board(), []
+    for rank in (0, 1):
+        group = solo_group(sync="samples")
+        group.rank, group.fragments = rank, board
+        for name in ("broadcast", "share", "average_gradients", "check_equal"):
+            monkeypatch.setattr(group, name, meets)
+        learners.append(trained(data, group, check_every=1))
+    first, other = learners
+    assert [part["updates"] for part in board.published] == [1, 2, 3, 4, 5, 6, 7, 8]
+    assert (other.updates, other.gradient_steps) == (first.updates, first.gradient_steps) == (8, 24)
+    np.testing.assert_array_equal(flat_weights(first.network), flat_weights(other.network))
+
+
 def test_the_deviation_of_box_actions_is_not_learnt_and_the_mean_is_played(tmp_path: Path) -> None:
     space = spaces.Box(-5, 5, (2,), np.float32)
     home = record(tmp_path / "data", SEEN, space, lambda seen: np.float32(seen @ RULE[:2].T))

@@ -58,6 +58,12 @@ def test_one_pair_that_is_open_keeps_the_order_open() -> None:
     assert decided(table(**CLEAR, bc=(40, 0, 10)), "abc", elo=50)
 
 
+def test_the_neighbours_that_are_open_are_named() -> None:
+    upper, lower = Standings(table(**CLEAR, bc=(21, 0, 20)), "abc", elo=50).doubts
+    assert (upper.upper, upper.lower, lower.upper, lower.lower) == ("a", "b", "b", "c")
+    assert upper.probability < 0.01 < 0.3 < lower.probability < 0.5
+
+
 def test_players_who_are_not_asked_for_count_for_what_they_say() -> None:
     direct = Standings(table(ab=(20, 0, 12)), "ab", elo=50)
     over = Standings(table(ab=(20, 0, 12), ax=(30, 0, 10), bx=(10, 0, 30)), "ab", elo=50)

@@ -367,7 +367,9 @@ def test_actions_of_a_shared_game_cannot_be_changed() -> None:
 
 def test_an_observation_that_does_not_fit_the_wrappers_space_names_entity_and_lane() -> None:
     env = adapt(Dropout, {}, 2, [("wrapping:Lies", None)])
-    with pytest.raises(GameError, match=r"gave 'e0' in lane 0 an observation in the wrapper 'wrapping:Lies' \(wrappers"):
+    with pytest.raises(
+        GameError, match=r"gave 'e0' in lane 0 an observation in the wrapper 'wrapping:Lies' \(wrappers"
+    ):
         env.reset(np.ones(2, np.bool_), [0, 1])
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import signal
 import stat
+from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,7 @@ import imageio_ffmpeg
 import msgspec
 import numpy as np
 import pytest
+import yaml
 from PIL import Image
 
 from arena.cli import main
@@ -21,11 +24,21 @@ from arena.records.replay_format import MANIFEST, Chunk
 from arena.replaying import frames, moments_of, verify
 from arena.replays import MatchReplays, read_replays
 from arena.roles.root import RoleFailed
+from arena.stopping import WISHES
 from faulty_games import Faulty
 from staging import Played, play
 from tampering import other_action, tamper
 
 RANDOM = {"algorithm": "random"}
+
+
+@pytest.fixture(autouse=True)
+def _own_signals() -> Iterator[None]:
+    """A run that the command line starts takes this process's signals."""
+    before = {number: signal.getsignal(number) for number in WISHES}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 def run_of(make: str, *seats: Any, ticks: int = 60, lanes: int = 3, blue: Any = RANDOM, **more: Any) -> dict[str, Any]:
@@ -211,6 +224,18 @@ def test_a_run_that_broke_and_goes_on_has_the_same_files(
     parted = play(data, tmp_path / "parted", resume=True)
     assert files(parted) == files(whole)
     check(parted)
+
+
+def test_a_rehearsal_of_the_evaluation_is_no_other_match(tmp_path: Path) -> None:
+    path = tmp_path / "config.yaml"
+    data = run_of("touchdown", "blue", "red", kwargs={"max_steps": 9}, blue=LEARNS, match={"copies": 2})
+    data["matches"] += [{"env": "game", "seats": ["red", "blue"]}]  # the third match, and the second of a rehearsal
+    path.write_text(yaml.safe_dump({**data, "evaluation": {"every": 40, "episodes": 4, "seats": ["blue", "red"]}}))
+    train = ["train", str(path), "--ranks", "1", "--run-dir", str(tmp_path / "run")]
+    assert main([*train, "--ticks", "40"]) == 0
+    assert main([*train, "--ticks", "80", "--resume"]) == 0
+    assert [one for match in range(3) for one in differences(match_of(tmp_path / "run", match))] == []
+    assert match_of(tmp_path / "run" / "evaluations" / f"tick-{40:012d}").episodes()
 
 
 def test_replays_of_another_match_are_not_mixed_in(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Mapping
 from itertools import product
 from pathlib import Path
@@ -237,6 +238,17 @@ def test_another_game_is_refused_before_anything_is_touched(difference: str, tmp
     assert words in str(caught.value)
     assert str(folder.config) in str(caught.value)
     assert snapshot(folder.path) == before
+
+
+@pytest.mark.parametrize("fewer", [{"copies": 1}, {"lanes": 1}])
+def test_a_run_goes_on_with_fewer_copies_or_lanes(tmp_path: Path, fewer: Mapping[str, int]) -> None:
+    before = play(duel(ticks=40, copies=2), tmp_path, given=True)
+    counts = Counter((line["match"], line["lane"]) for line in before.episodes)
+    after = resume(duel(**{"ticks": 80, "copies": 2, **fewer}), tmp_path)  # type: ignore[arg-type]
+    added = [line for line in after.episodes if line["tick"] > 40]
+    assert len({(line["match"], line["lane"]) for line in added}) == 2
+    for line in added:
+        assert line["episode"] >= counts[line["match"], line["lane"]]
 
 
 def test_ticks_copies_lanes_options_and_transport_may_change_and_the_change_of_lanes_is_told(
