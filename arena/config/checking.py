@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from arena.config.converting import NAME_RULE, is_name, show
+from arena.config.converting import NAME_RULE, is_name, is_snapshot_name, show
 from arena.config.matches import (
     GauntletConfig,
     Generator,
@@ -37,6 +37,8 @@ def check(config: Config) -> None:
             raise ConfigError("is empty; at least one is needed", path=path)
     for name, env in config.envs.items():
         _check_wrappers(env.wrappers, f"envs.{name}.wrappers")
+    for name in filter(is_snapshot_name, config.policies):
+        _check_snapshot(config, name, f"policies.{name}")
     for path, entry in config.places():
         if isinstance(entry, MatchConfig):
             _check_match(config, entry, path)
@@ -57,6 +59,14 @@ def _check_wrappers(wrappers: Sequence[WrapperEntry], path: str) -> None:
                 "wrapper is an item of the list, after a dash of its own",
                 path=f"{path}[{index}]",
             )
+
+
+def _check_snapshot(config: Config, name: str, path: str) -> None:
+    policy, parent = config.policies[name], config.policies.get(name.partition("@")[0])
+    if not policy.frozen or policy.load is None:
+        raise ConfigError("is the name of a snapshot: say `frozen: true`, and with `load:` where it is", path=path)
+    if parent is not None and parent.learns:
+        raise ConfigError(f"could be the name of a snapshot of {name.partition('@')[0]!r}, which learns", path=path)
 
 
 def _check_match(config: Config, match: MatchConfig, path: str) -> None:

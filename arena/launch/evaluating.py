@@ -113,6 +113,8 @@ def evaluation_config(config: Config, loads: Mapping[str, str]) -> Config:
         config,
         seed=int(np.random.SeedSequence([config.seed, _STREAM]).generate_state(1)[0]),
         ticks=ENDLESS,
+        rounds=1,
+        league=None,
         policies=policies,
         matches=_matches(config, config.evaluation.seats),
         evaluation=None,

@@ -79,9 +79,7 @@ class Leading:
 def announced(run: Run) -> Run:
     """Says what begins."""
     plan = run.plan
-    lines = [
-        f"{plan.name}: {_extent(plan)}, {processes_words(plan.processes, len(plan.roles()))}"
-    ]
+    lines = [f"{plan.name}: {_extent(plan)}, {processes_words(plan.processes, len(plan.roles()))}"]
     if run.resumed:
         lines += [f"goes on at tick {run.leg.start}", *run.words]
     if plan.packed and plan.processes > 1:

@@ -77,7 +77,7 @@ def next_round(
         number=history.number,
         start=tick,
         matches=written.matches,
-        players=_players(written.matches),
+        players=_players(config, written.matches),
         snapshots=joining.names,
         dropped=dropped,
         forks=forks,
@@ -249,9 +249,9 @@ def _written_out(config: Config, history: History, field: Field) -> _Written:
     return _Written(tuple(matches), pairings)
 
 
-def _players(matches: Sequence[MatchConfig]) -> dict[str, Player]:
-    """The snapshots that play."""
-    names = sorted({name for match in matches for name in _names(match) if "@" in name})
+def _players(config: Config, matches: Sequence[MatchConfig]) -> dict[str, Player]:
+    """The snapshots of the league that play."""
+    names = sorted({name for match in matches for name in _names(match) if name not in config.policies})
     return {name: player_of(name) for name in names}
 
 

@@ -32,7 +32,7 @@ RESOLUTION = 20.0  # Elo
 
 
 def most_informative(
-    results: Results, players: Sequence[str], *, count: int = 1, elo: float = RESOLUTION
+    results: Results, players: Sequence[str], *, count: int = 1, games: int = 1, elo: float = RESOLUTION
 ) -> list[tuple[str, str]]:
     """The pairs whose games would change the standings most, the most urgent one first.
 
@@ -43,6 +43,7 @@ def most_informative(
         results: all games so far.
         players: who can be paired; at least two.
         count: how many pairs.
+        games: how many each of them plays.
         elo: the difference to resolve.
 
     Raises:
@@ -51,7 +52,7 @@ def most_informative(
     if len(players) < 2:
         raise ValueError(f"a pair needs two players, got {list(players)}")
     standings = Standings(results, players, elo=elo)
-    return [standings.next_pair() for _ in range(count)]
+    return [standings.next_pair(games=games) for _ in range(count)]
 
 
 def decided(results: Results, players: Sequence[str], error: float = 0.05, *, elo: float = RESOLUTION) -> bool:
@@ -115,21 +116,28 @@ class Standings:
         """The sum of the probabilities that two neighbours stand in the wrong order: at least that any two do."""
         return float(expit(-self._ratios).sum())
 
-    def next_pair(self, *, of: str | None = None) -> tuple[str, str]:
-        """The pair to play next; from then on its game counts as played, with no surprise.
+    @property
+    def doubts(self) -> tuple[float, ...]:
+        """Of each two neighbours, the best ones first, the probability that they stand in the wrong order."""
+        return tuple(expit(-self._ratios).tolist())
+
+    def next_pair(self, *, of: str | None = None, games: int = 1) -> tuple[str, str]:
+        """The pair to play next; from then on its games count as played, with no surprise.
 
         Args:
             of: one of the two; None: anybody.
+            games: how many it plays.
         """
+        noise = 1 / (games * self._information)
         sums = self._covariance @ self._candidates.T  # [P, C]
         variances = np.einsum("cp,pc->c", self._candidates, sums)
-        shrinking = (self._neighbours @ sums) ** 2 / (1 / self._information + variances)  # [P - 1, C]
+        shrinking = (self._neighbours @ sums) ** 2 / (noise + variances)  # [P - 1, C]
         gains = self._gains(shrinking)
         wrong = expit(-(self._ratios[:, None] + gains)).sum(axis=0)  # [C]
         best = int(np.argmin(np.where(self._with(of), wrong, np.inf)))
         self._ratios = self._ratios + gains[:, best]
         known = sums[:, best]
-        self._covariance -= np.outer(known, known) / (1 / self._information[best] + variances[best])
+        self._covariance -= np.outer(known, known) / (noise[best] + variances[best])
         first, second = (int(side[best]) for side in self._pairs)
         return self.order[first], self.order[second]
 

@@ -11,11 +11,10 @@ incomplete is counted and skipped.
 
 from __future__ import annotations
 
-import json
+import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum
-from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
@@ -24,13 +23,11 @@ from arena.config import Config, load_config
 from arena.errors import ConfigError
 from arena.league.results import Encounter, Results, encounter_of
 from arena.plan import ONLY_ACT
-from arena.records.episode_line import episode_of
 from arena.records.folder import RunFolder
 from arena.records.journal import JournalReader
 from arena.records.outcome import Outcome
-from arena.records.results import results_of
 
-T = TypeVar("T")
+S = TypeVar("S", bound=msgspec.Struct)
 
 
 class Reading(NamedTuple):
@@ -71,7 +68,7 @@ def read(folder: RunFolder, *, window: int | None = None, last: int | None = Non
     rounds = _rounds(folder)[: None if last is None else last + 1]
     referee = _Referee(rounds, _since(load_config(folder.config), rounds, window))
     reader = JournalReader(folder.episodes)
-    judged = [referee.judge(episode) for _, episode in _episodes(reader, rounds)]
+    judged = [referee.judge(episode) for episode in _lines(reader, _EpisodeLine) if referee.knows(episode.round)]
     encounters = [found for found in judged if isinstance(found, Encounter)]
     dropped = Counter(found for found in judged if isinstance(found, _Dropped))
     return Reading(
@@ -91,24 +88,32 @@ def read_results(folder: RunFolder, *, window: int | None = None, last: int | No
 
 
 def read_returns(folder: RunFolder, *, round: int) -> dict[str, list[float]]:
-    """What the episodes of one round brought each policy that has finished one, those of a match one after the other.
+    """What the episodes of one round brought each policy that has finished one, in the order in which they ended.
 
     Args:
         folder: of the run.
         round: its number. A return is the mean over the policy's entities; episodes that were cut have none.
 
     Raises:
-        ConfigError: a file is missing, damaged, or of another version of the arena.
+        ConfigError: `episodes.jsonl` is damaged, or of another version of the arena.
     """
-    rounds = [line for line in _rounds(folder) if line.round == round]
-    matches: dict[int, list[Any]] = {}
-    for line, episode in _episodes(JournalReader(folder.episodes), rounds):
-        matches.setdefault(episode.match, []).append(episode_of(line))
     found: dict[str, list[float]] = {}
-    for number in sorted(matches):
-        for policy, brought in results_of(matches[number]).items():
-            found.setdefault(policy, []).extend(brought.returns)
+    for line in _lines(JournalReader(folder.episodes), _ReturnsLine):
+        if line.round == round and not line.cut:
+            for policy, value in _returns(line.seats).items():
+                found.setdefault(policy, []).append(value)
     return found
+
+
+def _returns(seats: Sequence[_SeatReturn]) -> dict[str, float]:
+    """Of each policy in one episode, the mean over its entities; NaN where a seat's was not finite."""
+    totals: dict[str, float] = {}
+    sizes: Counter[str] = Counter()
+    for seat in seats:
+        brought = math.nan if seat.return_ is None else seat.return_
+        totals[seat.policy] = totals.get(seat.policy, 0.0) + brought * len(seat.entities)
+        sizes[seat.policy] += len(seat.entities)
+    return {policy: total / sizes[policy] for policy, total in totals.items()}
 
 
 class _MatchLine(msgspec.Struct, frozen=True):
@@ -140,33 +145,36 @@ class _EpisodeLine(msgspec.Struct, frozen=True, gc=False):
     cut: bool = False
 
 
+class _SeatReturn(msgspec.Struct, frozen=True, gc=False):
+    policy: str
+    entities: tuple[int | str, ...]
+    return_: float | None = msgspec.field(name="return")
+
+
+class _ReturnsLine(msgspec.Struct, frozen=True, gc=False):
+    """The same line, read for the returns."""
+
+    round: int
+    seats: tuple[_SeatReturn, ...]
+    cut: bool = False
+
+
 def _rounds(folder: RunFolder) -> list[_RoundLine]:
     """All rounds that have begun; a run without rounds is one."""
     if folder.rounds.exists():
-        return [_converted(line, _RoundLine, folder.rounds) for line in JournalReader(folder.rounds)]
+        return list(JournalReader(folder.rounds).structs(_RoundLine))
     try:
-        return [_converted(json.loads(folder.plan.read_text()), _RoundLine, folder.plan)]
+        return [msgspec.json.decode(folder.plan.read_bytes(), type=_RoundLine)]
     except OSError as error:
         raise ConfigError(f"cannot be read: {error.strerror}", source=str(folder.plan)) from error
-    except ValueError as error:
-        raise ConfigError(f"is damaged: {error}", source=str(folder.plan)) from error
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        reason = f"is damaged, or of another version of the arena: {error}"
+        raise ConfigError(reason, source=str(folder.plan)) from error
 
 
-def _episodes(reader: JournalReader, rounds: Sequence[_RoundLine]) -> Iterator[tuple[Mapping[str, Any], _EpisodeLine]]:
-    """The episodes of these rounds; none of a run that has not finished one."""
-    if reader.path.exists():
-        wanted = {line.round for line in rounds}
-        for line in reader:
-            episode = _converted(line, _EpisodeLine, reader.path)
-            if episode.round in wanted:
-                yield line, episode
-
-
-def _converted(line: object, kind: type[T], path: Path) -> T:
-    try:
-        return msgspec.convert(line, kind)
-    except msgspec.ValidationError as error:
-        raise ConfigError(f"is damaged, or of another version of the arena: {error}", source=str(path)) from error
+def _lines(reader: JournalReader, kind: type[S]) -> Iterator[S]:
+    """The lines of a journal; none of a run that has not written one."""
+    return reader.structs(kind) if reader.path.exists() else iter(())
 
 
 def _since(config: Config, rounds: Sequence[_RoundLine], window: int | None) -> dict[str, int]:
@@ -197,9 +205,14 @@ class _Referee:
     """
 
     def __init__(self, rounds: Sequence[_RoundLine], since: Mapping[str, int]) -> None:
+        self._rounds = {line.round for line in rounds}
         self._sides = {(line.round, match.match): match.sides for line in rounds for match in line.matches}
         self._since = since
         self._known: dict[tuple[int, int, tuple[_SeatLine, ...]], Encounter | _Dropped] = {}
+
+    def knows(self, round: int) -> bool:
+        """Whether it is one of the rounds."""
+        return round in self._rounds
 
     def judge(self, episode: _EpisodeLine) -> Encounter | _Dropped:
         """What a finished game says; of the same seats in the same match there are few ways to end."""

@@ -10,12 +10,14 @@ import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, TypeVar
 
 import msgspec
 
 from arena.errors import ConfigError, Unwritable
 from arena.records.durable import private, writing
+
+S = TypeVar("S", bound=msgspec.Struct)
 
 
 def _plain(value: Any) -> Any:
@@ -125,6 +127,24 @@ class JournalReader:
         Raises:
             ConfigError: the file cannot be read, or a whole line of it is not a JSON object.
         """
+        for number, raw in self._whole():
+            yield raw, self._parse(raw, number)
+
+    def structs(self, kind: type[S]) -> Iterator[S]:
+        """Every whole line as a struct of these fields, others left out: several times as fast as objects.
+
+        Raises:
+            ConfigError: the file cannot be read, or a whole line of it is something else.
+        """
+        decode = msgspec.json.Decoder(kind).decode
+        for number, raw in self._whole():
+            try:
+                line = decode(raw)
+            except (msgspec.DecodeError, UnicodeDecodeError) as error:
+                raise ConfigError(f"is damaged: {error}", path=f"line {number}", source=str(self.path)) from error
+            yield line
+
+    def _whole(self) -> Iterator[tuple[int, bytes]]:
         self.unfinished = 0
         try:
             file = self.path.open("rb")
@@ -134,7 +154,7 @@ class JournalReader:
             file.seek(self._start)
             for number, raw in enumerate(file, start=1):
                 if raw.endswith(b"\n"):
-                    yield raw, self._parse(raw, number)
+                    yield number, raw
                 else:
                     self.unfinished += 1
 

@@ -197,7 +197,7 @@ class Root:
             self._recorded[line["policy"]] = line["update"]
 
     def _goes_on(self, row: EpisodeRow) -> bool:
-        """Whether the lane of an episode plays on: it is of this round, and there are as many copies and lanes still."""
+        """Whether the lane of an episode plays on: it is of this round, and its copy and lane are still there."""
         lanes = self._counts.get(_match(row), ())
         return bool(_round(row) == self._run.plan.round and _lane(row) < len(lanes))
 
@@ -242,6 +242,7 @@ class Root:
     def _conclude(self, tick: int, recorder: Recorder) -> Leg | None:
         """Writes down that the run can go on from here; the leg that does, None at the end."""
         if self._run.episodes is not None:
+            self._end_of_episodes()
             return None
         for match in self._ticks:  # also one that nobody plays any more
             self._note(Progress(match, tick, ()), recorder)
@@ -260,6 +261,14 @@ class Root:
             self.following = leg
             return None
         return leg if tick < plan.ticks else None
+
+    def _end_of_episodes(self) -> None:
+        """Nobody has learnt anything, so there is nothing to save; another round goes on where the longest match ended."""
+        reached, plan = max(self._ticks.values()), self._run.plan
+        if self._stop.wanted:
+            self.stopped_at = reached
+        elif plan.round + 1 < plan.rounds:
+            self.following = replace(self._leg, start=reached)
 
     def _tell_callbacks(self, boundary: Boundary) -> None:
         callbacks = self._memory.callbacks

@@ -294,7 +294,8 @@ class Worker:
             run: Callable[[], None] = self._algorithm.run
             return run
         takes_greedy = "greedy" in inspect.signature(self._algorithm.actor).parameters
-        actor = self._algorithm.actor(greedy=self._run.greedy) if takes_greedy else self._algorithm.actor()
+        greedy = self._run.greedy and self._policy.name not in self._run.sampled
+        actor = self._algorithm.actor(greedy=greedy) if takes_greedy else self._algorithm.actor()
         return lambda: play(self._env, actor)
 
 

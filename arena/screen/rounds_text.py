@@ -60,7 +60,7 @@ def _who(entry: Generator) -> str:
         return f"neighbours in the standings of {names} who have not met"
     assert isinstance(entry, MatchmakingConfig), entry
     matches = counted(entry.copies, "match", "matches")
-    return f"{matches} of {_each(entry.policies)}, against {_opponents(entry)}"
+    return f"{matches} of {_each(entry.policies)} {_opponents(entry)}"
 
 
 def _opponents(entry: MatchmakingConfig) -> str:
@@ -68,15 +68,19 @@ def _opponents(entry: MatchmakingConfig) -> str:
     own = f"{_listed(others)} and snapshots" if others else "itself and its snapshots"
     if isinstance(entry.rule, PastSelvesRule):
         more = f", or {_listed(entry.against)}" if entry.against else ""
-        return f"past selves{more} (itself in {entry.rule.past_selves.self_play:.0%})"
+        return f"against past selves{more} (itself in {entry.rule.past_selves.self_play:.0%})"
     if isinstance(entry.rule, FictitiousRule):
         rule = entry.rule.fictitious
-        return f"{own}, by fictitious self-play ({rule.weighting}; itself in {rule.self_play:.0%})"
+        return f"against {own}, by fictitious self-play ({rule.weighting}; itself in {rule.self_play:.0%})"
     if isinstance(entry.rule, ExploitersRule):
         roles = entry.rule.exploiters
-        parts = {"main": roles.main, "main exploiters": roles.main_exploiters, "league": roles.league_exploiters}
-        return "; ".join(f"{role}: {', '.join(names)}" for role, names in parts.items() if names)
-    return f"those of {own} whose results would change the standings most"
+        parts = {
+            "main agents": roles.main,
+            "main exploiters": roles.main_exploiters,
+            "league exploiters": roles.league_exploiters,
+        }
+        return f"as {', '.join(f'{role} ({_listed(names)})' for role, names in parts.items() if names)}"
+    return f"against those of {own} whose results would change the standings most"
 
 
 def _league_lines(config: Config, league: LeagueConfig) -> Iterator[str]:

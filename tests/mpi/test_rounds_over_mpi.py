@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from test_exact_resume import kill_everybody, left_by, newest_boundary
+from test_repair_over_mpi import ranks_in
 
 from arena.records.journal import JournalReader
 from launching import ARENA, arena, finish, left_behind, start, wait_for, write
-from test_exact_resume import kill_everybody, left_by, newest_boundary
-from test_repair_over_mpi import ranks_in
 
 pytestmark = pytest.mark.mpi
 
@@ -38,7 +38,15 @@ def league(*, ticks: int = TICKS, rounds: int = ROUNDS) -> dict[str, Any]:
         "envs": {"game": {"make": "touchdown", "kwargs": {"max_steps": 20}}},
         "policies": {name: {"algorithm": "learners:MeetsItself"} for name in ("blue", "red")},
         "matches": [
-            {"matchmaking": {"env": "game", "policies": ["blue", "red"], "rule": "past_selves", "lanes": 2, "copies": 1}},
+            {
+                "matchmaking": {
+                    "env": "game",
+                    "policies": ["blue", "red"],
+                    "rule": "past_selves",
+                    "lanes": 2,
+                    "copies": 1,
+                }
+            },
             {"env": "game", "seats": ["blue", "red"], "lanes": 2},
         ],
         "league": {"snapshots": {"keep": 2}, "evolution": {"every": 2, "share": 0.5}},

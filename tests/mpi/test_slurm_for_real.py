@@ -49,9 +49,7 @@ def signalled(home: Path, process: subprocess.Popen[str]) -> Ended:
     return finish(process, timeout=60)
 
 
-def test_a_run_that_is_signalled_requeued_and_resumed_plays_every_tick_once(
-    tmp_path: Path, programs: Path
-) -> None:
+def test_a_run_that_is_signalled_requeued_and_resumed_plays_every_tick_once(tmp_path: Path, programs: Path) -> None:
     home = tmp_path / "home"
     home.mkdir()
     write(home, DUEL)

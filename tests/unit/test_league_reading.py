@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -149,12 +150,20 @@ def test_the_sides_are_those_of_the_round(folder: RunFolder) -> None:
 
 def test_returns_are_those_of_one_round(folder: RunFolder) -> None:
     write_rounds(folder, {}, {})
+    team = episode("aa", "win", round=1)
+    team["seats"][1]["entities"] = [1, 2]
     cut = episode("ab", None, round=1, cut=True)
-    write_episodes(folder, episode("ab", "win"), episode("ab", "win", round=1), episode("ba", "win", round=1), cut)
-    with pytest.raises(ValueError, match="seats"):
-        read_returns(folder, round=1)  # one match has the same seats in all of its episodes
-    write_episodes(folder, episode("ab", "win"), *[episode("ab", "win", round=1)] * 2, cut)
-    assert read_returns(folder, round=1) == {"a": [0.0, 0.0], "b": [1.0, 1.0]}
+    write_episodes(
+        folder, episode("ab", "win"), episode("ab", "win", round=1), team, cut, episode("ba", "loss", round=1)
+    )
+    assert read_returns(folder, round=1) == {"a": [0.0, pytest.approx(2 / 3), 1.0], "b": [1.0, 0.0]}
+
+
+def test_a_return_that_is_not_finite_is_none(folder: RunFolder) -> None:
+    line = episode("ab", "win")
+    line["seats"][0]["return"] = None
+    write_episodes(folder, line)
+    assert math.isnan(read_returns(folder, round=0)["a"][0])
 
 
 # --- damaged folders ------------------------------------------------------------------------------------------------
@@ -170,7 +179,7 @@ def test_returns_are_those_of_one_round(folder: RunFolder) -> None:
 )
 def test_a_damaged_episode_is_named(folder: RunFolder, line: dict[str, Any], said: str) -> None:
     write_episodes(folder, line)
-    with pytest.raises(ConfigError, match=rf"episodes\.jsonl: is damaged.*{said}"):
+    with pytest.raises(ConfigError, match=rf"episodes\.jsonl: line 1: is damaged.*{said}"):
         read(folder)
 
 
