@@ -26,6 +26,7 @@ setup(
         "rich>=13,<16",  # the live display
         "scipy>=1.11,<2",  # ratings and equilibria of a league
         "openskill>=6,<7",  # its online rating
+        "networkx>=3,<4",  # its Swiss pairings
         "plotly>=6,<8",  # the report's charts
         "jinja2>=3.1,<4",  # and its page
     ],

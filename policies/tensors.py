@@ -50,10 +50,19 @@ def load_weights(module: nn.Module, weights: Mapping[str, Any]) -> None:
     Raises:
         ConfigError: names or shapes differ: the weights were learnt with other spaces or other layer sizes.
     """
-    try:
-        module.load_state_dict(to_tensors(weights))
-    except RuntimeError as error:
+    tensors = to_tensors(weights)
+    stored, held = _shapes(tensors), _shapes(module.state_dict())
+    differ = [name for name in {**held, **stored} if held.get(name) != stored.get(name)]
+    if differ:
+        here, there = (f"the shape {shapes[differ[0]]}" if differ[0] in shapes else "none" for shapes in (held, stored))
+        more = f", and {len(differ) - 1} more differ" if len(differ) > 1 else ""
         raise ConfigError(
-            f"the stored weights do not fit this network: {error}; load them with the layer sizes and the "
-            "environment's spaces that they were learnt with"
-        ) from error
+            f"the stored weights do not fit this network: {differ[0]!r} has {there} there and {here} here{more}; load "
+            "them with the layer sizes and the environment's spaces that they were learnt with"
+        )
+    module.load_state_dict(tensors)
+
+
+def _shapes(weights: Mapping[str, Any]) -> dict[str, Any]:
+    """By name; of what is no tensor None, which fits nothing."""
+    return {name: tuple(one.shape) if isinstance(one, Tensor) else None for name, one in weights.items()}

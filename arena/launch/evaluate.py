@@ -107,7 +107,15 @@ def _weights(config: Config, folder: RunFolder | None, label: str) -> _Weights:
         for name, policy in config.policies.items()
     }
     frozen = msgspec.structs.replace(
-        config, policies=policies, ticks=ENDLESS, scale=False, callbacks=(), evaluation=None
+        config,
+        policies=policies,
+        matches=tuple(entry for _, entry in config.entries()),
+        ticks=ENDLESS,
+        rounds=1,
+        league=None,
+        scale=False,
+        callbacks=(),
+        evaluation=None,
     )
     return _Weights(label, frozen, frozenset(loads))
 

@@ -20,7 +20,7 @@ from arena.launch.evaluating import kept as keep_evaluation
 from arena.launch.prepare import abandon, begin
 from arena.launch.ranks import Main, entered, names_of
 from arena.launch.sentry import Sentry
-from arena.launch.staging import next_stage
+from arena.launch.staging import next_stage as stage_after
 from arena.launch.terminal import display_for
 from arena.leg import Leg
 from arena.memory import Memory
@@ -34,7 +34,7 @@ from arena.records.results import in_parts, results_of
 from arena.records.scoreboard import Scoreboard
 from arena.roles.root import RoleFailed, Root, note_repairs
 from arena.roles.stage import failure_of, perform
-from arena.run import Run
+from arena.run import Run, Stage
 from arena.screen.display import Display, silent_display
 from arena.screen.profile import profile_json
 from arena.stopping import Stop
@@ -46,13 +46,20 @@ _LOCK_SECONDS = 60.0  # that a dead root's lock may take to be given back
 _MISTAKE = 2  # the exit status after a user's mistake
 
 
-def alone(run: Run, present: Callable[[Run, Scoreboard], None], display: Display | None = None) -> int:
+def alone(
+    run: Run,
+    present: Callable[[Run, Scoreboard], None],
+    display: Display | None = None,
+    *,
+    next_stage: Callable[[Run], Stage | None] = stage_after,
+) -> int:
     """Runs everything in this process and shows the result, or says why there is none; returns the exit status.
 
     Args:
         run: the run.
         present: shows the result.
         display: shows the progress; None: as it fits the terminal.
+        next_stage: says what is played next; None: the run is over.
     """
     memory = Memory()
     memory.stop.listen()
@@ -135,7 +142,8 @@ def _stopped(run: Run, tick: int, stop: Stop) -> int:
     elif stop.number is None:  # by a callback: the run is over
         run.folder.requeue.unlink(missing_ok=True)
     by = f", {stop.words}" if stop.by else ""
-    print(f"arena: stopped at tick {tick}{by}; --resume goes on from there", file=sys.stderr, flush=True)
+    left = "--resume goes on from there" if run.episodes is None else f"what was played is in {run.path}"
+    print(f"arena: stopped at tick {tick}{by}; {left}", file=sys.stderr, flush=True)
     return stop.status
 
 
@@ -216,7 +224,14 @@ def conclude(run: Run, memory: Memory, present: Callable[[Run, Scoreboard], None
     return _conclude(run, Result(scoreboard), memory, present)
 
 
-def lead(team: Team, host: Host, run: Run, memory: Memory, present: Callable[[Run, Scoreboard], None]) -> Outcome:
+def lead(
+    team: Team,
+    host: Host,
+    run: Run,
+    memory: Memory,
+    present: Callable[[Run, Scoreboard], None],
+    display: Display | None = None,
+) -> Outcome:
     """Rank 0's roles of a run that has other ranks.
 
     Args:
@@ -225,12 +240,14 @@ def lead(team: Team, host: Host, run: Run, memory: Memory, present: Callable[[Ru
         run: the run.
         memory: keeps what they know, should the run have to be repaired.
         present: shows the result.
+        display: shows the progress; None: as it fits the terminal.
 
     Raises:
         PeerLost: a process of the run has died.
     """
     log_beside_display(run, run.plan.ranks[0])
-    return _led(team, host, run, memory, display_for(run), lambda result: _outcome(run, result, memory, present))
+    shown = display or display_for(run)
+    return _led(team, host, run, memory, shown, lambda result: _outcome(run, result, memory, present))
 
 
 def lead_evaluation(team: Team, host: Host, run: Run, evaluation: Run, memory: Memory) -> Outcome:

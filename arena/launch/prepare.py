@@ -14,6 +14,7 @@ from pathlib import Path
 from arena.config import Config, resolved_yaml
 from arena.launch.planning import checked_plan
 from arena.launch.resuming import forget, resumed
+from arena.errors import located
 from arena.leg import Leg
 from arena.plan import Plan, to_json
 from arena.records import boundary as boundaries
@@ -44,9 +45,9 @@ def prepare(config: Config, *, ranks: int | None, run_dir: str | None = None, re
         folder = RunFolder.open(place, resume=True, given=named)
         RunLock.take(folder.path).release()  # a second writer is told before it starts anything
         run = resumed(Run(plan, folder.path, config=resolved_yaml(config)), config)
-        restore = {**_given(plan, without=run.leg.restore), **run.leg.restore}
+        restore = {**given(plan, without=run.leg.restore), **run.leg.restore}
         return replace(run, leg=replace(run.leg, restore=restore))
-    given = _given(plan)
+    given = given(plan)
     made = not (named and place.exists())
     folder = RunFolder.open(place, given=named)
     return Run(plan, folder.path, config=resolved_yaml(config), made_folder=made, leg=Leg(restore=given))
@@ -78,10 +79,11 @@ def abandon(run: Run) -> None:
         run.folder.remove_unbegun(whole=run.made_folder)
 
 
-def _given(plan: Plan, *, without: Container[str] = ()) -> dict[str, Path]:
+def given(plan: Plan, *, without: Container[str] = ()) -> dict[str, Path]:
     """What the configuration's `load` says, for policies that are not among those `without` need of it."""
-    return {
-        policy.name: checkpoint.find(policy.load, policy.name)
-        for policy in plan.policies.values()
-        if policy.load is not None and policy.name not in without
-    }
+    found = {}
+    for policy in plan.policies.values():
+        if policy.load is not None and policy.name not in without:
+            with located(path=f"policies.{policy.name}.load"):
+                found[policy.name] = checkpoint.find(policy.load, policy.name)
+    return found

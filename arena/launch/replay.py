@@ -89,9 +89,11 @@ def _list(matches: Sequence[MatchReplays], folder: RunFolder, lane: int | None, 
         episodes = [episode for episode in match.episodes() if lane in (None, episode.lane)]
         _say(f"{_title(match)}: {counted(len(episodes), 'episode')}, {_bytes(match)}")
         if one:
-            lines = _lines_of(folder, match)
+            lines = {at: line for at, line in _lines_of(folder, match).items() if lane in (None, at[0])}
             for episode in episodes:
-                _say(f"  {_place(episode)}{_result(lines.get((episode.lane, episode.number)))}")
+                _say(f"  {_place(episode)}{_result(lines.pop((episode.lane, episode.number), None))}")
+            if lines:
+                _say(f"  {counted(len(lines), 'more episode')} of episodes.jsonl without a replay")
     return 0
 
 

@@ -22,6 +22,7 @@ from typing import NamedTuple
 import msgspec
 
 from arena.config import Config, parse_config, yaml_text
+from arena.config.league import LeagueConfig
 from arena.errors import ConfigError
 from arena.league import league
 from arena.league.league import Round
@@ -40,7 +41,7 @@ _KEPT = checkpoint.KEPT + 1
 
 def begin(run: Run) -> None:
     """Writes the first round down."""
-    records.keep(run.folder, [], league.first_round(_config_of(run)), run.plan)
+    records.keep(run.folder, [], league.first_round(config_of(run)), run.plan)
 
 
 def next_round(run: Run) -> Run | None:
@@ -52,9 +53,9 @@ def next_round(run: Run) -> Run | None:
     Raises:
         ConfigError: the records are damaged.
     """
-    config = _config_of(run)
+    config = config_of(run)
     before = records.read(run.folder)[: run.plan.round + 1]
-    window = None if config.league is None else config.league.window
+    window = (config.league or LeagueConfig()).window
     results = read_results(run.folder, window=window, last=run.plan.round)
     if run.leg.start >= run.plan.horizon or league.is_over(config, before, results):
         return None
@@ -105,7 +106,8 @@ def plan_of(config: Config, planned: Round, folder: RunFolder, *, ranks: int, sp
     return make_plan(played, ranks=ranks, number=planned.number)
 
 
-def _config_of(run: Run) -> Config:
+def config_of(run: Run) -> Config:
+    """The configuration that a run has been planned from."""
     return parse_config(yaml_text.load(run.config, source=run.source), source=run.source)
 
 

@@ -16,8 +16,7 @@ for `elo` here: otherwise nothing would be hoped of games between players that l
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import pairwise
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -67,14 +66,6 @@ def decided(results: Results, players: Sequence[str], error: float = 0.05, *, el
     return len(set(players)) < 2 or Standings(results, players, elo=elo).wrong <= error
 
 
-class Doubt(NamedTuple):
-    """Two neighbours in the standings, and the probability that the lower one is the better."""
-
-    upper: str
-    lower: str
-    probability: float
-
-
 class Standings:
     """Players by strength, and how sure every two neighbours are.
 
@@ -106,14 +97,8 @@ class Standings:
         self._information = davidson.information(self._candidates @ self._strengths, fitted.nu)  # [C]
 
     @property
-    def doubts(self) -> tuple[Doubt, ...]:
-        """Every two neighbours, from the top, and how probable it is that they stand in the wrong order."""
-        chances = expit(-self._ratios).tolist()
-        return tuple(Doubt(*pair, chance) for pair, chance in zip(pairwise(self.order), chances, strict=True))
-
-    @property
     def wrong(self) -> float:
-        """The sum of the probabilities that two neighbours stand in the wrong order: at least that any two do."""
+        """The sum of the probabilities that two neighbours stand in the wrong order: no less than that any do."""
         return float(expit(-self._ratios).sum())
 
     @property

@@ -84,14 +84,14 @@ def serve(path: Path, *, port: int, replays: int, say: Callable[[str], None]) ->
     Raises:
         ConfigError: this is no run folder, it is damaged, or the port is taken.
     """
-    live = LivePage(path, replays=replays)
-    live.text()  # what is wrong with the folder is said here, and not in a browser
-    with make_server(live, port) as server:
-        say(f"http://{HOST}:{server.server_port}/ shows {path}; Ctrl-C ends it")
-        try:
+    try:
+        live = LivePage(path, replays=replays)
+        live.text()  # what is wrong with the folder is said here, and not in a browser
+        with make_server(live, port) as server:
+            say(f"http://{HOST}:{server.server_port}/ shows {path}; Ctrl-C ends it")
             server.serve_forever()
-        except KeyboardInterrupt:
-            return 0
+    except KeyboardInterrupt:
+        pass
     return 0
 
 

@@ -149,7 +149,7 @@ class Worker:
         found = self._saving.load(path) if self._group.is_root else None
         held = self._group.share(found)
         check_checkpoint(held, path, self._policy, type(self._algorithm))
-        with located(path=f"{self._path}.load", source=str(path)):
+        with located(path=f"{self._path}.load", who=str(path)):
             self._algorithm.load_state_dict(held.state)
             keeps_own = hasattr(self._algorithm, "load_own_state_dict") and not self._run.leg.repaired
             own = self._saving.load_own(self._role) if keeps_own else None

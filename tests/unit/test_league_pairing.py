@@ -58,10 +58,25 @@ def test_one_pair_that_is_open_keeps_the_order_open() -> None:
     assert decided(table(**CLEAR, bc=(40, 0, 10)), "abc", elo=50)
 
 
-def test_the_neighbours_that_are_open_are_named() -> None:
-    upper, lower = Standings(table(**CLEAR, bc=(21, 0, 20)), "abc", elo=50).doubts
-    assert (upper.upper, upper.lower, lower.upper, lower.lower) == ("a", "b", "b", "c")
-    assert upper.probability < 0.01 < 0.3 < lower.probability < 0.5
+def test_doubts_are_those_of_neighbours_from_the_top() -> None:
+    standings = Standings(table(**CLEAR, bc=(21, 0, 20)), "abc", elo=50)
+    upper, lower = standings.doubts
+    assert standings.order == ("a", "b", "c")
+    assert upper < 0.01 < 0.3 < lower < 0.5
+    assert standings.wrong == pytest.approx(upper + lower)
+
+
+def test_many_games_of_a_pair_tell_more_than_one() -> None:
+    results = table(ab=(20, 0, 15), bc=(20, 0, 15), ac=(20, 0, 14))
+    once, often = Standings(results, "abc"), Standings(results, "abc")
+    assert once.next_pair() == often.next_pair(games=400)
+    assert often.wrong < once.wrong
+
+
+def test_a_pair_can_be_asked_for_with_one_player_in_it() -> None:
+    results = table(ab=(90, 0, 10), ac=(92, 0, 8), bc=(12, 0, 10))
+    assert Standings(results, "abc", elo=50).next_pair() == ("b", "c")
+    assert "a" in Standings(results, "abc", elo=50).next_pair(of="a")
 
 
 def test_players_who_are_not_asked_for_count_for_what_they_say() -> None:

@@ -385,6 +385,14 @@ def test_without_an_episode_it_lists_what_there_is(duel: Path, capsys: pytest.Ca
     assert lines[3] == "  lane 1, episode 2: ticks 19 to 20, cut by the end of the leg"
 
 
+def test_episodes_on_record_that_have_no_replay_are_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    match = match_of(play(GAMES["touchdown"], tmp_path))
+    match.recordings[1].path.unlink()
+    told = said(capsys, str(match.path.parents[2]), "--match", "0", "--lane", "2").splitlines()
+    assert len(told) == 8
+    assert told[-1] == "  3 more episodes of episodes.jsonl without a replay"
+
+
 def test_an_episode_is_told_tick_by_tick(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = str(play(GAMES["rock_paper_scissors"], tmp_path).folder.path)
     head, *ticks = said(capsys, run, "--match", "0", "--episode", "1").splitlines()
