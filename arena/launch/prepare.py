@@ -47,10 +47,10 @@ def prepare(config: Config, *, ranks: int | None, run_dir: str | None = None, re
         run = resumed(Run(plan, folder.path, config=resolved_yaml(config)), config)
         restore = {**given(plan, without=run.leg.restore), **run.leg.restore}
         return replace(run, leg=replace(run.leg, restore=restore))
-    given = given(plan)
+    restore = given(plan)
     made = not (named and place.exists())
     folder = RunFolder.open(place, given=named)
-    return Run(plan, folder.path, config=resolved_yaml(config), made_folder=made, leg=Leg(restore=given))
+    return Run(plan, folder.path, config=resolved_yaml(config), made_folder=made, leg=Leg(restore=restore))
 
 
 def begin(run: Run, *, resumable: bool) -> None:

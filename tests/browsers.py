@@ -1,0 +1,97 @@
+"""A real Chromium without a screen, for tests of pages. CI has one; a developer without it is told what to install."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import pytest
+from playwright.sync_api import Browser, Page, sync_playwright
+
+NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+_FLAGS = [
+    *("--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-sync"),
+    *("--disable-background-networking", "--disable-component-update"),
+]
+
+DESK, PHONE = (1440, 900), (390, 844)
+Scheme = Literal["light", "dark"]
+
+
+def executable() -> str:
+    """Where Chromium is; without it the test is skipped, and fails in CI."""
+    for name in NAMES:
+        if found := shutil.which(name):
+            return found
+    reason = "there is no Chromium: `make browser` installs it"
+    if os.environ.get("CI"):
+        pytest.fail(reason)
+    pytest.skip(reason)
+
+
+@contextmanager
+def chromium() -> Iterator[Browser]:
+    """A browser with a profile of its own."""
+    path = executable()
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, args=_FLAGS)
+        try:
+            yield browser
+        finally:
+            browser.close()
+
+
+@dataclass
+class Sheet:
+    """A page as it was read from its top to its end.
+
+    Attributes:
+        page: for further questions.
+        complaints: what the console and the scripts have complained about.
+        requests: all addresses that were asked for, those inside of the page left out.
+    """
+
+    page: Page
+    complaints: list[str] = field(default_factory=list)
+    requests: list[str] = field(default_factory=list)
+
+    def scroll(self) -> None:
+        """Shows every part once, so that all charts are drawn."""
+        for place in self.page.locator("main > section, .chart").all():
+            place.scroll_into_view_if_needed()
+        self.page.wait_for_function("[...document.querySelectorAll('.chart')].every((c) => c.drawn || !c.offsetParent)")
+
+
+@contextmanager
+def opened(
+    browser: Browser, address: str, *, size: tuple[int, int] = DESK, scheme: Scheme = "light"
+) -> Iterator[Sheet]:
+    """A page in a window of this size; what is narrower than a hand is a phone, with touch."""
+    width, height = size
+    phone = width < 500
+    context = browser.new_context(
+        viewport={"width": width, "height": height}, color_scheme=scheme, has_touch=phone, is_mobile=phone
+    )
+    try:
+        sheet = Sheet(context.new_page())
+        sheet.page.on("console", lambda said: _hear(sheet, said))
+        sheet.page.on("pageerror", lambda error: sheet.complaints.append(str(error)))
+        sheet.page.on("request", lambda request: _note(sheet, request.url))
+        sheet.page.goto(address)
+        yield sheet
+    finally:
+        context.close()
+
+
+def _hear(sheet: Sheet, said: Any) -> None:
+    if said.type in ("error", "warning"):
+        sheet.complaints.append(said.text)
+
+
+def _note(sheet: Sheet, url: str) -> None:
+    if not url.startswith(("data:", "blob:")):
+        sheet.requests.append(url)

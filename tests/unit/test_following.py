@@ -1,0 +1,119 @@
+"""`arena watch`: what it shows of a run that goes on, from the run's files alone."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from arena.cli import main
+from arena.config import load_config
+from arena.errors import ConfigError
+from arena.records.folder import RunFolder
+from arena.records.lock import RunLock, is_held
+from arena.screen.following import FollowedJournal, FollowedRun, watch
+from league_folders import League, write_league
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> RunFolder:
+    return write_league(tmp_path / "run", League(policies=2, episodes=60, rounds=3))
+
+
+def followed(folder: RunFolder) -> FollowedRun:
+    return FollowedRun(folder, load_config(folder.config))
+
+
+def test_a_journal_is_read_on_from_its_last_whole_line(tmp_path: Path) -> None:
+    path = tmp_path / "journal.jsonl"
+    journal = FollowedJournal(path)
+    assert journal.fresh() == []
+    path.write_text('{"a": 1}\n{"a":')
+    assert journal.fresh() == [{"a": 1}]
+    path.write_text('{"a": 1}\n{"a": 2}\n')
+    assert journal.fresh() == [{"a": 2}]
+    assert journal.fresh() == []
+
+
+def test_the_scoreboard_counts_every_episode_once(folder: RunFolder) -> None:
+    whole = folder.episodes.read_bytes().splitlines(keepends=True)
+    run = followed(folder)
+    for end in (0, 1, 20, len(whole)):
+        folder.episodes.write_bytes(b"".join(whole[:end]))
+        run.look()
+    played = [json.loads(line) for line in whole]
+    for policy in ("p0", "p1"):
+        count = sum(any(seat["policy"] == policy for seat in line["seats"]) and not line.get("cut") for line in played)
+        assert run.scoreboard.policies[policy].episodes == count
+    assert run.ticks == 3000
+
+
+def test_a_resumed_run_is_counted_from_its_beginning(folder: RunFolder) -> None:
+    run = followed(folder)
+    run.look()
+    kept = folder.episodes.read_bytes().splitlines(keepends=True)[:5]
+    folder.episodes.write_bytes(b"".join(kept))
+    run.look()
+    fresh = followed(folder)
+    fresh.look()
+    episodes = {name: score.episodes for name, score in run.scoreboard.policies.items()}
+    assert episodes == {name: score.episodes for name, score in fresh.scoreboard.policies.items()}
+
+
+def test_rounds_and_faults_are_told_when_they_come(folder: RunFolder) -> None:
+    told = followed(folder).look()
+    assert told[1] == "round 1 from tick 1000: 3 matches, p0@1000, p1@1000 joined"
+    assert told[3].startswith("fault at 2026-03-01T02:11:09.120+00:00, process: ranks [3, 4]")
+
+
+def test_a_run_that_has_ended_is_shown_once(folder: RunFolder, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["watch", str(folder.path)]) == 0
+    shown = capsys.readouterr().out.splitlines()
+    assert any(line.startswith("3000/3000 ticks  100 %") for line in shown)
+    assert f"run folder: {folder.path}" in shown
+
+
+def test_it_looks_until_nobody_writes_any_more_and_then_once_more(
+    folder: RunFolder, capsys: pytest.CaptureFixture[str]
+) -> None:
+    whole = folder.episodes.read_bytes()
+    folder.episodes.write_bytes(b"")
+    waited: list[float] = []
+
+    def wait(seconds: float) -> None:
+        waited.append(seconds)
+        if len(waited) == 2:
+            folder.episodes.write_bytes(whole)
+
+    assert watch(folder.path, columns=0, wait=wait, running=lambda path: len(waited) < 2) == 0
+    assert len(waited) == 2
+    assert "won" in capsys.readouterr().out
+
+
+def test_ctrl_c_ends_it_quietly(folder: RunFolder, capsys: pytest.CaptureFixture[str]) -> None:
+    def wait(seconds: float) -> None:
+        raise KeyboardInterrupt
+
+    assert watch(folder.path, columns=0, wait=wait, running=lambda path: True) == 0
+    assert "Traceback" not in capsys.readouterr().err
+
+
+def test_what_is_damaged_is_exit_2(folder: RunFolder, capsys: pytest.CaptureFixture[str]) -> None:
+    folder.episodes.write_text('{"round": 0}\n')
+    assert main(["watch", str(folder.path)]) == 2
+    assert "another version" in capsys.readouterr().err
+    with pytest.raises(ConfigError, match=r"no config\.yaml"):
+        watch(folder.path.parent, columns=0)
+
+
+def test_a_folder_is_held_while_somebody_has_its_lock(tmp_path: Path) -> None:
+    assert not is_held(tmp_path)
+    with RunLock.take(tmp_path):
+        assert is_held(tmp_path)
+    assert not is_held(tmp_path)
+
+
+def test_what_a_killed_run_has_left_in_its_lock_holds_nothing(tmp_path: Path) -> None:
+    (tmp_path / "lock").write_text('{"pid": 1}')
+    assert not is_held(tmp_path)

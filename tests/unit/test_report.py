@@ -1,0 +1,291 @@
+"""The report: its numbers are those of the run folder, whatever state the folder is in."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import plotly.graph_objects as go
+import pytest
+
+from arena.cli import main
+from arena.league.reading import read_results
+from arena.records.folder import RunFolder
+from arena.report.charts import figures
+from arena.report.colors import Colors
+from arena.report.curves import curve, edges_for
+from arena.report.page import CONTENTS, page, write_report
+from arena.report.reading import read_run
+from arena.report.sections import look_up, page_data, plain
+from arena.report.words import FORMS
+from league_folders import League, write_league
+
+LEAGUE = League(policies=3, episodes=300, rounds=3)
+
+
+@pytest.fixture(scope="module")
+def league(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
+    return write_league(tmp_path_factory.mktemp("league") / "run", LEAGUE)
+
+
+@pytest.fixture
+def own(league: RunFolder, tmp_path: Path) -> RunFolder:
+    """A copy that a test may spoil."""
+    return RunFolder(Path(shutil.copytree(league.path, tmp_path / "run")))
+
+
+def numbers(folder: RunFolder) -> Any:
+    return plain(page_data(read_run(folder.path)))
+
+
+@pytest.fixture(scope="module")
+def told(league: RunFolder) -> Any:
+    return numbers(league)
+
+
+@pytest.fixture(scope="module")
+def text(league: RunFolder) -> str:
+    return page(read_run(league.path))
+
+
+def lines(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def test_the_summary_counts_what_the_journals_hold(league: RunFolder, told: Any) -> None:
+    told, episodes, updates = told["summary"], lines(league.episodes), lines(league.metrics)
+    assert told["episodes"] == sum(not line.get("cut") for line in episodes)
+    assert told["cut"] == sum(line.get("cut", False) for line in episodes)
+    assert told["updates"] == len(updates)
+    assert told["samples"] == sum({line["policy"]: line["samples"] for line in updates}.values())
+    assert told["ticks"] == told["ticks_planned"] == 3000
+    assert told["state"] == "finished"
+
+
+def test_the_results_of_a_policy_are_those_of_its_seats(league: RunFolder, told: Any) -> None:
+    counts: Counter[tuple[str, str]] = Counter()
+    for line in lines(league.episodes):
+        counts.update((seat["policy"], seat["outcome"]) for seat in line["seats"] if not line.get("cut"))
+    for row in told["policies"]:
+        found = (row["wins"], row["draws"], row["losses"])
+        assert found == tuple(counts[row["name"], outcome] for outcome in ("win", "draw", "loss"))
+
+
+def test_a_policy_on_both_sides_wins_and_loses_half_a_game(own: RunFolder) -> None:
+    line = lines(own.episodes)[0]
+    seats = [{**line["seats"][0], "policy": "p0", "outcome": outcome} for outcome in ("win", "loss")]
+    own.episodes.write_text(json.dumps({**line, "seats": seats}) + "\n")
+    row = numbers(own)["policies"][0]
+    assert (row["episodes"], row["wins"], row["draws"], row["losses"]) == (1, 0.5, 0.0, 0.5)
+
+
+def test_the_standings_count_the_games_of_the_results(league: RunFolder, told: Any) -> None:
+    results = read_results(league, window=5)
+    told = told["standings"]
+    assert told["games"] == results.games
+    assert {row["player"]: row["games"] for row in told["rows"]} == {
+        player: results.games_of(player) for player in results.players
+    }
+    elos = [row["elo"] for row in told["rows"]]
+    assert elos == sorted(elos, reverse=True)
+    assert all(row["low"] < row["elo"] < row["high"] for row in told["rows"])
+
+
+def test_the_payoffs_are_those_of_the_pairs(league: RunFolder, told: Any) -> None:
+    results, matrix = read_results(league, window=5), told["standings"]["matrix"]
+    for i, row in enumerate(matrix["players"]):
+        for j, column in enumerate(matrix["players"]):
+            if i != j:
+                assert matrix["cells"][i][j]["games"] == results.between(row, column).games
+                assert matrix["cells"][i][j]["score"] == pytest.approx(1 - matrix["cells"][j][i]["score"])
+
+
+def test_a_curve_is_the_mean_of_equal_parts_with_a_band_over_matches() -> None:
+    ticks, matches = np.array([1, 10, 10, 11, 20]), np.array([0, 0, 1, 0, 1])
+    found = curve(ticks, np.array([1.0, 3.0, 6.0, 5.0, np.nan]), matches=matches, edges=np.array([0.0, 10.0, 20.0]))
+    assert found.ticks == [10.0, 20.0]
+    assert found.mean == pytest.approx([10 / 3, 5.0])
+    assert found.low == pytest.approx([2.4, 5.0])  # 10th percentile of the matches' means 2 and 6
+    assert found.high == pytest.approx([5.6, 5.0])
+    assert found.count == [3, 1]
+
+
+def test_a_curve_of_nothing_is_empty() -> None:
+    nothing = np.empty(0, np.int64)
+    assert curve(nothing, np.empty(0), matches=nothing, edges=edges_for(0, numbers=0)).ticks == []
+
+
+def test_the_last_point_of_a_learning_curve_is_the_mean_of_its_episodes(league: RunFolder, told: Any) -> None:
+    told = told["learning"]["returns"]["p0"]
+    begin = told["ticks"][-2]
+    gains = [
+        seat["return"]
+        for line in lines(league.episodes)
+        for seat in line["seats"]
+        if seat["policy"] == "p0" and line["tick"] > begin and not line.get("cut")
+    ]
+    assert told["mean"][-1] == pytest.approx(np.mean(gains))
+    assert told["count"][-1] == len(gains)
+
+
+def test_the_bars_of_lengths_hold_every_episode(league: RunFolder, told: Any) -> None:
+    (told,) = told["lengths"]
+    found = [line["length"] for line in lines(league.episodes) if not line.get("cut")]
+    assert sum(told["counts"]) == told["episodes"] == len(found)
+    assert (told["longest"], told["mean"]) == (max(found), pytest.approx(np.mean(found)))
+    first, second = told["edges"][:2]
+    assert told["counts"][0] == sum(first <= length < second for length in found)
+
+
+def test_the_lineage_tells_of_every_snapshot_fork_reset_and_gate(league: RunFolder, told: Any) -> None:
+    told, rounds = told["lineage"], lines(league.rounds)
+    assert [shot["name"] for shot in told["snapshots"]] == [name for line in rounds for name in line["snapshots"]]
+    assert [(fork["policy"], fork["source"], fork["tick"]) for fork in told["forks"]] == [("p2", "p0", 2000)]
+    assert [(reset["policy"], reset["tick"]) for reset in told["resets"]] == [("p1", 2000)]
+    assert [(gate["policy"], gate["verdict"]) for gate in told["gates"]] == [("p0", "better")]
+
+
+def test_every_number_of_the_page_leads_to_the_same_number_in_its_data(text: str) -> None:
+    data = json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', text)[1])  # type: ignore[index]
+    found = re.findall(
+        r'<data class="number" data-path="([^"]+)" data-form="(\w+)" value="([^"]+)">([^<]+)</data>', text
+    )
+    assert len(found) > 200
+    for path, form, value, shown in found:
+        assert look_up(data, path) == json.loads(value)
+        assert shown == FORMS[form](json.loads(value))
+
+
+def test_every_section_is_there_and_in_the_contents(text: str) -> None:
+    for name, title in CONTENTS.items():
+        assert f'<section id="{name}">' in text
+        assert f'<a href="#{name}">{title}</a>' in text
+
+
+def test_plotly_knows_every_property_of_every_figure(league: RunFolder) -> None:
+    files = read_run(league.path)
+    found = figures(page_data(files), Colors(files.config))
+    assert {"learning-returns", "learning-won", "meta", "lineage", "time-kinds", "time-ranks"} <= found.keys()
+    for figure in found.values():
+        go.Figure(figure)  # raises for one that it does not know
+
+
+def test_every_chart_that_the_page_asks_for_is_there(text: str) -> None:
+    charts = json.loads(re.search(r'<script type="application/json" id="charts">(.*?)</script>', text)[1])  # type: ignore[index]
+    assert sorted(re.findall(r'data-chart="([^"]+)"', text)) == sorted(charts)
+
+
+def test_the_colours_of_the_configuration_are_used(league: RunFolder) -> None:
+    colors = Colors(read_run(league.path).config)
+    assert (colors["p0"], colors["p1"], colors["p1@1000"]) == ("#1f77b4", "#d62728", "#d62728")
+
+
+def test_nothing_in_the_page_names_an_address_to_load_from(text: str) -> None:
+    text = re.sub(r"<script.*?</script>", "", text, flags=re.DOTALL)
+    assert re.findall(r'(?:src|href)="(?!#|data:)[^"]*"', text) == []
+    assert "url(" not in text
+
+
+def test_names_of_logged_values_cannot_leave_their_place(own: RunFolder) -> None:
+    evil = "</script><script>alert(1)</script>"
+    own.metrics.write_text(json.dumps({**lines(own.metrics)[0], evil: 1.0}) + "\n")
+    text = page(read_run(own.path))
+    assert "<script>alert" not in text
+
+
+# ------------------------------------------------------------------------------------------------ folders as they come
+
+
+def test_an_incomplete_last_line_is_skipped_and_counted(own: RunFolder) -> None:
+    before = numbers(own)["summary"]
+    with own.episodes.open("a") as file:
+        file.write('{"round": 0, "mat')
+    after = numbers(own)["summary"]
+    assert after["episodes"] == before["episodes"]
+    assert (before["unfinished"], after["unfinished"]) == (0, 1)
+    assert "was skipped" in page(read_run(own.path))
+
+
+def test_a_run_that_has_only_begun_has_a_page(own: RunFolder) -> None:
+    for path in (own.episodes, own.metrics, own.evaluations, own.rounds, own.faults, own.path / "profile.json"):
+        path.unlink()
+    shutil.rmtree(own.boundaries)
+    told = numbers(own)
+    assert told["summary"]["episodes"] == told["summary"]["ticks"] == 0
+    assert told["summary"]["state"] == "ended early"
+    assert told["standings"] is None
+    assert page(read_run(own.path)).count('class="none"') >= 9
+
+
+def test_one_policy_alone_is_not_rated(own: RunFolder) -> None:
+    line = lines(own.episodes)[0]
+    seats = [{**line["seats"][0], "policy": "p0", "outcome": None}]
+    own.episodes.write_text(json.dumps({**line, "seats": seats}) + "\n")
+    told = numbers(own)
+    assert told["standings"] is None
+    assert told["policies"][0]["episodes"] == 1
+
+
+def test_a_return_that_was_not_finite_is_left_out_of_the_means(own: RunFolder) -> None:
+    kept = lines(own.episodes)[0]
+    kept["seats"][0]["return"] = None
+    own.episodes.write_text(json.dumps(kept) + "\n")
+    row = next(row for row in numbers(own)["policies"] if row["name"] == kept["seats"][0]["policy"])
+    assert (row["episodes"], row["last_return"]) == (1, None)
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "said"),
+    [
+        ("episodes.jsonl", '{"round": 0}\n', "line 1"),
+        ("episodes.jsonl", "nonsense\n", "is damaged"),
+        ("metrics.jsonl", '{"policy": "p0"}\n', "another version"),
+        ("rounds.jsonl", '{"round": "first", "start": 0}\n', "round"),
+        ("plan.json", '{"name": "x"}', "processes"),
+        ("plan.json", "{", "damaged"),
+        ("profile.json", '{"roles": [{}]}', "rank"),
+        ("config.yaml", "name: x\nticks: 5\nnews: 1\n", "unknown key 'news'"),
+    ],
+)
+def test_a_damaged_folder_ends_with_exit_2_and_the_reason(
+    own: RunFolder, capsys: pytest.CaptureFixture[str], file: str, content: str, said: str
+) -> None:
+    (own.path / file).write_text(content)
+    assert main(["report", str(own.path)]) == 2
+    told = capsys.readouterr().err
+    assert told.startswith("arena: error: ")
+    assert file in told
+    assert said in told
+    assert not own.report.exists()
+
+
+def test_what_is_no_run_folder_ends_with_exit_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["report", str(tmp_path / "none")]) == 2
+    assert main(["report", str(tmp_path)]) == 2
+    told = capsys.readouterr().err
+    assert "there is no such run folder" in told
+    assert "no config.yaml" in told
+
+
+# ------------------------------------------------------------------------------------------------------------ the file
+
+
+def test_the_command_writes_the_page_into_the_run_folder_or_where_it_is_told(
+    own: RunFolder, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["report", str(own.path)]) == 0
+    assert main(["report", str(own.path), "--output", str(tmp_path / "other.html")]) == 0
+    assert own.report.read_bytes() == (tmp_path / "other.html").read_bytes()
+    assert f"{own.report}: " in capsys.readouterr().out
+
+
+def test_many_episodes_make_no_larger_page(own: RunFolder, tmp_path: Path) -> None:
+    many = write_league(tmp_path / "many", League(policies=3, episodes=9_000, rounds=3))
+    sizes = [write_report(folder.path, tmp_path / "page.html").stat().st_size for folder in (own, many)]
+    assert sizes[1] - sizes[0] < 100_000
+    assert sizes[1] < 10_000_000

@@ -1,0 +1,97 @@
+"""The page of a run that goes on, over HTTP on this machine."""
+
+from __future__ import annotations
+
+import threading
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from http.server import ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from arena.cli import main
+from arena.errors import ConfigError
+from arena.records.folder import RunFolder
+from arena.report.serving import HOST, LivePage, make_server
+from league_folders import League, write_league
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> RunFolder:
+    return write_league(tmp_path / "run", League(policies=2, episodes=20, rounds=1))
+
+
+class Maker:
+    """Makes pages that are told apart by their numbers."""
+
+    def __init__(self) -> None:
+        self.made = 0
+        self.failure: ConfigError | None = None
+
+    def __call__(self, path: Path, replays: int) -> str:
+        if self.failure is not None:
+            raise self.failure
+        self.made += 1
+        return f"page {self.made}"
+
+
+@pytest.fixture
+def maker() -> Maker:
+    return Maker()
+
+
+@pytest.fixture
+def server(folder: RunFolder, maker: Maker) -> Iterator[ThreadingHTTPServer]:
+    with make_server(LivePage(folder.path, replays=0, make=maker), 0) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        yield server
+        server.shutdown()
+        thread.join()
+
+
+def get(server: ThreadingHTTPServer, path: str) -> str:
+    with urllib.request.urlopen(f"http://{HOST}:{server.server_port}{path}", timeout=20) as answer:
+        return str(answer.read().decode())
+
+
+def test_the_page_is_made_anew_when_the_files_have_changed_and_only_then(
+    server: ThreadingHTTPServer, folder: RunFolder
+) -> None:
+    before = get(server, "/version")
+    assert [get(server, "/"), get(server, "/")] == ["page 1", "page 1"]
+    with folder.episodes.open("a") as file:
+        file.write("{}\n")
+    assert get(server, "/version") != before
+    assert get(server, "/") == "page 2"
+
+
+def test_nothing_but_the_page_is_served(server: ThreadingHTTPServer) -> None:
+    with pytest.raises(urllib.error.HTTPError, match="404"):
+        get(server, "/config.yaml")
+
+
+def test_a_folder_that_is_damaged_meanwhile_is_told_and_the_server_goes_on(
+    server: ThreadingHTTPServer, maker: Maker
+) -> None:
+    maker.failure = ConfigError("is damaged", source="episodes.jsonl")
+    with pytest.raises(urllib.error.HTTPError, match="500") as found:
+        get(server, "/")
+    assert "episodes.jsonl: is damaged" in found.value.read().decode()
+    found.value.close()
+    maker.failure = None
+    assert get(server, "/") == "page 1"
+
+
+def test_a_port_that_is_taken_is_exit_2(
+    server: ThreadingHTTPServer, folder: RunFolder, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["report", str(folder.path), "--serve", str(server.server_port)]) == 2
+    assert f"port {server.server_port} cannot be served" in capsys.readouterr().err
+
+
+def test_a_page_is_served_or_written_but_not_both(folder: RunFolder, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["report", str(folder.path), "--serve", "0", "--output", "page.html"]) == 2
+    assert "--serve" in capsys.readouterr().err

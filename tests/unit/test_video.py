@@ -1,0 +1,80 @@
+"""Pictures of games as videos: their sizes, and what stands over them."""
+
+from __future__ import annotations
+
+import importlib.util
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import imageio_ffmpeg
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from arena.errors import ConfigError, Unwritable
+from arena.video import Caption, Player, captioned, check_video, scaled, write_video
+
+BLUE, RED = Player("blue", "#1f77b4", 1.5), Player("red", "#d62728", -1.5)
+
+
+def plain(height: int, width: int, shade: int = 90) -> NDArray[np.uint8]:
+    return np.full((height, width, 3), shade, np.uint8)
+
+
+def colors_of(picture: NDArray[np.uint8]) -> set[str]:
+    return {f"#{red:02x}{green:02x}{blue:02x}" for red, green, blue in np.unique(picture.reshape(-1, 3), axis=0)}
+
+
+@pytest.mark.parametrize(
+    ("size", "expected"),
+    [((64, 64), (384, 384)), ((480, 600), (480, 600)), ((1000, 500), (720, 360)), ((3, 1), (360, 120))],
+)
+def test_small_pictures_become_larger_by_whole_numbers_and_large_ones_fit(size: Any, expected: Any) -> None:
+    assert scaled(plain(*size)).shape == (*expected, 3)
+
+
+def test_a_caption_names_the_players_in_their_colors_above_the_picture() -> None:
+    picture = captioned(plain(480, 480), Caption((BLUE, RED), "3 / 9", 1 / 3))
+    assert picture.shape == (520, 480, 3)
+    assert (picture[40:] == 90).all()
+    assert {BLUE.color, RED.color} <= colors_of(picture[:40])
+
+
+def test_players_for_whom_there_is_no_room_are_left_out() -> None:
+    crowd = [Player(f"a policy with a long name {n}", f"#0000{n + 16:02x}", 0.0) for n in range(9)]
+    shown = colors_of(captioned(plain(360, 480), Caption(crowd, "3 / 9", 0.0)))
+    assert [player.color in shown for player in crowd] == [True] + [False] * 8
+
+
+def test_odd_sides_become_even_and_the_last_picture_stays_for_a_second(tmp_path: Path) -> None:
+    path = tmp_path / "odd.mp4"
+    write_video(path, iter([plain(361, 363, shade) for shade in (0, 100, 200)]), per_second=4)
+    command = [imageio_ffmpeg.get_ffmpeg_exe(), "-i", str(path), "-f", "rawvideo", "-pix_fmt", "rgb24", "-"]
+    shown = subprocess.run(command, capture_output=True, check=True).stdout
+    shades = np.frombuffer(shown, np.uint8).reshape(-1, 362 * 364 * 3).mean(axis=1).tolist()
+    assert shades == [pytest.approx(shade, abs=3) for shade in (0, 100, 200, 200, 200, 200, 200)]
+
+
+def test_pictures_that_fail_leave_no_file(tmp_path: Path) -> None:
+    def two() -> Any:
+        yield plain(64, 64)
+        raise ZeroDivisionError
+
+    for name in ("a.mp4", "a.gif"):
+        with pytest.raises(ZeroDivisionError):
+            write_video(tmp_path / name, two(), per_second=4)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_where_nothing_can_be_written_it_is_told(tmp_path: Path) -> None:
+    (tmp_path / "taken.gif").mkdir()
+    with pytest.raises(Unwritable, match=r"taken\.gif cannot be written"):
+        write_video(tmp_path / "taken.gif", iter([plain(64, 64)]), per_second=4)
+
+
+def test_a_package_that_is_missing_is_named_with_the_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "imageio_ffmpeg" else found(name))
+    with pytest.raises(ConfigError, match=r"a video needs imageio-ffmpeg; the extra 'video' brings"):
+        check_video(tmp_path / "a.mp4")

@@ -1,0 +1,188 @@
+"""The report as a reader has it before them: in a real Chromium, on a desk and on a phone."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from arena.report.page import CONTENTS, write_report
+from arena.report.serving import HOST, LivePage, make_server
+from arena.report.words import MINUS, NOTHING, THIN
+from browsers import DESK, PHONE, Browser, Scheme, Sheet, chromium, opened
+from league_folders import League, write_league
+from staging import play
+
+LOOKS: list[tuple[tuple[int, int], Scheme]] = [(DESK, "light"), (DESK, "dark"), (PHONE, "light"), (PHONE, "dark")]
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with chromium() as browser:
+        yield browser
+
+
+@pytest.fixture(scope="module")
+def league(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = write_league(tmp_path_factory.mktemp("league") / "run", League(policies=3, episodes=300, rounds=3))
+    write_report(folder.path)
+    return folder.path
+
+
+def numbers(sheet: Sheet) -> list[dict[str, str]]:
+    """Every number that stands on the page: its path, its value, and what is read."""
+    collect = (
+        "[...document.querySelectorAll('data')].map((d) => ({...d.dataset, value: d.value, shown: d.textContent}))"
+    )
+    found: list[dict[str, str]] = sheet.page.evaluate(collect)
+    return found
+
+
+@pytest.mark.parametrize(("size", "scheme"), LOOKS)
+def test_the_page_is_whole_quiet_and_alone(
+    browser: Browser, league: Path, size: tuple[int, int], scheme: Scheme
+) -> None:
+    address = (league / "report.html").as_uri()
+    with opened(browser, address, size=size, scheme=scheme) as sheet:
+        sheet.scroll()
+        heights = sheet.page.evaluate(
+            "[...document.querySelectorAll('main > section')].map((s) => [s.id, s.offsetHeight])"
+        )
+        assert [name for name, _ in heights] == list(CONTENTS)
+        assert all(height > 60 for _, height in heights)
+        assert sheet.page.evaluate("document.documentElement.scrollWidth") <= size[0]
+        assert sheet.complaints == []
+        assert sheet.requests == [address]
+
+
+@pytest.mark.parametrize(("scheme", "dark"), [("light", False), ("dark", True)])
+def test_the_page_is_as_light_or_dark_as_the_reader_likes(
+    browser: Browser, league: Path, scheme: Scheme, dark: bool
+) -> None:
+    with opened(browser, (league / "report.html").as_uri(), scheme=scheme) as sheet:
+        sheet.scroll()
+        paper, ink = (
+            sheet.page.evaluate(f"getComputedStyle(document.querySelector('{where}')).{what}")
+            for where, what in (("body", "backgroundColor"), (".js-plotly-plot .xtick text", "fill"))
+        )
+        brightness = [np.mean([int(part) for part in color[4:-1].split(",")]) for color in (paper, ink)]
+        assert (brightness[0] < brightness[1]) == dark
+
+
+def test_every_number_that_is_read_is_one_of_the_run_folder(browser: Browser, league: Path) -> None:
+    lines = [json.loads(line) for line in (league / "episodes.jsonl").read_text().splitlines()]
+    played = [line for line in lines if not line.get("cut")]
+    with opened(browser, (league / "report.html").as_uri()) as sheet:
+        found = {number["path"]: number for number in numbers(sheet)}
+        data = json.loads(sheet.page.locator("#data").text_content() or "")
+    assert found["summary.episodes"]["shown"] == str(len(played))
+    assert found["summary.cut"]["shown"] == str(len(lines) - len(played))
+    for place, policy in enumerate(("p0", "p1", "p2")):
+        ends = [seat["outcome"] for line in played for seat in line["seats"] if seat["policy"] == policy]
+        shown = [found[f"policies.{place}.{what}"]["shown"] for what in ("episodes", "wins", "draws", "losses")]
+        assert shown == [str(len(ends)), *(str(ends.count(end)) for end in ("win", "draw", "loss"))]
+    for path, number in found.items():
+        value = at(data, path)
+        assert (number["value"] == "" and value is None) or json.loads(number["value"]) == value
+        assert agrees(number["shown"], value), (path, number)
+
+
+def at(data: Any, path: str) -> Any:
+    for step in path.split("."):
+        data = data[int(step)] if isinstance(data, list) else data[step]
+    return data
+
+
+def agrees(shown: str, value: float | None) -> bool:
+    """Whether what is read is the value, rounded to the digits that are read."""
+    if value is None or not shown[-1].isdigit():  # with a unit: a size, a duration, a share
+        return value is not None or shown == NOTHING
+    plain = shown.replace(THIN, "").replace(MINUS, "-")
+    digits = len(plain.partition("e")[0].partition(".")[2])
+    return "e" in plain or abs(float(plain) - value) <= 0.5 * 10.0**-digits * (1 + 1e-9)
+
+
+def test_the_charts_draw_the_numbers_of_the_page(browser: Browser, league: Path) -> None:
+    with opened(browser, (league / "report.html").as_uri()) as sheet:
+        sheet.scroll()
+        data = json.loads(sheet.page.locator("#data").text_content() or "")
+        drawn = sheet.page.evaluate(
+            "document.querySelector('[data-chart=learning-returns]').data.filter((t) => !t.hoverinfo)"
+            ".map((t) => [t.meta.policy, [...t.x], [...t.y]])"
+        )
+    curves = data["learning"]["returns"]
+    assert drawn == [[policy, curve["ticks"], curve["mean"]] for policy, curve in curves.items()]
+
+
+def test_a_policy_is_hidden_and_shown_in_all_charts(browser: Browser, league: Path) -> None:
+    shown = (
+        "document.querySelector('[data-chart={}]').data.filter((t) => t.visible !== false).map((t) => t.meta.policy)"
+    )
+    with opened(browser, (league / "report.html").as_uri()) as sheet:
+        sheet.scroll()
+        button = sheet.page.locator("#learning button[data-policy=p1]")
+        button.click()
+        for chart in ("learning-returns", "logged-0", "evaluation-wins"):
+            assert set(sheet.page.evaluate(shown.format(chart))) == {"p0", "p2"}
+        button.click()
+        assert set(sheet.page.evaluate(shown.format("learning-returns"))) == {"p0", "p1", "p2"}
+        assert sheet.complaints == []
+
+
+def test_a_cell_of_the_payoffs_tells_its_interval_when_it_is_touched(browser: Browser, league: Path) -> None:
+    with opened(browser, (league / "report.html").as_uri(), size=PHONE) as sheet:
+        sheet.page.locator("td[data-words]").first.tap()
+        said = sheet.page.locator(".said").text_content() or ""
+        data = json.loads(sheet.page.locator("#data").text_content() or "")
+    matrix = data["standings"]["matrix"]
+    row, column = said.split()[0], said.split(" against ")[1].split()[0]
+    cell = matrix["cells"][matrix["players"].index(row)][matrix["players"].index(column)]
+    assert f"[{cell['low']:.3f}, {cell['high']:.3f}]" in said
+
+
+def test_a_replay_is_played_on_a_canvas(browser: Browser, tmp_path: Path) -> None:
+    data = {
+        "ticks": 40,
+        "record": "replays",
+        "envs": {"game": {"make": "touchdown", "kwargs": {"team_size": 1, "max_steps": 20}}},
+        "policies": {"blue": {"algorithm": "random"}, "red": {"algorithm": "random"}},
+        "matches": [{"env": "game", "seats": ["blue", "red"]}],
+    }
+    page = write_report(play(data, tmp_path).folder.path)
+    pixels = "[...document.querySelector('canvas').getContext('2d').getImageData(0, 0, 300, 300).data].join()"
+    with opened(browser, page.as_uri()) as sheet:
+        sheet.page.wait_for_function(f"new Set(({pixels}).split(',')).size > 4")
+        first = sheet.page.evaluate(pixels)
+        sheet.page.locator(".replay input").fill("10")
+        assert sheet.page.evaluate(pixels) != first
+        sheet.page.locator(".replay button").click()
+        sheet.page.wait_for_function("Number(document.querySelector('.replay input').value) > 10")
+        assert sheet.complaints == []
+
+
+def test_a_page_that_is_served_shows_what_has_come(browser: Browser, tmp_path: Path) -> None:
+    folder = write_league(tmp_path / "run", League(policies=2, episodes=20, rounds=1))
+    with make_server(LivePage(folder.path, replays=0), 0) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        try:
+            with opened(browser, f"http://{HOST}:{server.server_port}/") as sheet:
+                episodes = sheet.page.locator("data[data-path='summary.updates']")
+                before = int(episodes.text_content() or "")
+                with sheet.page.expect_response("**/version"):
+                    pass
+                line = folder.metrics.read_text().splitlines()[0]
+                with folder.metrics.open("a") as file:
+                    file.write(f"{line}\n")
+                sheet.page.wait_for_function(
+                    f"document.querySelector(\"data[data-path='summary.updates']\")?.value === '{before + 1}'"
+                )
+                assert sheet.complaints == []
+        finally:
+            server.shutdown()
+            thread.join()
