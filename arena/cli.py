@@ -71,7 +71,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _add_list(commands: Any) -> None:
     listing = commands.add_parser("list", help="the built-in environments, wrappers and algorithms, or options")
-    listing.add_argument("names", nargs="*", metavar="ALGORITHM", help="whose options to show")
+    listing.add_argument("names", nargs="*", metavar="NAME", help="whose options to show")
     listing.add_argument(
         "--markdown", action="store_true", help="the options of all algorithms of the arena, as a page"
     )
@@ -386,9 +386,9 @@ def _list(arguments: argparse.Namespace) -> int:
             reference.page(arguments.names or [name for name, entry in ALGORITHMS.items() if not entry.extra])
         )
         return 0
-    for name in arguments.names:
-        _say("\n".join(reference.lines(name)))
     if arguments.names:
+        told = [reference.lines(name) for name in arguments.names]  # all of them, before anything is said
+        _say("\n".join(line for lines in told for line in lines))
         return 0
     listed = {"environments": ENVIRONMENTS, "wrappers of environments": WRAPPERS, "algorithms": ALGORITHMS}
     width = max(len(name) for entries in listed.values() for name in entries)

@@ -161,6 +161,10 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
 
 def close_name(name: str, known: Iterable[str]) -> str | None:
-    """The known name that a name is probably a slip of; None where none is close: 'green' is no slip of 'red'."""
-    close = difflib.get_close_matches(name, known, n=1, cutoff=_CLOSE)
-    return close[0] if close else None
+    """The known name that a name is probably a slip of; None where none is close: 'green' is no slip of 'red'.
+
+    Capitals are no difference: 'PPO' is a slip of 'ppo'.
+    """
+    spelt = {one.casefold(): one for one in known}
+    close = difflib.get_close_matches(name.casefold(), spelt, n=1, cutoff=_CLOSE)
+    return spelt[close[0]] if close else None

@@ -29,6 +29,7 @@ ORDER = (
     "pipeline",
     "chaos",
     "endurance",
+    "league_statistics",
 )
 
 Result = Mapping[str, Any]

@@ -35,7 +35,7 @@ from arena.errors import ConfigError
 from policies import ppo
 from policies.actions import ActionHead, DiscreteHead
 from policies.networks import ActorCritic, Encoder
-from policies.on_policy import Sights, Spread
+from policies.on_policy import MEMORY, Sights, Spread
 from policies.options import check_numbers, wrong
 from policies.ppo import PPO
 from policies.returns import Flags, Trajectories, advantages_of
@@ -193,6 +193,7 @@ class HPPO(PPO):
     """One worker of a hierarchical PPO policy; see `OnPolicy` for its arguments."""
 
     Options = Options
+    refused_options = MEMORY
     options: Given
     network: Hierarchy
     rollout: OptionRollout

@@ -32,7 +32,7 @@ from torch.nn import functional
 from policies import ppo
 from policies.joint_networks import JointEncoder
 from policies.networks import Encoder, Features
-from policies.on_policy import Sights
+from policies.on_policy import MEMORY, Sights
 from policies.options import wrong
 from policies.ppo import PPO
 from policies.rollout import Rollout
@@ -143,6 +143,7 @@ class MAPPO(PPO):
     """
 
     Options = Options
+    refused_options = MEMORY
 
     def __init__(self, env: VectorEnv[Any, Any, Any], group: Group, *, ticks: int, **options: Any) -> None:
         self.entities, self.own = places_of(env, group)

@@ -59,6 +59,9 @@ if TYPE_CHECKING:
 
 _CHUNK = 1024  # transitions judged at once: bounds the memory that images need
 
+MEMORY = ("recurrent", "hidden_size", "sequence_length")
+"""The options of a policy that remembers."""
+
 Given = TypeVar("Given", bound="OnPolicyOptions")
 
 
@@ -153,6 +156,7 @@ class OnPolicy(ABC, Generic[Given]):
     face = "vector"
     schedule = "ticks"  # all workers meet after each rollout, which has a fixed number of ticks
     Options: ClassVar[type[OnPolicyOptions]]
+    refused_options: ClassVar[tuple[str, ...]] = ()  # those of `Options` that the algorithm inherits and cannot use
     measured: ClassVar[tuple[str, ...]]  # the names of what `backward` returns
     options: Given
 

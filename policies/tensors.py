@@ -51,16 +51,23 @@ def load_weights(module: nn.Module, weights: Mapping[str, Any]) -> None:
         ConfigError: names or shapes differ: the weights were learnt with other spaces or other layer sizes.
     """
     tensors = to_tensors(weights)
-    stored, held = _shapes(tensors), _shapes(module.state_dict())
-    differ = [name for name in {**held, **stored} if held.get(name) != stored.get(name)]
-    if differ:
-        here, there = (f"the shape {shapes[differ[0]]}" if differ[0] in shapes else "none" for shapes in (held, stored))
-        more = f", and {len(differ) - 1} more differ" if len(differ) > 1 else ""
+    words = misfit(module, tensors)
+    if words:
         raise ConfigError(
-            f"the stored weights do not fit this network: {differ[0]!r} has {there} there and {here} here{more}; load "
-            "them with the layer sizes and the environment's spaces that they were learnt with"
+            f"{words}; load them with the layer sizes and the environment's spaces that they were learnt with"
         )
     module.load_state_dict(tensors)
+
+
+def misfit(module: nn.Module, weights: Mapping[str, Any]) -> str:
+    """In which way stored weights do not fit a module; empty if they do."""
+    stored, held = _shapes(weights), _shapes(module.state_dict())
+    differ = [name for name in {**held, **stored} if held.get(name) != stored.get(name)]
+    if not differ:
+        return ""
+    here, there = (f"the shape {shapes[differ[0]]}" if differ[0] in shapes else "none" for shapes in (held, stored))
+    more = f", and {len(differ) - 1} more differ" if len(differ) > 1 else ""
+    return f"the stored weights do not fit this network: {differ[0]!r} has {there} there and {here} here{more}"
 
 
 def _shapes(weights: Mapping[str, Any]) -> dict[str, Any]:

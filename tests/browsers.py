@@ -18,6 +18,8 @@ _FLAGS = [
     *("--disable-background-networking", "--disable-component-update"),
 ]
 
+_PAUSE, _PATIENCE = 50, 600  # milliseconds between two looks, and how many looks
+
 DESK, PHONE = (1440, 900), (390, 844)
 Scheme = Literal["light", "dark"]
 
@@ -63,7 +65,15 @@ class Sheet:
         """Shows every part once, so that all charts are drawn."""
         for place in self.page.locator("main > section, .chart").all():
             place.scroll_into_view_if_needed()
-        self.page.wait_for_function("[...document.querySelectorAll('.chart')].every((c) => c.drawn || !c.offsetParent)")
+        self.wait_until("[...document.querySelectorAll('.chart')].every((c) => c.drawn || !c.offsetParent)")
+
+    def wait_until(self, condition: str) -> None:
+        """Waits until an expression holds; Playwright's own way needs `eval`, which the page forbids."""
+        for _ in range(_PATIENCE):
+            if self.page.evaluate(condition):
+                return
+            self.page.wait_for_timeout(_PAUSE)
+        raise AssertionError(f"in vain: {condition}")
 
 
 @contextmanager

@@ -6,23 +6,19 @@ import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from arena.comm.host import Host
 from arena.config import load_config
 from arena.errors import ConfigError, located
-from arena.launch import hosting, staging
+from arena.launch.leader import HostingLeader
 from arena.launch.prepare import prepare
 from arena.launch.train import Request
-from arena.leg import Leg
-from arena.memory import Memory
 from arena.records.faults import losses
 from arena.records.scoreboard import Scoreboard
-from arena.run import Run, Stage
+from arena.run import Run
 from arena.screen.display import fault_lines, summary_lines
 from arena.screen.profile import profile_lines
 from arena.screen.words import counted, processes_words
 
 if TYPE_CHECKING:
-    from arena.comm.mpi import Team
     from arena.plan import Plan
 
 _INTOLERANT = (
@@ -31,7 +27,7 @@ _INTOLERANT = (
 )
 
 
-class Leading:
+class Leading(HostingLeader):
     """Rank 0's part of a training run, or all of it where there is no other rank.
 
     Args:
@@ -55,25 +51,9 @@ class Leading:
             run = prepare(config, ranks=ranks, run_dir=asked.run_dir, resume=asked.resume)
         return announced(replace(run, source=asked.path, profile=asked.profile, allow_unproved=asked.allow_unproved))
 
-    def alone(self, run: Run) -> int:
-        """Plays everything in this process and shows the result; returns the exit status."""
-        return hosting.alone(run, present)
-
-    def conclude(self, run: Run, memory: Memory) -> int:
-        """Shows the result of a run that was played to its end before a process died; returns the exit status."""
-        return hosting.conclude(run, memory, present)
-
-    def lead(self, team: Team, host: Host, run: Run, memory: Memory) -> int | Leg:
-        """Plays rank 0's roles; the exit status when the result is shown, or the leg that the run goes on with."""
-        return hosting.lead(team, host, run, memory, present)
-
-    def next_stage(self, run: Run) -> Stage | None:
-        """What is played next; None if the run is over."""
-        return staging.next_stage(run)
-
-    def lead_evaluation(self, team: Team, host: Host, run: Run, evaluation: Run, memory: Memory) -> int | Leg:
-        """Plays rank 0's roles of an evaluation; as `lead`."""
-        return hosting.lead_evaluation(team, host, run, evaluation, memory)
+    def present(self, run: Run, scoreboard: Scoreboard) -> None:
+        """Shows where everything is and how the policies fared."""
+        present(run, scoreboard)
 
 
 def announced(run: Run) -> Run:
@@ -102,8 +82,19 @@ def _extent(plan: Plan) -> str:
 
 def present(run: Run, scoreboard: Scoreboard) -> None:
     """Shows where everything is and how the policies fared."""
-    lines = [*summary_lines(scoreboard, run.path), *fault_lines(losses(run.folder.faults))]
+    lines = [*summary_lines(scoreboard, run.path), *_standings(run), *fault_lines(losses(run.folder.faults))]
     if run.profile:
         lines += ["where the time went:", *profile_lines(run.folder.read_profile())]
     sys.stdout.write("\n".join(lines) + "\n")
     sys.stdout.flush()
+
+
+def _standings(run: Run) -> list[str]:
+    """Who is best at the end of a league; nothing where it has no two players who were rated."""
+    if run.plan.rounds == 1:
+        return []
+    from arena.launch.rounds import config_of, league_rows  # a run of one round has no use for what rates its players
+    from arena.screen import standings
+
+    rows = league_rows(run)
+    return standings.standings_lines(rows, most=standings.MOST, always=config_of(run).policies) if len(rows) > 1 else []

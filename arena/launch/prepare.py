@@ -12,9 +12,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from arena.config import Config, resolved_yaml
+from arena.errors import located
 from arena.launch.planning import checked_plan
 from arena.launch.resuming import forget, resumed
-from arena.errors import located
 from arena.leg import Leg
 from arena.plan import Plan, to_json
 from arena.records import boundary as boundaries

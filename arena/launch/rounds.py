@@ -23,10 +23,14 @@ import msgspec
 
 from arena.config import Config, parse_config, yaml_text
 from arena.config.league import LeagueConfig
+from arena.config.league import LeagueConfig
 from arena.errors import ConfigError
 from arena.league import league
 from arena.league.league import Round
+from arena.league.ratings import fit
 from arena.league.reading import read_results, read_returns
+from arena.league.results import Results
+from arena.league.standings import Row, rows
 from arena.leg import Leg
 from arena.plan import MatchPlan, Plan, make_plan
 from arena.records import checkpoint
@@ -66,6 +70,17 @@ def next_round(run: Run) -> Run | None:
     records.keep(run.folder, before, following, plan)
     _forget(run.folder, before)
     return replace(run, plan=plan, leg=_leg(run, config, before, following, plan), words=())
+
+
+def league_rows(run: Run) -> list[Row]:
+    """The standings after the newest round, the best first; none where nobody has won or lost."""
+    results = _results(run, config_of(run))
+    return rows(fit(results), results) if results.players else []
+
+
+def _results(run: Run, config: Config) -> Results:
+    window = (config.league or LeagueConfig()).window
+    return read_results(run.folder, window=window, last=run.plan.round)
 
 
 def again(run: Run, config: Config, tick: int) -> Run:

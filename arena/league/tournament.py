@@ -1,4 +1,4 @@
-"""A tournament: batch after batch of the games that say most about the order, until it is decided or the budget is used.
+"""A tournament: batch after batch of the games that say most about the order of its players, until it is decided.
 
 Two players **meet** in every setting, on both sides, once in each lane. A batch has as many meetings as there are
 players, fewer where the budget ends, and grows with what was played before: so there are few batches to wait for, and
@@ -15,10 +15,11 @@ import msgspec
 
 from arena.config.matches import MatchConfig, SeatEntry
 from arena.league.pairing import Standings, most_informative
+from arena.league.ratings import fit
 from arena.league.results import Results
 from arena.league.standings import Row, rows
 
-_GROWTH = 4  # a batch is one part of so many that were played before
+_PART = 4  # a batch has a quarter of the games before it
 
 
 class Rule(NamedTuple):
@@ -26,7 +27,7 @@ class Rule(NamedTuple):
 
     Args:
         games: at most so many are played.
-        error: how probable it may be that two of the players are in the wrong order.
+        error: how probable it may be that some two of the players are in the wrong order.
         elo: the difference that the games are to resolve.
     """
 
@@ -36,14 +37,19 @@ class Rule(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """What is played next: match descriptions, and how many episodes of each lane."""
+    """What is played next.
+
+    Args:
+        matches: who meets whom.
+        episodes: how many each lane plays.
+    """
 
     matches: tuple[MatchConfig, ...]
     episodes: int
 
 
 class Doubt(NamedTuple):
-    """Two neighbours in the standings, and how probable it is that they stand in the wrong order."""
+    """Two neighbours in the standings, and the probability that they stand in the wrong order."""
 
     upper: str
     lower: str
@@ -56,17 +62,84 @@ class Table(NamedTuple):
     Args:
         rows: of all players, the best first.
         doubts: about every two neighbours, the best ones first.
-        decided: whether the doubts together are no more than the error.
+        error: how large all doubts together may be.
     """
 
     rows: list[Row]
     doubts: list[Doubt]
-    decided: bool
+    error: float
+
+    @property
+    def decided(self) -> bool:
+        """Whether the order of all players is."""
+        return sum(doubt.probability for doubt in self.doubts) <= self.error
 
     @property
     def open(self) -> list[Doubt]:
-        """Those that have to become smaller: as few as would do."""
-        if self.decided:
-            return []
-        allowed = self.error / len(self.doubts)
-        return [doubt for doubt in self.doubts if doubt.probability > allowed]
+        """The neighbours whose doubts have more than their share of the error; none if the order is decided."""
+        share = self.error / max(1, len(self.doubts))
+        return [] if self.decided else [doubt for doubt in self.doubts if doubt.probability > share]
+
+
+def table(results: Results, players: Sequence[str], rule: Rule) -> Table:
+    """What the games say of the players.
+
+    Args:
+        results: all games so far.
+        players: at least one.
+        rule: when the tournament is over.
+    """
+    standings = Standings(results, players, elo=rule.elo)
+    neighbours = zip(standings.order, standings.order[1:], standings.doubts, strict=False)
+    return Table(rows(fit(results, players=players), results), [Doubt(*found) for found in neighbours], rule.error)
+
+
+def games_of_a_meeting(settings: Sequence[MatchConfig]) -> int:
+    """How many games two players play when they meet."""
+    return 2 * sum(setting.lanes for setting in settings)
+
+
+def next_batch(
+    settings: Sequence[MatchConfig], players: Sequence[str], results: Results, rule: Rule, *, played: int
+) -> Batch | None:
+    """What is played next; None if the order is decided or the budget is used.
+
+    Args:
+        settings: in which players meet: descriptions with two sides, whoever sits there.
+        players: at least two.
+        results: all games so far that count.
+        rule: when the tournament is over.
+        played: how many games there were, those that do not count as well.
+    """
+    meeting = games_of_a_meeting(settings)
+    left = (rule.games - played) // meeting  # meetings
+    if left < 1 or table(results, players, rule).decided:
+        return None
+    wanted = min(left, max(len(players), played // (_PART * meeting)))
+    count = min(wanted, len(players))
+    episodes = wanted // count
+    pairs = most_informative(results, players, count=count, games=meeting * episodes, elo=rule.elo)
+    return Batch(tuple(_meetings(settings, pairs)), episodes)
+
+
+def _meetings(settings: Sequence[MatchConfig], pairs: Sequence[tuple[str, str]]) -> Iterator[MatchConfig]:
+    for (one, other), copies in Counter(pairs).items():
+        for setting in settings:
+            for players in ((one, other), (other, one)):
+                yield seated(setting, players, copies=copies)
+
+
+def seated(setting: MatchConfig, players: tuple[str, str], *, copies: int = 1) -> MatchConfig:
+    """A setting with a player on each side.
+
+    Args:
+        setting: with two sides.
+        players: of the first side and of the second.
+        copies: of the match.
+    """
+    assert setting.sides is not None and len(setting.sides) == 2, setting
+    at = {seat: player for side, player in zip(setting.sides, players, strict=True) for seat in side}
+    seats: list[SeatEntry] = [
+        at[place] if isinstance(entry, str) else (at[place],) * len(entry) for place, entry in enumerate(setting.seats)
+    ]
+    return msgspec.structs.replace(setting, seats=tuple(seats), copies=copies)

@@ -6,6 +6,7 @@ All pictures of an episode stand in one image, row by row, so that it needs neit
 from __future__ import annotations
 
 import base64
+import importlib.util
 import io
 import math
 from collections.abc import Iterator, Sequence
@@ -92,9 +93,15 @@ def _strip(match: MatchReplays, episode: Episode) -> Strip:
         ticks=episode.length,
     )
     try:
+        _check_pillow()
         return _drawn(told, match, episode)
     except (ConfigError, ReplayDiffers) as error:  # one that cannot be shown is no reason to have no page
         return Strip(msgspec.structs.replace(told, failure=str(error)), "")
+
+
+def _check_pillow() -> None:
+    if importlib.util.find_spec("PIL") is None:
+        raise ConfigError("pictures need pillow; the extra 'video' brings it: pip install \"mpi-policy-arena[video]\"")
 
 
 def _drawn(told: Replay, match: MatchReplays, episode: Episode) -> Strip:

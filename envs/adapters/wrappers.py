@@ -67,8 +67,8 @@ class _ForEntities(ABC):
 class FrameStack(_ForEntities):
     """The last `stack_size` observations along a new first axis; before an episode's first there is a copy of it."""
 
-    stack_size: int
-    padding_type: str = "reset"  # or zero
+    stack_size: int  # how many observations
+    padding_type: str = "reset"  # what comes before an episode's first: reset, copies of that; or zero
 
     def __post_init__(self) -> None:
         options.count("stack_size", self.stack_size, most=_MOST_FRAMES)
@@ -82,7 +82,7 @@ class FrameStack(_ForEntities):
 class Grayscale(_ForEntities):
     """Pictures [height, width, 3] become [height, width], or with `keep_dim` [height, width, 1]."""
 
-    keep_dim: bool = False
+    keep_dim: bool = False  # true: [height, width, 1]; false: [height, width]
 
     def __post_init__(self) -> None:
         options.switch("keep_dim", self.keep_dim)
@@ -95,7 +95,7 @@ class Grayscale(_ForEntities):
 class Resize(_ForEntities):
     """Pictures of another size: `shape` is their new height and width."""
 
-    shape: Sequence[int]
+    shape: Sequence[int]  # [height, width]
 
     def __post_init__(self) -> None:
         if not isinstance(self.shape, (list, tuple)) or len(self.shape) != 2:
@@ -111,7 +111,7 @@ class Resize(_ForEntities):
 class ClipReward:
     """Rewards from -`bound` to `bound`; or their sign: -1, 0 or 1."""
 
-    bound: float | str
+    bound: float | str  # a number: rewards from -bound to bound; or sign
 
     def __post_init__(self) -> None:
         number = isinstance(self.bound, (int, float)) and not isinstance(self.bound, bool)
@@ -133,7 +133,7 @@ class ClipReward:
 class TimeLimit:
     """Episodes are truncated after so many ticks; a game in turns plays one turn per tick."""
 
-    max_episode_steps: int
+    max_episode_steps: int  # ticks
 
     def __post_init__(self) -> None:
         options.count("max_episode_steps", self.max_episode_steps, most=_MOST_TICKS)

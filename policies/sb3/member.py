@@ -46,6 +46,7 @@ from policies.sb3.options import check_spaces, check_values, made, options_class
 from policies.sb3.rows import Rows, check_counted_from_zero, check_infos, to_env
 from policies.sb3.streams import GlobalStreams
 from policies.streams import ACTING, EXPLORING
+from policies.tensors import misfit
 
 if TYPE_CHECKING:
     from arena.group import Group
@@ -54,6 +55,7 @@ ARCHIVE = "stable_baselines3.zip"
 """The one item of a member's state: uint8 [n], the bytes of a file that the library's `load` opens."""
 
 _COUNTERS = ("_n_updates", "_n_calls", "_episode_num", "_current_progress_remaining", "exploration_rate")
+_AS_LEARNT = "load them with the policy_kwargs, the optimiser and the environment's spaces that they were learnt with"
 _MAKING = 100  # of random streams, beside those of policies.streams
 
 Figures = dict[str, float]
@@ -311,15 +313,14 @@ class Member:
                 part = recursive_getattr(self.model, name)
                 if isinstance(part, Optimizer):
                     _check_same_kind(part, parameters)
+                elif words := misfit(part, parameters):
+                    raise ConfigError(f"{words}; {_AS_LEARNT}")
                 part.load_state_dict(parameters)
             with torch.no_grad():
                 for name, value in found.variables.items():
                     recursive_getattr(self.model, name).copy_(value)
         except (RuntimeError, ValueError, TypeError, KeyError, AttributeError) as error:
-            raise ConfigError(
-                f"the stored weights do not fit this network: {error}; load them with the policy_kwargs, the optimiser "
-                "and the environment's spaces that they were learnt with"
-            ) from error
+            raise ConfigError(f"the stored weights do not fit this network: {error}; {_AS_LEARNT}") from error
 
 
 class _Told(BaseCallback):

@@ -23,6 +23,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import math
+import re
 import warnings
 from collections.abc import Mapping
 from typing import Any
@@ -60,6 +61,22 @@ _UNUSED: tuple[tuple[str, str, object], ...] = (  # without effect where the sec
     ("target_entropy", "ent_coef", is_number),
 )
 
+_WORDS = {  # of what is said in another way than in Python, or is the arena's own
+    "policy": "MlpPolicy, CnnPolicy or MultiInputPolicy; null: as the observations ask for",
+    "learning_rate": "step size: a number, or {start: 3e-4, end: 0.0}, in a straight line over the whole run",
+    "clip_range": "of the policy's ratio: a number, or {start: 0.2, end: 0.0}",
+    "clip_range_vf": "of the value function: a number, or {start: 0.2, end: 0.0}; null: none",
+    "train_freq": "ticks between two updates",
+    "action_noise": "{kind: normal, sigma: 0.1}, or {kind: ornstein_uhlenbeck, sigma: 0.2, theta: 0.15}; null: none",
+    "target_kl": "an update ends early where the KL divergence is larger; null: never. For a worker alone",
+    "policy_kwargs": "of the library's policy, classes as text, as {net_arch: [64, 64]}",
+    "device": "cpu, cuda, or auto: cuda where there is one",
+    "log_every": "ticks, at least, from one line of metrics to the next",
+    "check_every": "lines of metrics between checks that all workers hold equal weights; 0: never",
+}
+
+_PARAMETER = re.compile(r"^ *:param (\w+): (.*(?:\n +[^:A-Z( ].*)*)", re.MULTILINE)  # up to a line that begins anew
+
 _COUNTS = ("n_steps", "batch_size", "n_epochs", "buffer_size", "train_freq", "target_update_interval", "policy_delay")
 _PARTS = ("gamma", "gae_lambda", "tau", "exploration_fraction", "exploration_initial_eps", "exploration_final_eps")
 
@@ -71,10 +88,20 @@ def options_class(library: type[BaseAlgorithm]) -> type[Any]:
     defaults = {**defaults, "policy": None, "device": "cpu"}
     defaults["log_every"] = 1 if issubclass(library, OnPolicyAlgorithm) else 100
     defaults["check_every"] = 100
-    fields = [(name, Any, dataclasses.field(default=default)) for name, default in defaults.items()]
+    words = {**_described(library), **_WORDS}
+    fields = [
+        (name, Any, dataclasses.field(default=default, metadata={"words": words.get(name, "")}))
+        for name, default in defaults.items()
+    ]
     made = dataclasses.make_dataclass("Options", fields, frozen=True, namespace={"__post_init__": _check})
     made.__doc__ = f"What a configuration may say about Stable-Baselines3's {library.__name__}: its own parameters."
     return made
+
+
+def _described(library: type[BaseAlgorithm]) -> dict[str, str]:
+    """What the library's own documentation says of each parameter, in one line."""
+    found = _PARAMETER.findall(inspect.getdoc(library) or "")
+    return {name: " ".join(words.replace("`", "").split()).rstrip(".,") for name, words in found}
 
 
 def _check(options: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -63,6 +64,81 @@ def test_neither_the_plan_nor_the_refusal_of_what_needs_no_torch_loads_it(tmp_pa
     assert arena(tmp_path, "plan", config, PYTHONPATH=_path(tmp_path)).code == 0
     ended = arena(tmp_path, "train", config, "--ranks", "1", "--run-dir", "run", PYTHONPATH=_path(tmp_path))
     assert ended.code == 2, ended.err
+
+
+PPO = {"algorithm": "ppo", "options": {"n_steps": 8, "minibatch_size": 16, "hidden_sizes": [8]}}
+
+
+def duel(blue: dict[str, Any], **changes: Any) -> dict[str, Any]:
+    return {
+        "name": "duel",
+        "ticks": 16,
+        "checkpoint_every": 16,
+        "envs": {"game": {"make": "touchdown", "kwargs": {"max_steps": 9}}},
+        "policies": {"blue": blue, "red": {"algorithm": "random"}},
+        "matches": [{"env": "game", "seats": ["blue", "red"]}],
+        **changes,
+    }
+
+
+def refused(way: str, folder: Path, data: dict[str, Any]) -> str:
+    """What is said of a mistake; in one sentence, and nothing is left of the run."""
+    ended = WAYS[way](folder, "train", write(folder, data), "--run-dir", "run")
+    assert ended.code == 2, ended.err
+    assert "Traceback" not in ended.err
+    assert not (folder / "run").exists()
+    wait_for(lambda: not left_behind(folder), timeout=10)
+    return next(line for line in ended.err.splitlines() if "arena: error:" in line)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_seats_of_the_evaluation_that_cannot_be_taken_are_refused_before_anybody_trains(
+    way: str, tmp_path: Path
+) -> None:
+    data = duel(PPO, evaluation={"every": 16, "seats": ["red", "blue"]})
+    data["envs"]["game"]["kwargs"]["red_obs"] = "image"
+    assert "config.yaml: evaluation.seats[1]: policy 'blue': observes Box(0, 255" in refused(way, tmp_path, data)
+
+
+@pytest.fixture(scope="module")
+def old(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of PPO that is over, with what was played on record."""
+    folder = tmp_path_factory.mktemp("old")
+    ended = arena(folder, "train", write(folder, duel(PPO, record="samples")), "--run-dir", "old", "--ranks", "1")
+    assert ended.code == 0, ended.err
+    return folder / "old"
+
+
+def test_samples_that_are_damaged_are_refused_before_anybody_trains(old: Path, tmp_path: Path) -> None:
+    shutil.copytree(old, tmp_path / "old")
+    (part,) = (tmp_path / "old").rglob("*.npz")
+    part.write_bytes(part.read_bytes()[:-100])
+    words = refused("launched", tmp_path, duel({"algorithm": "bc", "options": {"data": "old", "train_every": 8}}))
+    assert f"policies.blue.options.data: {part.relative_to(tmp_path)}: is no part of recorded samples" in words
+
+
+@pytest.mark.parametrize(
+    ("blue", "words"),
+    [
+        ({"algorithm": "a2c"}, "is of the algorithm 'ppo', the policy uses 'a2c'"),
+        (
+            {"algorithm": "sb3:PPO", "options": {"n_steps": 8, "batch_size": 8}},
+            "is of the algorithm 'ppo', the policy uses 'sb3:PPO'",
+        ),
+        (
+            {**PPO, "options": {**PPO["options"], "hidden_sizes": [9]}},
+            "'actor.0.weight' has the shape (8, 4) there and the shape (9, 4) here",
+        ),
+    ],
+    ids=["another algorithm", "not the library's", "another size"],
+)
+def test_a_checkpoint_that_does_not_fit_is_refused_before_anybody_trains(
+    blue: dict[str, Any], words: str, old: Path, tmp_path: Path
+) -> None:
+    told = refused("one process", tmp_path, duel({**blue, "load": str(old)}))
+    assert "config.yaml: policies.blue.load: " in told
+    assert f"{old}/checkpoints/blue" in told
+    assert words in told
 
 
 def _path(first: Path) -> str:

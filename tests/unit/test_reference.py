@@ -10,9 +10,11 @@ import pytest
 import arena
 from arena import registry
 from arena.cli import main
+from arena.errors import ConfigError
 from arena.screen import reference
 
 OURS = [name for name, entry in registry.ALGORITHMS.items() if not entry.extra]
+UNUSED = dict.fromkeys(("mappo", "hppo"), ("recurrent", "hidden_size", "sequence_length"))
 PAGE = Path(arena.__file__).parent.parent / "policies" / "README.md"
 
 
@@ -25,8 +27,46 @@ def test_every_option_is_described(name: str) -> None:
     declared = getattr(registry.algorithm(name), "Options", None)
     fields = [field.name for field in dataclasses.fields(declared)] if declared is not None else []
     found = reference.options_of(name)
-    assert [option.name for option in found] == fields
+    assert [option.name for option in found] == [field for field in fields if field not in UNUSED.get(name, ())]
     assert all(option.words for option in found)
+
+
+@pytest.mark.parametrize("name", UNUSED)
+def test_options_that_are_inherited_and_refused_are_not_shown(name: str) -> None:
+    shown = {option.name for option in reference.options_of(name)}
+    assert shown.isdisjoint(UNUSED[name])
+    with pytest.raises(ConfigError, match="expected null"):
+        registry.algorithm(name).Options(recurrent="lstm")
+
+
+@pytest.mark.parametrize("name", [name for name in registry.ALGORITHMS if name not in OURS])
+def test_every_option_of_another_library_is_described(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["list", name]) == 0
+    assert "learning_rate " in capsys.readouterr().out
+    assert [option for option in reference.options_of(name) if not option.words] == []
+
+
+def test_what_games_and_wrappers_are_made_with_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["list", "touchdown", "frame_stack"]) == 0
+    said = capsys.readouterr().out.splitlines()
+    assert "  team_size     1         players per team" in said
+    assert "  stack_size    required  how many observations" in said
+    assert not any("lanes" in line for line in said)
+
+
+def test_the_keywords_of_an_algorithm_of_ones_own_are_shown() -> None:
+    found = reference.lines("learners:Learner")
+    assert found[0] == "learners:Learner"
+    assert ("leaves", "[]") in [option[:2] for option in reference.options_of("learners:Learner")]
+
+
+def test_an_algorithm_that_takes_any_option_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "open_worker.py").write_text(
+        "class Open:\n    face = 'gym'\n    def __init__(self, env, group, *, ticks, rate=0.5, **options): ...\n"
+        "    def run(self): ...\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    assert reference.lines("open_worker:Open")[1:] == ["  rate  0.5", "  ...        takes any other name as well"]
 
 
 def test_an_algorithm_redeclares_what_it_has_another_default_for() -> None:
@@ -46,3 +86,13 @@ def test_the_command_shows_the_options_of_those_that_are_named(capsys: pytest.Ca
 def test_an_unknown_algorithm_is_told_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["list", "poo"]) == 2
     assert "did you mean 'ppo'" in capsys.readouterr().err
+
+
+def test_capitals_are_no_other_name(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["list", "TOUCHDOWN"]) == 2
+    assert "did you mean 'touchdown'" in capsys.readouterr().err
+
+
+def test_nothing_is_shown_where_a_name_is_unknown(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["list", "ppo", "sac", "nope"]) == 2
+    assert capsys.readouterr().out == ""

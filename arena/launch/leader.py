@@ -1,0 +1,56 @@
+"""Rank 0's part in a run of any kind: it hosts the root; what is made, played and shown is for each kind to say."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from arena.comm.host import Host
+from arena.launch import hosting, staging
+from arena.leg import Leg
+from arena.memory import Memory
+from arena.records.scoreboard import Scoreboard
+from arena.run import Run, Stage
+from arena.screen.display import Display
+
+if TYPE_CHECKING:
+    from arena.comm.mpi import Team
+
+
+class HostingLeader:
+    """Rank 0's part of a run, or all of it where there is no other rank; see `arena.launch.ranks.Leader`."""
+
+    def prepare(self, ranks: int, *, tolerant: bool = False) -> Run:
+        """Makes the run for a number of ranks; `tolerant` says whether MPI survives the death of one.
+
+        Raises:
+            ConfigError: a mistake of the user.
+        """
+        raise NotImplementedError
+
+    def present(self, run: Run, scoreboard: Scoreboard) -> None:
+        """Shows the result."""
+        raise NotImplementedError
+
+    def display(self) -> Display | None:
+        """Shows the progress; None: as it fits the terminal."""
+        return None
+
+    def next_stage(self, run: Run) -> Stage | None:
+        """What is played next; None if the run is over."""
+        return staging.next_stage(run)
+
+    def alone(self, run: Run) -> int:
+        """Plays everything in this process and shows the result; returns the exit status."""
+        return hosting.alone(run, self.present, self.display(), next_stage=self.next_stage)
+
+    def conclude(self, run: Run, memory: Memory) -> int:
+        """Shows the result of a run that was played to its end; returns the exit status."""
+        return hosting.conclude(run, memory, self.present)
+
+    def lead(self, team: Team, host: Host, run: Run, memory: Memory) -> int | Leg:
+        """Plays rank 0's roles; the exit status when the result is shown, or the leg that the run goes on with."""
+        return hosting.lead(team, host, run, memory, self.present, self.display())
+
+    def lead_evaluation(self, team: Team, host: Host, run: Run, evaluation: Run, memory: Memory) -> int | Leg:
+        """Plays rank 0's roles of an evaluation; as `lead`."""
+        return hosting.lead_evaluation(team, host, run, evaluation, memory)
