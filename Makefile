@@ -6,12 +6,13 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 PEERS := .venv-peers
+BROWSERS := chromium chromium-browser google-chrome google-chrome-stable
 BENCHMARKS := accounting tick_overhead many_processes image_game ppo_touchdown group_update idle start memory_growth \
-	pipeline chaos endurance
+	pipeline chaos endurance league_statistics report_page
 BENCH ?=
 RUN := runs/touchdown-2v2-$(shell date +%Y%m%d-%H%M%S)
 
-.PHONY: run test check lint types reference diagrams bench bench-learning bench-peers clean
+.PHONY: run test check lint types reference diagrams browser bench bench-learning bench-peers clean
 
 run: $(READY)
 	$(BIN)/arena train configs/touchdown_2v2.yaml --run-dir $(RUN)
@@ -39,6 +40,10 @@ $(READY): setup.py constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[$(MPI),dev]"
 	touch $@
+
+browser:
+	@for name in $(BROWSERS); do if command -v $$name; then exit 0; fi; done; \
+	apt-get update -qq && apt-get install -qq -y --no-install-recommends chromium
 
 bench: $(READY)
 	for name in $(BENCHMARKS); do $(BIN)/python benchmarks/$$name.py $(BENCH) || exit 1; done

@@ -60,6 +60,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_plan(commands)
     _add_check(commands)
     _add_evaluate(commands)
+    _add_tournament(commands)
     _add_replay(commands)
     _add_report(commands)
     _add_watch(commands)
@@ -147,6 +148,44 @@ def _add_evaluate(commands: Any) -> None:
     evaluate.add_argument("--sample", action="store_true", help="sampled actions instead of the most likely ones")
     evaluate.add_argument("--run-dir", metavar="DIR", help="where the records go")
     evaluate.set_defaults(command=_evaluate)
+
+
+def _add_tournament(commands: Any) -> None:
+    tournament = commands.add_parser(
+        "tournament",
+        help="play without learning until the ranking is decided",
+        description="Policies of configurations and runs, frozen, meet on both sides; those first whose result would "
+        "change the standings most.",
+    )
+    tournament.add_argument("targets", nargs="+", metavar="CONFIG_OR_RUN", help="whose policies play")
+    tournament.add_argument(
+        "--episodes", type=_count, default=10_000, metavar="N", help="at most N games (default: 10000)"
+    )
+    tournament.add_argument(
+        "--error",
+        type=_share,
+        default=0.05,
+        metavar="P",
+        help="stop when some two players are in the wrong order with at most this probability (default: 0.05)",
+    )
+    tournament.add_argument(
+        "--elo", type=_elo, default=20.0, metavar="D", help="differences below D do not count (default: 20)"
+    )
+    tournament.add_argument(
+        "--players", type=_names, default=[], metavar="A,B", help="these alone, as blue or blue@5000 (default: all)"
+    )
+    tournament.add_argument(
+        "--checkpoints",
+        nargs="+",
+        default=["last"],
+        metavar="WHICH",
+        help="of runs: first, last, or numbers of ticks (default: last)",
+    )
+    tournament.add_argument("--sample", action="store_true", help="sampled actions instead of the most likely ones")
+    tournament.add_argument("--ranks", type=_count, metavar="N", help="processes (default: 1, everything in this one)")
+    tournament.add_argument("--run-dir", metavar="DIR", help="its folder (default: runs/<name>-tournament)")
+    tournament.add_argument("--json", action="store_true", help="as JSON")
+    tournament.set_defaults(command=_tournament)
 
 
 def _add_replay(commands: Any) -> None:
@@ -255,6 +294,28 @@ def _number(text: str) -> int:
     return int(text)
 
 
+def _names(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def _share(text: str) -> float:
+    return _between(text, 0.0, 0.5)
+
+
+def _elo(text: str) -> float:
+    return _between(text, 0.0, 4000.0)
+
+
+def _between(text: str, low: float, high: float) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = low
+    if not low < number <= high:
+        raise argparse.ArgumentTypeError(f"expected a number above {low:g}, at most {high:g}, got {text!r}")
+    return number
+
+
 def _port(text: str) -> int:
     number = _number(text)
     if number > _LAST_PORT:
@@ -338,6 +399,23 @@ def _evaluate(arguments: argparse.Namespace) -> int:
         against=arguments.against,
         greedy=not arguments.sample,
         run_dir=arguments.run_dir,
+    )
+
+
+def _tournament(arguments: argparse.Namespace) -> int:
+    from arena.launch.tournament import tournament
+
+    return tournament(
+        arguments.targets,
+        episodes=arguments.episodes,
+        error=arguments.error,
+        elo=arguments.elo,
+        players=arguments.players,
+        checkpoints=arguments.checkpoints,
+        greedy=not arguments.sample,
+        ranks=arguments.ranks,
+        run_dir=arguments.run_dir,
+        as_json=arguments.json,
     )
 
 

@@ -97,7 +97,7 @@ def check_checkpoint(held: Checkpoint, path: Path, policy: PolicyPlan, cls: type
     Raises:
         ConfigError: it is another algorithm's, or this one takes on none.
     """
-    place = f"policies.{policy.name}"
+    place = f"policies.{policy.name}.load"
     if held.algorithm != policy.algorithm:
         raise ConfigError(
             f"the checkpoint {path} is of the algorithm {held.algorithm!r}, the policy uses {policy.algorithm!r}",

@@ -31,6 +31,7 @@ from arena.records.sample_format import (
     EntitySamples,
     Manifest,
     lane_of,
+    matches_in,
     parts_in,
     read_arrays,
     start_of,
@@ -74,7 +75,7 @@ class Episode:
     In a game in turns what the others' moves bring belongs to the action before them.
 
     Args:
-        match: the match's number.
+        match: the match's number in its round.
         lane: of the match.
         number: of the lane's episode, as in episodes.jsonl.
         entity: by name.
@@ -90,6 +91,7 @@ class Episode:
         truncated: ended from outside.
         cut: the end of a leg has ended it, not the game: its return says nothing.
         idle_ticks: on how many of its turns nobody spoke for it.
+        round: in which it was played; the first one is 0.
     """
 
     match: int
@@ -108,6 +110,7 @@ class Episode:
     truncated: bool
     cut: bool
     idle_ticks: int
+    round: int = 0
 
     @property
     def undiscounted(self) -> float:
@@ -121,15 +124,17 @@ class MatchSamples:
 
     Args:
         path: the match's folder.
-        match: its number.
+        match: its number in its round.
         env: its game, as the configuration names it.
         entities: of the game, in its order: name, policy, seat, spaces.
+        round: of the run; the first one is 0.
     """
 
     path: Path
     match: int
     env: str
     entities: tuple[EntitySamples, ...]
+    round: int = 0
 
     def parts(self) -> Iterator[Part]:
         """All parts, one block of lanes after the other, each in the order in which it was played.
@@ -193,6 +198,7 @@ class MatchSamples:
             truncated=bool(last.of(last.part.truncated)[-1, e]),
             cut=bool(last.of(last.part.cut)[-1]),
             idle_ticks=int(waited.sum()),
+            round=self.round,
         )
 
 
@@ -256,7 +262,7 @@ def read_samples(path: Path | str) -> Samples:
     """
     path = Path(path)
     home = path / "samples" if (path / "samples").is_dir() else path
-    found = sorted(home.glob(f"match-*/{MANIFEST}"))
+    found = [folder / MANIFEST for folder in matches_in(home) if (folder / MANIFEST).exists()]
     if not found:
         raise ConfigError(
             "no recorded samples here: name a run folder whose configuration says `record: samples`, or the folder "
@@ -279,7 +285,7 @@ def _match(path: Path) -> MatchSamples:
         raise
     except (OSError, ValueError, KeyError, TypeError, RecursionError, MemoryError) as error:
         raise ConfigError(f"is no manifest of recorded samples, or is damaged: {error}", source=str(path)) from error
-    return MatchSamples(path.parent, *manifest)
+    return MatchSamples(path.parent, manifest.match, manifest.env, manifest.entities, round=manifest.round or 0)
 
 
 def _part(path: Path, columns: Mapping[str, Column], entities: Sequence[EntitySamples]) -> Part:

@@ -7,7 +7,7 @@ Policies of several runs that are called alike are told apart by their runs: `fi
 
 from __future__ import annotations
 
-import itertools
+import json
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -106,6 +106,17 @@ def players_of(sources: Sequence[Source], labels: Sequence[str], asked: Sequence
     return chosen
 
 
+def player_of(source: Source, name: str) -> PolicyConfig:
+    """One policy of a source, frozen: with its newest checkpoint, or as it was at the tick that its name ends with.
+
+    Raises:
+        ConfigError: there is no such policy or checkpoint.
+    """
+    members = _members([source])
+    everybody = {found: play for member in members.values() for found, play in _versions(member, ("last",))}
+    return _chosen(name, everybody, members, path="--policy")[1]
+
+
 class _Member(NamedTuple):
     """A policy of a source, and what it is called among those of all sources."""
 
@@ -179,7 +190,7 @@ def _versions(member: _Member, labels: Sequence[str]) -> Iterator[tuple[str, Pol
 
 
 def _chosen(
-    name: str, everybody: Mapping[str, PolicyConfig], members: Mapping[str, _Member]
+    name: str, everybody: Mapping[str, PolicyConfig], members: Mapping[str, _Member], *, path: str = "--players"
 ) -> tuple[str, PolicyConfig]:
     policy, _, tick = name.partition("@")
     ticks = members[policy].source.files(members[policy].policy) if policy in members else {}
@@ -187,7 +198,7 @@ def _chosen(
         return f"{policy}@{int(tick)}", members[policy].at(int(tick))
     known = [*everybody, *(f"{policy}@{found}" for found in sorted(ticks))]
     if name not in everybody:
-        raise ConfigError(f"there is no player {name!r}; {nearest(name, known)}", path="--players")
+        raise ConfigError(f"there is no player {name!r}; {nearest(name, known)}", path=path)
     return name, everybody[name]
 
 
@@ -217,7 +228,7 @@ def settings_of(sources: Sequence[Source]) -> tuple[Mapping[str, EnvConfig], tup
 class _Game(NamedTuple):
     """What has to be the same for two players to meet in it."""
 
-    make: str
+    game: str
     kwargs: str
     wrappers: str
     entities: str
@@ -235,10 +246,10 @@ def _settings(source: Source) -> dict[_Game, MatchConfig]:
 def _game(match: MatchPlan) -> _Game:
     return _Game(
         match.make,
-        repr(sorted(match.env_kwargs.items())),
-        repr(match.wrappers),
-        repr([list(seat.entities) for seat in match.seats]),
-        repr(two_sides(match)),
+        _words(match.env_kwargs),
+        _words([[name, argument] for name, argument in match.wrappers]),
+        _words([list(seat.entities) for seat in match.seats]),
+        _words([list(side) for side in two_sides(match)]),
     )
 
 
@@ -269,9 +280,13 @@ def _difference(first: Sequence[_Game], other: Sequence[_Game]) -> str:
     for field in _Game._fields:
         known, found = (list(dict.fromkeys(getattr(game, field) for game in games)) for games in (first, other))
         if sorted(known) != sorted(found):
-            return f"its {field} {'are' if field != 'make' else 'is'} {_or(found)}, not {_or(known)}"
+            return f"{field} {_and(found)}, there {_and(known)}"
     return "" if set(first) == set(other) else "its matches combine them differently"
 
 
-def _or(words: Sequence[str]) -> str:
-    return " and ".join(itertools.islice(words, 3))
+def _and(words: Sequence[str]) -> str:
+    return " and ".join(words)
+
+
+def _words(value: Any) -> str:
+    return json.dumps(value, sort_keys=True, default=repr)

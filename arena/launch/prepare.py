@@ -45,7 +45,7 @@ def prepare(config: Config, *, ranks: int | None, run_dir: str | None = None, re
         folder = RunFolder.open(place, resume=True, given=named)
         RunLock.take(folder.path).release()  # a second writer is told before it starts anything
         run = resumed(Run(plan, folder.path, config=resolved_yaml(config)), config)
-        restore = {**given(plan, without=run.leg.restore), **run.leg.restore}
+        restore = {**given(run.plan, without=run.leg.restore), **run.leg.restore}
         return replace(run, leg=replace(run.leg, restore=restore))
     restore = given(plan)
     made = not (named and place.exists())

@@ -71,11 +71,15 @@ def forget(run: Run) -> None:
         # The checkpoint of a policy that had left a leg which ended early is of the end that it knew of.
         checkpoint.discard_after(folder.checkpoints_path(name), found.checkpoints.get(name, run.leg.start))
     boundaries.cut_journals(folder, found)
-    if folder.samples.exists():
-        from arena.records.sample_writer import discard_after  # knows spaces, which the root has no other use for
+    if run.plan.rounds > 1:
+        from arena.launch import rounds  # a run of one round has no use for what rates its players
 
-        for match in folder.samples.glob("match-*"):
-            discard_after(match, run.leg.start)
+        rounds.forget_later(run)
+    if folder.samples.exists():
+        from arena.records import sample_format, sample_writer  # know spaces, which the root has no other use for
+
+        for match in sample_format.matches_in(folder.samples):
+            sample_writer.discard_after(match, run.leg.start)
     if folder.replays.exists():
         from arena.records import replay_format
 

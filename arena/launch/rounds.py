@@ -11,10 +11,8 @@ between them. So a round that is planned again, after a death or `--resume`, is 
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -22,7 +20,6 @@ from typing import NamedTuple
 import msgspec
 
 from arena.config import Config, parse_config, yaml_text
-from arena.config.league import LeagueConfig
 from arena.config.league import LeagueConfig
 from arena.errors import ConfigError
 from arena.league import league
@@ -59,8 +56,7 @@ def next_round(run: Run) -> Run | None:
     """
     config = config_of(run)
     before = records.read(run.folder)[: run.plan.round + 1]
-    window = (config.league or LeagueConfig()).window
-    results = read_results(run.folder, window=window, last=run.plan.round)
+    results = _results(run, config)
     if run.leg.start >= run.plan.horizon or league.is_over(config, before, results):
         return None
     following = league.next_round(config, before, results, read_returns(run.folder, round=run.plan.round))
@@ -102,6 +98,19 @@ def again(run: Run, config: Config, tick: int) -> Run:
     return replace(run, plan=plan)
 
 
+def forget_later(run: Run) -> None:
+    """Forgets what the rounds have left that were planned after the one that a resumed run goes on with.
+
+    They are planned anew: under the same numbers other matches may be played.
+    """
+    for later in records.read(run.folder)[run.plan.round + 1 :]:
+        for recorded in (run.folder.samples, run.folder.replays):
+            if (recorded / f"round-{later.number:04d}").exists():
+                shutil.rmtree(recorded / f"round-{later.number:04d}")
+        for player in later.snapshots:
+            run.folder.snapshot_path(*_parts(player)).unlink(missing_ok=True)
+
+
 def plan_of(config: Config, planned: Round, folder: RunFolder, *, ranks: int, spares: int) -> Plan:
     """The plan of a round.
 
@@ -133,16 +142,10 @@ def _parts(player: str) -> tuple[str, int]:
 
 
 def _take(run: Run, policy: str, tick: int) -> None:
-    """Keeps what a policy has learnt: its checkpoint is never written again, so the two may be one file."""
+    """Keeps what a policy has learnt."""
     path = run.folder.snapshot_path(policy, tick)
     make_folder(path.parent.parent)
-    make_folder(path.parent)
-    path.unlink(missing_ok=True)  # of a round that was planned before
-    source = run.leg.restore[policy]
-    with suppress(OSError):
-        os.link(source, path)
-    if not path.exists():  # a file system without links
-        shutil.copyfile(source, path)
+    checkpoint.duplicate(run.leg.restore[policy], path)
 
 
 def _forget(folder: RunFolder, before: Sequence[Round]) -> None:

@@ -143,3 +143,12 @@ def seated(setting: MatchConfig, players: tuple[str, str], *, copies: int = 1) -
         at[place] if isinstance(entry, str) else (at[place],) * len(entry) for place, entry in enumerate(setting.seats)
     ]
     return msgspec.structs.replace(setting, seats=tuple(seats), copies=copies)
+
+
+def distinct_settings(matches: Sequence[MatchConfig]) -> tuple[MatchConfig, ...]:
+    """The settings of which a batch was made: its matches, whoever plays in them, each once."""
+    found: dict[str, MatchConfig] = {}
+    for match in matches:
+        setting = msgspec.structs.replace(match, copies=1)
+        found.setdefault(repr(seated(setting, ("", ""))), setting)
+    return tuple(found.values())

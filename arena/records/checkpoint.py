@@ -19,11 +19,13 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+import os
 import re
 import struct
 import zipfile
 import zlib
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -144,6 +146,23 @@ def write(path: Path, held: Checkpoint) -> None:
     }
     with replacing(path) as file:
         _write(file, header, arrays)
+
+
+def duplicate(source: Path, path: Path) -> None:
+    """Keeps a checkpoint under a second name, in the place of what was there.
+
+    A checkpoint is never written again, so the two may be one file.
+
+    Raises:
+        OSError: as `save`.
+    """
+    make_folder(path.parent)
+    path.unlink(missing_ok=True)
+    with suppress(OSError):
+        os.link(source, path)
+    if not path.exists():  # a file system without links
+        with replacing(path) as file:
+            file.write(source.read_bytes())
 
 
 def path_of(folder: Path, boundary: int) -> Path:

@@ -126,7 +126,7 @@ class RunFolder:
 
     @property
     def samples(self) -> Path:
-        """A folder per match, if what is played is recorded."""
+        """A folder per match, in a league one per round and in it one per match, if what is played is recorded."""
         return self.path / "samples"
 
     @property

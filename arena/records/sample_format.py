@@ -5,6 +5,9 @@
     ├── 000000000000.lane-0000.npz       the first part: what some lanes have played from tick 1 on
     └── 000000001024.lane-0000.npz       the part that begins after tick 1024
 
+In a league, whose matches are numbered anew in each round, the matches of a round have a folder of their own, as
+`samples/round-0002/match-0003/`.
+
 A part holds `T` ticks of `L` lanes with `E` entities. It is a plain NPZ file without objects: `numpy.load` opens it.
 `e` stands for the index of an entity in the manifest, `i` for a leaf of its space (see `arena.spaces`):
 
@@ -80,6 +83,7 @@ class Manifest(NamedTuple):
     match: int
     env: str
     entities: tuple[EntitySamples, ...]
+    round: int | None = None  # of a league; None: the run has one round
 
     def columns(self) -> dict[str, Column]:
         """All arrays of a part, in the order of the file."""
@@ -105,6 +109,7 @@ class Manifest(NamedTuple):
         """The content of the file."""
         return {
             "version": VERSION,
+            "round": self.round,
             "match": self.match,
             "env": self.env,
             "entities": [
@@ -130,19 +135,24 @@ class Manifest(NamedTuple):
         """
         try:
             entities = tuple(_entity_from_json(entity) for entity in written["entities"])
-            found = cls(written["match"], written["env"], entities)
+            found = cls(written["match"], written["env"], entities, written.get("round"))
         except (KeyError, TypeError) as error:
             raise ValueError(f"no manifest: {error!r}") from error
-        if type(found.match) is not int or type(found.env) is not str:
-            raise ValueError(f"no match: {found.match!r:.60} of {found.env!r:.60}")
+        if type(found.match) is not int or type(found.env) is not str or type(found.round) not in (int, type(None)):
+            raise ValueError(f"no match: {found.match!r:.60} of {found.env!r:.60}, round {found.round!r:.60}")
         if json.loads(json.dumps(found.to_json()))["columns"] != written.get("columns"):
             raise ValueError("the columns are not those of the entities' spaces")
         return found
 
 
-def folder_of(samples: Path, match: int) -> Path:
-    """Where the parts of a match are."""
-    return samples / f"match-{match:04d}"
+def folder_of(samples: Path, match: int, *, round: int | None = None) -> Path:
+    """Where the parts of a match are; `round` is that of a league."""
+    return (samples if round is None else samples / f"round-{round:04d}") / f"match-{match:04d}"
+
+
+def matches_in(samples: Path) -> list[Path]:
+    """The folders of all matches that were recorded, by rounds and matches."""
+    return [*sorted(samples.glob("match-*")), *sorted(samples.glob("round-*/match-*"))]
 
 
 def part_path(folder: Path, *, start: int, lane: int) -> Path:

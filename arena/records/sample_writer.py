@@ -45,7 +45,7 @@ class SampleWriter:
     """Writes the samples of some lanes of a match.
 
     Args:
-        samples: the folder of the run's samples; made, as the match's in it, when the first part is written.
+        samples: the folder of the run's samples; made, as those in it, when the first part is written.
         manifest: what the columns hold.
         lanes: by their numbers in the match.
 
@@ -54,7 +54,8 @@ class SampleWriter:
     """
 
     def __init__(self, samples: Path, manifest: Manifest, lanes: range) -> None:
-        self._folder = folder_of(samples, manifest.match)
+        self._samples = samples
+        self._folder = folder_of(samples, manifest.match, round=manifest.round)
         self._manifest = json.dumps(manifest.to_json(), indent=1, allow_nan=False).encode() + b"\n"
         _check_manifest(self._folder / MANIFEST, self._manifest)
         self._lanes = np.array(lanes)
@@ -162,8 +163,8 @@ class SampleWriter:
         return part
 
     def _make_folders(self) -> None:
-        make_folder(self._folder.parent)
-        make_folder(self._folder)
+        for folder in (self._samples, self._folder.parent, self._folder):
+            make_folder(folder)
         if not (self._folder / MANIFEST).exists():
             with replacing(self._folder / MANIFEST) as file:
                 file.write(self._manifest)

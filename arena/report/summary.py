@@ -102,7 +102,7 @@ def summarise(files: RunFiles) -> Summary:
         policies=len(config.policies),
         episodes=episodes.results,
         cut=int(np.count_nonzero(episodes.cut)),
-        updates=sum(Counter(update.policy for update in files.updates).values()),
+        updates=len(files.updates),
         samples=sum(update.samples for update in newest.values()),
         faults=len(files.faults),
         unfinished=sum(source.unfinished for source in files.sources),

@@ -117,7 +117,9 @@ class LaneBlock:
             )
             for e, name in enumerate(game.entities)
         )
-        return SampleWriter(self._run.folder.samples, Manifest(match.match, match.env, entities), self._lanes)
+        plan = self._run.plan
+        manifest = Manifest(match.match, match.env, entities, round=plan.round if plan.rounds > 1 else None)
+        return SampleWriter(self._run.folder.samples, manifest, self._lanes)
 
     def _replay_writer(self) -> ReplayWriter:
         """Where is kept what it takes to play the match again."""

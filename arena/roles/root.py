@@ -22,7 +22,7 @@ from arena.messages import Done, Failed, Go, Left, Next, Progress, Ready, Restar
 from arena.plan import Role, RoleKind
 from arena.records import boundary as boundaries
 from arena.records.boundary import Boundary
-from arena.records.checkpoint import ticks_of
+from arena.records.checkpoint import duplicate, path_of, ticks_of
 from arena.records.episode_line import episode_of
 from arena.records.faults import FaultKind, FaultLog, process_faults
 from arena.records.journal import JournalReader, kept_lines
@@ -296,19 +296,24 @@ class Root:
                 for role, done in self._done.items()
                 if role.match is not None and role.seat is not None and done.returned
             ),
-            checkpoints={**self._resting, **self._saved(tick)},
+            checkpoints={**self._resting(tick), **self._saved(tick)},
             journals=boundaries.journal_bytes(self._run.folder),
         )
 
-    @property
-    def _resting(self) -> dict[str, int]:
-        """Per policy that has played in earlier rounds and does not in this one the boundary of its checkpoint."""
-        plan, folder = self._run.plan, self._run.folder
-        return {
-            name: ticks_of(path)
-            for name, path in self._run.leg.restore.items()
-            if not plan.policies[name].workers and path.parent == folder.checkpoints_path(name)
-        }
+    def _resting(self, tick: int) -> dict[str, int]:
+        """Per policy that has learnt in earlier rounds and does not play in this one the boundary of its checkpoint.
+
+        One that has become a copy of another has that one's, which will be forgotten: it gets a duplicate.
+        """
+        folder, found = self._run.folder, {}
+        for name, path in self._leg.restore.items():
+            if self._run.plan.policies[name].workers or path.parent.parent != folder.checkpoints:
+                continue
+            own = folder.checkpoints_path(name)
+            found[name] = ticks_of(path) if path.parent == own else tick
+            if path.parent != own:
+                duplicate(path, path_of(own, tick))
+        return found
 
     def _saved(self, tick: int) -> dict[str, int]:
         """Per policy the boundary whose checkpoint has its newest state.

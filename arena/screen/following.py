@@ -131,14 +131,7 @@ def watch(
     if not folder.config.is_file():
         raise ConfigError("is no run folder: it has no config.yaml", source=str(path))
     config = load_config(folder.config)
-    run = FollowedRun(folder, config)
-    display = make_display(
-        sys.stdout,
-        terminal=columns > 0,
-        width=columns or None,
-        total_ticks=config.ticks * config.rounds,
-        colors={name: policy.color for name, policy in config.policies.items()},
-    )
+    run, display = FollowedRun(folder, config), _display(config, columns)
     display.start()
     try:
         _follow(run, display, wait, running)
@@ -149,6 +142,16 @@ def watch(
     for line in summary_lines(run.scoreboard, folder.path):
         display.message(line)
     return 0
+
+
+def _display(config: Config, columns: int) -> Display:
+    return make_display(
+        sys.stdout,
+        terminal=columns > 0,
+        width=columns or None,
+        total_ticks=config.ticks * config.rounds,
+        colors={name: policy.color for name, policy in config.policies.items()},
+    )
 
 
 def _follow(run: FollowedRun, display: Display, wait: Callable[[float], None], running: Callable[[Path], bool]) -> None:

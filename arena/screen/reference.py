@@ -1,4 +1,4 @@
-"""What algorithms, games and wrappers can be given, as their own source says it: for `arena list NAME`, and for a page."""
+"""What algorithms, games and wrappers can be given, as their source says it: for `arena list NAME`, and for a page."""
 
 from __future__ import annotations
 

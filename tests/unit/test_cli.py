@@ -370,7 +370,7 @@ def test_a_checkpoint_to_load_is_opened(folder: Path, capsys: pytest.CaptureFixt
     kept = checkpoint.save(folder / "kept", {}, policy="blue", algorithm="own:Vector", ticks=3, update=1)
     arguments = [command, path, "--set", f"policies.blue.load={folder / 'kept'}"]
     assert error_of(capsys, *arguments) == (
-        "duel.yaml: policies.blue: the algorithm 'own:Vector' has no load_state_dict()"
+        "duel.yaml: policies.blue.load: the algorithm 'own:Vector' has no load_state_dict()"
     )
     (error,) = [error_of(capsys, *arguments, "--set", "policies.blue.algorithm=own:Learner")]
     assert "is of the algorithm 'own:Vector', the policy uses 'own:Learner'" in error

@@ -191,7 +191,7 @@ def test_imports_make_no_circle() -> None:
     assert order.index("arena.errors") < order.index("arena.launch.train")
 
 
-HEAVY = ("torch", "mpi4py", "pettingzoo", "rich", "stable_baselines3", "tensorboardX")
+HEAVY = ("torch", "mpi4py", "pettingzoo", "rich", "scipy", "plotly", "jinja2", "PIL", "stable_baselines3", "tensorboardX")
 
 
 def heavy_after(*names: str) -> set[str]:

@@ -54,13 +54,7 @@ def test_what_games_and_wrappers_are_made_with_is_shown(capsys: pytest.CaptureFi
     assert not any("lanes" in line for line in said)
 
 
-def test_the_keywords_of_an_algorithm_of_ones_own_are_shown() -> None:
-    found = reference.lines("learners:Learner")
-    assert found[0] == "learners:Learner"
-    assert ("leaves", "[]") in [option[:2] for option in reference.options_of("learners:Learner")]
-
-
-def test_an_algorithm_that_takes_any_option_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_keywords_of_an_algorithm_of_ones_own_are_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "open_worker.py").write_text(
         "class Open:\n    face = 'gym'\n    def __init__(self, env, group, *, ticks, rate=0.5, **options): ...\n"
         "    def run(self): ...\n"

@@ -180,6 +180,22 @@ def test_every_chart_that_the_page_asks_for_is_there(text: str) -> None:
     assert sorted(re.findall(r'data-chart="([^"]+)"', text)) == sorted(charts)
 
 
+def test_every_role_of_the_plan_stands_in_the_picture_with_its_rank(league: RunFolder) -> None:
+    plan = json.loads(league.plan.read_text())
+    for card in numbers(league)["plan"]["cards"]:
+        ranks = [rank["rank"] for rank in plan["ranks"] for role in rank["roles"] if role["match"] == card["match"]]
+        drawn = re.findall(r"<text[^>]*>([^<]*)</text>", card["svg"])
+        assert drawn == [str(rank) for rank in ranks]  # the environment, then its workers in the order of the seats
+
+
+def test_the_time_of_a_rank_is_that_of_its_roles(league: RunFolder, told: Any) -> None:
+    roles = json.loads((league.path / "profile.json").read_text())["roles"]
+    for row in told["time"]["ranks"]:
+        hosted = [role for role in roles if role["rank"] == int(row["name"])]
+        assert row["wall"] == sum(role["wall"] for role in hosted)
+        assert sum(row["seconds"].values()) == pytest.approx(row["wall"])
+
+
 def test_the_colours_of_the_configuration_are_used(league: RunFolder) -> None:
     colors = Colors(read_run(league.path).config)
     assert (colors["p0"], colors["p1"], colors["p1@1000"]) == ("#1f77b4", "#d62728", "#d62728")

@@ -107,7 +107,9 @@ def test_lanes_are_named_by_their_numbers_in_the_match_whichever_half_they_are_i
 def test_rewards_of_another_shape_are_refused_where_numpy_would_have_stretched_them(tmp_path: Path) -> None:
     data = alone(on_env_error="stop", make="faulty_games:Transposed", lanes=1, player={"algorithm": "random"})
     data["matches"][0]["seats"] = ["blue", "blue"]
-    with pytest.raises(RoleFailed, match=r"the game gave on tick 3 rewards as float64 \(2, 1\); expected float64 \(1, 2\)"):
+    with pytest.raises(
+        RoleFailed, match=r"the game gave on tick 3 rewards as float64 \(2, 1\); expected float64 \(1, 2\)"
+    ):
         play(data, tmp_path)
 
 
