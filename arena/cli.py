@@ -61,6 +61,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_check(commands)
     _add_evaluate(commands)
     _add_tournament(commands)
+    _add_exploit(commands)
     _add_replay(commands)
     _add_report(commands)
     _add_watch(commands)
@@ -186,6 +187,44 @@ def _add_tournament(commands: Any) -> None:
     tournament.add_argument("--run-dir", metavar="DIR", help="its folder (default: runs/<name>-tournament)")
     tournament.add_argument("--json", action="store_true", help="as JSON")
     tournament.set_defaults(command=_tournament)
+
+
+def _add_exploit(commands: Any) -> None:
+    exploit = commands.add_parser(
+        "exploit",
+        help="how much can be won from a policy?",
+        description="A responder learns against the policy, which does not, and then shows what it has learnt: a lower "
+        "bound of the policy's exploitability.",
+    )
+    exploit.add_argument("run", metavar="RUN", help="the folder of the run that the policy is from")
+    exploit.add_argument("--policy", required=True, metavar="POLICY", help="as blue, or blue@5000")
+    exploit.add_argument(
+        "--ticks", type=_count, metavar="N", help="for which the responder learns (default: the run's)"
+    )
+    exploit.add_argument("--algorithm", default="ppo", metavar="NAME", help="of the responder (default: ppo)")
+    exploit.add_argument(
+        "--set",
+        dest="overrides",
+        action="append",
+        default=[],
+        metavar="options.KEY=VALUE",
+        help="of the responder; may be given many times",
+    )
+    exploit.add_argument(
+        "--episodes", type=_count, default=1000, metavar="N", help="at least N show what it has learnt (default: 1000)"
+    )
+    exploit.add_argument(
+        "--seats",
+        type=_number,
+        nargs="+",
+        default=[],
+        metavar="SEAT",
+        help="the responder's, from 0 (default: those that the policy does not have; if it has all, each side in turn)",
+    )
+    exploit.add_argument("--ranks", type=_count, metavar="N", help="processes (default: 1, everything in this one)")
+    exploit.add_argument("--run-dir", metavar="DIR", help="its folder (default: runs/<name>-exploits-<policy>)")
+    exploit.add_argument("--json", action="store_true", help="as JSON")
+    exploit.set_defaults(command=_exploit)
 
 
 def _add_replay(commands: Any) -> None:
@@ -413,6 +452,23 @@ def _tournament(arguments: argparse.Namespace) -> int:
         players=arguments.players,
         checkpoints=arguments.checkpoints,
         greedy=not arguments.sample,
+        ranks=arguments.ranks,
+        run_dir=arguments.run_dir,
+        as_json=arguments.json,
+    )
+
+
+def _exploit(arguments: argparse.Namespace) -> int:
+    from arena.launch.exploit import exploit
+
+    return exploit(
+        arguments.run,
+        policy=arguments.policy,
+        ticks=arguments.ticks,
+        algorithm=arguments.algorithm,
+        overrides=arguments.overrides,
+        episodes=arguments.episodes,
+        seats=arguments.seats,
         ranks=arguments.ranks,
         run_dir=arguments.run_dir,
         as_json=arguments.json,

@@ -9,13 +9,10 @@ The algorithm is made as in a run, on an environment that has spaces and nothing
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from gymnasium.spaces import Space
-from gymnasium.vector import AutoresetMode, VectorEnv
-from gymnasium.vector.utils import batch_space
 
 from arena import registry
 from arena.config.schema import Config, PolicyConfig, load_config
@@ -23,38 +20,7 @@ from arena.errors import ConfigError, nearest
 from arena.records import checkpoint as checkpoints
 from arena.records.checkpoint import Checkpoint
 from arena.records.folder import RunFolder
-
-
-class Unplayed(VectorEnv[Any, Any, Any]):
-    """A vector environment that cannot be played: an algorithm that only acts asks for its spaces alone."""
-
-    def __init__(self, observation_space: Space[Any], action_space: Space[Any]) -> None:
-        self.num_envs = 1
-        self.single_observation_space, self.single_action_space = observation_space, action_space
-        self.observation_space, self.action_space = batch_space(observation_space, 1), batch_space(action_space, 1)
-        self.metadata = {"autoreset_mode": AutoresetMode.SAME_STEP}
-
-    def reset(self, *, seed: Any = None, options: Any = None) -> NoReturn:
-        raise RuntimeError("a restored policy has no game to play")
-
-    def step(self, actions: Any) -> NoReturn:
-        raise RuntimeError("a restored policy has no game to play")
-
-
-@dataclass(frozen=True)
-class Alone:
-    """What a restored policy sees of its group: itself."""
-
-    policy: str
-    sync: str
-    seed: int
-    shared_seed: int
-    size: int = 1
-    rank: int = 0
-    is_root: bool = True
-    team: tuple[int, ...] = (0,)
-    teams: tuple[tuple[int, ...], ...] = ((0,),)
-    comm: Any = None
+from arena.stand_ins import Told, Unplayed, tried_out
 
 
 def restored(
@@ -89,17 +55,16 @@ def restored(
     cls = registry.worker_class(given.algorithm, given.options, acts=given.frozen, path=f"policies.{policy}")
     if hasattr(cls, "check"):
         cls.check(observation_space, action_space)
-    algorithm = cls(
-        Unplayed(observation_space, action_space), _group(config, policy), ticks=config.ticks, **given.options
-    )
+    env = Unplayed(observation_space, action_space)
+    algorithm = tried_out(cls, env, _group(config, policy), ticks=config.ticks, options=given.options)
     found = _checkpoint(folder, policy, given, boundary)
     if found is not None:
         algorithm.load_state_dict(found.state)
     return algorithm
 
 
-def _group(config: Config, policy: str) -> Alone:
-    return Alone(policy, config.policies[policy].sync, seed=config.seed, shared_seed=config.seed)
+def _group(config: Config, policy: str) -> Told:
+    return Told(policy, config.policies[policy].sync, seed=config.seed, shared_seed=config.seed)
 
 
 def _checkpoint(folder: RunFolder, policy: str, given: PolicyConfig, boundary: int | None) -> Checkpoint | None:

@@ -26,7 +26,6 @@ class Begun(NamedTuple):
 
     policy: str
     worker: int  # its rank in the group
-    tick: int
     state: Bits
     own: Bits
     options: Any
@@ -39,7 +38,7 @@ class _Notes:
         learner: Any = self
         states = Bits.of(learner.state_dict()), Bits.of(learner.own_state_dict())
         group = learner.group
-        NOTES.append(Begun(group.policy, group.rank, learner.env.ticks, *states, getattr(learner, "options", None)))
+        NOTES.append(Begun(group.policy, group.rank, *states, getattr(learner, "options", None)))
         super().run()  # type: ignore[misc]
 
 

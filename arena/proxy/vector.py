@@ -75,7 +75,7 @@ class VectorEnvProxy(VectorEnv[Any, Any, Any]):
         self._is_part = rows is not None
         self._lanes = sum(seat.lanes for seat in seats)
         self._composite = isinstance(self.single_observation_space, (spaces.Dict, spaces.Tuple))
-        self._masked = bool(seat.mask_sizes[0])
+        self.masked = bool(seat.mask_sizes[0])
         self._all_rows = np.ones(self.num_envs, np.bool_)
         self._unseen = True  # the game shows observations that the algorithm was not given yet
         self._look()
@@ -198,7 +198,7 @@ class VectorEnvProxy(VectorEnv[Any, Any, Any]):
         for seat, rows in self._places:
             for row, info in seat.infos.items():
                 infos = self._add_info(infos, info, rows.start + row)
-        if self._masked:
+        if self.masked:
             infos["action_mask"], infos["_action_mask"] = _joined(self._masks), self._all_rows.copy()
         infos["active"] = self._active_rows()
         return infos

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from arena.config.schema import Config
 from arena.league.alpha_rank import alpha_rank_with_uncertainty
@@ -17,6 +16,7 @@ from arena.league.payoff import Payoff, payoff
 from arena.league.ratings import Ratings, fit
 from arena.league.reading import Reading
 from arena.league.results import Results
+from arena.league.standings import rows
 from arena.report.colors import Colors
 
 MOST_IN_MATRIX = 24  # players: more cells than 24 x 24 nobody reads
@@ -118,7 +118,7 @@ def standings(reading: Reading, config: Config, colors: Colors, *, window: int |
     shown = _shown(order, config)
     scores = payoff(reading.results, shown)
     return Standings(
-        rows=_rows(order, ratings, reading.results, online, colors),
+        rows=_rows(ratings, reading.results, online, colors),
         matrix=_matrix(scores, colors, left_out=len(order) - len(shown)),
         meta=_meta(scores, colors),
         games=reading.results.games,
@@ -130,42 +130,26 @@ def standings(reading: Reading, config: Config, colors: Colors, *, window: int |
     )
 
 
-def _rows(
-    order: Sequence[str], ratings: Ratings, results: Results, online: OnlineRatings, colors: Colors
-) -> list[Standing]:
-    tallies, rated = _tallies(results), set(online.players)
-    rows = []
-    for rank, player in enumerate(order, start=1):
-        rating = ratings.of(player)
-        skill = online.of(player) if player in rated else None
-        won, drawn, lost = tallies[player]
-        row = Standing(
-            rank=rank,
-            player=player,
-            policy=player.partition("@")[0],
-            color=colors[player],
-            elo=rating.elo,
-            low=rating.low,
-            high=rating.high,
-            games=rating.games,
-            wins=won,
-            draws=drawn,
-            losses=lost,
+def _rows(ratings: Ratings, results: Results, online: OnlineRatings, colors: Colors) -> list[Standing]:
+    rated = set(online.players)
+    found = []
+    for row in rows(ratings, results):
+        skill = online.of(row.player) if row.player in rated else None
+        standing = Standing(
+            rank=row.rank,
+            player=row.player,
+            policy=row.player.partition("@")[0],
+            color=colors[row.player],
+            elo=row.elo,
+            low=row.low,
+            high=row.high,
+            games=ratings.of(row.player).games,
+            **row.score._asdict(),
             skill=None if skill is None else skill.mean,
             deviation=None if skill is None else skill.deviation,
         )
-        rows.append(row)
-    return rows
-
-
-def _tallies(results: Results) -> dict[str, tuple[int, int, int]]:
-    """Wins, draws and losses of the sides on which each player sat."""
-    tallies: dict[str, NDArray[np.int64]] = {player: np.zeros(3, np.int64) for player in results.players}
-    for teams, score in results.pairs().items():
-        for team, seen in zip(teams, (score, score.reversed), strict=True):
-            for player in set(team):
-                tallies[player] += seen
-    return {player: (int(won), int(drawn), int(lost)) for player, (won, drawn, lost) in tallies.items()}
+        found.append(standing)
+    return found
 
 
 def _shown(order: Sequence[str], config: Config) -> list[str]:

@@ -22,14 +22,14 @@ pytestmark = pytest.mark.slow
 SIGHT, CHOICE = spaces.Box(0, 1, (7,), np.float32), spaces.Discrete(3)
 NOTHING_YET = np.eye(7, dtype=np.float32)[-1]  # what is seen before the only choice: that there was none
 ROCK_PAPER_SCISSORS = np.array([[0, -1, 1], [1, 0, -1], [-1, 1, 0]])
-ROUNDS, TICKS = 40, 64
+ROUNDS, TICKS = 24, 64
 
 
 def league(*, self_share: float) -> dict[str, Any]:
     """A policy that meets itself in some of its matches, and its past selves in the others."""
     options = {
         "n_steps": 16,
-        "minibatch_size": 16,
+        "minibatch_size": 32,
         "learning_rate": 1e-2,
         "gamma": 0.0,
         "ent_coef": 0.1,
@@ -37,7 +37,7 @@ def league(*, self_share: float) -> dict[str, Any]:
         "hidden_sizes": [16],
     }
     rule = {"fictitious": {"weighting": "hard", "self": self_share}}
-    meets = {"env": "game", "policies": ["learner"], "rule": rule, "copies": 8, "lanes": 4}
+    meets = {"env": "game", "policies": ["learner"], "rule": rule, "copies": 4, "lanes": 8}
     return {
         "seed": 1,
         "rounds": ROUNDS,
@@ -67,12 +67,12 @@ def exploited(played: NDArray[np.float64]) -> float:
 def test_self_play_alone_goes_from_rock_to_paper_to_scissors_and_round_again(tmp_path: Path) -> None:
     played = strategies(league(self_share=1.0), tmp_path)
     steps = np.diff(played.argmax(axis=1)) % 3
-    assert (steps == 1).sum() >= 18  # six times round and more
+    assert (steps == 1).sum() >= 15  # five times round and more
     assert (steps == 1).sum() >= 5 * (steps == 2).sum()  # and hardly ever back
-    assert exploited(played) >= 0.3
+    assert exploited(played) >= 0.35
 
 
 def test_with_past_selves_by_their_posterior_the_average_strategy_is_the_equilibrium(tmp_path: Path) -> None:
     played = strategies(league(self_share=0.5), tmp_path)
     np.testing.assert_allclose(played.mean(axis=0), 1 / 3, atol=0.05)
-    assert exploited(played) <= 0.3
+    assert exploited(played) <= 0.35

@@ -46,109 +46,180 @@ def play(data: dict[str, Any], path: Path, *, resume: bool = False) -> RunFolder
     return run.folder
 
 
-def begun(policy: str, tick: int, worker: int = 0) -> Begun:
-    """What a worker has noted."""
-    (found,) = [note for note in NOTES if note[:3] == (policy, worker, tick)]
-    return found  # type: ignore[no-any-return]
+def begun(folder: RunFolder, policy: str, number: int, worker: int = 0) -> Begun:
+    """What a worker has noted at the beginning of a round."""
+    notes = [note for note in NOTES if isinstance(note, Begun) and note[:2] == (policy, worker)]
+    return notes[sum(policy in seated(planned) for planned in rounds_of(folder)[:number])]
 
 
-def saved(folder: RunFolder, policy: str, tick: int) -> Bits:
-    """What a policy had learnt at the end of a round."""
-    return Bits.of(checkpoint.load(checkpoint.path_of(folder.checkpoints_path(policy), tick)).state)
+def saved(folder: RunFolder, policy: str, number: int) -> Bits:
+    """What a policy had learnt when so many rounds had been played."""
+    return Bits.of(checkpoint.load(checkpoint.path_of(folder.checkpoints_path(policy), number * TICKS)).state)
 
 
-def own(folder: RunFolder, policy: str, tick: int, seat: tuple[int, int]) -> Bits:
+def own(folder: RunFolder, policy: str, number: int, seat: tuple[int, int]) -> Bits:
     """What its worker in a seat alone had then."""
-    return Bits.of(checkpoint.load(checkpoint.own_path_of(folder.checkpoints_path(policy), tick, seat)).state)
+    path = checkpoint.own_path_of(folder.checkpoints_path(policy), number * TICKS, seat)
+    return Bits.of(checkpoint.load(path).state)
 
 
 def rounds_of(folder: RunFolder) -> list[dict[str, Any]]:
     return list(JournalReader(folder.rounds))
 
 
-NOTHING = Bits.of({})
+def seated(planned: dict[str, Any]) -> list[str]:
+    """Who plays in the first match of a round, or in others; by seats."""
+    return [seat["policy"] for match in planned["matches"] for seat in match["seats"]]
 
-DUEL = {"round_robin": {"env": "game", "policies": ["one", "two"], "lanes": 2}}
-EVOLVING = {"evolution": {"share": 0.5, "perturb": {"learning_rate": [0.5, 2.0]}}}
+
+NOTHING = Bits.of({})
+DUEL = {"env": "game", "policies": ["one", "two"], "lanes": 2}
 
 
 # -------------------------------------------------------------------------------------------- forks, resets and rests
 
 
 def test_a_fork_begins_with_the_weights_the_optimiser_and_the_half_rollout_of_its_source(tmp_path: Path) -> None:
-    folder = play(league(DUEL, policies={"one": PPO, "two": PPO}, league=EVOLVING), tmp_path / "run")
-    for planned in rounds_of(folder)[1:]:
+    evolving = {"evolution": {"share": 0.5, "perturb": {"learning_rate": [0.5, 2.0]}}}
+    folder = play(league({"round_robin": DUEL}, policies={"one": PPO, "two": PPO}, league=evolving), tmp_path / "run")
+    for number, planned in list(enumerate(rounds_of(folder)))[1:]:
         ((policy, fork),) = planned["forks"].items()
-        source, tick = fork["from"], planned["start"]
-        taken = begun(policy, tick)
+        source, taken = fork["from"], begun(folder, policy, number)
         assert {policy, source} == {"one", "two"}
-        assert taken.state == saved(folder, source, tick) != saved(folder, policy, tick)
-        assert taken.own == own(folder, source, tick, (0, ["one", "two"].index(source))) != NOTHING
+        assert taken.state == saved(folder, source, number) != saved(folder, policy, number)
+        assert taken.own == own(folder, source, number, (0, seated(planned).index(source))) != NOTHING
         assert taken.options.learning_rate == fork["options"]["learning_rate"]
-        assert begun(source, tick).state == saved(folder, source, tick)
+        assert begun(folder, source, number).state == saved(folder, source, number)
 
 
-def test_every_worker_of_a_fork_goes_on_with_what_one_of_its_sources_alone_had(tmp_path: Path) -> None:
-    two = {**DUEL, "round_robin": {**DUEL["round_robin"], "copies": 2}}
-    folder = play(
-        league(two, policies={"one": ALL, "two": ALL}, rounds=2, league={"evolution": {"share": 0.5}}), tmp_path / "run"
-    )
-    ((policy, fork),) = rounds_of(folder)[1]["forks"].items()
-    seat = ["one", "two"].index(fork["from"])
-    alone = [own(folder, fork["from"], TICKS, (match, seat)) for match in (0, 1)]
-    assert [begun(policy, TICKS, worker).own for worker in (0, 1)] == alone
+def test_every_worker_of_a_fork_goes_on_with_what_one_of_its_source_alone_had(tmp_path: Path) -> None:
+    evolving = {"evolution": {"share": 0.5}}
+    pairs = {"round_robin": {**DUEL, "copies": 2}}
+    folder = play(league(pairs, policies={"one": ALL, "two": ALL}, rounds=2, league=evolving), tmp_path / "run")
+    planned = rounds_of(folder)[1]
+    ((policy, fork),) = planned["forks"].items()
+    seat = seated(planned).index(fork["from"])
+    alone = [own(folder, fork["from"], 1, (match, seat)) for match in (0, 1)]
     assert alone[0] != alone[1]
+    assert [begun(folder, policy, 1, worker).own for worker in (0, 1)] == alone
 
 
 def test_an_exploiter_that_is_reset_begins_as_it_did_at_first(tmp_path: Path) -> None:
     rule = {"exploiters": {"main": ["one"], "main_exploiters": ["two"], "reset": {"after": 2, "beats": 1.0}}}
-    meets = {"matchmaking": {"env": "game", "policies": ["one", "two"], "rule": rule, "lanes": 2}}
-    folder = play(league(meets, policies={"one": PPO, "two": PPO}, rounds=4), tmp_path / "run")
-    assert [planned["resets"] for planned in rounds_of(folder)] == [[], [], ["two"], []]
-    assert begun("two", 2 * TICKS).state == begun("two", 0).state == saved(folder, "two", 0)
-    assert begun("two", 2 * TICKS).own == begun("two", 0).own == NOTHING
-    assert begun("two", TICKS).state == saved(folder, "two", TICKS) != begun("two", 0).state
-    assert begun("two", 3 * TICKS).state == saved(folder, "two", 3 * TICKS)
-    assert begun("one", 2 * TICKS).state == saved(folder, "one", 2 * TICKS)
+    meets = {"matchmaking": {**DUEL, "rule": rule}}
+    folder = play(league(meets, policies={"one": PPO, "two": PPO}), tmp_path / "run")
+    assert [(planned["resets"], planned["snapshots"]) for planned in rounds_of(folder)][2] == (
+        ["two"],
+        ["one@40", "two@40"],
+    )
+    first, second, anew = (begun(folder, "two", number) for number in range(3))
+    assert anew.state == first.state == saved(folder, "two", 0)
+    assert anew.own == first.own == NOTHING
+    assert second.state == saved(folder, "two", 1) != first.state
+    assert Bits.of(checkpoint.load(folder.snapshot_path("two", 2 * TICKS)).state) == saved(folder, "two", 2)
+    assert begun(folder, "one", 2).state == saved(folder, "one", 2)
+
+
+THREE = ("one", "two", "three")
 
 
 def swiss(**more: Any) -> dict[str, Any]:
     """Three players, of whom one rests in each round."""
-    meets = {"swiss": {"env": "game", "policies": ["one", "two", "three"], "lanes": 2}}
-    return league(meets, policies=dict.fromkeys(("one", "two", "three"), ALL), rounds=4, **more)
+    meets = {"swiss": {"env": "game", "policies": list(THREE), "lanes": 2}}
+    return league(meets, policies=dict.fromkeys(THREE, ALL), rounds=4, **more)
 
 
 def resting(folder: RunFolder) -> list[str]:
     """Who rests, round by round."""
-    seated = [
-        {seat["policy"] for match in planned["matches"] for seat in match["seats"]} for planned in rounds_of(folder)
-    ]
-    return [({"one", "two", "three"} - names).pop() for names in seated]
+    return [(set(THREE) - set(seated(planned))).pop() for planned in rounds_of(folder)]
 
 
 def test_who_rests_for_a_round_goes_on_from_where_it_was(tmp_path: Path) -> None:
     folder = play(swiss(), tmp_path / "run")
-    rests = resting(folder)
-    for number, (before, name) in enumerate(zip(rests, rests[1:], strict=False), start=1):
-        if number == 1:
-            continue
-        assert name != before
-    number, name = next((number, name) for number, name in enumerate(rests) if 0 < number < 3)
-    again = begun(name, (number + 1) * TICKS)
-    assert again.state == saved(folder, name, number * TICKS)
-    last = rounds_of(folder)[number - 1]
-    (seat,) = [index for index, held in enumerate(last["matches"][0]["seats"]) if held["policy"] == name]
-    assert again.own == own(folder, name, number * TICKS, (0, seat)) != NOTHING
+    name = resting(folder)[1]
+    again = begun(folder, name, 2)
+    assert again.state == saved(folder, name, 1)
+    assert again.own == own(folder, name, 1, (0, seated(rounds_of(folder)[0]).index(name))) != NOTHING
 
 
 def test_a_fork_that_rests_begins_later_with_the_bits_of_its_source(tmp_path: Path) -> None:
     folder = play(swiss(league={"evolution": {"share": 0.34}}), tmp_path / "run")
-    rests = resting(folder)
-    found = [
-        (number, policy, fork["from"])
-        for number, planned in enumerate(rounds_of(folder))
-        for policy, fork in planned["forks"].items()
-        if rests[number] == policy and number < 3
+    name = resting(folder)[1]
+    assert name in rounds_of(folder)[1]["forks"], "it becomes a copy, and rests"
+    source = rounds_of(folder)[1]["forks"][name]["from"]
+    assert begun(folder, name, 2).state == saved(folder, source, 1) != begun(folder, source, 2).state
+
+
+# ---------------------------------------------------------------------------------------------------- going on with it
+
+
+def past_selves(**more: Any) -> dict[str, Any]:
+    """Two learners that meet nobody but their past selves, in rounds of two legs."""
+    meets = {"matchmaking": {**DUEL, "rule": {"past_selves": {"self": 0.0}}}}
+    policies = {"one": {"algorithm": "learners:MeetsItself"}, "two": {"algorithm": "learners:MeetsItself"}}
+    return {**league(meets, policies=policies, rounds=4, **more), "checkpoint_every": TICKS // 2}
+
+
+def files(folder: RunFolder, *parts: str) -> dict[str, bytes]:
+    """What lies below some parts of a run folder."""
+    found = (path for part in parts for path in (folder.path / part).rglob("*") if path.is_file())
+    return {str(path.relative_to(folder.path)): path.read_bytes() for path in found}
+
+
+KEPT = ("checkpoints", "snapshots", "samples")
+
+
+def test_a_league_that_goes_on_from_the_middle_of_a_round_meets_the_same_snapshots(tmp_path: Path) -> None:
+    whole = play(past_selves(record="samples"), tmp_path / "whole")
+    assert any("@" in name for name in seated(rounds_of(whole)[3]))
+    broken = play(past_selves(record="samples"), tmp_path / "broken")
+    discard_after(broken, 7 * TICKS // 2)
+    assert play(past_selves(record="samples"), broken.path, resume=True) == broken
+    assert files(broken, *KEPT) == files(whole, *KEPT)
+    assert broken.episodes.read_bytes() == whole.episodes.read_bytes()
+    assert broken.rounds.read_bytes() == whole.rounds.read_bytes()
+
+
+# ------------------------------------------------------------------------------------------------------------- samples
+
+
+def test_the_samples_of_each_round_lie_in_a_folder_of_their_own(tmp_path: Path) -> None:
+    folder = play(past_selves(record="samples"), tmp_path / "run")
+    matches = [(number, match) for number in range(4) for match in (0, 1)]
+    assert sorted(path.parts[-2:] for path in folder.samples.glob("*/*")) == [
+        (f"round-{number:04d}", f"match-{match:04d}") for number, match in matches
     ]
-    print(rests, [p["forks"] for p in rounds_of(folder)])
-    assert found
+    samples = read_samples(folder.path)
+    assert [(match.round, match.match) for match in samples.matches] == matches
+    for match in samples.matches:
+        ticks = [tick for part in match.parts() for tick in part.tick.tolist()]
+        assert ticks == list(range(match.round * TICKS + 1, (match.round + 1) * TICKS + 1))
+        assert [entity.policy for entity in match.entities] == seated(rounds_of(folder)[match.round])[
+            2 * match.match : 2 * match.match + 2
+        ]
+
+
+def test_recorded_episodes_of_a_league_are_those_on_record(tmp_path: Path) -> None:
+    folder = play(past_selves(record="samples"), tmp_path / "run")
+    found = {
+        (e.round, e.match, e.lane, e.number, e.entity): e.undiscounted for e in read_samples(folder.path).episodes()
+    }
+    assert found == {
+        (line["round"], line["match"], line["lane"], line["episode"], f"player_{entity}"): seat["return"]
+        for line in JournalReader(folder.episodes)
+        for seat in line["seats"]
+        for entity in seat["entities"]
+    }
+
+
+def test_a_round_that_is_planned_anew_leaves_nothing_of_what_was_planned_before(tmp_path: Path) -> None:
+    folder = play(past_selves(record="samples"), tmp_path / "run")
+    assert set(seated(rounds_of(folder)[3])) != {"one", "two", "one@20", "two@20"}
+    discard_after(folder, 3 * TICKS)
+    changed = past_selves(record="samples", league={"snapshots": {"keep": 1, "every": 2}})
+    play(changed, folder.path, resume=True)
+    rounds = rounds_of(folder)
+    assert [len(planned["snapshots"]) for planned in rounds] == [0, 2, 2, 0]
+    told = [entity.policy for match in read_samples(folder.path).matches for entity in match.entities]
+    assert told == [name for planned in rounds for name in seated(planned)]
+    assert not folder.snapshot_path("one", 3 * TICKS).exists()
