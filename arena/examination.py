@@ -1,6 +1,7 @@
 """What can be known about a plan before anything starts: every environment is made once, every algorithm is asked.
 
-    examine(plan)                      entities, faces, options, sizes; what `arena plan` needs
+    examine(plan)                      entities, faces, options, sizes; what `arena plan` needs. An algorithm that can
+                                       be tried out is made once for its first seat, with what it is to begin with
     examine(plan, conformance=True)    plays each environment through the checks of `arena.testing` too: `arena check`
 
 Some of it is checked again when a run starts, by the role that knows the thing anyway: an environment its idle action,
@@ -64,12 +65,11 @@ def examine(plan: Plan, *, conformance: bool = False) -> Examination:
         ConfigError: the first thing that is wrong, with its place in the configuration.
     """
     lines: list[str] = []
-    algorithms = {name: _examine_algorithm(plan, policy, lines.append) for name, policy in plan.policies.items()}
+    players = {name: _examine_algorithm(plan, policy, lines.append) for name, policy in plan.policies.items()}
     interfaces = _interfaces(plan.matches, conformance, lines.append)
     seats = tuple(check_seats(match, interface) for match, interface in zip(plan.matches, interfaces, strict=True))
     findings = {
-        name: _examine_policy(plan, policy, algorithms[name], interfaces, seats)
-        for name, policy in plan.policies.items()
+        name: _examine_policy(plan, policy, players[name], interfaces, seats) for name, policy in plan.policies.items()
     }
     lines += [_policy_line(policy, findings[name]) for name, policy in plan.policies.items()]
     made(plan.callbacks)
@@ -77,18 +77,27 @@ def examine(plan: Plan, *, conformance: bool = False) -> Examination:
     return Examination(interfaces, seats, findings, tuple(lines))
 
 
-def _examine_algorithm(plan: Plan, policy: PolicyPlan, report: Callable[[str], None]) -> type[Any]:
+class _Player(NamedTuple):
+    """Who plays for a policy."""
+
+    cls: type[Any]
+    begins: tuple[Path, Checkpoint] | None  # with what, where it is loaded
+
+
+def _examine_algorithm(plan: Plan, policy: PolicyPlan, report: Callable[[str], None]) -> _Player:
     path = f"policies.{policy.name}"
     cls = registry.worker_class(policy.algorithm, policy.options, acts=plan.acts(policy), path=path)
     report(f"policy {policy.name}: algorithm {policy.algorithm}, {counted(len(policy.options), 'option')}")
-    if policy.load is not None:
-        from arena.records import checkpoint
+    if policy.load is None:
+        return _Player(cls, None)
+    from arena.records import checkpoint
 
-        with located(path=f"{path}.load"):
-            found = checkpoint.find(policy.load, policy.name)
-            check_checkpoint(checkpoint.load(found), found, policy, cls)
-        report(f"policy {policy.name}: begins with {found}")
-    return cls
+    with located(path=f"{path}.load"):
+        found = checkpoint.find(policy.load, policy.name)
+        held = checkpoint.load(found)
+        check_checkpoint(held, found, policy, cls)
+    report(f"policy {policy.name}: begins with {found}")
+    return _Player(cls, (found, held))
 
 
 def check_checkpoint(held: Checkpoint, path: Path, policy: PolicyPlan, cls: type[Any]) -> None:
@@ -204,10 +213,11 @@ def check_idle_action(match: MatchPlan, interface: Interface) -> None:
 def _examine_policy(
     plan: Plan,
     policy: PolicyPlan,
-    cls: type[Any],
+    player: _Player,
     interfaces: Sequence[Interface],
     seats: Sequence[Sequence[tuple[int, ...]]],
 ) -> PolicyFindings:
+    cls = player.cls
     faces: dict[str, None] = {}
     rows = []
     shared: SeatSpaces | None = None
@@ -224,7 +234,36 @@ def _examine_policy(
         rows.append(match.lanes * len(seats[number][seat]))
     check_teams(cls, plan, policy)
     sizes = _sizes(cls, plan, policy)
+    if policy.workers and hasattr(cls, "tried_out"):
+        number, seat = policy.workers[0]
+        _try_out(plan, policy, player, next(iter(faces)), interfaces[number], seats[number][seat])
     return PolicyFindings(tuple(faces), tuple(rows), sizes, registry.schedule_of(cls))
+
+
+def _try_out(
+    plan: Plan, policy: PolicyPlan, player: _Player, face: str, interface: Interface, entities: Sequence[int]
+) -> None:
+    """Makes a policy's algorithm for its first seat, without a game, and lets it take on what it is to begin with.
+
+    Raises:
+        ConfigError: it cannot be made so, or cannot take that on.
+    """
+    from arena.stand_ins import Told, Unplayed, UnplayedParallel, tried_out
+
+    names, spaces = [interface.entities[index] for index in entities], SeatSpaces.of(interface, entities)
+    env: Unplayed | UnplayedParallel = UnplayedParallel(names, spaces.observations, spaces.actions)
+    if face != "parallel":
+        rows = plan.matches[policy.workers[0][0]].lanes * len(entities)
+        masked = bool(interface.mask_sizes[entities[0]])
+        env = Unplayed(spaces.observations[0], spaces.actions[0], rows=rows, entities=names, masked=masked)
+    teams = plan.teams(policy)
+    group = Told(policy.name, policy.sync, plan.seed, plan.seed, len(policy.workers), team=teams[0], teams=teams)
+    with located(inside=f"policies.{policy.name}"):
+        made = tried_out(player.cls, env, group, ticks=plan.horizon, options=policy.options)
+    if player.begins is not None:
+        found, held = player.begins
+        with located(path=f"policies.{policy.name}.load", who=str(found)):
+            made.load_state_dict(held.state)
 
 
 class SeatSpaces(NamedTuple):
@@ -346,14 +385,18 @@ def learners_of(cls: type[Any], plan: Plan, policy: PolicyPlan) -> tuple[Learner
 
 
 def _sizes(cls: type[Any], plan: Plan, policy: PolicyPlan) -> dict[str, int]:
-    """What the algorithm derives for a policy that learns; empty where its learners, if it has any, differ in rows."""
+    """What the algorithm derives for a policy that learns; empty where its learners, if it has any, differ in rows.
+
+    It is asked about each number of rows all the same, as it may refuse one.
+    """
     learners = learners_of(cls, plan, policy)
-    rows = {learner.rows for learner in learners}
-    if policy.frozen or not hasattr(cls, "sizes") or len(rows) != 1:
+    if policy.frozen or not hasattr(cls, "sizes"):
         return {}
-    with located(inside=f"policies.{policy.name}"), located(path="options"):
-        sizes = cls.sizes(dict(policy.options), rows=rows.pop(), ticks=plan.horizon, workers=len(learners))
-    return {str(name): int(size) for name, size in sizes.items()}
+    sizes: list[dict[str, Any]] = []
+    for rows in sorted({learner.rows for learner in learners}):
+        with located(inside=f"policies.{policy.name}"), located(path="options"):
+            sizes.append(cls.sizes(dict(policy.options), rows=rows, ticks=plan.horizon, workers=len(learners)))
+    return {str(name): int(size) for name, size in sizes[0].items()} if len(sizes) == 1 else {}
 
 
 def _environment_line(match: MatchPlan, interface: Interface, conformance: bool) -> str:

@@ -553,6 +553,17 @@ class OffPolicy(ABC):
             self.group.fragments.load_state_dict([one for one in waiting if one[1]["worker"] < self.learners])
 
     @classmethod
+    def tried_out(cls, env: VectorEnv[Any, Any, Any], group: Group, *, ticks: int, **options: Any) -> OffPolicy:
+        """One that cannot play, with as small a replay as its options allow.
+
+        Raises:
+            ConfigError: it cannot be made with these options, this seat or this group.
+        """
+        given = cls.Options(**options)
+        room = max(given.batch_size, given.learning_starts, given.n_step)
+        return cls(env, group, ticks=ticks, **{**options, "buffer_size": min(room, given.buffer_size)})
+
+    @classmethod
     def check_options(cls, options: Mapping[str, Any]) -> None:
         """Whether this machine has the device.
 

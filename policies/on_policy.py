@@ -587,6 +587,15 @@ class OnPolicy(ABC, Generic[Given]):
             self.group.fragments.load_state_dict(state.get("fragments", ()))
 
     @classmethod
+    def tried_out(cls, env: VectorEnv[Any, Any, Any], group: Group, *, ticks: int, **options: Any) -> OnPolicy[Given]:
+        """One that cannot play; all that its `__init__` asks of an environment are spaces.
+
+        Raises:
+            ConfigError: it cannot be made with these options, this seat or this group.
+        """
+        return cls(env, group, ticks=ticks, **options)
+
+    @classmethod
     def check_options(cls, options: Mapping[str, Any]) -> None:
         """Whether this machine has the device.
 

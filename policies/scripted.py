@@ -70,6 +70,15 @@ class Scripted:
             self._act = _bound(_load(given.function), given.function, given.arguments, env)
 
     @classmethod
+    def tried_out(cls, env: Any, group: Group, *, ticks: int, **options: Any) -> Scripted:
+        """One that cannot play; all that its `__init__` asks of an environment are spaces.
+
+        Raises:
+            ConfigError: it cannot be made with these options, this seat or this group.
+        """
+        return cls(env, group, ticks=ticks, **options)
+
+    @classmethod
     def check_options(cls, options: Mapping[str, Any]) -> None:
         """Whether the function can be found, and takes its arguments.
 

@@ -71,10 +71,6 @@ def forget(run: Run) -> None:
         # The checkpoint of a policy that had left a leg which ended early is of the end that it knew of.
         checkpoint.discard_after(folder.checkpoints_path(name), found.checkpoints.get(name, run.leg.start))
     boundaries.cut_journals(folder, found)
-    if run.plan.rounds > 1:
-        from arena.launch import rounds  # a run of one round has no use for what rates its players
-
-        rounds.forget_later(run)
     if folder.samples.exists():
         from arena.records import sample_format, sample_writer  # know spaces, which the root has no other use for
 

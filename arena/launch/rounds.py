@@ -55,11 +55,13 @@ def next_round(run: Run) -> Run | None:
         ConfigError: the records are damaged.
     """
     config = config_of(run)
-    before = records.read(run.folder)[: run.plan.round + 1]
+    known = records.read(run.folder)
+    before, later = known[: run.plan.round + 1], known[run.plan.round + 1 :]
     results = _results(run, config)
     if run.leg.start >= run.plan.horizon or league.is_over(config, before, results):
         return None
     following = league.next_round(config, before, results, read_returns(run.folder, round=run.plan.round))
+    _forget_later(run.folder, later)
     for player in following.snapshots:
         _take(run, *_parts(player))
     plan = plan_of(config, following, run.folder, ranks=run.plan.processes, spares=len(run.plan.idle_ranks))
@@ -98,19 +100,6 @@ def again(run: Run, config: Config, tick: int) -> Run:
     return replace(run, plan=plan)
 
 
-def forget_later(run: Run) -> None:
-    """Forgets what the rounds have left that were planned after the one that a resumed run goes on with.
-
-    They are planned anew: under the same numbers other matches may be played.
-    """
-    for later in records.read(run.folder)[run.plan.round + 1 :]:
-        for recorded in (run.folder.samples, run.folder.replays):
-            if (recorded / f"round-{later.number:04d}").exists():
-                shutil.rmtree(recorded / f"round-{later.number:04d}")
-        for player in later.snapshots:
-            run.folder.snapshot_path(*_parts(player)).unlink(missing_ok=True)
-
-
 def plan_of(config: Config, planned: Round, folder: RunFolder, *, ranks: int, spares: int) -> Plan:
     """The plan of a round.
 
@@ -146,6 +135,16 @@ def _take(run: Run, policy: str, tick: int) -> None:
     path = run.folder.snapshot_path(policy, tick)
     make_folder(path.parent.parent)
     checkpoint.duplicate(run.leg.restore[policy], path)
+
+
+def _forget_later(folder: RunFolder, planned: Sequence[Round]) -> None:
+    """Forgets what rounds have left that were planned before and are planned anew: others may meet in them now."""
+    for later in planned:
+        for recorded in (folder.samples, folder.replays):
+            if (recorded / f"round-{later.number:04d}").exists():
+                shutil.rmtree(recorded / f"round-{later.number:04d}")
+        for player in later.snapshots:
+            folder.snapshot_path(*_parts(player)).unlink(missing_ok=True)
 
 
 def _forget(folder: RunFolder, before: Sequence[Round]) -> None:

@@ -1,44 +1,19 @@
-"""`arena tournament`: who is best, and how sure is that? Frozen players meet until their order is decided.
+"""`arena tournament`: in one process, as one rank under a launcher, or by starting the launcher.
 
-A tournament is a run of rounds in one folder, in which nobody learns. Each round is a batch of the games that say most
-about the order, every lane of which plays equally many episodes, so that long games are not left out. When it is over,
-the results so far say what the next one is: over the same processes, with other random streams.
+As with `arena train`, many processes may come through here at once, and the first alone needs to know who plays.
 """
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-import msgspec
-import numpy as np
-
-from arena.config.schema import Config
-from arena.errors import ConfigError
 from arena.importing import uncollected
-from arena.launch import mpirun, rounds
-from arena.launch.contestants import players_of, read_sources, settings_of
-from arena.launch.evaluating import ENDLESS
-from arena.launch.leader import HostingLeader
-from arena.launch.prepare import given, prepare
-from arena.league.reading import read
-from arena.league.results import Results
-from arena.league.rounds import Round
-from arena.league.tournament import Batch, Rule, Table, distinct_settings, games_of_a_meeting, next_batch, table
-from arena.leg import Leg
-from arena.records import checkpoint
-from arena.records import rounds as records
-from arena.records.scoreboard import Scoreboard
-from arena.run import Run, Stage
-from arena.screen.display import Display, silent_display
-from arena.screen.standings import standings_lines
-from arena.screen.words import counted
+from arena.launch import mpirun
 
-_STREAM = 0x746F7572  # tells a tournament's random streams from those of what it is made of
-_MOST_BATCHES = 2**12  # each of them has ENDLESS ticks, and all together fewer than 2^53
+if TYPE_CHECKING:
+    from arena.launch.contesting import Tournament
 
 
 class Request(NamedTuple):
@@ -47,7 +22,9 @@ class Request(NamedTuple):
     targets: tuple[str, ...]
     players: tuple[str, ...]
     checkpoints: tuple[str, ...]
-    rule: Rule
+    episodes: int
+    error: float
+    elo: float
     greedy: bool
     run_dir: str | None
     as_json: bool
@@ -83,185 +60,23 @@ def tournament(
     Raises:
         ConfigError: a mistake of the user; under a launcher it is told here, once, and 2 is returned.
     """
-    rule = Rule(episodes, error, elo)
-    request = Request(tuple(targets), tuple(players), tuple(checkpoints), rule, greedy, run_dir, as_json)
+    chosen = tuple(players), tuple(checkpoints)
+    request = Request(tuple(targets), *chosen, episodes, error, elo, greedy, run_dir, as_json)
     if mpirun.under_launcher():
         mpirun.settle()
         with uncollected():
             from arena.launch.ranks import in_the_world
-        return in_the_world(lambda: Tournament(request))
+        return in_the_world(lambda: _leader(request))
     if ranks is None or ranks == 1:
-        leader = Tournament(request)
+        leader = _leader(request)
         return leader.alone(leader.prepare(1))
-    _opening(request)  # a mistake is said once, before any process starts
+    from arena.launch.contesting import opening
+
+    opening(request)  # a mistake is said once, before any process starts
     return mpirun.run(ranks, [sys.executable, "-m", "arena", *sys.argv[1:]], tolerant=False)
 
 
-class Tournament(HostingLeader):
-    """Rank 0's part of a tournament.
-
-    Args:
-        request: which one.
-    """
-
-    def __init__(self, request: Request) -> None:
-        self._request = request
-
-    def prepare(self, ranks: int, *, tolerant: bool = False) -> Run:
-        """Reads who plays, and claims the run folder.
-
-        Raises:
-            ConfigError: a mistake of the user, a damaged checkpoint.
-        """
-        config, batch = _opening(self._request)
-        for policy in config.policies.values():
-            if policy.load is not None:
-                checkpoint.load(policy.load)
-        run = prepare(config, ranks=ranks, run_dir=self._request.run_dir)
-        players = counted(len(config.policies), "player")
-        self._say(f"{config.name}: {players}, at most {counted(self._request.rule.games, 'game')}")
-        return replace(run, source=self._request.targets[0], episodes=batch.episodes, greedy=self._request.greedy)
-
-    def next_stage(self, run: Run) -> Stage | None:
-        """The next batch; None if the order is decided or the budget is used.
-
-        Raises:
-            ConfigError: no game counts.
-        """
-        if not run.begun:
-            return Stage(run)
-        config, before, results, played = _so_far(run)
-        found = table(results, [*config.policies], self._request.rule)
-        self._say(_progress(played, found))
-        settings = distinct_settings([match for _, match in config.entries()])
-        batch = next_batch(settings, [*config.policies], results, self._request.rule, played=played)
-        if batch is None or len(before) >= config.rounds:
-            return None
-        following = Round(number=len(before), start=run.leg.start, matches=batch.matches)
-        plan = rounds.plan_of(config, following, run.folder, ranks=run.plan.processes, spares=0)
-        records.keep(run.folder, before, following, plan)
-        leg = Leg(start=run.leg.start, restore=given(plan))
-        return Stage(replace(run, plan=plan, leg=leg, episodes=batch.episodes))
-
-    def present(self, run: Run, scoreboard: Scoreboard) -> None:
-        """The table, in words or as data."""
-        config, _, results, played = _so_far(run)
-        found = table(results, [*config.policies], self._request.rule)
-        if self._request.as_json:
-            text = json.dumps(_data(found, self._request.rule, played, run), indent=2)
-        else:
-            text = "\n".join([*standings_lines(found.rows), *_verdict(found, self._request.rule, played)])
-            text += f"\nrun folder: {run.path}"
-        sys.stdout.write(f"{text}\n")
-        sys.stdout.flush()
-
-    def display(self) -> Display:
-        """Says nothing: a line for each batch is enough."""
-        return silent_display()
-
-    def _say(self, words: str) -> None:
-        """A line of progress; where the result is data, it is all that goes to stdout."""
-        print(words, file=sys.stderr if self._request.as_json else sys.stdout, flush=True)
-
-
-def _opening(request: Request) -> tuple[Config, Batch]:
-    """The configuration of a tournament, and its first batch, which is what the configuration's matches are."""
-    sources = read_sources(request.targets)
-    players = players_of(sources, request.checkpoints, request.players)
-    envs, settings = settings_of(sources)
-    first = next_batch(settings, [*players], Results(), request.rule, played=0)
-    meeting = games_of_a_meeting(settings)
-    if first is None:
-        raise ConfigError(
-            f"found {request.rule.games}, but when two players meet they play {meeting}: {meeting // 2} lanes on both "
-            f"sides; ask for {meeting} or more",
-            path="--episodes",
-        )
-    base = sources[0].config
-    config = msgspec.structs.replace(
-        base,
-        name=f"{base.name[:80]}-tournament",
-        seed=int(np.random.SeedSequence([base.seed, _STREAM]).generate_state(1)[0]),
-        ticks=ENDLESS,
-        rounds=min(_MOST_BATCHES, request.rule.games // meeting),
-        envs={name: envs[name] for name in dict.fromkeys(setting.env for setting in settings)},
-        policies=players,
-        matches=first.matches,
-        league=None,
-        evaluation=None,
-        callbacks=(),
-        record="nothing",
-        scale=False,
-        fault_tolerance="off",
-        spares=0,
-    )
-    return config, first
-
-
-class _SoFar(NamedTuple):
-    """What a tournament has come to."""
-
-    config: Config
-    before: list[Round]
-    results: Results
-    played: int  # games, those that do not count as well
-
-
-def _so_far(run: Run) -> _SoFar:
-    """What the run folder says.
-
-    Raises:
-        ConfigError: it is damaged, or no game counts.
-    """
-    found = read(run.folder)
-    if found.episodes and not found.results.games:
-        raise ConfigError(
-            f"none of {counted(found.episodes, 'game')} counts: {found.unrated} had no winner and no draw, "
-            f"{found.aborted} were cut short; a game says who has won by the sums of rewards of its two sides, or by "
-            "`outcome` in its infos",
-            source=run.source,
-        )
-    return _SoFar(rounds.config_of(run), records.read(run.folder), found.results, found.episodes)
-
-
-def _progress(played: int, found: Table) -> str:
-    best = found.rows[0]
-    left = sum(doubt.probability for doubt in found.doubts)
-    leads = f"{best.player} leads with {best.elo:+.0f} [{best.low:+.0f}, {best.high:+.0f}]"
-    return f"{counted(played, 'game')}: {leads}; the order is wrong with at most {min(1.0, left):.1%}"
-
-
-def _verdict(found: Table, rule: Rule, played: int) -> list[str]:
-    games = counted(played, "game")
-    what = f"differences below {rule.elo:g} Elo not counted"
-    if found.decided:
-        return [f"the order is decided after {games}, at an error of {rule.error:g}, {what}"]
-    pairs = [f"{doubt.upper} and {doubt.lower} ({doubt.probability:.0%})" for doubt in found.open]
-    return [
-        f"the order is not decided after {games}, at an error of {rule.error:g}, {what}; open, with the probability "
-        f"that it is the other way round: {', '.join(pairs)}"
-    ]
-
-
-def _data(found: Table, rule: Rule, played: int, run: Run) -> dict[str, Any]:
-    return {
-        "players": [
-            {
-                "rank": row.rank,
-                "player": row.player,
-                "elo": row.elo,
-                "low": row.low,
-                "high": row.high,
-                "games": row.score.games,
-                **row.score._asdict(),
-                "score": row.share,
-            }
-            for row in found.rows
-        ],
-        "decided": found.decided,
-        "error": rule.error,
-        "elo": rule.elo,
-        "games": played,
-        "neighbours": [{**doubt._asdict(), "open": doubt in found.open} for doubt in found.doubts],
-        "run_dir": str(run.path),
-    }
+def _leader(request: Request) -> Tournament:
+    with uncollected():
+        from arena.launch.contesting import Tournament
+    return Tournament(request)

@@ -51,6 +51,7 @@ class VectorEnvProxy(VectorEnv[Any, Any, Any]):
         seat_entities: the names of the entities that the seat drives.
         blocks: environments of some of the rows each, which can be stepped by themselves; often one, this one.
         rows: where this block's rows are among all; of the whole, all.
+        masked: whether the game has action masks.
 
     Raises:
         BudgetReached: from `step`, and from a `reset` that would need a tick, when the match has used its budget.

@@ -43,7 +43,7 @@ from arena.errors import ConfigError
 from policies.sb3 import buffers
 from policies.sb3.archive import Contents, pack, unpack
 from policies.sb3.options import check_spaces, check_values, made, options_class
-from policies.sb3.rows import Rows, check_counted_from_zero, check_infos, to_env
+from policies.sb3.rows import Rows, check_counted_from_zero, check_infos, masks_refused, to_env
 from policies.sb3.streams import GlobalStreams
 from policies.streams import ACTING, EXPLORING
 from policies.tensors import misfit
@@ -86,6 +86,8 @@ class Member:
                 "can average gradients, and no more",
                 path="sync",
             )
+        if getattr(env, "masked", False):
+            raise masks_refused()
         self.env, self.group, self.ticks = env, group, ticks
         self.options = self.Options(**options)
         self.streams = GlobalStreams(group.seed, EXPLORING)
@@ -234,6 +236,16 @@ class Member:
             self.taken_on = state
 
     @classmethod
+    def tried_out(cls, env: VectorEnv[Any, Any, Any], group: Group, *, ticks: int, **options: Any) -> Member:
+        """One that cannot play, almost without a replay.
+
+        Raises:
+            ConfigError: it cannot be made with these options, this seat or this group.
+        """
+        small = {"buffer_size": env.num_envs * 8} if hasattr(cls.Options, "buffer_size") else {}
+        return cls(env, group, ticks=ticks, **{**options, **small})
+
+    @classmethod
     def check_options(cls, options: Mapping[str, Any]) -> None:
         """Whether the library's class can be made with these options, and this machine has the device.
 
@@ -366,6 +378,12 @@ def _rollout_sizes(options: Any, rows: int, ticks: int, workers: int) -> dict[st
         raise ConfigError(
             f"a rollout of {options.n_steps} ticks does not fit into a run of {ticks}, so nothing would be learnt; set "
             f"n_steps to {ticks} or less, or ticks to {options.n_steps} or more",
+            path="options.n_steps",
+        )
+    if getattr(options, "normalize_advantage", False) and options.n_steps * rows == 1:
+        raise ConfigError(
+            "got 1 in a seat of one row, expected 2 or more: advantages that are normalised need several; raise "
+            "n_steps or the match's lanes, or set normalize_advantage: false",
             path="options.n_steps",
         )
     minibatches = math.ceil(options.n_steps * rows / getattr(options, "batch_size", math.inf))

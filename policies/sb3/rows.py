@@ -105,13 +105,18 @@ def check_infos(infos: Mapping[str, Any]) -> None:
         ConfigError: the game has action masks, or a row may not act.
     """
     if "action_mask" in infos:
-        raise ConfigError(f"this game has action masks, and Stable-Baselines3 would play what they forbid; {_REMEDY}")
+        raise masks_refused()
     active = infos.get("active")
     if active is not None and not active.all():
         raise ConfigError(
             f"row {int(np.argmin(active))} of the seat may not act on this tick, in a game with turns or in which an "
             f"entity can end before the others, and Stable-Baselines3 acts in all rows on all ticks; {_REMEDY}"
         )
+
+
+def masks_refused() -> ConfigError:
+    """The error for a game with action masks."""
+    return ConfigError(f"this game has action masks, and Stable-Baselines3 would play what they forbid; {_REMEDY}")
 
 
 def from_zero(space: Space[Any]) -> Space[Any]:

@@ -194,7 +194,7 @@ def test_imports_make_no_circle() -> None:
 HEAVY = ("torch", "mpi4py", "pettingzoo", "rich", "scipy", "plotly", "jinja2", "PIL", "stable_baselines3", "tensorboardX")
 
 
-OF_LEAGUES = {f"arena.launch.{name}" for name in ("contestants", "exploit", "rounds", "tournament")}
+OF_LEAGUES = {f"arena.launch.{name}" for name in ("contestants", "contesting", "exploiting", "rounds")}
 """They rate players, and are imported where there are some."""
 
 

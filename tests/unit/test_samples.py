@@ -115,11 +115,17 @@ def test_a_part_stays_small_whatever_a_tick_holds() -> None:
     assert ticks_of_part(columns, lanes=1000, entities=2) == 1
 
 
-def test_the_manifest_comes_back(tmp_path: Path) -> None:
-    played(tmp_path, 1, 1)
+@pytest.mark.parametrize(("round", "place"), [(None, ["match-0003"]), (7, ["round-0007", "match-0003"])])
+def test_the_manifest_comes_back(round: int | None, place: list[str], tmp_path: Path) -> None:
+    manifest = MANIFEST_OF_TWO._replace(round=round)
+    writer = SampleWriter(tmp_path / "samples", manifest, LANES)
+    writer.begin(frame(0), np.ones(2, np.bool_))
+    tick(writer, 1)
+    writer.flush()
     match = match_of(tmp_path)
-    assert (match.match, match.env, match.entities) == MANIFEST_OF_TWO
-    written = json.loads((folder_of(tmp_path, 3) / MANIFEST).read_text())
+    assert Manifest(match.match, match.env, match.entities, round) == manifest
+    assert (match.round, match.path) == (round or 0, tmp_path.joinpath("samples", *place))
+    written = json.loads((match.path / MANIFEST).read_text())
     assert written["columns"]["0/observation/0"] == {"axes": ["tick", "lane"], "dtype": "float32", "shape": [2]}
 
 
@@ -136,6 +142,7 @@ def test_another_match_under_the_same_number_is_refused(tmp_path: Path) -> None:
     ("change", "words"),
     [
         ({"version": 2}, "format version 2, this arena reads up to 1"),
+        ({"round": "three"}, "no match: 3 of 'game', round 'three'"),
         ({"entities": []}, "the columns are not those"),
         ({"entities": [{}]}, "is damaged"),
         ({"entities": None}, "is damaged"),

@@ -18,7 +18,7 @@ from remembering import Begun, Bits
 from staging import NOTES
 
 TICKS = 20  # of a round
-PPO = {"algorithm": "remembering:RemembersPPO", "options": {"n_steps": 8, "learning_rate": 1e-3, "hidden_sizes": [8]}}
+PPO = {"algorithm": "remembering:RemembersPPO", "options": {"n_steps": 12, "learning_rate": 1e-3, "hidden_sizes": [8]}}
 ALL = {"algorithm": "remembering:RemembersAll"}
 
 

@@ -1,0 +1,122 @@
+"""Tournaments as data: which games a batch has, when it is over, what the table says."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pytest
+
+from arena.config.matches import MatchConfig
+from arena.league.results import Results
+from arena.league.tournament import Rule, distinct_settings, next_batch, repeated, seated, table
+
+DUEL = MatchConfig(env="g", seats=("?", "?"), sides=((0,), (1,)), lanes=4)
+TEAMS = MatchConfig(env="g", seats=(("?", "?"), "?", "?"), sides=((0,), (1, 2)), lanes=1)
+RULE = Rule(games=1000, error=0.05, elo=50)
+
+
+def games(batch: Any) -> int:
+    return sum(match.copies * match.lanes for match in batch.matches) * batch.episodes
+
+
+def play(batch: Any, strength: dict[str, float], results: Results, rng: np.random.Generator) -> None:
+    """Draws the results of a batch from known strengths."""
+    for match in batch.matches:
+        first, second = match.seats
+        chance = 1 / (1 + 10 ** ((strength[second] - strength[first]) / 400))
+        for won in rng.random(match.copies * match.lanes * batch.episodes) < chance:
+            results.add((first,), (second,), "win" if won else "loss")
+
+
+def test_a_player_fills_its_whole_side() -> None:
+    assert seated(DUEL, ("a", "b"), copies=3).seats == ("a", "b")
+    assert seated(TEAMS, ("a", "b")).seats == (("a", "a"), "b", "b")
+    assert seated(DUEL, ("a", "b"), copies=3).copies == 3
+
+
+def test_every_pair_of_a_batch_plays_both_sides_of_every_setting_alike() -> None:
+    batch = next_batch([DUEL, TEAMS], ["a", "b", "c"], Results(), RULE, played=0)
+    assert batch is not None
+    counts = Counter[Any]()
+    for match in batch.matches:
+        counts[len(match.seats), match.seats] += match.copies
+    duels = {seats: count for (size, seats), count in counts.items() if size == 2}
+    assert all(duels[one, other] == duels[other, one] for one, other in duels)
+    assert sum(count for (size, _), count in counts.items() if size == 3) == sum(duels.values())
+    assert {name for pair in duels for name in pair} == {"a", "b", "c"}
+
+
+def test_the_budget_is_never_exceeded_and_used_as_far_as_whole_meetings_go() -> None:
+    results, played, rng = Results(), 0, np.random.default_rng(0)
+    rule = Rule(games=301, error=1e-9, elo=1)
+    while (batch := next_batch([DUEL], ["a", "b", "c"], results, rule, played=played)) is not None:
+        play(batch, dict.fromkeys("abc", 0.0), results, rng)
+        played += games(batch)
+    assert played == 296  # 37 meetings of 8 games
+
+
+def test_batches_grow_with_what_was_played() -> None:
+    small = next_batch([DUEL], ["a", "b"], Results(), RULE, played=0)
+    large = next_batch([DUEL], ["a", "b"], Results(), RULE, played=800)
+    assert small is not None
+    assert large is not None
+    assert games(small) == 16
+    assert games(large) == 192  # a quarter of 800, in whole meetings of every pair
+
+
+def test_a_budget_below_one_meeting_has_no_batch() -> None:
+    assert next_batch([DUEL], ["a", "b"], Results(), RULE._replace(games=7), played=0) is None
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_players_far_apart_are_ordered_early_and_right(seed: int) -> None:
+    strength = {"weak": -400.0, "middle": 0.0, "strong": 400.0}
+    results, played, rng = Results(), 0, np.random.default_rng(seed)
+    while (batch := next_batch([DUEL], [*strength], results, RULE, played=played)) is not None:
+        play(batch, strength, results, rng)
+        played += games(batch)
+    found = table(results, [*strength], RULE)
+    assert found.decided
+    assert not found.open
+    assert [row.player for row in found.rows] == ["strong", "middle", "weak"]
+    assert played < 300
+
+
+def test_the_table_says_which_neighbours_are_open() -> None:
+    results = Results()
+    results.add(("a",), ("b",), "win", count=20)
+    results.add(("b",), ("a",), "win", count=19)
+    for name in "ab":
+        results.add((name,), ("c",), "win", count=90)
+        results.add((name,), ("c",), "loss", count=10)
+    found = table(results, ["a", "b", "c"], RULE)
+    assert not found.decided
+    assert [(doubt.upper, doubt.lower) for doubt in found.open] == [("a", "b")]
+    assert [(row.rank, row.score.games) for row in found.rows] == [(1, 139), (2, 139), (3, 200)]
+
+
+def test_who_has_not_played_is_in_the_table() -> None:
+    found = table(Results(), ["a", "b"], RULE)
+    assert [(row.player, row.share) for row in found.rows] == [("a", None), ("b", None)]
+    assert not found.decided
+
+
+def test_settings_are_found_again_in_the_matches_of_a_batch() -> None:
+    batch = next_batch([DUEL, TEAMS], ["a", "b", "c"], Results(), RULE, played=0)
+    assert batch is not None
+    again = distinct_settings(batch.matches)
+    assert [seated(setting, ("?", "?")) for setting in again] == [DUEL, TEAMS]
+
+
+def line(first: str, second: str, *, length: int = 5, gain: float = 1.0) -> dict[str, Any]:
+    return {"length": length, "seats": [{"policy": first, "return": gain}, {"policy": second, "return": -gain}]}
+
+
+def test_games_that_are_all_alike_are_noticed() -> None:
+    same = [line("a", "b")] * 8 + [line("b", "a", gain=-1.0, length=6)] * 8
+    assert repeated(same) == [("a", "b")]
+    assert repeated([*same, line("a", "b", length=7)]) == []
+    assert repeated(same[1:]) == [], "too few to tell"
+    assert repeated([*same, *[line("a", "c", length=n) for n in range(9)]]) == [("a", "b")]

@@ -1,0 +1,162 @@
+"""What `train` refuses when an algorithm is made in its seat, `plan` and `check` refuse as well: they make one, unplayed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from gymnasium.spaces import Box, Discrete
+from pettingzoo.classic import connect_four_v3
+
+from arena import registry
+from arena.cli import main
+from arena.config import yaml_text
+from arena.records import checkpoint
+from arena.stand_ins import Told, Unplayed, tried_out
+from recordings import record
+from visiting import visiting
+
+SEEN, CHOICE = Box(-1, 1, (4,), np.float32), Discrete(5)
+DUEL: dict[str, Any] = {"make": "touchdown"}
+TEAMS: dict[str, Any] = {"make": "touchdown", "kwargs": {"team_size": 2}}
+CHOICES: dict[str, Any] = {"make": "matrix", "kwargs": {"game": "matching_pennies"}}
+
+
+def masked() -> Any:
+    """A game with action masks."""
+    return connect_four_v3.env()
+
+
+def configuration(
+    algorithm: str, options: dict[str, Any], env: dict[str, Any], seats: list[Any], ticks: int, lanes: int, **more: Any
+) -> dict[str, Any]:
+    blue = {"algorithm": algorithm, "options": options, **more}
+    policies = {"blue": blue, "red": {"algorithm": "random"}}
+    return {
+        "ticks": ticks,
+        "envs": {"game": env},
+        "policies": policies,
+        "matches": [{"env": "game", "seats": seats, "lanes": lanes}],
+    }
+
+
+def refused(
+    folder: Path, capsys: pytest.CaptureFixture[str], config: dict[str, Any], *, commands: tuple[str, ...] = ()
+) -> str:
+    """What all commands that look before anybody plays say; it is one line, and the same."""
+    (folder / "match.yaml").write_text(yaml_text.dump(config))
+    said = set()
+    for command in commands or ("plan", "check"):
+        with visiting(folder):
+            assert main([command, "match.yaml"]) == 2
+        said.add(capsys.readouterr().err)
+    (words,) = said
+    assert words.startswith("arena: error: ")
+    assert words.count("\n") == 1
+    return words
+
+
+def kept(folder: Path, algorithm: str, space: Any = SEEN, **options: Any) -> str:
+    """A checkpoint of somebody who has learnt with these options."""
+    learnt = tried_out(registry.algorithm(algorithm), Unplayed(space, CHOICE), told(), ticks=9000, options=options)
+    state = learnt.state_dict()
+    return str(checkpoint.save(folder / "kept", state, policy="blue", algorithm=algorithm, ticks=3, update=1))
+
+
+def told() -> Told:
+    return Told("blue", "gradients", seed=1, shared_seed=2)
+
+
+@pytest.mark.parametrize("algorithm", ["maddpg", "masac"])
+def test_a_team_that_would_learn_nothing(algorithm: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config = configuration(algorithm, {}, TEAMS, ["blue", "blue", "red", "red"], ticks=300, lanes=1)
+    assert "learning_starts: " in refused(tmp_path, capsys, config)
+    config["matches"].append({**config["matches"][0], "lanes": 2})  # no common number of rows
+    assert "nothing would be learnt" in refused(tmp_path, capsys, config)
+
+
+def test_samples_of_another_library(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config = configuration("sb3:PPO", {"n_steps": 16}, DUEL, ["blue", "red"], ticks=300, lanes=1, sync="samples")
+    assert "policies.blue.sync: got 'samples'" in refused(tmp_path, capsys, config)
+
+
+def test_one_transition_that_is_to_be_normalised(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config = configuration("sb3:PPO", {"n_steps": 1}, DUEL, ["blue", "red"], ticks=300, lanes=1)
+    assert "policies.blue.options.n_steps: got 1 in a seat of one row" in refused(tmp_path, capsys, config)
+
+
+def test_data_of_another_game(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    record(tmp_path / "data", Box(-1, 1, (3,), np.float32), CHOICE, lambda seen: np.zeros(len(seen), np.int64))
+    config = configuration("bc", {"data": "data"}, DUEL, ["blue", "red"], ticks=300, lanes=2)
+    assert "policies.blue.options.data: data has samples of blue, but not with" in refused(tmp_path, capsys, config)
+
+
+def test_an_action_that_is_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config = configuration("scripted", {"action": 7}, CHOICES, ["blue", "red"], ticks=300, lanes=2)
+    assert "policies.blue.options.action: got 7, which is no action of Discrete(2)" in refused(tmp_path, capsys, config)
+
+
+def test_an_action_that_is_none_of_one_of_several_entities(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    game = {"make": "touchdown", "kwargs": {"red_actions": "continuous"}}
+    config = configuration("scripted", {"action": 1}, game, [["blue", "blue"]], ticks=300, lanes=1)
+    assert "got 1, which is no action of Box" in refused(tmp_path, capsys, config)
+
+
+def test_masks_that_are_not_heeded(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    game = {"make": "test_stand_ins:masked"}
+    config = configuration("sb3:DQN", {}, game, ["blue", "red"], ticks=9000, lanes=1)
+    assert "policies.blue: this game has action masks" in refused(tmp_path, capsys, config)
+
+
+LOADED = [
+    ("ppo", {"hidden_sizes": [32, 16]}, {}, "options.hidden_sizes"),
+    ("ppo", {"recurrent": "lstm"}, {}, "options.recurrent"),
+    ("ppo", {}, {"recurrent": "gru"}, "options.recurrent"),
+    ("ppo", {"normalize_observations": True}, {}, "normalize_observations"),
+    ("dqn", {"hidden_sizes": [32]}, {}, "options.hidden_sizes"),
+    ("sb3:PPO", {"policy_kwargs": {"net_arch": [8]}}, {"n_steps": 16}, "policy_kwargs"),
+]
+
+
+@pytest.mark.parametrize(("algorithm", "learnt", "given", "words"), LOADED, ids=str)
+def test_weights_that_do_not_fit(
+    algorithm: str,
+    learnt: dict[str, Any],
+    given: dict[str, Any],
+    words: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    load = kept(tmp_path, algorithm, **learnt)
+    config = configuration(algorithm, given, DUEL, ["blue", "red"], ticks=90000, lanes=1, load=load)
+    said = refused(tmp_path, capsys, config)
+    print(said)
+    assert "policies.blue.load: " in said
+    assert words in said
+    assert len(said) < 600
+
+
+def test_weights_for_other_observations(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    load = kept(tmp_path, "ppo", Box(-1, 1, (7,), np.float32))
+    config = configuration("ppo", {}, DUEL, ["blue", "red"], ticks=9000, lanes=1, load=load)
+    assert "policies.blue.load: " in refused(tmp_path, capsys, config)
+
+
+def test_weights_that_fit_are_taken_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    load = kept(tmp_path, "sac", hidden_sizes=[8])
+    config = configuration("sac", {"hidden_sizes": [8]}, DUEL, ["blue", "red"], ticks=90000, lanes=3, load=load)
+    (tmp_path / "match.yaml").write_text(yaml_text.dump(config))
+    with visiting(tmp_path):
+        assert main(["check", "match.yaml"]) == 0
+    assert "begins with" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("algorithm", ["dqn", "sb3:DQN"])
+def test_a_large_replay_is_not_made_to_try_an_algorithm_out(algorithm: str) -> None:
+    pictures = Box(0, 255, (84, 84, 4), np.uint8)
+    options = {"buffer_size": 10**9, "learning_starts": 100}  # 50 TB and more
+    env = Unplayed(pictures, CHOICE, rows=4)
+    made = tried_out(registry.algorithm(algorithm), env, told(), ticks=100, options=options)
+    assert made.state_dict()
