@@ -6,6 +6,7 @@
     match_2v2             who is where in the smallest run of two teams
     round_robin           who is where in the large one
     legs                  from boundary to boundary, resumed, and with a process that dies
+    rounds                how a league makes the matches of a round from those before
 
 All numbers come from the configurations in `configs/` and from the code that a run uses.
 """
@@ -19,15 +20,19 @@ from typing import NamedTuple
 from svg import INK, LINE, MUTED, PAPER, Sheet, tint
 
 from arena.comm.wire import ReplyView, RequestView, SeatLayout
-from arena.config import load_config
+from arena.config import Config, load_config
 from arena.examination import make_game
 from arena.interface import Interface
+from arena.league import league
+from arena.league.league import Round
+from arena.league.results import Results
 from arena.plan import MatchPlan, Plan, PolicyPlan, Role, RoleKind, make_plan, resolve_entities
 from arena.rehosting import rehosted
 
 HERE = Path(__file__).resolve().parent
 CONFIGS = HERE.parent / "configs"
 GREY = "#8a949e"
+SHOWN_ROUNDS = 4  # of a league
 
 
 class Scene(NamedTuple):
@@ -506,8 +511,66 @@ def _rank_card(
         sheet.text(x + 30, middle, words, size=12.5)
 
 
+def rounds() -> str:
+    """How a league goes on: its first rounds, as they would be if nobody had won anything yet."""
+    name = "league_exploiters.yaml"
+    config = load_config(CONFIGS / name)
+    played = [league.first_round(config)]
+    while len(played) < SHOWN_ROUNDS:
+        played.append(league.next_round(config, played, Results(), {}))
+    height = 44 + 30 * len(_meetings(config, played[0]))  # of a column
+    below = 98 + height
+    sheet = Sheet(
+        below + 150,
+        title="A league is a row of rounds",
+        describe="Who meets whom in each round, which snapshots join, and what decides the next one",
+    )
+    sheet.heading(
+        "A league is a row of rounds", f"configs/{name}: each round has a plan of its own, the processes stay"
+    )
+    for number, found in enumerate(played):
+        _round_column(sheet, config, found, 36 + 208 * number, height)
+        if number:
+            sheet.arrow([(36 + 208 * number - 24, 122), (36 + 208 * number - 4, 122)], color=INK)
+    for index, policy in enumerate(config.policies):
+        color = config.policies[policy].color or GREY
+        sheet.disc(46 + 170 * index, below + 25, 7, fill=color)
+        sheet.text(60 + 170 * index, below + 30, policy, bold=True, size=13.5)
+    sheet.disc(46 + 510, below + 25, 6, fill=PAPER, stroke=INK)
+    sheet.text(60 + 510, below + 30, "a snapshot: frozen, named policy@tick", size=13.5)
+    sheet.box(36, below + 54, 828, 66)
+    what = [
+        "After each round: results -> ratings and payoffs with their uncertainty -> snapshots, forks, resets -> who meets "
+        "whom.",
+        "What a policy has learnt goes on with it; each round is a line of rounds.jsonl, and a resumed league plans the "
+        "same.",
+    ]
+    sheet.lines(52, below + 80, what, step=22, size=13)
+    return sheet.to_text()
+
+
+def _meetings(config: Config, found: Round) -> list[tuple[str, str]]:
+    """Who plays on the first and on the second side of each match."""
+    plan = make_plan(league.round_config(config, found, Path), number=found.number)
+    return [(match.seats[0].policy, match.seats[-1].policy) for match in plan.matches]
+
+
+def _round_column(sheet: Sheet, config: Config, found: Round, x: float, height: float) -> None:
+    sheet.box(x, 98, 178, height, radius=8)
+    sheet.text(x + 14, 124, f"round {found.number}", bold=True, size=14.5)
+    sheet.text(x + 164, 124, f"tick {found.start:,}", size=12, anchor="end", color=MUTED)
+    for row, sides in enumerate(_meetings(config, found)):
+        y = 152 + 30 * row
+        for side, player in enumerate(sides):
+            left = x + (22 if side == 0 else 104)
+            policy, _, tick = player.partition("@")
+            color = config.policies[policy].color or GREY
+            sheet.disc(left, y - 4, 6.5, fill=PAPER if tick else color, stroke=color)
+            sheet.text(left + 13, y, f"@{int(tick):,}" if tick else "now", size=11.5, color=MUTED)
+
+
 PICTURES: dict[str, Callable[[], str]] = {
-    picture.__name__: picture for picture in (environment_process, workers, proxy, match_2v2, round_robin, legs)
+    picture.__name__: picture for picture in (environment_process, workers, proxy, match_2v2, round_robin, legs, rounds)
 }
 
 

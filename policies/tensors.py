@@ -10,6 +10,12 @@ import torch
 from torch import Tensor, nn
 
 from arena.errors import ConfigError
+from policies.misfits import Misfit, Shape, difference
+
+_AS_LEARNT = (
+    "they were learnt with other spaces of the environment, or other options of the network, such as "
+    "options.hidden_sizes: take those of the configuration that they were learnt with"
+)
 
 
 def storage_dtype(dtype: np.dtype[Any]) -> torch.dtype:
@@ -51,25 +57,18 @@ def load_weights(module: nn.Module, weights: Mapping[str, Any]) -> None:
         ConfigError: names or shapes differ: the weights were learnt with other spaces or other layer sizes.
     """
     tensors = to_tensors(weights)
-    words = misfit(module, tensors)
-    if words:
-        raise ConfigError(
-            f"{words}; load them with the layer sizes and the environment's spaces that they were learnt with"
-        )
+    found = misfit(module, tensors)
+    if found is not None:
+        remedy = f"they were learnt with {found.option}" if found.option else _AS_LEARNT
+        raise ConfigError(f"the stored weights do not fit this network: {found.words}; {remedy}")
     module.load_state_dict(tensors)
 
 
-def misfit(module: nn.Module, weights: Mapping[str, Any]) -> str:
-    """In which way stored weights do not fit a module; empty if they do."""
-    stored, held = _shapes(weights), _shapes(module.state_dict())
-    differ = [name for name in {**held, **stored} if held.get(name) != stored.get(name)]
-    if not differ:
-        return ""
-    here, there = (f"the shape {shapes[differ[0]]}" if differ[0] in shapes else "none" for shapes in (held, stored))
-    more = f", and {len(differ) - 1} more differ" if len(differ) > 1 else ""
-    return f"the stored weights do not fit this network: {differ[0]!r} has {there} there and {here} here{more}"
+def misfit(module: nn.Module, weights: Mapping[str, Any]) -> Misfit | None:
+    """In which way stored weights do not fit a module; None if they do."""
+    return difference(_shapes(weights), _shapes(module.state_dict()))
 
 
-def _shapes(weights: Mapping[str, Any]) -> dict[str, Any]:
+def _shapes(weights: Mapping[str, Any]) -> dict[str, Shape]:
     """By name; of what is no tensor None, which fits nothing."""
     return {name: tuple(one.shape) if isinstance(one, Tensor) else None for name, one in weights.items()}

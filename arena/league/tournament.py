@@ -160,7 +160,8 @@ def repeated(lines: Iterable[Mapping[str, Any]]) -> list[tuple[str, ...]]:
     games: dict[tuple[str, ...], Counter[tuple[float, ...]]] = {}
     for line in lines:
         seats = tuple(seat["policy"] for seat in line["seats"])
-        games.setdefault(seats, Counter())[line["length"], *(seat["return"] for seat in line["seats"])] += 1
+        ended = (line["length"], *(seat["return"] for seat in line["seats"]))
+        games.setdefault(seats, Counter())[ended] += 1
     alike: dict[tuple[str, ...], bool] = {}
     for seats, found in games.items():
         players = tuple(sorted(set(seats)))

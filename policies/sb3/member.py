@@ -325,8 +325,8 @@ class Member:
                 part = recursive_getattr(self.model, name)
                 if isinstance(part, Optimizer):
                     _check_same_kind(part, parameters)
-                elif words := misfit(part, parameters):
-                    raise ConfigError(f"{words}; {_AS_LEARNT}")
+                elif (differs := misfit(part, parameters)) is not None:
+                    raise ConfigError(f"the stored weights do not fit this network: {differs.words}; {_AS_LEARNT}")
                 part.load_state_dict(parameters)
             with torch.no_grad():
                 for name, value in found.variables.items():

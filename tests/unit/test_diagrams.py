@@ -12,7 +12,7 @@ import pytest
 import readme
 
 DIAGRAMS = readme.ROOT / "diagrams"
-NAMES = ("environment_process", "workers", "proxy", "match_2v2", "round_robin", "legs")
+NAMES = ("environment_process", "workers", "proxy", "match_2v2", "round_robin", "legs", "rounds")
 SVG = "{http://www.w3.org/2000/svg}"
 
 
@@ -50,6 +50,12 @@ def test_the_large_run_has_thirty_matches_and_151_processes() -> None:
     assert "30 x (1 environment + 4 workers) + 1 root = 151 processes" in shown
     assert shown.count("ranks ") == 30
     assert shown.count("30 workers") == 4
+
+
+def test_the_rounds_of_a_league_have_its_past_selves() -> None:
+    shown = words("rounds").split("\n")
+    assert [f"round {number}" in shown for number in range(5)] == [True] * 4 + [False]
+    assert "@500" in shown
 
 
 def test_the_roles_of_the_dead_are_somewhere() -> None:

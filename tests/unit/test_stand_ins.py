@@ -1,4 +1,4 @@
-"""What `train` refuses when an algorithm is made in its seat, `plan` and `check` refuse as well: they make one, unplayed."""
+"""What `train` refuses when an algorithm is made in its seat, `plan` and `check` refuse: they make one, unplayed."""
 
 from __future__ import annotations
 
@@ -111,12 +111,28 @@ def test_masks_that_are_not_heeded(tmp_path: Path, capsys: pytest.CaptureFixture
 
 
 LOADED = [
-    ("ppo", {"hidden_sizes": [32, 16]}, {}, "options.hidden_sizes"),
-    ("ppo", {"recurrent": "lstm"}, {}, "options.recurrent"),
-    ("ppo", {}, {"recurrent": "gru"}, "options.recurrent"),
+    (
+        "ppo",
+        {"hidden_sizes": [32, 16]},
+        {},
+        "actor 4-32-16-5 stored, 4-64-64-5 here; they were learnt with options.hidden_sizes: [32, 16]",
+    ),
+    (
+        "ppo",
+        {"recurrent": "lstm"},
+        {},
+        "a memory (lstm of 64) stored, no memory here; they were learnt with options.recurrent: lstm",
+    ),
+    ("ppo", {}, {"recurrent": "gru"}, "no memory stored, a memory (gru of 64) here"),
+    ("ppo", {"recurrent": "gru"}, {"recurrent": "lstm"}, "a memory (gru of 64) stored, a memory (lstm of 64) here"),
     ("ppo", {"normalize_observations": True}, {}, "normalize_observations"),
     ("dqn", {"hidden_sizes": [32]}, {}, "options.hidden_sizes"),
-    ("sb3:PPO", {"policy_kwargs": {"net_arch": [8]}}, {"n_steps": 16}, "policy_kwargs"),
+    (
+        "sb3:PPO",
+        {"policy_kwargs": {"net_arch": [8]}},
+        {"n_steps": 64},
+        "mlp_extractor.policy_net 4-8 stored, 4-64-64 here; load them with the ",
+    ),
 ]
 
 
@@ -132,7 +148,6 @@ def test_weights_that_do_not_fit(
     load = kept(tmp_path, algorithm, **learnt)
     config = configuration(algorithm, given, DUEL, ["blue", "red"], ticks=90000, lanes=1, load=load)
     said = refused(tmp_path, capsys, config)
-    print(said)
     assert "policies.blue.load: " in said
     assert words in said
     assert len(said) < 600
@@ -141,7 +156,9 @@ def test_weights_that_do_not_fit(
 def test_weights_for_other_observations(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     load = kept(tmp_path, "ppo", Box(-1, 1, (7,), np.float32))
     config = configuration("ppo", {}, DUEL, ["blue", "red"], ticks=9000, lanes=1, load=load)
-    assert "policies.blue.load: " in refused(tmp_path, capsys, config)
+    said = refused(tmp_path, capsys, config)
+    assert "policies.blue.load: " in said
+    assert "actor 7-64-64-5 stored, 4-64-64-5 here; they were learnt with other spaces" in said
 
 
 def test_weights_that_fit_are_taken_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

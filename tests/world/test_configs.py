@@ -15,6 +15,7 @@ from visiting import visiting
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 FILES = sorted(CONFIGS.rglob("*.yaml"))
 SMALL = {"ppo": "n_steps=8", "sac": "learning_starts=4"}  # so that 20 ticks are enough to learn something
+ROUNDS = 3  # of a league
 LEARNT = {
     "gym": ("learner", 0.9),
     "vector": ("learner", 150.0),
@@ -32,20 +33,20 @@ def test_there_are_configurations_to_test() -> None:
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(CONFIGS)))
 def test_a_configuration_is_valid_and_trains(file: Path, tmp_path: Path) -> None:
-    algorithms = {name: policy["algorithm"] for name, policy in _read(file)["policies"].items()}
+    config = _read(file)
+    algorithms = {name: policy["algorithm"] for name, policy in config["policies"].items()}
     learners = [name for name, algorithm in algorithms.items() if algorithm == "ppo"]
-    small = [
-        part
-        for name, algorithm in algorithms.items()
-        if algorithm in SMALL
-        for part in ("--set", f"policies.{name}.options.{SMALL[algorithm]}")
-    ]
+    small = [f"policies.{name}.options.{SMALL[given]}" for name, given in algorithms.items() if given in SMALL]
+    small += [f"rounds={ROUNDS}"] if "rounds" in config else []
     run = tmp_path / "run"
     with visiting(file.parent):
         assert main(["check", file.name]) == 0
-        assert main(["train", file.name, "--ranks", "1", "--ticks", "20", "--run-dir", str(run), *small]) == 0
+        given = [part for change in small for part in ("--set", change)]
+        assert main(["train", file.name, "--ranks", "1", "--ticks", "20", "--run-dir", str(run), *given]) == 0
     updates = [(line["policy"], line["ticks"]) for line in JournalReader(run / "metrics.jsonl")]
     assert {(name, ticks) for name in learners for ticks in (8, 16)} <= set(updates)
+    if "rounds" in config:
+        assert [line["round"] for line in JournalReader(run / "rounds.jsonl")] == list(range(ROUNDS))
 
 
 @pytest.mark.parametrize("name", LEARNT)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 import shutil
 from pathlib import Path
 
@@ -42,6 +43,13 @@ def test_the_worker_of_ones_own_learns(folder: Path) -> None:
     returns = [line["seats"][0]["return"] for line in JournalReader(folder / "run" / "episodes.jsonl")]
     assert sum(returns[:20]) / 20 <= 5.0
     assert sum(returns[-100:]) / 100 >= 8.0  # 10 are possible, 9 with a tenth of random actions
+
+
+def test_the_callback_ends_the_run_of_that_worker(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (callbacks,) = [yaml.safe_load(body)["callbacks"] for body in readme.blocks("yaml") if body.startswith("callbacks")]
+    with visiting(folder):
+        assert main(["train", "my_match.yaml", "--ranks", "1", "--set", f"callbacks=[{json.dumps(callbacks[0])}]"]) == 0
+    assert "asked to stop by callback my_callbacks:StopWhenGood" in "".join(capsys.readouterr())
 
 
 @pytest.mark.filterwarnings("ignore")

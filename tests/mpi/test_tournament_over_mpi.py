@@ -1,0 +1,49 @@
+"""Tournaments and exploitations on several processes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from launching import arena, episodes, left_behind, write
+
+ROCK = {"algorithm": "scripted", "options": {"action": 0}}
+CONFIG = {
+    "ticks": 20,
+    "envs": {"g": {"make": "matrix", "kwargs": {"game": "rock_paper_scissors", "rounds": 2}}},
+    "policies": {"one": {"algorithm": "random"}, "other": {"algorithm": "random"}, "rock": ROCK},
+    "matches": [{"env": "g", "seats": ["rock", "one"], "lanes": 4}],
+}
+
+
+def test_a_tournament_is_the_same_on_any_number_of_processes(tmp_path: Path) -> None:
+    config = write(tmp_path, CONFIG)
+    said = []
+    for ranks in ("1", "3"):
+        ended = arena(
+            tmp_path, "tournament", config, "--episodes", "200", "--ranks", ranks, "--json", "--run-dir", f"run-{ranks}"
+        )
+        assert ended.code == 0, ended.err
+        said.append(json.loads(ended.out) | {"run_dir": None})
+    assert said[0] == said[1]
+    assert said[0]["games"] == 200
+    assert episodes(tmp_path / "run-1") == episodes(tmp_path / "run-3")
+    assert len((tmp_path / "run-3" / "rounds.jsonl").read_text().splitlines()) > 2
+    assert not left_behind(tmp_path)
+
+
+def test_a_mistake_is_told_once_before_any_process_starts(tmp_path: Path) -> None:
+    ended = arena(tmp_path, "tournament", write(tmp_path, CONFIG), "--players", "one,two", "--ranks", "3")
+    assert ended.code == 2
+    assert ended.err.count("there is no player 'two'") == 1
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_responder_learns_on_several_processes(tmp_path: Path) -> None:
+    assert arena(tmp_path, "train", write(tmp_path, CONFIG), "--ranks", "1", "--run-dir", "run").code == 0
+    steps = ["--ticks", "64", "--set", "options.n_steps=16", "--episodes", "40"]
+    ended = arena(tmp_path, "exploit", "run", "--policy", "rock", "--ranks", "2", "--json", "--run-dir", "x", *steps)
+    assert ended.code == 0, ended.err
+    found = json.loads(ended.out)
+    assert (found["games"], found["zero_sum"]) == (40, True)
+    assert not left_behind(tmp_path)

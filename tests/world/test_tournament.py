@@ -1,0 +1,305 @@
+"""`arena tournament`: who plays, when it ends, what is printed and left behind, how mistakes are told."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import yaml
+
+from arena.cli import main
+from arena.config import load_config
+from arena.league.reading import read
+from arena.records import rounds
+from arena.records.folder import RunFolder
+from arena.records.journal import JournalReader
+from staging import play
+
+LADDER = [[0, -1, -1], [1, 0, -1], [1, 1, 0]]  # a higher action beats a lower one
+
+
+def plays(action: int) -> dict[str, Any]:
+    return {"algorithm": "scripted", "options": {"action": action}}
+
+
+def ladder(policies: dict[str, Any] | None = None, **changes: Any) -> dict[str, Any]:
+    """Players of known order in a game of one tick."""
+    policies = policies or {"low": plays(0), "high": plays(2), "middle": plays(1)}
+    names = [*policies]
+    return {
+        "name": "ladder",
+        "ticks": 10,
+        "envs": {"g": {"make": "matrix", "kwargs": {"payoffs": LADDER, "rounds": 1}}},
+        "policies": policies,
+        "matches": [{"env": "g", "seats": [names[0], names[-1]], "lanes": 4}],
+        **changes,
+    }
+
+
+def learners(**changes: Any) -> dict[str, Any]:
+    """A run that leaves checkpoints at 0, 10 and 20."""
+    data = ladder({"blue": {"algorithm": "players:Counts"}, "fixed": plays(1)}, ticks=20, checkpoint_every=10)
+    return data | changes
+
+
+def written(folder: Path, data: Any, name: str = "ladder.yaml") -> str:
+    (folder / name).write_text(yaml.safe_dump(data))
+    return str(folder / name)
+
+
+def tournament(capsys: pytest.CaptureFixture[str], tmp_path: Path, *arguments: str) -> str:
+    capsys.readouterr()
+    assert main(["tournament", *arguments, "--run-dir", str(tmp_path / "games")]) == 0
+    captured = capsys.readouterr()
+    assert captured.err == ""
+    return captured.out
+
+
+def as_data(capsys: pytest.CaptureFixture[str], tmp_path: Path, *arguments: str) -> Any:
+    capsys.readouterr()
+    assert main(["tournament", *arguments, "--json", "--run-dir", str(tmp_path / "games")]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def mistake(capsys: pytest.CaptureFixture[str], tmp_path: Path, *arguments: str) -> str:
+    capsys.readouterr()
+    try:
+        status = main(["tournament", *arguments, "--run-dir", str(tmp_path / "games")])
+    except SystemExit as error:
+        status = int(str(error.code))
+    captured = capsys.readouterr()
+    assert status == 2
+    assert "Traceback" not in captured.err
+    assert not (tmp_path / "games").exists()
+    return captured.err
+
+
+# what is played
+
+
+def test_players_of_known_order_are_ranked_early(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tournament(capsys, tmp_path, written(tmp_path, ladder()), "--elo", "50")
+    table = [line.split()[:2] for line in out.splitlines() if re.match(r" +[0-9]+ ", line)]
+    assert table == [["1", "high"], ["2", "middle"], ["3", "low"]]
+    assert "the order is decided after " in out
+    reading = read(RunFolder(tmp_path / "games"))
+    assert reading.episodes == reading.results.games < 200
+
+
+def test_players_that_are_alike_use_the_budget_and_stay_open(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = written(tmp_path, ladder({"one": plays(1), "other": plays(1)}))
+    data = as_data(capsys, tmp_path, path, "--episodes", "100")
+    assert not data["decided"]
+    assert data["games"] == 96  # twelve meetings of four lanes on both sides
+    assert [(pair["open"], pair["probability"] > 0.2) for pair in data["neighbours"]] == [(True, True)]
+    assert {row["draws"] for row in data["players"]} == {96}
+
+
+def test_both_sides_are_played_alike(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    tournament(capsys, tmp_path, written(tmp_path, ladder()), "--elo", "50")
+    seats = [
+        tuple(seat["policy"] for seat in line["seats"]) for line in JournalReader(tmp_path / "games" / "episodes.jsonl")
+    ]
+    assert all(seats.count(pair) == seats.count(pair[::-1]) for pair in set(seats))
+
+
+def test_batches_are_rounds_with_streams_of_their_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = written(tmp_path, ladder({"one": {"algorithm": "random"}, "other": {"algorithm": "random"}}))
+    tournament(capsys, tmp_path, path, "--episodes", "128")
+    folder = RunFolder(tmp_path / "games")
+    played = rounds.read(folder)
+    assert len(played) > 2
+    assert [planned.number for planned in played] == [*range(len(played))]
+    starts = [planned.start for planned in played]
+    assert sorted(set(starts)) == starts
+    by_round: dict[int, list[Any]] = {}
+    for line in JournalReader(folder.episodes):
+        by_round.setdefault(line["round"], []).append([seat["return"] for seat in line["seats"]])
+    assert by_round[1] != by_round[2]
+
+
+def test_a_budget_of_one_batch_is_a_run_of_one_round(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data = as_data(capsys, tmp_path, written(tmp_path, ladder()), "--episodes", "8")
+    assert data["games"] == 8
+    assert not data["decided"]
+
+
+def test_games_without_chance_are_told_of(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = written(tmp_path, ladder())
+    assert "all games between" in tournament(capsys, tmp_path, path, "--elo", "50")
+
+
+def test_the_folder_holds_what_was_played(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data = as_data(capsys, tmp_path, written(tmp_path, ladder()), "--elo", "50")
+    folder = RunFolder(tmp_path / "games")
+    config = load_config(folder.config)
+    assert {*config.policies} == {"low", "high", "middle"}
+    assert all(policy.frozen for policy in config.policies.values())
+    results = read(folder).results
+    for row in data["players"]:
+        assert row["games"] == results.games_of(row["player"])
+    assert not [*folder.checkpoints.iterdir()]
+
+
+# who plays
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> tuple[str, str]:
+    """Two runs, each with a blue that has learnt and the same fixed player."""
+    return str(play(learners(), tmp_path / "a").folder.path), str(play(learners(seed=1), tmp_path / "b").folder.path)
+
+
+def players(data: Any) -> set[str]:
+    return {row["player"] for row in data["players"]}
+
+
+def test_players_of_several_runs_are_told_apart_and_those_alike_are_one(
+    tmp_path: Path, runs: tuple[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = as_data(capsys, tmp_path, *runs, "--episodes", "24")
+    assert players(data) == {"run.blue", "run-2.blue", "fixed"}
+
+
+def test_checkpoints_are_players(tmp_path: Path, runs: tuple[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+    data = as_data(capsys, tmp_path, runs[0], "--checkpoints", "first", "10", "last", "--episodes", "32")
+    assert players(data) == {"blue@0", "blue@10", "blue@20", "fixed"}
+    loads = {name: policy.load for name, policy in load_config(tmp_path / "games" / "config.yaml").policies.items()}
+    assert loads["blue@10"] == str(Path(runs[0], "checkpoints", "blue", "000000000010.ckpt").resolve())
+    assert loads["fixed"] is None
+
+
+def test_players_can_be_chosen_with_their_ticks(
+    tmp_path: Path, runs: tuple[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = as_data(capsys, tmp_path, runs[0], "--players", "blue,blue@0", "--episodes", "16")
+    assert players(data) == {"blue", "blue@0"}
+
+
+def test_a_configuration_adds_its_members(
+    tmp_path: Path, runs: tuple[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    more = written(tmp_path, ladder({"high": plays(2), "dice": {"algorithm": "random"}}))
+    data = as_data(capsys, tmp_path, runs[0], more, "--players", "blue,high,dice", "--elo", "50", "--episodes", "400")
+    assert players(data) == {"blue", "high", "dice"}
+    assert data["players"][0]["player"] == "high"
+
+
+def test_a_tournament_can_be_a_source_of_the_next(
+    tmp_path: Path, runs: tuple[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    tournament(capsys, tmp_path, runs[0], "--checkpoints", "first", "last", "--episodes", "24")
+    (tmp_path / "games").rename(tmp_path / "before")
+    data = as_data(capsys, tmp_path, str(tmp_path / "before"), "--episodes", "24")
+    assert players(data) == {"blue@0", "blue@20", "fixed"}
+
+
+# what goes wrong
+
+
+def test_fewer_than_two_players_are_refused(
+    tmp_path: Path, runs: tuple[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert "needs two players, found blue" in mistake(capsys, tmp_path, runs[0], "--players", "blue")
+
+
+def test_a_player_or_checkpoint_that_is_not_there_is_refused(
+    tmp_path: Path, runs: tuple[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert "did you mean 'blue'?" in mistake(capsys, tmp_path, runs[0], "--players", "bleu,fixed")
+    error = mistake(capsys, tmp_path, runs[0], "--players", "blue@11,fixed")
+    assert "no player 'blue@11'" in error
+    assert "blue@10" in error
+    assert "no checkpoint '11' of 'blue'" in mistake(capsys, tmp_path, runs[0], "--checkpoints", "11")
+
+
+@pytest.mark.parametrize(
+    ("other", "words"),
+    [
+        ({"envs": {"g": {"make": "touchdown"}}}, "game touchdown, there matrix"),
+        ({"envs": {"g": {"make": "matrix", "kwargs": {"payoffs": LADDER, "rounds": 2}}}}, 'kwargs {"payoffs"'),
+        ({"matches": [{"env": "g", "seats": ["low", "high"], "entities": [1, 0]}]}, "entities [[1], [0]]"),
+    ],
+)
+def test_another_game_is_refused_and_what_differs_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], other: dict[str, Any], words: str
+) -> None:
+    paths = written(tmp_path, ladder()), written(tmp_path, ladder(name="other") | other, "other.yaml")
+    error = mistake(capsys, tmp_path, *paths)
+    assert "other.yaml: plays another game than" in error
+    assert words in error
+
+
+def test_a_match_without_two_sides_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data = ladder(
+        envs={"g": {"make": "cover", "kwargs": {"players": 3}}},
+        matches=[{"env": "g", "seats": ["low", "middle", "high"]}],
+    )
+    assert "matches[0]: a match of 3 seats, without `sides`" in mistake(capsys, tmp_path, written(tmp_path, data))
+
+
+def test_games_that_do_not_count_end_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data = ladder(envs={"g": {"make": "matrix", "kwargs": {"game": "stag_hunt"}}})
+    data["policies"] = {"one": plays(0), "other": plays(1)}
+    data["matches"] = [{"env": "g", "seats": ["one", "other"]}]
+    capsys.readouterr()
+    assert main(["tournament", written(tmp_path, data), "--run-dir", str(tmp_path / "games")]) == 2
+    assert "none of 4 games counts" in capsys.readouterr().err
+
+
+def test_a_budget_that_is_too_small_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    error = mistake(capsys, tmp_path, written(tmp_path, ladder()), "--episodes", "7")
+    assert "--episodes: found 7, but when two players meet they play 8" in error
+
+
+@pytest.mark.parametrize(("option", "value"), [("--error", "0"), ("--error", "0.6"), ("--elo", "0"), ("--elo", "x")])
+def test_an_error_or_difference_with_which_nothing_is_ever_decided_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], option: str, value: str
+) -> None:
+    assert "expected a number above 0" in mistake(capsys, tmp_path, written(tmp_path, ladder()), option, value)
+
+
+def test_a_folder_that_is_damaged_or_no_run_is_refused(
+    tmp_path: Path, runs: tuple[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "empty").mkdir()
+    assert "no config.yaml" in mistake(capsys, tmp_path, str(tmp_path / "empty"))
+    Path(runs[0], "checkpoints", "blue", "000000000020.ckpt").write_bytes(b"no zip")
+    assert "000000000020.ckpt: is not a checkpoint" in mistake(capsys, tmp_path, runs[0])
+    Path(runs[1], "config.yaml").write_text("ticks: [")
+    assert "config.yaml" in mistake(capsys, tmp_path, runs[1])
+
+
+def test_rounds_of_another_version_are_refused(
+    tmp_path: Path, runs: tuple[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path(runs[0], "rounds.jsonl").write_bytes(msgspec.json.encode({"version": 99, "round": 0}) + b"\n")
+    assert "version 99" in mistake(capsys, tmp_path, runs[0])
+
+
+def test_an_interrupt_ends_it_with_what_was_played(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from arena.roles.root import Root
+
+    record = Root.record
+
+    def interrupted(root: Any, recorder: Any) -> None:
+        if root._run.plan.round == 1:
+            signal.raise_signal(signal.SIGINT)
+        record(root, recorder)
+
+    monkeypatch.setattr(Root, "record", interrupted)
+    path = written(tmp_path, ladder({"one": plays(1), "other": plays(1)}))
+    assert main(["tournament", path, "--run-dir", str(tmp_path / "games")]) == 130
+    captured = capsys.readouterr()
+    assert f"what was played is in {tmp_path / 'games'}" in captured.err
+    assert "--resume" not in captured.err
+    assert "the order is not decided" in captured.out
