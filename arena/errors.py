@@ -163,8 +163,12 @@ def nearest(name: str, known: Iterable[str]) -> str:
 def close_name(name: str, known: Iterable[str]) -> str | None:
     """The known name that a name is probably a slip of; None where none is close: 'green' is no slip of 'red'.
 
-    Capitals are no difference: 'PPO' is a slip of 'ppo'.
+    Where none is, capitals are no difference: 'PPO' is a slip of 'ppo'.
     """
-    spelt = {one.casefold(): one for one in known}
-    close = difflib.get_close_matches(name.casefold(), spelt, n=1, cutoff=_CLOSE)
-    return spelt[close[0]] if close else None
+    spelt = {one: one for one in known}
+    folded = {one.casefold(): one for one in spelt}
+    for word, names in ((name, spelt), (name.casefold(), folded)):
+        close = difflib.get_close_matches(word, names, n=1, cutoff=_CLOSE)
+        if close:
+            return names[close[0]]
+    return None

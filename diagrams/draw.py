@@ -540,10 +540,10 @@ def rounds() -> str:
     sheet.text(60 + 510, below + 30, "a snapshot: frozen, named policy@tick", size=13.5)
     sheet.box(36, below + 54, 828, 66)
     what = [
-        "After each round: results -> ratings and payoffs with their uncertainty -> snapshots, forks, resets -> who meets "
-        "whom.",
-        "What a policy has learnt goes on with it; each round is a line of rounds.jsonl, and a resumed league plans the "
-        "same.",
+        "After each round: results -> ratings and payoffs with their uncertainty -> snapshots, forks, resets -> "
+        "who meets whom.",
+        "What a policy has learnt goes on with it; each round is a line of rounds.jsonl, and a resumed league plans "
+        "the same.",
     ]
     sheet.lines(52, below + 80, what, step=22, size=13)
     return sheet.to_text()

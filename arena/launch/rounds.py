@@ -184,7 +184,7 @@ class _Seat(NamedTuple):
 def _own(
     run: Run, config: Config, before: Sequence[Round], following: Round, plan: Plan, restore: Mapping[str, Path]
 ) -> Iterator[tuple[tuple[int, int], Path]]:
-    """Per worker the file with what it alone goes on with, as a replay buffer: of a seat like its own, in their order.
+    """Per worker the file with what it alone goes on with, as a replay buffer.
 
     A fork takes over that of the policy which it is a copy of; one that is reset begins with nothing.
     """
@@ -192,13 +192,26 @@ def _own(
         if policy.frozen or not policy.workers or name in following.resets or name not in restore:
             continue
         source = following.forks[name].source if name in following.forks else name
-        seated = _last_seats(run, config, before, source)
-        folder = run.folder.checkpoints_path(source)
-        for seat in _seats(plan, name):
-            like = next((other for other in seated if other.game == seat.game), None)
-            if like is not None:
-                seated.remove(like)
-                yield seat.worker, checkpoint.own_path_of(folder, checkpoint.ticks_of(restore[name]), like.worker)
+        folder, tick = run.folder.checkpoints_path(source), checkpoint.ticks_of(restore[name])
+        for worker, other in _taken_over(_seats(plan, name), _last_seats(run, config, before, source)):
+            yield worker, checkpoint.own_path_of(folder, tick, other)
+
+
+def _taken_over(seats: Sequence[_Seat], last: Sequence[_Seat]) -> Iterator[tuple[tuple[int, int], tuple[int, int]]]:
+    """The workers of a round, and whose place each of them takes: one of the last round's in a seat like its own.
+
+    They take them in their order; where they are more than before, the last one of its kind has several successors.
+    If somebody finds nobody, nobody takes over anything: who goes on with half a rollout meets its group at other ticks
+    than who begins with none, and they would wait for each other.
+    """
+    places: dict[tuple[str, str, int, int], list[tuple[int, int]]] = {}
+    for seat in last:
+        places.setdefault(seat.game, []).append(seat.worker)
+    if any(seat.game not in places for seat in seats):
+        return
+    for seat in seats:
+        left = places[seat.game]
+        yield seat.worker, left.pop(0) if len(left) > 1 else left[0]
 
 
 def _last_seats(run: Run, config: Config, before: Sequence[Round], policy: str) -> list[_Seat]:
