@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from arena import __version__
-from arena.errors import ConfigError, Unwritable, located
+from arena.errors import ConfigError, Unwritable, located, nearest
 
 if TYPE_CHECKING:
     from arena.plan import Plan
@@ -50,6 +50,15 @@ class _Parser(argparse.ArgumentParser):
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings, allow_abbrev=False)
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Refuses what is unknown: a command does so itself, and shows its own usage and the nearest option."""
+        found, unknown = super().parse_known_args(args, namespace)
+        if unknown:
+            options = [name for action in self._actions for name in action.option_strings if name.startswith("--")]
+            hints = [f"{word}; {nearest(word.partition('=')[0], options)}" for word in unknown if word.startswith("-")]
+            self.error(f"unrecognized arguments: {(hints or [' '.join(unknown)])[0]}")
+        return found, unknown
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -141,13 +150,14 @@ def _add_evaluate(commands: Any) -> None:
     evaluate.add_argument(
         "--checkpoints",
         nargs="+",
-        default=["last"],
         metavar="WHICH",
         help="of a run: first, last, or a number of ticks (default: last)",
     )
     evaluate.add_argument("--against", metavar="POLICY", help="a policy or algorithm that takes all other seats")
     evaluate.add_argument("--sample", action="store_true", help="sampled actions instead of the most likely ones")
-    evaluate.add_argument("--run-dir", metavar="DIR", help="where the records go")
+    evaluate.add_argument(
+        "--run-dir", metavar="DIR", help="below which the records go (default: its evaluations/, or runs/)"
+    )
     evaluate.set_defaults(command=_evaluate)
 
 
@@ -394,7 +404,8 @@ def _plan(arguments: argparse.Namespace) -> int:
     from arena.screen.rounds_text import rounds_lines
 
     plan = _load_plan(arguments.config, arguments.overrides, arguments.ranks)
-    rounds = rounds_lines(load_config(arguments.config, arguments.overrides))
+    config = load_config(arguments.config, arguments.overrides)
+    rounds = rounds_lines(config)
     examination = _examine(plan, arguments.config)
     _examine_evaluation(arguments)
     hosts = _hosts(plan, arguments.hosts)
@@ -405,7 +416,13 @@ def _plan(arguments: argparse.Namespace) -> int:
     else:
         overrides = [part for text in arguments.overrides for part in ("--set", text)]
         text = show.plan_text(
-            plan, examination, config=arguments.config, arguments=overrides, hosts=hosts, rounds=rounds
+            plan,
+            examination,
+            config=arguments.config,
+            arguments=overrides,
+            hosts=hosts,
+            rounds=rounds,
+            evaluation=config.evaluation,
         )
         _say(text)
     if arguments.probe:

@@ -20,8 +20,8 @@ from arena.stopping import Stop
 
 if TYPE_CHECKING:
     from arena.callbacks import Callbacks
-    from arena.plan import Role
     from arena.records.scoreboard import Scoreboard
+    from arena.screen.profile import Profiled
     from arena.stopwatch import RoleProfile
 
 
@@ -88,7 +88,7 @@ class Memory:
     stop: Stop = field(default_factory=Stop)
     callbacks: Callbacks | None = None
     concluded: bool = False
-    profiles: dict[Role, RoleProfile] = field(default_factory=dict)
+    profiles: dict[Profiled, RoleProfile] = field(default_factory=dict)
     leg: Leg | None = None
     begun: bool = False
     repairable: bool = True
@@ -102,8 +102,9 @@ class Memory:
         self.leg, self.begun, self.repairable = leg, True, repairable
 
     def begin_round(self) -> None:
-        """Forgets how many episodes the matches had: those of the next round are others."""
+        """Forgets the matches, and who had left them: those of the next round are others."""
         self.counts = {}
+        self.left.clear()
 
     def learn(self, policy: str, learnt: Learnt) -> None:
         """Keeps a policy's state if it is newer than what is kept."""

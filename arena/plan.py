@@ -184,6 +184,10 @@ class Plan:
         """All roles of a kind (or of every kind): the root, then match by match the environment and its workers."""
         return tuple(role for role in self._roles if kind is None or role.kind is kind)
 
+    def players(self) -> tuple[str, ...]:
+        """The policies that play: who has no seat in any match may have one in another round, or in an evaluation."""
+        return tuple(name for name, policy in self.policies.items() if policy.workers or self.rounds > 1)
+
     def teams(self, policy: PolicyPlan) -> tuple[tuple[int, ...], ...]:
         """The ranks in the group of a policy's workers, team by team, in the order of their seats.
 

@@ -9,6 +9,7 @@ import dataclasses
 import importlib
 import importlib.util
 import inspect
+import re
 import sys
 import traceback
 from collections.abc import Callable, Mapping, Sequence
@@ -292,7 +293,17 @@ def _target(name: str, known: Mapping[str, Entry], what: str) -> str:
     sources = {source for source, colon, _ in (other.partition(":") for other in known) if colon}
     if ":" in name and name.partition(":")[0] not in sources:
         return name
-    raise ConfigError(f"unknown {what} {name!r}; {nearest(name, known)}; or your own as 'package.module:Name'")
+    hint = _library_words(name) if known is ENVIRONMENTS else ""
+    raise ConfigError(f"unknown {what} {name!r}; {hint}{nearest(name, known)}; or your own as 'package.module:Name'")
+
+
+def _library_words(name: str) -> str:
+    """How a game of another library is written, where the name looks like one: `CartPole-v1`, `mpe2.simple_tag_v3`."""
+    version = re.search(r"([-_])v\d+$", name)
+    if version is None or ":" in name:
+        return ""
+    library, source = {"-": ("Gymnasium", "gymnasium"), "_": ("PettingZoo", "pettingzoo")}[version[1]]
+    return f"a game of {library} is written '{source}:{name}'; "
 
 
 def _check_installed(name: str, entry: Entry | None) -> None:

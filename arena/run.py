@@ -20,6 +20,7 @@ class Repair(NamedTuple):
 
     died: tuple[int, ...]  # ranks of the plan that was played
     plan: Plan  # that one
+    homes: tuple[int, ...]  # the ranks, numbered anew, that host now what those had hosted
     leg: int  # the tick at which the leg that is played now has begun
     began: float  # when the process that tells of it heard of the death, by its monotonic clock
 

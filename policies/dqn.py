@@ -29,7 +29,7 @@ from policies.distributions import allow, gumbel
 from policies.learning import Figures
 from policies.networks import Encoder, mlp
 from policies.off_policy import OffPolicy, OffPolicyOptions
-from policies.options import check_flag, check_numbers, check_unused
+from policies.options import check_falls, check_flag, check_numbers, check_unused
 from policies.perceptron import Storage
 from policies.replay import Transitions
 from policies.target import Target
@@ -62,6 +62,8 @@ class Options(OffPolicyOptions):
             at_most=1,
         )
         check_unused(self, "exploration_initial_eps", exploration_fraction=0)
+        if self.exploration_fraction:
+            check_falls(self, "exploration_initial_eps", "exploration_final_eps")
 
 
 class QNetwork(nn.Module):

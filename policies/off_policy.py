@@ -594,9 +594,10 @@ class OffPolicy(ABC):
         check_budget(given, rows=rows, ticks=ticks, workers=workers)
         due = given.training_intensity * (rows * ticks * workers - given.learning_starts)
         interval = max(given.log_every, given.train_every)
+        updates = ticks // given.train_every * given.train_every // interval
+        told = {"samples per update": interval * rows * workers, "updates per run": updates} if updates else {}
         return {
-            "samples per update": interval * rows * workers,
-            "updates per run": ticks // given.train_every * given.train_every // interval,
+            **told,
             "gradient steps per run": math.floor(due / (given.batch_size * workers)),
         }
 
@@ -615,14 +616,18 @@ def check_budget(options: OffPolicyOptions, *, rows: int, ticks: int, workers: i
     collected = rows * ticks * workers
     if options.learning_starts >= collected:
         raise ConfigError(
-            f"{workers} workers with {rows} rows collect {collected} transitions in {ticks} ticks, and learn after "
+            f"{collected} transitions are collected in {ticks} ticks ({_of(workers, rows)}), and learnt from after "
             f"{options.learning_starts}: nothing would be learnt; set learning_starts to less, or raise ticks",
             path="options.learning_starts",
         )
     least = 2 * rows * (options.train_every + options.n_step) * workers
     if options.buffer_size < least:
         raise ConfigError(
-            f"got {options.buffer_size}, expected at least {least}: {workers} workers with {rows} rows each see that "
-            "much between two meetings, or while transitions are under way; raise buffer_size, or lower train_every",
+            f"got {options.buffer_size}, expected at least {least}: that much is seen between two meetings, or while "
+            f"transitions are under way ({_of(workers, rows)}); raise buffer_size, or lower train_every",
             path="options.buffer_size",
         )
+
+
+def _of(workers: int, rows: int) -> str:
+    return f"by {workers} worker{'s' * (workers > 1)} with {rows} row{'s' * (rows > 1)}{' each' * (workers > 1)}"

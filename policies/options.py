@@ -105,5 +105,16 @@ def check_unused(options: Any, *names: str, **unless: object) -> None:
             raise wrong(name, value, expected)
 
 
+def check_falls(options: Any, first: str, last: str) -> None:
+    """Refuses an option that is to fall from one value to another which is higher.
+
+    Raises:
+        ConfigError: it is.
+    """
+    begins, ends = getattr(options, first), getattr(options, last)
+    if begins < ends:
+        raise wrong(first, begins, f"at least {last}, {ends}: it falls from the one to the other")
+
+
 def _yaml(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(value, default=str)

@@ -10,7 +10,7 @@ TEXT = (ROOT / "README.md").read_text(encoding="utf-8")
 
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _NAMED = re.compile(r"# (\S+\.(?:py|yaml))\n")
-_COMMAND = re.compile(r"\barena (?:train|plan|check|evaluate|slurm|doctor|list)\b[^#\n]*")
+_COMMAND = re.compile(r"\barena (?:train|plan|check|evaluate|tournament|exploit|slurm|doctor|list)\b[^#\n]*")
 
 
 def blocks(language: str) -> list[str]:

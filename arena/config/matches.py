@@ -52,6 +52,11 @@ class Generator(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     adaptive: ClassVar[bool] = False  # whether later rounds depend on results
 
     @property
+    def members(self) -> Team:
+        """Everybody who may play, in whatever round."""
+        return self.policies
+
+    @property
     def pairings(self) -> int:
         """How many pairs the first round has, counted without writing them out."""
         raise NotImplementedError
@@ -108,6 +113,10 @@ class GauntletConfig(Generator, frozen=True, kw_only=True, forbid_unknown_fields
     against: tuple[str, ...]  # whom each of `policies` meets
 
     fewest: ClassVar[int] = 1
+
+    @property
+    def members(self) -> Team:
+        return (*self.policies, *self.against)
 
     @property
     def pairings(self) -> int:
@@ -250,7 +259,7 @@ class MatchmakingConfig(Generator, frozen=True, kw_only=True, forbid_unknown_fie
 
     @property
     def members(self) -> Team:
-        """Everybody who may meet, learners first."""
+        """Learners first."""
         return (*self.policies, *self.against)
 
     def pairs(self) -> Iterable[Pair]:
@@ -289,7 +298,7 @@ class MatchmakingConfig(Generator, frozen=True, kw_only=True, forbid_unknown_fie
             mains = self.rule.exploiters.main
             return (learner, *(name for name in mains if name != learner)) if learner in mains else mains
         if isinstance(self.rule, FictitiousRule) and self.rule.fictitious.self_play > 0:
-            return (learner, *others)
+            return (learner, *others) if self.rule.fictitious.self_play < 1 else (learner,)
         return others or (learner,)
 
 

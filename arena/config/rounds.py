@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from arena.config.league import EvolutionConfig, LeagueConfig, PerturbConfig
+from arena.config.league import EvolutionConfig, GateConfig, LeagueConfig, PerturbConfig
 from arena.config.matches import (
     ExploitersRule,
     Generator,
@@ -42,10 +43,21 @@ def gated(config: Config) -> tuple[str, ...]:
     return () if gate is None else snapshotted(config)
 
 
+def players(config: Config) -> tuple[str, ...]:
+    """The policies that may play, be it in a later round alone, in the order of the configuration."""
+    found: set[str] = set()
+    for _, entry in config.places():
+        if isinstance(entry, MatchConfig):
+            found |= {seat if isinstance(seat, str) else seat[0] for seat in entry.seats}
+        else:
+            found |= {*generator_of(entry).members}
+    return tuple(name for name in config.policies if name in found)
+
+
 def populations(config: Config, rule: EvolutionConfig) -> tuple[tuple[str, ...], ...]:
     """Those who evolve together: of one algorithm, and at least two; if nobody is named, of all who play and learn."""
     out = _exploiters(config)
-    everybody = [name for name in _seated(config) if config.policies[name].learns and name not in out]
+    everybody = [name for name in players(config) if config.policies[name].learns and name not in out]
     by_algorithm: dict[str, list[str]] = {}
     for name in everybody if rule.policies is None else rule.policies:
         by_algorithm.setdefault(config.policies[name].algorithm, []).append(name)
@@ -73,12 +85,6 @@ def _generators(config: Config) -> Iterator[tuple[str, Generator]]:
 
 def _matchmaking(config: Config) -> Iterator[tuple[str, MatchmakingConfig]]:
     return ((path, entry) for path, entry in _generators(config) if isinstance(entry, MatchmakingConfig))
-
-
-def _seated(config: Config) -> tuple[str, ...]:
-    """The policies that play, in the order of the configuration."""
-    seated = {seat if isinstance(seat, str) else seat[0] for _, match in config.entries() for seat in match.seats}
-    return tuple(name for name in config.policies if name in seated)
 
 
 def _exploiters(config: Config) -> set[str]:
@@ -152,7 +158,7 @@ def _check_league(config: Config, league: LeagueConfig) -> None:
         )
     _check_every(config, league.snapshots.every, "league.snapshots.every")
     if league.snapshots.gate is not None:
-        _check_gate(config, league.snapshots.gate.alpha, league.snapshots.gate.beta, "league.snapshots.gate")
+        _check_gate(config, league.snapshots.gate, "league.snapshots.gate")
     if league.evolution is not None:
         _check_evolution(config, league.evolution, "league.evolution")
     if league.decided is not None:
@@ -166,10 +172,10 @@ def _check_every(config: Config, every: int, path: str) -> None:
         )
 
 
-def _check_gate(config: Config, alpha: float, beta: float, path: str) -> None:
-    if alpha + beta >= 1:
+def _check_gate(config: Config, gate: GateConfig, path: str) -> None:
+    if gate.alpha + gate.beta >= 1:
         raise ConfigError(
-            f"found {alpha}, and beta {beta}: together they must be below 1, or a coin does as well",
+            f"found {gate.alpha}, and beta {gate.beta}: together they must be below 1, or a coin does as well",
             path=f"{path}.alpha",
         )
     if not gated(config):
@@ -184,13 +190,30 @@ def _check_gate(config: Config, alpha: float, beta: float, path: str) -> None:
                 "of `matchmaking`",
                 path=path,
             )
-        place, entry = learners[name]
-        if entry.copies < 2:
+    for place, entry in _matchmaking(config):
+        if entry.copies < 2 and {*entry.policies} & {*gated(config)}:
             raise ConfigError(
                 "one match of each learner is against its newest snapshot, for `league.snapshots.gate`: none is left "
                 "for the rule; set `copies: 2` or more",
                 path=f"{place}.copies",
             )
+    for name in gated(config):
+        _check_enough_games(config, gate, name, path)
+
+
+def _check_enough_games(config: Config, gate: GateConfig, name: str, path: str) -> None:
+    """Whether a policy can pass the gate, if it wins a game per tick against its newest snapshot."""
+    every = (config.league or LeagueConfig()).snapshots.every
+    rounds = (config.rounds - 1) // every * every - every  # from the first snapshot to the last time the gate is asked
+    lanes = sum(entry.copies * entry.lanes for _, entry in _matchmaking(config) if name in entry.policies)
+    most = rounds * config.ticks * lanes
+    if most * math.log(2 / (1 + 10 ** (-gate.elo / 400))) < -math.log(gate.alpha):
+        raise ConfigError(
+            f"can never let a second snapshot of {name!r} join: until the gate is asked for the last time there are at "
+            f"most {most} games against the first one, too few to show {gate.elo:g} Elo even if all are won; set more "
+            "`rounds` or `ticks`, or a larger `elo`",
+            path=path,
+        )
 
 
 def _check_evolution(config: Config, rule: EvolutionConfig, path: str) -> None:
@@ -245,7 +268,7 @@ def _check_option(options: Mapping[str, Any], policy: str, option: str, perturb:
 
 
 def _check_decided(config: Config, path: str) -> None:
-    for name in _seated(config):
+    for name in players(config):
         if config.policies[name].learns:
             raise ConfigError(
                 f"{name!r} learns: the order of players that change is never decided; freeze it (`frozen: true`), or "

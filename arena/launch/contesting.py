@@ -9,13 +9,16 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
 
-from arena.config.schema import Config
+from arena import registry
+from arena.config.matches import MatchConfig
+from arena.config.schema import Config, PolicyConfig
 from arena.errors import ConfigError
 from arena.launch import rounds
 from arena.launch.contestants import players_of, read_sources, settings_of
@@ -35,6 +38,7 @@ from arena.league.tournament import (
     next_batch,
     repeated,
     table,
+    widened,
 )
 from arena.leg import Leg
 from arena.records import checkpoint
@@ -128,6 +132,8 @@ def opening(request: Request) -> tuple[Config, Batch]:
     sources, rule = read_sources(request.targets), rule_of(request)
     players = players_of(sources, request.checkpoints, request.players)
     envs, settings = settings_of(sources)
+    if _take_lanes(settings, players):
+        settings = widened(settings, len(players), rule)
     first = next_batch(settings, [*players], Results(), rule, played=0)
     meeting = games_of_a_meeting(settings)
     if first is None:
@@ -155,6 +161,20 @@ def opening(request: Request) -> tuple[Config, Batch]:
         spares=0,
     )
     return config, first
+
+
+def _take_lanes(settings: Sequence[MatchConfig], players: Mapping[str, PolicyConfig]) -> bool:
+    """Whether all players can play several lanes at once.
+
+    Raises:
+        ConfigError: a player cannot play without learning.
+    """
+    classes = [
+        registry.worker_class(policy.algorithm, policy.options, acts=True, path=f"policies.{name}")
+        for name, policy in players.items()
+    ]
+    alone = all(isinstance(entry, str) for setting in settings for entry in setting.seats)
+    return alone and all("vector" in ((cls.face,) if isinstance(cls.face, str) else cls.face) for cls in classes)
 
 
 class _SoFar(NamedTuple):
@@ -185,9 +205,8 @@ def _so_far(run: Run) -> _SoFar:
 
 def _progress(played: int, found: Table) -> str:
     best = found.rows[0]
-    left = sum(doubt.probability for doubt in found.doubts)
     leads = f"{best.player} leads with {best.elo:+.0f} [{best.low:+.0f}, {best.high:+.0f}]"
-    return f"{counted(played, 'game')}: {leads}; the order is wrong with at most {min(1.0, left):.1%}"
+    return f"{counted(played, 'game')}: {leads}; {len(found.open)} of {len(found.doubts)} neighbours are open"
 
 
 def _verdict(found: Table, rule: Rule, played: int) -> list[str]:

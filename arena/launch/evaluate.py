@@ -63,17 +63,17 @@ def evaluate(
     target: str,
     *,
     episodes: int,
-    checkpoints: Sequence[str] = ("last",),
+    checkpoints: Sequence[str] | None = None,
     against: str | None = None,
     greedy: bool = True,
     run_dir: str | None = None,
 ) -> int:
-    """Plays and prints one line per policy and checkpoint; returns the exit status.
+    """Plays, prints one line per policy and checkpoint, and where the records are; returns the exit status.
 
     Args:
         target: a run folder, or a configuration file.
         episodes: at least so many for each line; every lane plays the same number.
-        checkpoints: which of a run's checkpoints: `first`, `last`, or a number of ticks.
+        checkpoints: which of a run's checkpoints: `first`, `last`, or a number of ticks; None: the last.
         against: who takes all other seats, an algorithm or a policy of the configuration; None: as configured.
         greedy: the most likely action rather than a sampled one.
         run_dir: below which the records go; None: `evaluations/` in the run folder, or `runs/`.
@@ -86,18 +86,27 @@ def evaluate(
         raise ConfigError("is no run folder: it has no config.yaml", source=target)
     config = load_config(target if folder is None else folder.config)
     home = Path(run_dir) if run_dir else folder.path / "evaluations" if folder else Path("runs")
-    if folder is None and tuple(checkpoints) != ("last",):
+    if folder is None and checkpoints is not None:
         raise ConfigError("a configuration has no checkpoints; name a run folder", path="--checkpoints", source=target)
     with located(source=target):
-        weights = [_weights(config, folder, label) for label in (checkpoints if folder is not None else ("",))]
+        weights = [_weights(config, folder, label) for label in _labels(folder, checkpoints)]
         contests = [contest for held in weights for contest in _contests(held, against, home)]
     if folder is not None:
         make_folder(home)  # in a run folder everything is its owner's alone
+    played: list[str] = []
     for contest in contests:
-        status = _play(contest, episodes, greedy=greedy)
+        records = _free(contest.folder)
+        status = _play(contest, records, episodes, greedy=greedy)
         if status != 0:
             return status
+        played.append(str(records))
+    sys.stdout.write(f"records: {', '.join(played)}\n")
     return 0
+
+
+def _labels(folder: RunFolder | None, checkpoints: Sequence[str] | None) -> Sequence[str]:
+    """What is evaluated; empty text: a configuration as it is."""
+    return ("",) if folder is None else checkpoints or ("last",)
 
 
 def _weights(config: Config, folder: RunFolder | None, label: str) -> _Weights:
@@ -166,7 +175,8 @@ def _contests(weights: _Weights, against: str | None, home: Path) -> list[Contes
             found.append(Contest(opposed, titles, home / _file_name(*base, policy, *label, "against", against)))
     if not found:
         raise ConfigError(
-            f"{' and '.join(shown)} has no match with seats of others: there is no other seat to oppose from",
+            f"{' and '.join(shown)} {'has' if len(shown) == 1 else 'have'} no match with seats of others: there is no "
+            "other seat to oppose from",
             path="--against",
         )
     return found
@@ -224,9 +234,8 @@ def _seats(entry: MatchConfig, policy: str) -> int:
     return sum(policy in _names(seat) for seat in entry.seats)
 
 
-def _play(contest: Contest, episodes: int, *, greedy: bool) -> int:
+def _play(contest: Contest, folder: Path, episodes: int, *, greedy: bool) -> int:
     """Plays one contest and prints its lines; a mistake leaves no folder behind."""
-    folder = _free(contest.folder)
     made = [path for path in folder.parents if not path.exists()]
     run = prepare(contest.config, ranks=1, run_dir=str(folder))
     run = replace(run, episodes=episodes_per_lane(run, contest.titles, episodes), greedy=greedy)

@@ -76,7 +76,13 @@ def _rehearsal(run: Run) -> Run | None:
 
 
 def _config(run: Run) -> Config:
-    return parse_config(yaml_text.load(run.config, source=run.source), source=run.source)
+    """What the run was planned from, with the options that a policy has by now: a fork has taken over another's."""
+    config = parse_config(yaml_text.load(run.config, source=run.source), source=run.source)
+    policies = {
+        name: msgspec.structs.replace(policy, options=run.plan.policies[name].options)
+        for name, policy in config.policies.items()
+    }
+    return msgspec.structs.replace(config, policies=policies)
 
 
 def rehearsal_plan(config: Config, *, ranks: int | None = None) -> Plan | None:

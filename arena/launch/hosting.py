@@ -189,13 +189,14 @@ def _record(endpoint: Endpoint, run: Run, display: Display, memory: Memory) -> R
     with _locked(run):
         if not run.begun:
             begin(run, resumable=root.resumable)
+            display.message(f"run folder: {run.path}")
         resumed_at = run.leg.start if run.resumed else None
         with Recorder(run.folder, root.ticks, resumed_at=resumed_at, callbacks=callbacks) as recorder:
             callbacks.start(run.path, partial(to_json, run.plan), resumed=run.resumed or bool(run.repairs))
             memory.stop.heeded = True
             root.record(recorder)
     if run.profile:
-        run.folder.write_profile(profile_json(run.plan, root.profiles))
+        run.folder.write_profile(profile_json(root.profiles))
     return Result(root.scoreboard, root.stopped_at, root.following)
 
 
@@ -218,7 +219,7 @@ def conclude(run: Run, memory: Memory, present: Callable[[Run, Scoreboard], None
         print(words, flush=True)
     scoreboard = memory.scoreboard
     if scoreboard is None:
-        scoreboard = Scoreboard(run.plan.policies)
+        scoreboard = Scoreboard(run.plan.players())
         for part in in_parts(episode_of(line) for _, line in kept_lines(run.folder.episodes, keep=lambda _: True)):
             scoreboard.add(results_of(part))
     return _conclude(run, Result(scoreboard), memory, present)

@@ -49,25 +49,31 @@ class Leading(HostingLeader):
             if config.fault_tolerance == "on" and not tolerant:
                 raise ConfigError(_INTOLERANT, path="fault_tolerance")
             run = prepare(config, ranks=ranks, run_dir=asked.run_dir, resume=asked.resume)
-        return announced(replace(run, source=asked.path, profile=asked.profile, allow_unproved=asked.allow_unproved))
+        run = replace(run, source=asked.path, profile=asked.profile, allow_unproved=asked.allow_unproved)
+        return announced(run, ranks_said=asked.ranks_said)
 
     def present(self, run: Run, scoreboard: Scoreboard) -> None:
         """Shows where everything is and how the policies fared."""
         present(run, scoreboard)
 
 
-def announced(run: Run) -> Run:
-    """Says what begins."""
+def announced(run: Run, *, ranks_said: bool = False) -> Run:
+    """Says what begins; where its folder is, is told when everybody is ready.
+
+    Args:
+        run: that begins.
+        ranks_said: whether the user has asked for so many processes.
+    """
     plan = run.plan
     lines = [f"{plan.name}: {_extent(plan)}, {processes_words(plan.processes, len(plan.roles()))}"]
     if run.resumed:
         lines += [f"goes on at tick {run.leg.start}", *run.words]
-    if plan.packed and plan.processes > 1:
+    if plan.packed and plan.processes > 1 and not ranks_said:
         lines.append(f"{len(plan.roles())} processes would give each role its own")
     idle = len(plan.idle_ranks) - plan.spares
     if idle > 0:
         lines.append(f"{idle} of the processes are idle: the plan has no role for them")
-    sys.stdout.write("\n".join([*lines, f"run folder: {run.path}"]) + "\n")
+    sys.stdout.write("\n".join(lines) + "\n")
     sys.stdout.flush()
     return run
 

@@ -64,13 +64,13 @@ def begin(run: Run, *, resumable: bool) -> None:
         boundaries.discard_after(run.folder, -1)  # of a run that was killed in here
     if resumable and not run.resumed:
         boundaries.save(run.folder, Boundary(tick=0, journals=boundaries.journal_bytes(run.folder)))
-    run.folder.write_config(run.config)
+    if run.plan.rounds > 1:
+        from arena.launch import rounds  # a run of one round has no use for what rates its players
+
+        rounds.begin(run)
+    run.folder.write_config(run.config)  # with it there is a run to resume
     if run.plan.round == 0:
         run.folder.write_plan(to_json(run.plan))
-        if run.plan.rounds > 1:
-            from arena.launch import rounds  # a run of one round has no use for what rates its players
-
-            rounds.begin(run)
 
 
 def abandon(run: Run) -> None:

@@ -95,13 +95,14 @@ def _meet(team: Team, run: Run, rank: int, memory: Memory, lost_at: float) -> tu
     if order != alive:
         team = team.in_order(order.index(rank))
     dead = tuple(sorted(set(range(run.plan.processes)) - set(alive)))
+    homes = tuple(sorted({plan.rank_of(role) for rank in dead for role in run.plan.ranks[rank]}))
     return team, replace(
         run,
         plan=plan,
         leg=leg,
         begun=run.begun or any(told.begun for told in known),
         concluded=any(told.concluded for told in known) or leg.start >= run.plan.horizon,
-        repairs=(*run.repairs, Repair(dead, run.plan, leg.start, lost_at)),
+        repairs=(*run.repairs, Repair(dead, run.plan, homes, leg.start, lost_at)),
     )
 
 
@@ -197,6 +198,7 @@ def on_record(run: Run) -> dict[int, Standing]:
 
 def often_dead(run: Run) -> Role | None:
     """A role that has died with its process too often in one leg for an accident; None if there is none."""
-    repairs = [repair for repair in run.repairs if repair.leg == run.leg.start]
+    now = run.plan.round, run.leg.start
+    repairs = [repair for repair in run.repairs if (repair.plan.round, repair.leg) == now]
     deaths = Counter(role for repair in repairs for rank in repair.died for role in repair.plan.ranks[rank])
     return next((role for role, count in deaths.items() if count >= DEATHS_AT_MOST), None)

@@ -94,7 +94,7 @@ def _anew_words(plan: Plan, found: Boundary) -> Iterator[str]:
 
 def _layout_words(folder: RunFolder, plan: Plan) -> Iterator[str]:
     """What copies and lanes that have changed mean for the numbers in the records."""
-    if not folder.plan.exists():
+    if plan.rounds > 1 or not folder.plan.exists():  # a round goes on as it was planned
         return
     try:
         before = json.loads(folder.plan.read_text())["matches"]

@@ -1,6 +1,6 @@
 """The rounds of a league: when one is over, what is known of all of them decides who plays whom in the next.
 
-begin      the first round: who plays whom, from the configuration alone
+begin      the first round: who plays whom, from the configuration alone; of a resumed run the one that goes on
 next       results, ratings and returns -> the next round: its plan over the same processes, and what everybody begins
            with: what it had learnt, what a fork has taken over, or a snapshot
 again      the round that a resumed run goes on with, as it was planned
@@ -21,6 +21,7 @@ import msgspec
 
 from arena.config import Config, parse_config, yaml_text
 from arena.config.league import LeagueConfig
+from arena.config.rounds import gated
 from arena.errors import ConfigError
 from arena.league import league
 from arena.league.league import Round
@@ -41,8 +42,12 @@ _KEPT = checkpoint.KEPT + 1
 
 
 def begin(run: Run) -> None:
-    """Writes the first round down."""
-    records.keep(run.folder, [], league.first_round(config_of(run)), run.plan)
+    """Writes down the round that begins, or goes on over the processes that there are now; later ones are forgotten."""
+    number = run.plan.round
+    known = records.read(run.folder) if run.resumed else []
+    _forget_later(run.folder, known[number + 1 :])
+    planned = known[number] if run.resumed else league.first_round(config_of(run))
+    records.keep(run.folder, known[:number], planned, run.plan)
 
 
 def next_round(run: Run) -> Run | None:
@@ -60,7 +65,9 @@ def next_round(run: Run) -> Run | None:
     results = _results(run, config)
     if run.leg.start >= run.plan.horizon or league.is_over(config, before, results):
         return None
-    following = league.next_round(config, before, results, read_returns(run.folder, round=run.plan.round))
+    returns = read_returns(run.folder, round=run.plan.round)
+    tested = read_results(run.folder, last=run.plan.round) if gated(config) else None
+    following = league.next_round(config, before, results, returns, tested)
     _forget_later(run.folder, later)
     for player in following.snapshots:
         _take(run, *_parts(player))

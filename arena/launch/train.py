@@ -27,6 +27,7 @@ class Request(NamedTuple):
     resume: bool
     profile: bool
     allow_unproved: bool = False
+    ranks_said: bool = False  # whether the user has said how many processes there are
 
 
 def train(
@@ -56,7 +57,7 @@ def train(
         ConfigError: a mistake in the configuration; under a launcher it is told here, once, and 2 is returned.
     """
     said = (*overrides, *((f"ticks={ticks}",) if ticks is not None else ()))
-    request = Request(path, said, run_dir, resume, profile, allow_unproved)
+    request = Request(path, said, run_dir, resume, profile, allow_unproved, ranks is not None)
     if mpirun.under_launcher():
         return _as_rank(request)
     if ranks == 1:

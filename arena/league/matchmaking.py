@@ -29,7 +29,7 @@ from arena.config.matches import (
 )
 from arena.league.draws import systematic
 from arena.league.pairing import Standings
-from arena.league.payoff import payoff
+from arena.league.payoff import posterior
 from arena.league.results import Results
 
 Weights: TypeAlias = dict[str, float]
@@ -149,7 +149,7 @@ def _exploiters(rule: Exploiters, members: Sequence[str], learner: str, field: F
 def _of_main_exploiter(rule: Exploiters, learner: str, field: Field) -> Weights:
     """Each main as it is; where that is hopeless, snapshots of it, the more the more even the games are."""
     weights: Weights = {}
-    scores = payoff(field.results, [learner, *rule.main]).mean[0, 1:]
+    scores, _ = _moments(field.results, learner, rule.main)
     for main, score in zip(rule.main, scores, strict=True):
         snapshots = field.snapshots.get(main, ())
         if score >= rule.weak or not snapshots:
@@ -188,7 +188,7 @@ def beats_all(results: Results, player: str, targets: Sequence[str], *, score: f
 
 def _moments(results: Results, player: str, others: Sequence[str]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Mean and variance of the posterior of a player's score against each of the others, float64 [others]."""
-    weights = payoff(results, [player, *others]).weights[0, 1:]  # of wins, draws and losses
+    weights = posterior(results, [player, *others])[0, 1:]  # of wins, draws and losses
     total = weights.sum(axis=-1)
     won, drawn = weights[:, 0] / total, weights[:, 1] / total
     mean = won + drawn / 2

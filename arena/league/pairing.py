@@ -26,6 +26,7 @@ from arena.league import davidson
 from arena.league.results import Results
 
 Array: TypeAlias = NDArray[np.float64]
+Places: TypeAlias = NDArray[np.intp]
 
 RESOLUTION = 20.0  # Elo
 
@@ -88,13 +89,8 @@ class Standings:
         self._elo = elo / davidson.ELO
         self._strengths = fitted.strengths[at]
         self._covariance = fitted.covariance[np.ix_(at, at)]
-        self._neighbours = _contrasts(np.arange(len(at) - 1), np.arange(1, len(at)), len(at))  # [P - 1, P]
-        everywhere = np.zeros((len(at) - 1, len(everybody)))
-        everywhere[:, at] = self._neighbours
-        self._ratios = self._likelihood_ratios(games, fitted, everywhere)  # [P - 1], logs
-        self._pairs = np.triu_indices(len(at), 1)
-        self._candidates = _contrasts(*self._pairs, len(at))  # [C, P]
-        self._information = davidson.information(self._candidates @ self._strengths, fitted.nu)  # [C]
+        self._ratios = self._likelihood_ratios(games, fitted, _contrasts(at, len(everybody)))  # [P - 1], logs
+        self._nu = fitted.nu
 
     @property
     def wrong(self) -> float:
@@ -113,30 +109,34 @@ class Standings:
             of: one of the two; None: anybody.
             games: how many it plays.
         """
-        noise = 1 / (games * self._information)
-        sums = self._covariance @ self._candidates.T  # [P, C]
-        variances = np.einsum("cp,pc->c", self._candidates, sums)
-        shrinking = (self._neighbours @ sums) ** 2 / (noise + variances)  # [P - 1, C]
+        first, second = self._candidates(of)
+        noise = 1 / (games * davidson.information(self._strengths[first] - self._strengths[second], self._nu))  # [C]
+        sums = self._covariance[:, first] - self._covariance[:, second]  # [P, C]
+        each = np.arange(len(first))
+        variances = sums[first, each] - sums[second, each]
+        shrinking = (sums[:-1] - sums[1:]) ** 2 / (noise + variances)  # [P - 1, C]
         gains = self._gains(shrinking)
         wrong = expit(-(self._ratios[:, None] + gains)).sum(axis=0)  # [C]
-        best = int(np.argmin(np.where(self._with(of), wrong, np.inf)))
+        best = int(np.argmin(wrong))
         self._ratios = self._ratios + gains[:, best]
         known = sums[:, best]
         self._covariance -= np.outer(known, known) / (noise[best] + variances[best])
-        first, second = (int(side[best]) for side in self._pairs)
-        return self.order[first], self.order[second]
+        return self.order[first[best]], self.order[second[best]]
 
-    def _with(self, player: str | None) -> NDArray[np.bool_]:
-        """Which of the candidates are pairs of this player [C]."""
+    def _candidates(self, player: str | None) -> tuple[Places, Places]:
+        """The pairs of anybody, or of this player, by their places [C]; the upper one first."""
         if player is None:
-            return np.ones(len(self._candidates), bool)
-        found: NDArray[np.bool_] = self._candidates[:, self.order.index(player)] != 0
-        return found
+            first, second = np.triu_indices(len(self.order), 1)
+            return first, second
+        own = self.order.index(player)
+        others = np.delete(np.arange(len(self.order)), own)
+        return np.minimum(own, others), np.maximum(own, others)
 
     def _gains(self, shrinking: Array) -> Array:
         """By how much the log ratios are expected to grow if the neighbours' variances shrink so much [P - 1, C]."""
-        differences = np.maximum(self._neighbours @ self._strengths, self._elo)
-        before = np.einsum("kp,pq,kq->k", self._neighbours, self._covariance, self._neighbours)
+        differences = np.maximum(-np.diff(self._strengths), self._elo)
+        variances = np.diag(self._covariance)
+        before = variances[:-1] + variances[1:] - 2 * np.diag(self._covariance, 1)
         gains: Array = 2 * self._elo * differences[:, None] * (1 / (before[:, None] - shrinking) - 1 / before[:, None])
         return gains
 
@@ -154,9 +154,9 @@ class Standings:
         return upper - lower
 
 
-def _contrasts(first: NDArray[np.intp], second: NDArray[np.intp], players: int) -> Array:
-    """A row for each two players: its product with the strengths is their difference."""
-    rows = np.arange(len(first))
-    found = np.zeros((len(first), players))
-    found[rows, first], found[rows, second] = 1.0, -1.0
+def _contrasts(order: Sequence[int], players: int) -> Array:
+    """A row for each two neighbours of an order: its product with all players' strengths is their difference."""
+    rows = np.arange(len(order) - 1)
+    found = np.zeros((len(rows), players))
+    found[rows, order[:-1]], found[rows, order[1:]] = 1.0, -1.0
     return found

@@ -65,14 +65,24 @@ def payoff(results: Results, players: Sequence[str]) -> Payoff:
         players: in the order of the rows.
     """
     counts = _counts(results, players)
-    weights = counts + _JEFFREYS
-    if not counts[..., 1].any():
-        weights[..., 1] = 0.0
+    weights = _weights(counts)
     mean, low, high = _scores(weights)
     diagonal = np.arange(len(players))
     for matrix in (mean, low, high):
         matrix[diagonal, diagonal] = 0.5
     return Payoff(tuple(players), mean, low, high, counts.sum(axis=-1).astype(np.int64), weights)
+
+
+def posterior(results: Results, players: Sequence[str]) -> Array:
+    """The weights of a payoff matrix alone, float64 [P, P, 3]: its intervals are what takes time."""
+    return _weights(_counts(results, players))
+
+
+def _weights(counts: Array) -> Array:
+    weights = counts + _JEFFREYS
+    if not counts[..., 1].any():
+        weights[..., 1] = 0.0
+    return weights
 
 
 def _counts(results: Results, players: Sequence[str]) -> Array:

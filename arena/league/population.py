@@ -7,6 +7,7 @@ of one drawn from the first `share`, with its weights, its optimiser and its opt
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -28,7 +29,7 @@ def forks(
     Args:
         rule: how many, and what is perturbed.
         populations: the policies of each algorithm.
-        fitness: of those that have played; nobody else takes part.
+        fitness: of those that have played; nobody else takes part. NaN is worse than any other.
         options: per policy those that it has now.
         rng: draws sources and factors.
     """
@@ -42,11 +43,13 @@ def forks(
 def _exploited(
     share: float, population: Sequence[str], fitness: Mapping[str, float], rng: np.random.Generator
 ) -> list[tuple[str, str]]:
-    """Each of the worst, and the one of the best that it becomes a copy of."""
-    ordered = sorted(population, key=lambda name: (fitness[name], name))
+    """Each of the worst, and the one of the best that it becomes a copy of: of nobody whose fitness is NaN."""
+    known = {name: fitness[name] for name in population if not math.isnan(fitness[name])}
+    ordered = sorted(population, key=lambda name: (known.get(name, -math.inf), name))
     count = min(max(1, int(share * len(ordered))), len(ordered) // 2)
-    worst, best = ordered[:count], ordered[len(ordered) - count :]
-    return [(name, best[rng.integers(count)]) for name in worst]
+    worst, last = ordered[:count], ordered[len(ordered) - count :]
+    best = [name for name in last if name in known]
+    return [(name, best[rng.integers(len(best))]) for name in worst] if best else []
 
 
 def explored(

@@ -6,7 +6,7 @@ remember is in its rounds: which snapshots there are, whose options have changed
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -66,6 +66,15 @@ def player_of(name: str) -> Player:
     return Player(policy, int(tick))
 
 
+def names_of(match: MatchConfig) -> set[str]:
+    """Who plays in a match."""
+    return {seat if isinstance(seat, str) else seat[0] for seat in match.seats}
+
+
+def _policies_of(snapshots: Iterable[str]) -> set[str]:
+    return {player_of(name).policy for name in snapshots}
+
+
 class History:
     """What earlier rounds say.
 
@@ -98,12 +107,18 @@ class History:
         """Who met whom in a knockout or Swiss, round after round."""
         return [played.pairings[place] for played in self._rounds if place in played.pairings]
 
+    def has_played(self, policy: str) -> bool:
+        """Whether a policy has played since its newest snapshot joined; without one: at all."""
+        joined = (played.number for played in self._rounds if policy in _policies_of(played.snapshots))
+        since = self._rounds[max(joined, default=0) :]
+        return any(policy in names_of(match) for played in since for match in played.matches)
+
     def age(self, policy: str) -> int:
         """For how many rounds a policy has learnt since it began anew, or since its newest snapshot joined."""
         events = (
             played.number
             for played in self._rounds
-            if policy in played.resets or any(player_of(name).policy == policy for name in played.snapshots)
+            if policy in played.resets or policy in _policies_of(played.snapshots)
         )
         return self.number - max(events, default=0)
 

@@ -7,7 +7,9 @@ the share of draws; how many draws there are hardly depends on d, and near d = 0
 decided games, and draws, about which it would have to assume something, leave it as it is. The likelihood ratio is
 Wald's (1945, "Sequential tests of statistical hypotheses"). Its bounds are 1 / alpha and beta, a little wider than his:
 by Ville's inequality (1939) a wrong `BETTER` has then a probability of at most alpha, and a wrong `NOT_BETTER` of at
-most beta, however often one looks, however many games are played between two looks, and even if strengths drift.
+most beta, however often one looks, however many games are played between two looks, and even if strengths drift. But
+every game has to count, from the first one on: who forgets the oldest begins one test after another, and has each time
+another chance to be wrong.
 """
 
 from __future__ import annotations

@@ -20,6 +20,7 @@ from arena.league.results import Results
 from arena.league.standings import Row, rows
 
 _ENOUGH = 8  # games, to call them all alike
+_LANES = 16  # that frozen players play as fast as one, nearly
 _PART = 4  # a batch has a quarter of the games before it
 
 
@@ -93,6 +94,18 @@ def table(results: Results, players: Sequence[str], rule: Rule) -> Table:
     standings = Standings(results, players, elo=rule.elo)
     neighbours = zip(standings.order, standings.order[1:], standings.doubts, strict=False)
     return Table(rows(fit(results, players=players), results), [Doubt(*found) for found in neighbours], rule.error)
+
+
+def widened(settings: Sequence[MatchConfig], players: int, rule: Rule) -> tuple[MatchConfig, ...]:
+    """The settings with as many lanes as are fast, but no more than leave everybody some meetings in the budget.
+
+    Args:
+        settings: as their configuration has them.
+        players: how many there are.
+        rule: with the budget.
+    """
+    lanes = min(_LANES, rule.games // (8 * players * len(settings)))
+    return tuple(msgspec.structs.replace(setting, lanes=max(setting.lanes, lanes)) for setting in settings)
 
 
 def games_of_a_meeting(settings: Sequence[MatchConfig]) -> int:

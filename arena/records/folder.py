@@ -31,7 +31,8 @@ from typing import Any
 from arena.errors import ConfigError
 from arena.records.durable import make_folder, replacing
 
-_UNBEGUN = {"logs", "checkpoints", "tensorboard", "boundaries", "lock"}  # what a run that nobody has played may leave
+_UNBEGUN = {"logs", "checkpoints", "tensorboard", "boundaries", "rounds.jsonl", "lock"}
+"""What a run that nobody has played may leave."""
 _FIRST_BOUNDARY = re.compile(r"0+\.json|\.0+\.json\.part")  # the only one that it may leave: others tell of play
 
 
@@ -76,7 +77,8 @@ class RunFolder:
             return
         for part in (self.logs, self.checkpoints, self.tensorboard, self.boundaries):
             shutil.rmtree(part, ignore_errors=True)
-        self.lock.unlink(missing_ok=True)
+        for file in (self.rounds, self.lock):
+            file.unlink(missing_ok=True)
         if whole:
             with suppress(OSError):  # what else is in it is not ours
                 self.path.rmdir()

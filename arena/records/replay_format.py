@@ -7,7 +7,7 @@
 
 A file is a row of chunks, appended while the leg is played. A chunk has a head of three numbers (uint32, little
 endian): the bytes of its body, the body's CRC-32, and the CRC-32 of these two numbers; its body is a `Chunk` as
-MessagePack, compressed by zlib. What a kill leaves of the last chunk is skipped by readers and counted.
+MessagePack, compressed by zlib. What a kill leaves of the last chunk is skipped by readers.
 
 Seeds are given to a game when it is made, at the beginning of a leg or after it has failed; later episodes go on with
 its random streams, as they did when they were played. So an episode is played again from there. That keeps a run with
@@ -220,6 +220,7 @@ def discard_after(folder: Path, tick: int, *, lane: int | None = None) -> None:
         tick: what was played after it is forgotten.
         lane: only the files of the lanes that begin with this one.
     """
+    newest: dict[int, Path] = {}  # of what stays, by its first lane: files before it have no later ticks
     for path in files_in(folder):
         start, first = start_and_lane(path)
         if lane is not None and first != lane:
@@ -227,7 +228,11 @@ def discard_after(folder: Path, tick: int, *, lane: int | None = None) -> None:
         if start >= tick:
             path.unlink()
         else:
-            _cut(path, tick)
+            newest[first] = path
+    for path in newest.values():
+        _cut(path, tick)
+    if not files_in(folder):  # so whoever plays next under this number may be another match
+        (folder / MANIFEST).unlink(missing_ok=True)
 
 
 def damaged(path: Path, why: str) -> ConfigError:
@@ -286,6 +291,8 @@ def _cut(path: Path, tick: int) -> None:
         chunks = list(chunks_in(path))
         kept = [_until(chunk, tick) for chunk in chunks if chunk.tick < tick]
     except (ConfigError, ZeroDivisionError):
+        return
+    if kept == chunks:
         return
     with replacing(path) as file:
         file.write(b"".join(map(framed, kept)))

@@ -31,8 +31,10 @@ from arena.records.replay_format import (
     Manifest,
     discard_after,
     file_path,
+    files_in,
     folder_of,
     framed,
+    start_and_lane,
 )
 from arena.spaces import flatten
 
@@ -54,14 +56,14 @@ class ReplayWriter:
         start: how many ticks were played before the leg.
 
     Raises:
-        ConfigError: the folder has replays of another match under this number.
+        ConfigError: the folder has replays of another match under this number, from before the leg.
     """
 
     def __init__(self, replays: Path, manifest: Manifest, interface: Interface, *, lanes: range, start: int) -> None:
         self._replays = replays
         self._folder = folder_of(replays, round=manifest.round, match=manifest.match)
         self._manifest = manifest.to_bytes()
-        _check_manifest(self._folder / MANIFEST, self._manifest)
+        _check_manifest(self._folder, self._manifest, start=start)
         self._path = file_path(self._folder, start=start, lane=lanes[0])
         self._lanes = lanes
         self._spaces = interface.action_spaces
@@ -203,8 +205,9 @@ class ReplayWriter:
         """Makes the folders, and the file: what stands under its name is of a leg that is played again."""
         for folder in (self._replays, self._folder.parent, self._folder):
             make_folder(folder)
-        if not (self._folder / MANIFEST).exists():
-            with replacing(self._folder / MANIFEST) as file:
+        manifest = self._folder / MANIFEST
+        if not manifest.exists() or manifest.read_bytes() != self._manifest:
+            with replacing(manifest) as file:
                 file.write(self._manifest)
         with replacing(self._path):
             self._begun = True
@@ -231,8 +234,11 @@ def _ticks_of_chunk(action_bytes: int, lanes: int) -> int:
     return max(1, min(_MOST_TICKS, _MOST_BYTES // (lanes * (action_bytes + _DIGEST_BYTES))))
 
 
-def _check_manifest(path: Path, manifest: bytes) -> None:
-    if path.exists() and path.read_bytes() != manifest:
+def _check_manifest(folder: Path, manifest: bytes, *, start: int) -> None:
+    """What was played after `start` is no hindrance: it is played again, perhaps by others."""
+    path = folder / MANIFEST
+    stays = any(start_and_lane(file)[0] < start for file in files_in(folder))
+    if stays and path.exists() and path.read_bytes() != manifest:
         raise ConfigError(
             "holds replays of another match than has this number now (after copies have changed, matches have other "
             "numbers): go back to what the run had, move the folder of its replays away, or start a new run",

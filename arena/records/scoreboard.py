@@ -39,10 +39,10 @@ class Series:
 
     @property
     def deviation(self) -> float:
-        """The standard deviation (of the population) over all; 0 when there are none."""
-        if not self.count:
+        """The standard deviation of the sample (n - 1), over all; 0 when there are fewer than two."""
+        if self.count < 2:
             return 0.0
-        return math.sqrt(max(0.0, self.squares / self.count - (self.total / self.count) ** 2))
+        return math.sqrt(max(0.0, self.squares - self.total**2 / self.count) / (self.count - 1))
 
     @property
     def first_mean(self) -> float | None:

@@ -18,6 +18,7 @@ import numpy as np
 from arena.errors import ConfigError
 from arena.playback import ReplayDiffers
 from arena.records.folder import RunFolder
+from arena.records.replay_format import MANIFEST
 from arena.replaying import Picture, pictures_of, rendering
 from arena.replays import Episode, MatchReplays, read_replays
 
@@ -58,12 +59,12 @@ class Strip(NamedTuple):
 
 
 def replay_strips(folder: RunFolder, *, most: int) -> list[Strip]:
-    """The last episodes of up to so many matches of the newest round, each with other players.
+    """The last episodes of up to so many matches, each with other players, the newest rounds first.
 
     Raises:
         ConfigError: the replays are damaged.
     """
-    if not most or not any(folder.replays.glob("round-*/match-*/*")):
+    if not most or not any(folder.replays.glob(f"round-*/match-*/{MANIFEST}")):
         return []
     return [_strip(match, episode) for match, episode in _chosen(folder, most)]
 
@@ -73,8 +74,14 @@ def _chosen(folder: RunFolder, most: int) -> list[tuple[MatchReplays, Episode]]:
     for match in sorted(read_replays(folder.path).matches, key=lambda one: -one.manifest.round):
         players = _players(match)
         if len(chosen) < most and players not in chosen and (episodes := match.episodes()):
-            chosen[players] = match, max(episodes, key=lambda one: one.end)
+            chosen[players] = match, max(episodes, key=_preference)
     return list(chosen.values())
+
+
+def _preference(episode: Episode) -> tuple[bool, int]:
+    """The later the better, but what ends with its leg was cut, as a rule."""
+    leg = episode.recording
+    return episode.end < leg.start + leg.ticks, episode.end
 
 
 def _players(match: MatchReplays) -> tuple[str, ...]:

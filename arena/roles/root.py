@@ -35,6 +35,7 @@ from arena.roles.watch import Watch
 from arena.run import Repair, Run
 from arena.schedule import prove
 from arena.screen.display import Display
+from arena.screen.profile import Profiled
 from arena.screen.words import counted, round_words
 from arena.stopwatch import Activity, RoleProfile, stopwatch
 
@@ -87,7 +88,7 @@ class Root:
         self.following: Leg | None = None  # what the run goes on with when its policies have been evaluated
         self.stopped_at: int | None = None  # the tick at which the run can be taken up again, if it was asked to end
         self.profiles = memory.profiles
-        self.scoreboard = memory.scoreboard or Scoreboard(run.plan.policies)
+        self.scoreboard = memory.scoreboard or Scoreboard(run.plan.players())
 
     @property
     def ticks(self) -> dict[int, int]:
@@ -263,7 +264,7 @@ class Root:
         return leg if tick < plan.ticks else None
 
     def _end_of_episodes(self) -> None:
-        """Nobody has learnt anything, so there is nothing to save; another round goes on where the longest match ended."""
+        """Nobody has learnt, so there is nothing to save; another round goes on where the longest match has ended."""
         reached, plan = max(self._ticks.values()), self._run.plan
         if self._stop.wanted:
             self.stopped_at = reached
@@ -373,8 +374,9 @@ class Root:
 
     def _keep_profile(self, role: Role, profile: RoleProfile | None) -> None:
         if profile is not None:
-            before = self.profiles.get(role)
-            self.profiles[role] = profile if before is None else before.plus(profile)
+            key = Profiled.of(self._run.plan, role)
+            before = self.profiles.get(key)
+            self.profiles[key] = profile if before is None else before.plus(profile)
 
     def _note(self, message: Any, recorder: Recorder) -> None:
         if isinstance(message, Progress):
@@ -421,7 +423,7 @@ def _place(row: EpisodeRow) -> tuple[int, int, int]:
 def note_repairs(run: Run) -> Iterator[str]:
     """Writes down the repairs of a run that are not on record yet, and says each in a line."""
     for repair in run.repairs[process_faults(run.folder.faults) :]:
-        words = _repair_words(run, repair)
+        words = _repair_words(replace(run, plan=repair.plan), repair)
         seconds = time.monotonic() - repair.began
         _log.warning("%s", words)
         fields = {"ranks": repair.died, "done": words, "seconds": round(seconds, 3)}
@@ -430,10 +432,8 @@ def note_repairs(run: Run) -> Iterator[str]:
 
 
 def _repair_words(run: Run, repair: Repair) -> str:
-    """What has happened and what was done, in a sentence."""
-    dead = [f"rank {rank} ({', '.join(map(run.describe, repair.plan.ranks[rank])) or 'idle'})" for rank in repair.died]
-    orphans = [role for rank in repair.died for role in repair.plan.ranks[rank]]
-    homes = sorted({run.plan.rank_of(role) for role in orphans})
-    where = f"rank{'s' * (len(homes) > 1)} {', '.join(map(str, homes))}"
-    living = f"{run.plan.processes} processes go on, numbered anew"
-    return f"{' and '.join(dead)} died; {living}" + (f"; what it did is now on {where}" if homes else "")
+    """What has happened and what was done, in a sentence; the run as it was played when it happened."""
+    dead = [f"rank {rank} ({', '.join(map(run.describe, run.plan.ranks[rank])) or 'idle'})" for rank in repair.died]
+    where = f"rank{'s' * (len(repair.homes) > 1)} {', '.join(map(str, repair.homes))}"
+    living = f"{run.plan.processes - len(repair.died)} processes go on, numbered anew"
+    return f"{' and '.join(dead)} died; {living}" + (f"; what it did is now on {where}" if repair.homes else "")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import signal
 import traceback
 from contextlib import suppress
 from dataclasses import replace
@@ -57,7 +58,7 @@ def perform(
 
 
 def failure_of(error: BaseException, who: str, source: str = "") -> Failed:
-    """What to tell the user of an error: a sentence for a mistake, or for a disk that is full; else the traceback."""
+    """What to tell the user of an error: a sentence for a mistake, a signal or a full disk; else the traceback."""
     if isinstance(error, CallbackFailed):
         return Failed(error.who, error.trace, exit_code=1)
     if isinstance(error, ConfigError):
@@ -65,6 +66,9 @@ def failure_of(error: BaseException, who: str, source: str = "") -> Failed:
         return Failed(who, str(placed), exit_code=2)
     if isinstance(error, Unwritable):
         return Failed(who, str(error), exit_code=1)
+    if isinstance(error, KeyboardInterrupt):  # between two stages of a run: nobody who knows more has taken it
+        number: int = error.args[0] if error.args else signal.SIGINT
+        return Failed(who, f"ended by {signal.Signals(number).name}", exit_code=128 + number)
     return Failed(who, "".join(traceback.format_exception(error)).rstrip(), exit_code=1)
 
 

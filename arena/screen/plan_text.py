@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
+from arena.config.schema import EvaluationConfig
 from arena.examination import Examination, wrapped_words
 from arena.hosts import Share
 from arena.plan import MatchPlan, Plan, Role, RoleKind
@@ -26,6 +27,7 @@ def plan_text(
     arguments: Sequence[str] = (),
     hosts: Sequence[str] = (),
     rounds: Sequence[str] = (),
+    evaluation: EvaluationConfig | None = None,
 ) -> str:
     """Everything that `arena plan` prints.
 
@@ -36,6 +38,7 @@ def plan_text(
         arguments: further arguments of `arena train` that led to this plan.
         hosts: a line for each, as `host_line` makes them, where hosts are known.
         rounds: what comes after this one, as `rounds_lines` says it, where there are several.
+        evaluation: of the policies while they learn, if there is one.
     """
     proof = prove_plan(plan, examination)
     sections = [
@@ -45,10 +48,25 @@ def plan_text(
         "\n".join([f"processes: {_processes(plan)}", *(_packing_lines(plan) if plan.packed else ())]),
         *(["\n".join(hosts)] if hosts else []),
         "\n".join(_policy_lines(plan, examination)),
+        *([_evaluation_text(evaluation, plan)] if evaluation is not None else []),
         schedule_text(proof),
         _start_text(plan, proof, config, arguments),
     ]
     return "\n\n".join(sections)
+
+
+def _evaluation_text(evaluation: EvaluationConfig, plan: Plan) -> str:
+    """When frozen copies play, how much, and who."""
+    who = "who trains, in the same matches"
+    if evaluation.seats is not None:
+        who = " ".join(seat if isinstance(seat, str) else f"[{' '.join(seat)}]" for seat in evaluation.seats)
+    times = counted(-(-plan.horizon // evaluation.every), "time")
+    actions = "the most likely actions" if evaluation.greedy else "sampled actions"
+    episodes = counted(evaluation.episodes, "episode")
+    return (
+        f"evaluation: every {counted(evaluation.every, 'tick')} and at the end, {times} in all; at least {episodes} of "
+        f"each policy, {actions}: {who}"
+    )
 
 
 def prove_plan(plan: Plan, examination: Examination) -> Proof:

@@ -4,26 +4,44 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from arena.plan import Plan, Role, RoleKind
 from arena.stopwatch import RoleProfile
 
 
-def profile_json(plan: Plan, profiles: Mapping[Role, RoleProfile]) -> dict[str, Any]:
+class Profiled(NamedTuple):
+    """Whose time it is: in the rounds of a league a rank hosts other roles, and a seat is another policy's."""
+
+    role: Role
+    policy: str | None  # of a worker
+    rank: int
+
+    @classmethod
+    def of(cls, plan: Plan, role: Role) -> Profiled:
+        return cls(role, plan.seat(role).policy if role.kind is RoleKind.WORKER else None, plan.rank_of(role))
+
+    @property
+    def place(self) -> tuple[int, int, str, int]:
+        """Where it stands among the others: the root first, then match by match the environment and its workers."""
+        match, seat = (-1 if number is None else number for number in (self.role.match, self.role.seat))
+        return match, seat, self.policy or "", self.rank
+
+
+def profile_json(profiles: Mapping[Profiled, RoleProfile]) -> dict[str, Any]:
     """What `profile.json` holds: per role its wall and processor seconds, and the seconds of each activity."""
     return {
         "roles": [
             {
-                "rank": plan.rank_of(role),
-                "role": role.kind.value,
-                "match": role.match,
-                "policy": plan.seat(role).policy if role.kind is RoleKind.WORKER else None,
+                "rank": profiled.rank,
+                "role": profiled.role.kind.value,
+                "match": profiled.role.match,
+                "policy": profiled.policy,
                 "wall": profile.wall,
                 "cpu": profile.cpu,
                 "seconds": profile.seconds,
             }
-            for role, profile in sorted(profiles.items(), key=lambda item: plan.roles().index(item[0]))
+            for profiled, profile in sorted(profiles.items(), key=lambda item: item[0].place)
         ]
     }
 

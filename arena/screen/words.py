@@ -45,8 +45,14 @@ def result_words(score: Score) -> str:
 
 
 def _mean_words(score: Score) -> str:
-    mean = score.returns.total / score.returns.count
-    return f"{mean:.2f} +- {_Z95 * score.returns.deviation / math.sqrt(score.returns.count):.2f}"
+    """The mean and the half of its interval by Student's t; of one episode there is none."""
+    count, mean = score.returns.count, score.returns.total / score.returns.count
+    if count == 1:
+        return f"{mean:.2f}"
+    from scipy.special import stdtrit  # takes its time, and most processes say nothing
+
+    half = float(stdtrit(count - 1, 0.975)) * score.returns.deviation / math.sqrt(count)
+    return f"{mean:.2f} +- {half:.2f}"
 
 
 def wilson(wins: float, games: int) -> tuple[float, float]:

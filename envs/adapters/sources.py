@@ -18,7 +18,7 @@ def gymnasium_factory(name: str) -> Callable[..., gymnasium.Env[Any, Any]]:
     """A callable that makes instances of a registered id.
 
     Args:
-        name: as `CartPole-v1`, `ALE/Pong-v5`, or `module:Id-v0` where the module registers the id when imported.
+        name: as `CartPole-v1`; or, where a module registers the id when imported, `ale_py:ALE/Pong-v5`.
 
     Raises:
         ConfigError: the id is not registered, or its module cannot be imported.

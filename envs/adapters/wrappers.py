@@ -23,7 +23,7 @@ from typing import Any, Protocol
 import gymnasium
 import numpy as np
 from gymnasium import wrappers
-from gymnasium.spaces import Box
+from gymnasium.spaces import Box, Space
 from numpy.typing import NDArray
 
 from arena import registry
@@ -37,6 +37,7 @@ _MOST_FRAMES = 256
 _MOST_REWARD = 1e100
 _MOST_TICKS = 2**53
 _MOST_PIXELS = 4096  # of a side
+_MOST_CHANNELS = 4  # of a picture: colours, and what can be seen through
 _EXACT = 2**24  # below this, float32 holds every whole number
 
 
@@ -65,7 +66,10 @@ class _ForEntities(ABC):
 
 @dataclass(frozen=True)
 class FrameStack(_ForEntities):
-    """The last `stack_size` observations along a new first axis; before an episode's first there is a copy of it."""
+    """The last `stack_size` observations along a new first axis; before an episode's first there is a copy of it.
+
+    Pictures [height, width, channels], or [channels, height, width], are stacked along their channels.
+    """
 
     stack_size: int  # how many observations
     padding_type: str = "reset"  # what comes before an episode's first: reset, copies of that; or zero
@@ -75,7 +79,9 @@ class FrameStack(_ForEntities):
         options.choice("padding_type", self.padding_type, ("reset", "zero"))
 
     def of_env(self, env: Env) -> Env:
-        return wrappers.FrameStackObservation(env, self.stack_size, padding_type=self.padding_type)
+        stacked = wrappers.FrameStackObservation(env, self.stack_size, padding_type=self.padding_type)
+        axis = _channels(env.observation_space)
+        return stacked if axis is None else JoinedChannels(stacked, axis)
 
 
 @dataclass(frozen=True)
@@ -156,8 +162,34 @@ class _Own(_ForEntities):
     def of_env(self, env: Env) -> Env:
         wrapped = self.make(env, *self.args, **self.kwargs)
         if not isinstance(wrapped, gymnasium.Env):
-            raise TypeError(f"it made a {type(wrapped).__name__}, not a gymnasium.Env")
+            raise ConfigError(f"it is no Gymnasium wrapper: it made a {type(wrapped).__name__}, not a gymnasium.Env")
         return wrapped
+
+
+def _channels(space: Space[Any]) -> int | None:
+    """The axis of a picture's channels; None where there is none, or it is no picture."""
+    if not (isinstance(space, Box) and space.dtype == np.uint8 and len(space.shape) == 3):
+        return None
+    return next((axis for axis in (2, 0) if space.shape[axis] <= _MOST_CHANNELS), None)
+
+
+class JoinedChannels(gymnasium.ObservationWrapper[Any, Any, Any]):
+    """Stacked pictures [frames, ...] as one, which has the channels of all, the oldest first.
+
+    Args:
+        env: whose observations are stacked pictures.
+        axis: of the channels, in a single picture.
+    """
+
+    def __init__(self, env: Env, axis: int) -> None:
+        super().__init__(env)
+        space = env.observation_space
+        assert isinstance(space, Box), "pictures are"
+        self._axis = axis
+        self.observation_space = Box(self.observation(space.low), self.observation(space.high), dtype=np.uint8)
+
+    def observation(self, observation: NDArray[np.uint8]) -> NDArray[np.uint8]:
+        return np.concatenate(list(observation), axis=self._axis)
 
 
 class AreaResize(gymnasium.ObservationWrapper[Any, Any, Any]):
@@ -219,6 +251,8 @@ def _wrapping(name: str, argument: Any) -> Wrapping:
     kwargs = {str(key): value for key, value in argument.items()} if isinstance(argument, dict) else {}
     args = () if argument is None or isinstance(argument, dict) else (argument,)
     if name not in registry.WRAPPERS:
+        if isinstance(make, type) and not issubclass(make, gymnasium.Env):
+            raise ConfigError(f"{name} is no Gymnasium wrapper: a class that is one derives from gymnasium.Wrapper")
         check_call(make, kwargs, (None, *args), name=name)
         return _Own(make, args, kwargs)
     check_call(make, kwargs, args, name=name)

@@ -40,7 +40,7 @@ from stable_baselines3.common.utils import LinearSchedule
 from arena.errors import ConfigError, located, nearest
 from arena.registry import load_object
 from policies.devices import DEVICES, device_of
-from policies.options import check_choice, check_numbers, check_unused, is_number, wrong
+from policies.options import check_choice, check_falls, check_numbers, check_unused, is_number, wrong
 from policies.sb3.rows import Rows, Unplayed
 from policies.sb3.streams import GlobalStreams
 
@@ -123,6 +123,8 @@ def _check(options: Any) -> None:
         _schedule(name, getattr(options, name))
     if "action_noise" in names and options.action_noise is not None:
         _noise(options.action_noise, 1)
+    if "exploration_final_eps" in names:
+        check_falls(options, "exploration_initial_eps", "exploration_final_eps")
     for name, other, idle in _UNUSED:
         if name in names:
             check_unused(options, name, **{other: idle})

@@ -419,6 +419,7 @@ def test_mistakes_of_the_file_end_with_exit_2(folder: Path, capsys: pytest.Captu
         ["plan", "x.yaml", "--json", "--dot"],
         ["plan", "x.yaml", "--rank", "2"],
         ["train", "x.yaml", "--run", "x"],
+        ["doctor", "x.yaml"],
     ],
 )
 def test_usage_errors_end_with_exit_2(argv: list[str], capsys: pytest.CaptureFixture[str]) -> None:
@@ -548,3 +549,39 @@ def test_a_folder_that_cannot_be_written_is_told_in_a_sentence(
     assert capsys.readouterr().err == (
         "arena: error: run/evaluations cannot be written: File exists. What was written before stays\n"
     )
+
+
+def test_an_unknown_option_is_told_the_nearest_with_the_usage_of_its_command(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(["evaluate", "runs/a", "--episode=7"])
+    assert caught.value.code == 2
+    said = capsys.readouterr().err
+    assert said.startswith("usage: arena evaluate ")
+    assert "unrecognized arguments: --episode=7; did you mean '--episodes'?" in said
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        ("CartPole-v1", "a game of Gymnasium is written 'gymnasium:CartPole-v1'"),
+        ("mpe2.simple_tag_v3", "a game of PettingZoo is written 'pettingzoo:mpe2.simple_tag_v3'"),
+    ],
+)
+def test_a_game_of_another_library_is_told_how_it_is_written(
+    folder: Path, capsys: pytest.CaptureFixture[str], make: str, words: str
+) -> None:
+    assert words in error_of(capsys, "plan", write(folder, envs={"game": {"make": make}}))
+
+
+def test_plan_says_when_policies_are_evaluated_and_who_plays(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    policies = {"blue": {"algorithm": "random"}, "red": {"algorithm": "random"}}
+    seats = ["blue", ["red", "red"], "blue"]
+    evaluation = {"every": 40, "episodes": 5, "seats": seats}
+    config = write(folder, policies=policies, evaluation=evaluation, checkpoint_every=20)
+    assert main(["plan", config]) == 0
+    assert (
+        "evaluation: every 40 ticks and at the end, 3 times in all; at least 5 episodes of each policy, the most "
+        "likely actions: blue [red red] blue\n"
+    ) in capsys.readouterr().out

@@ -113,6 +113,39 @@ def test_a_name_that_could_be_a_path_or_an_option_or_a_command_is_refused(name: 
     assert "cannot be used" in error_of(data).message
 
 
+SNAPSHOT = {"algorithm": "ppo", "load": "old.ckpt", "frozen": True}
+
+
+def test_a_snapshot_can_be_a_policy_under_its_own_name() -> None:
+    data = copy.deepcopy(VALID)
+    data["policies"]["old@5000"] = SNAPSHOT
+    config = parse(data)
+    assert parse_config(yaml_text.load(resolved_yaml(config), source="again"), source="again") == config
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "words"),
+    [
+        ("old@5000", {"frozen": False}, "is the name of a snapshot"),
+        ("old@5000", {"load": None}, "is the name of a snapshot"),
+        ("blue@5000", {}, "could be the name of a snapshot of 'blue', which learns"),
+        ("old@", {}, "cannot be used"),
+        ("old@x", {}, "cannot be used"),
+        ("old@5@6", {}, "cannot be used"),
+    ],
+)
+def test_a_name_with_a_tick_is_for_snapshots_alone(name: str, changes: dict[str, Any], words: str) -> None:
+    data = copy.deepcopy(VALID)
+    data["policies"][name] = SNAPSHOT | changes
+    assert words in error_of(data).message
+
+
+def test_environments_and_runs_have_no_ticks_in_their_names() -> None:
+    data = copy.deepcopy(VALID)
+    data["envs"]["g@5"] = {"make": "touchdown"}
+    assert "cannot be used" in error_of(data).message
+
+
 @pytest.mark.parametrize(
     "override",
     ["matches[0].copies=1e9", "matches[0].copies=12500", "matches[1].round_robin.team_size=1e12"],

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from arena.config.matches import MatchConfig
+from arena.league.pairing import most_informative
 from arena.league.results import Results
-from arena.league.tournament import Rule, distinct_settings, next_batch, repeated, seated, table
+from arena.league.tournament import Rule, distinct_settings, next_batch, repeated, seated, table, widened
 
 DUEL = MatchConfig(env="g", seats=("?", "?"), sides=((0,), (1,)), lanes=4)
 TEAMS = MatchConfig(env="g", seats=(("?", "?"), "?", "?"), sides=((0,), (1, 2)), lanes=1)
@@ -110,6 +111,13 @@ def test_settings_are_found_again_in_the_matches_of_a_batch() -> None:
     assert [seated(setting, ("?", "?")) for setting in again] == [DUEL, TEAMS]
 
 
+def test_lanes_are_added_as_far_as_the_budget_lets_everybody_meet() -> None:
+    narrow = MatchConfig(env="g", seats=("?", "?"), sides=((0,), (1,)))
+    assert [setting.lanes for setting in widened([narrow, DUEL], 4, RULE._replace(games=10_000))] == [16, 16]
+    assert [setting.lanes for setting in widened([narrow, DUEL], 4, RULE._replace(games=128))] == [2, 4]
+    assert [setting.lanes for setting in widened([narrow], 4, RULE._replace(games=10))] == [1]
+
+
 def line(first: str, second: str, *, length: int = 5, gain: float = 1.0) -> dict[str, Any]:
     return {"length": length, "seats": [{"policy": first, "return": gain}, {"policy": second, "return": -gain}]}
 
@@ -120,3 +128,14 @@ def test_games_that_are_all_alike_are_noticed() -> None:
     assert repeated([*same, line("a", "b", length=7)]) == []
     assert repeated(same[1:]) == [], "too few to tell"
     assert repeated([*same, *[line("a", "c", length=n) for n in range(9)]]) == [("a", "b")]
+
+
+def test_pairs_that_play_many_games_at_once_are_not_chosen_as_if_it_were_one() -> None:
+    results = Results()
+    for one, other, wins in (("a", "b", 11), ("b", "c", 12), ("c", "d", 12)):
+        results.add((one,), (other,), "win", count=wins)
+        results.add((other,), (one,), "win", count=9)
+    single = most_informative(results, "abcd", count=3, elo=50)
+    many = most_informative(results, "abcd", count=3, games=200, elo=50)
+    assert len(set(many)) == 3
+    assert len(set(single)) < 3

@@ -146,7 +146,7 @@ def test_what_a_dead_root_has_written_down_is_known(tmp_path: Path) -> None:
 def test_a_role_that_dies_again_and_again_is_found(tmp_path: Path) -> None:
     run = run_of(tmp_path)
     worker = Role(RoleKind.WORKER, 0, 1)
-    deaths = [Repair((run.plan.rank_of(worker),), run.plan, 100, 0.0)] * DEATHS_AT_MOST
+    deaths = [Repair((run.plan.rank_of(worker),), run.plan, (1,), 100, 0.0)] * DEATHS_AT_MOST
     assert often_dead(replace(run, repairs=tuple(deaths))) == worker
     assert often_dead(replace(run, repairs=tuple(deaths[1:]))) is None
     later = replace(run.leg, start=200)

@@ -169,7 +169,7 @@ def test_what_is_cut_at_a_tick_is_as_if_it_had_never_been_played(legs: list[int]
             start += leg
         whole = [chunk for path in files_in(folder(home)) for chunk in chunks_in(path)]
         discard_after(folder(home), until)
-        left = recordings(home)
+        left = recordings(home) if until else ()
         assert sum(recording.ticks for recording in left) == min(until, start)
         digests = np.concatenate([np.frombuffer(chunk.digests, np.uint16) for chunk in whole])
         kept = [recording.digests.ravel() for recording in left]
@@ -185,7 +185,19 @@ def test_only_the_lanes_asked_for_are_cut(tmp_path: Path) -> None:
     discard_after(folder(tmp_path), 2, lane=2)
     assert recordings(tmp_path)[0].ticks == 2
     discard_after(folder(tmp_path), 0)
-    assert recordings(tmp_path) == ()
+    assert files_in(folder(tmp_path)) == []
+
+
+def test_files_that_are_not_cut_are_not_written_again(tmp_path: Path) -> None:
+    Pen(tmp_path).play(5).close()
+    Pen(tmp_path, start=5).play(5).close()
+    before = [path.stat().st_ino for path in files_in(folder(tmp_path))]
+    discard_after(folder(tmp_path), 10)
+    assert [path.stat().st_ino for path in files_in(folder(tmp_path))] == before
+    discard_after(folder(tmp_path), 7)
+    first, second = (path.stat().st_ino for path in files_in(folder(tmp_path)))
+    assert first == before[0]
+    assert second != before[1]
 
 
 @pytest.mark.parametrize("left", [0, 1, 5, 11, 12, 13, 40])
@@ -247,6 +259,20 @@ def test_another_match_under_the_same_number_is_refused(tmp_path: Path) -> None:
     other = OF_TWO._replace(make="games:Other")
     with pytest.raises(ConfigError, match="holds replays of another match"):
         ReplayWriter(tmp_path / "replays", other, GAME, lanes=LANES, start=1)
+
+
+def test_another_match_may_take_the_place_of_one_that_is_played_again(tmp_path: Path) -> None:
+    Pen(tmp_path).play(1).close()
+    other = OF_TWO._replace(env="other")
+    writer = ReplayWriter(tmp_path / "replays", other, GAME, lanes=LANES, start=0)
+    discard_after(folder(tmp_path), 0)  # what a resumed run does, once everybody is ready
+    with pytest.raises(ConfigError, match="no replays here"):
+        read_replays(tmp_path)
+    writer.begin(frame(0), np.ones(2, np.bool_), episodes=np.zeros(2, np.int64), seeds=None, options=None, anew=True)
+    nobody = np.zeros((2, 2), np.bool_)
+    writer.add(actions(1), Step(frame(1), np.zeros((2, 2)), nobody, nobody))
+    writer.close()
+    assert match_of(tmp_path).manifest == other
 
 
 @pytest.mark.parametrize(
@@ -344,4 +370,5 @@ def test_names_that_are_no_files_of_replays_are_left_alone(tmp_path: Path) -> No
     for name in ("notes.replay", "0x1.lane-1.replay", "000000000000.lane-0002.replay.part"):
         (folder(tmp_path) / name).write_bytes(b"mine")
     discard_after(folder(tmp_path), 0)
-    assert len(list(folder(tmp_path).iterdir())) == 4
+    assert {path.read_bytes() for path in folder(tmp_path).iterdir()} == {b"mine"}
+    assert len(list(folder(tmp_path).iterdir())) == 3

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 
 import pytest
 from hypothesis import given
@@ -12,6 +13,7 @@ from arena.records.lines import EpisodeRecord, SeatRecord, UpdateRecord
 from arena.records.outcome import Outcome
 from arena.records.results import results_of
 from arena.records.scoreboard import Scoreboard, Series
+from arena.screen.words import result_words
 
 
 def seat(policy: str, return_: float, outcome: Outcome | None, entities: int = 1) -> SeatRecord:
@@ -106,3 +108,29 @@ def test_a_return_that_is_not_a_number_is_seen_and_not_hidden() -> None:
     board = Scoreboard()
     board.add(results_of([episode(seat("blue", math.nan, None))]))
     assert board.policies["blue"].returns.mean == pytest.approx(math.nan, nan_ok=True)
+
+
+@given(st.lists(st.floats(-1e3, 1e3), min_size=2, max_size=150))
+def test_the_deviation_is_that_of_the_sample(numbers: list[float]) -> None:
+    series = Series()
+    series.extend(numbers)
+    assert series.deviation == pytest.approx(statistics.stdev(numbers), rel=1e-6, abs=1e-3)
+
+
+def test_one_number_has_no_deviation() -> None:
+    series = Series()
+    series.extend([3.0])
+    assert series.deviation == 0.0
+
+
+def test_a_result_has_the_interval_of_student() -> None:
+    board = Scoreboard()
+    board.add(results_of([episode(seat("blue", value, None)) for value in (1.0, 2.0, 3.0, 6.0)]))
+    # by hand: mean 3, deviation sqrt(14 / 3), t(0.975, 3) = 3.1824 (tables), half = t * deviation / 2
+    assert result_words(board.policies["blue"]) == "4 episodes, return 3.00 +- 3.44, length 10.0"
+
+
+def test_one_episode_has_no_interval() -> None:
+    board = Scoreboard()
+    board.add(results_of([episode(seat("blue", 1.0, None))]))
+    assert "return 1.00, length" in result_words(board.policies["blue"])

@@ -114,6 +114,19 @@ PAIRS: dict[str, tuple[Callable[[], Any], Wrappers, Callable[[Any], Any]]] = {
 
 
 @pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(("shape", "axis"), [((30, 40, 1), 2), ((30, 40, 3), 2), ((3, 30, 40), 0)])
+def test_pictures_are_stacked_along_their_channels(shape: tuple[int, ...], axis: int, way: str) -> None:
+    wrapped = WAYS[way](lambda: Painting(shape=shape), 2, [("frame_stack", 3)])
+    frames = adapt(lambda: own.FrameStackObservation(Painting(shape=shape), 3), {}, 2)
+    (space,) = wrapped.interface.observation_spaces
+    assert space.shape == tuple(3 * size if place == axis else size for place, size in enumerate(shape))
+    for joined, apart in zip(play(wrapped), play(frames), strict=True):  # [lane, frame, ...]
+        assert all(
+            np.array_equal(mine, np.concatenate(list(its), axis)) for mine, its in zip(joined[0], apart[0], strict=True)
+        )
+
+
+@pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("name", PAIRS)
 def test_a_wrapper_is_gymnasiums_own(name: str, way: str) -> None:
     make, wrappers, wrap = PAIRS[name]
@@ -379,3 +392,14 @@ def test_gymnasiums_own_environments_are_wrapped_themselves() -> None:
     step = env.step([np.array([1])])
     assert step.frame.infos is not None
     assert step.frame.infos[0][0]["step"] == 2
+
+
+@pytest.mark.parametrize("name", ["collections:Counter", "test_wrappers:itself_not"])
+def test_what_is_no_wrapper_is_told_so(name: str) -> None:
+    with pytest.raises(ConfigError, match="is no Gymnasium wrapper"):
+        adapt(CARTPOLE, {}, 1, [(name, None)])
+
+
+def itself_not(env: Any) -> int:
+    """Called like a wrapper."""
+    return 3

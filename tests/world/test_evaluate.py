@@ -44,7 +44,10 @@ def evaluate(capsys: pytest.CaptureFixture[str], target: Path | str, *arguments:
     assert main(["evaluate", str(target), "--episodes", "4", *arguments]) == 0
     captured = capsys.readouterr()
     assert captured.err == ""
-    return captured.out.splitlines()
+    *lines, last = captured.out.splitlines()
+    assert last.startswith("records: ")
+    assert all((Path(target).parent / path).is_dir() for path in last.removeprefix("records: ").split(", "))
+    return lines
 
 
 def mistake(capsys: pytest.CaptureFixture[str], target: Path | str, *arguments: str) -> str:
@@ -78,6 +81,13 @@ def configured(records: Path) -> Any:
 def written(folder: Path, data: Any) -> str:
     (folder / "duel.yaml").write_text(yaml.safe_dump(data))
     return str(folder / "duel.yaml")
+
+
+def test_a_configuration_has_no_checkpoints_not_even_a_last_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = mistake(capsys, written(tmp_path, duel()), "--checkpoints", "last")
+    assert "--checkpoints: a configuration has no checkpoints; name a run folder" in said
 
 
 # what is played

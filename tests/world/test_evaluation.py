@@ -105,6 +105,24 @@ def test_the_seats_may_be_taken_by_others(tmp_path: Path) -> None:
     assert {line["policy"] for line in lines(folder)} == {"still", "blue"}
 
 
+def test_who_plays_in_evaluations_alone_is_told_of_there_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    policies = {
+        "blue": PPO,
+        "red": {"algorithm": "random"},
+        "still": {"algorithm": "scripted", "options": {"action": 0}},
+    }
+    evaluation = {**EVALUATION, "seats": ["blue", "still"]}
+    status, folder = train(duel(evaluation, policies=policies), tmp_path / "run")
+    assert status == 0
+    progress, _, rest = capsys.readouterr().out.partition("\nrun folder: ")
+    assert {line["policy"] for line in lines(folder)} == {"blue", "still"}
+    told = [line for line in [*progress.splitlines(), *rest.splitlines()] if "evaluation of" not in line]
+    assert not any("still" in line for line in told)
+    assert any(line.startswith("red ") for line in told)
+
+
 @pytest.mark.parametrize("tick", [40, 100], ids=["the first", "the last"])
 def test_an_interrupted_evaluation_is_played_when_the_run_goes_on(
     tick: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

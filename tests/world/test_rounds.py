@@ -18,7 +18,7 @@ from remembering import Begun, Bits
 from staging import NOTES
 
 TICKS = 20  # of a round
-PPO = {"algorithm": "remembering:RemembersPPO", "options": {"n_steps": 12, "learning_rate": 1e-3, "hidden_sizes": [8]}}
+PPO = {"algorithm": "remembering:RemembersPPO", "options": {"n_steps": 16, "learning_rate": 1e-3, "hidden_sizes": [8]}}
 ALL = {"algorithm": "remembering:RemembersAll"}
 
 
@@ -49,7 +49,7 @@ def play(data: dict[str, Any], path: Path, *, resume: bool = False) -> RunFolder
 def begun(folder: RunFolder, policy: str, number: int, worker: int = 0) -> Begun:
     """What a worker has noted at the beginning of a round."""
     notes = [note for note in NOTES if isinstance(note, Begun) and note[:2] == (policy, worker)]
-    return notes[sum(policy in seated(planned) for planned in rounds_of(folder)[:number])]
+    return notes[sum(seated(planned).count(policy) > worker for planned in rounds_of(folder)[:number])]
 
 
 def saved(folder: RunFolder, policy: str, number: int) -> Bits:
@@ -118,6 +118,15 @@ def test_an_exploiter_that_is_reset_begins_as_it_did_at_first(tmp_path: Path) ->
     assert second.state == saved(folder, "two", 1) != first.state
     assert Bits.of(checkpoint.load(folder.snapshot_path("two", 2 * TICKS)).state) == saved(folder, "two", 2)
     assert begun(folder, "one", 2).state == saved(folder, "one", 2)
+
+
+def test_a_seat_more_goes_on_where_another_one_was_so_that_the_group_meets(tmp_path: Path) -> None:
+    meets = {"env": "game", "policies": ["one"], "rule": {"past_selves": {"self": 0.5}}, "lanes": 2}
+    data = {**league({"matchmaking": meets}, policies={"one": PPO}, rounds=4), "seed": 1}
+    folder = play(data, tmp_path / "run")
+    assert [seated(planned) for planned in rounds_of(folder)][2:] == [["one", "one@40"], ["one", "one"]]
+    before = own(folder, "one", 3, (0, 0))
+    assert [begun(folder, "one", 3, worker).own for worker in (0, 1)] == [before, before] != [NOTHING, NOTHING]
 
 
 THREE = ("one", "two", "three")

@@ -1,0 +1,36 @@
+"""A learner with many weights, that notes how much memory all of them take."""
+
+from __future__ import annotations
+
+import gc
+import tracemalloc
+from typing import Any
+
+import numpy as np
+
+from learners import MeetsItself
+from staging import NOTES
+
+BYTES = 2**18
+"""Of the weights."""
+
+
+class Heavy(MeetsItself):
+    """The first one of policy `p0` notes how much memory Python has given out when everybody is ready."""
+
+    def __init__(self, env: Any, group: Any, *, ticks: int) -> None:
+        super().__init__(env, group, ticks=ticks)
+        self.many = np.zeros(BYTES, np.uint8)
+
+    def run(self) -> None:
+        if self.group.policy == "p0" and self.group.is_root:
+            gc.collect()
+            NOTES.append(tracemalloc.get_traced_memory()[0])
+        super().run()
+
+    def state_dict(self) -> dict[str, Any]:
+        return {**super().state_dict(), "many": self.many}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        super().load_state_dict(state)
+        self.many = state["many"]

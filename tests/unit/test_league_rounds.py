@@ -1,0 +1,264 @@
+"""From one round of a league to the next: what everybody begins with, which files that takes, and what is forgotten."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from arena.config import parse_config, resolved_yaml
+from arena.errors import ConfigError
+from arena.launch import rounds
+from arena.league import league
+from arena.league.rounds import Fork, Round
+from arena.leg import Leg
+from arena.plan import Plan, make_plan
+from arena.records import checkpoint
+from arena.records import rounds as records
+from arena.run import Run
+
+TICKS = 100
+DUEL = {"env": "game", "seats": ["one", "two"], "lanes": 2}
+BOTH = ("one", "two")
+
+
+def config(*matches: Any, policies: Any = BOTH, count: int = 9, **more: Any) -> dict[str, Any]:
+    return {
+        "name": "league",
+        "ticks": TICKS,
+        "rounds": count,
+        "envs": {"game": {"make": "matrix", "kwargs": {"game": "rock_paper_scissors"}}},
+        "policies": policies if isinstance(policies, dict) else {name: {"algorithm": "ppo"} for name in policies},
+        "matches": list(matches),
+        **more,
+    }
+
+
+def begun(path: Path, data: dict[str, Any], *, ranks: int | None = None) -> Run:
+    """A league whose first round is planned."""
+    (path / "checkpoints").mkdir(parents=True)
+    parsed = parse_config(data, source="test")
+    run = Run(make_plan(parsed, ranks=ranks), path, config=resolved_yaml(parsed))
+    run.folder.write_config(run.config)
+    rounds.begin(run)
+    return run
+
+
+def played(run: Run) -> Run:
+    """The same when its round has been played: all who learn and have played have a checkpoint, and nobody has won."""
+    tick, restore = run.plan.ticks, dict(run.leg.restore)
+    for name, policy in run.plan.policies.items():
+        if policy.workers and not policy.frozen:
+            folder = run.folder.checkpoints_path(name)
+            state = {"of": name, "tick": tick}
+            checkpoint.save(folder, state, policy=name, algorithm="ppo", ticks=tick, update=1)
+            restore[name] = checkpoint.path_of(folder, tick)
+    run.folder.episodes.touch()
+    return replace(run, leg=Leg(start=tick, restore=restore, updates=dict.fromkeys(restore, tick)))
+
+
+def following(run: Run) -> Run:
+    found = rounds.next_round(played(run))
+    assert found is not None
+    return found
+
+
+def at(run: Run, number: int) -> Run:
+    """The run in a later round."""
+    while run.plan.round < number:
+        run = following(run)
+    return run
+
+
+def changed(monkeypatch: pytest.MonkeyPatch, **fields: Any) -> None:
+    """Lets all rounds to come have these, whatever the league would say."""
+    made = league.next_round
+
+    def next_round(*given: Any) -> Round:
+        return msgspec.structs.replace(made(*given), **fields)
+
+    monkeypatch.setattr(league, "next_round", next_round)
+
+
+def held(path: Path) -> Any:
+    return checkpoint.load(path).state
+
+
+# ------------------------------------------------------------------------------------------------- who begins with what
+
+
+def test_everybody_goes_on_with_what_it_had_learnt_and_counts_on(tmp_path: Path) -> None:
+    run = following(begun(tmp_path / "run", config(DUEL)))
+    assert (run.plan.round, run.leg.start, run.plan.ticks, run.plan.horizon) == (1, TICKS, 2 * TICKS, 9 * TICKS)
+    assert {name: held(path) for name, path in run.leg.restore.items()} == {
+        name: {"of": name, "tick": TICKS} for name in BOTH
+    }
+    assert run.leg.updates == dict.fromkeys(BOTH, TICKS)
+    assert run.leg.episodes == {}, "matches are numbered anew"
+
+
+def test_a_fork_begins_with_the_checkpoint_of_its_source_and_one_that_is_reset_with_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    changed(monkeypatch, forks={"two": Fork("one")}, resets=("three",))
+    names = ("one", "two", "three")
+    run = following(begun(tmp_path / "run", config(DUEL, {**DUEL, "seats": ["one", "three"]}, policies=names)))
+    assert {name: held(path)["of"] for name, path in run.leg.restore.items()} == {"one": "one", "two": "one"}
+    assert run.leg.own is not None
+    assert {run.plan.matches[match].seats[seat].policy for match, seat in run.leg.own} == {"one", "two"}
+
+
+def test_one_that_is_reset_begins_with_what_the_configuration_loads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checkpoint.save(tmp_path / "first", {"of": "first"}, policy="two", algorithm="ppo", ticks=7, update=1)
+    changed(monkeypatch, resets=("two",))
+    policies = {"one": {"algorithm": "ppo"}, "two": {"algorithm": "ppo", "load": str(tmp_path / "first")}}
+    run = following(begun(tmp_path / "run", config(DUEL, policies=policies)))
+    assert held(run.leg.restore["two"]) == {"of": "first"}
+
+
+# ---------------------------------------------------------------------------------------------- what a worker alone has
+
+
+def own_of(run: Run, policy: str) -> dict[tuple[int, int], str]:
+    """By the seats of a policy the names of the files that their workers begin with."""
+    assert run.leg.own is not None
+    seats = run.plan.policies[policy].workers
+    return {seat: path.name.partition(".")[2] for seat, path in run.leg.own.items() if seat in seats}
+
+
+def planned_as(monkeypatch: pytest.MonkeyPatch, *matches: dict[str, Any]) -> None:
+    """Lets all rounds to come have these matches."""
+    made = parse_config(config(*matches), source="test")
+    changed(monkeypatch, matches=tuple(match for _, match in made.entries()))
+
+
+def test_workers_take_the_places_of_those_before_in_a_game_like_theirs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planned_as(monkeypatch, DUEL, {**DUEL, "lanes": 4})
+    run = following(begun(tmp_path / "run", config({**DUEL, "lanes": 4}, DUEL)))
+    assert own_of(run, "one") == {(0, 0): "match-1-seat-0.ckpt", (1, 0): "match-0-seat-0.ckpt"}
+    assert own_of(run, "two") == {(0, 1): "match-1-seat-1.ckpt", (1, 1): "match-0-seat-1.ckpt"}
+
+
+def test_where_workers_are_more_than_before_the_last_one_has_several_successors(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planned_as(monkeypatch, {**DUEL, "copies": 3})
+    run = following(begun(tmp_path / "run", config({**DUEL, "copies": 2})))
+    assert list(own_of(run, "one").values()) == ["match-0-seat-0.ckpt", "match-1-seat-0.ckpt", "match-1-seat-0.ckpt"]
+
+
+def test_where_workers_are_fewer_the_first_ones_have_successors(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planned_as(monkeypatch, DUEL)
+    run = following(begun(tmp_path / "run", config({**DUEL, "copies": 2})))
+    assert own_of(run, "one") == {(0, 0): "match-0-seat-0.ckpt"}
+
+
+def test_where_one_finds_nobody_in_a_game_like_its_own_all_begin_with_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planned_as(monkeypatch, DUEL, {**DUEL, "lanes": 4, "seats": ["one", "one"]})
+    run = following(begun(tmp_path / "run", config(DUEL)))
+    assert own_of(run, "one") == {}
+    assert own_of(run, "two") == {(0, 1): "match-0-seat-1.ckpt"}
+
+
+def test_after_a_rest_the_seats_are_those_of_the_last_round_that_was_played(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = begun(tmp_path / "run", config(DUEL, {**DUEL, "seats": ["two", "one"]}))
+    with monkeypatch.context() as patch:
+        planned_as(patch, {**DUEL, "seats": ["two", "two"]})
+        run = following(run)
+    assert "one" in run.leg.restore
+    planned_as(monkeypatch, DUEL)
+    again = following(run)
+    assert again.leg.own is not None
+    assert again.leg.own[0, 0] == checkpoint.own_path_of(again.folder.checkpoints_path("one"), TICKS, (0, 0))
+
+
+# ------------------------------------------------------------------------------------------------------------ snapshots
+
+
+def past_selves(**more: Any) -> dict[str, Any]:
+    meets = {"env": "game", "policies": ["one"], "rule": {"past_selves": {"self": 0.0}}}
+    return config({"matchmaking": meets}, policies=("one",), **more)
+
+
+def test_a_snapshot_is_what_the_policy_had_learnt_then_whatever_becomes_of_its_checkpoints(tmp_path: Path) -> None:
+    run = at(begun(tmp_path / "run", past_selves()), 7)
+    assert checkpoint.list_checkpoints(run.folder.checkpoints_path("one"))[1].name == f"{5 * TICKS:012d}.ckpt"
+    for number in range(1, 8):
+        assert held(run.folder.snapshot_path("one", number * TICKS)) == {"of": "one", "tick": number * TICKS}
+
+
+def test_snapshots_that_play_begin_with_their_own_weights_and_are_frozen(tmp_path: Path) -> None:
+    run = following(begun(tmp_path / "run", past_selves()))
+    name = f"one@{TICKS}"
+    assert run.plan.policies[name].frozen
+    assert run.leg.restore[name] == run.folder.snapshot_path("one", TICKS)
+    assert [seat.policy for seat in run.plan.matches[0].seats] == ["one", name]
+
+
+def test_snapshots_that_have_left_go_when_no_round_knows_them_that_may_be_played_again(tmp_path: Path) -> None:
+    run = at(begun(tmp_path / "run", past_selves(league={"snapshots": {"keep": 1}})), 8)
+    left = {name: planned.number for planned in records.read(run.folder) for name in planned.dropped}
+    assert left == {f"one@{number * TICKS}": number + 1 for number in range(1, 8)}
+    found = [int(path.stem) // TICKS for path in sorted((run.path / "snapshots" / "one").iterdir())]
+    oldest = 8 - checkpoint.KEPT - 1  # round that may be played again
+    assert found == [number for number in range(1, 9) if number + 1 >= oldest]
+
+
+# --------------------------------------------------------------------------------------------------- the end, and again
+
+
+def test_after_the_last_round_there_is_none(tmp_path: Path) -> None:
+    run = at(begun(tmp_path / "run", config(DUEL, count=2)), 1)
+    assert rounds.next_round(played(run)) is None
+
+
+def test_a_round_that_is_planned_again_is_the_same(tmp_path: Path) -> None:
+    run = at(begun(tmp_path / "run", past_selves()), 4)
+    before = run.folder.rounds.read_bytes()
+    once = following(run)
+    twice = following(run)
+    assert run.folder.rounds.read_bytes().startswith(before)
+    assert (once.plan, once.leg) == (twice.plan, twice.leg)
+
+
+def plan_at(run: Run, tick: int) -> Plan:
+    first = replace(run, plan=make_plan(rounds.config_of(run)))
+    return rounds.again(first, rounds.config_of(run), tick).plan
+
+
+@pytest.mark.parametrize(("tick", "number"), [(0, 0), (1, 0), (100, 0), (101, 1), (200, 1), (201, 2), (300, 2)])
+def test_a_run_goes_on_with_the_round_that_was_played_at_its_tick(tick: int, number: int, tmp_path: Path) -> None:
+    run = at(begun(tmp_path / "run", past_selves()), 2)
+    assert plan_at(run, tick).round == number
+
+
+def test_a_round_that_is_not_on_record_is_named(tmp_path: Path) -> None:
+    run = begun(tmp_path / "run", config(DUEL))
+    with pytest.raises(ConfigError, match="lacks round 1, which was played at tick 150"):
+        plan_at(run, 150)
+
+
+def test_a_round_of_another_version_is_refused(tmp_path: Path) -> None:
+    run = begun(tmp_path / "run", config(DUEL))
+    run.folder.rounds.write_text(run.folder.rounds.read_text().replace('"version":1', '"version":7'))
+    with pytest.raises(ConfigError, match="has a line of version 7, this arena reads 1"):
+        records.read(run.folder)
+
+
+def test_a_league_keeps_to_the_processes_that_it_has(tmp_path: Path) -> None:
+    run = following(begun(tmp_path / "run", config(DUEL, {**DUEL, "copies": 2}), ranks=3))
+    assert run.plan.processes == 3
+    assert run.plan.idle_ranks == ()

@@ -1,0 +1,44 @@
+"""What the end of a league says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from arena.cli import main
+from arena.league.reading import read_results
+from arena.records.folder import RunFolder
+
+
+def plays(action: int) -> dict[str, Any]:
+    return {"algorithm": "scripted", "options": {"action": action}}
+
+
+CONFIG: dict[str, Any] = {
+    "ticks": 20,
+    "envs": {"g": {"make": "matrix", "kwargs": {"payoffs": [[0, -1], [1, 0]], "rounds": 2}}},
+    "policies": {"weak": plays(0), "strong": plays(1)},
+    "matches": [{"env": "g", "seats": ["weak", "strong"]}],
+}
+
+
+@pytest.mark.parametrize("rounds", [1, 2])
+def test_a_league_ends_with_its_standings_and_a_run_of_one_round_does_not(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], rounds: int
+) -> None:
+    path, run = tmp_path / "league.yaml", tmp_path / "run"
+    path.write_text(yaml.safe_dump({**CONFIG, "rounds": rounds}))
+    assert main(["train", str(path), "--ranks", "1", "--run-dir", str(run)]) == 0
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    rows = [words for words in lines if words and words[0].isdigit()]
+    if rounds == 1:
+        assert rows == []
+        return
+    games = str(read_results(RunFolder(run)).games)
+    assert [(row[0], row[1], row[-2], row[-1]) for row in rows if row[1] in CONFIG["policies"]] == [
+        ("1", "strong", games, "100.0%"),
+        ("2", "weak", games, "0.0%"),
+    ]

@@ -1,0 +1,76 @@
+"""A league holds the snapshots that play, whatever else it has on the disk."""
+
+from __future__ import annotations
+
+import tracemalloc
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from arena.config import parse_config
+from arena.launch import hosting
+from arena.launch.prepare import prepare
+from arena.records import checkpoint
+from arena.records.journal import JournalReader
+from arena.screen.display import silent_display
+from heavy import BYTES
+from staging import NOTES
+
+LEARNERS, KEPT, ROUNDS = 8, 5, 8
+POLICIES = [f"p{number}" for number in range(LEARNERS)]
+
+
+def league() -> dict[str, Any]:
+    """Each learner meets itself or one of its past selves."""
+    meets = {"env": "game", "policies": POLICIES, "rule": "past_selves"}
+    return {
+        "name": "league",
+        "seed": 2,
+        "ticks": 2,
+        "rounds": ROUNDS,
+        "checkpoint_every": 2,
+        "envs": {"game": {"make": "matrix", "kwargs": {"game": "rock_paper_scissors"}}},
+        "policies": {name: {"algorithm": "heavy:Heavy"} for name in POLICIES},
+        "matches": [{"matchmaking": meets}],
+        "league": {"snapshots": {"keep": KEPT}},
+    }
+
+
+def loads(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """All checkpoint files that are read from now on."""
+    found: list[Path] = []
+    load = checkpoint.load
+
+    def noted(path: Path) -> checkpoint.Checkpoint:
+        found.append(Path(path))
+        return load(path)
+
+    monkeypatch.setattr(checkpoint, "load", noted)
+    return found
+
+
+def test_of_forty_snapshots_those_that_play_are_read_and_held_and_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    NOTES.clear()
+    read = loads(monkeypatch)
+    run = prepare(parse_config(league(), source="test"), ranks=1, run_dir=str(tmp_path / "run"))
+    tracemalloc.start()
+    try:
+        assert hosting.alone(run, lambda run, scoreboard: None, silent_display()) == 0
+    finally:
+        tracemalloc.stop()
+    rounds = list(JournalReader(run.folder.rounds))
+    joined, left = ([name for planned in rounds for name in planned[key]] for key in ("snapshots", "dropped"))
+    assert len(joined) - len(left) == LEARNERS * KEPT == 40
+
+    playing = [planned["players"] for planned in rounds]
+    snapshots = [path for path in read if path.is_relative_to(run.path / "snapshots")]
+    assert sorted(snapshots) == sorted(
+        run.folder.snapshot_path(player["policy"], player["tick"]) for players in playing for player in players.values()
+    )
+    held = [note for note in NOTES if isinstance(note, int)]
+    assert len(held) == ROUNDS
+    assert held[0] >= 2 * LEARNERS * BYTES, "the weights of all seats"
+    assert max(held) - held[0] <= 8 * BYTES, "as much with 40 snapshots in the league as with none"
