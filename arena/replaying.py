@@ -99,13 +99,27 @@ def pictures_of(match: MatchReplays, episode: Episode) -> Iterator[tuple[Picture
         os.environ.setdefault(name, value)
     mode = PICTURES if PICTURES in rendering(match.manifest).modes else None
     for moment, game in moments_of(match, episode, render_mode=mode):
-        picture = game.render()
-        if picture is None or isinstance(picture, str):
+        picture = rendered(match.manifest, game)
+        if not isinstance(picture, np.ndarray) or picture.shape[2:] != (3,):
             raise ConfigError(
                 f"the game {match.manifest.make!r} draws no pictures; one of Gymnasium or PettingZoo has 'rgb_array' "
                 "in `metadata['render_modes']` and takes `render_mode=`, one of another kind has `render()`"
             )
-        yield np.asarray(picture, np.uint8), moment
+        yield picture.astype(np.uint8, copy=False), moment
+
+
+def rendered(manifest: Manifest, game: BatchedEnv) -> Picture | str | None:
+    """What the game shows of its first lane: a picture, text, or None.
+
+    Raises:
+        ConfigError: it cannot, as where a package is missing that it draws with; its own words are in the message.
+    """
+    try:
+        return game.render()
+    except Exception as error:
+        raise ConfigError(
+            f"the game {manifest.make!r} cannot be drawn: {type(error).__name__}: {error}{registry.where_raised(error)}"
+        ) from error
 
 
 class Rendering(NamedTuple):

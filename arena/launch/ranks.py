@@ -293,6 +293,8 @@ def entered(run: Run, stage: Stage, memory: Memory) -> Run:
 
 
 def _why_not(run: Run, memory: Memory) -> str:
+    if run.episodes is not None:
+        return f"a process has died; what was played is in {run.path}"
     if not memory.keeps:
         return "a process has died, and `fault_tolerance` is off; --resume goes on from the newest boundary"
     return (

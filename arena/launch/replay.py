@@ -168,7 +168,8 @@ def _one(
     if video is not None:
         speed = per_second or replaying.rendering(match.manifest).per_second
         write_video(Path(video), _captioned(match, episode, _colors(target)), per_second=speed)
-        _say(f"{video}: {Path(video).stat().st_size / 1000:,.0f} kB, {episode.length / speed:.1f} s")
+        ticks = counted(episode.length, "tick")
+        _say(f"{video}: {Path(video).stat().st_size / 1000:,.0f} kB, {ticks}, {speed:g} in a second")
     elif verify:
         ticks = sum(moment.step is not None for moment, _ in replaying.moments_of(match, episode))
         _say(f"{counted(ticks, 'tick')}, all as recorded")
@@ -184,7 +185,7 @@ def _tell(match: MatchReplays, episode: Episode) -> None:
     for moment, game in replaying.moments_of(match, episode, render_mode=replaying.TEXT if written else None):
         if moment.step is not None and active is not None:
             _say(f"tick {moment.tick}: {', '.join(_deeds(match, moment, active))}")
-        if written and isinstance(text := game.render(), str):
+        if written and isinstance(text := replaying.rendered(match.manifest, game), str):
             _say(text)
         active = moment.frame.active[0].copy()
 

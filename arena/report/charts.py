@@ -5,7 +5,7 @@ A trace names its policy in `meta`, by which the page shows and hides it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from arena.report.colors import Colors, faded
@@ -25,8 +25,10 @@ Mark = tuple[int, float, str, str, str]
 _BAND, _BANDS = 0.16, 0.6  # opacity of a band, and of all bands of a figure together
 _CLOSE = 40  # ranks: more stand without gaps
 _PLAIN = "#7a8594"
+_SHARE = {"tickformat": ".0%", "rangemode": "tozero"}
 _ABOVE = 0.3  # rows: what happens when a round begins stands beside the snapshot of that tick
-_VERDICTS = {"better": "triangle-up", "not_better": "triangle-down", "open": "circle-open"}
+_VERDICTS = {"better": "triangle-up", "not_better": "triangle-down", "open": "square-open"}
+_FEW_BARS = 6  # more fill a picture
 # What a role does for the game has a colour; waiting is grey, the darker the further away the cause.
 _ACTIVITY_COLORS = {
     "environment": "#2f9e8f",
@@ -67,6 +69,14 @@ def _figure(traces: Sequence[Trace], *, x: str = "ticks", y: str = "", **layout:
     return {"data": list(traces), "layout": {**axes, **layout}}
 
 
+def _scale(values: Iterable[float | None]) -> Figure:
+    """An axis for numbers of any size; around one that never changes Plotly would show all from -1 to 1 more."""
+    found = {value for value in values if value is not None}
+    level = found.pop() if len(found) == 1 else 0.0
+    whole = {"range": [level - abs(level) / 2, level + abs(level) / 2]} if level else {}
+    return {"exponentformat": "power", **whole}
+
+
 def _line(curve: Curve, color: str, policy: str | None = None, *, among: int = 1) -> Iterator[Trace]:
     """A curve and its band, the fainter the more there are; none where no part has several matches."""
     common: Trace = {"type": "scatter", "x": curve.ticks, "meta": {"policy": policy}}
@@ -93,8 +103,8 @@ def _learning(learning: Learning, colors: Colors) -> dict[str, Figure]:
             trace for policy, one in curves.items() for trace in _line(one, colors[policy], policy, among=len(curves))
         ]
         if traces:
-            share: Mapping[str, Any] = {"yaxis": {"tickformat": ".0%", "rangemode": "tozero"}} if name == "won" else {}
-            found[f"learning-{name}"] = _figure(traces, **share)
+            means = (value for curve in curves.values() for value in (*curve.low, *curve.high))
+            found[f"learning-{name}"] = _figure(traces, yaxis=_SHARE if name == "won" else _scale(means))
     return found
 
 
@@ -111,7 +121,8 @@ def _logged(by_policy: Mapping[str, Logged], colors: Colors) -> Figure:
         }
         for policy, one in by_policy.items()
     ]
-    return _figure(traces, x="", yaxis={"nticks": 5, "title": {"text": ""}}, xaxis={"nticks": 5, "title": {"text": ""}})
+    scale = _scale(value for one in by_policy.values() for value in one.values)
+    return _figure(traces, x="", yaxis={"nticks": 5, **scale}, xaxis={"nticks": 5})
 
 
 def _evaluations(rows: Sequence[Evaluation], colors: Colors) -> dict[str, Figure]:
@@ -119,11 +130,11 @@ def _evaluations(rows: Sequence[Evaluation], colors: Colors) -> dict[str, Figure
     for row in rows:
         by_policy.setdefault(row.policy, []).append(row)
     returns = [_evaluated(mine, colors[policy]) for policy, mine in by_policy.items()]
-    found = {"evaluation-returns": _figure(returns)} if returns else {}
+    found = {"evaluation-returns": _figure(returns, yaxis={"exponentformat": "power"})} if returns else {}
     games = {policy: [row for row in mine if row.wins is not None] for policy, mine in by_policy.items()}
     wins = [_share_won(mine, colors[policy]) for policy, mine in games.items() if mine]
     if wins:
-        found["evaluation-wins"] = _figure(wins, yaxis={"tickformat": ".0%", "rangemode": "tozero"})
+        found["evaluation-wins"] = _figure(wins, yaxis=_SHARE)
     return found
 
 
@@ -161,7 +172,9 @@ def _length_bars(row: Lengths) -> Figure:
         "customdata": [list(ends) for ends in zip(row.edges[:-1], last, strict=True)],
         "hovertemplate": "%{customdata[0]} to %{customdata[1]} ticks: %{y} episodes<extra></extra>",
     }
-    return _figure([trace], x="length, ticks", y="episodes", bargap=0.04, hovermode="closest")
+    low, high = row.edges[0], row.edges[-1]
+    each = {"dtick": 1, "range": [max(0, low - 3), high + 2]} if len(row.counts) <= _FEW_BARS else {}
+    return _figure([trace], x="length, ticks", y="episodes", xaxis=each, bargap=0.04, hovermode="closest")
 
 
 def _meta(rows: Sequence[MetaRow]) -> Figure:
@@ -186,8 +199,8 @@ def _meta(rows: Sequence[MetaRow]) -> Figure:
     shares: Figure = {"rangemode": "tozero", "tickformat": ".0%", "nticks": 4}
     return _figure(
         traces,
-        xaxis={**shares, "domain": [0, 0.47], "title": {"text": "Nash averaging"}},
-        xaxis2={**shares, "domain": [0.53, 1], "title": {"text": "alpha-rank"}},
+        xaxis={**shares, "domain": [0, 0.44], "title": {"text": "Nash averaging"}},
+        xaxis2={**shares, "domain": [0.56, 1], "title": {"text": "alpha-rank"}},
         yaxis={"showgrid": False, "dtick": 1},
         height=70 + 24 * len(rows),
         hovermode="closest",
@@ -217,7 +230,8 @@ def _lineage(lineage: Lineage, policies: Sequence[str], colors: Colors, *, last:
         (g.tick, rows[g.policy] - _ABOVE, _PLAIN, _VERDICTS.get(g.verdict, "x"), _gate_words(g)) for g in lineage.gates
     ]
     traces += [_marks(found) for found in (_snapshot_marks(lineage, rows, colors), forks, resets, gates) if found]
-    axis = {"tickvals": list(rows.values()), "ticktext": list(rows), "automargin": True, "showgrid": False}
+    axis = {"tickvals": list(rows.values()), "ticktext": list(rows), "range": [-0.7, len(rows) - 0.3]}
+    axis |= {"automargin": True, "showgrid": False}
     return _figure(traces, yaxis=axis, height=90 + 38 * len(rows), hovermode="closest")
 
 

@@ -7,7 +7,7 @@ Anything else that does not fit is a `ConfigError` which names the file and the 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -161,6 +161,16 @@ class PlanFile(msgspec.Struct, frozen=True):
     matches: tuple[PlannedMatch, ...]
     ranks: tuple[PlannedRank, ...]
 
+    def __post_init__(self) -> None:
+        if [match.match for match in self.matches] != list(range(len(self.matches))):
+            raise ValueError("the matches are not numbered one after the other")
+        seats = {(match.match, seat.policy, seat.entities) for match in self.matches for seat in match.seats}
+        for role in (role for rank in self.ranks for role in rank.roles if role.match is not None):
+            if role.match not in range(len(self.matches)):
+                raise ValueError(f"there is no match {role.match}, of which a rank hosts a role")
+            if role.role != "environment" and (role.match, role.policy, role.entities) not in seats:
+                raise ValueError(f"match {role.match} has no seat of {role.policy!r} for {list(role.entities)}")
+
 
 class ProfiledRole(msgspec.Struct, frozen=True):
     """A role in `profile.json`; seconds."""
@@ -220,20 +230,33 @@ def read_run(path: Path | str) -> RunFiles:
     with located(who=_OTHER_VERSION):
         config = load_config(folder.config)
     reader, profile = _Reader(folder.path), folder.path / "profile.json"
+    rounds = tuple(reader.journal(folder.rounds, RoundLine))
+    _check_known(rounds, config, folder.rounds)
     return RunFiles(
         folder=folder,
         config=config,
         config_text=reader.text(folder.config),
         plan=reader.document(folder.plan, PlanFile),
         episodes=tabulate(reader.journal(folder.episodes, PlayedEpisode)),
-        updates=tuple(reader.updates(folder.metrics)),
+        updates=tuple(reader.made(folder.metrics, _update)),
         evaluations=tuple(reader.journal(folder.evaluations, EvaluationLine)),
-        rounds=tuple(reader.journal(folder.rounds, RoundLine)),
-        faults=tuple(reader.journal(folder.faults, dict[str, Any])),
+        rounds=rounds,
+        faults=tuple(reader.made(folder.faults, _fault)),
         profile=reader.document(profile, ProfileFile) if profile.is_file() else None,
         boundary=_newest_boundary(folder),
         sources=tuple(reader.sources),
     )
+
+
+def _check_known(rounds: Iterable[RoundLine], config: Config, path: Path) -> None:
+    """Refuses rounds in which something befalls a policy that the run does not have."""
+    for line in rounds:
+        named = {name.partition("@")[0] for name in line.snapshots}
+        named |= {*line.resets, *line.forks, *(fork.from_ for fork in line.forks.values())}
+        named |= {gate.policy for gate in line.gates}
+        if strangers := sorted(named - config.policies.keys()):
+            found = f"{_OTHER_VERSION}: {strangers[0]!r} is none of the policies of config.yaml"
+            raise ConfigError(found, path=f"round {line.round}", source=str(path))
 
 
 def _newest_boundary(folder: RunFolder) -> int | None:
@@ -276,11 +299,11 @@ class _Reader:
                 raise ConfigError(f"{_OTHER_VERSION}: {error}", path=f"line {number}", source=str(path)) from error
         self.sources.append(Source(self._name(path), path.stat().st_size, number, journal.unfinished))
 
-    def updates(self, path: Path) -> Iterator[Update]:
-        """The updates of `metrics.jsonl`."""
+    def made(self, path: Path, make: Callable[[Mapping[str, Any]], T]) -> Iterator[T]:
+        """What is made of the whole lines of a journal; `make` raises for one that does not fit."""
         for line in self.journal(path, dict[str, Any]):
             try:
-                yield _update(line)
+                yield make(line)
             except (KeyError, TypeError, ValueError) as error:
                 raise ConfigError(f"{_OTHER_VERSION}: {error!r} in {line!r:.80}", source=str(path)) from error
 
@@ -303,3 +326,8 @@ def _update(line: Mapping[str, Any]) -> Update:
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _fault(line: Mapping[str, Any]) -> Mapping[str, Any]:
+    """When it was, and of which kind; the rest depends on the kind."""
+    return {**line, "time": str(line["time"]), "kind": str(line["kind"])}

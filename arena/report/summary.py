@@ -20,8 +20,9 @@ class Summary(msgspec.Struct, frozen=True):
 
     Args:
         state: `under way`, `finished`, or `ended early`.
-        began: when the configuration was written, ISO 8601, UTC; `ended`: when something was written last.
-        seconds: between the two.
+        began: when the run was started, or resumed for the last time, ISO 8601, UTC; `ended`: when something was
+            written last.
+        seconds: between the two; or those of an update, which count on when a run is resumed, if they are more.
         ticks: that every match has played; `ticks_planned` of all rounds together.
         episodes: that are results; `cut`: those that the end of a leg has cut.
         samples: of all policies together, as their last updates say.
@@ -55,7 +56,8 @@ class PolicyRow(msgspec.Struct, frozen=True):
     Args:
         first_return: the mean of its first 100 episodes (of the first half, if it has fewer than 200); `last_return`
             likewise of its last ones; None without an episode.
-        wins: shares of games, as a policy on both sides wins half of one; draws and losses likewise.
+        wins: shares of games, as a policy on both sides wins half of one; draws and losses likewise. None where no game
+            had a winner or was drawn.
     """
 
     name: str
@@ -68,14 +70,9 @@ class PolicyRow(msgspec.Struct, frozen=True):
     samples: int
     first_return: float | None
     last_return: float | None
-    wins: float
-    draws: float
-    losses: float
-
-    @property
-    def games(self) -> float:
-        """How many had a result."""
-        return self.wins + self.draws + self.losses
+    wins: float | None
+    draws: float | None
+    losses: float | None
 
 
 def summarise(files: RunFiles) -> Summary:
@@ -91,7 +88,7 @@ def summarise(files: RunFiles) -> Summary:
         state=_state(files, played=ticks_played(files), planned=planned),
         began=_iso(began),
         ended=_iso(ended),
-        seconds=ended - began,
+        seconds=max([ended - began, *(update.seconds for update in newest.values())]),
         seed=config.seed,
         ticks=ticks_played(files),
         ticks_planned=planned,
@@ -136,7 +133,7 @@ def policy_rows(files: RunFiles, colors: Colors) -> list[PolicyRow]:
     for name, policy in files.config.policies.items():
         returns, shares = _fared(files, name)
         first, last = _first_and_last(returns)
-        won, drawn, lost = shares.sum(axis=0).tolist()
+        won, drawn, lost = shares.sum(axis=0).tolist() if len(shares) else (None, None, None)
         row = PolicyRow(
             name=name,
             color=colors[name],

@@ -23,14 +23,9 @@ def decimal(value: float) -> str:
     return _signed(f"{value:.3g}" if small else f"{value:,.2f}").replace(",", THIN)
 
 
-def whole(value: float) -> str:
-    """`1 023`, rounded."""
-    return _signed(f"{value:,.0f}").replace(",", THIN)
-
-
 def elo(value: float) -> str:
-    """`+23`, rounded."""
-    return _signed(f"{value:+.0f}")
+    """`+23`, rounded; `0` has no sign."""
+    return _signed(f"{value:+.0f}" if round(value) else "0")
 
 
 def share(value: float) -> str:
@@ -66,5 +61,5 @@ def _signed(text: str) -> str:
 
 
 FORMS: Mapping[str, Callable[[float], str]] = {
-    form.__name__: form for form in (count, decimal, whole, elo, share, percent, duration, size)
+    form.__name__: form for form in (count, decimal, elo, share, percent, duration, size)
 }

@@ -26,7 +26,7 @@ def test_a_tournament_is_the_same_on_any_number_of_processes(tmp_path: Path) -> 
         assert ended.code == 0, ended.err
         said.append(json.loads(ended.out) | {"run_dir": None})
     assert said[0] == said[1]
-    assert said[0]["games"] == 200
+    assert said[0]["games"] == 192  # whole meetings of eight lanes on both sides
     assert episodes(tmp_path / "run-1") == episodes(tmp_path / "run-3")
     assert len((tmp_path / "run-3" / "rounds.jsonl").read_text().splitlines()) > 2
     assert not left_behind(tmp_path)

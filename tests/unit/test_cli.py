@@ -229,7 +229,7 @@ def test_plan_says_when_there_are_too_few_hosts_and_refuses_those_that_the_user_
     monkeypatch.setenv("SLURM_JOB_NODELIST", "a")
     monkeypatch.setenv("SLURM_TASKS_PER_NODE", "1")
     assert main(["plan", write(folder)]) == 0
-    assert "this allocation: 1 hosts with 1 slots in all cannot take 5" in capsys.readouterr().out
+    assert "this allocation: 1 host with 1 slot in all cannot take 5" in capsys.readouterr().out
 
 
 def test_plan_prints_json(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -191,7 +191,18 @@ def test_imports_make_no_circle() -> None:
     assert order.index("arena.errors") < order.index("arena.launch.train")
 
 
-HEAVY = ("torch", "mpi4py", "pettingzoo", "rich", "scipy", "plotly", "jinja2", "PIL", "stable_baselines3", "tensorboardX")
+HEAVY = (
+    "torch",
+    "mpi4py",
+    "pettingzoo",
+    "rich",
+    "scipy",
+    "plotly",
+    "jinja2",
+    "PIL",
+    "stable_baselines3",
+    "tensorboardX",
+)
 
 
 OF_LEAGUES = {f"arena.launch.{name}" for name in ("contestants", "contesting", "exploiting", "rounds")}

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import signal
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from arena.config import parse_config
+from arena.launch.ranks import entered
 from arena.launch.repair import DEATHS_AT_MOST, Known, leg_after, often_dead, on_record
 from arena.leg import Leg
 from arena.memory import Learnt, Memory, Standing
+from arena.messages import Failed
 from arena.plan import Role, RoleKind, make_plan
 from arena.records.journal import Journal
-from arena.run import Repair, Run
+from arena.roles.root import note_repairs
+from arena.roles.stage import failure_of
+from arena.run import Repair, Run, Stage
 
 DATA = {
     "name": "test",
@@ -151,3 +156,31 @@ def test_a_role_that_dies_again_and_again_is_found(tmp_path: Path) -> None:
     assert often_dead(replace(run, repairs=tuple(deaths[1:]))) is None
     later = replace(run.leg, start=200)
     assert often_dead(replace(run, repairs=tuple(deaths), leg=later)) is None, "it has come to another leg since"
+    following = replace(run, plan=make_plan(parse_config(DATA, source="test"), number=1))
+    assert often_dead(replace(following, repairs=tuple(deaths))) is None, "in this round it is another role"
+
+
+def test_a_repair_is_told_by_the_plan_that_was_played_when_somebody_died(tmp_path: Path) -> None:
+    run = run_of(tmp_path)
+    worker = Role(RoleKind.WORKER, 1, 0)
+    death = Repair((run.plan.rank_of(worker),), run.plan, (2,), 300, 0.0)
+    fewer = {**DATA, "matches": [{"env": "game", "seats": ["red", "old"]}]}
+    following = make_plan(parse_config(fewer, source="test"), ranks=2, number=1)
+    (words,) = note_repairs(replace(run, plan=following, repairs=(death,)))
+    assert words.startswith(
+        "rank 5 (worker of policy 'blue' in seat 0 of match 1) died; 6 processes go on, numbered anew; "
+        "what it did is now on rank 2; repaired"
+    )
+
+
+def test_who_has_left_a_match_has_not_left_that_of_the_next_round(tmp_path: Path) -> None:
+    run, memory = run_of(tmp_path), Memory(left={(0, 1)})
+    assert entered(run, Stage(run), memory) is run
+    assert memory.left == {(0, 1)}
+    entered(run, Stage(replace(run, plan=replace(run.plan, round=1))), memory)
+    assert memory.left == set()
+
+
+def test_a_signal_that_comes_between_two_stages_is_told_in_a_sentence() -> None:
+    failure = failure_of(KeyboardInterrupt(signal.SIGTERM), "rank 0")
+    assert failure == Failed("rank 0", "ended by SIGTERM", exit_code=128 + signal.SIGTERM)

@@ -15,6 +15,8 @@ import msgspec
 import numpy as np
 import pytest
 import yaml
+from gymnasium.envs.classic_control import CartPoleEnv
+from gymnasium.error import DependencyNotInstalled
 from PIL import Image
 
 from arena.cli import main
@@ -450,7 +452,9 @@ def test_a_video_has_a_picture_for_every_tick_and_holds_the_last(
 ) -> None:
     path = tmp_path / f"duel.{suffix}"
     episode = ["--match", "0", "--episode", "1", "--lane", "2"]
-    assert str(path) in said(capsys, str(duel), *episode, "--video", str(path), "--per-second", "5")
+    told = said(capsys, str(duel), *episode, "--video", str(path), "--per-second", "5")
+    assert f"{path}: " in told
+    assert " kB, 9 ticks, 5 in a second\n" in told
     shown = imageio_ffmpeg.count_frames_and_secs(str(path)) if suffix == "mp4" else durations(path)
     assert shown == (pytest.approx(15, abs=5 if suffix != "mp4" else 0), pytest.approx(3.0, abs=0.2))
     assert [file.name for file in tmp_path.iterdir()] == [path.name], "nothing is left beside it"
@@ -465,6 +469,20 @@ def durations(path: Path) -> tuple[int, float]:
             image.load()
             milliseconds.append(image.info["duration"])
     return len(milliseconds), sum(milliseconds) / 1000
+
+
+def test_a_game_that_cannot_be_drawn_says_why_and_the_report_has_a_page(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def render(_: CartPoleEnv) -> None:
+        raise DependencyNotInstalled("pygame is not installed")
+
+    run = str(play(run_of("gymnasium:CartPole-v1", ticks=20), tmp_path).folder.path)
+    monkeypatch.setattr(CartPoleEnv, "render", render)
+    words = "the game 'gymnasium:CartPole-v1' cannot be drawn: DependencyNotInstalled: pygame is not installed"
+    assert words in said(capsys, run, "--match", "0", "--episode", "0", "--video", str(tmp_path / "a.gif"), code=2)
+    assert main(["report", run]) == 0
+    assert "cannot be drawn: DependencyNotInstalled: pygame is not installed" in (Path(run) / "report.html").read_text()
 
 
 def test_a_video_of_what_differs_leaves_no_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import signal
 from pathlib import Path
 from typing import Any
@@ -181,6 +182,22 @@ def test_players_can_be_chosen_with_their_ticks(
 ) -> None:
     data = as_data(capsys, tmp_path, runs[0], "--players", "blue,blue@0", "--episodes", "16")
     assert players(data) == {"blue", "blue@0"}
+
+
+def test_snapshots_of_a_league_are_players_with_the_options_that_they_had(
+    tmp_path: Path, runs: tuple[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = Path(runs[0])
+    (run / "snapshots" / "blue").mkdir(parents=True)
+    shutil.copy(run / "checkpoints/blue/000000000010.ckpt", run / "snapshots/blue/000000000015.ckpt")
+    options = {"blue": {"every": 7}, "blue@15": {"every": 3}}
+    line = {"version": 1, "round": 0, "start": 0, "matches": [], "descriptions": [], "options": options}
+    (run / "rounds.jsonl").write_bytes(msgspec.json.encode(line) + b"\n")
+    data = as_data(capsys, tmp_path, str(run), "--players", "blue@15,blue,fixed", "--episodes", "24")
+    assert players(data) == {"blue@15", "blue", "fixed"}
+    found = load_config(tmp_path / "games" / "config.yaml").policies
+    assert {name: found[name].options for name in options} == options
+    assert str(found["blue@15"].load).endswith("snapshots/blue/000000000015.ckpt")
 
 
 def test_a_configuration_adds_its_members(

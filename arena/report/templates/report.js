@@ -5,13 +5,21 @@
   const touch = matchMedia("(pointer: coarse)").matches;
   const hidden = new Set();
 
-  const axis = { gridcolor: "#8888", zerolinecolor: "#8888", ticks: "", automargin: true, fixedrange: touch, nticks: 6 };
+  const axis = {
+    gridcolor: "#8888",
+    zerolinecolor: "#8888",
+    ticks: "",
+    ticklabelstandoff: 4,
+    automargin: true,
+    fixedrange: touch,
+    nticks: 6,
+  };
   const base = {
     autosize: true,
     dragmode: touch ? false : "zoom",
     font: { family: getComputedStyle(document.body).fontFamily, size: 12 },
     hovermode: "x",
-    margin: { l: 44, r: 12, t: 8, b: 36 },
+    margin: { l: 44, r: 22, t: 8, b: 36 },
     paper_bgcolor: "rgba(0,0,0,0)",
     plot_bgcolor: "rgba(0,0,0,0)",
     showlegend: false,

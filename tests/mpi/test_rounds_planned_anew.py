@@ -1,0 +1,44 @@
+"""A league whose root dies between two rounds: those who live plan the next one anew, and it is the same."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+from test_rounds_over_mpi import everything
+
+from arena.launch import mpirun
+from arena.records.journal import JournalReader
+from launching import TESTS, arena, finish, left_behind, start, wait_for, write
+
+pytestmark = pytest.mark.mpi
+
+
+def test_a_round_whose_planner_has_died_is_the_same_round(tmp_path: Path) -> None:
+    names = ["one", "two", "three", "four"]
+    meets = {"env": "game", "policies": names[:2], "rule": {"past_selves": {"self": 0.0}}, "lanes": 2}
+    data = {
+        "name": "league",
+        "seed": 3,
+        "ticks": 40,
+        "rounds": 4,
+        "checkpoint_every": 30,  # no divisor of a round
+        "envs": {"game": {"make": "matrix", "kwargs": {"game": "rock_paper_scissors", "rounds": 4}}},
+        "policies": {name: {"algorithm": "learners:MeetsItself"} for name in names},
+        "matches": [{"knockout": {"env": "game", "policies": names, "lanes": 2}}, {"matchmaking": meets}],
+        "league": {"evolution": {"share": 0.5}},
+    }
+    config = write(tmp_path, data)
+    assert arena(tmp_path, "train", config, "--run-dir", "whole", "--ranks", "1").code == 0
+    program = [sys.executable, str(TESTS / "dying_planner.py"), "train", config, "--run-dir", "run"]
+    line, settings = mpirun.command(mpirun.find_launcher(), 4, program, tolerant=True)
+    added = {name: value for name, value in settings.items() if name not in os.environ}
+    ended = finish(start(line, tmp_path, **added), timeout=60)
+    assert ended.out.count("\nround ") == data["rounds"], ended.err
+    (fault,) = JournalReader(tmp_path / "run" / "faults.jsonl")
+    matches = [len(told["matches"]) for told in JournalReader(tmp_path / "run" / "rounds.jsonl")]
+    assert fault["ranks"] == [0] and matches[1] > matches[2], "the dead had roles that are no more"
+    assert everything(tmp_path / "run") == everything(tmp_path / "whole")
+    wait_for(lambda: not left_behind(tmp_path), timeout=10)
