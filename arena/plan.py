@@ -151,6 +151,11 @@ class Plan:
         return self.ticks // (self.round + 1) * self.rounds
 
     @property
+    def start(self) -> int:
+        """The tick at which this round begins."""
+        return self.ticks // (self.round + 1) * self.round
+
+    @property
     def staged(self) -> bool:
         """Whether the run is played in several parts over the same processes: rounds, or evaluations between legs."""
         return self.rounds > 1 or self.evaluate_every is not None

@@ -168,8 +168,8 @@ def _one(
     if video is not None:
         speed = per_second or replaying.rendering(match.manifest).per_second
         write_video(Path(video), _captioned(match, episode, _colors(target)), per_second=speed)
-        ticks = counted(episode.length, "tick")
-        _say(f"{video}: {Path(video).stat().st_size / 1000:,.0f} kB, {ticks}, {speed:g} in a second")
+        length = counted(episode.length, "tick")
+        _say(f"{video}: {Path(video).stat().st_size / 1000:,.0f} kB, {length}, {speed:g} in a second")
     elif verify:
         ticks = sum(moment.step is not None for moment, _ in replaying.moments_of(match, episode))
         _say(f"{counted(ticks, 'tick')}, all as recorded")

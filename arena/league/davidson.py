@@ -15,6 +15,7 @@ moved without end or without effect. A weak normal prior then takes the place of
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple, TypeAlias
 
@@ -78,8 +79,8 @@ def games_of(results: Results, players: Sequence[str]) -> Games:
     design = np.zeros((len(pairs), len(players)))  # [M, P]
     for row, (first, second) in enumerate(pairs):
         for team, sign in ((first, 1.0), (second, -1.0)):
-            for name in team:
-                design[row, index[name]] += sign / len(team)
+            for name, seats in Counter(team).items():
+                design[row, index[name]] += sign * seats / len(team)  # rounded once: teams that are equal differ by 0
     seen = design.any(axis=1)  # teams as (a, b) and (a, a, b, b) are equally strong whatever their members are
     return Games(design[seen], np.array(list(pairs.values()), np.float64).reshape(-1, 3)[seen])
 

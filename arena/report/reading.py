@@ -230,9 +230,7 @@ def read_run(path: Path | str) -> RunFiles:
     with located(who=_OTHER_VERSION):
         config = load_config(folder.config)
     reader, profile = _Reader(folder.path), folder.path / "profile.json"
-    rounds = tuple(reader.journal(folder.rounds, RoundLine))
-    _check_known(rounds, config, folder.rounds)
-    return RunFiles(
+    found = RunFiles(
         folder=folder,
         config=config,
         config_text=reader.text(folder.config),
@@ -240,12 +238,14 @@ def read_run(path: Path | str) -> RunFiles:
         episodes=tabulate(reader.journal(folder.episodes, PlayedEpisode)),
         updates=tuple(reader.made(folder.metrics, _update)),
         evaluations=tuple(reader.journal(folder.evaluations, EvaluationLine)),
-        rounds=rounds,
+        rounds=tuple(reader.journal(folder.rounds, RoundLine)),
         faults=tuple(reader.made(folder.faults, _fault)),
         profile=reader.document(profile, ProfileFile) if profile.is_file() else None,
         boundary=_newest_boundary(folder),
         sources=tuple(reader.sources),
     )
+    _check_known(found.rounds, config, folder.rounds)
+    return found
 
 
 def _check_known(rounds: Iterable[RoundLine], config: Config, path: Path) -> None:

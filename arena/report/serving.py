@@ -7,7 +7,9 @@ GET /version   a word that changes with the page, for which an open page asks ev
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -19,6 +21,8 @@ from arena.report.page import page
 from arena.report.reading import read_run
 
 HOST = "127.0.0.1"
+_REST = 9  # times as long as a page took to make it stays the newest one: most of the machine is the run's
+_AGAIN = 2  # seconds after which a browser asks again for a page that could not be made
 
 
 class LivePage:
@@ -28,15 +32,26 @@ class LivePage:
         path: the run folder.
         replays: how many replays are shown at most.
         make: the page of a run folder.
+        clock: seconds.
     """
 
-    def __init__(self, path: Path, *, replays: int, make: Callable[[Path, int], str] | None = None) -> None:
-        self._path, self._replays, self._make = path, replays, make or _made
+    def __init__(
+        self,
+        path: Path,
+        *,
+        replays: int,
+        make: Callable[[Path, int], str] | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._path, self._replays, self._make, self._clock = path, replays, make or _made, clock
         self._lock = threading.Lock()
-        self._of, self._text = "", ""
+        self._of, self._text, self._until = "", "", 0.0
 
     def version(self) -> str:
-        """Changes when a file of the run has changed."""
+        """Changes when a file of the run has changed, but not while the page is new enough."""
+        return self._of if self._of and self._clock() < self._until else self._found()
+
+    def _found(self) -> str:
         folder = RunFolder(self._path)
         watched = (folder.episodes, folder.metrics, folder.evaluations, folder.rounds, folder.faults, folder.lock)
         sizes = [path.stat() if path.exists() else None for path in (*watched, folder.path / "profile.json")]
@@ -51,8 +66,10 @@ class LivePage:
         with self._lock:
             version = self.version()
             if version != self._of:
+                began = self._clock()
                 self._text = self._make(self._path, self._replays)
-                self._of = version
+                self._of, ended = version, self._clock()
+                self._until = ended + _REST * (ended - began)
             return self._text
 
 
@@ -107,10 +124,11 @@ class _Handler(BaseHTTPRequestHandler):
         answers = {"/": self._live.text, "/version": self._live.version}
         if self.path not in answers:
             return self.send_error(HTTPStatus.NOT_FOUND)
-        try:
-            self._answer(answers[self.path](), kind="text/html" if self.path == "/" else "text/plain")
-        except ConfigError as error:  # the run goes on, and so does the server
-            self._answer(f"arena: error: {error}\n", kind="text/plain", status=HTTPStatus.INTERNAL_SERVER_ERROR)
+        with suppress(ConnectionError):  # a page that is left before it has come is nobody's fault
+            try:
+                self._answer(answers[self.path](), kind="text/html" if self.path == "/" else "text/plain")
+            except ConfigError as error:  # the run goes on, and so does the server
+                self._answer(f"arena: error: {error}\n", kind="text/plain", status=HTTPStatus.INTERNAL_SERVER_ERROR)
 
     def _answer(self, text: str, *, kind: str, status: HTTPStatus = HTTPStatus.OK) -> None:
         body = text.encode()
@@ -118,6 +136,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Type", f"{kind}; charset=utf-8")
         self.send_header("Content-Length", str(len(body)))
         self.send_header("Cache-Control", "no-store")
+        if status != HTTPStatus.OK:
+            self.send_header("Refresh", str(_AGAIN))
         self.end_headers()
         self.wfile.write(body)
 

@@ -153,8 +153,9 @@ class Root:
         """
         self._read_records(recorder)
         self._display.start()
-        if self._run.plan.rounds > 1:
-            self._display.message(round_words(self._run.plan))
+        plan = self._run.plan
+        if plan.rounds > 1 and not (self._run.begun and self._leg.start > plan.start):  # else it was said
+            self._display.message(round_words(plan))
         try:
             while self._play(recorder):
                 self.gather()

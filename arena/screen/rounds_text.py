@@ -55,12 +55,16 @@ def _who(entry: Generator) -> str:
     if isinstance(entry, MixturesConfig):
         return f"every pair of teams of {entry.team_size} that {names} can form"
     if isinstance(entry, KnockoutConfig):
-        return f"the winners of {names}, until one is left after {counted(entry.rounds, 'round')}"
+        return f"the winners of {names}, until one is left after {counted(entry.rounds, 'round')}{_bye(entry)}"
     if isinstance(entry, SwissConfig):
-        return f"neighbours in the standings of {names} who have not met"
+        return f"neighbours in the standings of {names} who have not met{_bye(entry)}"
     assert isinstance(entry, MatchmakingConfig), entry
     matches = counted(entry.copies, "match", "matches")
     return f"{matches} of {_each(entry.policies)} {_opponents(entry)}"
+
+
+def _bye(entry: KnockoutConfig | SwissConfig) -> str:
+    return f" ({entry.policies[0]} has a bye in the first)" if entry.byes else ""
 
 
 def _opponents(entry: MatchmakingConfig) -> str:

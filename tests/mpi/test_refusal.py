@@ -127,7 +127,7 @@ def test_samples_that_are_damaged_are_refused_before_anybody_trains(old: Path, t
         ),
         (
             {**PPO, "options": {**PPO["options"], "hidden_sizes": [9]}},
-            "'actor.0.weight' has the shape (8, 4) there and the shape (9, 4) here",
+            "actor 4-8-5 stored, 4-9-5 here",
         ),
     ],
     ids=["another algorithm", "not the library's", "another size"],

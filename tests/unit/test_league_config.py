@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from typing import Any
 
@@ -93,6 +94,20 @@ def test_those_evolve_who_play_and_learn_but_no_exploiters() -> None:
         entry("matchmaking", policies=["c", "d"], rule={"exploiters": {"main": ["c"], "main_exploiters": ["d"]}}),
         league={"evolution": {}},
     )
+    assert config.league is not None
+    assert config.league.evolution is not None
+    assert populations(config, config.league.evolution) == (("a", "b", "c"),)
+
+
+@pytest.mark.parametrize(
+    "generator",
+    [
+        entry("swiss", policies=["a", "b", "c"]),
+        entry("matchmaking", policies=["a"], against=["b", "c"], rule="uncertainty"),
+    ],
+)
+def test_who_does_not_play_in_the_first_round_evolves_as_well(generator: Any) -> None:
+    config = league(generator, league={"evolution": {}})
     assert config.league is not None
     assert config.league.evolution is not None
     assert populations(config, config.league.evolution) == (("a", "b", "c"),)
@@ -249,6 +264,36 @@ def test_a_gate_that_no_policy_can_pass_is_refused() -> None:
     assert "can never decide about 'b'" in refused(beside, league=gate).message
     few = entry("matchmaking", policies=["a"], rule="past_selves")
     assert refused(few, league=gate).path == "matches[0].matchmaking.copies"
+    assert refused(few, MATCHMAKING, league=gate).path == "matches[0].matchmaking.copies"
+
+
+@pytest.mark.parametrize(
+    ("keys", "rules"),
+    [
+        ({"rounds": 2}, {}),
+        ({"rounds": 3, "ticks": 26}, {}),
+        ({"rounds": 4}, {"every": 2}),
+        ({"rounds": 10**6}, {"gate": {"elo": 1e-9}}),
+    ],
+)
+def test_a_gate_that_nobody_has_enough_games_for_is_refused(keys: Any, rules: Any) -> None:
+    error = refused(MATCHMAKING, league={"snapshots": {"gate": {"elo": 20}, **rules}}, **keys)
+    assert error.path == "league.snapshots.gate"
+    assert "too few to show" in error.message
+
+
+def test_a_gate_is_taken_that_can_be_passed_by_winning_all_games_that_there_are() -> None:
+    needed = math.ceil(math.log(1 / 0.05) / math.log(2 / (1 + 10 ** (-20 / 400))))  # in a row
+    gate = {"snapshots": {"gate": {"elo": 20}}}
+    assert needed % 2 == 0
+    assert league(MATCHMAKING, rounds=3, ticks=needed // 2, league=gate).rounds == 3
+    assert "most 52 games" in refused(MATCHMAKING, rounds=3, ticks=needed // 2 - 1, league=gate).message
+
+
+def test_an_order_is_not_decided_where_somebody_learns_who_plays_in_a_later_round() -> None:
+    policies = {name: {"algorithm": "ppo" if name == "c" else "random"} for name in "abc"}
+    later = entry("matchmaking", policies=["a"], against=["b", "c"], rule="uncertainty")
+    assert "'c' learns" in refused(later, policies=policies, league={"decided": {}}).message
 
 
 def test_evolution_needs_two_policies_of_one_algorithm() -> None:
@@ -282,7 +327,7 @@ def test_what_later_rounds_depend_on_is_said_in_words() -> None:
     lines = rounds_lines(config)
     assert lines[0] == "rounds: 6 of 100 ticks each; this is the first, and none has more roles"
     assert [line.endswith("the same in every round") for line in lines[1:4]] == [True, False, False]
-    assert "until one is left after 2 rounds; later rounds depend on results" in lines[2]
+    assert "until one is left after 2 rounds (a has a bye in the first); later rounds depend on results" in lines[2]
     assert "a every 2 rounds, if better than the newest one by 30 Elo; the 5 most different" in lines[4]
     assert lines[5].startswith("  evolution: after every round the worst 25% by return of a, b, c")
 

@@ -110,6 +110,17 @@ def test_a_drawn_knockout_goes_to_the_higher_rating_and_of_equals_to_a_coin_that
     assert coins == [winner(Results(), seed) for seed in range(12)]
 
 
+@pytest.mark.parametrize("seed", range(6))
+def test_who_wins_a_knockout_goes_on_even_if_it_becomes_a_copy_of_another_one(seed: int) -> None:
+    config = league(entry("knockout", policies=list("abcd")), rounds=2, seed=seed, league={"evolution": {}})
+    results = Results()
+    for winner, loser in ("ba", "dc"):
+        results.add_score((winner,), (loser,), Score(wins=8, losses=2))
+    made = next_round(config, [first_round(config)], results, {"a": [9.0], "b": [0.0], "c": [5.0], "d": [6.0]})
+    assert made.forks["b"].source == "a"
+    assert made.pairings["matches[0].knockout"] == (("b", "d"),)
+
+
 def test_a_league_goes_on_while_something_beside_the_knockout_is_played() -> None:
     knockout = entry("knockout", policies=["a", "b"])
     alone, beside = league(knockout), league(knockout, entry("round_robin", policies=["a", "b"]))
@@ -147,6 +158,24 @@ def test_byes_of_a_swiss_tournament_go_round(size: int) -> None:
     found = played(league(entry("swiss", policies=list("abcdefgh"[:size])), rounds=size))
     resting = [names[0] for made in found.rounds for names in made.pairings["matches[0].swiss"] if len(names) == 1]
     assert sorted(resting) == list("abcdefgh"[:size])
+
+
+@pytest.mark.parametrize(
+    "generator",
+    [
+        entry("swiss", policies=["a", "b", "c"]),
+        entry("matchmaking", policies=["b"], against=["c", "a"], rule="uncertainty"),
+    ],
+)
+def test_an_order_is_not_decided_while_nothing_is_known_of_one_that_does_not_play_now(generator: Any) -> None:
+    policies = {name: {"algorithm": "random"} for name in "abc"}
+    config = league(generator, policies=policies, league={"decided": {"elo": 100}})
+    results = Results()
+    results.add_score(("b",), ("c",), Score(wins=400, losses=10))
+    assert pairs(first_round(config)) == [("b", "c")]
+    assert not is_over(config, [first_round(config)], results)
+    results.add_score(("a",), ("b",), Score(wins=400, losses=10))
+    assert is_over(config, [first_round(config)], results)
 
 
 # What holds for all

@@ -120,6 +120,12 @@ def test_fictitious_self_play_meets_everybody_and_the_unbeaten_most() -> None:
     assert found["b"] / found["b@100"] == pytest.approx(0.81 / 0.25, rel=0.05)
 
 
+@pytest.mark.parametrize(("share", "expected"), [(1.0, {("a", "a"), ("b", "b")}), (0.5, {*zip("aabb", "abab")})])
+def test_who_is_to_meet_itself_alone_does_so_in_the_first_round(share: float, expected: Any) -> None:
+    config = league(entry("matchmaking", policies=["a", "b"], rule={"fictitious": {"self": share}}, copies=2))
+    assert {match.seats for match in first_round(config).matches} == expected
+
+
 # Exploiters
 
 EXPLOITERS = {"exploiters": {"main": ["a", "b"], "main_exploiters": ["c"], "league_exploiters": ["d"]}}
@@ -249,6 +255,16 @@ def test_a_gate_lets_the_better_join_and_nobody_else() -> None:
     joined = played(config, improving).rounds
     assert [made.snapshots for made in joined[1:]] == [(f"a@{100 * number}",) for number in range(1, 6)]
     assert joined[2].gates[0].against == "a@100"
+
+
+def test_a_gate_looks_at_games_that_count_for_nothing_else() -> None:
+    config = league(entry("matchmaking", policies=["a"], rule="past_selves", copies=2), league=GATED)
+    before = [first_round(config)]
+    before.append(next_round(config, before, Results(), {}))
+    tested = results_of(**{"a_a@100": (60, 0, 20)})
+    assert next_round(config, before, Results(), {}).snapshots == ()
+    made = next_round(config, before, Results(), {}, tested)
+    assert (made.snapshots, made.gates[0].games) == (("a@200",), 80)
 
 
 def test_with_a_gate_every_learner_meets_its_newest_snapshot_once_more() -> None:

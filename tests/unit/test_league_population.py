@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -100,6 +101,21 @@ def test_who_has_ended_no_episode_neither_gives_nor_takes() -> None:
     config = evolving(share=0.5)
     made = next_round(config, [first_round(config)], Results(), {"a": [1.0], "b": [2.0], "c": []})
     assert {policy: fork.source for policy, fork in made.forks.items()} == {"a": "b"}
+
+
+@pytest.mark.parametrize("order", ["abcd", "dcba", "bacd", "cbad"])
+def test_who_brings_no_number_is_the_worst(order: str) -> None:
+    scores = {"a": 1.0, "b": math.nan, "c": 2.0, "d": 3.0}
+    found = forks(EvolutionConfig(), [order], scores, {name: {} for name in order}, np.random.default_rng(0))
+    assert found == {"b": Fork("d")}
+
+
+def test_nobody_takes_over_from_one_that_brings_no_number() -> None:
+    rule, options = EvolutionConfig(share=0.5), {name: {} for name in "abcd"}
+    lost: dict[str, float] = dict.fromkeys("abc", math.nan)
+    found = forks(rule, ["abcd"], {**lost, "d": -5.0}, options, np.random.default_rng(0))
+    assert {fork.source for fork in found.values()} == {"d"}
+    assert not forks(rule, ["abc"], lost, options, np.random.default_rng(0))
 
 
 def test_evolution_waits_for_its_round() -> None:

@@ -130,6 +130,15 @@ def test_mixed_teams_tell_the_members_apart() -> None:
 # --- where there is no most likely strength -------------------------------------------------------------------------
 
 
+def test_teams_that_differ_in_size_alone_are_equally_strong_to_the_bit() -> None:
+    results = Results()
+    for size in range(2, 50):  # 1/6 taken six times is not 1
+        results.add_score(("a",) * size, ("a",), Score(wins=3, losses=1))
+    results.add_score(("a",), ("b",), Score(wins=5))
+    assert len(davidson.games_of(results, ("a", "b")).design) == 1
+    assert fit(results).prior
+
+
 @pytest.mark.parametrize(
     "results",
     [

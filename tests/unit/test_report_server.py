@@ -68,6 +68,39 @@ def test_the_page_is_made_anew_when_the_files_have_changed_and_only_then(
     assert get(server, "/") == "page 2"
 
 
+def test_a_page_that_took_long_is_not_made_again_at_once(folder: RunFolder) -> None:
+    now = 100.0
+
+    def make(path: Path, replays: int) -> str:
+        nonlocal now
+        now += 3
+        return f"page of {now}"
+
+    live = LivePage(folder.path, replays=0, make=make, clock=lambda: now)
+    first, version = live.text(), live.version()
+    with folder.episodes.open("a") as file:
+        file.write("{}\n")
+    now += 26
+    assert (live.text(), live.version()) == (first, version)
+    now += 2
+    assert live.version() != version
+    assert live.text() == "page of 134.0"
+
+
+def test_a_reader_who_leaves_in_the_middle_is_no_news(
+    server: ThreadingHTTPServer, maker: Maker, capsys: pytest.CaptureFixture[str]
+) -> None:
+    maker.text = "long " * 2**21  # more than the system keeps for a reader
+    with socket.create_connection((HOST, server.server_port)) as reader:
+        reader.sendall(b"GET / HTTP/1.1\r\n\r\n")
+        reader.recv(1)
+    server.block_on_close, threads = True, server.daemon_threads
+    assert threads
+    while any("process_request" in thread.name for thread in threading.enumerate()):
+        threading.Event().wait(0.01)
+    assert capsys.readouterr().err == ""
+
+
 def test_nothing_but_the_page_is_served(server: ThreadingHTTPServer) -> None:
     with pytest.raises(urllib.error.HTTPError, match="404"):
         get(server, "/config.yaml")

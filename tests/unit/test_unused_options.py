@@ -71,6 +71,6 @@ def test_the_mistake_is_told_with_the_place_of_the_policy() -> None:
 
 @pytest.mark.parametrize("name", ["dqn", "sb3:DQN"])
 def test_exploration_that_rises_is_refused(name: str) -> None:
-    with pytest.raises(ConfigError, match="got 0.1, expected at least exploration_final_eps, 0.5") as caught:
+    with pytest.raises(ConfigError, match=r"got 0\.1, expected at least exploration_final_eps, 0\.5") as caught:
         options_of(name)(exploration_initial_eps=0.1, exploration_final_eps=0.5)
     assert caught.value.path == "options.exploration_initial_eps"

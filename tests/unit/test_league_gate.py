@@ -1,0 +1,81 @@
+"""The gate of a league that is run: which of the games in its folder it looks at."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from arena.config import parse_config, resolved_yaml
+from arena.launch import rounds
+from arena.leg import Leg
+from arena.plan import make_plan
+from arena.records import checkpoint
+from arena.records import rounds as records
+from arena.records.journal import Journal
+from arena.run import Run
+
+TICKS, LANES = 50, 4
+MATCHMAKING = {"env": "game", "policies": ["one"], "rule": "past_selves", "copies": 2, "lanes": LANES}
+
+
+def begun(path: Path, *, window: int) -> Run:
+    """A league of one policy that has to be better than its newest snapshot."""
+    data = {
+        "ticks": TICKS,
+        "rounds": 9,
+        "envs": {"game": {"make": "matrix"}},
+        "policies": {"one": {"algorithm": "ppo"}},
+        "matches": [{"matchmaking": MATCHMAKING}],
+        "league": {"window": window, "snapshots": {"gate": {"elo": 100}}},
+    }
+    config = parse_config(data, source="league")
+    (path / "checkpoints").mkdir(parents=True)
+    run = Run(make_plan(config), path, config=resolved_yaml(config))
+    run.folder.write_config(run.config)
+    rounds.begin(run)
+    return run
+
+
+def following(run: Run, *, won: int, lost: int) -> Run:
+    """The next round, when the policy has won and lost so many games against every snapshot in this one."""
+    saved = run.folder.checkpoints_path("one")
+    checkpoint.save(saved, {}, policy="one", algorithm="ppo", ticks=run.plan.ticks, update=1)
+    journal = Journal(run.folder.episodes)
+    journal.extend([game(run, match.match, won=number < won) for match in against(run) for number in range(won + lost)])
+    journal.close()
+    leg = Leg(start=run.plan.ticks, restore={"one": checkpoint.path_of(saved, run.plan.ticks)}, updates={"one": 1})
+    found = rounds.next_round(replace(run, leg=leg))
+    assert found is not None
+    return found
+
+
+def against(run: Run) -> list[Any]:
+    return [match for match in run.plan.matches if match.seats[1].policy != "one"]
+
+
+def game(run: Run, match: int, *, won: bool) -> dict[str, Any]:
+    seats = run.plan.matches[match].seats
+    ends = ("win", "loss") if won else ("loss", "win")
+    return {
+        "round": run.plan.round,
+        "match": match,
+        "seats": [
+            {"policy": seat.policy, "entities": [0], "return": 0.0, "outcome": end, "idle_ticks": 0}
+            for seat, end in zip(seats, ends, strict=True)
+        ],
+    }
+
+
+@pytest.mark.parametrize("window", [1, 5])
+def test_the_gate_looks_at_all_games_however_old_the_league_lets_them_be(tmp_path: Path, window: int) -> None:
+    run = begun(tmp_path / "run", window=window)
+    games = []
+    for _ in range(4):
+        games += [5 * len(against(run))]
+        run = following(run, won=3, lost=2)
+    gates = [made.gates[0].games for made in records.read(run.folder) if made.gates]
+    assert gates == [sum(games[: number + 1]) for number in range(1, 4)]
+    assert games[1] > 0
