@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -120,7 +121,7 @@ def test_fictitious_self_play_meets_everybody_and_the_unbeaten_most() -> None:
     assert found["b"] / found["b@100"] == pytest.approx(0.81 / 0.25, rel=0.05)
 
 
-@pytest.mark.parametrize(("share", "expected"), [(1.0, {("a", "a"), ("b", "b")}), (0.5, {*zip("aabb", "abab")})])
+@pytest.mark.parametrize(("share", "expected"), [(1.0, {("a", "a"), ("b", "b")}), (0.5, {*product("ab", "ab")})])
 def test_who_is_to_meet_itself_alone_does_so_in_the_first_round(share: float, expected: Any) -> None:
     config = league(entry("matchmaking", policies=["a", "b"], rule={"fictitious": {"self": share}}, copies=2))
     assert {match.seats for match in first_round(config).matches} == expected

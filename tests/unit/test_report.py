@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 from collections import Counter
@@ -65,6 +66,26 @@ def test_the_summary_counts_what_the_journals_hold(league: RunFolder, told: Any)
     assert told["samples"] == sum({line["policy"]: line["samples"] for line in updates}.values())
     assert told["ticks"] == told["ticks_planned"] == 3000
     assert told["state"] == "finished"
+
+
+def test_the_seconds_of_a_run_that_was_resumed_are_those_of_all_its_starts(own: RunFolder) -> None:
+    began = own.config.stat().st_mtime
+    os.utime(own.episodes, (began, began + 9))
+    os.utime(own.metrics, (began, began + 8))
+    last = max(line["seconds"] for line in lines(own.metrics))
+    assert last > 9, "a resumed run counts on"
+    assert numbers(own)["summary"]["seconds"] == last
+    os.utime(own.episodes, (began, began + 1000))
+    assert numbers(own)["summary"]["seconds"] == pytest.approx(1000)
+
+
+def test_games_that_nobody_can_win_have_no_results_rather_than_none_won(own: RunFolder) -> None:
+    line = lines(own.episodes)[0]
+    seats = [{**seat, "outcome": None} for seat in line["seats"]]
+    own.episodes.write_text(json.dumps({**line, "seats": seats}) + "\n")
+    row = numbers(own)["policies"][0]
+    assert (row["wins"], row["draws"], row["losses"]) == (None, None, None)
+    assert '<data class="number" data-path="policies.0.wins" value="">\u2013</data>' in page(read_run(own.path))
 
 
 def test_the_results_of_a_policy_are_those_of_its_seats(league: RunFolder, told: Any) -> None:
@@ -175,6 +196,26 @@ def test_plotly_knows_every_property_of_every_figure(league: RunFolder) -> None:
         go.Figure(figure)  # raises for one that it does not know
 
 
+def test_a_value_that_never_changes_stands_at_its_own_height(own: RunFolder) -> None:
+    own.metrics.write_text("".join(json.dumps({**line, "rate": 0.01}) + "\n" for line in lines(own.metrics)))
+    files = read_run(own.path)
+    found = list(page_data(files).logged).index("rate")
+    axis = figures(page_data(files), Colors(files.config))[f"logged-{found}"]["layout"]["yaxis"]
+    assert axis["range"] == pytest.approx([0.005, 0.015])
+
+
+def test_lengths_that_are_all_the_same_are_one_bar_among_whole_numbers(own: RunFolder) -> None:
+    own.episodes.write_text("".join(json.dumps({**line, "length": 1}) + "\n" for line in lines(own.episodes)))
+    files = read_run(own.path)
+    axis = figures(page_data(files), Colors(files.config))["lengths-0"]["layout"]["xaxis"]
+    assert (axis["dtick"], axis["range"]) == (1, [0, 4])
+
+
+@pytest.mark.parametrize(("value", "shown"), [(-0.3, "0"), (0.3, "0"), (0.7, "+1"), (-54.2, "\u221254")])
+def test_a_rating_of_nought_has_no_sign(value: float, shown: str) -> None:
+    assert FORMS["elo"](value) == shown
+
+
 def test_every_chart_that_the_page_asks_for_is_there(text: str) -> None:
     charts = json.loads(re.search(r'<script type="application/json" id="charts">(.*?)</script>', text)[1])  # type: ignore[index]
     assert sorted(re.findall(r'data-chart="([^"]+)"', text)) == sorted(charts)
@@ -255,6 +296,14 @@ def test_a_return_that_was_not_finite_is_left_out_of_the_means(own: RunFolder) -
     assert (row["episodes"], row["last_return"]) == (1, None)
 
 
+def planned(*, match: int = 0, role: Any = None) -> str:
+    """A plan of one match."""
+    seat = {"policy": "p0", "entities": [0]}
+    matches = [{"match": match, "env": "touchdown", "lanes": 1, "seats": [seat], "sides": None}]
+    ranks = [{"rank": 0, "roles": [{"role": "root"}, *([role] if role else [])]}]
+    return json.dumps({"name": "league", "processes": 1, "matches": matches, "ranks": ranks})
+
+
 @pytest.mark.parametrize(
     ("file", "content", "said"),
     [
@@ -264,6 +313,12 @@ def test_a_return_that_was_not_finite_is_left_out_of_the_means(own: RunFolder) -
         ("rounds.jsonl", '{"round": "first", "start": 0}\n', "round"),
         ("plan.json", '{"name": "x"}', "processes"),
         ("plan.json", "{", "damaged"),
+        ("plan.json", planned(match=1), "not numbered"),
+        ("plan.json", planned(role={"role": "environment", "match": 7}), "no match 7"),
+        ("plan.json", planned(role={"role": "worker", "match": 0, "policy": "p1", "entities": [1]}), "no seat of 'p1'"),
+        ("rounds.jsonl", '{"round": 4, "start": 0, "resets": ["p9"]}\n', "round 4: the run folder"),
+        ("rounds.jsonl", '{"round": 0, "start": 0, "forks": {"p1": {"from": "p9"}}}\n', "'p9' is none of the policies"),
+        ("faults.jsonl", '{"time": "2026-03-01"}\n', "'kind'"),
         ("profile.json", '{"roles": [{}]}', "rank"),
         ("config.yaml", "name: x\nticks: 5\nnews: 1\n", "unknown key 'news'"),
     ],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 import urllib.error
 import urllib.request
@@ -15,6 +16,7 @@ from arena.cli import main
 from arena.errors import ConfigError
 from arena.records.folder import RunFolder
 from arena.report.serving import HOST, LivePage, make_server
+from launching import wait_for
 from league_folders import League, write_league
 
 
@@ -28,13 +30,14 @@ class Maker:
 
     def __init__(self) -> None:
         self.made = 0
+        self.long = 0
         self.failure: ConfigError | None = None
 
     def __call__(self, path: Path, replays: int) -> str:
         if self.failure is not None:
             raise self.failure
         self.made += 1
-        return f"page {self.made}"
+        return f"page {self.made}".ljust(self.long)
 
 
 @pytest.fixture
@@ -90,14 +93,12 @@ def test_a_page_that_took_long_is_not_made_again_at_once(folder: RunFolder) -> N
 def test_a_reader_who_leaves_in_the_middle_is_no_news(
     server: ThreadingHTTPServer, maker: Maker, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    maker.text = "long " * 2**21  # more than the system keeps for a reader
+    maker.long = 2**24  # more than the system keeps for a reader
     with socket.create_connection((HOST, server.server_port)) as reader:
         reader.sendall(b"GET / HTTP/1.1\r\n\r\n")
         reader.recv(1)
-    server.block_on_close, threads = True, server.daemon_threads
-    assert threads
-    while any("process_request" in thread.name for thread in threading.enumerate()):
-        threading.Event().wait(0.01)
+    wait_for(lambda: not any("process_request" in thread.name for thread in threading.enumerate()), timeout=20)
+    assert maker.made == 1
     assert capsys.readouterr().err == ""
 
 
@@ -113,6 +114,7 @@ def test_a_folder_that_is_damaged_meanwhile_is_told_and_the_server_goes_on(
     with pytest.raises(urllib.error.HTTPError, match="500") as found:
         get(server, "/")
     assert "episodes.jsonl: is damaged" in found.value.read().decode()
+    assert found.value.headers["Refresh"] == "2", "the browser asks again"
     found.value.close()
     maker.failure = None
     assert get(server, "/") == "page 1"
