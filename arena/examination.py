@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 SpaceWords = tuple[str, str]  # an entity's observation and action space
 _PROBE_LANES = 1
 
+_MOST_ROWS = 100_000  # of a seat that is tried out: what more of them need is not to be taken for a plan
+
 
 class PolicyFindings(NamedTuple):
     """What is known of a policy and its seats."""
@@ -254,6 +256,8 @@ def _try_out(
     env: Unplayed | UnplayedParallel = UnplayedParallel(names, spaces.observations, spaces.actions)
     if face != "parallel":
         rows = plan.matches[policy.workers[0][0]].lanes * len(entities)
+        if rows > _MOST_ROWS:
+            return
         masked = bool(interface.mask_sizes[entities[0]])
         env = Unplayed(spaces.observations[0], spaces.actions[0], rows=rows, entities=names, masked=masked)
     teams = plan.teams(policy)

@@ -20,7 +20,7 @@ def decimal(value: float) -> str:
     if not math.isfinite(value):
         return str(value)
     small = value != 0 and not 0.01 <= abs(value) < 10_000
-    return _signed(f"{value:.3g}" if small else f"{value:,.2f}").replace(",", THIN)
+    return _signed(f"{value:.3g}" if small else f"{value + 0.0:,.2f}").replace(",", THIN)  # -0.0 has no sign
 
 
 def elo(value: float) -> str:
@@ -31,6 +31,11 @@ def elo(value: float) -> str:
 def share(value: float) -> str:
     """`0.63`"""
     return f"{value:.2f}"
+
+
+def portion(value: float) -> str:
+    """`0.043`"""
+    return _signed(f"{round(value, 3) + 0.0:.3f}")
 
 
 def percent(value: float) -> str:
@@ -61,5 +66,5 @@ def _signed(text: str) -> str:
 
 
 FORMS: Mapping[str, Callable[[float], str]] = {
-    form.__name__: form for form in (count, decimal, elo, share, percent, duration, size)
+    form.__name__: form for form in (count, decimal, elo, share, portion, percent, duration, size)
 }

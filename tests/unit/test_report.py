@@ -199,8 +199,8 @@ def test_plotly_knows_every_property_of_every_figure(league: RunFolder) -> None:
 def test_a_value_that_never_changes_stands_at_its_own_height(own: RunFolder) -> None:
     own.metrics.write_text("".join(json.dumps({**line, "rate": 0.01}) + "\n" for line in lines(own.metrics)))
     files = read_run(own.path)
-    found = list(page_data(files).logged).index("rate")
-    axis = figures(page_data(files), Colors(files.config))[f"logged-{found}"]["layout"]["yaxis"]
+    data = page_data(files)
+    axis = figures(data, Colors(files.config))[f"logged-{list(data.logged).index('rate')}"]["layout"]["yaxis"]
     assert axis["range"] == pytest.approx([0.005, 0.015])
 
 
@@ -211,9 +211,19 @@ def test_lengths_that_are_all_the_same_are_one_bar_among_whole_numbers(own: RunF
     assert (axis["dtick"], axis["range"]) == (1, [0, 4])
 
 
-@pytest.mark.parametrize(("value", "shown"), [(-0.3, "0"), (0.3, "0"), (0.7, "+1"), (-54.2, "\u221254")])
-def test_a_rating_of_nought_has_no_sign(value: float, shown: str) -> None:
-    assert FORMS["elo"](value) == shown
+@pytest.mark.parametrize(
+    ("form", "value", "shown"),
+    [
+        ("elo", -0.3, "0"),
+        ("elo", 0.7, "+1"),
+        ("elo", -54.2, "\u221254"),
+        ("decimal", -0.0, "0.00"),
+        ("portion", -1.1e-16, "0.000"),
+        ("portion", -0.0436, "\u22120.044"),
+    ],
+)
+def test_what_is_nought_when_it_is_rounded_has_no_sign(form: str, value: float, shown: str) -> None:
+    assert FORMS[form](value) == shown
 
 
 def test_every_chart_that_the_page_asks_for_is_there(text: str) -> None:
