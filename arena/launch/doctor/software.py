@@ -19,6 +19,11 @@ PACKAGES = {  # from, to below
     "pyyaml": ("6.0", "7"),
     "msgspec": ("0.18", "1"),
     "rich": ("13", "16"),
+    "scipy": ("1.11", "2"),
+    "openskill": ("6", "7"),
+    "networkx": ("3", "4"),
+    "plotly": ("6", "8"),
+    "jinja2": ("3.1", "4"),
 }
 
 
