@@ -8,6 +8,9 @@ from pathlib import Path
 
 from arena.records.lines import EpisodeRow
 
+ENDLESS = 2**40
+"""Ticks of a run, where the number of episodes decides."""
+
 
 @dataclass(frozen=True)
 class Leg:

@@ -30,6 +30,7 @@ ORDER = (
     "chaos",
     "endurance",
     "league_statistics",
+    "league_learning",
 )
 
 Result = Mapping[str, Any]

@@ -24,6 +24,7 @@ import numpy as np
 
 from arena.config import Config, parse_config, yaml_text
 from arena.launch.prepare import prepare
+from arena.leg import ENDLESS as ENDLESS
 from arena.leg import Leg
 from arena.plan import Plan, make_plan
 from arena.records import evaluations
@@ -34,9 +35,6 @@ from arena.screen.words import result_words
 
 if TYPE_CHECKING:
     from arena.config.matches import MatchConfig, SeatEntry
-
-ENDLESS = 2**40
-"""Ticks, where the number of episodes decides."""
 
 _STREAM = 0x6576616C  # tells an evaluation's random streams from those of the training
 

@@ -111,6 +111,12 @@ def is_held(folder: Path | str) -> bool:
     return False
 
 
+def is_left(folder: Path | str) -> bool:
+    """Whether the last one who wrote into a folder has not ended in order: the text is there, and the lock is free."""
+    path = Path(folder) / _NAME
+    return path.is_file() and path.stat().st_size > 0 and not is_held(folder)
+
+
 def _myself() -> dict[str, int | str]:
     return {"pid": os.getpid(), "host": socket.gethostname(), "since": time.strftime("%Y-%m-%d %H:%M:%S %z")}
 

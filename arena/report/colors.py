@@ -1,4 +1,7 @@
-"""The colours of a run's policies: those of the configuration, and quiet ones for the policies that have none."""
+"""The colours of a run's policies: those of the configuration, and quiet ones for policies that have none of their own.
+
+In a tournament of several runs policies of the same name bring the same colour along: the first of them keeps it.
+"""
 
 from __future__ import annotations
 
@@ -12,16 +15,18 @@ _PLAIN = "#8a9099"
 
 
 class Colors:
-    """A colour for every player; a snapshot has that of its policy."""
+    """A colour for every player; a snapshot has that of its policy. No two policies share one while there are others."""
 
     def __init__(self, config: Config) -> None:
-        taken = {policy.color.lower() for policy in config.policies.values() if policy.color}
+        given: dict[str, str] = {}
+        for name, policy in config.policies.items():
+            if policy.color and policy.color.lower() not in {color.lower() for color in given.values()}:
+                given[name] = policy.color
+        taken = {color.lower() for color in given.values()}
         spare = [color for color in _SPARE if color not in taken] or list(_SPARE)
-        bare = [name for name, policy in config.policies.items() if not policy.color]
-        given = {name: spare[number % len(spare)] for number, name in enumerate(bare)}
-        self.policies: Mapping[str, str] = {
-            name: policy.color or given[name] for name, policy in config.policies.items()
-        }
+        bare = [name for name in config.policies if name not in given]
+        given |= {name: spare[number % len(spare)] for number, name in enumerate(bare)}
+        self.policies: Mapping[str, str] = {name: given[name] for name in config.policies}
 
     def __getitem__(self, player: str) -> str:
         return self.policies.get(player.partition("@")[0], _PLAIN)

@@ -8,7 +8,8 @@ from datetime import datetime, timezone
 import msgspec
 import numpy as np
 
-from arena.records.lock import is_held
+from arena.leg import ENDLESS
+from arena.records.lock import is_held, is_left
 from arena.records.scoreboard import WINDOW
 from arena.report.colors import Colors
 from arena.report.episodes import Floats
@@ -19,11 +20,12 @@ class Summary(msgspec.Struct, frozen=True):
     """The run in numbers.
 
     Args:
-        state: `under way`, `finished`, or `ended early`.
+        state: `under way`, `finished`, `ended early` (in order, with ticks left), or `killed`.
         began: when the run was started, or resumed for the last time, ISO 8601, UTC; `ended`: when something was
             written last.
         seconds: between the two; or those of an update, which count on when a run is resumed, if they are more.
-        ticks: that every match has played; `ticks_planned` of all rounds together.
+        ticks: that every match has played; `ticks_planned` of all rounds together, None where the number of episodes
+            decides, as in a tournament.
         episodes: that are results; `cut`: those that the end of a leg has cut.
         samples: of all policies together, as their last updates say.
         unfinished: incomplete last lines of journals, which were skipped.
@@ -36,7 +38,7 @@ class Summary(msgspec.Struct, frozen=True):
     seconds: float
     seed: int
     ticks: int
-    ticks_planned: int
+    ticks_planned: int | None
     rounds: int
     rounds_planned: int
     processes: int
@@ -82,7 +84,7 @@ def summarise(files: RunFiles) -> Summary:
     ended = max(
         [began, *(path.stat().st_mtime for path in (files.folder.episodes, files.folder.metrics) if path.exists())]
     )
-    planned = config.ticks * config.rounds
+    planned = config.ticks * config.rounds if config.ticks < ENDLESS else None
     return Summary(
         name=config.name,
         state=_state(files, played=ticks_played(files), planned=planned),
@@ -112,10 +114,14 @@ def ticks_played(files: RunFiles) -> int:
     return max(files.boundary or 0, last_episode, max((update.ticks for update in files.updates), default=0))
 
 
-def _state(files: RunFiles, *, played: int, planned: int) -> str:
+def _state(files: RunFiles, *, played: int, planned: int | None) -> str:
     if is_held(files.folder.path):
         return "under way"
-    return "finished" if played >= planned else "ended early"
+    if planned is not None and played >= planned:
+        return "finished"
+    if is_left(files.folder.path):
+        return "killed"
+    return "finished" if planned is None else "ended early"
 
 
 def _iso(seconds: float) -> str:

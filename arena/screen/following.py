@@ -1,6 +1,6 @@
 """`arena watch`: shows a run from the files that it writes, as `arena train` shows it; also from another machine.
 
-Only what is new is read: the journals are followed from where the last look ended.
+Of the journals only what is new is read: they are followed from where the last look ended.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from arena.records.lock import is_held
 from arena.records.results import in_parts, results_of
 from arena.records.scoreboard import Scoreboard
 from arena.screen.display import Display, make_display, summary_lines
+from arena.screen.words import counted
 
 LOOK_EVERY = 1.0  # seconds
 
@@ -56,6 +57,30 @@ class FollowedJournal:
         return lines
 
 
+class FollowedRounds:
+    """Reads the rounds that have begun since the last time.
+
+    Args:
+        path: of `rounds.jsonl`, which may not be there yet. It is small, and written as a whole: a run that is taken up
+            again writes the round that goes on as it is then.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._known = 0  # rounds
+
+    def fresh(self) -> list[dict[str, Any]]:
+        """The lines of the new rounds; one that goes on after others are forgotten is new.
+
+        Raises:
+            ConfigError: the file is damaged.
+        """
+        found = list(JournalReader(self._path)) if self._path.exists() else []
+        known = self._known if self._known <= len(found) else len(found) - 1
+        self._known = len(found)
+        return found[max(0, known) :]
+
+
 class FollowedRun:
     """The state of a run as its files tell it.
 
@@ -70,7 +95,7 @@ class FollowedRun:
     def __init__(self, folder: RunFolder, config: Config) -> None:
         self.folder = folder
         self._policies = tuple(config.policies)
-        self._rounds, self._faults = FollowedJournal(folder.rounds), FollowedJournal(folder.faults)
+        self._rounds, self._faults = FollowedRounds(folder.rounds), FollowedJournal(folder.faults)
         self._begin()
 
     def _begin(self) -> None:
@@ -168,7 +193,8 @@ def _follow(run: FollowedRun, display: Display, wait: Callable[[float], None], r
 
 def _round_words(line: dict[str, Any]) -> str:
     joined = f", {', '.join(line['snapshots'])} joined" if line.get("snapshots") else ""
-    return f"round {line['round']} from tick {line['start']}: {len(line['matches'])} matches{joined}"
+    matches = counted(len(line["matches"]), "match", "matches")
+    return f"round {line['round']} from tick {line['start']}: {matches}{joined}"
 
 
 def _fault_words(line: dict[str, Any]) -> str:

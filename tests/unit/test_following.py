@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -65,6 +66,20 @@ def test_rounds_and_faults_are_told_when_they_come(folder: RunFolder) -> None:
     told = followed(folder).look()
     assert told[1] == "round 1 from tick 1000: 3 matches, p0@1000, p1@1000 joined"
     assert told[3].startswith("fault at 2026-03-01T02:11:09.120+00:00, process: ranks [3, 4]")
+
+
+def test_rounds_that_are_planned_again_are_told_again_and_those_before_them_are_not(folder: RunFolder) -> None:
+    planned = [json.loads(line) for line in folder.rounds.read_text().splitlines()]
+
+    def told(run: FollowedRun, *rounds: dict[str, Any]) -> list[str]:
+        folder.rounds.write_text("".join(json.dumps(line) + "\n" for line in rounds))
+        return [words[:7] for words in run.look() if words.startswith("round")]
+
+    run, fewer = followed(folder), {**planned[1], "matches": planned[1]["matches"][:1]}
+    assert told(run, *planned[:2]) == ["round 0", "round 1"]
+    assert told(run, planned[0], fewer) == []
+    assert told(run, planned[0], fewer, planned[2]) == ["round 2"]
+    assert told(run, planned[0], fewer) == ["round 1"]
 
 
 def test_a_run_that_has_ended_is_shown_once(folder: RunFolder, capsys: pytest.CaptureFixture[str]) -> None:

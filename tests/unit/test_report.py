@@ -16,6 +16,7 @@ import pytest
 
 from arena.cli import main
 from arena.league.reading import read_results
+from arena.leg import ENDLESS
 from arena.records.folder import RunFolder
 from arena.report.charts import figures
 from arena.report.colors import Colors
@@ -66,6 +67,27 @@ def test_the_summary_counts_what_the_journals_hold(league: RunFolder, told: Any)
     assert told["samples"] == sum({line["policy"]: line["samples"] for line in updates}.values())
     assert told["ticks"] == told["ticks_planned"] == 3000
     assert told["state"] == "finished"
+
+
+@pytest.mark.parametrize(
+    ("ticks", "lock", "state"),
+    [
+        (1000, "", "finished"),
+        (2000, "", "ended early"),
+        (2000, '{"pid": 1}', "killed"),
+        (ENDLESS, "", "finished"),
+        (ENDLESS, '{"pid": 1}', "killed"),
+    ],
+)
+def test_a_run_that_was_killed_is_told_from_one_that_has_ended(
+    own: RunFolder, ticks: int, lock: str, state: str
+) -> None:
+    own.config.write_text(own.config.read_text().replace("ticks: 1000", f"ticks: {ticks}"))
+    own.lock.write_text(lock)
+    told = numbers(own)["summary"]
+    assert told["state"] == state
+    assert told["ticks_planned"] == (None if ticks == ENDLESS else 3 * ticks)
+    assert ("as episodes need" in page(read_run(own.path))) == (ticks == ENDLESS)
 
 
 def test_the_seconds_of_a_run_that_was_resumed_are_those_of_all_its_starts(own: RunFolder) -> None:
@@ -250,6 +272,14 @@ def test_the_time_of_a_rank_is_that_of_its_roles(league: RunFolder, told: Any) -
 def test_the_colours_of_the_configuration_are_used(league: RunFolder) -> None:
     colors = Colors(read_run(league.path).config)
     assert (colors["p0"], colors["p1"], colors["p1@1000"]) == ("#1f77b4", "#d62728", "#d62728")
+
+
+def test_policies_that_bring_the_same_colour_can_be_told_apart(own: RunFolder) -> None:
+    own.config.write_text(own.config.read_text().replace("#d62728", "#1F77B4"))
+    colors = Colors(read_run(own.path).config).policies
+    assert list(colors) == ["p0", "p1", "p2"]
+    assert (colors["p0"], colors["p2"]) == ("#1f77b4", "#2ca02c")
+    assert len({color.lower() for color in colors.values()}) == 3
 
 
 def test_nothing_in_the_page_names_an_address_to_load_from(text: str) -> None:
