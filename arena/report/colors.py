@@ -15,7 +15,7 @@ _PLAIN = "#8a9099"
 
 
 class Colors:
-    """A colour for every player; a snapshot has that of its policy. No two policies share one while there are others."""
+    """A colour for every player, a snapshot's that of its policy; policies share one only where there are no others."""
 
     def __init__(self, config: Config) -> None:
         given: dict[str, str] = {}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -119,6 +120,19 @@ def test_the_charts_draw_the_numbers_of_the_page(browser: Browser, league: Path)
         )
     curves = data["learning"]["returns"]
     assert drawn == [[policy, curve["ticks"], curve["mean"]] for policy, curve in curves.items()]
+
+
+@pytest.mark.parametrize("chart", ["meta", "learning-returns", "time-kinds"])
+def test_labels_of_an_axis_stand_apart_and_reach_its_end_on_a_phone(browser: Browser, league: Path, chart: str) -> None:
+    labels = f"[...document.querySelectorAll('[data-chart={chart}] :is(.xtick, .x2tick) text')]"
+    with opened(browser, (league / "report.html").as_uri(), size=PHONE) as sheet:
+        sheet.scroll()
+        places = sheet.page.evaluate(
+            f"{labels}.map((t) => [t.getBoundingClientRect().left, t.getBoundingClientRect().right, t.textContent])"
+        )
+    places.sort()
+    assert all(before[1] < after[0] for before, after in pairwise(places))
+    assert places[-1][2] in ("100%", "3000")
 
 
 def test_a_policy_is_hidden_and_shown_in_all_charts(browser: Browser, league: Path) -> None:
