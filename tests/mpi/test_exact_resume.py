@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -65,7 +66,8 @@ def kill_everybody(cwd: Path) -> int:
     victims = processes_in(cwd)
     for number in (signal.SIGSTOP, signal.SIGKILL):
         for pid in victims:
-            os.kill(pid, number)
+            with suppress(ProcessLookupError):  # one that has come to its end meanwhile
+                os.kill(pid, number)
     return len(victims)
 
 
