@@ -263,7 +263,11 @@ def _try_out(
     teams = plan.teams(policy)
     group = Told(policy.name, policy.sync, plan.seed, plan.seed, len(policy.workers), team=teams[0], teams=teams)
     with located(inside=f"policies.{policy.name}"):
-        made = tried_out(player.cls, env, group, ticks=plan.horizon, options=policy.options)
+        try:
+            made = tried_out(player.cls, env, group, ticks=plan.horizon, options=policy.options)
+        except (MemoryError, RuntimeError) as error:  # torch has no error of its own for memory that is not there
+            what = (str(error).splitlines() or [type(error).__name__])[0]
+            raise ConfigError(f"the algorithm cannot be made with these options: {what}", path="options") from error
     if player.begins is not None:
         found, held = player.begins
         with located(path=f"policies.{policy.name}.load", who=str(found)):
