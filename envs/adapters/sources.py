@@ -48,6 +48,8 @@ def pettingzoo_factory(name: str) -> Callable[..., Any]:
     registered = _registered(name)
     if registered is not None:
         return registered
+    if "" in name.split("."):
+        raise ConfigError(f"{name!r} names no game of PettingZoo; one is named as 'classic.connect_four_v3'")
     module = _first_of(f"pettingzoo.{name}", name)
     for maker in ("parallel_env", "env"):
         if callable(made := getattr(module, maker, None)):
