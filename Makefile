@@ -19,7 +19,7 @@ run: $(READY)
 	$(BIN)/arena evaluate $(RUN) --checkpoints first last --against random
 
 test: $(READY)
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses auto --dist loadgroup
 
 check: lint types test
 

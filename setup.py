@@ -47,6 +47,7 @@ setup(
             "pygame>=2.5",
             "pytest>=8.2",
             "pytest-timeout>=2.3",
+            "pytest-xdist>=3.5",
             "ruff>=0.6",
             "stable-baselines3>=2.7,<3",
             "tensorboardX>=2.6",  # reads our event files back

@@ -6,11 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from launching import arena, write
-
-pytestmark = pytest.mark.mpi
 
 
 def run_of(name: str, **options: Any) -> dict[str, Any]:

@@ -9,11 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from launching import arena, environment, finish, left_behind, start, wait_for
-
-pytestmark = pytest.mark.mpi
 
 WAITS = """
 import os, signal

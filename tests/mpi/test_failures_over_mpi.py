@@ -17,8 +17,6 @@ from arena.records import checkpoint
 from faulty_players import name_of
 from launching import ARENA, TESTS, Ended, arena, episodes, finish, left_behind, start, wait_for, write
 
-pytestmark = pytest.mark.mpi
-
 SOON = 30.0  # seconds, most of which the start takes on a machine that does other things
 
 

@@ -14,8 +14,6 @@ import pytest
 from arena.launch import mpirun
 from launching import TESTS, Ended, arena, finish, left_behind, start, wait_for, write
 
-pytestmark = pytest.mark.mpi
-
 
 @pytest.fixture(autouse=True)
 def _nothing_is_left_behind(tmp_path: Path) -> Iterator[None]:

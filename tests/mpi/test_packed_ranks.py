@@ -15,8 +15,6 @@ import pytest
 from arena.records import checkpoint
 from launching import ARENA, Ended, arena, by_hand, episodes, finish, left_behind, start, wait_for, write
 
-pytestmark = pytest.mark.mpi
-
 CONFIGS = Path(__file__).parent.parent.parent / "configs"
 PPO = {"algorithm": "ppo", "options": {"n_steps": 20, "minibatch_size": 16, "hidden_sizes": [8]}}
 

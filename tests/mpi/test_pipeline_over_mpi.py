@@ -11,8 +11,6 @@ import pytest
 from arena.records import checkpoint
 from launching import arena, episodes, left_behind, wait_for, write
 
-pytestmark = pytest.mark.mpi
-
 PPO = {"algorithm": "ppo", "options": {"n_steps": 50, "minibatch_size": 64}}
 
 

@@ -11,8 +11,6 @@ import pytest
 
 from launching import ARENA, finish, start, write
 
-pytestmark = pytest.mark.mpi
-
 UNMASKED = "import os, sys; os.umask(0); os.execv(sys.argv[1], sys.argv[1:])"
 DUEL = {
     "name": "duel",

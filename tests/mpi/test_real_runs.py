@@ -16,8 +16,6 @@ import pytest
 from arena.launch import mpirun
 from launching import ARENA, TESTS, arena, by_hand, episodes, finish, left_behind, start, wait_for, write
 
-pytestmark = pytest.mark.mpi
-
 CONFIGS = Path(__file__).parent.parent.parent / "configs"
 
 

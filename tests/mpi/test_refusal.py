@@ -12,8 +12,6 @@ import pytest
 
 from launching import Ended, arena, by_hand, left_behind, wait_for, write
 
-pytestmark = pytest.mark.mpi
-
 WAYS: dict[str, Callable[..., Ended]] = {
     "launched": lambda folder, *words: arena(folder, *words),
     "by hand": lambda folder, *words: by_hand(folder, 3, *words),

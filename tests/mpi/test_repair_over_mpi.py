@@ -16,8 +16,6 @@ from arena.records.journal import JournalReader
 from arena.samples import read_samples
 from launching import ARENA, Ended, arena, finish, left_behind, start, wait_for, write
 
-pytestmark = pytest.mark.mpi
-
 PPO = {"algorithm": "ppo", "options": {"n_steps": 32, "minibatch_size": 64, "hidden_sizes": [16]}}
 RANK = b"OMPI_COMM_WORLD_RANK="
 

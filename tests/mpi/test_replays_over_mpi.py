@@ -15,8 +15,6 @@ from arena.replaying import verify
 from arena.replays import MatchReplays, read_replays
 from launching import ARENA, arena, finish, left_behind, start, wait_for, write
 
-pytestmark = pytest.mark.mpi
-
 RANK = b"OMPI_COMM_WORLD_RANK="
 TICKS, LANES = 1500, 2
 

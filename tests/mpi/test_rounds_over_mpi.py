@@ -16,8 +16,6 @@ from test_repair_over_mpi import ranks_in
 from arena.records.journal import JournalReader
 from launching import ARENA, arena, finish, left_behind, start, wait_for, write
 
-pytestmark = pytest.mark.mpi
-
 ROUNDS, TICKS = 5, 100
 
 

@@ -6,14 +6,11 @@ import os
 import sys
 from pathlib import Path
 
-import pytest
 from test_rounds_over_mpi import everything
 
 from arena.launch import mpirun
 from arena.records.journal import JournalReader
 from launching import TESTS, arena, finish, left_behind, start, wait_for, write
-
-pytestmark = pytest.mark.mpi
 
 
 def test_a_round_whose_planner_has_died_is_the_same_round(tmp_path: Path) -> None:

@@ -12,8 +12,6 @@ import pytest
 from arena.records import checkpoint
 from launching import arena, left_behind, wait_for, write
 
-pytestmark = pytest.mark.mpi
-
 
 @pytest.fixture(autouse=True)
 def _nothing_is_left_behind(tmp_path: Path) -> Iterator[None]:

@@ -13,8 +13,6 @@ import pytest
 from arena.records.journal import JournalReader
 from launching import ARENA, Ended, finish, left_behind, start, wait_for, write
 
-pytestmark = pytest.mark.mpi
-
 DUEL: dict[str, Any] = {
     "name": "duel",
     "ticks": 40_000,

@@ -13,8 +13,6 @@ import pytest
 from arena.launch import mpirun
 from launching import TESTS, Ended, arena, finish, left_behind, start, wait_for, write
 
-pytestmark = pytest.mark.mpi
-
 LONG = {"make": "games:Dropout", "kwargs": {"lengths": [10**9, 10**9]}}  # its episodes do not end
 WAYS = ["spin", "sleep", "burn", "hold_lock"]
 

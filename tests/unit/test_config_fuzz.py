@@ -24,7 +24,7 @@ from visiting import visiting
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 SOURCES = sorted([*CONFIGS.glob("*.yaml"), *CONFIGS.glob("examples/*/*.yaml")])
 CASES = 10_000
-PROCESSES = 50
+PROCESSES = 20
 ADAPTERS = Path(kinds.__file__).parent
 HOME = {CONFIGS.parent / package for package in ("arena", "envs", "policies")}
 MOST_FOREIGN = 3  # files of each source whose game, somebody else's, takes longer than that to make
