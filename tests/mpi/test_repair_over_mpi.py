@@ -105,6 +105,19 @@ def test_the_others_go_on(victims: list[tuple[int, ...]], tmp_path: Path) -> Non
     assert ended.err == ""
 
 
+def test_a_group_over_a_team_goes_on(tmp_path: Path) -> None:
+    options = {"n_steps": 25, "minibatch_size": 300, "hidden_sizes": [16], "normalize_observations": True}
+    config = duel(
+        envs={"game": {"make": "pettingzoo:mpe2.simple_spread_v3", "kwargs": {"N": 2, "max_cycles": 28}}},
+        policies={"p": {"algorithm": "mappo", "options": options}},
+        matches=[{"env": "game", "seats": ["p", "p"], "lanes": 4, "copies": 2}],
+    )
+    ended = killed(tmp_path, config, (4,))  # the second of the first team
+    assert ended.code == 0, ended.err
+    assert len(check(tmp_path / "run", config)) == 1
+    assert ended.err == ""
+
+
 def test_a_death_before_anybody_has_played(tmp_path: Path) -> None:
     ended = killed(tmp_path, duel(), (0, 2), when="start")
     assert ended.code == 0, ended.err
