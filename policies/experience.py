@@ -169,7 +169,7 @@ class Experience:
         mask = mask if everybody or mask is None else mask[torch.from_numpy(acting)]
         numbers = self._keep(leaves, mask, self.rows if everybody else len(acting))
         full = self._starts[acting, -1] != NO_SIGHT
-        if full.any():
+        if np.count_nonzero(full):
             rows = self._everybody[acting][full]
             self._complete(rows, self._starts.shape[1] - 1, self._left(rows), numbers[full])
         for storage in (self._starts, self._rewards, self._actions):
@@ -227,6 +227,6 @@ class Experience:
 
 def who_acts(active: Any) -> Any:
     """The rows that act next: all as a slice, else their indices."""
-    if active is None or np.all(active):
+    if active is None or np.count_nonzero(active) == len(active):
         return slice(None)
     return np.flatnonzero(active)

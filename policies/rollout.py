@@ -19,13 +19,13 @@ from torch import Tensor
 from arena.spaces import flatten, leaves_of
 from policies.actions import ActionHead
 from policies.returns import Trajectories
-from policies.tensors import storage_dtype
+from policies.tensors import storage_dtype, to_stored
 
 
 def to_leaves(space: Space[Any], observations: Any) -> list[Tensor]:
     """A batch of observations as tensors [N, ...], one per leaf, in the dtypes that networks take."""
     parts = zip(leaves_of(space), flatten(space, observations), strict=True)
-    return [torch.tensor(array).to(storage_dtype(leaf.dtype)) for leaf, array in parts]
+    return [to_stored(array, leaf.dtype) for leaf, array in parts]
 
 
 def to_mask(infos: Mapping[str, Any], mask_size: int) -> Tensor | None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from arena.errors import ConfigError
@@ -18,11 +20,22 @@ _AS_LEARNT = (
 )
 
 
+@cache
 def storage_dtype(dtype: np.dtype[Any]) -> torch.dtype:
     """How a leaf of an observation is kept: flags and bytes as bytes, other integers int64, floats float32."""
     if dtype == np.bool_ or dtype == np.uint8:
         return torch.uint8
     return torch.int64 if np.issubdtype(dtype, np.integer) else torch.float32
+
+
+def to_stored(array: NDArray[Any], dtype: np.dtype[Any]) -> Tensor:
+    """A copy of a leaf of observations, whose space has this dtype, as it is kept; torch allocates and aligns it."""
+    stored = torch.empty(array.shape, dtype=storage_dtype(dtype))
+    held = stored.numpy()
+    if array.dtype != held.dtype:  # torch says nothing of a number that is too large for the other type, numpy does
+        return torch.tensor(array).to(stored.dtype)
+    held[...] = array  # half as long as by torch
+    return stored
 
 
 def to_arrays(state: Any) -> Any:

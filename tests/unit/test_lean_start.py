@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import importlib
 import os
 import subprocess
 import sys
@@ -87,6 +88,24 @@ def test_garbage_is_looked_for_again_after_an_import_even_one_that_fails(enabled
         assert gc.isenabled() is enabled
     finally:
         (gc.enable if before else gc.disable)()
+
+
+def test_what_was_imported_is_not_looked_through_again_and_nothing_else_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "imported_once.py").write_text("KEPT = [[] for _ in range(1000)]")
+    monkeypatch.syspath_prepend(tmp_path)
+    kept = []
+    try:
+        for _ in range(2):
+            gc.unfreeze()
+            with uncollected():
+                importlib.import_module("imported_once")
+            kept.append(gc.get_freeze_count())
+    finally:
+        gc.unfreeze()
+    assert kept[0] > 1000
+    assert kept[1] == 0
 
 
 # --- settings -----------------------------------------------------------------------------------------------------
