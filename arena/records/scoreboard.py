@@ -117,15 +117,22 @@ class Score:
 
 
 class Scoreboard:
-    """Running statistics of all policies, in the order in which they were named or first seen."""
+    """Running statistics of all policies, in the order in which they were named or first seen.
 
-    def __init__(self, policies: Iterable[str] = ()) -> None:
+    Args:
+        policies: those that are known.
+        snapshots: whether those are shown too, as in a tournament, of which they are the players; a league may have
+            many.
+    """
+
+    def __init__(self, policies: Iterable[str] = (), *, snapshots: bool = False) -> None:
         self.policies: dict[str, Score] = {name: Score() for name in policies}
+        self._snapshots = snapshots
 
     @property
     def shown(self) -> dict[str, Score]:
-        """The policies of the configuration, without the snapshots of a league, which may be many."""
-        return {name: score for name, score in self.policies.items() if "@" not in name}
+        """The policies of the configuration."""
+        return {name: score for name, score in self.policies.items() if self._snapshots or "@" not in name}
 
     def add(self, results: Mapping[str, Results]) -> None:
         """Takes what finished episodes brought each policy."""

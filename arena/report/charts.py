@@ -6,7 +6,7 @@ A trace names its policy in `meta`, by which the page shows and hides it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from arena.report.colors import Colors, faded
 from arena.report.curves import Curve
@@ -51,9 +51,11 @@ def figures(data: PageData, colors: Colors) -> dict[str, Figure]:
         found[f"logged-{number}"] = _logged(by_policy, colors)
     for number, row in enumerate(data.lengths):
         found[f"lengths-{number}"] = _length_bars(row)
-        found[f"lengths-{number}-time"] = _figure(list(_line(row.over_time, _PLAIN)))
+        if row.over_time is not None:
+            found[f"lengths-{number}-time"] = _figure(list(_line(row.over_time, _PLAIN)))
     if data.standings is not None:
-        found["meta"] = _meta(data.standings.meta)
+        found["meta-nash"] = _meta(data.standings.meta, "nash")
+        found["meta-alpha-rank"] = _meta(data.standings.meta, "alpha_rank")
     if data.lineage.eventful:
         found["lineage"] = _lineage(data.lineage, list(colors.policies), colors, last=data.summary.ticks)
     if data.time is not None:
@@ -177,32 +179,34 @@ def _length_bars(row: Lengths) -> Figure:
     return _figure([trace], x="length, ticks", y="episodes", xaxis=each, bargap=0.04, hovermode="closest")
 
 
-def _meta(rows: Sequence[MetaRow]) -> Figure:
-    """Two measures beside each other, a player a line, the best on top."""
-    players = [row.player for row in rows][::-1]
-    colors = [row.color for row in rows][::-1]
-    traces = []
-    for axis, name in (("x", "nash"), ("x2", "alpha_rank")):
-        estimates = [getattr(row, name) for row in rows][::-1]
-        mean = [value for value, _, _ in estimates]
-        errors = {
-            "type": "data",
-            "symmetric": False,
-            "array": [high - value for value, _, high in estimates],
-            "arrayminus": [value - low for value, low, _ in estimates],
-            "thickness": 1.2,
-            "width": 3,
-            "color": _PLAIN,
-        }
-        bars = {"type": "bar", "orientation": "h", "x": mean, "y": players, "marker": {"color": colors}}
-        traces.append({**bars, "xaxis": axis, "error_x": errors, "hovertemplate": "%{y} %{x:.3f}<extra></extra>"})
-    shares: Figure = {"rangemode": "tozero", "tickformat": ".0%", "nticks": 4}
+def _meta(rows: Sequence[MetaRow], measure: Literal["nash", "alpha_rank"]) -> Figure:
+    """A measure of the meta-game, a player a line, the best on top."""
+    upwards = rows[::-1]
+    estimates = [row.nash if measure == "nash" else row.alpha_rank for row in upwards]
+    errors = {
+        "type": "data",
+        "symmetric": False,
+        "array": [high - value for value, _, high in estimates],
+        "arrayminus": [value - low for value, low, _ in estimates],
+        "thickness": 1.2,
+        "width": 3,
+        "color": _PLAIN,
+    }
+    bars = {
+        "type": "bar",
+        "orientation": "h",
+        "x": [value for value, _, _ in estimates],
+        "y": [row.player for row in upwards],
+        "marker": {"color": [row.color for row in upwards]},
+        "error_x": errors,
+        "hovertemplate": "%{y} %{x:.3f}<extra></extra>",
+    }
     return _figure(
-        traces,
-        xaxis={**shares, "domain": [0, 0.44], "title": {"text": "Nash averaging"}},
-        xaxis2={**shares, "domain": [0.56, 1], "title": {"text": "alpha-rank"}},
+        [bars],
+        x="",
+        xaxis={"rangemode": "tozero", "tickformat": ".0%", "nticks": 5},
         yaxis={"showgrid": False, "dtick": 1},
-        height=70 + 24 * len(rows),
+        height=50 + 24 * len(rows),
         hovermode="closest",
         bargap=0.35,
     )
@@ -255,7 +259,7 @@ def _reset_words(reset: Reset) -> str:
 
 def _fork_words(fork: Fork) -> str:
     changes = ", ".join(f"{name} {value}" for name, value in fork.options.items())
-    return f"{fork.policy} goes on from {fork.source}" + (f"<br>{changes}" if changes else "")
+    return f"{fork.policy} is a copy of {fork.source}" + (f"<br>{changes}" if changes else "")
 
 
 def _gate_words(gate: Gate) -> str:

@@ -5,7 +5,7 @@ In a tournament of several runs policies of the same name bring the same colour 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from arena.config.schema import Config
 
@@ -15,30 +15,55 @@ _PLAIN = "#8a9099"
 
 
 class Colors:
-    """A colour for every player, a snapshot's that of its policy; policies share one only where there are no others."""
+    """A colour for every player, a snapshot's that of its policy; policies share one only where there are no others.
+
+    In a tournament checkpoints are the policies: each has a colour of its own.
+    """
 
     def __init__(self, config: Config) -> None:
         given: dict[str, str] = {}
         for name, policy in config.policies.items():
             if policy.color and policy.color.lower() not in {color.lower() for color in given.values()}:
                 given[name] = policy.color
-        taken = {color.lower() for color in given.values()}
-        spare = [color for color in _SPARE if color not in taken] or list(_SPARE)
         bare = [name for name in config.policies if name not in given]
-        given |= {name: spare[number % len(spare)] for number, name in enumerate(bare)}
+        given |= dict(zip(bare, _unlike(given.values(), len(bare)), strict=True))
         self.policies: Mapping[str, str] = {name: given[name] for name in config.policies}
 
     def __getitem__(self, player: str) -> str:
-        return self.policies.get(player.partition("@")[0], _PLAIN)
+        return self.policies.get(player) or self.policies.get(player.partition("@")[0], _PLAIN)
+
+
+def _unlike(taken: Iterable[str], count: int) -> list[str]:
+    """So many spare colours, each time the one that is furthest from all that are taken; then all over again."""
+    seen, spare = list(taken), list(_SPARE)
+    chosen: list[str] = []
+    while spare and len(chosen) < count:
+        others = seen + chosen
+        best = max(spare, key=lambda color: min((_distance(color, other) for other in others), default=0.0))
+        spare.remove(best)
+        chosen.append(best)
+    return [chosen[place % len(chosen)] for place in range(count)]
+
+
+def _distance(one: str, other: str) -> float:
+    """How unlike two colours are: between their channels, weighted as eyes do (Riemersma, "Colour metric")."""
+    (r, g, b), (red, green, blue) = _channels(one), _channels(other)
+    warm = (r + red) / 512
+    return (2 + warm) * (r - red) ** 2 + 4 * (g - green) ** 2 + (3 - warm) * (b - blue) ** 2
+
+
+def _channels(color: str) -> tuple[int, int, int]:
+    red, green, blue = (int(color[start : start + 2], 16) for start in (1, 3, 5))
+    return red, green, blue
 
 
 def faded(color: str, opacity: float) -> str:
     """The colour as `rgba(...)`."""
-    red, green, blue = (int(color[start : start + 2], 16) for start in (1, 3, 5))
+    red, green, blue = _channels(color)
     return f"rgba({red},{green},{blue},{opacity:g})"
 
 
 def ink_on(color: str) -> str:
     """Black or white, whichever is read better on a colour (relative luminance of ITU-R BT.601)."""
-    red, green, blue = (int(color[start : start + 2], 16) for start in (1, 3, 5))
+    red, green, blue = _channels(color)
     return "#000000" if 0.299 * red + 0.587 * green + 0.114 * blue > 140 else "#ffffff"

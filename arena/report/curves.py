@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import math
+
 import msgspec
 import numpy as np
 
 from arena.report.episodes import Floats, Ints
 
-MOST_PARTS = 80
-_IN_A_PART = 12  # numbers, on average: fewer make a curve that is mostly noise
-BAND = (10.0, 90.0)  # percentiles
+MOST_PARTS, _FEWEST_PARTS = 80, 8
+_OF_A_MATCH = 8  # numbers of a match in a part, on average
+_TAIL = 10  # matches: of each so many further ones the lowest and the highest are left out of the band
 
 
 class Curve(msgspec.Struct, frozen=True):
@@ -18,8 +20,9 @@ class Curve(msgspec.Struct, frozen=True):
     Args:
         ticks: [N] the end of each part.
         mean: [N] of the numbers in it.
-        low: [N] the 10th percentile of the matches' means; `high` the 90th; both equal the mean where one match alone
-            has numbers.
+        low: [N] of the band over the matches' means: the lowest, where there are ten or fewer, else the lower end of
+            the middle 80 % of them. It is always the mean of a match; both ends are, where one match alone has numbers.
+        high: [N] likewise.
         count: [N] how many numbers.
     """
 
@@ -30,10 +33,20 @@ class Curve(msgspec.Struct, frozen=True):
     count: list[int]
 
 
-def edges_for(last: int, *, numbers: int) -> Floats:
-    """Where the parts of a run end: [parts + 1] ticks from 0 to the last one, so many that each holds some numbers."""
-    parts = min(MOST_PARTS, max(1, numbers // _IN_A_PART))
-    return np.linspace(0.0, max(last, 1), parts + 1)
+def edges_for(last: int, *, numbers: int, matches: float = 1) -> Floats:
+    """Where the parts of a run end: [parts + 1] ticks from 0 to the last one.
+
+    N numbers make sqrt(N) parts of as many each: more would show mostly chance, fewer would hide what is learnt. Where
+    several matches share them there are fewer parts, as a match's mean, of which the band is, needs some numbers too.
+
+    Args:
+        last: tick.
+        numbers: of a curve.
+        matches: that are played at the same time.
+    """
+    parts = math.isqrt(numbers)
+    shared = max(_FEWEST_PARTS, numbers / (_OF_A_MATCH * max(1, matches)))
+    return np.linspace(0.0, max(last, 1), 1 + min(MOST_PARTS, max(1, parts), int(shared)))
 
 
 def curve(ticks: Ints, values: Floats, *, matches: Ints, edges: Floats) -> Curve:
@@ -61,5 +74,8 @@ def curve(ticks: Ints, values: Floats, *, matches: Ints, edges: Floats) -> Curve
 
 def _point(sums: Floats, counts: Ints) -> tuple[float, float, float, int]:
     """Mean, band and count of one part, from the sums and counts of its matches."""
-    low, high = np.percentile(sums / counts, BAND) if len(sums) > 1 else [sums[0] / counts[0]] * 2
-    return float(sums.sum() / counts.sum()), float(low), float(high), int(counts.sum())
+    mean, means = float(sums.sum() / counts.sum()), np.sort(sums / counts)
+    if len(means) == 1:
+        return mean, mean, mean, int(counts.sum())
+    left_out = (len(means) - 1) // _TAIL  # at each end
+    return mean, float(means[left_out]), float(means[-1 - left_out]), int(counts.sum())

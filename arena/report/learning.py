@@ -7,6 +7,7 @@ from collections import defaultdict
 import msgspec
 import numpy as np
 
+from arena.intervals import half_of_mean
 from arena.report.curves import Curve, curve, edges_for
 from arena.report.episodes import EpisodeTable
 from arena.report.reading import RunFiles, Update
@@ -29,7 +30,10 @@ class Logged(msgspec.Struct, frozen=True):
 
 
 class Evaluation(msgspec.Struct, frozen=True):
-    """How a policy did in one evaluation; `margin` is half of the 95 % interval of its mean return."""
+    """How a policy did in one evaluation; `margin` is half of the 95 % interval of its mean return.
+
+    One episode has no margin.
+    """
 
     ticks: int
     policy: str
@@ -42,10 +46,13 @@ class Evaluation(msgspec.Struct, frozen=True):
 
 
 def learning_curves(files: RunFiles, *, last: int) -> Learning:
-    """The curves up to the last tick; snapshots are left out, as they do not learn."""
-    table = files.episodes
-    names = [name for name in files.config.policies if name in table.policies]
-    edges = edges_for(last, numbers=len(table.appearances.episode) // max(1, len(names)))
+    """The curves up to the last tick; snapshots are left out, as they do not learn, and all if everybody is frozen."""
+    table, policies = files.episodes, files.config.policies
+    names = [name for name in policies if name in table.policies]
+    if all(policy.frozen for policy in policies.values()):
+        return Learning({}, {})
+    each = 1 / max(1, len(names))
+    edges = edges_for(last, numbers=int(each * len(table.appearances.episode)), matches=each * table.seats_at_once)
     returns, won = {}, {}
     for name in names:
         mine = table.appearances.of(table.policies.index(name))
@@ -60,7 +67,7 @@ def learning_curves(files: RunFiles, *, last: int) -> Learning:
 def length_curve(table: EpisodeTable, env: int, *, last: int) -> Curve:
     """The mean length of the episodes of one environment."""
     mine = (table.env == env) & ~table.cut
-    edges = edges_for(last, numbers=int(mine.sum()))
+    edges = edges_for(last, numbers=int(mine.sum()), matches=table.matches_at_once)
     return curve(table.tick[mine], table.length[mine].astype(float), matches=table.series[mine], edges=edges)
 
 
@@ -86,7 +93,7 @@ def evaluations(files: RunFiles) -> list[Evaluation]:
             policy=line.policy,
             episodes=line.episodes,
             mean=line.return_,
-            margin=None if line.return_std is None else 1.959964 * line.return_std / max(1, line.episodes) ** 0.5,
+            margin=None if line.return_std is None else half_of_mean(line.episodes, line.return_std),
             wins=line.wins,
             draws=line.draws,
             losses=line.losses,

@@ -19,7 +19,8 @@ class Lengths(msgspec.Struct, frozen=True):
         edges: [N + 1] of the bars, in ticks: lengths from one edge up to, but not including, the next one.
         counts: [N] episodes in each bar.
         terminated: ended by the rules; `truncated`: from outside alone.
-        over_time: the mean length over the run's ticks.
+        over_time: the mean length over the run's ticks; None where episodes were counted, as in a tournament: there it
+            would tell which of a batch end first.
     """
 
     env: str
@@ -32,16 +33,16 @@ class Lengths(msgspec.Struct, frozen=True):
     cut: int
     edges: list[float]
     counts: list[int]
-    over_time: Curve
+    over_time: Curve | None
 
 
-def lengths(table: EpisodeTable, *, last: int) -> list[Lengths]:
-    """Of each environment that has finished an episode."""
+def lengths(table: EpisodeTable, *, last: int | None) -> list[Lengths]:
+    """Of each environment that has finished an episode; `last` tick, None where the number of episodes decides."""
     rows = (_lengths(table, env, last=last) for env in range(len(table.envs)))
     return [row for row in rows if row is not None]
 
 
-def _lengths(table: EpisodeTable, env: int, *, last: int) -> Lengths | None:
+def _lengths(table: EpisodeTable, env: int, *, last: int | None) -> Lengths | None:
     here = table.env == env
     mine = here & ~table.cut
     found = table.length[mine]
@@ -59,7 +60,7 @@ def _lengths(table: EpisodeTable, env: int, *, last: int) -> Lengths | None:
         cut=int(np.count_nonzero(here & table.cut)),
         edges=edges.tolist(),
         counts=np.histogram(found, edges)[0].tolist(),
-        over_time=length_curve(table, env, last=last),
+        over_time=None if last is None else length_curve(table, env, last=last),
     )
 
 

@@ -73,6 +73,16 @@ class Lineage(msgspec.Struct, frozen=True):
         """Whether anything has happened beside games."""
         return bool(self.snapshots or self.forks or self.resets or self.gates)
 
+    @property
+    def columns(self) -> list[str]:
+        """What is worth a column: the head of each round, and of the rest what has happened in some."""
+        always = ("number", "start", "matches")
+        return [
+            name
+            for name in RoundRow.__struct_fields__
+            if name in always or any(getattr(row, name) for row in self.rounds)
+        ]
+
 
 def lineage(rounds: tuple[RoundLine, ...]) -> Lineage:
     """The events of all rounds, in their order."""

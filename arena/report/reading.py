@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import msgspec
 
@@ -115,6 +115,7 @@ class RoundMatchLine(msgspec.Struct, frozen=True):
 class RoundLine(msgspec.Struct, frozen=True):
     """A line of `rounds.jsonl`, written when the round began."""
 
+    version: Literal[1]
     round: int
     start: int
     matches: tuple[RoundMatchLine, ...] = ()
@@ -245,7 +246,23 @@ def read_run(path: Path | str) -> RunFiles:
         sources=tuple(reader.sources),
     )
     _check_known(found.rounds, config, folder.rounds)
+    _check_whole(found)
     return found
+
+
+def _check_whole(files: RunFiles) -> None:
+    """Refuses a run without its episodes, and a league without the rounds that they were played in."""
+    folder, known = files.folder, [line.round for line in files.rounds]
+    if files.boundary and not folder.episodes.exists():
+        found = f"{_OTHER_VERSION}: it is missing, though the run has played {files.boundary} ticks"
+        raise ConfigError(found, source=str(folder.episodes))
+    if known != list(range(len(known))):
+        found = f"{_OTHER_VERSION}: the rounds are not numbered one after the other"
+        raise ConfigError(found, source=str(folder.rounds))
+    played = int(files.episodes.round.max(initial=0))
+    if files.config.rounds > 1 and len(files.episodes.round) and played not in known:
+        found = f"{_OTHER_VERSION}: it lacks round {played}, of which there are episodes"
+        raise ConfigError(found, source=str(folder.rounds))
 
 
 def _check_known(rounds: Iterable[RoundLine], config: Config, path: Path) -> None:

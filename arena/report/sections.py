@@ -56,7 +56,7 @@ def page_data(files: RunFiles, replays: Sequence[Replay] = ()) -> PageData:
         standings=standings(read_encounters(files.folder, window=window), files.config, colors, window=window),
         learning=learning_curves(files, last=summary.ticks),
         logged=logged_values(files.updates),
-        lengths=lengths(files.episodes, last=summary.ticks),
+        lengths=lengths(files.episodes, last=None if summary.ticks_planned is None else summary.ticks),
         evaluations=evaluations(files),
         lineage=lineage(files.rounds),
         plan=plan_picture(files.plan, colors),

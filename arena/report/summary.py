@@ -8,8 +8,8 @@ from datetime import datetime, timezone
 import msgspec
 import numpy as np
 
-from arena.leg import ENDLESS
-from arena.records.lock import is_held, is_left
+from arena.config.rounds import players
+from arena.records.condition import condition, planned_ticks
 from arena.records.scoreboard import WINDOW
 from arena.report.colors import Colors
 from arena.report.episodes import Floats
@@ -20,7 +20,7 @@ class Summary(msgspec.Struct, frozen=True):
     """The run in numbers.
 
     Args:
-        state: `under way`, `finished`, `ended early` (in order, with ticks left), or `killed`.
+        state: what has become of it, in the words of `Condition`.
         began: when the run was started, or resumed for the last time, ISO 8601, UTC; `ended`: when something was
             written last.
         seconds: between the two; or those of an update, which count on when a run is resumed, if they are more.
@@ -56,6 +56,7 @@ class PolicyRow(msgspec.Struct, frozen=True):
     """A configured policy.
 
     Args:
+        trains: whether it may play in the matches; else evaluations alone have a seat for it.
         first_return: the mean of its first 100 episodes (of the first half, if it has fewer than 200); `last_return`
             likewise of its last ones; None without an episode.
         wins: shares of games, as a policy on both sides wins half of one; draws and losses likewise. None where no game
@@ -66,6 +67,7 @@ class PolicyRow(msgspec.Struct, frozen=True):
     color: str
     algorithm: str
     frozen: bool
+    trains: bool
     workers: int
     episodes: int
     updates: int
@@ -84,16 +86,15 @@ def summarise(files: RunFiles) -> Summary:
     ended = max(
         [began, *(path.stat().st_mtime for path in (files.folder.episodes, files.folder.metrics) if path.exists())]
     )
-    planned = config.ticks * config.rounds if config.ticks < ENDLESS else None
     return Summary(
         name=config.name,
-        state=_state(files, played=ticks_played(files), planned=planned),
+        state=condition(files.folder, config, played=ticks_played(files)).value,
         began=_iso(began),
         ended=_iso(ended),
         seconds=max([ended - began, *(update.seconds for update in newest.values())]),
         seed=config.seed,
         ticks=ticks_played(files),
-        ticks_planned=planned,
+        ticks_planned=planned_ticks(config),
         rounds=max(1, len(files.rounds)),
         rounds_planned=config.rounds,
         processes=files.plan.processes,
@@ -114,16 +115,6 @@ def ticks_played(files: RunFiles) -> int:
     return max(files.boundary or 0, last_episode, max((update.ticks for update in files.updates), default=0))
 
 
-def _state(files: RunFiles, *, played: int, planned: int | None) -> str:
-    if is_held(files.folder.path):
-        return "under way"
-    if planned is not None and played >= planned:
-        return "finished"
-    if is_left(files.folder.path):
-        return "killed"
-    return "finished" if planned is None else "ended early"
-
-
 def _iso(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, timezone.utc).isoformat(timespec="seconds")
 
@@ -135,7 +126,7 @@ def _newest(files: RunFiles) -> dict[str, Update]:
 def policy_rows(files: RunFiles, colors: Colors) -> list[PolicyRow]:
     """A row for each configured policy, in the order of the configuration."""
     newest, workers, updates = _newest(files), _workers(files), Counter(update.policy for update in files.updates)
-    rows = []
+    rows, playing = [], players(files.config)
     for name, policy in files.config.policies.items():
         returns, shares = _fared(files, name)
         first, last = _first_and_last(returns)
@@ -145,6 +136,7 @@ def policy_rows(files: RunFiles, colors: Colors) -> list[PolicyRow]:
             color=colors[name],
             algorithm=policy.algorithm,
             frozen=policy.frozen,
+            trains=name in playing,
             workers=workers[name],
             episodes=len(returns),
             updates=updates[name],

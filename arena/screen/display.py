@@ -73,11 +73,12 @@ class Rate:
 class PlainDisplay:
     """One line every five seconds, and one at the end."""
 
-    def __init__(self, stream: IO[str], *, total_ticks: int, clock: Clock = time.monotonic) -> None:
+    def __init__(self, stream: IO[str], *, total_ticks: int | None, clock: Clock = time.monotonic) -> None:
         self._stream, self._clock, self._total = stream, clock, total_ticks
         self._rate = Rate(clock)
         self._line_at = 0.0
         self._pending: tuple[int, Scoreboard] | None = None
+        self._told: tuple[int, str] | None = None  # the last line, its speed left out
 
     def start(self) -> None:
         """The first line comes after five seconds."""
@@ -97,16 +98,20 @@ class PlainDisplay:
 
     def stop(self) -> None:
         """Prints the last state if it has not been printed."""
-        if self._pending is not None:
+        if self._pending is not None and self._state(*self._pending) != self._told:
             self._print()
 
     def _print(self) -> None:
         assert self._pending is not None  # both callers have seen to it
-        ticks_done, scoreboard = self._pending
+        self._told = ticks_done, policies = self._state(*self._pending)
         self._pending = None
         self._line_at = self._clock() + LINE_EVERY
-        policies = [_policy_words(name, score) for name, score in scoreboard.shown.items()]
-        self.message(" | ".join([_progress_words(ticks_done, self._total, self._rate.per_second), *policies]))
+        progress = _progress_words(ticks_done, self._total, self._rate.per_second)
+        self.message(" | ".join(filter(None, [progress, policies])))
+
+    @staticmethod
+    def _state(ticks_done: int, scoreboard: Scoreboard) -> tuple[int, str]:
+        return ticks_done, " | ".join(_policy_words(name, score) for name, score in scoreboard.shown.items())
 
 
 def silent_display() -> Display:
@@ -119,7 +124,7 @@ class LiveDisplay:
 
     Args:
         stream: a terminal, or something that passes on to one.
-        total_ticks: ticks of all matches together.
+        total_ticks: ticks of all matches together; None: nobody knows how many, and there is no bar.
         colors: per policy `#rrggbb`, or None for the terminal's own.
         width: columns of the terminal; None asks the terminal.
         clock: seconds.
@@ -129,7 +134,7 @@ class LiveDisplay:
         self,
         stream: IO[str],
         *,
-        total_ticks: int,
+        total_ticks: int | None,
         colors: Mapping[str, str | None],
         width: int | None = None,
         clock: Clock = time.monotonic,
@@ -181,9 +186,12 @@ class LiveDisplay:
     def _bar(self, ticks_done: int) -> RenderableType:
         from rich.progress_bar import ProgressBar
         from rich.table import Table
+        from rich.text import Text
 
         rate = self._rate.per_second
         words = _progress_words(ticks_done, self._total, rate)
+        if self._total is None:
+            return Text(words)
         left = _time_words((self._total - ticks_done) / rate if rate else None)
         grid = Table.grid(padding=(0, 1), expand=True)
         grid.add_column(ratio=1)
@@ -212,7 +220,7 @@ def make_display(
     *,
     terminal: bool,
     width: int | None = None,
-    total_ticks: int,
+    total_ticks: int | None,
     colors: Mapping[str, str | None],
     clock: Clock = time.monotonic,
 ) -> Display:
@@ -222,7 +230,7 @@ def make_display(
         stream: where to write.
         terminal: whether a person's terminal is at its end; under a launcher the stream itself cannot tell.
         width: columns of that terminal; None asks it.
-        total_ticks: ticks of all matches together.
+        total_ticks: ticks of all matches together; None: nobody knows how many.
         colors: per policy `#rrggbb` or None.
         clock: seconds.
     """
@@ -258,8 +266,7 @@ def _before_after(series: Series, phrase: str, noun: str, words: Callable[[float
     change = series.before_and_after()
     of = " of" if noun == "game" else " in"
     if change is None:
-        plural = "" if series.count == 1 else "s"
-        return f"{phrase.format(words(series.mean))}{of} its {series.count} {noun}{plural}"
+        return f"{phrase.format(words(series.mean))}{of} its {counted(series.count, noun)}"
     size, before, after = change
     return f"{phrase.format(words(before))}{of} its first {size} {noun}s, {words(after)}{of} its last {size}"
 
@@ -271,9 +278,12 @@ def _draw_words(drawn: Series) -> str:
     return f"; drew {', then '.join(map(_percent, shares))}" if any(shares) else ""
 
 
-def _progress_words(done: int, total: int, rate: float | None) -> str:
+def _progress_words(done: int, total: int | None, rate: float | None) -> str:
+    speed = f"{'-' if rate is None else round(rate)} ticks/s"
+    if total is None:
+        return f"{counted(done, 'tick')}  {speed}"
     percent = 100 * done // total if total else 100
-    return f"{done}/{total} ticks  {percent} %  {'-' if rate is None else round(rate)} ticks/s"
+    return f"{done}/{total} ticks  {percent} %  {speed}"
 
 
 def _policy_words(name: str, score: Score) -> str:

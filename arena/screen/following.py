@@ -12,7 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from arena.config import Config, load_config
+from arena.config.rounds import players
 from arena.errors import ConfigError
+from arena.records.condition import Condition, condition, planned_ticks
 from arena.records.episode_line import episode_of
 from arena.records.folder import RunFolder
 from arena.records.journal import JournalReader
@@ -24,6 +26,9 @@ from arena.screen.display import Display, make_display, summary_lines
 from arena.screen.words import counted
 
 LOOK_EVERY = 1.0  # seconds
+_PATIENCE = 5  # looks: whoever repairs a run, as its root has died, writes again after so long
+
+_ENDS = {Condition.ENDED_EARLY: "has ended early", Condition.KILLED: "was killed", Condition.UNDER_WAY: "goes on"}
 
 
 class FollowedJournal:
@@ -89,28 +94,42 @@ class FollowedRun:
         config: of the run.
 
     Attributes:
-        scoreboard: how the policies fare.
+        scoreboard: how those policies fare that may play in its matches; others play in evaluations alone.
+        total: ticks of a match; None where the number of episodes decides.
     """
 
     def __init__(self, folder: RunFolder, config: Config) -> None:
         self.folder = folder
-        self._policies = tuple(config.policies)
+        self.total = planned_ticks(config)
+        self._policies = players(config)
         self._rounds, self._faults = FollowedRounds(folder.rounds), FollowedJournal(folder.faults)
+        self._first_look = True
         self._begin()
 
     def _begin(self) -> None:
-        self.scoreboard = Scoreboard(self._policies)
+        self.scoreboard = Scoreboard(self._policies, snapshots=self.total is None)
         self._episodes, self._metrics = FollowedJournal(self.folder.episodes), FollowedJournal(self.folder.metrics)
         self._ticks = 0
 
     @property
+    def boundary(self) -> int | None:
+        """The newest tick from which the run can go on."""
+        return max(
+            (int(path.stem) for path in self.folder.boundaries.glob("*.json") if path.stem.isdigit()), default=None
+        )
+
+    @property
     def ticks(self) -> int:
         """That a match has played, as far as the files tell."""
-        boundaries = (int(path.stem) for path in self.folder.boundaries.glob("*.json") if path.stem.isdigit())
-        return max([self._ticks, *boundaries])
+        return max(self._ticks, self.boundary or 0)
+
+    @property
+    def over(self) -> bool:
+        """Whether all ticks were played."""
+        return self.total is not None and self.ticks >= self.total
 
     def look(self) -> list[str]:
-        """Takes what is new; returns a line for each round that has begun, and each fault.
+        """Takes what is new; returns a line for each round that has begun and each fault, at first for the newest ones.
 
         Raises:
             ConfigError: a file is damaged, or of another version.
@@ -123,10 +142,19 @@ class FollowedRun:
                 self._ticks = max([self._ticks, *(episode[5] for episode in part)])
             for line in self._metrics.fresh():
                 self._update(line)
-            return [*map(_round_words, self._rounds.fresh()), *map(_fault_words, self._faults.fresh())]
+            return self._news()
         except (KeyError, TypeError, ValueError) as error:
             found = f"is damaged, or of another version of the arena: a line of a journal lacks something: {error!r}"
             raise ConfigError(found, source=str(self.folder.path)) from error
+
+    def _news(self) -> list[str]:
+        """What has happened since the last look; at the first one, the newest of each."""
+        rounds, faults = self._rounds.fresh(), self._faults.fresh()
+        if not self._first_look:
+            return [*map(_round_words, rounds), *map(_fault_words, faults)]
+        self._first_look = False
+        before = [f"{counted(len(faults), 'fault')} so far"] if len(faults) > 1 else []
+        return [*map(_round_words, rounds[-1:]), *before, *map(_fault_words, faults[-1:])]
 
     def _update(self, line: dict[str, Any]) -> None:
         values = {name: value for name, value in line.items() if name not in UPDATE_FIELDS and value is not None}
@@ -156,7 +184,8 @@ def watch(
     if not folder.config.is_file():
         raise ConfigError("is no run folder: it has no config.yaml", source=str(path))
     config = load_config(folder.config)
-    run, display = FollowedRun(folder, config), _display(config, columns)
+    run = FollowedRun(folder, config)
+    display = _display(run, config, columns)
     display.start()
     try:
         _follow(run, display, wait, running)
@@ -164,37 +193,69 @@ def watch(
         return 0
     finally:
         display.stop()
-    for line in summary_lines(run.scoreboard, folder.path):
+    for line in [_end_words(run, config), *summary_lines(run.scoreboard, folder.path)]:
         display.message(line)
     return 0
 
 
-def _display(config: Config, columns: int) -> Display:
+def _display(run: FollowedRun, config: Config, columns: int) -> Display:
     return make_display(
         sys.stdout,
         terminal=columns > 0,
         width=columns or None,
-        total_ticks=config.ticks * config.rounds,
+        total_ticks=run.total,
         colors={name: policy.color for name, policy in config.policies.items()},
     )
 
 
 def _follow(run: FollowedRun, display: Display, wait: Callable[[float], None], running: Callable[[Path], bool]) -> None:
     """Looks until nobody writes any more, and then once more: what was written last is shown too."""
-    going = True
-    while going:
+    patience = 0
+    while True:
         going = running(run.folder.path)
         for words in run.look():
             display.message(words)
         display.update(run.ticks, run.scoreboard)
-        if going:
-            wait(LOOK_EVERY)
+        patience = _PATIENCE if going else patience - 1
+        if patience <= 0 or (run.over and not going):
+            return
+        wait(LOOK_EVERY)
+
+
+def _end_words(run: FollowedRun, config: Config) -> str:
+    """How it has ended, for someone who has looked away."""
+    found = condition(run.folder, config, played=run.ticks)
+    if found is Condition.FINISHED:
+        return "the run has finished"
+    again = "" if run.total is None or run.boundary is None else f"; --resume goes on from tick {run.boundary}"
+    return f"the run {_ENDS[found]} at tick {run.ticks}{again}"
 
 
 def _round_words(line: dict[str, Any]) -> str:
-    joined = f", {', '.join(line['snapshots'])} joined" if line.get("snapshots") else ""
-    matches = counted(len(line["matches"]), "match", "matches")
-    return f"round {line['round']} from tick {line['start']}: {matches}{joined}"
+    """What happens in a round: how much is played, and what has become of whom when it began."""
+    joined, dropped, resets = (", ".join(line.get(key, ())) for key in ("snapshots", "dropped", "resets"))
+    parts = [
+        f"round {line['round']} from tick {line['start']}: {counted(len(line['matches']), 'match', 'matches')}",
+        f"{joined} joined" if joined else "",
+        f"{dropped} left" if dropped else "",
+        f"{resets} began anew" if resets else "",
+        *(_fork_words(policy, fork) for policy, fork in line.get("forks", {}).items()),
+        *map(_gate_words, line.get("gates", ())),
+    ]
+    return "; ".join(part for part in parts if part)
+
+
+def _fork_words(policy: str, fork: dict[str, Any]) -> str:
+    options = ", ".join(
+        f"{name} {value:.3g}" if isinstance(value, float) else f"{name} {value}"
+        for name, value in fork.get("options", {}).items()
+    )
+    return f"{policy} is a copy of {fork['from']}" + (f" with {options}" if options else "")
+
+
+def _gate_words(gate: dict[str, Any]) -> str:
+    found = {"better": "is better than", "not_better": "is no better than"}.get(gate["verdict"], "may be as good as")
+    return f"{gate['policy']} {found} {gate['against']} ({counted(int(gate['games']), 'game')})"
 
 
 def _fault_words(line: dict[str, Any]) -> str:

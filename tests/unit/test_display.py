@@ -74,6 +74,30 @@ def test_the_last_state_is_printed_once_at_the_end() -> None:
     assert screen.fresh() == "10/10 ticks  100 %  - ticks/s | blue\n"
 
 
+def test_a_last_state_that_was_just_printed_is_not_printed_again() -> None:
+    clock, screen, board = Clock(), Screen(), Scoreboard(["blue"])
+    display = PlainDisplay(screen, total_ticks=10, clock=clock)
+    display.start()
+    assert shown(display, clock, screen, 105.0, 10, board).startswith("10/10 ticks")
+    display.update(10, board)
+    display.stop()
+    assert screen.fresh() == ""
+
+
+def test_where_nobody_knows_how_many_ticks_there_are_none_are_left() -> None:
+    clock, screen, board = Clock(), Screen(), Scoreboard(["blue"])
+    plain = make_display(screen, terminal=False, total_ticks=None, colors={}, clock=clock)
+    plain.start()
+    assert shown(plain, clock, screen, 105.0, 6000, board) == "6000 ticks  - ticks/s | blue\n"
+    live = make_display(screen, terminal=True, width=80, total_ticks=None, colors={}, clock=clock)
+    live.start()
+    told = shown(live, clock, screen, 106.0, 6000, board)
+    live.stop()
+    assert "6000 ticks  - ticks/s" in told
+    assert "left" not in told
+    assert "/" not in told.replace("ticks/s", "")
+
+
 def test_a_display_that_was_never_updated_says_nothing() -> None:
     screen = Screen()
     display = PlainDisplay(screen, total_ticks=10)

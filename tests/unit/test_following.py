@@ -11,6 +11,7 @@ import pytest
 from arena.cli import main
 from arena.config import load_config
 from arena.errors import ConfigError
+from arena.leg import ENDLESS
 from arena.records.folder import RunFolder
 from arena.records.lock import RunLock, is_held
 from arena.screen.following import FollowedJournal, FollowedRun, watch
@@ -63,9 +64,36 @@ def test_a_resumed_run_is_counted_from_its_beginning(folder: RunFolder) -> None:
 
 
 def test_rounds_and_faults_are_told_when_they_come(folder: RunFolder) -> None:
-    told = followed(folder).look()
-    assert told[1] == "round 1 from tick 1000: 3 matches, p0@1000, p1@1000 joined"
-    assert told[3].startswith("fault at 2026-03-01T02:11:09.120+00:00, process: ranks [3, 4]")
+    whole = folder.rounds.read_text().splitlines(keepends=True)
+    run = followed(folder)
+    folder.rounds.write_text(whole[0])
+    told = run.look()
+    assert told[0] == "round 0 from tick 0: 1 match"
+    assert told[1] == "2 faults so far"
+    assert told[2].startswith("fault at 2026-03-01T03:40:51.007+00:00, environment: match 1")
+    with folder.faults.open("a") as file:
+        file.write(folder.faults.read_text().splitlines(keepends=True)[0])
+    assert [words[:45] for words in run.look()] == ["fault at 2026-03-01T02:11:09.120+00:00, proce"]
+    folder.rounds.write_text("".join(whole[:2]))
+    assert run.look() == [
+        "round 1 from tick 1000: 3 matches; p0@1000, p1@1000 joined; p0 is better than p0@0 (40 games)"
+    ]
+    folder.rounds.write_text("".join(whole))
+    assert run.look() == [
+        "round 2 from tick 2000: 3 matches; p0@2000, p1@2000 joined; p1 began anew; "
+        "p1 is a copy of p0 with learning_rate 0.0012"
+    ]
+
+
+def test_of_the_rounds_before_the_first_look_only_the_newest_is_told(folder: RunFolder) -> None:
+    assert [words[:7] for words in followed(folder).look() if words.startswith("round")] == ["round 2"]
+
+
+def test_policies_that_play_in_evaluations_alone_are_not_listed(folder: RunFolder) -> None:
+    folder.config.write_text(
+        folder.config.read_text().replace("\npolicies:", "\npolicies:\n  yardstick: {algorithm: random}", 1)
+    )
+    assert list(followed(folder).scoreboard.shown) == ["p0", "p1"]
 
 
 def test_rounds_that_are_planned_again_are_told_again_and_those_before_them_are_not(folder: RunFolder) -> None:
@@ -76,7 +104,8 @@ def test_rounds_that_are_planned_again_are_told_again_and_those_before_them_are_
         return [words[:7] for words in run.look() if words.startswith("round")]
 
     run, fewer = followed(folder), {**planned[1], "matches": planned[1]["matches"][:1]}
-    assert told(run, *planned[:2]) == ["round 0", "round 1"]
+    assert told(run, planned[0]) == ["round 0"]
+    assert told(run, *planned[:2]) == ["round 1"]
     assert told(run, planned[0], fewer) == []
     assert told(run, planned[0], fewer, planned[2]) == ["round 2"]
     assert told(run, planned[0], fewer) == ["round 1"]
@@ -87,6 +116,37 @@ def test_a_run_that_has_ended_is_shown_once(folder: RunFolder, capsys: pytest.Ca
     shown = capsys.readouterr().out.splitlines()
     assert any(line.startswith("3000/3000 ticks  100 %") for line in shown)
     assert f"run folder: {folder.path}" in shown
+
+
+@pytest.mark.parametrize(
+    ("lock", "ticks", "said"),
+    [
+        ("", 1000, "the run has finished"),
+        ("", 2000, "the run has ended early at tick 3000; --resume goes on from tick 3000"),
+        ('{"pid": 1}', 2000, "the run was killed at tick 3000; --resume goes on from tick 3000"),
+        ("", ENDLESS, "the run has finished"),
+        ('{"pid": 1}', ENDLESS, "the run was killed at tick 3000"),
+    ],
+)
+def test_it_says_how_the_run_has_ended(
+    folder: RunFolder, capsys: pytest.CaptureFixture[str], lock: str, ticks: int, said: str
+) -> None:
+    folder.config.write_text(folder.config.read_text().replace("ticks: 1000", f"ticks: {ticks}"))
+    folder.lock.write_text(lock)
+    assert watch(folder.path, columns=0) == 0
+    shown = capsys.readouterr().out.splitlines()
+    assert said in shown
+    assert any(line.startswith("3000 ticks  -") for line in shown) == (ticks == ENDLESS)
+
+
+@pytest.mark.parametrize(("looks", "waits"), [([True, False, True, False], 7), ([False], 0)])
+def test_a_lock_that_is_free_for_a_moment_does_not_end_it(folder: RunFolder, looks: list[bool], waits: int) -> None:
+    """As while a run is repaired whose root has died; five looks later nobody will come."""
+    folder.config.write_text(folder.config.read_text().replace("ticks: 1000", "ticks: 2000"))
+    waited: list[float] = []
+    answers = iter(looks)
+    assert watch(folder.path, columns=0, wait=waited.append, running=lambda path: next(answers, False)) == 0
+    assert len(waited) == waits
 
 
 def test_it_looks_until_nobody_writes_any_more_and_then_once_more(

@@ -15,12 +15,14 @@ import plotly.graph_objects as go
 import pytest
 
 from arena.cli import main
+from arena.config import parse_config
 from arena.league.reading import read_results
 from arena.leg import ENDLESS
 from arena.records.folder import RunFolder
 from arena.report.charts import figures
 from arena.report.colors import Colors
 from arena.report.curves import curve, edges_for
+from arena.report.lineage import Lineage
 from arena.report.page import CONTENTS, page, write_report
 from arena.report.reading import read_run
 from arena.report.sections import look_up, page_data, plain
@@ -53,6 +55,10 @@ def told(league: RunFolder) -> Any:
 @pytest.fixture(scope="module")
 def text(league: RunFolder) -> str:
     return page(read_run(league.path))
+
+
+def read_lineage(folder: RunFolder) -> Lineage:
+    return page_data(read_run(folder.path)).lineage
 
 
 def lines(path: Path) -> list[dict[str, Any]]:
@@ -153,9 +159,29 @@ def test_a_curve_is_the_mean_of_equal_parts_with_a_band_over_matches() -> None:
     found = curve(ticks, np.array([1.0, 3.0, 6.0, 5.0, np.nan]), matches=matches, edges=np.array([0.0, 10.0, 20.0]))
     assert found.ticks == [10.0, 20.0]
     assert found.mean == pytest.approx([10 / 3, 5.0])
-    assert found.low == pytest.approx([2.4, 5.0])  # 10th percentile of the matches' means 2 and 6
-    assert found.high == pytest.approx([5.6, 5.0])
+    assert (found.low, found.high) == ([2.0, 5.0], [6.0, 5.0])  # the means of the two matches; then one is left
     assert found.count == [3, 1]
+
+
+@pytest.mark.parametrize(("matches", "low", "high"), [(2, 0.0, 1.0), (10, 0.0, 9.0), (11, 1.0, 9.0), (30, 2.0, 27.0)])
+def test_a_band_reaches_over_all_of_ten_matches_and_over_the_middle_of_more(
+    matches: int, low: float, high: float
+) -> None:
+    means = np.arange(float(matches))
+    ticks = np.ones(matches, np.int64)
+    found = curve(ticks, means, matches=np.arange(matches), edges=np.array([0.0, 1.0]))
+    assert (found.low, found.high) == ([low], [high])
+
+
+@pytest.mark.parametrize(
+    ("numbers", "matches", "parts"), [(0, 1, 1), (50, 1, 7), (400, 1, 20), (400, 4, 12), (400, 40, 8), (10**6, 1, 80)]
+)
+def test_a_curve_has_the_more_parts_the_more_numbers_and_the_fewer_matches(
+    numbers: int, matches: int, parts: int
+) -> None:
+    edges = edges_for(100, numbers=numbers, matches=matches)
+    assert len(edges) == parts + 1
+    assert (edges[0], edges[-1]) == (0, 100)
 
 
 def test_a_curve_of_nothing_is_empty() -> None:
@@ -174,6 +200,20 @@ def test_the_last_point_of_a_learning_curve_is_the_mean_of_its_episodes(league: 
     ]
     assert told["mean"][-1] == pytest.approx(np.mean(gains))
     assert told["count"][-1] == len(gains)
+
+
+def test_the_return_of_an_evaluation_has_the_interval_of_student_and_none_for_one_episode(own: RunFolder) -> None:
+    line = {**lines(own.evaluations)[0], "return": 3.0}
+    few = [{**line, "episodes": 4, "return_std": (14 / 3) ** 0.5}, {**line, "episodes": 1, "return_std": 0.0}]
+    own.evaluations.write_text("".join(json.dumps(one) + "\n" for one in few))
+    # by hand: t(0.975, 3) = 3.1824 (tables), times the deviation, by the root of 4
+    assert [row["margin"] for row in numbers(own)["evaluations"]] == [
+        pytest.approx(3.1824 * (14 / 3) ** 0.5 / 2, 1e-4),
+        None,
+    ]
+    text = page(read_run(own.path))
+    assert 'data-path="evaluations.0.margin"' in text
+    assert 'data-path="evaluations.1.margin"' not in text
 
 
 def test_the_bars_of_lengths_hold_every_episode(league: RunFolder, told: Any) -> None:
@@ -213,7 +253,15 @@ def test_every_section_is_there_and_in_the_contents(text: str) -> None:
 def test_plotly_knows_every_property_of_every_figure(league: RunFolder) -> None:
     files = read_run(league.path)
     found = figures(page_data(files), Colors(files.config))
-    assert {"learning-returns", "learning-won", "meta", "lineage", "time-kinds", "time-ranks"} <= found.keys()
+    assert {
+        "learning-returns",
+        "learning-won",
+        "meta-nash",
+        "meta-alpha-rank",
+        "lineage",
+        "time-kinds",
+        "time-ranks",
+    } <= found.keys()
     for figure in found.values():
         go.Figure(figure)  # raises for one that it does not know
 
@@ -280,6 +328,60 @@ def test_policies_that_bring_the_same_colour_can_be_told_apart(own: RunFolder) -
     assert list(colors) == ["p0", "p1", "p2"]
     assert (colors["p0"], colors["p2"]) == ("#1f77b4", "#2ca02c")
     assert len({color.lower() for color in colors.values()}) == 3
+
+
+def test_checkpoints_that_are_policies_of_a_tournament_have_colours_of_their_own() -> None:
+    players = {
+        name: {"algorithm": "ppo", "frozen": True, "load": "runs/old", "color": "#1f77b4"}
+        for name in ("blue@0", "blue@1000", "blue@2000")
+    }
+    match = {"env": "game", "seats": ["blue@0", "blue@1000"]}
+    data = {"ticks": 10, "envs": {"game": {"make": "touchdown"}}, "policies": players, "matches": [match]}
+    colors = Colors(parse_config(data, source="tournament.yaml"))
+    assert len({colors[name] for name in players}) == 3
+
+
+def test_where_everybody_is_frozen_nobody_has_learnt(own: RunFolder) -> None:
+    own.config.write_text(own.config.read_text().replace("frozen: false", "frozen: true"))
+    assert numbers(own)["learning"] == {"returns": {}, "won": {}}
+    assert "nobody has learnt" in page(read_run(own.path))
+
+
+def test_where_episodes_are_counted_their_lengths_over_ticks_tell_nothing(own: RunFolder) -> None:
+    own.config.write_text(own.config.read_text().replace("ticks: 1000", f"ticks: {ENDLESS}"))
+    (row,) = numbers(own)["lengths"]
+    assert row["over_time"] is None
+    assert "lengths-0-time" not in page(read_run(own.path))
+
+
+def test_copies_and_gates_are_told_as_numbers_too(text: str) -> None:
+    text = re.sub(r"<[^>]+>", " ", text[text.index('<section id="lineage">') : text.index('<section id="plan">')])
+    told = " ".join(text.split())
+    assert "p2 2 000 p0 learning_rate 0.0012" in told
+    assert "p0 1 000 p0@0 yes 40 3.10" in told
+
+
+def test_rounds_have_columns_of_what_has_happened_in_some(own: RunFolder) -> None:
+    assert read_lineage(own).columns == ["number", "start", "matches", "snapshots", "forks", "resets", "frozen"]
+    head = [{**line, "snapshots": [], "forks": {}, "resets": [], "players": {}} for line in lines(own.rounds)]
+    own.rounds.write_text("".join(json.dumps(line) + "\n" for line in head))
+    assert read_lineage(own).columns == ["number", "start", "matches"]
+
+
+def test_of_many_faults_the_newest_are_told_first_and_none_is_left_out(own: RunFolder) -> None:
+    fault = lines(own.faults)[1]
+    own.faults.write_text("".join(json.dumps({**fault, "tick": tick}) + "\n" for tick in range(40)))
+    text = page(read_run(own.path))
+    told = re.findall(r"<dt>tick</dt><dd>(\d+)</dd>", text)
+    assert told == [str(tick) for tick in [*range(10, 40), *range(10)]]
+    assert "<summary>10 before them</summary>" in text
+
+
+def test_a_policy_that_plays_in_evaluations_alone_says_so(own: RunFolder) -> None:
+    text = own.config.read_text().replace("\npolicies:", "\npolicies:\n  yardstick: {algorithm: random}", 1)
+    own.config.write_text(text)
+    assert [row["trains"] for row in numbers(own)["policies"]] == [False, True, True, True]
+    assert page(read_run(own.path)).count("in evaluations alone") == 1
 
 
 def test_nothing_in_the_page_names_an_address_to_load_from(text: str) -> None:
@@ -350,14 +452,21 @@ def planned(*, match: int = 0, role: Any = None) -> str:
         ("episodes.jsonl", '{"round": 0}\n', "line 1"),
         ("episodes.jsonl", "nonsense\n", "is damaged"),
         ("metrics.jsonl", '{"policy": "p0"}\n', "another version"),
-        ("rounds.jsonl", '{"round": "first", "start": 0}\n', "round"),
+        ("rounds.jsonl", '{"version": 1, "round": "first", "start": 0}\n', "round"),
+        ("rounds.jsonl", '{"version": 2, "round": 0, "start": 0}\n', "version"),
+        ("rounds.jsonl", "", "lacks round 2, of which there are episodes"),
+        ("rounds.jsonl", '{"version": 1, "round": 2, "start": 0}\n', "not numbered one after the other"),
         ("plan.json", '{"name": "x"}', "processes"),
         ("plan.json", "{", "damaged"),
         ("plan.json", planned(match=1), "not numbered"),
         ("plan.json", planned(role={"role": "environment", "match": 7}), "no match 7"),
         ("plan.json", planned(role={"role": "worker", "match": 0, "policy": "p1", "entities": [1]}), "no seat of 'p1'"),
-        ("rounds.jsonl", '{"round": 4, "start": 0, "resets": ["p9"]}\n', "round 4: the run folder"),
-        ("rounds.jsonl", '{"round": 0, "start": 0, "forks": {"p1": {"from": "p9"}}}\n', "'p9' is none of the policies"),
+        ("rounds.jsonl", '{"version": 1, "round": 4, "start": 0, "resets": ["p9"]}\n', "round 4: the run folder"),
+        (
+            "rounds.jsonl",
+            '{"version": 1, "round": 0, "start": 0, "forks": {"p1": {"from": "p9"}}}\n',
+            "'p9' is none of the policies",
+        ),
         ("faults.jsonl", '{"time": "2026-03-01"}\n', "'kind'"),
         ("profile.json", '{"roles": [{}]}', "rank"),
         ("config.yaml", "name: x\nticks: 5\nnews: 1\n", "unknown key 'news'"),
@@ -373,6 +482,15 @@ def test_a_damaged_folder_ends_with_exit_2_and_the_reason(
     assert file in told
     assert said in told
     assert not own.report.exists()
+
+
+@pytest.mark.parametrize("file", ["config.yaml", "plan.json", "episodes.jsonl", "rounds.jsonl"])
+def test_a_run_that_has_played_and_lacks_a_file_ends_with_exit_2(
+    own: RunFolder, capsys: pytest.CaptureFixture[str], file: str
+) -> None:
+    (own.path / file).unlink()
+    assert main(["report", str(own.path)]) == 2
+    assert file in capsys.readouterr().err
 
 
 def test_what_is_no_run_folder_ends_with_exit_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

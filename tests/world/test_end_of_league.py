@@ -11,6 +11,8 @@ import yaml
 from arena.cli import main
 from arena.league.reading import read_results
 from arena.records.folder import RunFolder
+from arena.report.reading import read_run
+from arena.report.summary import summarise
 
 
 def plays(action: int) -> dict[str, Any]:
@@ -42,3 +44,24 @@ def test_a_league_ends_with_its_standings_and_a_run_of_one_round_does_not(
         ("1", "strong", games, "100.0%"),
         ("2", "weak", games, "0.0%"),
     ]
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        {"league": {"decided": {"error": 0.05, "elo": 20}}},
+        {"matches": [{"knockout": {"env": "g", "policies": ["weak", "strong"]}}]},
+    ],
+    ids=["decided", "knockout"],
+)
+def test_a_league_with_nothing_left_to_find_out_has_finished_before_its_last_round(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], how: dict[str, Any]
+) -> None:
+    path, run = tmp_path / "league.yaml", tmp_path / "run"
+    path.write_text(yaml.safe_dump({**CONFIG, "ticks": 100, "rounds": 9, **how}))
+    assert main(["train", str(path), "--ranks", "1", "--run-dir", str(run)]) == 0
+    assert main(["watch", str(run)]) == 0
+    assert "the run has finished" in capsys.readouterr().out.splitlines()
+    summary = summarise(read_run(run))
+    assert summary.state == "finished"
+    assert summary.rounds < 9

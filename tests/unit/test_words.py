@@ -1,0 +1,38 @@
+"""Small phrases of messages and tables: counts, rounds."""
+
+from __future__ import annotations
+
+import pytest
+
+from arena.config import parse_config
+from arena.plan import make_plan
+from arena.screen.words import counted, round_words
+
+
+@pytest.mark.parametrize(
+    ("number", "words"), [(0, "0 matches"), (1, "1 match"), (2, "2 matches")], ids=["none", "one", "two"]
+)
+def test_one_thing_is_no_plural(number: int, words: str) -> None:
+    assert counted(number, "match", "matches") == words
+
+
+@pytest.mark.parametrize(
+    ("seats", "sides", "words"),
+    [
+        (["a", "b"], None, "a - b"),
+        (["a", "a", "b", "b"], None, "a - b"),
+        (["a", "a"], [[0], [1]], "a - a"),
+        (["a", "b", "b", "b"], [[0, 1], [2, 3]], "a + b - b"),
+        (["a", "b", "c", "c"], None, "a - b - c"),
+    ],
+    ids=["duel", "teams", "itself", "mixture", "no-sides"],
+)
+def test_a_round_says_who_meets_whom_side_by_side(seats: list[str], sides: list[list[int]] | None, words: str) -> None:
+    data = {
+        "ticks": 10,
+        "rounds": 3,
+        "envs": {"game": {"make": "touchdown", "kwargs": {"team_size": len(seats) // 2}}},
+        "policies": {name: {"algorithm": "random"} for name in sorted({*seats})},
+        "matches": [{"env": "game", "seats": seats, "sides": sides, "copies": 2}],
+    }
+    assert round_words(make_plan(parse_config(data, source="league.yaml"))) == f"round 0 of 0 to 2: {words} x2"
