@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -65,9 +66,8 @@ def replay(
     matches = _chosen(found, match, round)
     try:
         if episode is None:
-            return (
-                _verify_all(matches) if verify else _list(matches, RunFolder(Path(target)), lane, one=match is not None)
-            )
+            folder = RunFolder(Path(target))
+            return _verify_all(matches, folder) if verify else _list(matches, folder, lane, one=match is not None)
         return _one(matches[0], matches[0].episode(episode, lane=lane or 0), target, video, verify, per_second)
     except ReplayDiffers as error:
         _say(f"{error}")
@@ -141,8 +141,8 @@ def _seat_result(seat: Line) -> str:
 # ------------------------------------------------------------------------------------------------- all of it
 
 
-def _verify_all(matches: Sequence[MatchReplays]) -> int:
-    status = 0
+def _verify_all(matches: Sequence[MatchReplays], folder: RunFolder) -> int:
+    status, missing = 0, _without_replay(matches, folder)
     for match in matches:
         episodes, ticks, differences = len(match.episodes()), 0, 0
         for recording, found in replaying.verify(match):
@@ -154,7 +154,19 @@ def _verify_all(matches: Sequence[MatchReplays]) -> int:
             status = _FAILED
         else:
             _say(f"{_title(match)}: {counted(episodes, 'episode')}, {ticks:,} ticks of lanes, all as recorded")
+        if lost := missing[match.manifest[:2]]:
+            _say(f"  {counted(lost, 'more episode')} of episodes.jsonl without a replay")
     return status
+
+
+def _without_replay(matches: Sequence[MatchReplays], folder: RunFolder) -> Counter[tuple[int, int]]:
+    """By round and match, how many episodes are on record of which no replay is there."""
+    if not folder.episodes.exists():
+        return Counter()
+    there = {(*match.manifest[:2], episode.lane, episode.number) for match in matches for episode in match.episodes()}
+    lines = JournalReader(folder.episodes)
+    places = ((line["round"], line["match"], line["lane"], line["episode"]) for line in lines)
+    return Counter(place[:2] for place in places if place not in there)
 
 
 # ------------------------------------------------------------------------------------------------- one episode

@@ -416,6 +416,18 @@ def test_all_is_verified_and_so_is_an_episode(duel: Path, capsys: pytest.Capture
     assert said(capsys, str(duel), "--match", "0", "--episode", "1", "--verify").endswith("9 ticks, all as recorded\n")
 
 
+def test_episodes_whose_replays_are_gone_are_counted_when_all_is_verified(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    match = match_of(play(GAMES["touchdown"], tmp_path))
+    run, path, whole = str(match.path.parents[2]), match.recordings[0].path, len(match.episodes())
+    path.write_bytes(path.read_bytes()[:-1])
+    kept = len(read_replays(run).match(0).episodes())
+    assert kept < whole
+    told = said(capsys, run, "--verify").splitlines()
+    assert told[-1] == f"  {whole - kept} more episodes of episodes.jsonl without a replay"
+
+
 def test_a_difference_is_exit_1_and_a_damaged_file_exit_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     match = match_of(play(GAMES["touchdown"], tmp_path))
     run, path = str(match.path.parents[2]), match.recordings[0].path
