@@ -18,6 +18,7 @@ from arena import __version__
 from arena.errors import ConfigError, Unwritable, located, nearest
 
 if TYPE_CHECKING:
+    from arena.config import Config
     from arena.plan import Plan
 
 _DESCRIPTION = "Many policies learning with and against each other, in many copies of many games, over MPI."
@@ -195,6 +196,7 @@ def _add_tournament(commands: Any) -> None:
     tournament.add_argument("--sample", action="store_true", help="sampled actions instead of the most likely ones")
     tournament.add_argument("--ranks", type=_count, metavar="N", help="processes (default: 1, everything in this one)")
     tournament.add_argument("--run-dir", metavar="DIR", help="its folder (default: runs/<name>-tournament)")
+    tournament.add_argument("--resume", action="store_true", help="go on with the one in its folder")
     tournament.add_argument("--json", action="store_true", help="as JSON")
     tournament.set_defaults(command=_tournament)
 
@@ -406,8 +408,7 @@ def _plan(arguments: argparse.Namespace) -> int:
     plan = _load_plan(arguments.config, arguments.overrides, arguments.ranks)
     config = load_config(arguments.config, arguments.overrides)
     rounds = rounds_lines(config)
-    examination = _examine(plan, arguments.config)
-    _examine_evaluation(arguments)
+    examination = _examine(plan, config, arguments.config)
     hosts = _hosts(plan, arguments.hosts)
     if arguments.json:
         _say(json.dumps(to_json(plan), indent=2))
@@ -433,12 +434,13 @@ def _plan(arguments: argparse.Namespace) -> int:
 
 
 def _check(arguments: argparse.Namespace) -> int:
+    from arena.config import load_config
     from arena.screen.plan_text import prove_plan, schedule_text
 
     plan = _load_plan(arguments.config, arguments.overrides, None)
     _say(f"configuration {arguments.config}: valid")
-    examination = _examine(plan, arguments.config, conformance=True)
-    _examine_evaluation(arguments)
+    config = load_config(arguments.config, arguments.overrides)
+    examination = _examine(plan, config, arguments.config, conformance=True)
     for line in (*examination.lines, schedule_text(prove_plan(plan, examination))):
         _say(line)
     _say(f"plan: {plan.processes} processes")
@@ -471,6 +473,7 @@ def _tournament(arguments: argparse.Namespace) -> int:
         greedy=not arguments.sample,
         ranks=arguments.ranks,
         run_dir=arguments.run_dir,
+        resume=arguments.resume,
         as_json=arguments.json,
     )
 
@@ -626,18 +629,10 @@ def _load_plan(path: str, overrides: Sequence[str], ranks: int | None) -> Plan:
         return make_plan(load_config(path, overrides), ranks=ranks)
 
 
-def _examine_evaluation(arguments: argparse.Namespace) -> None:
-    """Whether those who are to play in evaluations can take their seats there."""
-    from arena.config import load_config
-    from arena.launch.evaluating import rehearsal_plan
-
-    plan = rehearsal_plan(load_config(arguments.config, arguments.overrides))
-    if plan is not None:
-        _examine(plan, arguments.config)
-
-
-def _examine(plan: Plan, path: str, *, conformance: bool = False) -> Any:
+def _examine(plan: Plan, config: Config, path: str, *, conformance: bool = False) -> Any:
+    """Holds against environments and algorithms whoever will ever sit anywhere."""
     from arena.examination import examine
+    from arena.launch.rehearsing import rehearsals
 
     with located(source=path):
-        return examine(plan, conformance=conformance)
+        return examine(plan, rehearsals=rehearsals(config), conformance=conformance)

@@ -2,6 +2,7 @@
 
     examine(plan)                      entities, faces, options, sizes; what `arena plan` needs. An algorithm that can
                                        be tried out is made once for its first seat, with what it is to begin with
+    examine(plan, rehearsals=...)      likewise who sits where in later rounds and in evaluations: what a run rehearses
     examine(plan, conformance=True)    plays each environment through the checks of `arena.testing` too: `arena check`
 
 Some of it is checked again when a run starts, by the role that knows the thing anyway: an environment its idle action,
@@ -11,7 +12,7 @@ a worker its seat's face (`seat_face`), its group's spaces (`check_shared`) and 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -21,7 +22,7 @@ from arena import registry
 from arena.callbacks import made
 from arena.errors import ConfigError, located
 from arena.interface import Interface
-from arena.plan import MatchPlan, Plan, PolicyPlan, check_seats, choose_face
+from arena.plan import ONLY_ACT, MatchPlan, Plan, PolicyPlan, check_seats, choose_face
 from arena.screen.words import counted
 from arena.spaces import as_action
 
@@ -60,23 +61,28 @@ class Examination:
         return tuple(self.interfaces[match].entities[index] for index in self.seats[match][seat])
 
 
-def examine(plan: Plan, *, conformance: bool = False) -> Examination:
-    """Makes each distinct environment of a plan once, and holds seats and algorithms against it.
+def examine(plan: Plan, *, rehearsals: Sequence[Plan] = (), conformance: bool = False) -> Examination:
+    """Makes each distinct environment once, and holds seats and algorithms against it.
+
+    Args:
+        plan: of the run, or of its first round.
+        rehearsals: who sits where at other times, see `arena.launch.rehearsing`.
+        conformance: whether environments are played through the checks of their interface.
 
     Raises:
         ConfigError: the first thing that is wrong, with its place in the configuration.
     """
     lines: list[str] = []
     players = {name: _examine_algorithm(plan, policy, lines.append) for name, policy in plan.policies.items()}
-    interfaces = _interfaces(plan.matches, conformance, lines.append)
-    seats = tuple(check_seats(match, interface) for match, interface in zip(plan.matches, interfaces, strict=True))
-    findings = {
-        name: _examine_policy(plan, policy, players[name], interfaces, seats) for name, policy in plan.policies.items()
-    }
-    lines += [_policy_line(policy, findings[name]) for name, policy in plan.policies.items()]
+    known: dict[str, Interface] = {}
+    first = _layout(plan, known, conformance, lines.append)
+    findings = {name: _examine_policy(first, policy, players[name]) for name, policy in plan.policies.items()}
+    later = [_layout(each, known, conformance, lines.append) for each in rehearsals]
+    seated = _examine_later([first, *later], players)
+    lines += [_policy_line(policy, findings[name], name in seated) for name, policy in plan.policies.items()]
     made(plan.callbacks)
     lines += [f"callback {item.target}: {counted(len(item.options), 'option')}" for item in plan.callbacks]
-    return Examination(interfaces, seats, findings, tuple(lines))
+    return Examination(first.interfaces, first.seats, findings, tuple(lines))
 
 
 class _Player(NamedTuple):
@@ -118,17 +124,29 @@ def check_checkpoint(held: Checkpoint, path: Path, policy: PolicyPlan, cls: type
         raise ConfigError(f"the algorithm {policy.algorithm!r} has no load_state_dict()", path=place)
 
 
-def _interfaces(
-    matches: Sequence[MatchPlan], conformance: bool, report: Callable[[str], None]
-) -> tuple[Interface, ...]:
-    """The interface of every match; environments that are made alike are made once."""
-    known: dict[str, Interface] = {}
-    for match in matches:
+class _Layout(NamedTuple):
+    """A plan, and what its environments say of the seats."""
+
+    plan: Plan
+    interfaces: tuple[Interface, ...]  # [match]
+    seats: tuple[tuple[tuple[int, ...], ...], ...]  # [match][seat]: entity indices
+
+    def spaces(self, worker: tuple[int, int]) -> SeatSpaces:
+        """Of the seat of a worker, as (match, seat)."""
+        match, seat = worker
+        return SeatSpaces.of(self.interfaces[match], self.seats[match][seat])
+
+
+def _layout(plan: Plan, known: dict[str, Interface], conformance: bool, report: Callable[[str], None]) -> _Layout:
+    """Makes the environments of a plan; those that are made like a known one are not made again."""
+    for match in plan.matches:
         key = _likeness(match)
         if key not in known:
             known[key] = _examine_environment(match, conformance)
             report(_environment_line(match, known[key], conformance))
-    return tuple(known[_likeness(match)] for match in matches)
+    interfaces = tuple(known[_likeness(match)] for match in plan.matches)
+    seats = tuple(check_seats(match, interface) for match, interface in zip(plan.matches, interfaces, strict=True))
+    return _Layout(plan, interfaces, seats)
 
 
 def _likeness(match: MatchPlan) -> str:
@@ -212,39 +230,67 @@ def check_idle_action(match: MatchPlan, interface: Interface) -> None:
             ) from error
 
 
-def _examine_policy(
-    plan: Plan,
-    policy: PolicyPlan,
-    player: _Player,
-    interfaces: Sequence[Interface],
-    seats: Sequence[Sequence[tuple[int, ...]]],
-) -> PolicyFindings:
-    cls = player.cls
+def _examine_policy(layout: _Layout, policy: PolicyPlan, player: _Player) -> PolicyFindings:
+    plan = layout.plan
+    faces = _check_seats(layout, policy, player.cls)
+    rows = tuple(plan.matches[match].lanes * len(layout.seats[match][seat]) for match, seat in policy.workers)
+    sizes = _sizes(player.cls, plan, policy, learners_of(player.cls, plan, policy))
+    if policy.workers and hasattr(player.cls, "tried_out"):
+        _try_out(layout, policy, player, faces[0])
+    return PolicyFindings(faces, rows, sizes, registry.schedule_of(player.cls))
+
+
+def _examine_later(layouts: Sequence[_Layout], players: Mapping[str, _Player]) -> set[str]:
+    """Holds policies against their seats in all layouts but the first; returns all that have a seat somewhere.
+
+    Who has no seat in an earlier one is tried out here, and its budget is looked at: as of one meeting, since how many
+    there will be in a round is not known.
+    """
+    seated = {name for name, policy in layouts[0].plan.policies.items() if policy.workers}
+    for layout in layouts[1:]:
+        found = {name: policy for name, policy in layout.plan.policies.items() if policy.workers}
+        for name, policy in found.items():
+            cls, faces = players[name].cls, _check_seats(layout, policy, players[name].cls)
+            if name in seated:
+                continue
+            for entry in sorted({layout.plan.matches[match].entry for match, _ in policy.workers}):
+                _sizes(cls, layout.plan, policy, learners_of(cls, layout.plan, policy, entry=entry))
+            if hasattr(cls, "tried_out"):
+                _try_out(layout, policy, players[name], faces[0])
+        seated |= found.keys()
+    return seated
+
+
+def _check_seats(layout: _Layout, policy: PolicyPlan, cls: type[Any]) -> tuple[str, ...]:
+    """The faces that a policy's seats give, each once.
+
+    Raises:
+        ConfigError: a seat cannot give one, the algorithm cannot take its spaces, or they are not those of the others.
+    """
+    plan = layout.plan
     faces: dict[str, None] = {}
-    rows = []
     shared: SeatSpaces | None = None
-    for number, seat in policy.workers:
-        match = plan.matches[number]
-        own = SeatSpaces.of(interfaces[number], seats[number][seat])
-        path = match.seat_path(seat)
-        with located(path=path, who=f"policy {policy.name!r} ({policy.algorithm})"):
+    for worker in policy.workers:
+        match, own = plan.matches[worker[0]], layout.spaces(worker)
+        with located(path=match.seat_path(worker[1]), who=f"policy {policy.name!r} ({policy.algorithm})"):
             if shared is None or own != shared or match.lanes != plan.matches[policy.workers[0][0]].lanes:
-                face = seat_face(cls, own.observations, own.actions, lanes=match.lanes)
-                faces[face] = None
+                faces[seat_face(cls, own.observations, own.actions, lanes=match.lanes)] = None
             check_shared(cls, (shared or own).words(), own.words())
         shared = shared or own
-        rows.append(match.lanes * len(seats[number][seat]))
     check_teams(cls, plan, policy)
-    sizes = _sizes(cls, plan, policy)
-    if policy.workers and hasattr(cls, "tried_out"):
-        number, seat = policy.workers[0]
-        _try_out(plan, policy, player, next(iter(faces)), interfaces[number], seats[number][seat])
-    return PolicyFindings(tuple(faces), tuple(rows), sizes, registry.schedule_of(cls))
+    if policy.workers:
+        _check_state(cls, plan, policy)
+    return tuple(faces)
 
 
-def _try_out(
-    plan: Plan, policy: PolicyPlan, player: _Player, face: str, interface: Interface, entities: Sequence[int]
-) -> None:
+def _check_state(cls: type[Any], plan: Plan, policy: PolicyPlan) -> None:
+    """Refuses an algorithm that would forget what it has learnt, where the run asks for what it has to survive."""
+    lasts = policy.frozen or policy.algorithm in ONLY_ACT
+    if not lasts and not (hasattr(cls, "state_dict") and hasattr(cls, "load_state_dict")):
+        plan.refuse_fragile([policy.name])
+
+
+def _try_out(layout: _Layout, policy: PolicyPlan, player: _Player, face: str) -> None:
     """Makes a policy's algorithm for its first seat, without a game, and lets it take on what it is to begin with.
 
     Raises:
@@ -252,10 +298,12 @@ def _try_out(
     """
     from arena.stand_ins import Told, Unplayed, UnplayedParallel, tried_out
 
-    names, spaces = [interface.entities[index] for index in entities], SeatSpaces.of(interface, entities)
+    plan, (number, seat) = layout.plan, policy.workers[0]
+    interface, entities = layout.interfaces[number], layout.seats[number][seat]
+    names, spaces = [interface.entities[index] for index in entities], layout.spaces(policy.workers[0])
     env: Unplayed | UnplayedParallel = UnplayedParallel(names, spaces.observations, spaces.actions)
     if face != "parallel":
-        rows = plan.matches[policy.workers[0][0]].lanes * len(entities)
+        rows = plan.matches[number].lanes * len(entities)
         if rows > _MOST_ROWS:
             return
         masked = bool(interface.mask_sizes[entities[0]])
@@ -379,25 +427,31 @@ class Learner(NamedTuple):
     rows: int  # that it learns from on a tick
 
 
-def learners_of(cls: type[Any], plan: Plan, policy: PolicyPlan) -> tuple[Learner, ...]:
+def learners_of(cls: type[Any], plan: Plan, policy: PolicyPlan, *, entry: int | None = None) -> tuple[Learner, ...]:
     """A policy's learners, as its algorithm counts them.
 
     A worker has lanes x entities rows. Where the class says `learner = "team"`, a team is one, and has its lanes.
+
+    Args:
+        cls: the policy's algorithm.
+        plan: who sits where.
+        policy: whose they are.
+        entry: those in the copies of this match description alone; None: all.
     """
-    seats = [plan.matches[match].seats[seat] for match, seat in policy.workers]
-    lanes = [plan.matches[match].lanes for match, _ in policy.workers]
+    matches = [plan.matches[match] for match, _ in policy.workers]
     if getattr(cls, "learner", "worker") == "team":
-        return tuple(Learner(team, lanes[team[0]]) for team in plan.teams(policy))
-    rows = [lanes[rank] * len(seat.entities) for rank, seat in enumerate(seats)]
-    return tuple(Learner((rank,), count) for rank, count in enumerate(rows))
+        found = [Learner(team, matches[team[0]].lanes) for team in plan.teams(policy)]
+    else:
+        seats = [match.seats[seat] for match, (_, seat) in zip(matches, policy.workers, strict=True)]
+        found = [Learner((rank,), matches[rank].lanes * len(seat.entities)) for rank, seat in enumerate(seats)]
+    return tuple(learner for learner in found if entry in (None, matches[learner.workers[0]].entry))
 
 
-def _sizes(cls: type[Any], plan: Plan, policy: PolicyPlan) -> dict[str, int]:
+def _sizes(cls: type[Any], plan: Plan, policy: PolicyPlan, learners: Sequence[Learner]) -> dict[str, int]:
     """What the algorithm derives for a policy that learns; empty where its learners, if it has any, differ in rows.
 
     It is asked about each number of rows all the same, as it may refuse one.
     """
-    learners = learners_of(cls, plan, policy)
     if policy.frozen or not hasattr(cls, "sizes"):
         return {}
     sizes: list[dict[str, Any]] = []
@@ -420,7 +474,9 @@ def wrapped_words(match: MatchPlan) -> str:
     return f" wrapped in {', '.join(name for name, _ in match.wrappers)}" if match.wrappers else ""
 
 
-def _policy_line(policy: PolicyPlan, findings: PolicyFindings) -> str:
+def _policy_line(policy: PolicyPlan, findings: PolicyFindings, seated: bool) -> str:
+    if not findings.rows and seated:
+        return f"policy {policy.name}: has no seat in these matches, can take those of later rounds or of evaluations"
     if not findings.rows:
         return f"policy {policy.name}: has no seat in any match"
     return (

@@ -20,6 +20,7 @@ from arena.stopping import Stop
 
 if TYPE_CHECKING:
     from arena.callbacks import Callbacks
+    from arena.records.lock import RunLock
     from arena.records.scoreboard import Scoreboard
     from arena.screen.profile import Profiled
     from arena.stopwatch import RoleProfile
@@ -78,6 +79,7 @@ class Memory:
         begun: whether somebody has played.
         repairable: whether the run can go on without those who die: everything that is learnt can be saved and loaded.
         left: the workers, as (match, seat), whose `run` has returned.
+        lock: of the run folder, held by the process that leads the run from its beginning to its end.
     """
 
     keeps: bool = False
@@ -93,6 +95,7 @@ class Memory:
     begun: bool = False
     repairable: bool = True
     left: set[tuple[int, int]] = field(default_factory=set)
+    lock: RunLock | None = None
 
     def go(self, leg: Leg, *, repairable: bool) -> None:
         """Notes that a leg is played; what was known of the one before is in what it begins from."""
@@ -100,6 +103,12 @@ class Memory:
             self.policies.clear()
             self.matches.clear()
         self.leg, self.begun, self.repairable = leg, True, repairable
+
+    def unlock(self) -> None:
+        """Lets others have the run folder, if this process has it."""
+        if self.lock is not None:
+            self.lock.release()
+            self.lock = None
 
     def begin_round(self) -> None:
         """Forgets the matches, and who had left them: those of the next round are others."""

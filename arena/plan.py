@@ -170,6 +170,28 @@ class Plan:
             self.evaluate_every is not None and tick > 0 and (tick % self.evaluate_every == 0 or tick >= self.horizon)
         )
 
+    def refuse_fragile(self, policies: Sequence[str]) -> None:
+        """Refuses policies whose learning cannot be saved and loaded, if the run is asked for what needs that.
+
+        Args:
+            policies: those that learn so, at least one.
+
+        Raises:
+            ConfigError: with the key that asks for it.
+        """
+        asked = {
+            "fault_tolerance": self.fault_tolerance == "on" and "would be lost with its process",
+            "evaluation": self.evaluate_every is not None and "cannot be evaluated before the run's last tick",
+            "rounds": self.rounds > 1 and "would end with a round",
+        }
+        for path, why in asked.items():
+            if why:
+                raise ConfigError(
+                    f"is asked for, but what {' and '.join(map(repr, policies))} learns {why}: its algorithm has no "
+                    "state_dict() and load_state_dict()",
+                    path=path,
+                )
+
     @property
     def processes(self) -> int:
         """How many ranks the plan has, idle ones included."""
@@ -293,19 +315,8 @@ def _match(config: Config, *, entry: int, copy: int, path: str, description: Mat
         wrappers=env.wrapped_in,
         path=path,
         pipeline=description.pipeline,
-        sides=_sides(description),
+        sides=description.known_sides,
     )
-
-
-def _sides(description: MatchConfig) -> tuple[tuple[int, ...], ...]:
-    """Who plays together, by the seats' places: as it is said, else the seats of each of two policies."""
-    if description.sides is not None:
-        return description.sides
-    policies = [entry if isinstance(entry, str) else entry[0] for entry in description.seats]
-    names = dict.fromkeys(policies)
-    if len(names) != 2:
-        return ()
-    return tuple(tuple(seat for seat, policy in enumerate(policies) if policy == name) for name in names)
 
 
 def _seats(description: MatchConfig) -> tuple[SeatPlan, ...]:

@@ -12,12 +12,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from gymnasium.spaces import Space
 
 from arena import registry
 from arena.config.schema import Config, PolicyConfig, load_config
 from arena.errors import ConfigError, nearest
 from arena.records import checkpoint as checkpoints
+from arena.records import rounds
 from arena.records.checkpoint import Checkpoint
 from arena.records.folder import RunFolder
 from arena.stand_ins import Told, Unplayed, tried_out
@@ -51,7 +53,7 @@ def restored(
     config = load_config(folder.config)
     if policy not in config.policies:
         raise ConfigError(f"no policy {policy!r} in this run; {nearest(policy, config.policies)}", source=str(run))
-    given = config.policies[policy]
+    given = _as_learnt(folder, policy, config.policies[policy], boundary)
     cls = registry.worker_class(given.algorithm, given.options, acts=given.frozen, path=f"policies.{policy}")
     if hasattr(cls, "check"):
         cls.check(observation_space, action_space)
@@ -65,6 +67,16 @@ def restored(
 
 def _group(config: Config, policy: str) -> Told:
     return Told(policy, config.policies[policy].sync, seed=config.seed, shared_seed=config.seed)
+
+
+def _as_learnt(folder: RunFolder, policy: str, given: PolicyConfig, boundary: int | None) -> PolicyConfig:
+    """With the options of the round in which that was learnt: who has become a copy of another one has that one's."""
+    own = checkpoints.list_checkpoints(folder.checkpoints_path(policy))
+    if boundary is None and not own:
+        return given
+    tick = checkpoints.ticks_of(own[-1]) if boundary is None else boundary
+    options = rounds.options_at(rounds.read(folder), tick).get(policy, given.options)
+    return msgspec.structs.replace(given, options=options)
 
 
 def _checkpoint(folder: RunFolder, policy: str, given: PolicyConfig, boundary: int | None) -> Checkpoint | None:

@@ -44,7 +44,8 @@ class Run:
         episodes: each lane plays so many episodes, and the match ends when all have; None: the ticks decide. A round
             that ends so leaves nothing behind but its games: the next one begins at the tick that it has reached.
         rehearsal: nobody plays: it shows whether everybody could.
-        rehearsed: whether there was one, or none was needed.
+        newcomers: of a rehearsal: who has no seat in the run's first plan, so that its budget was not looked at there.
+        rehearsals: how many there were.
         greedy: whether frozen policies take their best action rather than a random one.
         sampled: frozen policies that take random ones all the same.
         profile: whether every role measures where its time goes.
@@ -64,7 +65,8 @@ class Run:
     words: tuple[str, ...] = ()
     episodes: int | None = None
     rehearsal: bool = False
-    rehearsed: bool = False
+    newcomers: frozenset[str] = frozenset()
+    rehearsals: int = 0
     greedy: bool = False
     sampled: frozenset[str] = frozenset()
     profile: bool = False
@@ -73,7 +75,7 @@ class Run:
     def after(self, leg: Leg) -> Run:
         """The run as it goes on from a boundary; one that only evaluates before it goes on has not begun by that."""
         begun, concluded = self.begun or leg.start > self.leg.start, leg.start >= self.plan.horizon
-        return replace(self, leg=leg, begun=begun, concluded=concluded, rehearsed=True)
+        return replace(self, leg=leg, begun=begun, concluded=concluded)
 
     @property
     def folder(self) -> RunFolder:

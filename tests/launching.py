@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -67,9 +68,11 @@ def arena(cwd: Path, *arguments: str, timeout: float = 120.0, **changes: str) ->
     return finish(start([*ARENA, *arguments], cwd, **changes), timeout=timeout)
 
 
-def by_hand(cwd: Path, ranks: int, *arguments: str, timeout: float = 120.0, **changes: str) -> Ended:
-    """`mpirun -n RANKS arena ...`, with the flags that the README gives."""
-    line, settings = mpirun.command(mpirun.find_launcher(), ranks, [*ARENA, *arguments])
+def by_hand(
+    cwd: Path, ranks: int, *arguments: str, timeout: float = 120.0, program: Sequence[str] = ARENA, **changes: str
+) -> Ended:
+    """`mpirun -n RANKS arena ...`, with the flags that the README gives; or another program in the place of `arena`."""
+    line, settings = mpirun.command(mpirun.find_launcher(), ranks, [*program, *arguments])
     added = {name: value for name, value in settings.items() if name not in os.environ}
     return finish(start(line, cwd, **added, **changes), timeout=timeout)
 

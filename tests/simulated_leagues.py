@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from arena.config import Config, parse_config
+from arena.config.matches import MatchConfig
 from arena.league.league import Round, first_round, is_over, next_round
-from arena.league.results import Results, Score
+from arena.league.results import Encounter, Results, Score, Team
 
 Play = Callable[[str, str, int], Score]
 """First player, second player, copies -> the games of a pairing, as the first sees them."""
@@ -52,18 +53,34 @@ def by_elo(strengths: Mapping[str, float], rng: np.random.Generator, *, games: i
     return play
 
 
+def encounters(first: Team, second: Team, score: Score) -> list[Encounter]:
+    """The games of a score, those alike one after the other."""
+    counts = zip(("win", "draw", "loss"), score, strict=True)
+    return [Encounter(first, second, outcome) for outcome, count in counts for _ in range(count)]
+
+
 def played(config: Config, play: Play = stronger, *, returns: Mapping[str, Sequence[float]] | None = None) -> Played:
-    """A whole league."""
-    results = Results()
+    """A whole league; the games of a match end in an order that says nothing."""
+    results, rng = Results(), np.random.default_rng(config.seed)
     rounds = [first_round(config)]
+    games: list[dict[int, list[Encounter]]] = []
     while True:
+        games.append({})
         for match in rounds[-1].matches:
             assert match.sides is not None
             first, second = (tuple(str(match.seats[seat]) for seat in side) for side in match.sides)
-            results.add_score(first, second, play(first[0], second[0], match.copies))
+            score = play(first[0], second[0], match.copies)
+            results.add_score(first, second, score)
+            ended = encounters(first, second, score)
+            games[-1][_number(rounds[-1], match)] = [ended[place] for place in rng.permutation(len(ended))]
         if len(rounds) == config.rounds or is_over(config, rounds, results):
             return Played(rounds, results)
-        rounds.append(next_round(config, rounds, results, returns or {}))
+        rounds.append(next_round(config, rounds, results, returns or {}, games))
+
+
+def _number(made: Round, match: MatchConfig) -> int:
+    """Of the first copy of a match."""
+    return sum(other.copies for other in made.matches[: made.matches.index(match)])
 
 
 class Played:

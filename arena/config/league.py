@@ -12,6 +12,7 @@ from arena.config.fields import Count, Shortened
 Elo = Annotated[float, Meta(gt=0, le=4000)]
 Error = Annotated[float, Meta(gt=0, lt=1)]
 Factor = Annotated[float, Meta(gt=0, le=1e6)]
+Finite = Annotated[float, Meta(ge=-1e300, le=1e300)]
 Half = Annotated[float, Meta(gt=0, le=0.5)]
 
 
@@ -36,8 +37,8 @@ class PerturbConfig(Shortened, frozen=True, kw_only=True, forbid_unknown_fields=
     """How an option of a fork changes: one of the factors is drawn; `[0.8, 1.25]` is short for them alone."""
 
     factors: tuple[Factor, ...]
-    at_least: float | None = None  # null: no bound
-    at_most: float | None = None  # null: no bound
+    at_least: Finite | None = None  # null: no bound
+    at_most: Finite | None = None  # null: no bound
 
     @classmethod
     def spelled_out(cls, value: Any) -> Any:

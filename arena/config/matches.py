@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, ClassVar, Literal, TypeAlias
 
 import msgspec
@@ -21,6 +22,8 @@ SeatEntry: TypeAlias = str | tuple[str, ...]
 Team: TypeAlias = tuple[str, ...]
 Pair: TypeAlias = tuple[Team, Team]
 Sides: TypeAlias = tuple[tuple[Natural, ...], ...]
+
+NOBODY: Mapping[str, str] = MappingProxyType({})
 
 
 class MatchConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -34,6 +37,27 @@ class MatchConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     copies: Count = 1  # identical matches made from this description
     lanes: Count = 1  # environment instances that each match steps together
     pipeline: Halves = 1  # 2: in two halves, one is stepped while the workers think about the other
+
+    @property
+    def names(self) -> Team:
+        """The policy of each seat."""
+        return tuple(entry if isinstance(entry, str) else entry[0] for entry in self.seats)
+
+    @property
+    def known_sides(self) -> tuple[tuple[int, ...], ...]:
+        """Who plays together, by the seats' places: as it is said, else those of each of two policies, or nobody."""
+        if self.sides is not None:
+            return self.sides
+        policies = dict.fromkeys(self.names)
+        if len(policies) != 2:
+            return ()
+        return tuple(tuple(seat for seat, name in enumerate(self.names) if name == policy) for policy in policies)
+
+    @property
+    def is_rated(self) -> bool:
+        """Whether its games say who is better: those of two sides, unless both are the same players."""
+        teams = [sorted(self.names[seat] for seat in side) for side in self.known_sides]
+        return len(teams) == 2 and teams[0] != teams[1]
 
 
 class Generator(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -262,6 +286,15 @@ class MatchmakingConfig(Generator, frozen=True, kw_only=True, forbid_unknown_fie
         """Learners first."""
         return (*self.policies, *self.against)
 
+    @property
+    def draws_others(self) -> bool:
+        """Whether the rule ever draws somebody else than the learner as it is now."""
+        if isinstance(self.rule, PastSelvesRule):
+            return self.rule.past_selves.self_play < 1
+        if isinstance(self.rule, FictitiousRule):
+            return self.rule.fictitious.self_play < 1
+        return True
+
     def pairs(self) -> Iterable[Pair]:
         """In the first round, of which nothing is known yet, opponents are met in turn."""
         return ((self.team(learner), self.team(self.opening(learner)[0])) for learner in self.policies)
@@ -269,22 +302,32 @@ class MatchmakingConfig(Generator, frozen=True, kw_only=True, forbid_unknown_fie
     def matches(self) -> tuple[MatchConfig, ...]:
         return self.drawn({learner: self._in_turn(learner) for learner in self.policies}, number=0)
 
-    def drawn(self, opponents: dict[str, Sequence[str]], *, number: int) -> tuple[MatchConfig, ...]:
+    def drawn(
+        self, opponents: Mapping[str, Sequence[str]], *, number: int, tested: Mapping[str, str] = NOBODY
+    ) -> tuple[MatchConfig, ...]:
         """A match description for every draw; equal neighbours are copies of one.
 
         Args:
             opponents: of each learner, one per match.
-            number: of the round; with `both_sides` learners begin on the other side in every other one.
+            number: of the round; learners that change sides begin on the other one in every other round.
+            tested: per learner that has to pass a gate its snapshot that the gate is about: against that it changes
+                sides from match to match, with or without `both_sides`.
         """
         found = []
         for learner, drawn in opponents.items():
-            exchanged = [
-                self.both_sides and (number + place) % 2 == 1 and other != learner for place, other in enumerate(drawn)
-            ]
+            exchanged = self._exchanged(learner, drawn, number, tested.get(learner))
             for (other, second), same in itertools.groupby(sorted(zip(drawn, exchanged, strict=True))):
                 teams = (self.team(learner), self.team(other))
                 found.append(self.match(*(teams[::-1] if second else teams), copies=len(list(same))))
         return tuple(found)
+
+    def _exchanged(self, learner: str, drawn: Sequence[str], number: int, tested: str | None) -> list[bool]:
+        """Of each match, whether the learner has the second side."""
+        tests = itertools.count(number)
+        turns = [
+            next(tests) if other == tested else (number + place) * self.both_sides for place, other in enumerate(drawn)
+        ]
+        return [turn % 2 == 1 and other != learner for turn, other in zip(turns, drawn, strict=True)]
 
     def _in_turn(self, learner: str) -> list[str]:
         return list(itertools.islice(itertools.cycle(self.opening(learner)), self.copies))

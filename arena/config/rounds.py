@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from arena.config.league import EvolutionConfig, GateConfig, LeagueConfig, PerturbConfig
+from arena.config.league import EvolutionConfig, GateConfig, LeagueConfig, PerturbConfig, SnapshotsConfig
 from arena.config.matches import (
+    Exploiters,
     ExploitersRule,
     Generator,
     KnockoutConfig,
@@ -17,12 +18,16 @@ from arena.config.matches import (
     UncertaintyRule,
     generator_of,
 )
+from arena.config.meetings import comparable
 from arena.errors import ConfigError, nearest
 
 if TYPE_CHECKING:
     from arena.config.schema import Config
 
 _FEWEST_BY_SPREAD = 3  # the weakest, the strongest and the newest stay
+_NEVER_COMPARED = (
+    "are never compared: they neither meet in a match with two sides, nor others whom both of them may meet there"
+)
 
 
 def snapshotted(config: Config) -> tuple[str, ...]:
@@ -48,7 +53,7 @@ def players(config: Config) -> tuple[str, ...]:
     found: set[str] = set()
     for _, entry in config.places():
         if isinstance(entry, MatchConfig):
-            found |= {seat if isinstance(seat, str) else seat[0] for seat in entry.seats}
+            found |= {*entry.names}
         else:
             found |= {*generator_of(entry).members}
     return tuple(name for name in config.policies if name in found)
@@ -110,8 +115,11 @@ def _check_matchmaking(config: Config, entry: MatchmakingConfig, path: str) -> N
             "the sides change from match to match, so each learner needs two or more; set `copies: 2`",
             path=f"{path}.both_sides",
         )
+    if entry.against and not entry.draws_others:
+        raise ConfigError("is of no use with `self: 1`: nobody else is ever drawn", path=f"{path}.against")
     if isinstance(entry.rule, ExploitersRule):
         _check_exploiters(entry, path)
+        _check_used(entry.rule.exploiters, f"{path}.rule.exploiters")
     if isinstance(entry.rule, UncertaintyRule):
         if len(entry.members) < 2:
             raise ConfigError(
@@ -147,6 +155,22 @@ def _check_exploiters(entry: MatchmakingConfig, path: str) -> None:
             raise ConfigError(f"{name!r} is in none of the lists of `exploiters`", path=f"{path}.policies[{index}]")
 
 
+def _check_used(rule: Exploiters, path: str) -> None:
+    """Refuses what is said of exploiters where there are none, and a reset that never comes."""
+    usual, anybody = Exploiters(main=()), (*rule.main_exploiters, *rule.league_exploiters)
+    if rule.weak != usual.weak and not rule.main_exploiters:
+        raise ConfigError("is of no use: there are no `main_exploiters`", path=f"{path}.weak")
+    if rule.reset != usual.reset and not anybody:
+        raise ConfigError("is of no use: there are no exploiters", path=f"{path}.reset")
+    if rule.reset.share != usual.reset.share and not rule.league_exploiters:
+        raise ConfigError("is of no use: there are no `league_exploiters`", path=f"{path}.reset.share")
+    if anybody and rule.reset.after is None and rule.reset.beats >= 1 and rule.reset.confidence > 0:
+        raise ConfigError(
+            "found 1, and `after: null`: no score is above 1, so no snapshot of an exploiter ever joins",
+            path=f"{path}.reset.beats",
+        )
+
+
 def _check_league(config: Config, league: LeagueConfig) -> None:
     if config.rounds == 1:
         raise ConfigError("is about what happens between rounds; set `rounds: 2` or more", path="league")
@@ -159,10 +183,32 @@ def _check_league(config: Config, league: LeagueConfig) -> None:
     _check_every(config, league.snapshots.every, "league.snapshots.every")
     if league.snapshots.gate is not None:
         _check_gate(config, league.snapshots.gate, "league.snapshots.gate")
+    _check_somebody_learns(config, league)
     if league.evolution is not None:
         _check_evolution(config, league.evolution, "league.evolution")
     if league.decided is not None:
         _check_decided(config, "league.decided")
+
+
+def _check_somebody_learns(config: Config, league: LeagueConfig) -> None:
+    """Refuses what is said of those who learn where nobody does."""
+    said = next(
+        (
+            key
+            for key in SnapshotsConfig.__struct_fields__
+            if getattr(league.snapshots, key) != getattr(SnapshotsConfig(), key)
+        ),
+        None,
+    )
+    if said is not None and not snapshotted(config):
+        raise ConfigError(
+            "is of no use: no policy that learns is in `matchmaking`, so there are no snapshots",
+            path=f"league.snapshots.{said}",
+        )
+    if league.window != LeagueConfig().window and not any(config.policies[name].learns for name in players(config)):
+        raise ConfigError(
+            "is of no use: nobody who plays learns, and the games of others always count", path="league.window"
+        )
 
 
 def _check_every(config: Config, every: int, path: str) -> None:
@@ -205,13 +251,17 @@ def _check_enough_games(config: Config, gate: GateConfig, name: str, path: str) 
     """Whether a policy can pass the gate, if it wins a game per tick against its newest snapshot."""
     every = (config.league or LeagueConfig()).snapshots.every
     rounds = (config.rounds - 1) // every * every - every  # from the first snapshot to the last time the gate is asked
-    lanes = sum(entry.copies * entry.lanes for _, entry in _matchmaking(config) if name in entry.policies)
-    most = rounds * config.ticks * lanes
+    lanes = 0  # of all these rounds
+    for _, entry in _matchmaking(config):
+        if name in entry.policies:
+            matches = rounds * (entry.copies if entry.draws_others else 1)
+            lanes += matches // 2 * 2 * entry.lanes  # the gate looks at equally many games from each side
+    most = lanes * config.ticks
     if most * math.log(2 / (1 + 10 ** (-gate.elo / 400))) < -math.log(gate.alpha):
         raise ConfigError(
             f"can never let a second snapshot of {name!r} join: until the gate is asked for the last time there are at "
-            f"most {most} games against the first one, too few to show {gate.elo:g} Elo even if all are won; set more "
-            "`rounds` or `ticks`, or a larger `elo`",
+            f"most {most} games against the first one, counting equally many from each side: too few to show "
+            f"{gate.elo:g} Elo even if all are won; set more `rounds` or `ticks`, or a larger `elo`",
             path=path,
         )
 
@@ -224,10 +274,27 @@ def _check_evolution(config: Config, rule: EvolutionConfig, path: str) -> None:
         raise ConfigError(
             "needs two or more policies that learn by the same algorithm: one takes over from another", path=path
         )
+    if rule.by == "rating":
+        _check_compared(config, found, f"{path}.by")
     for option, perturb in rule.perturb.items():
         _check_perturb(perturb, f"{path}.perturb.{option}")
         for name in (name for population in found for name in population):
             _check_option(config.policies[name].options, name, option, perturb, path)
+
+
+def _check_compared(config: Config, populations: Iterable[Sequence[str]], path: str) -> None:
+    groups = comparable(config)
+    for names in populations:
+        if (apart := _strangers(names, groups)) is not None:
+            raise ConfigError(
+                f"{apart[0]!r} and {apart[1]!r} {_NEVER_COMPARED}; add such matches, or set `by: return`", path=path
+            )
+
+
+def _strangers(names: Sequence[str], groups: Sequence[frozenset[str]]) -> tuple[str, str] | None:
+    """Two of these players who cannot be compared; None: all can."""
+    mine = next((group for group in groups if names[0] in group), frozenset())
+    return next(((names[0], other) for other in names[1:] if other not in mine), None)
 
 
 def _check_population(config: Config, rule: EvolutionConfig, path: str) -> None:
@@ -240,6 +307,8 @@ def _check_population(config: Config, rule: EvolutionConfig, path: str) -> None:
             raise ConfigError(f"{name!r} is listed twice", path=place)
         if not config.policies[name].learns:
             raise ConfigError(f"{name!r} does not learn", path=place)
+        if name not in players(config):
+            raise ConfigError(f"{name!r} plays in no match", path=place)
         if name in exploiters:
             raise ConfigError(f"{name!r} is an exploiter: it begins anew, and takes over from nobody", path=place)
 
@@ -268,10 +337,18 @@ def _check_option(options: Mapping[str, Any], policy: str, option: str, perturb:
 
 
 def _check_decided(config: Config, path: str) -> None:
-    for name in players(config):
+    names = players(config)
+    for name in names:
         if config.policies[name].learns:
             raise ConfigError(
                 f"{name!r} learns: the order of players that change is never decided; freeze it (`frozen: true`), or "
                 "leave this out",
                 path=path,
             )
+    if len(names) < 2:
+        raise ConfigError(f"there is one player, {names[0]!r}: name a second, whose order can be decided", path=path)
+    if (apart := _strangers(names, comparable(config))) is not None:
+        raise ConfigError(
+            f"can never be: {apart[0]!r} and {apart[1]!r} {_NEVER_COMPARED}; add such matches, or leave this out",
+            path=path,
+        )

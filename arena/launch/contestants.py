@@ -19,6 +19,7 @@ import msgspec
 from arena.config.matches import MatchConfig
 from arena.config.schema import Config, EnvConfig, PolicyConfig, load_config
 from arena.errors import ConfigError, located, nearest
+from arena.league.rounds import Round
 from arena.plan import MatchPlan, make_plan
 from arena.records import checkpoint, rounds
 from arena.records.folder import RunFolder
@@ -33,14 +34,14 @@ class Source(NamedTuple):
         label: what it is called.
         path: where it is, for messages.
         config: of it.
-        options: of policies and snapshots that have others than the configuration says.
+        rounds: that were planned; none where there is one round.
         folder: of the run; None: it is a configuration.
     """
 
     label: str
     path: str
     config: Config
-    options: Mapping[str, dict[str, Any]] = {}
+    rounds: Sequence[Round] = ()
     folder: RunFolder | None = None
 
     def files(self, policy: str) -> dict[int, Path]:
@@ -74,9 +75,8 @@ def _read(target: str) -> Source:
     if not folder.config.is_file():
         raise ConfigError("is no run folder: it has no config.yaml", source=target)
     config = load_config(folder.config)
-    played = rounds.read(folder)
     label = _NOT_IN_NAMES.sub("-", folder.path.resolve().name).strip("-._") or config.name
-    return Source(label, target, config, played[-1].options if played else {}, folder)
+    return Source(label, target, config, rounds.read(folder), folder)
 
 
 # who plays
@@ -128,7 +128,7 @@ class _Member(NamedTuple):
         """It as a player, with what it had learnt at a tick; None: as it is configured."""
         policy = self.source.config.policies[self.policy]
         file = None if tick is None else self.source.files(self.policy)[tick]
-        options = self.source.options.get(f"{self.policy}@{tick}", self.source.options.get(self.policy, policy.options))
+        options = rounds.options_at(self.source.rounds, tick or 0).get(self.policy, policy.options)
         with located(path=f"policies.{self.policy}.load", source=self.source.path):
             load = resolved_load(policy, self.policy) if file is None else str(file.resolve())
         return msgspec.structs.replace(policy, frozen=True, load=load, options=options)

@@ -25,6 +25,7 @@ from arena.launch.contestants import players_of, read_sources, settings_of
 from arena.launch.evaluating import ENDLESS
 from arena.launch.leader import HostingLeader
 from arena.launch.prepare import given, prepare
+from arena.launch.recontesting import continued, note_actions
 from arena.launch.tournament import Request
 from arena.league.reading import read
 from arena.league.results import Results
@@ -75,10 +76,14 @@ class Tournament(HostingLeader):
         for policy in config.policies.values():
             if policy.load is not None:
                 checkpoint.load(policy.load)
-        run = prepare(config, ranks=ranks, run_dir=self._request.run_dir)
+        asked = self._request
+        if asked.resume:
+            run = continued(config, ranks=ranks, run_dir=asked.run_dir, greedy=asked.greedy)
+        else:
+            run = prepare(config, ranks=ranks, run_dir=asked.run_dir)
         players = counted(len(config.policies), "player")
         self._say(f"{config.name}: {players}, at most {counted(self._rule.games, 'game')}")
-        return replace(run, source=self._request.targets[0], episodes=batch.episodes, greedy=self._request.greedy)
+        return replace(run, source=asked.targets[0], episodes=batch.episodes, greedy=asked.greedy)
 
     def next_stage(self, run: Run) -> Stage | None:
         """The next batch; None if the order is decided or the budget is used.
@@ -86,9 +91,11 @@ class Tournament(HostingLeader):
         Raises:
             ConfigError: no game counts.
         """
-        if not run.begun:
+        if not run.begun and run.leg.start == 0:
             return Stage(run)
-        config, before, results, played = _so_far(run)
+        note_actions(run.folder, greedy=self._request.greedy)
+        before = [planned for planned in records.read(run.folder) if planned.start < run.leg.start]
+        config, results, played = _so_far(run, last=len(before) - 1)
         found = table(results, [*config.policies], self._rule)
         self._say(_progress(played, found))
         settings = distinct_settings([match for _, match in config.entries()])
@@ -103,7 +110,7 @@ class Tournament(HostingLeader):
 
     def present(self, run: Run, scoreboard: Scoreboard) -> None:
         """The table, in words or as data."""
-        config, _, results, played = _so_far(run)
+        config, results, played = _so_far(run)
         found = table(results, [*config.policies], self._rule)
         if self._request.as_json:
             text = json.dumps(_data(found, self._rule, played, run), indent=2)
@@ -148,7 +155,7 @@ def opening(request: Request) -> tuple[Config, Batch]:
         name=f"{base.name[:80]}-tournament",
         seed=int(np.random.SeedSequence([base.seed, _STREAM]).generate_state(1)[0]),
         ticks=ENDLESS,
-        rounds=min(_MOST_BATCHES, rule.games // meeting),
+        rounds=min(_MOST_BATCHES, 1 + rule.games // meeting),
         envs={name: envs[name] for name in dict.fromkeys(setting.env for setting in settings)},
         policies=players,
         matches=first.matches,
@@ -181,18 +188,21 @@ class _SoFar(NamedTuple):
     """What a tournament has come to."""
 
     config: Config
-    before: list[Round]
     results: Results
     played: int  # games, those that do not count as well
 
 
-def _so_far(run: Run) -> _SoFar:
+def _so_far(run: Run, *, last: int | None = None) -> _SoFar:
     """What the run folder says.
+
+    Args:
+        run: the tournament.
+        last: its newest batch to look at; None: all games.
 
     Raises:
         ConfigError: it is damaged, or no game counts.
     """
-    found = read(run.folder)
+    found = read(run.folder, last=last)
     if found.episodes and not found.results.games:
         raise ConfigError(
             f"none of {counted(found.episodes, 'game')} counts: {found.unrated} had no winner and no draw, "
@@ -200,7 +210,7 @@ def _so_far(run: Run) -> _SoFar:
             "`outcome` in its infos",
             source=run.source,
         )
-    return _SoFar(rounds.config_of(run), records.read(run.folder), found.results, found.episodes)
+    return _SoFar(rounds.config_of(run), found.results, found.episodes)
 
 
 def _progress(played: int, found: Table) -> str:
@@ -212,12 +222,15 @@ def _progress(played: int, found: Table) -> str:
 def _verdict(found: Table, rule: Rule, played: int) -> list[str]:
     games = counted(played, "game")
     what = f"differences below {rule.elo:g} Elo not counted"
+    drawn = [f"{doubt.upper} and {doubt.lower}" for doubt in found.equal]
+    equal = [f"as good as each other, as nearly all of their games are drawn: {', '.join(drawn)}"] if drawn else []
     if found.decided:
-        return [f"the order is decided after {games}, at an error of {rule.error:g}, {what}"]
+        return [f"the order is decided after {games}, at an error of {rule.error:g}, {what}", *equal]
     pairs = [f"{doubt.upper} and {doubt.lower} ({doubt.probability:.0%})" for doubt in found.open]
     return [
         f"the order is not decided after {games}, at an error of {rule.error:g}, {what}; open, with the probability "
-        f"that it is the other way round: {', '.join(pairs)}"
+        f"that it is the other way round: {', '.join(pairs)}",
+        *equal,
     ]
 
 

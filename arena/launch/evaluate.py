@@ -24,7 +24,8 @@ from arena.errors import ConfigError, located, nearest
 from arena.launch import hosting
 from arena.launch.evaluating import ENDLESS, episodes_per_lane
 from arena.launch.prepare import prepare
-from arena.records import checkpoint
+from arena.league.rounds import Round
+from arena.records import checkpoint, rounds
 from arena.records.durable import make_folder
 from arena.records.folder import RunFolder
 from arena.records.scoreboard import Scoreboard
@@ -110,11 +111,9 @@ def _labels(folder: RunFolder | None, checkpoints: Sequence[str] | None) -> Sequ
 
 
 def _weights(config: Config, folder: RunFolder | None, label: str) -> _Weights:
-    loads = {} if folder is None else _loads(config, folder, label)
-    policies = {
-        name: msgspec.structs.replace(policy, frozen=True, load=loads.get(name) or _resolved(name, policy))
-        for name, policy in config.policies.items()
-    }
+    files = {} if folder is None else _files(config, folder, label)
+    planned = [] if folder is None else rounds.read(folder)
+    policies = {name: _frozen(name, policy, files.get(name), planned) for name, policy in config.policies.items()}
     frozen = msgspec.structs.replace(
         config,
         policies=policies,
@@ -126,16 +125,21 @@ def _weights(config: Config, folder: RunFolder | None, label: str) -> _Weights:
         callbacks=(),
         evaluation=None,
     )
-    return _Weights(label, frozen, frozenset(loads))
+    return _Weights(label, frozen, frozenset(files))
 
 
-def _loads(config: Config, folder: RunFolder, label: str) -> dict[str, str]:
+def _frozen(name: str, policy: PolicyConfig, file: Path | None, planned: Sequence[Round]) -> PolicyConfig:
+    """A policy with what it had learnt, and the options with which it was learnt; None: as it is configured."""
+    if file is None:
+        return msgspec.structs.replace(policy, frozen=True, load=_resolved(name, policy))
+    options = rounds.options_at(planned, checkpoint.ticks_of(file)).get(name, policy.options)
+    return msgspec.structs.replace(policy, frozen=True, load=str(file), options=options)
+
+
+def _files(config: Config, folder: RunFolder, label: str) -> dict[str, Path]:
     """Per policy that has checkpoints the one that is meant."""
-    found = {}
-    for name in config.policies:
-        files = checkpoint.list_checkpoints(folder.checkpoints_path(name))
-        if files:
-            found[name] = str(_choose(files, label))
+    homes = {name: checkpoint.list_checkpoints(folder.checkpoints_path(name)) for name in config.policies}
+    found = {name: _choose(files, label) for name, files in homes.items() if files}
     if not found:
         raise ConfigError("no policy has a checkpoint in this run", source=str(folder.path))
     return found

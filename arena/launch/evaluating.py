@@ -3,11 +3,8 @@
 An evaluation is a run within the run: its own plan over the same processes, its own folder, its own random streams. It
 begins when a leg has ended and is over before the next one begins, and nobody learns from what it plays: so training is
 the same with it and without. Its result is a line per policy in `evaluations.jsonl`; a boundary that should have them
-and has none is evaluated when the run goes on from it.
-
-Where it has seats of its own, it is rehearsed before anybody trains: all who play in it, and all who train, are made
-once, take their seats with the weights that they begin with, and go. So whoever cannot take a seat, or a checkpoint, is
-known then, and not when hours were trained.
+and has none is evaluated when the run goes on from it. Where it has seats of its own, it is rehearsed before anybody
+trains: see `arena.launch.rehearsing`.
 """
 
 from __future__ import annotations
@@ -25,8 +22,6 @@ import numpy as np
 from arena.config import Config, parse_config, yaml_text
 from arena.launch.prepare import prepare
 from arena.leg import ENDLESS as ENDLESS
-from arena.leg import Leg
-from arena.plan import Plan, make_plan
 from arena.records import evaluations
 from arena.records.durable import make_folder
 from arena.records.scoreboard import Scoreboard
@@ -40,18 +35,16 @@ _STREAM = 0x6576616C  # tells an evaluation's random streams from those of the t
 
 
 def evaluation_due(run: Run) -> Run | None:
-    """The evaluation, or its rehearsal, that comes before a run goes on, over as many processes; None if none does."""
+    """The evaluation that comes before a run goes on, over as many processes; None if none does."""
     if run.plan.evaluate_every is None:
         return None
     begins_here = all(tick == run.leg.start for tick in run.leg.ticks.values())  # else it was repaired in mid-leg
     due = begins_here and run.plan.evaluates_at(run.leg.start)
-    if due and run.leg.start not in evaluations.evaluated(run.folder):
-        return _evaluation(run)
-    return None if run.rehearsed or run.concluded else _rehearsal(run)
+    return _evaluation(run) if due and run.leg.start not in evaluations.evaluated(run.folder) else None
 
 
 def _evaluation(run: Run) -> Run:
-    config = _config(run)
+    config = config_now(run)
     assert config.evaluation is not None, "none is due without"
     folder = run.folder.evaluation_path(run.leg.start)
     shutil.rmtree(folder, ignore_errors=True)  # one that was interrupted
@@ -63,17 +56,7 @@ def _evaluation(run: Run) -> Run:
     return replace(prepared, source=run.source, episodes=lanes, greedy=config.evaluation.greedy)
 
 
-def _rehearsal(run: Run) -> Run | None:
-    """Everybody leaves at once; nothing is written. None where the evaluation has the seats of the training."""
-    plan = rehearsal_plan(_config(run), ranks=run.plan.processes)
-    if plan is None:
-        return None
-    everybody = frozenset((match.match, seat.index) for match in plan.matches for seat in match.seats)
-    leg = Leg(restore=run.leg.restore, left=everybody, own={})
-    return replace(run, plan=plan, leg=leg, episodes=1, rehearsal=True, profile=False)
-
-
-def _config(run: Run) -> Config:
+def config_now(run: Run) -> Config:
     """What the run was planned from, with the options that a policy has by now: a fork has taken over another's."""
     config = parse_config(yaml_text.load(run.config, source=run.source), source=run.source)
     policies = {
@@ -81,24 +64,6 @@ def _config(run: Run) -> Config:
         for name, policy in config.policies.items()
     }
     return msgspec.structs.replace(config, policies=policies)
-
-
-def rehearsal_plan(config: Config, *, ranks: int | None = None) -> Plan | None:
-    """Each match of the training and of its evaluation once, by frozen copies: what can be known of both before a run.
-
-    Args:
-        config: of the training.
-        ranks: how many processes there are; None: one for each role.
-
-    Returns:
-        None where the evaluation has no seats of its own, so that there is nothing to know.
-    """
-    if config.evaluation is None or config.evaluation.seats is None:
-        return None
-    trained, evaluated = _matches(config, None), evaluation_config(config, {})
-    plan = make_plan(msgspec.structs.replace(evaluated, matches=(*trained, *evaluated.matches)), ranks=ranks)
-    matches = (match if match.entry < len(trained) else replace(match, path="evaluation") for match in plan.matches)
-    return replace(plan, matches=tuple(matches))
 
 
 def evaluation_config(config: Config, loads: Mapping[str, str]) -> Config:
@@ -129,7 +94,7 @@ def evaluation_config(config: Config, loads: Mapping[str, str]) -> Config:
 
 
 def _matches(config: Config, seats: tuple[SeatEntry, ...] | None) -> tuple[MatchConfig, ...]:
-    """Each match description once, as it is or with other seats."""
+    """Each match description of the first round once, as it is or with other seats."""
     entries = [msgspec.structs.replace(entry, copies=1) for _, entry in config.entries()]
     if seats is not None:
         entries = [msgspec.structs.replace(entry, seats=seats, sides=None) for entry in entries]

@@ -65,11 +65,11 @@ def alone(
     memory.stop.listen()
     try:
         log_beside_display(run, run.roles)
+        lock(run, memory)
         while (stage := next_stage(run)) is not None:
             run = entered(run, stage, memory)
             if stage.evaluation is not None:
-                with _locked(run):
-                    result = in_one_process(stage.evaluation, silent_display(), Memory(stop=memory.stop), watched=True)
+                result = in_one_process(stage.evaluation, silent_display(), Memory(stop=memory.stop), watched=True)
                 outcome: Outcome = _evaluated(run, result, memory)
             else:
                 result = in_one_process(run, display or display_for(run), memory, watched=True)
@@ -82,6 +82,8 @@ def alone(
         failure = Failed("no role can go on", str(error), exit_code=1)
     except BaseException as error:
         failure = _failure(run, error)
+    finally:
+        memory.unlock()
     tell(failure)
     return failure.exit_code
 
@@ -142,7 +144,7 @@ def _stopped(run: Run, tick: int, stop: Stop) -> int:
     elif stop.number is None:  # by a callback: the run is over
         run.folder.requeue.unlink(missing_ok=True)
     by = f", {stop.words}" if stop.by else ""
-    left = "--resume goes on from there" if run.episodes is None else f"what was played is in {run.path}"
+    left = "--resume goes on from there" if run.episodes is None else _played_words(run)
     print(f"arena: stopped at tick {tick}{by}; {left}", file=sys.stderr, flush=True)
     return stop.status
 
@@ -186,7 +188,7 @@ def _record(endpoint: Endpoint, run: Run, display: Display, memory: Memory) -> R
     if run.rehearsal:
         root.dismiss()
         return Result(root.scoreboard, rehearsal=True)
-    with _locked(run):
+    with _locked(run) if memory.lock is None else nullcontext():
         if not run.begun:
             begin(run, resumable=root.resumable)
             display.message(f"run folder: {run.path}")
@@ -198,6 +200,16 @@ def _record(endpoint: Endpoint, run: Run, display: Display, memory: Memory) -> R
     if run.profile:
         run.folder.write_profile(profile_json(root.profiles))
     return Result(root.scoreboard, root.stopped_at, root.following)
+
+
+def lock(run: Run, memory: Memory) -> None:
+    """Takes the run folder for this process, until `Memory.unlock`: between the stages of a run it is nobody else's.
+
+    Raises:
+        ConfigError: another process writes into it.
+    """
+    if memory.lock is None:
+        memory.lock = _locked(run)
 
 
 def _locked(run: Run) -> RunLock:
@@ -262,10 +274,11 @@ def lead_evaluation(team: Team, host: Host, run: Run, evaluation: Run, memory: M
         memory: of the run.
     """
     own = Memory(stop=memory.stop)
-    with _locked(run):
-        return _led(
-            team, host, evaluation, own, silent_display(), lambda result: _evaluated(run, result, memory), told=run
-        )
+
+    def conclude(result: Result) -> Outcome:
+        return _evaluated(run, result, memory)
+
+    return _led(team, host, evaluation, own, silent_display(), conclude, whole=(run, memory))
 
 
 def _led(
@@ -275,10 +288,11 @@ def _led(
     memory: Memory,
     display: Display,
     conclude: Callable[[Result], Outcome],
-    told: Run | None = None,
+    whole: tuple[Run, Memory] | None = None,
 ) -> Outcome:
-    """Plays rank 0's roles; what goes wrong is told of the run itself, or of the one that it is an evaluation of."""
+    """Plays rank 0's roles; what goes wrong is told of the run itself, or of the whole that it is an evaluation of."""
     results: list[Result] = []
+    told, held = whole or (run, memory)
 
     def main_of(role: Role) -> Main:
         if role.kind is RoleKind.ROOT:
@@ -294,9 +308,10 @@ def _led(
     except BaseException as error:
         if team.mourns(error):
             raise PeerLost(str(error)) from error
-        failure = _failure(told or run, error)
+        failure = _failure(told, error)
         if not _is_from_launcher(error):
             tell(failure)
+        held.unlock()
         team.abort(failure.exit_code)
 
 
@@ -320,7 +335,13 @@ def _interrupted(run: Run, error: KeyboardInterrupt) -> Failed:
         abandon(run)
         words = "before anybody has played"
     elif run.episodes is not None:
-        words = f"what was played is in {run.path}"
+        words = _played_words(run)
     else:
         words = f"what was played is in {run.path}, --resume goes on from the newest boundary"
     return Failed("root, rank 0", f"ended by {signal.Signals(number).name}; {words}", 128 + number)
+
+
+def _played_words(run: Run) -> str:
+    """Where the games are of a run in which nobody learns; one of several rounds can be taken up again."""
+    more = ", --resume goes on after the last batch that is whole" if run.plan.rounds > 1 else ""
+    return f"what was played is in {run.path}{more}"

@@ -35,6 +35,14 @@ class HostingLeader:
         """Shows the progress; None: as it fits the terminal."""
         return None
 
+    def lock(self, run: Run, memory: Memory) -> None:
+        """Takes the run folder for this process, until the run ends.
+
+        Raises:
+            ConfigError: another process writes into it.
+        """
+        hosting.lock(run, memory)
+
     def next_stage(self, run: Run) -> Stage | None:
         """What is played next; None if the run is over."""
         return staging.next_stage(run)

@@ -39,18 +39,35 @@ def prepare(config: Config, *, ranks: int | None, run_dir: str | None = None, re
             is not there.
     """
     plan = checked_plan(config, ranks=ranks)
-    place = Path(run_dir) if run_dir is not None else Path("runs") / config.name
-    named = run_dir is not None
     if resume:
-        folder = RunFolder.open(place, resume=True, given=named)
-        RunLock.take(folder.path).release()  # a second writer is told before it starts anything
+        folder = existing_folder(config, run_dir)
         run = resumed(Run(plan, folder.path, config=resolved_yaml(config)), config)
         restore = {**given(run.plan, without=run.leg.restore), **run.leg.restore}
         return replace(run, leg=replace(run.leg, restore=restore))
     restore = given(plan)
+    place, named = _place(config, run_dir), run_dir is not None
     made = not (named and place.exists())
     folder = RunFolder.open(place, given=named)
     return Run(plan, folder.path, config=resolved_yaml(config), made_folder=made, leg=Leg(restore=restore))
+
+
+def existing_folder(config: Config, run_dir: str | None) -> RunFolder:
+    """The folder of an earlier part of a run, in which nobody writes now.
+
+    Args:
+        config: of the run.
+        run_dir: as for `prepare`; None: the newest of `runs/<name>`, `runs/<name>-2`, ...
+
+    Raises:
+        ConfigError: there is none, or another process writes into it.
+    """
+    folder = RunFolder.open(_place(config, run_dir), resume=True, given=run_dir is not None)
+    RunLock.take(folder.path).release()  # a second writer is told before it starts anything
+    return folder
+
+
+def _place(config: Config, run_dir: str | None) -> Path:
+    return Path("runs") / config.name if run_dir is None else Path(run_dir)
 
 
 def begin(run: Run, *, resumable: bool) -> None:

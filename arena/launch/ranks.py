@@ -60,6 +60,9 @@ class Leader(Protocol):
     def lead(self, team: Team, host: Host, run: Run, memory: Memory) -> int | Leg:
         """Plays rank 0's roles, the root among them; the exit status, or the leg that the run goes on with."""
 
+    def lock(self, run: Run, memory: Memory) -> None:
+        """Takes the run folder for this process, until the run ends."""
+
     def next_stage(self, run: Run) -> Stage | None:
         """What is played next; None if the run is over."""
 
@@ -144,6 +147,8 @@ class Rank:
     def _stages(self, run: Run) -> int:
         """The run, stage after stage; the exit status."""
         first = self._team.rank == 0
+        if first:
+            self._leader().lock(run, self._memory)
         while (stage := self._next_stage(run)) is not None:
             self._run = run = entered(run, stage, self._memory)
             outcome = self._host(run, stage.evaluation)
@@ -272,9 +277,11 @@ class Rank:
         """Ends all processes."""
         if failure is not None:
             tell(failure, self._console.stderr)
+        self._memory.unlock()
         self._team.abort(1 if failure is None else failure.exit_code)
 
     def _leave(self, status: int) -> int:
+        self._memory.unlock()
         if status == 0 and self._team.rank == 0:
             mpirun.confirm(self._console.stderr)
         if self._run is not None and self._run.repairs:

@@ -13,14 +13,16 @@ from typing import Any
 from arena.config import Config, load_config
 from arena.config.schema import MatchConfig
 from arena.errors import ConfigError
-from arena.plan import ONLY_ACT, Plan, to_json
+from arena.leg import Leg
+from arena.plan import ONLY_ACT, Plan
 from arena.records import boundary as boundaries
 from arena.records import checkpoint, evaluations
 from arena.records.boundary import Boundary
-from arena.records.folder import RunFolder
 from arena.run import Run
+from arena.succession import Worker, seats_of, successions
 
-_SAME_MATCH = ("env", "seats", "entities", "env_kwargs")
+SAME_MATCH = ("env", "seats", "entities", "env_kwargs")
+GAME = ("make", "kwargs", "wrappers")
 _ANEW = "start a new run; with `load:` its policies begin with checkpoints of this one"
 
 
@@ -35,7 +37,8 @@ def resumed(run: Run, config: Config) -> Run:
         ConfigError: the new configuration describes another game; there is no such boundary; nothing is left to do.
     """
     folder = run.folder
-    _check_same(load_config(folder.config), config, str(folder.config))
+    before = load_config(folder.config)
+    _check_same(before, config, str(folder.config))
     found = boundaries.newest(folder)
     if found is None:
         raise ConfigError(
@@ -55,9 +58,9 @@ def resumed(run: Run, config: Config) -> Run:
             f"nothing left to do; ask for more with {'--ticks' if run.plan.rounds == 1 else '--set rounds=...'}",
             source=str(folder.path),
         )
-    words = (*_anew_words(run.plan, found), *_layout_words(folder, run.plan))
-    leg = found.leg(folder)
+    leg = _reseated(found.leg(folder), found, run)
     restore = {**run.leg.restore, **leg.restore}
+    words = (*_anew_words(run.plan, found), *_change_words(before, config, found, run))
     return replace(run, resumed=True, concluded=over, leg=replace(leg, restore=restore), words=words)
 
 
@@ -92,20 +95,42 @@ def _anew_words(plan: Plan, found: Boundary) -> Iterator[str]:
             yield f"policy {name!r} has no checkpoint: it begins anew"
 
 
-def _layout_words(folder: RunFolder, plan: Plan) -> Iterator[str]:
-    """What copies and lanes that have changed mean for the numbers in the records."""
-    if plan.rounds > 1 or not folder.plan.exists():  # a round goes on as it was planned
-        return
-    try:
-        before = json.loads(folder.plan.read_text())["matches"]
-    except (ValueError, KeyError, TypeError) as error:
-        raise ConfigError(f"is damaged: {error!r}", source=str(folder.plan)) from error
-    now = json.loads(json.dumps(to_json(plan)["matches"]))
-    if before != now:
+def _reseated(leg: Leg, found: Boundary, run: Run) -> Leg:
+    """The leg of a boundary for seats that may be other ones now: who goes on with what a worker alone had."""
+    if not _is_reseated(found, run.plan):
+        return leg
+    taken: dict[Worker, Worker] = {}
+    for name in run.plan.policies:
+        last = [seat for seat in found.seats if seat.policy == name]
+        taken |= successions(seats_of(run.plan, name), last)
+    return replace(
+        leg,
+        left=frozenset(worker for worker, other in taken.items() if other in leg.left),
+        own={
+            (match, seat): checkpoint.own_path_of(run.folder.checkpoints_path(policy), found.tick, taken[match, seat])
+            for match, seat, policy, _ in seats_of(run.plan)
+            if (match, seat) in taken
+        },
+    )
+
+
+def _is_reseated(found: Boundary, plan: Plan) -> bool:
+    return bool(found.seats) and plan.rounds == 1 and found.seats != seats_of(plan)
+
+
+def _change_words(before: Config, config: Config, found: Boundary, run: Run) -> Iterator[str]:
+    """What copies and lanes that have changed, and other things of rounds, mean for what goes on."""
+    plan = run.plan
+    if _is_reseated(found, plan):
         yield (
             "copies or lanes have changed, so the matches have other numbers or lanes than before: each lane counts "
             "its episodes on from those that episodes.jsonl has of the same match and lane number"
         )
+    anew = (before.matches, before.league) != (config.matches, config.league)
+    if plan.rounds > 1 and found.tick < plan.ticks and anew:
+        last = plan.round + 1 == plan.rounds
+        then = "there is none after it" if last else "`matches` and `league` as they are now count from the next one on"
+        yield f"round {plan.round} goes on as it was planned; {then}"
 
 
 def _check_same(before: Config, now: Config, source: str) -> None:
@@ -124,20 +149,22 @@ def _differences(before: Config, now: Config) -> Iterator[str]:
         yield f"ticks: a round had {before.ticks}, has {now.ticks}"
     if (before.rounds == 1) != (now.rounds == 1):
         yield f"rounds was {before.rounds}, is {now.rounds}"
-    yield from _compared("policies", before.policies, now.policies, ("algorithm", "frozen"))
-    yield from _compared("envs", before.envs, now.envs, ("make", "kwargs", "wrappers"))
+    yield from compared("policies", before.policies, now.policies, ("algorithm", "frozen"))
+    yield from compared("envs", before.envs, now.envs, GAME)
     old, new = (tuple(entry for _, entry in config.entries()) for config in (before, now))
     if len(old) != len(new):
         yield f"matches: had {len(old)} descriptions, has {len(new)}"
         return
-    yield from _compared("matches", _numbered(old), _numbered(new), _SAME_MATCH)
+    yield from compared("matches", numbered(old), numbered(new), SAME_MATCH)
 
 
-def _numbered(entries: Sequence[MatchConfig]) -> dict[str, MatchConfig]:
+def numbered(entries: Sequence[MatchConfig]) -> dict[str, MatchConfig]:
+    """Match descriptions by their places."""
     return {str(number): entry for number, entry in enumerate(entries)}
 
 
-def _compared(path: str, before: Mapping[str, Any], now: Mapping[str, Any], fields: Sequence[str]) -> Iterator[str]:
+def compared(path: str, before: Mapping[str, Any], now: Mapping[str, Any], fields: Sequence[str]) -> Iterator[str]:
+    """What differs between two parts of a configuration, in these fields of theirs."""
     for name in sorted(before.keys() - now.keys()):
         yield f"{path}.{name} is missing"
     for name in sorted(now.keys() - before.keys()):

@@ -15,27 +15,26 @@ import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
 
 import msgspec
 
 from arena.config import Config, parse_config, yaml_text
 from arena.config.league import LeagueConfig
-from arena.config.rounds import gated
 from arena.errors import ConfigError
 from arena.league import league
 from arena.league.league import Round
 from arena.league.ratings import fit
-from arena.league.reading import read_results, read_returns
+from arena.league.reading import read_played, read_results, read_returns
 from arena.league.results import Results
 from arena.league.standings import Row, rows
 from arena.leg import Leg
-from arena.plan import MatchPlan, Plan, make_plan
+from arena.plan import Plan, make_plan
 from arena.records import checkpoint
 from arena.records import rounds as records
 from arena.records.durable import make_folder
 from arena.records.folder import RunFolder
 from arena.run import Run
+from arena.succession import Seat, seats_of, successions
 
 _KEPT = checkpoint.KEPT + 1
 """How many rounds a snapshot that plays no more stays: as long as the run may have to go on from one that knows it."""
@@ -66,8 +65,8 @@ def next_round(run: Run) -> Run | None:
     if run.leg.start >= run.plan.horizon or league.is_over(config, before, results):
         return None
     returns = read_returns(run.folder, round=run.plan.round)
-    tested = read_results(run.folder, last=run.plan.round) if gated(config) else None
-    following = league.next_round(config, before, results, returns, tested)
+    played = read_played(run.folder, last=run.plan.round) if league.looks_back(config) else ()
+    following = league.next_round(config, before, results, returns, played)
     _forget_later(run.folder, later)
     for player in following.snapshots:
         _take(run, *_parts(player))
@@ -181,13 +180,6 @@ def _leg(run: Run, config: Config, before: Sequence[Round], following: Round, pl
     )
 
 
-class _Seat(NamedTuple):
-    """A worker's place, and what must be alike for another one to go on with what it alone has."""
-
-    worker: tuple[int, int]
-    game: tuple[str, str, int, int]  # environment, its arguments, lanes, entities
-
-
 def _own(
     run: Run, config: Config, before: Sequence[Round], following: Round, plan: Plan, restore: Mapping[str, Path]
 ) -> Iterator[tuple[tuple[int, int], Path]]:
@@ -200,40 +192,15 @@ def _own(
             continue
         source = following.forks[name].source if name in following.forks else name
         folder, tick = run.folder.checkpoints_path(source), checkpoint.ticks_of(restore[name])
-        for worker, other in _taken_over(_seats(plan, name), _last_seats(run, config, before, source)):
+        for worker, other in successions(seats_of(plan, name), _last_seats(run, config, before, source)):
             yield worker, checkpoint.own_path_of(folder, tick, other)
 
 
-def _taken_over(seats: Sequence[_Seat], last: Sequence[_Seat]) -> Iterator[tuple[tuple[int, int], tuple[int, int]]]:
-    """The workers of a round, and whose place each of them takes: one of the last round's in a seat like its own.
-
-    They take them in their order; where they are more than before, the last one of its kind has several successors.
-    If somebody finds nobody, nobody takes over anything: who goes on with half a rollout meets its group at other ticks
-    than who begins with none, and they would wait for each other.
-    """
-    places: dict[tuple[str, str, int, int], list[tuple[int, int]]] = {}
-    for seat in last:
-        places.setdefault(seat.game, []).append(seat.worker)
-    if any(seat.game not in places for seat in seats):
-        return
-    for seat in seats:
-        left = places[seat.game]
-        yield seat.worker, left.pop(0) if len(left) > 1 else left[0]
-
-
-def _last_seats(run: Run, config: Config, before: Sequence[Round], policy: str) -> list[_Seat]:
+def _last_seats(run: Run, config: Config, before: Sequence[Round], policy: str) -> list[Seat]:
     """The seats of a policy in the last round that it has played."""
     for played in reversed(before):
         last = played.number == run.plan.round
         plan = run.plan if last else plan_of(config, played, run.folder, ranks=1, spares=0)
         if plan.policies[policy].workers:
-            return _seats(plan, policy)
+            return seats_of(plan, policy)
     return []
-
-
-def _seats(plan: Plan, policy: str) -> list[_Seat]:
-    return [_Seat((match, seat), _game(plan.matches[match], seat)) for match, seat in plan.policies[policy].workers]
-
-
-def _game(match: MatchPlan, seat: int) -> tuple[str, str, int, int]:
-    return match.env, repr(match.env_kwargs), match.lanes, len(match.seats[seat].entities)

@@ -28,6 +28,7 @@ class Request(NamedTuple):
     greedy: bool
     run_dir: str | None
     as_json: bool
+    resume: bool = False
 
 
 def tournament(
@@ -41,6 +42,7 @@ def tournament(
     greedy: bool = True,
     ranks: int | None = None,
     run_dir: str | None = None,
+    resume: bool = False,
     as_json: bool = False,
 ) -> int:
     """Takes this process's part in a tournament, or starts it. Returns the exit status.
@@ -55,13 +57,14 @@ def tournament(
         greedy: the most likely actions rather than sampled ones.
         ranks: how many processes to start; None or 1: none, everything in this one.
         run_dir: the tournament's folder; None: `runs/<name>-tournament`, or the next free name.
+        resume: go on with the one that is in the folder.
         as_json: print the result as data.
 
     Raises:
         ConfigError: a mistake of the user; under a launcher it is told here, once, and 2 is returned.
     """
     chosen = tuple(players), tuple(checkpoints)
-    request = Request(tuple(targets), *chosen, episodes, error, elo, greedy, run_dir, as_json)
+    request = Request(tuple(targets), *chosen, episodes, error, elo, greedy, run_dir, as_json, resume)
     if mpirun.under_launcher():
         mpirun.settle()
         with uncollected():

@@ -21,28 +21,31 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import optimize, special
+from scipy import optimize, sparse, special
 
 from arena.league.results import Results
 
 Array: TypeAlias = NDArray[np.float64]
 Flags: TypeAlias = NDArray[np.bool_]
+Sparse: TypeAlias = sparse.csr_array
 
 ELO = 400 / math.log(10)  # in a nat
 PRIOR_DEVIATION = 400 / ELO  # of a strength, in nats; about as heavy as a single game
 _LOG_NU_DEVIATION = 2.0  # of log nu, if the prior is needed: draws are anything from rare to usual
 _MOVED = 1e-3  # by how much a direction of length 1 helps, at least, if it helps at all; the solver errs by far less
+_AT_ONCE = 2**20  # numbers of a temporary array
+_DIGITS = 8  # of strengths in nats, which are wrong by far less
 
 
 class Games(NamedTuple):
-    """Results as arrays.
+    """Results as arrays, as large as there are pairs that have met.
 
     Args:
-        design: float64 [M, P], a row per pair of teams: its product with the strengths is their difference d.
+        design: float64 [M, P], sparse, a row per pair of teams: its product with the strengths is their difference d.
         counts: float64 [M, 3], games won, drawn and lost by the first team.
     """
 
-    design: Array
+    design: Sparse
     counts: Array
 
     @property
@@ -76,12 +79,16 @@ def games_of(results: Results, players: Sequence[str]) -> Games:
     """
     index = {name: place for place, name in enumerate(players)}
     pairs = results.pairs()
-    design = np.zeros((len(pairs), len(players)))  # [M, P]
-    for row, (first, second) in enumerate(pairs):
-        for team, sign in ((first, 1.0), (second, -1.0)):
-            for name, seats in Counter(team).items():
-                design[row, index[name]] += sign * seats / len(team)  # rounded once: teams that are equal differ by 0
-    seen = design.any(axis=1)  # teams as (a, b) and (a, a, b, b) are equally strong whatever their members are
+    seats = [
+        (row, index[name], sign * count / len(team))  # rounded once: teams that are equal differ by 0
+        for row, teams in enumerate(pairs)
+        for team, sign in zip(teams, (1.0, -1.0), strict=True)
+        for name, count in Counter(team).items()
+    ]
+    rows, columns, parts = zip(*seats, strict=True) if seats else ((), (), ())
+    design = sparse.csr_array((np.array(parts, np.float64), (rows, columns)), shape=(len(pairs), len(players)))
+    design.eliminate_zeros()
+    seen = np.diff(design.indptr) > 0  # teams as (a, b) and (a, a, b, b) are equally strong whatever their members are
     return Games(design[seen], np.array(list(pairs.values()), np.float64).reshape(-1, 3)[seen])
 
 
@@ -89,6 +96,12 @@ def chances(differences: Array, log_nu: float) -> Array:
     """Of a win, a draw and a loss, float64 [..., 3], for differences [...] in nats."""
     half = differences / 2
     found: Array = special.softmax(np.stack([half, np.full_like(half, log_nu), -half], axis=-1), axis=-1)
+    return found
+
+
+def best_first(strengths: Array) -> NDArray[np.intp]:
+    """The places of strengths, the largest first; of those that rounding alone tells apart the first one."""
+    found: NDArray[np.intp] = np.argsort(-strengths.round(_DIGITS), kind="stable")
     return found
 
 
@@ -106,9 +119,17 @@ def information(differences: Array, nu: float) -> Array:
 
 def log_likelihood(games: Games, strengths: Array, fitted: Fit) -> Array:
     """Of strengths [K, P] in nats, with the share of draws and the prior of a fit; float64 [K]."""
-    found = chances(strengths @ games.design.T, log_of(fitted.nu))  # [K, M, 3]
+    won, drawn, lost = games.counts.T
+    played = games.counts.sum(axis=1)
     penalty = fitted.prior * (strengths**2).sum(axis=1) / (2 * PRIOR_DEVIATION**2)
-    total: Array = special.xlogy(games.counts, found).sum(axis=(1, 2)) - penalty
+    found = special.xlogy(drawn.sum(), fitted.nu) - penalty  # [K]
+    step = max(1, _AT_ONCE // max(1, len(played)))
+    for start in range(0, len(strengths), step):
+        half = (games.design @ strengths[start : start + step].T) / 2  # [M, step]
+        size = np.abs(half)
+        weights = size + np.log1p(np.exp(-2 * size) + fitted.nu * np.exp(-size))  # log(exp(h) + nu + exp(-h))
+        found[start : start + step] += (won - lost) @ half - played @ weights
+    total: Array = found
     return total
 
 
@@ -125,8 +146,11 @@ def most_likely(games: Games) -> Fit:
     inverse = np.linalg.inv(problem.hessian(near))
     found = near - inverse @ problem.value_and_gradient(near)[1]  # Newton's last step, beyond what values can resolve
     nu = math.exp(found[-1]) if games.drawn else 0.0
-    centre = np.eye(count) - 1 / count  # takes out the shift that all strengths share, be it pinned or a prior's
-    return Fit(centre @ found[:count], centre @ inverse[:count, :count] @ centre, nu, prior)
+    strengths = found[:count]
+    covariance = np.array(inverse[:count, :count], np.float64)
+    for axis in (0, 1):  # takes out the shift that all strengths share, be it pinned or a prior's
+        covariance -= covariance.mean(axis=axis, keepdims=True)
+    return Fit(strengths - strengths.mean(), covariance, nu, prior)
 
 
 class _Problem:
@@ -161,7 +185,7 @@ class _Problem:
         won, drawn, lost = self._chances(parameters).T
         own = count * (won + lost - (won - lost) ** 2) / 4
         found = self._quadratic.copy()
-        found[: self._players, : self._players] += (design * own[:, None]).T @ design
+        found[: self._players, : self._players] += (design.T @ (sparse.diags_array(own) @ design)).toarray()
         if self._games.drawn:
             cross = design.T @ (-count * (won - lost) * drawn / 2)
             found[-1, :-1] += cross
@@ -188,21 +212,22 @@ def has_maximum(games: Games) -> bool:
     return _rank(games.design) == free and not _is_separated(games.design, won, drawn, lost)
 
 
-def _rank(design: Array) -> int:
-    return int(np.linalg.matrix_rank(design.T @ design, hermitian=True))  # of P x P: there may be far more games
+def _rank(design: Sparse) -> int:
+    square = (design.T @ design).toarray()  # P x P: there may be far more games
+    return int(np.linalg.matrix_rank(square, hermitian=True))
 
 
-def _is_separated(design: Array, won: Flags, drawn: Flags, lost: Flags) -> bool:
+def _is_separated(design: Sparse, won: Flags, drawn: Flags, lost: Flags) -> bool:
     """Whether some direction (strengths, log nu) makes no game that was played less likely, and one more likely.
 
     A way in which a game can end grows more likely as its logit, of d / 2, log nu and -d / 2, outgrows the others.
     """
-    half = np.hstack([design / 2, np.zeros((len(design), 1))])  # [M, P + 1]
-    draw = np.zeros_like(half)
-    draw[:, -1] = 1.0
+    rows = design.shape[0]
+    half = sparse.hstack([design / 2, sparse.csr_array((rows, 1))], format="csr")  # [M, P + 1]
+    draw = sparse.hstack([sparse.csr_array(design.shape), np.ones((rows, 1))], format="csr")
     growth = [(2 * half)[won], (-2 * half)[lost]]
     if drawn.any():
         growth += [(half - draw)[won], (draw - half)[drawn], (draw + half)[drawn], (-half - draw)[lost]]
-    gains = np.vstack(growth)
-    best = optimize.linprog(-gains.sum(axis=0), A_ub=-gains, b_ub=np.zeros(len(gains)), bounds=(-1, 1))
+    gains = sparse.vstack(growth, format="csr")
+    best = optimize.linprog(-gains.sum(axis=0), A_ub=-gains, b_ub=np.zeros(gains.shape[0]), bounds=(-1, 1))
     return bool(best.fun is not None and -best.fun > _MOVED)

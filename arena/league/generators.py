@@ -2,30 +2,65 @@
 
 A knockout goes on with the winners, in the order in which they met; so it is a bracket. Of an odd number the first who
 has had no bye has one. A Swiss tournament pairs neighbours in its standings who have not met; the last who has had the
-fewest byes has one. Of two who met the better has the larger share of the points of their games that count; of equals
-the one with the higher rating, and then a coin decides.
+fewest byes has one. Of two who met the better has the larger share of the points of the games of this pairing; of
+equals the one with the higher rating, and then a coin decides. Points are of all rounds: what was won stays won,
+whoever has learnt since.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TypeAlias
 
+import msgspec
 import numpy as np
 
-from arena.config.matches import KnockoutConfig, Pair, SwissConfig, neighbours
+from arena.config.matches import KnockoutConfig, MatchConfig, Pair, SwissConfig, neighbours
 from arena.league.ratings import Ratings, fit
-from arena.league.results import Results
+from arena.league.results import Encounter, Results
+from arena.league.rounds import names_of
 
-Pairings = tuple[tuple[str, ...], ...]
+Pairings: TypeAlias = tuple[tuple[str, ...], ...]
 """Who meets whom; one alone has a bye."""
+Shares: TypeAlias = Mapping[str, float]
+"""What each player has made of its pairing in a round, in [0, 1]: 1 for a bye, 1/2 if no game counts."""
+
+
+def shares(
+    entry: KnockoutConfig | SwissConfig,
+    pairings: Pairings,
+    games: Iterable[tuple[MatchConfig, Sequence[Encounter]]],
+) -> Shares:
+    """The shares of one round.
+
+    Args:
+        entry: the tournament.
+        pairings: its own of this round.
+        games: of each match of the round, with what the match was made of, be it of this tournament or not.
+    """
+    own = {*map(msgspec.json.encode, entry.written_out(teams(entry, pairings)))}  # as they are on record
+    results = {frozenset(players): Results() for players in pairings}
+    for match, found in games:
+        if msgspec.json.encode(match) in own:
+            for game in found:
+                results[names_of(match)].add(*game)
+    return {name: _share(results[frozenset(players)], name, players) for players in pairings for name in players}
+
+
+def _share(results: Results, player: str, players: Sequence[str]) -> float:
+    others = [name for name in players if name != player]
+    if not others:
+        return 1.0
+    score = results.between(player, *others)
+    return score.points / score.games if score.games else 0.5
 
 
 class Judge:
-    """Says who of two is better, and who has how many points.
+    """Says who of two is better, and who stands where.
 
     Args:
-        results: of the games that count.
+        results: of the games that count for ratings.
         rng: of its coins.
     """
 
@@ -34,26 +69,15 @@ class Judge:
         self._rng = rng
         self._fitted: Ratings | None = None
 
-    def winner(self, players: Sequence[str]) -> str:
+    def winner(self, players: Sequence[str], made: Shares) -> str:
         """The better one of two, or the one who had a bye."""
-        return max(players, key=lambda name: (self.share(name, players), self._elo(name), self._rng.random()))
+        return max(players, key=lambda name: (made[name], self._elo(name), self._rng.random()))
 
-    def share(self, player: str, players: Sequence[str]) -> float:
-        """What a player has made of its pairing, in [0, 1]: 1 for a bye, 1/2 if no game counts."""
-        others = [name for name in players if name != player]
-        if not others:
-            return 1.0
-        score = self._results.between(player, *others)
-        return score.points / score.games if score.games else 0.5
-
-    def standings(self, entry: SwissConfig, before: Sequence[Pairings]) -> list[str]:
+    def standings(self, players: Sequence[str], made: Sequence[Shares]) -> list[str]:
         """The players of a Swiss tournament, the best first."""
-        points = dict.fromkeys(entry.policies, 0.0)
-        for players in (players for pairings in before for players in pairings):
-            for name in players:
-                points[name] += self.share(name, players)
-        coins = dict(zip(entry.policies, self._rng.random(len(entry.policies)), strict=True))
-        return sorted(entry.policies, key=lambda name: (-points[name], -self._elo(name), coins[name]))
+        points = {name: sum(share[name] for share in made) for name in players}
+        coins = dict(zip(players, self._rng.random(len(players)), strict=True))
+        return sorted(players, key=lambda name: (-points[name], -self._elo(name), coins[name]))
 
     def _elo(self, player: str) -> float:
         if self._fitted is None:
@@ -72,17 +96,20 @@ def teams(entry: KnockoutConfig | SwissConfig, pairings: Pairings) -> list[Pair]
     return [(entry.team(players[0]), entry.team(players[1])) for players in pairings if len(players) > 1]
 
 
-def next_pairings(entry: KnockoutConfig | SwissConfig, before: Sequence[Pairings], judge: Judge) -> Pairings:
+def next_pairings(
+    entry: KnockoutConfig | SwissConfig, before: Sequence[Pairings], made: Sequence[Shares], judge: Judge
+) -> Pairings:
     """The pairings of a tournament's next round; of a knockout that is over, its winner alone.
 
     Args:
         entry: the tournament.
         before: its earlier pairings, the first ones first.
-        judge: of the games played in it.
+        made: what everybody has made of them.
+        judge: of those who have made the same.
     """
     if isinstance(entry, SwissConfig):
-        return _swiss(judge.standings(entry, before), before)
-    left = [judge.winner(players) for players in before[-1]]
+        return _swiss(judge.standings(entry.policies, made), before)
+    left = [judge.winner(players, made[-1]) for players in before[-1]]
     if len(left) == 1:
         return ((left[0],),)
     if len(left) % 2 == 0:

@@ -32,8 +32,7 @@ from arena.league import generators, matchmaking, population, snapshots
 from arena.league.draws import Purpose, stream
 from arena.league.matchmaking import Field
 from arena.league.pairing import decided
-from arena.league.ratings import fit
-from arena.league.results import Results, Team
+from arena.league.results import Played, Results, Team
 from arena.league.rounds import Fork, GateRecord, History, Player, Round, names_of, player_of, snapshot_name
 
 __all__ = ["Fork", "GateRecord", "Player", "Round", "first_round", "is_over", "next_round", "round_config"]
@@ -55,7 +54,7 @@ def next_round(
     before: Sequence[Round],
     results: Results,
     returns: Mapping[str, Sequence[float]],
-    tested: Results | None = None,
+    played: Played = (),
 ) -> Round:
     """The round after those before it; the same for the same arguments.
 
@@ -64,13 +63,13 @@ def next_round(
         before: all earlier rounds, the first one first.
         results: of the games that count.
         returns: per policy those of its episodes in the newest round.
-        tested: what gates look at: games of all rounds, for a test that forgets games is wrong more often than it says;
-            None: `results`.
+        played: what gates and tournaments look at, see `looks_back`: the games of all rounds. A test that forgets games
+            is wrong more often than it says, and points that were won are not lost. (): no game counts.
     """
-    history = History(config, before)
+    history = History(config, before, played)
     tick = history.number * config.ticks
     due = _due(config, history, results)
-    joining = _joining(config, history, results if tested is None else tested, due, tick=tick)
+    joining = _joining(config, history, due, tick=tick)
     dropped = _dropped(config, history, joining.names, results)
     forks = _forks(config, history, results, returns)
     field = Field(
@@ -93,6 +92,11 @@ def next_round(
         options=_options(history, joining.names, dropped, forks),
         pairings=written.pairings,
     )
+
+
+def looks_back(config: Config) -> bool:
+    """Whether it matters what was played long ago: to a gate, or to a tournament within the league."""
+    return bool(gated(config)) or any(isinstance(entry, _TOURNAMENTS) for _, entry in _generators(config))
 
 
 def is_over(config: Config, before: Sequence[Round], results: Results) -> bool:
@@ -163,12 +167,12 @@ def _due(config: Config, history: History, results: Results) -> _Due:
     return _Due(tuple(joining), tuple(resets))
 
 
-def _joining(config: Config, history: History, results: Results, due: _Due, *, tick: int) -> snapshots.Joining:
+def _joining(config: Config, history: History, due: _Due, *, tick: int) -> snapshots.Joining:
     rule = _rule(config).snapshots
     due_now = history.number % rule.every == 0
     asked = [name for name in snapshotted(config) if due_now and history.has_played(name)]
     candidates = [(name, next(reversed(history.snapshots[name]), None)) for name in asked]
-    found = snapshots.joining(rule, candidates, results, tick=tick)
+    found = snapshots.joining(rule, candidates, history.games_as_it_is, tick=tick)
     return found._replace(names=(*found.names, *(snapshot_name(name, tick) for name in due.snapshots)))
 
 
@@ -192,9 +196,7 @@ def _forks(
     rule = _rule(config).evolution
     if rule is None or history.number % rule.every:
         return {}
-    ratings = fit(results)
-    ranked = {name: ratings.of(name).elo for name in ratings.players}
-    fitness = ranked if rule.by == "rating" else population.of_returns(returns)
+    fitness = population.of_ratings(results) if rule.by == "rating" else population.of_returns(returns)
     rng = stream(config.seed, history.number, Purpose.EVOLUTION)
     return population.forks(rule, populations(config, rule), fitness, history.options, rng)
 
@@ -237,6 +239,8 @@ class _Written(NamedTuple):
 
 def _written_out(config: Config, history: History, field: Field, judge: generators.Judge) -> _Written:
     rng = stream(config.seed, history.number, Purpose.OPPONENTS)
+    tested = {name: newest for name in gated(config) if (newest := field.newest(name)) is not None}
+    games = [*history.games()]
     matches: list[MatchConfig] = []
     pairings: dict[str, generators.Pairings] = {}
     for place, entry in config.places():
@@ -245,11 +249,13 @@ def _written_out(config: Config, history: History, field: Field, judge: generato
             continue
         generator = generator_of(entry)
         if isinstance(generator, _TOURNAMENTS):
-            pairings[place] = generators.next_pairings(generator, history.pairings(place), judge)
+            before = history.pairings(place)
+            made = [generators.shares(generator, *one) for one in zip(before, games, strict=True)]
+            pairings[place] = generators.next_pairings(generator, before, made, judge)
             matches += generator.written_out(generators.teams(generator, pairings[place]))
         elif isinstance(generator, MatchmakingConfig):
-            drawn = matchmaking.draw(generator, field, rng, tested=frozenset(gated(config)))
-            matches += generator.drawn(drawn, number=history.number)
+            drawn = matchmaking.draw(generator, field, rng, tested=tested)
+            matches += generator.drawn(drawn, number=history.number, tested=tested)
         else:
             matches += generator.matches()
     return _Written(tuple(matches), pairings)

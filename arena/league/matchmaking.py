@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from scipy.special import betainc
 
 from arena.config.matches import (
+    NOBODY,
     Exploiters,
     ExploitersRule,
     Fictitious,
@@ -59,7 +60,7 @@ class Field(NamedTuple):
 
 
 def draw(
-    entry: MatchmakingConfig, field: Field, rng: np.random.Generator, *, tested: frozenset[str] = frozenset()
+    entry: MatchmakingConfig, field: Field, rng: np.random.Generator, *, tested: Mapping[str, str] = NOBODY
 ) -> dict[str, Sequence[str]]:
     """The opponents of each learner, one per match.
 
@@ -67,12 +68,12 @@ def draw(
         entry: learners and rule.
         field: everybody whom they can meet.
         rng: what is left to chance.
-        tested: learners that meet their newest snapshot in one of their matches, for the gate that it has to pass.
+        tested: per learner that has to pass a gate its snapshot that the gate is about: one match is against that.
     """
     standings = None
     found: dict[str, Sequence[str]] = {}
     for learner in entry.policies:
-        newest = field.newest(learner) if learner in tested else None
+        newest = tested.get(learner)
         free = entry.copies - (newest is not None)
         weights = _weights(entry, learner, field)
         if weights is None:

@@ -3,18 +3,29 @@
 Both look at neighbours in the standings: the order is right if all neighbours stand right. `elo` is the difference
 that the games are to resolve; of players that are closer than that, either order will do.
 
-**When to stop** is a sequential test of every two neighbours: the upper one is `elo` better, or the lower one is. The
-likelihoods of the two cases are those of all games, with everybody else moved along as the covariance of the ratings
-says. Between two players alone it is Wald's test (1945). With the ratio of the likelihoods r, the two stand wrong with
-probability 1 / (1 + r); the order is decided when these probabilities add up to no more than the error.
+**When to stop.** Two neighbours are settled by one of two sequential tests, whichever is surer:
+
+    order   the upper one is `elo` better, or the lower one is. The likelihoods of the two cases are those of all
+            games, with everybody else moved along as the covariance of the ratings says. Between two players alone it
+            is Wald's test (1945).
+    equal   so few of the games between the two are decided that even who won all of these would score less than `elo`
+            does in a game without draws: whatever they differ by lies within `elo`. It is Wald's test as well, of a
+            quarter of the share of decided games that would do for that against the whole.
+
+With the ratio of the likelihoods r, a test is wrong with probability 1 / (1 + r); the order is decided when these
+probabilities, of each two neighbours the smaller one, add up to no more than the error. Players that draw all their
+games can be settled by the second test alone: who would win, if anybody did, draws do not say. Of equal players who win
+and lose, chance settles the order: either will do.
 
 **What to play** is the pair whose game is expected to lower this sum most. A game adds its information to the
 posterior of all strengths, so it tells also of neighbours who do not take part in it. A difference below `elo` is taken
-for `elo` here: otherwise nothing would be hoped of games between players that look equal.
+for `elo` here: otherwise nothing would be hoped of games between players that look equal. Of very many players only
+those that stand near each other are weighed.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TypeAlias
 
@@ -23,12 +34,14 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from arena.league import davidson
-from arena.league.results import Results
+from arena.league.results import Results, Score
 
 Array: TypeAlias = NDArray[np.float64]
 Places: TypeAlias = NDArray[np.intp]
 
 RESOLUTION = 20.0  # Elo
+_WEIGHED = 2**26  # pairs to play, times neighbours that they tell of, of one choice
+_AT_ONCE = 2**20  # of them
 
 
 def most_informative(
@@ -61,7 +74,8 @@ def decided(results: Results, players: Sequence[str], error: float = 0.05, *, el
     Args:
         results: all games so far.
         players: whose order it is; of fewer than two it always is.
-        error: the probability that it is wrong, where all players are at least `elo` apart.
+        error: the probability that it is wrong, where all players are at least `elo` apart, or that some two count as
+            equal who are not.
         elo: the difference to resolve; half of it needs four times as many games.
     """
     return len(set(players)) < 2 or Standings(results, players, elo=elo).wrong <= error
@@ -84,23 +98,31 @@ class Standings:
         games = davidson.games_of(results, everybody)
         fitted = davidson.most_likely(games)
         wanted = set(players)
-        at = [place for place in np.argsort(-fitted.strengths, kind="stable") if everybody[place] in wanted]
+        at = [place for place in davidson.best_first(fitted.strengths) if everybody[place] in wanted]
         self.order = tuple(everybody[place] for place in at)
         self._elo = elo / davidson.ELO
         self._strengths = fitted.strengths[at]
         self._covariance = fitted.covariance[np.ix_(at, at)]
-        self._ratios = self._likelihood_ratios(games, fitted, _contrasts(at, len(everybody)))  # [P - 1], logs
         self._nu = fitted.nu
+        self._ratios = _ratios_of_order(games, fitted, at, self._elo)  # [P - 1], logs
+        self._equal_ratios, self._growth = _ratios_of_draws(_between(results, self.order), games, self._elo)  # [P - 1]
 
     @property
     def wrong(self) -> float:
-        """The sum of the probabilities that two neighbours stand in the wrong order: no less than that any do."""
-        return float(expit(-self._ratios).sum())
+        """The sum of the doubts: no less than the probability that there is anything wrong with the order."""
+        return float(sum(self.doubts))
 
     @property
     def doubts(self) -> tuple[float, ...]:
-        """Of each two neighbours, the best ones first, the probability that they stand in the wrong order."""
-        return tuple(expit(-self._ratios).tolist())
+        """Of each two neighbours, the best ones first, the probability that they stand in the wrong order; or, where
+        that is less, that they are not equal.
+        """
+        return tuple(_doubts(self._ratios, self._equal_ratios).tolist())
+
+    @property
+    def equal(self) -> tuple[bool, ...]:
+        """Of each two neighbours, whether it is surer that they are equal than which one is better."""
+        return tuple((self._equal_ratios > self._ratios).tolist())
 
     def next_pair(self, *, of: str | None = None, games: int = 1) -> tuple[str, str]:
         """The pair to play next; from then on its games count as played, with no surprise.
@@ -110,53 +132,105 @@ class Standings:
             games: how many it plays.
         """
         first, second = self._candidates(of)
-        noise = 1 / (games * davidson.information(self._strengths[first] - self._strengths[second], self._nu))  # [C]
-        sums = self._covariance[:, first] - self._covariance[:, second]  # [P, C]
-        each = np.arange(len(first))
-        variances = sums[first, each] - sums[second, each]
-        shrinking = (sums[:-1] - sums[1:]) ** 2 / (noise + variances)  # [P - 1, C]
-        gains = self._gains(shrinking)
-        wrong = expit(-(self._ratios[:, None] + gains)).sum(axis=0)  # [C]
-        best = int(np.argmin(wrong))
-        self._ratios = self._ratios + gains[:, best]
-        known = sums[:, best]
-        self._covariance -= np.outer(known, known) / (noise[best] + variances[best])
+        step = max(1, _AT_ONCE // len(self.order))
+        blocks = [slice(start, start + step) for start in range(0, len(first), step)]
+        wrong = [_doubts(*self._played(first[block], second[block], games)).sum(axis=0) for block in blocks]
+        best = int(np.argmin(np.concatenate(wrong)))
+        self._play(first[best : best + 1], second[best : best + 1], games)
         return self.order[first[best]], self.order[second[best]]
 
     def _candidates(self, player: str | None) -> tuple[Places, Places]:
         """The pairs of anybody, or of this player, by their places [C]; the upper one first."""
+        count = len(self.order)
         if player is None:
-            first, second = np.triu_indices(len(self.order), 1)
-            return first, second
+            first, second = np.triu_indices(count, 1)
+            near = second - first <= max(1, _WEIGHED // count**2)
+            return first[near], second[near]
         own = self.order.index(player)
-        others = np.delete(np.arange(len(self.order)), own)
+        others = np.delete(np.arange(count), own)
         return np.minimum(own, others), np.maximum(own, others)
 
-    def _gains(self, shrinking: Array) -> Array:
-        """By how much the log ratios are expected to grow if the neighbours' variances shrink so much [P - 1, C]."""
+    def _play(self, first: Places, second: Places, games: int) -> None:
+        """Takes the games of one pair, given as arrays [1], for played."""
+        ratios, equal_ratios = self._played(first, second, games)
+        known, variance = self._told(first, second, games)
+        self._ratios, self._equal_ratios = ratios[:, 0], equal_ratios[:, 0]
+        self._covariance -= np.outer(known, known) / variance
+
+    def _told(self, first: Places, second: Places, games: int) -> tuple[Array, Array]:
+        """Of the difference of each pair, as games show it: the covariance with all strengths [P, C], the variance."""
+        noise = 1 / (games * davidson.information(self._strengths[first] - self._strengths[second], self._nu))  # [C]
+        known = self._covariance[:, first] - self._covariance[:, second]
+        each = np.arange(len(first))
+        return known, noise + known[first, each] - known[second, each]
+
+    def _played(self, first: Places, second: Places, games: int) -> tuple[Array, Array]:
+        """The logs of both ratios [P - 1, C] as they are expected to be after games of each pair."""
+        known, variance = self._told(first, second, games)
+        shrinking = (known[:-1] - known[1:]) ** 2 / variance  # [P - 1, C]
         differences = np.maximum(-np.diff(self._strengths), self._elo)
         variances = np.diag(self._covariance)
         before = variances[:-1] + variances[1:] - 2 * np.diag(self._covariance, 1)
-        gains: Array = 2 * self._elo * differences[:, None] * (1 / (before[:, None] - shrinking) - 1 / before[:, None])
-        return gains
-
-    def _likelihood_ratios(self, games: davidson.Games, fitted: davidson.Fit, neighbours: Array) -> Array:
-        """The logs of how much likelier it is that the upper of two neighbours is better than that the lower is."""
-        moves = neighbours @ fitted.covariance  # [P - 1, P]
-        found = neighbours @ fitted.strengths
-        variances = (moves * neighbours).sum(axis=1)
-        upper, lower = (
-            davidson.log_likelihood(
-                games, fitted.strengths + ((sign * self._elo - found) / variances)[:, None] * moves, fitted
-            )
-            for sign in (1, -1)
-        )
-        return upper - lower
+        gained = 2 * self._elo * differences[:, None] * (1 / (before[:, None] - shrinking) - 1 / before[:, None])
+        equal_ratios = np.repeat(self._equal_ratios[:, None], len(first), axis=1)
+        neighbours = np.flatnonzero(second == first + 1)
+        equal_ratios[first[neighbours], neighbours] += games * self._growth[first[neighbours]]
+        return self._ratios[:, None] + gained, equal_ratios
 
 
-def _contrasts(order: Sequence[int], players: int) -> Array:
-    """A row for each two neighbours of an order: its product with all players' strengths is their difference."""
-    rows = np.arange(len(order) - 1)
-    found = np.zeros((len(rows), players))
-    found[rows, order[:-1]], found[rows, order[1:]] = 1.0, -1.0
+def _doubts(ratios: Array, equal_ratios: Array) -> Array:
+    """Of neighbours, by the logs of the ratios of their two tests."""
+    found: Array = expit(-np.maximum(ratios, equal_ratios))
+    return found
+
+
+def _ratios_of_order(games: davidson.Games, fitted: davidson.Fit, at: Sequence[int], elo: float) -> Array:
+    """The logs [P - 1] of how much likelier it is that the upper of two neighbours is better than that the lower is.
+
+    Args:
+        games: all.
+        fitted: the most likely strengths.
+        at: the places of the players in these, the best one first.
+        elo: the difference to resolve, in nats.
+    """
+    upper, lower = at[:-1], at[1:]
+    each = np.arange(len(upper))
+    found = fitted.strengths[upper] - fitted.strengths[lower]
+    moves = fitted.covariance[upper] - fitted.covariance[lower]  # [P - 1, P]
+    moves /= (moves[each, upper] - moves[each, lower])[:, None]  # of all, where this difference moves by 1
+    better, worse = (
+        davidson.log_likelihood(games, fitted.strengths + (difference - found)[:, None] * moves, fitted)
+        for difference in (elo, -elo)
+    )
+    return better - worse
+
+
+def _ratios_of_draws(scores: Sequence[Score], games: davidson.Games, elo: float) -> tuple[Array, Array]:
+    """The logs [P - 1] of how much likelier it is that neighbours are equal, and how they are expected to grow a game.
+
+    Args:
+        scores: of the games between the two.
+        games: all: what shares of them are drawn counts as one game of each two.
+        elo: the difference to resolve, in nats.
+    """
+    many = math.tanh(elo / 2)  # of all games decided, and won by one: scores as much
+    few = many / 4
+    drawn, decided = math.log((1 - few) / (1 - many)), math.log(few / many)
+    draws = np.array([score.draws for score in scores], np.float64)
+    others = np.array([score.wins + score.losses for score in scores], np.float64)
+    usual = games.counts[:, 1].sum() / max(1.0, games.counts.sum())
+    share = (draws + usual) / (draws + others + 1)
+    return draws * drawn + others * decided, np.maximum(0.0, share * drawn + (1 - share) * decided)
+
+
+def _between(results: Results, order: Sequence[str]) -> list[Score]:
+    """The games between every two neighbours of an order."""
+    places = {name: place for place, name in enumerate(order)}
+    found = [Score()] * (len(order) - 1)
+    for teams, score in results.pairs().items():
+        alone = [{*team} for team in teams]
+        if all(len(team) == 1 for team in alone):
+            one, other = (places.get(next(iter(team)), -2) for team in alone)
+            if abs(one - other) == 1 and min(one, other) >= 0:
+                found[min(one, other)] = found[min(one, other)].plus(score)
     return found

@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 
 from arena.config.league import EvolutionConfig, PerturbConfig
+from arena.league.ratings import fit
+from arena.league.results import Results
 from arena.league.rounds import Fork
 
 
@@ -64,6 +66,12 @@ def _multiplied(value: float, rule: PerturbConfig, factor: float) -> float:
     high = np.inf if rule.at_most is None else rule.at_most
     changed = min(max(value * factor, low), high)
     return max(round(changed), min(value, 1)) if isinstance(value, int) else float(changed)
+
+
+def of_ratings(results: Results) -> dict[str, float]:
+    """The strength of everybody who has played, in Elo."""
+    ratings = fit(results)
+    return dict(zip(ratings.players, ratings.elo.tolist(), strict=True))
 
 
 def of_returns(returns: Mapping[str, Sequence[float]]) -> dict[str, float]:

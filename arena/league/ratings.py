@@ -83,7 +83,7 @@ class Ratings:
 
     def order(self) -> tuple[str, ...]:
         """All players, the best first; who is equal, by name."""
-        return tuple(self.players[at] for at in np.argsort(-self.elo, kind="stable"))
+        return tuple(self.players[at] for at in davidson.best_first(self.elo / davidson.ELO))
 
     def difference(self, first: str, second: str) -> Interval:
         """By how many Elo the first is better than the second."""

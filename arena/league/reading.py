@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from typing import Any, NamedTuple, TypeVar
 
@@ -21,7 +21,7 @@ import msgspec
 
 from arena.config import Config, load_config
 from arena.errors import ConfigError
-from arena.league.results import Encounter, Results, encounter_of
+from arena.league.results import Encounter, Played, Results, encounter_of
 from arena.plan import ONLY_ACT
 from arena.records.folder import RunFolder
 from arena.records.journal import JournalReader
@@ -68,7 +68,7 @@ def read(folder: RunFolder, *, window: int | None = None, last: int | None = Non
     rounds = _rounds(folder)[: None if last is None else last + 1]
     referee = _Referee(rounds, _since(load_config(folder.config), rounds, window))
     reader = JournalReader(folder.episodes)
-    judged = [referee.judge(episode) for episode in _lines(reader, _EpisodeLine) if referee.knows(episode.round)]
+    judged = [found for _, found in referee.judged(_lines(reader, _EpisodeLine))]
     encounters = [found for found in judged if isinstance(found, Encounter)]
     dropped = Counter(found for found in judged if isinstance(found, _Dropped))
     return Reading(
@@ -85,6 +85,24 @@ def read(folder: RunFolder, *, window: int | None = None, last: int | None = Non
 def read_results(folder: RunFolder, *, window: int | None = None, last: int | None = None) -> Results:
     """The results alone; as `read`."""
     return read(folder, window=window, last=last).results
+
+
+def read_played(folder: RunFolder, *, last: int | None = None) -> Played:
+    """The games of each round by themselves: none of them is too old.
+
+    Args:
+        folder: of the run.
+        last: the newest round to look at. None: the last one that has begun.
+
+    Raises:
+        ConfigError: as `read`.
+    """
+    rounds = _rounds(folder)[: None if last is None else last + 1]
+    found: list[dict[int, list[Encounter]]] = [{} for _ in rounds]
+    for episode, judged in _Referee(rounds, {}).judged(_lines(JournalReader(folder.episodes), _EpisodeLine)):
+        if isinstance(judged, Encounter):
+            found[episode.round].setdefault(episode.match, []).append(judged)
+    return found
 
 
 def read_returns(folder: RunFolder, *, round: int) -> dict[str, list[float]]:
@@ -210,11 +228,11 @@ class _Referee:
         self._since = since
         self._known: dict[tuple[int, int, tuple[_SeatLine, ...]], Encounter | _Dropped] = {}
 
-    def knows(self, round: int) -> bool:
-        """Whether it is one of the rounds."""
-        return round in self._rounds
+    def judged(self, episodes: Iterable[_EpisodeLine]) -> Iterator[tuple[_EpisodeLine, Encounter | _Dropped]]:
+        """The games of these rounds, and what each says."""
+        return ((episode, self._judge(episode)) for episode in episodes if episode.round in self._rounds)
 
-    def judge(self, episode: _EpisodeLine) -> Encounter | _Dropped:
+    def _judge(self, episode: _EpisodeLine) -> Encounter | _Dropped:
         """What a finished game says; of the same seats in the same match there are few ways to end."""
         if episode.cut:
             return _Dropped.ABORTED

@@ -12,6 +12,8 @@ from typing import NamedTuple, TypeAlias
 from arena.records.outcome import Outcome
 
 Team: TypeAlias = tuple[str, ...]
+Played: TypeAlias = "Sequence[Mapping[int, Sequence[Encounter]]]"
+"""Per round and match the games that count, however old, in the order in which they ended."""
 
 
 class Score(NamedTuple):
@@ -42,11 +44,16 @@ class Score(NamedTuple):
 
 
 class Encounter(NamedTuple):
-    """One finished game: two teams, and how it ended for the first."""
+    """One finished game: the teams of the first and the second side, and how it ended for the first."""
 
     first: Team
     second: Team
     outcome: Outcome
+
+    @property
+    def score(self) -> Score:
+        """The game, as the first sees it."""
+        return _ONE[self.outcome]
 
 
 _NOTHING = Score()

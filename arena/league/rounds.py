@@ -6,13 +6,15 @@ remember is in its rounds: which snapshots there are, whose options have changed
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from arena.config.matches import MatchConfig
 from arena.config.schema import Config
+from arena.league.results import Encounter, Played
 
 
 class Player(msgspec.Struct, frozen=True):
@@ -36,7 +38,7 @@ class GateRecord(msgspec.Struct, frozen=True):
     against: str
     verdict: str  # better | not_better | open
     llr: float  # log of the likelihood ratio, in nats
-    games: int
+    games: int  # that it looks at: equally many from each side
 
 
 class Round(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,6 +56,11 @@ class Round(msgspec.Struct, frozen=True, kw_only=True):
     options: dict[str, dict[str, Any]] = {}  # of policies and snapshots that have others than the configuration says
     pairings: dict[str, tuple[tuple[str, ...], ...]] = {}  # of knockouts and Swiss, by their places; one alone: a bye
 
+    def described(self, games: Mapping[int, Sequence[Encounter]]) -> Iterator[tuple[MatchConfig, Sequence[Encounter]]]:
+        """The games of each match, with what the match was made of; its copies, and `scale: true`, repeat that."""
+        copies = [match for match in self.matches for _ in range(match.copies)]
+        return ((copies[number % len(copies)], found) for number, found in games.items())
+
 
 def snapshot_name(policy: str, tick: int) -> str:
     """How the snapshot of a policy is called: '@' is in no name of a configuration."""
@@ -66,9 +73,9 @@ def player_of(name: str) -> Player:
     return Player(policy, int(tick))
 
 
-def names_of(match: MatchConfig) -> set[str]:
+def names_of(match: MatchConfig) -> frozenset[str]:
     """Who plays in a match."""
-    return {seat if isinstance(seat, str) else seat[0] for seat in match.seats}
+    return frozenset(match.names)
 
 
 def _policies_of(snapshots: Iterable[str]) -> set[str]:
@@ -81,6 +88,7 @@ class History:
     Args:
         config: of the league.
         before: all rounds that were played, the first one first.
+        played: their games; (): no game counts.
 
     Attributes:
         number: of the round to be made.
@@ -88,9 +96,10 @@ class History:
         options: per policy those that it has now.
     """
 
-    def __init__(self, config: Config, before: Sequence[Round]) -> None:
+    def __init__(self, config: Config, before: Sequence[Round], played: Played = ()) -> None:
         self.number = len(before)
         self._rounds = tuple(before)
+        self._played = played or [{} for _ in before]
         self.snapshots = _in_the_league(config, before)
         self._changed = before[-1].options if before else {}
         configured = {name: policy.options for name, policy in config.policies.items()}
@@ -105,7 +114,17 @@ class History:
 
     def pairings(self, place: str) -> list[tuple[tuple[str, ...], ...]]:
         """Who met whom in a knockout or Swiss, round after round."""
-        return [played.pairings[place] for played in self._rounds if place in played.pairings]
+        return [made.pairings[place] for made in self._rounds]
+
+    def games(self) -> Iterator[list[tuple[MatchConfig, Sequence[Encounter]]]]:
+        """Per round the games of each match, with what the match was made of."""
+        return ([*made.described(games)] for made, games in zip(self._rounds, self._played, strict=True))
+
+    def games_as_it_is(self, policy: str) -> Iterator[tuple[MatchConfig, Sequence[Encounter]]]:
+        """The games of a policy, match after match, since it began anew, if it did, or became a copy of another one."""
+        changed = [made.number for made in self._rounds if policy in made.forks or policy in made.resets]
+        for games in itertools.islice(self.games(), max(changed, default=0), None):
+            yield from ((match, found) for match, found in games if policy in names_of(match))
 
     def has_played(self, policy: str) -> bool:
         """Whether a policy has played since its newest snapshot joined; without one: at all."""

@@ -9,7 +9,8 @@ Wald's (1945, "Sequential tests of statistical hypotheses"). Its bounds are 1 / 
 by Ville's inequality (1939) a wrong `BETTER` has then a probability of at most alpha, and a wrong `NOT_BETTER` of at
 most beta, however often one looks, however many games are played between two looks, and even if strengths drift. But
 every game has to count, from the first one on: who forgets the oldest begins one test after another, and has each time
-another chance to be wrong.
+another chance to be wrong. And where one side of the game is better than the other, A has to have both equally often:
+see `snapshots.balanced`.
 """
 
 from __future__ import annotations

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple, TypeAlias
 
+import msgspec
 import numpy as np
 
 from arena.config.league import GateConfig, SnapshotsConfig
+from arena.config.matches import MatchConfig
 from arena.league.ratings import Ratings, fit
-from arena.league.results import Results
-from arena.league.rounds import GateRecord, player_of, snapshot_name
+from arena.league.results import Encounter, Results, Score
+from arena.league.rounds import GateRecord, names_of, player_of, snapshot_name
 from arena.league.sequential import Test, Verdict
 
 
@@ -21,19 +24,27 @@ class Joining(NamedTuple):
     gates: tuple[GateRecord, ...]
 
 
+Games: TypeAlias = Iterable[tuple[MatchConfig, Sequence[Encounter]]]
+"""Match after match, what it was made of and how its games ended."""
+
+
 def joining(
-    rule: SnapshotsConfig, candidates: Sequence[tuple[str, str | None]], results: Results, *, tick: int
+    rule: SnapshotsConfig,
+    candidates: Sequence[tuple[str, str | None]],
+    games: Callable[[str], Games],
+    *,
+    tick: int,
 ) -> Joining:
     """The policies whose snapshots join: without a gate all; with one, those that have proved to be better.
 
     Args:
         rule: whether there is a gate.
         candidates: policies, and the newest snapshot of each; None: it has none, so there is nothing to prove.
-        results: of the games that count.
+        games: per policy all that it has played as it is.
         tick: of the snapshots.
     """
     gates = tuple(
-        _tested(rule.gate, policy, newest, results)
+        _tested(rule.gate, policy, newest, games(policy))
         for policy, newest in candidates
         if rule.gate is not None and newest is not None
     )
@@ -41,10 +52,32 @@ def joining(
     return Joining(tuple(snapshot_name(policy, tick) for policy, _ in candidates if policy not in kept_out), gates)
 
 
-def _tested(gate: GateConfig, policy: str, newest: str, results: Results) -> GateRecord:
-    score = results.between(policy, newest)
+def _tested(gate: GateConfig, policy: str, newest: str, games: Games) -> GateRecord:
+    score = balanced(games, policy, newest)
     state = Test(gate.elo, gate.alpha, gate.beta).state(score)
     return GateRecord(policy, newest, state.verdict.value, state.llr, score.games)
+
+
+def balanced(games: Games, policy: str, other: str) -> Score:
+    """The games between two players, equally many from each side in each setting: of a side with more its first ones.
+
+    A side may be the better one. Of equals the first then wins a game from there with the chance p and loses one from
+    the other side with p. The likelihood ratios of two such games are in the mean x and y with x + y = 2, so x y is at
+    most 1: the bounds of the sequential test hold for pairs of games whatever the side is worth.
+
+    Args:
+        games: of the one, against the other and anybody else.
+        policy: the one.
+        other: the other.
+    """
+    settings: defaultdict[str, tuple[list[Score], list[Score]]] = defaultdict(lambda: ([], []))
+    for match, played in games:
+        if names_of(match) == {policy, other}:
+            from_first, from_second = settings[repr(msgspec.structs.replace(match, seats=(), copies=1))]
+            from_first += [game.score for game in played if {*game.first} == {policy}]
+            from_second += [game.score.reversed for game in played if {*game.second} == {policy}]
+    paired = [score for sides in settings.values() for pair in zip(*sides, strict=False) for score in pair]
+    return Score(*map(sum, zip(*paired, strict=True)))
 
 
 def leaving(rule: SnapshotsConfig, snapshots: Sequence[str], results: Results) -> list[str]:

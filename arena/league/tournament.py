@@ -51,11 +51,19 @@ class Batch(NamedTuple):
 
 
 class Doubt(NamedTuple):
-    """Two neighbours in the standings, and the probability that they stand in the wrong order."""
+    """Two neighbours in the standings, and what may be wrong with what is said of them, see `pairing`.
+
+    Args:
+        upper: the one that stands higher.
+        lower: the other.
+        probability: that they stand in the wrong order; or where they look equal, that they are not.
+        equal: whether they look equal: whether that is surer than their order.
+    """
 
     upper: str
     lower: str
     probability: float
+    equal: bool
 
 
 class Table(NamedTuple):
@@ -82,6 +90,11 @@ class Table(NamedTuple):
         share = self.error / max(1, len(self.doubts))
         return [] if self.decided else [doubt for doubt in self.doubts if doubt.probability > share]
 
+    @property
+    def equal(self) -> list[Doubt]:
+        """The neighbours that have proved to be equal."""
+        return [doubt for doubt in self.doubts if doubt.equal and doubt not in self.open]
+
 
 def table(results: Results, players: Sequence[str], rule: Rule) -> Table:
     """What the games say of the players.
@@ -92,7 +105,7 @@ def table(results: Results, players: Sequence[str], rule: Rule) -> Table:
         rule: when the tournament is over.
     """
     standings = Standings(results, players, elo=rule.elo)
-    neighbours = zip(standings.order, standings.order[1:], standings.doubts, strict=False)
+    neighbours = zip(standings.order, standings.order[1:], standings.doubts, standings.equal, strict=False)
     return Table(rows(fit(results, players=players), results), [Doubt(*found) for found in neighbours], rule.error)
 
 

@@ -17,6 +17,7 @@ from arena.leg import Leg
 from arena.records import checkpoint
 from arena.records.durable import make_folder, replacing
 from arena.records.folder import RunFolder
+from arena.succession import Seat
 
 VERSION = 1
 
@@ -30,6 +31,7 @@ class Boundary(msgspec.Struct, frozen=True, kw_only=True):
         updates: per policy how many updates.
         seconds: per policy the `seconds` of its last update.
         left: the workers, as (match, seat), whose `run` has returned.
+        seats: of the workers, whose files of their own go by them; none: an older arena has written it.
         checkpoints: per policy that has any the boundary whose checkpoint holds its state.
         journals: per journal, by its file's name, how many bytes were written.
     """
@@ -40,6 +42,7 @@ class Boundary(msgspec.Struct, frozen=True, kw_only=True):
     updates: dict[str, int] = {}
     seconds: dict[str, float] = {}
     left: list[tuple[int, int]] = []
+    seats: list[Seat] = []
     checkpoints: dict[str, int] = {}
     journals: dict[str, int] = {}
 

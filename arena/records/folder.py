@@ -5,6 +5,7 @@ runs/<name>/
 ├── profile.json                    where the time went, with `--profile`
 ├── episodes.jsonl  metrics.jsonl   the root's recorder
 ├── evaluations.jsonl  evaluations/ the root: how the policies did when they were evaluated, and the games
+├── tournament.json                the root, of a tournament: how it is played
 ├── rounds.jsonl  snapshots/        the root, of a league: its rounds, and who the policies were at the end of some
 ├── samples/match-0000/ ...         each environment its own: what was played, with `record: samples`
 ├── replays/round-0000/match-0000/  each environment its own: what plays it again, with `record: replays`
@@ -116,6 +117,11 @@ class RunFolder:
     def evaluation_path(self, tick: int) -> Path:
         """The folder of the evaluation at a tick."""
         return self.path / "evaluations" / f"tick-{tick:012d}"
+
+    @property
+    def tournament(self) -> Path:
+        """How a tournament is played, for the one who goes on with it."""
+        return self.path / "tournament.json"
 
     @property
     def rounds(self) -> Path:

@@ -6,13 +6,13 @@ them, for those who read what was played.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from arena.errors import ConfigError
-from arena.league.league import Round
+from arena.league.rounds import Round
 from arena.plan import Plan, to_json
 from arena.records.durable import replacing
 from arena.records.folder import RunFolder
@@ -43,6 +43,17 @@ def read(folder: RunFolder) -> list[Round]:
         ConfigError: the file is damaged, or of another version of the arena.
     """
     return [_round(line, folder) for line in _lines(folder)]
+
+
+def options_at(planned: Sequence[Round], tick: int) -> Mapping[str, dict[str, Any]]:
+    """The options with which what policies had learnt at a tick was learnt, where the configuration says others.
+
+    Args:
+        planned: the rounds of a run, the first one first.
+        tick: of a checkpoint. One at the end of a round is of that round, whoever becomes a copy of whom then.
+    """
+    played = [one for one in planned if one.start < tick]
+    return played[-1].options if played else {}
 
 
 def _lines(folder: RunFolder) -> list[dict[str, Any]]:

@@ -15,7 +15,7 @@ from dataclasses import astuple, replace
 from typing import Any
 
 from arena.comm import ANYONE, Endpoint, Tag
-from arena.errors import ArenaError, ConfigError
+from arena.errors import ArenaError, ConfigError, located
 from arena.leg import Leg
 from arena.memory import Memory, Standing
 from arena.messages import Done, Failed, Go, Left, Next, Progress, Ready, Restarted, Stopping, Update, pack, unpack
@@ -38,6 +38,7 @@ from arena.screen.display import Display
 from arena.screen.profile import Profiled
 from arena.screen.words import counted, round_words
 from arena.stopwatch import Activity, RoleProfile, stopwatch
+from arena.succession import seats_of
 
 _match, _lane, _episode, _tick = column("match"), column("lane"), column("episode"), column("tick")
 _round = column("round")
@@ -110,22 +111,12 @@ class Root:
     def _refuse_fragility(self) -> None:
         """Ends a run before anybody plays that asks for what needs states which can be saved and loaded."""
         plan = self._run.plan
-        asked = {
-            "fault_tolerance": plan.fault_tolerance == "on" and "would be lost with its process",
-            "evaluation": plan.evaluate_every is not None and "cannot be evaluated before the run's last tick",
-            "rounds": plan.rounds > 1 and "would end with a round",
-        }
-        path, why = next(((path, why) for path, why in asked.items() if why), ("", ""))
-        if not why:
-            return
         names = sorted({plan.seat(role).policy for role, ready in self._ready.items() if not ready.resumable})
-        refusal = ConfigError(
-            f"is asked for, but what {' and '.join(map(repr, names))} learns {why}: its algorithm has no state_dict() "
-            "and load_state_dict()",
-            path=path,
-            source=self._run.source,
-        )
-        raise RoleFailed(Failed("root, rank 0", str(refusal), exit_code=2))
+        try:
+            with located(source=self._run.source):
+                plan.refuse_fragile(names)
+        except ConfigError as refusal:
+            raise RoleFailed(Failed("root, rank 0", str(refusal), exit_code=2)) from refusal
 
     def _refuse_deadlock(self) -> None:
         """Ends a run that can deadlock before anybody plays; the algorithms have said when they meet."""
@@ -244,7 +235,7 @@ class Root:
     def _conclude(self, tick: int, recorder: Recorder) -> Leg | None:
         """Writes down that the run can go on from here; the leg that does, None at the end."""
         if self._run.episodes is not None:
-            self._end_of_episodes()
+            self._end_of_episodes(recorder)
             return None
         for match in self._ticks:  # also one that nobody plays any more
             self._note(Progress(match, tick, ()), recorder)
@@ -264,12 +255,17 @@ class Root:
             return None
         return leg if tick < plan.ticks else None
 
-    def _end_of_episodes(self) -> None:
-        """Nobody has learnt, so there is nothing to save; another round goes on where the longest match has ended."""
+    def _end_of_episodes(self, recorder: Recorder) -> None:
+        """Nobody has learnt; another round goes on where the longest match has ended, also when the run is resumed."""
         reached, plan = max(self._ticks.values()), self._run.plan
         if self._stop.wanted:
             self.stopped_at = reached
-        elif plan.round + 1 < plan.rounds:
+            return
+        if plan.rounds > 1:
+            recorder.sync()
+            journals = boundaries.journal_bytes(self._run.folder)
+            boundaries.save(self._run.folder, Boundary(tick=reached, journals=journals))
+        if plan.round + 1 < plan.rounds:
             self.following = replace(self._leg, start=reached)
 
     def _tell_callbacks(self, boundary: Boundary) -> None:
@@ -298,6 +294,7 @@ class Root:
                 for role, done in self._done.items()
                 if role.match is not None and role.seat is not None and done.returned
             ),
+            seats=seats_of(self._run.plan),
             checkpoints={**self._resting(tick), **self._saved(tick)},
             journals=boundaries.journal_bytes(self._run.folder),
         )

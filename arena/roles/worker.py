@@ -135,9 +135,15 @@ class Worker:
             return algorithm(self._env, self._group, ticks=self._run.plan.horizon, **self._policy.options)
 
     def _check_sizes(self, algorithm: type[Any]) -> None:
-        """Lets an algorithm that learns refuse a budget that is too small for it, before anybody plays."""
-        if hasattr(algorithm, "sizes") and not self._policy.frozen:
-            learners = learners_of(algorithm, self._run.plan, self._policy)
+        """Lets an algorithm that learns refuse a budget that is too small for it, before anybody plays.
+
+        In a rehearsal it is that of one meeting, of those who are not asked when the run begins.
+        """
+        rehearsed = self._run.rehearsal
+        asked = not rehearsed or self._policy.name in self._run.newcomers
+        if hasattr(algorithm, "sizes") and not self._policy.frozen and asked:
+            entry = self._match.entry if rehearsed else None
+            learners = learners_of(algorithm, self._run.plan, self._policy, entry=entry)
             rows = next(learner.rows for learner in learners if self._group.rank in learner.workers)
             algorithm.sizes(self._policy.options, rows=rows, ticks=self._run.plan.horizon, workers=len(learners))
 
@@ -251,13 +257,13 @@ class Worker:
 
     @property
     def _keeps(self) -> bool:
-        """Whether the policy has checkpoints."""
-        return not self._policy.frozen and hasattr(self._algorithm, "state_dict")
+        """Whether the policy has checkpoints; a rehearsal leaves none."""
+        return not self._policy.frozen and not self._run.rehearsal and hasattr(self._algorithm, "state_dict")
 
     @property
     def _resumable(self) -> bool:
         """Whether the algorithm can go on in the next leg: it does not learn, or its state is kept and taken on."""
-        return not self._learns or (self._keeps and hasattr(self._algorithm, "load_state_dict"))
+        return not self._learns or all(hasattr(self._algorithm, name) for name in ("state_dict", "load_state_dict"))
 
     def _leave_group(self) -> int | None:
         """Leaves; the boundary of the checkpoint that this worker has written last, None if it has written none.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from test_exact_resume import kill_everybody, left_by, newest_boundary
 from test_repair_over_mpi import ranks_in
 
 from arena.records.journal import JournalReader
-from launching import ARENA, arena, finish, left_behind, start, wait_for, write
+from launching import ARENA, arena, by_hand, finish, left_behind, start, wait_for, write
 
 ROUNDS, TICKS = 5, 100
 
@@ -25,7 +26,10 @@ def _nothing_is_left_behind(tmp_path: Path) -> Iterator[None]:
     wait_for(lambda: not left_behind(tmp_path), timeout=10)
 
 
-def league(*, ticks: int = TICKS, rounds: int = ROUNDS) -> dict[str, Any]:
+ONLY_PAST = {"past_selves": {"self": 0.0}}
+
+
+def league(*, ticks: int = TICKS, rounds: int = ROUNDS, rule: Any = "past_selves") -> dict[str, Any]:
     """Two learners that meet their past selves; the worse one becomes a copy of the better one now and then."""
     return {
         "name": "league",
@@ -40,7 +44,7 @@ def league(*, ticks: int = TICKS, rounds: int = ROUNDS) -> dict[str, Any]:
                 "matchmaking": {
                     "env": "game",
                     "policies": ["blue", "red"],
-                    "rule": "past_selves",
+                    "rule": rule,
                     "lanes": 2,
                     "copies": 1,
                 }
@@ -74,7 +78,7 @@ def test_a_league_is_the_same_on_any_number_of_processes(tmp_path: Path) -> None
 
 
 def test_a_league_whose_processes_were_all_killed_leaves_the_bytes_of_one_that_was_not(tmp_path: Path) -> None:
-    config = write(tmp_path, league(ticks=1500))
+    config = write(tmp_path, league(ticks=1500, rule=ONLY_PAST))
     assert arena(tmp_path, "train", config, "--run-dir", "whole", "--ranks", "1").code == 0
     run = tmp_path / "run"
     for reached, resume in ((1500, []), (3750, ["--resume"])):  # a round's end, and the middle of one
@@ -116,3 +120,29 @@ def test_rounds_of_another_length_are_refused_and_more_rounds_are_not(tmp_path: 
     assert more.code == 0, more.err
     assert arena(tmp_path, "train", config, "--run-dir", "whole", "--ranks", "1", "--set", "rounds=4").code == 0
     assert json.dumps(rounds_of(tmp_path / "run")) == json.dumps(rounds_of(tmp_path / "whole"))
+
+
+WATCHED = """
+import sys
+from arena.cli import main
+from arena.league import league
+from arena.records.lock import is_held
+
+next_round = league.next_round
+
+def watched(*given):
+    print("held" if is_held("run") else "free", flush=True)
+    return next_round(*given)
+
+league.next_round = watched
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+def test_the_folder_is_held_while_a_round_is_planned(tmp_path: Path) -> None:
+    config = write(tmp_path, league(rounds=3))
+    (tmp_path / "watched.py").write_text(WATCHED)
+    ended = by_hand(tmp_path, 3, "train", config, "--run-dir", "run", program=[sys.executable, "watched.py"])
+    assert ended.code == 0, ended.err
+    assert [word for word in ended.out.split() if word in ("held", "free")] == ["held", "held"]
+    assert (tmp_path / "run" / "lock").read_text() == ""

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from launching import arena, episodes, left_behind, write
+from test_exact_resume import kill_everybody, newest_boundary
+
+from launching import ARENA, arena, episodes, finish, left_behind, start, wait_for, write
 
 ROCK = {"algorithm": "scripted", "options": {"action": 0}}
 CONFIG = {
@@ -30,6 +32,20 @@ def test_a_tournament_is_the_same_on_any_number_of_processes(tmp_path: Path) -> 
     assert episodes(tmp_path / "run-1") == episodes(tmp_path / "run-3")
     assert len((tmp_path / "run-3" / "rounds.jsonl").read_text().splitlines()) > 2
     assert not left_behind(tmp_path)
+
+
+def test_a_tournament_whose_processes_were_all_killed_goes_on_as_if_they_had_not_been(tmp_path: Path) -> None:
+    budget = ["tournament", write(tmp_path, CONFIG), "--episodes", "8000", "--elo", "0.1"]
+    process = start([*ARENA, *budget, "--ranks", "3", "--run-dir", "broken"], tmp_path)
+    wait_for(lambda: newest_boundary(tmp_path / "broken") > 0)
+    assert process.poll() is None, "it is still playing"
+    assert kill_everybody(tmp_path) >= 4
+    assert finish(process, timeout=20).code != 0
+    ended = arena(tmp_path, *budget, "--ranks", "1", "--run-dir", "broken", "--resume")
+    assert ended.code == 0, ended.err
+    assert arena(tmp_path, *budget, "--ranks", "1", "--run-dir", "whole").code == 0
+    for name in ("episodes.jsonl", "rounds.jsonl"):
+        assert (tmp_path / "broken" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
 
 
 def test_a_mistake_is_told_once_before_any_process_starts(tmp_path: Path) -> None:

@@ -205,7 +205,7 @@ HEAVY = (
 )
 
 
-OF_LEAGUES = {f"arena.launch.{name}" for name in ("contestants", "contesting", "exploiting", "rounds")}
+OF_LEAGUES = {f"arena.launch.{name}" for name in ("contestants", "contesting", "exploiting", "recontesting", "rounds")}
 """They rate players, and are imported where there are some."""
 
 

@@ -242,6 +242,21 @@ PPO = {"algorithm": "ppo"}
             "league.evolution.perturb.learning_rate.at_least",
             "above `at_most: 1.0`",
         ),
+        *(
+            ({"evolution": {"perturb": {"learning_rate": {"factors": [2], key: value}}}}, place, words)
+            for key in ("at_least", "at_most")
+            for value, words in ((math.nan, "found nan"), (math.inf, "found inf"), (-math.inf, "found -inf"))
+            for place in (f"league.evolution.perturb.learning_rate.{key}",)
+        ),
+        (
+            {"evolution": {"perturb": {"learning_rate": [math.nan]}}},
+            "league.evolution.perturb.learning_rate.factors[0]",
+            "found nan",
+        ),
+        ({"evolution": {"share": math.nan}}, "league.evolution.share", "found nan"),
+        ({"snapshots": {"gate": {"elo": math.nan}}}, "league.snapshots.gate.elo", "found nan"),
+        ({"snapshots": {"gate": {"beta": math.nan}}}, "league.snapshots.gate.beta", "found nan"),
+        ({"evolution": {"policies": ["a", "f"]}}, "league.evolution.policies[1]", "'f' plays in no match"),
         ({"decided": {}}, "league.decided", "'a' learns"),
         ({"decide": {}}, "league.decide", "did you mean 'decided'?"),
     ],
@@ -250,6 +265,111 @@ def test_a_wrong_league_is_named_with_its_place(rules: Any, path: str, words: st
     error = refused(MATCHMAKING, ROUND_ROBIN, league=rules)
     assert error.path == path
     assert words in error.message
+
+
+@pytest.mark.parametrize(
+    ("rule", "key", "words"),
+    [
+        ({"past_selves": {"self": math.nan}}, "past_selves.self", "found nan"),
+        ({"exploiters": {"main": ["a"], "weak": 0.3}}, "exploiters.weak", "no `main_exploiters`"),
+        ({"exploiters": {"main": ["a"], "reset": {"after": 3}}}, "exploiters.reset", "no exploiters"),
+        (
+            {"exploiters": {"main": ["a"], "main_exploiters": ["b"], "reset": {"share": 0.5}}},
+            "exploiters.reset.share",
+            "no `league_exploiters`",
+        ),
+        (
+            {"exploiters": {"main": ["a"], "main_exploiters": ["b"], "reset": {"after": None, "beats": 1}}},
+            "exploiters.reset.beats",
+            "no score is above 1",
+        ),
+    ],
+)
+def test_what_a_rule_says_without_effect_is_refused(rule: Any, key: str, words: str) -> None:
+    everybody = ["a", "b"] if "b" in str(rule) else ["a"]
+    error = refused(entry("matchmaking", policies=everybody, rule=rule))
+    assert error.path == f"matches[0].matchmaking.rule.{key}"
+    assert words in error.message
+
+
+@pytest.mark.parametrize("rule", ["past_selves", "fictitious"])
+def test_nobody_to_meet_is_named_for_a_learner_that_meets_itself_alone(rule: str) -> None:
+    alone = entry("matchmaking", policies=["a"], against=["b"], rule={rule: {"self": 1}})
+    assert refused(alone).path == "matches[0].matchmaking.against"
+
+
+@pytest.mark.parametrize(
+    ("rules", "key"),
+    [({"every": 2}, "every"), ({"keep": 7}, "keep"), ({"keep_by": "spread"}, "keep_by")],
+)
+def test_snapshots_where_nobody_has_any_are_refused(rules: Any, key: str) -> None:
+    error = refused(ROUND_ROBIN, league={"snapshots": rules})
+    assert (error.path, "no snapshots" in error.message) == (f"league.snapshots.{key}", True)
+    frozen = entry("matchmaking", policies=["random"], against=["b"], rule="uncertainty")
+    policies = {"random": {"algorithm": "random"}, "b": {"algorithm": "random"}}
+    assert refused(frozen, policies=policies, league={"snapshots": rules}).path == f"league.snapshots.{key}"
+    assert league(ROUND_ROBIN, MATCHMAKING, league={"snapshots": rules}).league is not None
+
+
+def test_snapshots_that_nobody_meets_are_kept_for_those_who_look_at_them() -> None:
+    alone = entry("matchmaking", policies=["a"], rule={"past_selves": {"self": 1}})
+    assert league(alone, league={"snapshots": {"keep": 7}}).league is not None
+
+
+def test_a_window_where_nobody_learns_is_refused() -> None:
+    policies = {name: {"algorithm": "random"} for name in "ab"}
+    assert refused(ROUND_ROBIN, policies=policies, league={"window": 2}).path == "league.window"
+    assert league(ROUND_ROBIN, league={"window": 2}).league is not None
+
+
+ALONE = [{"env": "game", "seats": [name]} for name in "ab"]
+DUEL = {"env": "game", "seats": ["a", "b"]}
+THREE_SIDES = {"env": "game", "seats": ["a", "b", "c"]}
+BESIDE = {"env": "game", "seats": ["c", "d"]}
+PAST_SELVES = entry("matchmaking", policies=["a", "b"], rule="past_selves")
+SELF_ALONE = entry("matchmaking", policies=["a", "b"], rule={"fictitious": {"self": 1}})
+SAME_TEAMS = {"env": "game", "seats": ["a", "b", "a", "b"], "sides": [[0, 1], [2, 3]]}
+
+
+@pytest.mark.parametrize("matches", [ALONE, [THREE_SIDES], [PAST_SELVES], [SELF_ALONE], [SAME_TEAMS], [DUEL, BESIDE]])
+def test_evolution_by_ratings_is_refused_where_nobody_can_be_compared(matches: list[Any]) -> None:
+    error = refused(*matches, league={"evolution": {"by": "rating"}})
+    assert error.path == "league.evolution.by"
+    assert "are never compared" in error.message
+    assert league(*matches, league={"evolution": {"by": "return"}}).league is not None
+
+
+@pytest.mark.parametrize(
+    "matches",
+    [
+        [DUEL],
+        [ROUND_ROBIN],
+        [{"env": "game", "seats": ["a", "random"]}, {"env": "game", "seats": ["b", "random"]}],
+        [entry("matchmaking", policies=["a", "b"], against=["random"], rule="past_selves")],
+        [entry("matchmaking", policies=["a", "b"], rule="fictitious")],
+        [entry("knockout", policies=["a", "c", "b", "d"]), entry("swiss", policies=["c", "b"])],
+        [{**THREE_SIDES, "sides": [[0, 1], [2]]}],
+    ],
+)
+def test_evolution_by_ratings_is_taken_where_all_can_be_compared_be_it_by_way_of_others(matches: list[Any]) -> None:
+    assert league(*matches, league={"evolution": {"by": "rating"}}).league is not None
+
+
+@pytest.mark.parametrize("matches", [[*ALONE], [THREE_SIDES], [DUEL, BESIDE], [{"env": "game", "seats": ["a", "a"]}]])
+def test_an_order_that_no_game_can_decide_is_refused(matches: list[Any]) -> None:
+    policies = {name: {"algorithm": "random"} for name in "abcd"}
+    error = refused(*matches, policies=policies, league={"decided": {}})
+    assert error.path == "league.decided"
+    assert "are never compared" in error.message or "there is one player, 'a'" in error.message
+
+
+def test_a_gate_whose_games_would_all_be_from_one_side_is_refused() -> None:
+    alone = entry("matchmaking", policies=["a"], rule={"past_selves": {"self": 1}}, copies=2)
+    gate = {"snapshots": {"gate": {"elo": 100}}}
+    error = refused(alone, rounds=3, ticks=10**6, league=gate)
+    assert (error.path, "at most 0 games" in error.message) == ("league.snapshots.gate", True)
+    assert "set more `rounds`" in error.message
+    assert league(alone, rounds=4, ticks=10**6, league=gate).league is not None
 
 
 def test_a_league_of_one_round_is_refused() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -53,12 +54,12 @@ def following(run: Run, *, won: int, lost: int) -> Run:
 
 
 def against(run: Run) -> list[Any]:
-    return [match for match in run.plan.matches if match.seats[1].policy != "one"]
+    return [match for match in run.plan.matches if {seat.policy for seat in match.seats} != {"one"}]
 
 
 def game(run: Run, match: int, *, won: bool) -> dict[str, Any]:
     seats = run.plan.matches[match].seats
-    ends = ("win", "loss") if won else ("loss", "win")
+    ends = ["win" if (seat.policy == "one") == won else "loss" for seat in seats]
     return {
         "round": run.plan.round,
         "match": match,
@@ -72,10 +73,10 @@ def game(run: Run, match: int, *, won: bool) -> dict[str, Any]:
 @pytest.mark.parametrize("window", [1, 5])
 def test_the_gate_looks_at_all_games_however_old_the_league_lets_them_be(tmp_path: Path, window: int) -> None:
     run = begun(tmp_path / "run", window=window)
-    games = []
-    for _ in range(4):
-        games += [5 * len(against(run))]
+    sides: list[Counter[int]] = [Counter()]
+    for _ in range(5):
+        sides += [sides[-1] + Counter(match.seats[1].policy == "one" for match in against(run))]
         run = following(run, won=3, lost=2)
     gates = [made.gates[0].games for made in records.read(run.folder) if made.gates]
-    assert gates == [sum(games[: number + 1]) for number in range(1, 4)]
-    assert games[1] > 0
+    assert gates == [2 * 5 * min(found[False], found[True]) for found in sides[2:]]
+    assert gates[-1] > gates[1] > 0

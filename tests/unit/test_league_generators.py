@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from arena.league.league import Round, first_round, is_over, next_round, round_config
 from arena.league.results import Results, Score
 from arena.plan import make_plan
-from simulated_leagues import entry, league, played, roles
+from simulated_leagues import encounters, entry, league, played, roles, stronger
 
 Pairs = list[tuple[str, ...]]
 
@@ -81,6 +81,7 @@ def test_the_strongest_wins_a_knockout_after_the_logarithm_of_its_players_rounds
 
 
 @given(st.permutations("abcdefgh"), st.integers(2, 8))
+@settings(deadline=None)
 def test_everybody_but_the_winner_of_a_knockout_loses_exactly_once(order: list[str], size: int) -> None:
     config = league(entry("knockout", policies=order[:size]), rounds=9)
     found = played(config)
@@ -113,10 +114,11 @@ def test_a_drawn_knockout_goes_to_the_higher_rating_and_of_equals_to_a_coin_that
 @pytest.mark.parametrize("seed", range(6))
 def test_who_wins_a_knockout_goes_on_even_if_it_becomes_a_copy_of_another_one(seed: int) -> None:
     config = league(entry("knockout", policies=list("abcd")), rounds=2, seed=seed, league={"evolution": {}})
-    results = Results()
-    for winner, loser in ("ba", "dc"):
-        results.add_score((winner,), (loser,), Score(wins=8, losses=2))
-    made = next_round(config, [first_round(config)], results, {"a": [9.0], "b": [0.0], "c": [5.0], "d": [6.0]})
+    games = [
+        {place: encounters((loser,), (winner,), Score(2, 0, 8)) for place, (winner, loser) in enumerate(("ba", "dc"))}
+    ]
+    returns = {"a": [9.0], "b": [0.0], "c": [5.0], "d": [6.0]}
+    made = next_round(config, [first_round(config)], Results(), returns, games)
     assert made.forks["b"].source == "a"
     assert made.pairings["matches[0].knockout"] == (("b", "d"),)
 
@@ -151,6 +153,33 @@ def test_a_swiss_tournament_pairs_winners_with_winners() -> None:
     assert {frozenset(pair) for pair in pairs(rounds[1])} <= {
         frozenset(pair) for half in ("bdfh", "aceg") for pair in combinations(half, 2)
     }
+
+
+def test_points_of_a_swiss_tournament_are_of_all_rounds_however_few_games_count_for_ratings() -> None:
+    config = league(entry("swiss", policies=list("abcdefgh")), rounds=4)
+    before = played(config).rounds[:3]
+    games = [
+        {number: encounters(*((name,) for name in pair), stronger(*pair, 4)) for number, pair in enumerate(pairs(made))}
+        for made in before
+    ]
+    points = Counter(max(pair) for made in before for pair in pairs(made))
+    assert sorted(points[name] for name in "abcdefgh") == [0, 1, 1, 1, 2, 2, 2, 3]
+    met = {frozenset(pair) for made in before for pair in pairs(made)}
+    found = {frozenset(pair) for pair in pairs(next_round(config, before, Results(), {}, games))}
+    assert not met & found
+    assert all(abs(points[one] - points[other]) <= 1 for one, other in found)
+
+
+def test_games_of_two_players_beside_their_pairing_bring_no_points() -> None:
+    order = list("abcd")
+    beside = {"env": "game", "seats": ["a", "b"]}
+    config = league(beside, entry("knockout", policies=order, lanes=2), rounds=2)
+    before = [first_round(config)]
+    assert pairs(before[0]) == [("a", "b"), ("a", "b"), ("c", "d")]
+    ends = [Score(wins=50), Score(losses=2), Score(losses=2)]
+    games = [{n: encounters((a,), (b,), ends[n]) for n, (a, b) in enumerate(pairs(before[0]))}]
+    made = next_round(config, before, Results(), {}, games)
+    assert made.pairings["matches[1].knockout"] == (("b", "d"),)
 
 
 @pytest.mark.parametrize("size", [3, 5, 7])
@@ -203,10 +232,15 @@ LEAGUES = st.sampled_from(
 )
 
 
+def of_use(entries: list[Any], rules: Any) -> Any:
+    """The rules of snapshots, where there are any snapshots."""
+    return rules if any("matchmaking" in made for made in entries) else None
+
+
 @given(st.lists(GENERATORS, min_size=1, max_size=3), LEAGUES, st.integers(0, 3))
 @settings(max_examples=40, deadline=None)
 def test_no_later_round_has_more_roles_than_the_first(entries: list[Any], rules: Any, seed: int) -> None:
-    config = league(*entries, league=rules, seed=seed)
+    config = league(*entries, league=of_use(entries, rules), seed=seed)
     rounds = played(config).rounds
     assert config.roles == roles(rounds[0])
     assert max(map(roles, rounds)) == config.roles
@@ -215,7 +249,7 @@ def test_no_later_round_has_more_roles_than_the_first(entries: list[Any], rules:
 @given(st.lists(GENERATORS, min_size=1, max_size=3), LEAGUES)
 @settings(max_examples=20, deadline=None)
 def test_a_league_played_again_is_the_same_and_its_rounds_can_be_written_down(entries: list[Any], rules: Any) -> None:
-    config = league(*entries, league=rules, rounds=4)
+    config = league(*entries, league=of_use(entries, rules), rounds=4)
     rounds = played(config).rounds
     assert played(config).rounds == rounds
     written = msgspec.json.encode(rounds)
@@ -225,7 +259,7 @@ def test_a_league_played_again_is_the_same_and_its_rounds_can_be_written_down(en
 @given(st.lists(GENERATORS, min_size=1, max_size=3), LEAGUES)
 @settings(max_examples=20, deadline=None)
 def test_every_round_has_a_plan(entries: list[Any], rules: Any) -> None:
-    config = league(*entries, league=rules)
+    config = league(*entries, league=of_use(entries, rules))
     for made in played(config).rounds:
         plan = make_plan(round_config(config, made, lambda name: Path("snapshots") / name), number=made.number)
         assert {name for name in plan.policies if "@" in name} == set(made.players)

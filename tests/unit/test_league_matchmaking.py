@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from itertools import product
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from arena.config.league import SnapshotsConfig
-from arena.config.matches import MatchmakingConfig
+from arena.config.matches import MatchConfig, MatchmakingConfig
 from arena.league.draws import systematic
 from arena.league.league import first_round, next_round
 from arena.league.matchmaking import Field, beats_all, draw, priorities
 from arena.league.payoff import payoff
-from arena.league.results import Results, Score
-from arena.league.snapshots import leaving
-from simulated_leagues import by_elo, entry, league, played
+from arena.league.results import Encounter, Results, Score
+from arena.league.rounds import GateRecord, Round
+from arena.league.snapshots import balanced, leaving
+from simulated_leagues import by_elo, encounters, entry, league, played
 
 DRAWS = 400_000  # from a posterior: a mean of numbers in [0, 1] is then known to 0.003, four standard errors
 
@@ -241,35 +244,88 @@ def test_a_snapshot_that_never_played_is_taken_to_lie_between_its_neighbours_in_
 # The gate
 
 GATED = {"snapshots": {"gate": {"elo": 100}}}
+TESTED = entry("matchmaking", policies=["a"], rule={"past_selves": {"self": 1.0}}, copies=2)
 
 
 def test_a_gate_lets_the_better_join_and_nobody_else() -> None:
-    config = league(entry("matchmaking", policies=["a"], rule="past_selves", copies=2), league=GATED)
+    config = league(TESTED, league=GATED)
     joined = played(config, by_elo({"a": 0}, np.random.default_rng(0), games=500)).rounds
     assert [made.snapshots for made in joined] == [(), ("a@100",), (), (), (), ()]
-    verdicts = {gate.verdict for made in joined for gate in made.gates}
-    assert verdicts == {"not_better"}
+    verdicts = [gate.verdict for made in joined for gate in made.gates]
+    assert verdicts == ["open", *["not_better"] * 3], "open as long as one side was played alone"
 
     def improving(first: str, second: str, copies: int) -> Score:
-        return Score(draws=1) if first == second else Score(wins=60, losses=20) if first == "a" else Score(losses=1)
+        return Score(draws=1) if first == second else Score(wins=60, losses=20) if first == "a" else Score(20, 0, 60)
 
     joined = played(config, improving).rounds
-    assert [made.snapshots for made in joined[1:]] == [(f"a@{100 * number}",) for number in range(1, 6)]
-    assert joined[2].gates[0].against == "a@100"
+    assert [made.snapshots for made in joined] == [(), ("a@100",), (), ("a@300",), (), ("a@500",)]
+    llr = 120 * math.log(2 / (1 + 10**-0.25)) + 40 * math.log(2 / (1 + 10**0.25))
+    assert joined[3].gates[0] == GateRecord("a", "a@100", "better", pytest.approx(llr), 160)
+
+
+def after_three_rounds(*games: tuple[str, str, Score]) -> Round:
+    """The fourth round, when these games were played in the second one and in the third one; the fit knows of none."""
+    config = league(TESTED, league=GATED)
+    before = [first_round(config)]
+    before += [next_round(config, before, Results(), {})]
+    before += [next_round(config, before, Results(), {})]
+    found: list[dict[int, list[Encounter]]] = [{}, {}, {}]
+    for number, (first, second, score) in enumerate(games, start=1):
+        at = next(at for at, match in enumerate(before[number].matches) if match.seats == (first, second))
+        found[number][at] = encounters((first,), (second,), score)
+    return next_round(config, before, Results(), {}, found)
 
 
 def test_a_gate_looks_at_games_that_count_for_nothing_else() -> None:
-    config = league(entry("matchmaking", policies=["a"], rule="past_selves", copies=2), league=GATED)
+    made = after_three_rounds(("a@100", "a", Score(20, 0, 60)), ("a", "a@100", Score(60, 0, 20)))
+    assert (made.snapshots, made.gates[0].games) == (("a@300",), 160)
+
+
+def test_a_gate_counts_equally_many_games_from_each_side() -> None:
+    once = after_three_rounds(("a@100", "a", Score(0, 0, 500)))
+    assert (once.snapshots, once.gates[0].games, once.gates[0].llr) == ((), 0, 0.0)
+    more = after_three_rounds(("a@100", "a", Score(0, 0, 500)), ("a", "a@100", Score(0, 0, 7)))
+    assert (more.snapshots, more.gates[0].games) == ((), 14)
+    assert more.gates[0].llr < 0, "7 won from one side, 7 lost from the other"
+
+
+def test_games_are_balanced_in_each_setting_by_itself() -> None:
+    here = MatchConfig(env="here", seats=("a", "b"), sides=((0,), (1,)))
+    there = msgspec.structs.replace(here, env="there")
+    games = [
+        (here, encounters(("a",), ("b",), Score(wins=9))),
+        (msgspec.structs.replace(here, seats=("b", "a"), copies=3), encounters(("b",), ("a",), Score(2, 1, 0))),
+        (there, encounters(("a",), ("b",), Score(wins=5))),
+        (msgspec.structs.replace(here, seats=("b", "c")), encounters(("b",), ("c",), Score(wins=5))),
+    ]
+    assert balanced(games, "a", "b") == Score(wins=3, draws=1, losses=2)
+    assert balanced([], "a", "b") == Score()
+
+
+@pytest.mark.parametrize("both_sides", [False, True])
+@pytest.mark.parametrize("copies", [2, 5])
+def test_with_a_gate_a_learner_meets_its_newest_snapshot_from_both_sides_equally_often(
+    copies: int, both_sides: bool
+) -> None:
+    rule = {"past_selves": {"self": 0.0}}
+    matchmaking = entry("matchmaking", policies=["a"], rule=rule, copies=copies, both_sides=both_sides)
+    found = played(league(matchmaking, league=GATED, rounds=9), lambda *_: Score(draws=1)).rounds
+    first = [sum(match.copies for match in made.matches if match.seats == ("a", "a@100")) for made in found]
+    second = [sum(match.copies for match in made.matches if match.seats == ("a@100", "a")) for made in found]
+    assert {one + other for one, other in zip(first[1:], second[1:], strict=True)} == {copies}
+    assert max(abs(one - other) for one, other in zip(first, second, strict=True)) <= 1
+    assert sum(first) == sum(second)
+
+
+def test_games_from_before_a_policy_became_a_copy_of_another_one_do_not_open_its_gate() -> None:
+    learners = entry("matchmaking", policies=["a", "b"], rule={"past_selves": {"self": 1.0}}, copies=2)
+    config = league(learners, league={**GATED, "evolution": {"every": 3, "share": 0.5}})
     before = [first_round(config)]
-    before.append(next_round(config, before, Results(), {}))
-    tested = results_of(**{"a_a@100": (60, 0, 20)})
-    assert next_round(config, before, Results(), {}).snapshots == ()
-    made = next_round(config, before, Results(), {}, tested)
-    assert (made.snapshots, made.gates[0].games) == (("a@200",), 80)
-
-
-def test_with_a_gate_every_learner_meets_its_newest_snapshot_once_more() -> None:
-    rule = {"past_selves": {"self": 1.0}}
-    config = league(entry("matchmaking", policies=["a"], rule=rule, copies=3), league=GATED)
-    opponents = played(config, lambda *_: Score(wins=9)).opponents("a")
-    assert opponents[1] == ["a", "a", "a@100"]
+    games: list[dict[int, list[Encounter]]] = [{}]
+    for _ in range(4):
+        before += [next_round(config, before, Results(), {"a": [0.0], "b": [1.0]}, games)]
+        tested = [(at, match.seats) for at, match in enumerate(before[-1].matches) if len({*match.seats}) == 2]
+        games += [{at: encounters((first,), (second,), Score(draws=9)) for at, (first, second) in tested}]
+    assert [[*made.forks] for made in before] == [[], [], [], ["a"], []]
+    made = next_round(config, before, Results(), {}, games)
+    assert {gate.policy: gate.games for gate in made.gates} == {"a": 2 * 9, "b": 4 * 9}

@@ -6,9 +6,12 @@ import itertools
 import math
 from collections import Counter
 
+import numpy as np
 import pytest
 
-from arena.league.pairing import Standings, decided, most_informative
+from arena.league import pairing
+from arena.league.davidson import games_of
+from arena.league.pairing import Standings, _ratios_of_draws, decided, most_informative
 from arena.league.results import Results, Score
 
 NAT = 400 / math.log(10)
@@ -42,6 +45,52 @@ def test_a_finer_resolution_takes_more_games() -> None:
     results = table(ab=(40, 5, 20))
     assert decided(results, "ab", 0.05, elo=80)
     assert not decided(results, "ab", 0.05, elo=20)
+
+
+def test_how_many_draws_show_that_two_are_equal_is_the_test_of_wald() -> None:
+    many = math.tanh(20 / NAT / 2)  # the share of games that, all of them won, scores as 20 Elo do without draws
+    assert many == pytest.approx(2 / (1 + 10 ** (-20 / 400)) - 1)
+    needed = math.ceil(math.log(19) / math.log((1 - many / 4) / (1 - many)))
+    assert not decided(table(ab=(0, needed - 1, 0)), "ab", 0.05, elo=20)
+    assert decided(table(ab=(0, needed, 0)), "ab", 0.05, elo=20)
+    standings = Standings(table(ab=(0, needed, 0)), "ab", elo=20)
+    assert standings.equal == (True,)
+    ratio = ((1 - many / 4) / (1 - many)) ** needed
+    assert standings.wrong == pytest.approx(1 / (1 + ratio))
+    lost = Standings(table(ab=(0, needed, 1)), "ab", elo=20)
+    assert lost.doubts[0] > standings.doubts[0]
+
+
+def test_many_draws_do_not_make_those_equal_who_decide_more_games_than_the_difference_asks_for() -> None:
+    standings = Standings(table(ab=(100, 1800, 100)), "ab", elo=20)  # a tenth is decided; 20 Elo are 0.0575
+    assert standings.equal == (False,)
+    assert standings.wrong == pytest.approx(0.5)
+
+
+def test_it_is_seldom_said_that_two_are_equal_who_decide_as_many_games_as_the_difference_asks_for() -> None:
+    many, rng, count = math.tanh(50 / NAT / 2), np.random.default_rng(0), 400
+    won = np.cumsum(rng.random((count, 300)) < many, axis=1)
+    scores = [
+        Score(wins, played - wins, 0) for wins_so_far in won.tolist() for played, wins in enumerate(wins_so_far, 1)
+    ]
+    ratios = _ratios_of_draws(scores, games_of(Results(), "ab"), 50 / NAT)[0].reshape(won.shape)
+    wrong = int((ratios >= math.log(19)).any(axis=1).sum())
+    assert 0 < wrong <= count * 0.05 + 3 * (count * 0.05 * 0.95) ** 0.5
+
+
+def test_games_of_other_teams_than_the_two_alone_do_not_make_them_equal() -> None:
+    results = Results()
+    results.add_score(("a", "c"), ("b", "c"), Score(draws=500))
+    assert not any(Standings(results, "ab", elo=20).equal)
+    results.add_score(("b", "b"), ("a", "a"), Score(draws=500))
+    assert Standings(results, "ab", elo=20).equal == (True,)
+
+
+def test_a_pair_that_is_settled_by_draws_is_not_played_for_ever() -> None:
+    results = table(ab=(0, 400, 0), ac=(9, 0, 3), bc=(9, 0, 3))
+    pairs = most_informative(results, "abc", count=20)
+    assert ("a", "b") not in pairs
+    assert ("b", "a") not in pairs
 
 
 def test_one_player_is_in_order() -> None:
@@ -117,6 +166,20 @@ def test_games_lower_what_they_were_played_for() -> None:
     before = planned.wrong
     planned.next_pair()
     assert planned.wrong < before
+
+
+def test_pairs_are_the_same_however_many_are_weighed_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    results = table(ab=(5, 2, 12), bc=(7, 0, 6), ac=(3, 3, 9), cd=(2, 1, 2))
+    pairs = most_informative(results, "abcdef", count=9)
+    monkeypatch.setattr(pairing, "_AT_ONCE", 1)
+    assert most_informative(results, "abcdef", count=9) == pairs
+
+
+def test_of_very_many_players_those_who_stand_near_each_other_are_weighed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pairing, "_WEIGHED", 2 * 6**2)
+    standings = Standings(table(ab=(5, 2, 12), bc=(7, 0, 6), ac=(3, 3, 9), cd=(2, 1, 2)), "abcdef")
+    places = [[standings.order.index(name) for name in standings.next_pair()] for _ in range(20)]
+    assert all(1 <= lower - upper <= 2 for upper, lower in places)
 
 
 def test_a_pair_needs_two_players() -> None:

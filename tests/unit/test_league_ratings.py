@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import tracemalloc
 from collections.abc import Iterator
 
 import numpy as np
@@ -90,6 +91,48 @@ def test_intervals_come_from_the_curvature_of_the_likelihood() -> None:
     assert found.covariance[:3, :3] == pytest.approx(covariance[:3, :3], rel=1e-3)
 
 
+@pytest.mark.parametrize("at_once", [1, 10, 2**20])
+@pytest.mark.parametrize("nu", [0.0, 0.7])
+def test_the_likelihood_is_that_of_the_chances_of_all_games(
+    nu: float, at_once: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(davidson, "_AT_ONCE", at_once)
+    games = davidson.games_of(FOUR if nu else table(ab=(7, 0, 3), ac=(5, 0, 4), bd=(5, 0, 2)), "abcd")
+    strengths = np.random.default_rng(0).normal(0, 2, (9, 4))
+    fitted = davidson.Fit(np.zeros(4), np.eye(4), nu, False)
+    found = davidson.log_likelihood(games, strengths, fitted)
+    assert found == pytest.approx([_by_chances(games, one, nu) for one in strengths])
+    gap = davidson.log_likelihood(games, strengths, fitted._replace(prior=True)) - found
+    assert gap == pytest.approx(-(strengths**2).sum(axis=1) / (2 * davidson.PRIOR_DEVIATION**2))
+
+
+def _by_chances(games: davidson.Games, strengths: np.ndarray, nu: float) -> float:
+    total = 0.0
+    for row, counts in zip(games.design.toarray(), games.counts, strict=True):
+        half = row @ strengths / 2
+        weights = np.array([math.exp(half), nu, math.exp(-half)])
+        total += sum(
+            count * math.log(chance) for count, chance in zip(counts, weights / weights.sum(), strict=True) if count
+        )
+    return total
+
+
+def test_what_a_likelihood_takes_grows_with_the_pairs_that_have_met_and_not_with_all_that_there_are() -> None:
+    players, rng = [f"p{number:04d}" for number in range(1000)], np.random.default_rng(0)
+    results = Results()
+    for first, second in rng.choice(1000, (3000, 2)).tolist():
+        results.add_score((players[first],), (players[second],), Score(3, 1, 2))
+    strengths = np.zeros((len(players), len(players)))
+    tracemalloc.start()
+    games = davidson.games_of(results, players)
+    design = tracemalloc.get_traced_memory()[1]
+    davidson.log_likelihood(games, strengths, davidson.Fit(strengths[0], strengths, 0.5, False))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert design < 8e6, "24 MB if it were dense"
+    assert peak < 64e6, "a chance of each end of each pair for each of 1000 strengths alone is 72 MB"
+
+
 def test_the_mean_is_zero_and_the_order_falls() -> None:
     found = fit(FOUR)
     assert sum(found.of(name).elo for name in found.players) == pytest.approx(0, abs=1e-6)
@@ -135,7 +178,7 @@ def test_teams_that_differ_in_size_alone_are_equally_strong_to_the_bit() -> None
     for size in range(2, 50):  # 1/6 taken six times is not 1
         results.add_score(("a",) * size, ("a",), Score(wins=3, losses=1))
     results.add_score(("a",), ("b",), Score(wins=5))
-    assert len(davidson.games_of(results, ("a", "b")).design) == 1
+    assert davidson.games_of(results, ("a", "b")).design.shape == (1, 2)
     assert fit(results).prior
 
 
@@ -172,6 +215,12 @@ def test_more_wins_without_a_loss_make_stronger() -> None:
 def test_draws_alone_make_equal() -> None:
     found = fit(table(ab=(0, 5, 0), bc=(0, 7, 0)))
     assert found.elo == pytest.approx([0, 0, 0], abs=1e-6)
+
+
+@pytest.mark.parametrize("draws", [1, 7, 64, 96, 240, 999])
+def test_equal_players_stand_by_name_whatever_rounding_makes_of_them(draws: int) -> None:
+    every = {first + second: (0, draws, 0) for first, second in itertools.combinations("abcdef", 2)}
+    assert fit(table(**every)).order() == tuple("abcdef")
 
 
 def test_groups_that_never_met_are_far_less_sure_of_each_other_than_of_themselves() -> None:

@@ -18,6 +18,7 @@ from arena.leg import Leg
 from arena.plan import Plan, make_plan
 from arena.records import checkpoint
 from arena.records import rounds as records
+from arena.records.journal import Journal
 from arena.run import Run
 
 TICKS = 100
@@ -215,6 +216,40 @@ def test_snapshots_that_have_left_go_when_no_round_knows_them_that_may_be_played
     found = [int(path.stem) // TICKS for path in sorted((run.path / "snapshots" / "one").iterdir())]
     oldest = 8 - checkpoint.KEPT - 1  # round that may be played again
     assert found == [number for number in range(1, 9) if number + 1 >= oldest]
+
+
+# ---------------------------------------------------------------------------------------------------------- tournaments
+
+
+def test_points_of_a_swiss_tournament_are_of_all_rounds_whatever_the_window(tmp_path: Path) -> None:
+    names = ("a", "b", "c", "d")
+    data = config({"swiss": {"env": "game", "policies": names}}, policies=names, league={"window": 1})
+    run = begun(tmp_path / "run", data)
+    for winners in ("ac", "ab", "cd"):  # of a-b and c-d, a-c and b-d, a-d and b-c
+        before = played(run)
+        journal = Journal(run.folder.episodes)
+        journal.extend([ended(run, match.match, winners) for match in run.plan.matches])
+        journal.close()
+        found = rounds.next_round(before)
+        assert found is not None
+        run = found
+    met = {frozenset(seat.policy for seat in match.seats) for match in run.plan.matches}
+    assert met == {frozenset("ac"), frozenset("bd")}, "two points each, and one each"
+
+
+def ended(run: Run, match: int, winners: str) -> dict[str, Any]:
+    """A game which the one of the winners has won."""
+    seats = [
+        {
+            "policy": seat.policy,
+            "entities": [0],
+            "return": 0.0,
+            "outcome": "win" if seat.policy in winners else "loss",
+            "idle_ticks": 0,
+        }
+        for seat in run.plan.matches[match].seats
+    ]
+    return {"round": run.plan.round, "match": match, "seats": seats}
 
 
 # --------------------------------------------------------------------------------------------------- the end, and again

@@ -18,9 +18,10 @@ import pytest
 sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))  # benchmarks are scripts: they find each other there
 
 import known_strengths as leagues
-from arena.league.results import Results
+from arena.league.results import Results, Score
 from arena.league.sequential import Test, Verdict
 from known_strengths import Truth
+from simulated_leagues import entry, league, played
 
 LEAGUES = 80
 
@@ -46,6 +47,34 @@ def test_a_gate_is_wrong_in_at_most_5_of_100_cases(elo: float, wrong: Verdict) -
     found = [leagues.gate(test, truth, batch=8, most=20_000, rng=rng).verdict for _ in range(count)]
     assert found.count(wrong) <= count * 0.05 + 3 * (count * 0.05 * 0.95) ** 0.5
     assert Verdict.OPEN not in found
+
+
+def promoted(*, better_by: float, both_sides: bool, seed: int) -> bool:
+    """Whether a second snapshot joins a league of 20 rounds; of equals the first side wins 55 % of the games."""
+    rule = entry("matchmaking", policies=["a"], rule="past_selves", copies=3, both_sides=both_sides)
+    config = league(rule, rounds=20, seed=seed, league={"snapshots": {"gate": {"elo": 60}}})
+    side, rng = 400 * np.log10(0.55 / 0.45), np.random.default_rng(seed)
+
+    def play(first: str, second: str, copies: int) -> Score:
+        gap = side + better_by * ((first == "a") - (second == "a"))
+        games = int(rng.integers(20, 60))  # of a round: a side may have more
+        wins = int(rng.binomial(games * copies, 1 / (1 + 10 ** (-gap / 400))))
+        return Score(wins, 0, games * copies - wins)
+
+    return sum(len(made.snapshots) for made in played(config, play).rounds) > 1
+
+
+@pytest.mark.parametrize("both_sides", [False, True])
+def test_in_whole_leagues_a_gate_is_wrong_in_at_most_5_of_100_though_the_first_side_is_better(both_sides: bool) -> None:
+    count = 60
+    wrong = sum(promoted(better_by=0, both_sides=both_sides, seed=seed) for seed in range(count))
+    assert wrong <= count * 0.05 + 3 * (count * 0.05 * 0.95) ** 0.5
+
+
+def test_in_whole_leagues_the_better_pass_the_gate_though_they_are_on_the_worse_side_as_often() -> None:
+    count = 40
+    right = sum(promoted(better_by=60, both_sides=False, seed=seed) for seed in range(count))
+    assert right >= count * 0.95 - 3 * (count * 0.05 * 0.95) ** 0.5
 
 
 def test_an_order_takes_a_quarter_of_the_games_of_a_round_robin_that_is_wrong_as_often() -> None:

@@ -98,6 +98,37 @@ def test_the_table_says_which_neighbours_are_open() -> None:
     assert [(row.rank, row.score.games) for row in found.rows] == [(1, 139), (2, 139), (3, 200)]
 
 
+@pytest.mark.parametrize("names", ["ab", "abcd"])
+def test_players_who_always_draw_are_decided_to_be_equal(names: str) -> None:
+    results, played = Results(), 0
+    rule = RULE._replace(games=10_000, elo=20)
+    while (batch := next_batch([DUEL], [*names], results, rule, played=played)) is not None:
+        for match in batch.matches:
+            first, second = match.seats
+            results.add((first,), (second,), "draw", count=match.copies * match.lanes * batch.episodes)
+        played += games(batch)
+    found = table(results, [*names], rule)
+    assert found.decided
+    assert len(found.equal) == len(names) - 1
+    assert played < 2000
+
+
+def test_equal_players_in_a_field_with_a_weak_one_end_its_tournament() -> None:
+    results, played, rng = Results(), 0, np.random.default_rng(0)
+    rule = RULE._replace(games=10_000, elo=20)
+    while (batch := next_batch([DUEL], ["a", "b", "weak"], results, rule, played=played)) is not None:
+        for match in batch.matches:
+            for _ in range(match.copies * match.lanes * batch.episodes):
+                lost = "weak" in match.seats and rng.random() < 0.8
+                won = lost and match.seats[1] == "weak"
+                results.add(*((name,) for name in match.seats), "win" if won else "loss" if lost else "draw")
+        played += games(batch)
+    found = table(results, ["a", "b", "weak"], rule)
+    assert [(doubt.lower == "weak", doubt.equal) for doubt in found.doubts] == [(False, True), (True, False)]
+    assert found.decided
+    assert played < 2000
+
+
 def test_who_has_not_played_is_in_the_table() -> None:
     found = table(Results(), ["a", "b"], RULE)
     assert [(row.player, row.share) for row in found.rows] == [("a", None), ("b", None)]

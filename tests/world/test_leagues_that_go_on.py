@@ -6,16 +6,22 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from gymnasium.spaces import Box, Discrete
 
-from arena.config import parse_config
-from arena.errors import Unwritable
+from arena.cli import main
+from arena.config import load_config, parse_config
+from arena.errors import ConfigError, Unwritable
 from arena.launch import hosting
 from arena.launch.prepare import begin, prepare
+from arena.league import league
 from arena.records import rounds as records
 from arena.records.boundary import discard_after
 from arena.records.folder import RunFolder
 from arena.records.journal import JournalReader
+from arena.records.lock import RunLock, is_held, is_left
+from arena.restoring import restored
 from arena.run import Run
 from arena.screen.display import silent_display
 
@@ -60,18 +66,19 @@ def test_the_profile_of_a_league_knows_the_roles_of_all_rounds(tmp_path: Path) -
     assert [role["role"] for role in roles[:2]] == ["root", "environment"]
 
 
-def test_a_fork_is_evaluated_and_rehearsed_with_the_options_that_it_has_taken_over(tmp_path: Path) -> None:
+def evolving(**more: Any) -> dict[str, Any]:
+    """Two learners of different networks, of whom one becomes a copy of the other after each round."""
     sizes = {"one": [8], "two": [4]}
     policies = {
         name: {"algorithm": "ppo", "options": {"n_steps": 8, "minibatch_size": 8, "hidden_sizes": size}}
         for name, size in sizes.items()
     }
-    data = {
-        "policies": policies,
-        "matches": [{"env": "game", "seats": ["one", "two"], "lanes": 2}],
-        "league": {"evolution": {"share": 0.5}},
-        "evaluation": {"every": TICKS, "episodes": 1, "seats": ["two", "one"]},
-    }
+    matches = [{"env": "game", "seats": ["one", "two"], "lanes": 2}]
+    return {"policies": policies, "matches": matches, "league": {"evolution": {"share": 0.5}}, **more}
+
+
+def test_a_fork_is_evaluated_and_rehearsed_with_the_options_that_it_has_taken_over(tmp_path: Path) -> None:
+    data = evolving(evaluation={"every": TICKS, "episodes": 1, "seats": ["two", "one"]})
     folder = play(data, tmp_path / "run")
     assert records.read(folder)[1].forks
     discard_after(folder, 2 * TICKS)
@@ -79,8 +86,25 @@ def test_a_fork_is_evaluated_and_rehearsed_with_the_options_that_it_has_taken_ov
     assert [line["ticks"] for line in JournalReader(folder.evaluations)] == [20, 20, 40, 40, 60, 60]
 
 
+def test_a_fork_plays_after_the_run_with_the_options_that_it_had_then(tmp_path: Path) -> None:
+    folder = play(evolving(), tmp_path / "run")
+    ((fork, _),) = records.read(folder)[1].forks.items()
+    run, every = str(folder.path), ["first", str(TICKS), str(2 * TICKS), "last"]
+    assert main(["evaluate", run, "--episodes", "2", "--checkpoints", *every]) == 0
+    assert main(["tournament", run, "--checkpoints", *every, "--episodes", "64", "--run-dir", f"{run}-games"]) == 0
+    found = load_config(folder.path.with_name("run-games") / "config.yaml").policies
+    before, after = (found[f"{fork}@{tick}"].options["hidden_sizes"] for tick in (TICKS, 2 * TICKS))
+    assert before != after
+    spaces = Box(0, 1, (7,), np.float32), Discrete(3)  # of a matrix game: what both did last
+    asked = [restored(run, fork, *spaces, boundary=tick) for tick in (TICKS, 2 * TICKS)]
+    assert [list(policy.options.hidden_sizes) for policy in asked] == [before, after]
+    for tick in (TICKS, 2 * TICKS):
+        by = ["--algorithm", "random", "--ticks", "8", "--episodes", "1", "--run-dir", f"{run}-{tick}"]
+        assert main(["exploit", run, "--policy", f"{fork}@{tick}", *by]) == 0
+
+
 def test_who_has_not_played_since_has_no_newer_past_self(tmp_path: Path) -> None:
-    rule = {"fictitious": {"self": 1.0}}
+    rule = {"fictitious": {"self": 0.999}}
     meets = {"matchmaking": {"env": "game", "policies": ["one"], "against": ["two"], "rule": rule}}
     data = {"policies": {"one": LEARNER, "two": LEARNER}, "matches": [meets]}
     folder = play(data, tmp_path / "run")
@@ -94,6 +118,40 @@ def test_a_round_that_is_played_on_has_the_matches_that_it_began_with(tmp_path: 
     run = prepared(data, folder.path, resume=True)
     assert run.words == (), "who meets whom is not what it was in the first round, but nobody has changed that"
     assert [seat.policy for match in run.plan.matches for seat in match.seats] == ["one", "one@20", "two", "two@20"]
+
+
+@pytest.mark.parametrize(
+    ("tick", "rounds", "words"),
+    [
+        (30, 3, "round 1 goes on as it was planned; `matches` and `league` as they are now count from the next one on"),
+        (30, 2, "round 1 goes on as it was planned; there is none after it"),
+        (20, 3, ""),
+    ],
+)
+def test_when_matches_that_have_changed_are_played_is_said(tmp_path: Path, tick: int, rounds: int, words: str) -> None:
+    data = {**past_selves(), "checkpoint_every": TICKS // 2}
+    folder = play({**data, "rounds": 2}, tmp_path / "run")
+    discard_after(folder, tick)
+    entry = {**data["matches"][0]["matchmaking"], "lanes": 3}
+    changed = {**data, "rounds": rounds, "matches": [{"matchmaking": entry}]}
+    assert "".join(prepared(changed, folder.path, resume=True).words) == words
+
+
+def test_nobody_else_gets_the_folder_while_a_round_is_planned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    refused: list[int] = []
+    next_round = league.next_round
+
+    def watched(*given: Any) -> Any:
+        with pytest.raises(ConfigError, match="another run writes into this folder"):
+            RunLock.take(tmp_path / "run")
+        refused.append(len(given[1]))
+        return next_round(*given)
+
+    monkeypatch.setattr(league, "next_round", watched)
+    folder = play(past_selves(), tmp_path / "run")
+    assert refused == [1, 2]
+    assert not is_held(folder.path)
+    assert not is_left(folder.path)
 
 
 def test_a_league_that_goes_on_knows_no_rounds_that_are_to_come(tmp_path: Path) -> None:

@@ -272,6 +272,28 @@ def test_a_resumed_run_with_the_same_lanes_says_its_tick_alone(tmp_path: Path) -
     assert resume(duel(ticks=80), tmp_path).run.words == ()
 
 
+def test_workers_of_further_copies_meet_their_groups_when_those_do_that_were_there(tmp_path: Path) -> None:
+    def learner(steps: int) -> dict[str, Any]:
+        return {"algorithm": "ppo", "options": {"n_steps": steps, "minibatch_size": steps, "hidden_sizes": [2]}}
+
+    policies = {"blue": learner(16), "red": learner(15)}  # at tick 20 they are in the middle of a rollout
+    play(duel(ticks=20, **policies), tmp_path, given=True)
+    folder = resume(duel(ticks=100, copies=2, **policies), tmp_path).folder  # it waited in a circle once
+    assert [tick for _, tick in updates(folder, "blue")] == [16, 32, 48, 64, 80, 96]
+    assert [tick for _, tick in updates(folder, "red")] == [15, 30, 45, 60, 75, 90]
+
+
+def test_who_has_left_is_known_by_its_policy_when_matches_have_other_numbers(tmp_path: Path) -> None:
+    def solos(ticks: int, copies: int) -> dict[str, Any]:
+        matches = [{"env": "game", "seats": [name, "idle"], "copies": copies} for name in ("blue", "red")]
+        policies = {"blue": brittle(leave=[10] * copies), "red": brittle(), "idle": RANDOM}
+        return {**duel(ticks=ticks), "policies": policies, "matches": matches}
+
+    play(solos(20, 1), tmp_path, given=True)
+    folder = resume(solos(40, 2), tmp_path).folder
+    assert [count_at(folder, name, 40) for name in ("blue", "red")] == [10, 40]
+
+
 def test_a_learner_that_begins_anew_is_told(tmp_path: Path) -> None:
     data = duel(ticks=40, red={"algorithm": "runners:Forgetful"}, lanes=1)
     play(data, tmp_path, given=True)

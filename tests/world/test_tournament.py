@@ -16,6 +16,7 @@ import yaml
 from arena.cli import main
 from arena.config import load_config
 from arena.league.reading import read
+from arena.messages import Progress
 from arena.records import rounds
 from arena.records.folder import RunFolder
 from arena.records.journal import JournalReader
@@ -96,11 +97,20 @@ def test_players_that_are_alike_use_the_budget_and_stay_open(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = written(tmp_path, ladder({"one": plays(1), "other": plays(1)}))
-    data = as_data(capsys, tmp_path, path, "--episodes", "100")
+    data = as_data(capsys, tmp_path, path, "--episodes", "36")
     assert not data["decided"]
-    assert data["games"] == 96  # twelve meetings of four lanes on both sides
-    assert [(pair["open"], pair["probability"] > 0.2) for pair in data["neighbours"]] == [(True, True)]
-    assert {row["draws"] for row in data["players"]} == {96}
+    assert data["games"] == 32  # four meetings of four lanes on both sides
+    assert [(pair["open"], pair["probability"] > 0.1) for pair in data["neighbours"]] == [(True, True)]
+    assert {row["draws"] for row in data["players"]} == {32}
+
+
+def test_players_that_draw_all_their_games_are_found_to_be_equal(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = written(tmp_path, ladder({"one": plays(1), "other": plays(1)}))
+    out = tournament(capsys, tmp_path, path, "--episodes", "1000")
+    assert re.search("the order is decided after [0-9]{2,3} games", out)
+    assert "as good as each other, as nearly all of their games are drawn: one and other" in out
 
 
 def test_both_sides_are_played_alike(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -190,13 +200,17 @@ def test_snapshots_of_a_league_are_players_with_the_options_that_they_had(
     run = Path(runs[0])
     (run / "snapshots" / "blue").mkdir(parents=True)
     shutil.copy(run / "checkpoints/blue/000000000010.ckpt", run / "snapshots/blue/000000000015.ckpt")
-    options = {"blue": {"every": 7}, "blue@15": {"every": 3}}
-    line = {"version": 1, "round": 0, "start": 0, "matches": [], "descriptions": [], "options": options}
-    (run / "rounds.jsonl").write_bytes(msgspec.json.encode(line) + b"\n")
-    data = as_data(capsys, tmp_path, str(run), "--players", "blue@15,blue,fixed", "--episodes", "24")
-    assert players(data) == {"blue@15", "blue", "fixed"}
+    played = [{"blue": {"every": 3}}, {"blue": {"every": 7}, "blue@15": {"every": 3}}]
+    lines = [
+        {"version": 1, "round": number, "start": 15 * number, "matches": [], "descriptions": [], "options": options}
+        for number, options in enumerate(played)
+    ]
+    (run / "rounds.jsonl").write_bytes(b"".join(msgspec.json.encode(line) + b"\n" for line in lines))
+    data = as_data(capsys, tmp_path, str(run), "--players", "blue@10,blue@15,blue,fixed", "--episodes", "32")
+    assert players(data) == {"blue@10", "blue@15", "blue", "fixed"}
     found = load_config(tmp_path / "games" / "config.yaml").policies
-    assert {name: found[name].options for name in options} == options
+    every = {name: policy.options["every"] for name, policy in found.items() if name != "fixed"}
+    assert every == {"blue": 7, "blue@15": 3, "blue@10": 3}
     assert str(found["blue@15"].load).endswith("snapshots/blue/000000000015.ckpt")
 
 
@@ -314,9 +328,83 @@ def test_an_interrupt_ends_it_with_what_was_played(
         record(root, recorder)
 
     monkeypatch.setattr(Root, "record", interrupted)
-    path = written(tmp_path, ladder({"one": plays(1), "other": plays(1)}))
+    path = written(tmp_path, ladder({"one": {"algorithm": "random"}, "other": {"algorithm": "random"}}))
     assert main(["tournament", path, "--run-dir", str(tmp_path / "games")]) == 130
     captured = capsys.readouterr()
     assert f"what was played is in {tmp_path / 'games'}" in captured.err
-    assert "--resume" not in captured.err
+    assert "--resume goes on after the last batch that is whole" in captured.err
     assert "the order is not decided" in captured.out
+
+
+# going on with it
+
+
+def dice(**changes: Any) -> dict[str, Any]:
+    return ladder({name: {"algorithm": "random"} for name in ("one", "other", "third")}, **changes)
+
+
+def left_by(folder: Path) -> dict[str, bytes]:
+    return {name: (folder / name).read_bytes() for name in ("episodes.jsonl", "rounds.jsonl", "config.yaml")}
+
+
+BUDGET = ["--episodes", "240"]
+
+
+@pytest.fixture
+def interrupted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> list[str]:
+    """A tournament that was ended in the middle of its third batch; its command line."""
+    from arena.roles.root import Root
+
+    noted = Root._note
+
+    def ended(root: Any, message: Any, recorder: Any) -> None:
+        noted(root, message, recorder)
+        if root._run.plan.round == 2 and isinstance(message, Progress):
+            recorder.sync()
+            raise KeyboardInterrupt
+
+    arguments = [written(tmp_path, dice()), *BUDGET]
+    with monkeypatch.context() as patched:
+        patched.setattr(Root, "_note", ended)
+        assert main(["tournament", *arguments, "--run-dir", str(tmp_path / "games")]) == 130
+    assert "--resume" in capsys.readouterr().err
+    return arguments
+
+
+def test_a_tournament_that_goes_on_is_the_one_that_nobody_interrupted(
+    tmp_path: Path, interrupted: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert max(line["round"] for line in JournalReader(tmp_path / "games" / "episodes.jsonl")) == 2, "in its middle"
+    resumed = as_data(capsys, tmp_path, *interrupted, "--resume")
+    found = left_by(tmp_path / "games")
+    (tmp_path / "games").rename(tmp_path / "broken")
+    whole = as_data(capsys, tmp_path, *interrupted)
+    assert found == left_by(tmp_path / "games")
+    assert resumed == whole
+
+
+def test_a_tournament_that_is_over_shows_its_table_again_or_plays_more_if_that_is_asked_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = written(tmp_path, dice())
+    first = as_data(capsys, tmp_path, path, *BUDGET)
+    assert as_data(capsys, tmp_path, path, *BUDGET, "--resume") == first
+    more = as_data(capsys, tmp_path, path, "--episodes", "320", "--resume")
+    assert first["games"] == 240 < more["games"] == 320
+    assert [one.number for one in rounds.read(RunFolder(tmp_path / "games"))][-1] > 2
+
+
+def test_another_tournament_is_not_gone_on_with(
+    tmp_path: Path, interrupted: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = left_by(tmp_path / "games")
+
+    def refused(*arguments: str) -> str:
+        assert main(["tournament", *arguments, "--run-dir", str(tmp_path / "games"), "--resume"]) == 2
+        return capsys.readouterr().err
+
+    assert "it was played without --sample" in refused(*interrupted, "--sample")
+    assert "players.third is missing" in refused(*interrupted, "--players", "one,other")
+    other = ladder(dice()["policies"], envs={"g": {"make": "matrix", "kwargs": {"payoffs": LADDER, "rounds": 2}}})
+    assert "envs.g.kwargs was" in refused(written(tmp_path, other), *BUDGET)
+    assert left_by(tmp_path / "games") == before

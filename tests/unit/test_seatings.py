@@ -1,0 +1,130 @@
+"""Who may ever sit where: held against the tournaments themselves, with everybody who may win."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+
+from arena.config import Config, parse_config
+from arena.config.matches import KnockoutConfig, SwissConfig, generator_of
+from arena.config.seatings import Sides, later_matches, newcomers, sides_of
+from arena.league import generators
+from arena.league.results import Results
+
+LEARNS = {"algorithm": "ppo"}
+STAYS = {"algorithm": "random"}
+
+
+def config(entry: dict[str, Any], *more: Any, rounds: int = 8, league: Any = None, **policies: Any) -> Config:
+    """A league of one generator, whose policies learn unless something else is said of them."""
+    names = [name for part in entry.values() for name in (*part["policies"], *part.get("against", ()))]
+    data = {
+        "name": "league",
+        "ticks": 10,
+        "rounds": rounds,
+        "envs": {"g": {"make": "matrix"}},
+        "policies": {**dict.fromkeys(names, LEARNS), **policies},
+        "matches": [{kind: {"env": "g", **part} for kind, part in entry.items()}, *more],
+        **({} if league is None else {"league": league}),
+    }
+    return parse_config(data, source="test")
+
+
+def sides(made: Config) -> Sides:
+    (_, entry), *_ = made.places()
+    return sides_of(made, generator_of(entry))  # type: ignore[arg-type]
+
+
+def played(entry: KnockoutConfig | SwissConfig, rounds: int) -> tuple[set[str], set[str]]:
+    """Who is on which side in a tournament that is played with all results that there can be."""
+    first: set[str] = set()
+    second: set[str] = set()
+    left = [[generators.opening(entry)]]
+    while left:
+        before = left.pop()
+        pairs = [players for players in before[-1] if len(players) > 1]
+        first, second = first | {pair[0] for pair in pairs}, second | {pair[1] for pair in pairs}
+        if len(before) == rounds:
+            continue
+        byes = {players[0]: 1.0 for players in before[-1] if len(players) == 1}
+        for winners in itertools.product(*pairs):
+            made = [{name: float(name in winners or name in byes) for name in entry.policies}]
+            judge = generators.Judge(Results(), np.random.default_rng(len(left)))
+            shares = [*[dict.fromkeys(entry.policies, 0.5)] * (len(before) - 1), *made]
+            left.append([*before, generators.next_pairings(entry, before, shares, judge)])
+    return first, second
+
+
+@pytest.mark.parametrize("players", range(2, 11))
+def test_the_sides_of_a_knockout_are_those_of_all_its_results(players: int) -> None:
+    names = tuple(f"p{number}" for number in range(players))
+    entry = KnockoutConfig(env="g", policies=names)
+    found = sides(config({"knockout": {"policies": list(names)}}))
+    assert tuple(map(set, found)) == played(entry, entry.rounds)
+
+
+@pytest.mark.parametrize("players", [2, 3, 4])
+def test_anybody_may_have_either_side_of_a_swiss(players: int) -> None:
+    names = tuple(f"p{number}" for number in range(players))
+    found = sides(config({"swiss": {"policies": list(names)}}))
+    assert tuple(map(set, found)) == played(SwissConfig(env="g", policies=names), 4)
+
+
+def meets(rule: Any, **more: Any) -> dict[str, Any]:
+    return {"matchmaking": {"policies": ["a", "b"], "rule": rule, **more}}
+
+
+GATE = {"snapshots": {"gate": {"elo": 200}}}
+EXPLOITERS = {"main": ["a"], "main_exploiters": ["b"]}
+
+
+@pytest.mark.parametrize(
+    ("entry", "more", "first", "second"),
+    [
+        (meets("past_selves"), {}, "ab", "ab"),
+        (meets("past_selves", against=["x"]), {"x": STAYS}, "ab", "abx"),
+        (meets("past_selves", against=["x"]), {}, "ab", "ab"),  # x plays nowhere, so there is no snapshot of it
+        (meets("fictitious", against=["x"]), {}, "ab", "abx"),
+        (meets({"fictitious": {"self": 1}}), {}, "ab", "ab"),
+        (meets("uncertainty", policies=["a", "s"]), {"a": STAYS, "s": STAYS}, "as", "as"),
+        (meets("uncertainty", policies=["s"], against=["x"]), {"s": STAYS}, "s", "x"),
+        (meets({"exploiters": EXPLOITERS}), {}, "ab", "ab"),  # snapshots of b
+        (meets({"exploiters": {**EXPLOITERS, "self": 1}}), {}, "ab", "a"),
+        (meets("past_selves", policies=["a"], against=["x"], both_sides=True, copies=2), {"x": STAYS}, "ax", "ax"),
+    ],
+)
+def test_learners_meet_whom_their_rule_lets_them_meet(
+    entry: dict[str, Any], more: dict[str, Any], first: str, second: str
+) -> None:
+    assert sides(config(entry, **more)) == (tuple(first), tuple(second))
+
+
+def test_who_has_a_gate_to_pass_has_both_sides() -> None:
+    entry = {"matchmaking": {"policies": ["a"], "against": ["x"], "rule": "uncertainty", "copies": 2}}
+    assert "a" in sides(config(entry, x=STAYS, league=GATE)).second
+
+
+def test_a_fixed_generator_has_no_later_seats() -> None:
+    assert later_matches(config({"round_robin": {"policies": ["a", "b"]}}, rounds=3)) == ()
+
+
+def test_later_matches_have_every_seat_that_nobody_has_in_the_first_round() -> None:
+    names = ["a", "b", "c", "d", "e"]
+    made = config({"knockout": {"policies": names, "copies": 3, "team_size": 2}})
+    assert newcomers(made) == {"a"}
+    found = later_matches(made)
+    assert {path for path, _ in found} == {"matches[0].knockout"}
+    opening = {(match.names[0], match.names[2]) for _, match in made.entries()}
+    later = [(match.names[0], match.names[2]) for _, match in found]
+    assert all(first != second for first, second in later)
+    placed = [{name for pair in (*opening, *later) for name in pair[side : side + 1]} for side in (0, 1)]
+    assert placed == [{*sides(made).first}, {*sides(made).second}]
+    assert [match.copies for _, match in found] == [3 if "a" in pair else 1 for pair in later]
+
+
+def test_a_newcomer_that_does_not_learn_needs_no_copies() -> None:
+    made = config({"knockout": {"policies": ["a", "b", "c"], "copies": 3}}, a=STAYS)
+    assert [match.copies for _, match in later_matches(made) if "a" in match.names] == [1]

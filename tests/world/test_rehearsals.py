@@ -1,0 +1,127 @@
+"""Everybody who will ever sit anywhere is looked at before anybody trains: by `arena plan`, `check` and `train`."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from arena.cli import main
+from arena.launch import staging
+from arena.records.folder import RunFolder
+from arena.roles.root import Root
+from staging import play
+
+STAYS = {"algorithm": "random"}
+LEARNS = {"algorithm": "learners:MeetsItself"}
+SMALL = {"n_steps": 8, "minibatch_size": 8, "hidden_sizes": [4]}
+ALONE = {"algorithm": "players:ActsAlone", "frozen": True}
+PPO = {"algorithm": "ppo", "options": SMALL}
+GAME = {"make": "touchdown", "kwargs": {"max_steps": 8}}
+NUMBERS = {"make": "touchdown", "kwargs": {"max_steps": 8, "red_actions": "continuous"}}
+BOTH_NUMBERS = {"make": "touchdown", "kwargs": {**NUMBERS["kwargs"], "blue_actions": "continuous"}}
+
+
+def league(entry: dict[str, Any], game: Any = GAME, /, rounds: int = 4, **policies: Any) -> dict[str, Any]:
+    matches = [{kind: {"env": "game", **part} for kind, part in entry.items()}]
+    common = {"seed": 2, "ticks": 20, "rounds": rounds, "checkpoint_every": 10, "envs": {"game": game}}
+    return {"name": "league", **common, "policies": policies, "matches": matches}
+
+
+KNOCKOUT = {"knockout": {"policies": ["last", "one", "two"]}}  # who is listed first rests in the first round
+SWISS = {"swiss": {"policies": ["one", "two"]}}
+MEETS = {"matchmaking": {"policies": ["one"], "against": ["last"], "rule": "fictitious"}}  # at first itself
+
+MISTAKES = {
+    "a newcomer that cannot take the actions": (
+        league(KNOCKOUT, BOTH_NUMBERS, one=STAYS, two=STAYS, last={"algorithm": "dqn"}),
+        r"matches\[0\]\.knockout: policy 'last'.*: DQN needs a value for every action",
+    ),
+    "a newcomer that can never fill a rollout": (
+        league(KNOCKOUT, one=STAYS, two=STAYS, last={"algorithm": "ppo", "options": {**SMALL, "n_steps": 100}}),
+        r"policies\.last\.options\.n_steps: ",
+    ),
+    "a newcomer that would forget": (
+        league(KNOCKOUT, one=STAYS, two=STAYS, last={"algorithm": "runners:Forgetful"}),
+        r"rounds: is asked for, but what 'last' learns would end with a round",
+    ),
+    "a newcomer without the face": (
+        league({"knockout": {**KNOCKOUT["knockout"], "lanes": 2}}, one=STAYS, two=STAYS, last=ALONE),
+        r"matches\[0\]\.knockout: policy 'last'.*: the seat cannot give the face",
+    ),
+    "the other side, with other spaces": (
+        league(SWISS, NUMBERS, one=LEARNS, two=LEARNS),
+        r"matches\[0\]\.swiss: policy '(one|two)'.*: observes",
+    ),
+}
+
+
+def run(command: str, data: dict[str, Any]) -> int:
+    Path("league.yaml").write_text(yaml.safe_dump(data))
+    return main([command, "league.yaml", *(["--ranks", "1"] if command == "train" else [])])
+
+
+@pytest.fixture(autouse=True)
+def _in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.parametrize("command", ["plan", "check", "train"])
+@pytest.mark.parametrize(("data", "words"), MISTAKES.values(), ids=MISTAKES.keys())
+def test_whoever_cannot_take_a_seat_of_a_later_round_is_found_before_anybody_trains(
+    command: str, data: dict[str, Any], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(command, data) == 2
+    assert re.search(words, capsys.readouterr().err)
+    assert not list(Path("runs").glob("*")), "nothing is left of it"
+
+
+def test_an_algorithm_that_a_run_alone_can_make_is_made_before_anybody_trains(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert run("train", league(KNOCKOUT, one=STAYS, two=STAYS, last={"algorithm": "runners:Refuses"})) == 2
+    assert "policies.last: not with these options" in capsys.readouterr().err
+
+
+def test_a_checkpoint_that_does_not_fit_is_found_before_its_policy_plays(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    learnt = play(league(SWISS, one=PPO, two=STAYS, rounds=2), tmp_path).folder.path
+    larger = {"algorithm": "ppo", "options": {**SMALL, "hidden_sizes": [5]}, "frozen": True}
+    data = league(MEETS, one=LEARNS, last={**larger, "load": str(learnt / "checkpoints/one")})
+    for command in ("plan", "check", "train"):
+        assert run(command, data) == 2
+        assert "policies.last.load: " in capsys.readouterr().err
+        assert not list(Path("runs").glob("*"))
+
+
+def test_who_never_sits_on_the_other_side_is_not_asked_about_it(capsys: pytest.CaptureFixture[str]) -> None:
+    data = league({"knockout": {"policies": ["one", "two"]}}, NUMBERS, one=PPO, two=LEARNS, rounds=2)
+    assert [run(command, data) for command in ("plan", "check")] == [0, 0], capsys.readouterr().err
+
+
+def test_a_rehearsal_leaves_nothing_behind_and_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = league(KNOCKOUT, one=LEARNS, two=PPO, last=PPO, rounds=3)
+    seen: list[Any] = []
+    dismiss = Root.dismiss
+
+    def watched(root: Root) -> None:
+        seen.append(sorted(path.name for path in (tmp_path / "runs/league").rglob("*") if path.is_file()))
+        dismiss(root)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Root, "dismiss", watched)
+        assert run("train", data) == 0
+    assert seen == [["lock", "rank-0000.log"]]
+    with monkeypatch.context() as patched:
+        patched.setattr(staging, "rehearsal_due", lambda run: None)
+        assert run("train", data) == 0
+    assert left_by(RunFolder(tmp_path / "runs/league")) == left_by(RunFolder(tmp_path / "runs/league-2"))
+
+
+def left_by(folder: RunFolder) -> dict[str, bytes]:
+    checkpoints = {str(path.relative_to(folder.path)): path.read_bytes() for path in folder.path.rglob("*.ckpt")}
+    return {**checkpoints, "episodes": folder.episodes.read_bytes(), "rounds": folder.rounds.read_bytes()}
