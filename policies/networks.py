@@ -170,15 +170,16 @@ class Encoder(nn.Module):
         super().__init__()
         leaves_of(space)  # refuses what has no fixed layout
         self.parts = nn.ModuleList(_leaf_encoder(leaf, generator) for leaf in leaf_spaces(space))
+        self._parts = tuple(self.parts)  # to ask the list takes longer
         self.features = sum(part.features for part in self.parts)  # type: ignore[misc]
         self.learns = any(True for _ in self.parameters())
         if self.features == 0:
             raise ConfigError(f"the observation space {space} holds no number; there is nothing to learn from")
 
     def forward(self, leaves: Sequence[Tensor]) -> Tensor:
-        if len(self.parts) == 1:
-            return self.parts[0](leaves[0])  # type: ignore[no-any-return]
-        return torch.cat([part(leaf) for part, leaf in zip(self.parts, leaves, strict=True)], 1)
+        if len(self._parts) == 1:
+            return self._parts[0](leaves[0])  # type: ignore[no-any-return]
+        return torch.cat([part(leaf) for part, leaf in zip(self._parts, leaves, strict=True)], 1)
 
     def ticked(self, leaves: Sequence[Tensor]) -> tuple[Tensor, Tensor | None]:
         """Features, and what the rows remember when they have acted [N, memory_size]; None where that is nothing."""

@@ -34,9 +34,10 @@ class Storage:
     def __init__(self, widths: Sequence[int]) -> None:
         self._widths = (*widths, *sorted(set(widths)))  # the hidden layers, and a spare array of each width
         self._depth = len(widths)
-        self._whole: list[Tensor] = []  # [rows of the largest batch so far, width]
-        self._used: list[Tensor] = []  # [rows of the last batch, width]
-        self._batch: tuple[object, ...] = ()
+        self._rows = 0  # of the largest batch so far
+        self._whole: list[Tensor] = []  # [so many rows, width]
+        self._parts: dict[int, list[Tensor]] = {}  # of these the first rows, by their number: [rows, width]
+        self._kind: tuple[torch.dtype, torch.device] | None = None
         self.uses = 0  # how often it was written over
 
     def hidden(self, batch: Tensor) -> list[Tensor]:
@@ -50,14 +51,14 @@ class Storage:
         return self._arrays(hidden)[place]
 
     def _arrays(self, batch: Tensor) -> list[Tensor]:
-        if self._batch != (len(batch), batch.dtype, batch.device):
-            fits = self._batch[1:] == (batch.dtype, batch.device)
-            if not fits or any(len(batch) > len(whole) for whole in self._whole):
-                with torch.inference_mode(False):  # what is made in it cannot be written to outside of it
-                    self._whole = [batch.new_empty(len(batch), width) for width in self._widths]
-            self._used = [whole[: len(batch)] for whole in self._whole]
-            self._batch = (len(batch), batch.dtype, batch.device)
-        return self._used
+        rows, kind = batch.shape[0], (batch.dtype, batch.device)
+        if kind != self._kind or rows > self._rows:
+            with torch.inference_mode(False):  # what is made in it cannot be written to outside of it
+                self._whole = [batch.new_empty(rows, width) for width in self._widths]
+            self._parts, self._kind, self._rows = {}, kind, rows
+        if rows not in self._parts:
+            self._parts[rows] = [whole[:rows] for whole in self._whole]
+        return self._parts[rows]
 
 
 class Perceptron(nn.Sequential):
