@@ -19,7 +19,7 @@ run: $(READY)
 	$(BIN)/arena evaluate $(RUN) --checkpoints first last --against random
 
 test: $(READY)
-	$(BIN)/python -m pytest --numprocesses auto --dist loadgroup
+	$(BIN)/python -m pytest --numprocesses auto
 
 check: lint types test
 

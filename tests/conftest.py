@@ -1,0 +1,30 @@
+"""Tests that start real processes run one after another, also where the others run beside them on all cores."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from xdist.scheduler import LoadScopeScheduling
+
+HERE = Path(__file__).parent
+
+
+class Rows(LoadScopeScheduling):  # type: ignore[misc]  # xdist is not typed
+    """The tests of `tests/mpi` in a row, the longest one and so the first; each of the others wherever there is room.
+
+    The groups of pytest-xdist itself are not heard of by pytest 9.2.
+    """
+
+    def _split_scope(self, nodeid: str) -> str:
+        return "mpi" if "/mpi/" in nodeid.partition("::")[0] else nodeid
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> Rows:
+    return Rows(config, log)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if HERE / "mpi" in item.path.parents:
+            item.add_marker(pytest.mark.mpi)
