@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -43,6 +44,21 @@ class PerturbConfig(Shortened, frozen=True, kw_only=True, forbid_unknown_fields=
     @classmethod
     def spelled_out(cls, value: Any) -> Any:
         return {"factors": value} if isinstance(value, (list, tuple)) else value
+
+    def bounds(self, value: float) -> tuple[float, float]:
+        """Between what an option stays that has this value; a whole number that is at least 1 stays so."""
+        low = -math.inf if self.at_least is None else self.at_least
+        high = math.inf if self.at_most is None else self.at_most
+        return (max(low, min(value, 1)) if isinstance(value, int) else low), high
+
+    def multiplied(self, value: float, factor: float) -> float:
+        """An option multiplied by a factor, within its bounds; whole numbers stay whole."""
+        low, high = self.bounds(value)
+        changed = min(max(value * factor, low), high)
+        if not isinstance(value, int):
+            return float(changed)
+        whole = round(changed)
+        return whole + (whole < low) - (whole > high)
 
 
 class EvolutionConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

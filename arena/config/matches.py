@@ -293,13 +293,12 @@ class MatchmakingConfig(Generator, frozen=True, kw_only=True, forbid_unknown_fie
             return self.rule.past_selves.self_play < 1
         if isinstance(self.rule, FictitiousRule):
             return self.rule.fictitious.self_play < 1
+        if isinstance(self.rule, ExploitersRule):
+            return self.rule.exploiters.self_play < 1 or len(self.rule.exploiters.members) > 1
         return True
 
-    def pairs(self) -> Iterable[Pair]:
-        """In the first round, of which nothing is known yet, opponents are met in turn."""
-        return ((self.team(learner), self.team(self.opening(learner)[0])) for learner in self.policies)
-
     def matches(self) -> tuple[MatchConfig, ...]:
+        """In the first round, of which nothing is known yet, opponents are met in turn."""
         return self.drawn({learner: self._in_turn(learner) for learner in self.policies}, number=0)
 
     def drawn(

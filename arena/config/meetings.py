@@ -2,43 +2,80 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from fractions import Fraction
+from typing import TYPE_CHECKING, TypeAlias
 
-from arena.config.matches import MatchConfig, MatchmakingConfig, PastSelvesRule, generator_of
+from arena.config.matches import MatchConfig, MatchmakingConfig, PastSelvesRule, Team, generator_of
 
 if TYPE_CHECKING:
     from arena.config.schema import Config
 
+Sum: TypeAlias = dict[str, Fraction]
+"""A sum of strengths: of each policy so many times its own; none that is 0."""
+
 
 def comparable(config: Config) -> list[frozenset[str]]:
-    """Policies in groups: two of one group can be compared, as they may meet, or others whom both of them may meet.
+    """Policies in groups: the games that count can tell how two of one group differ in strength, but not two others.
 
-    Of two groups nobody ever plays a game that counts against anybody of the other; who plays none is in no group.
+    A game tells about one number, by how much the mean strength of one side's players is above that of the other's. So
+    two can be compared if their difference is a sum of such numbers: they may meet, or others whom both may meet. Two
+    who always play together cannot be. Who plays no game that counts is in no group.
     """
-    groups: list[frozenset[str]] = []
-    for meeting in _meetings(config):
-        apart = [group for group in groups if not group & meeting]
-        groups = [*apart, meeting.union(*(group for group in groups if group & meeting))]
-    return groups
+    told: dict[str, Sum] = {}  # sums that are known, each by a policy that is in no other one
+    for difference in _differences(config):
+        if left := _reduced(difference, told):
+            name, share = next(iter(left.items()))
+            found = {other: times / share for other, times in left.items()}
+            told = {other: _reduced(known, {name: found}) for other, known in told.items()} | {name: found}
+    groups: defaultdict[frozenset[tuple[str, Fraction]], set[str]] = defaultdict(set)
+    for name in dict.fromkeys(name for known in told.values() for name in known):
+        groups[frozenset(_reduced({name: Fraction(1)}, told).items())].add(name)  # what is not known of it
+    return [*map(frozenset, groups.values())]
 
 
-def _meetings(config: Config) -> Iterator[frozenset[str]]:
+def _reduced(given: Sum, told: Mapping[str, Sum]) -> Sum:
+    """What is left of a sum without those that are known."""
+    found = defaultdict(Fraction, given)
+    for name, times in given.items():
+        for other, share in told.get(name, {}).items():
+            found[other] -= times * share
+    return {name: times for name, times in found.items() if times}
+
+
+def _differences(config: Config) -> Iterator[Sum]:
     for _, entry in config.places():
         if isinstance(entry, MatchConfig):
             if entry.is_rated:
-                yield frozenset(entry.names)
+                first, second = ([entry.names[seat] for seat in side] for side in entry.known_sides)
+                yield _difference(first, second)
         elif isinstance(generator := generator_of(entry), MatchmakingConfig):
             yield from _matched(generator)
         else:
-            yield frozenset(generator.members)
+            yield from _all_of(generator.members)
 
 
-def _matched(entry: MatchmakingConfig) -> Iterator[frozenset[str]]:
+def _difference(first: Sequence[str], second: Sequence[str]) -> Sum:
+    """Of the mean strengths of two sides."""
+    found: Sum = defaultdict(Fraction)
+    for side, sign in ((first, 1), (second, -1)):
+        for name in side:
+            found[name] += Fraction(sign, len(side))
+    return {name: times for name, times in found.items() if times}
+
+
+def _matched(entry: MatchmakingConfig) -> Iterator[Sum]:
     """Those who may be drawn for each other; nobody for a learner that meets itself alone."""
     if not entry.draws_others:
         return
     if isinstance(entry.rule, PastSelvesRule):
-        yield from (frozenset({learner, *entry.against}) for learner in entry.policies)
+        for learner in entry.policies:
+            yield from _all_of((learner, *entry.against))
     else:
-        yield frozenset(entry.members)
+        yield from _all_of(entry.members)
+
+
+def _all_of(members: Team) -> Iterator[Sum]:
+    """Of players each of whom may meet each other one, by themselves or by way of others."""
+    return (_difference(members[:1], (other,)) for other in members[1:])

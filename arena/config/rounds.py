@@ -10,6 +10,8 @@ from arena.config.league import EvolutionConfig, GateConfig, LeagueConfig, Pertu
 from arena.config.matches import (
     Exploiters,
     ExploitersRule,
+    Fictitious,
+    FictitiousRule,
     Generator,
     KnockoutConfig,
     MatchConfig,
@@ -26,7 +28,8 @@ if TYPE_CHECKING:
 
 _FEWEST_BY_SPREAD = 3  # the weakest, the strongest and the newest stay
 _NEVER_COMPARED = (
-    "are never compared: they neither meet in a match with two sides, nor others whom both of them may meet there"
+    "are never compared: in matches with two sides they neither meet each other, nor others whom both of them may "
+    "meet, or always play together"
 )
 
 
@@ -115,8 +118,8 @@ def _check_matchmaking(config: Config, entry: MatchmakingConfig, path: str) -> N
             "the sides change from match to match, so each learner needs two or more; set `copies: 2`",
             path=f"{path}.both_sides",
         )
-    if entry.against and not entry.draws_others:
-        raise ConfigError("is of no use with `self: 1`: nobody else is ever drawn", path=f"{path}.against")
+    if not entry.draws_others:
+        _check_alone(entry, path)
     if isinstance(entry.rule, ExploitersRule):
         _check_exploiters(entry, path)
         _check_used(entry.rule.exploiters, f"{path}.rule.exploiters")
@@ -132,6 +135,18 @@ def _check_matchmaking(config: Config, entry: MatchmakingConfig, path: str) -> N
             raise ConfigError(
                 f"{name!r} does not learn, so nobody is matched for it{also}", path=f"{path}.policies[{index}]"
             )
+
+
+def _check_alone(entry: MatchmakingConfig, path: str) -> None:
+    """Refuses what is said of others where each learner meets itself alone."""
+    if entry.against:
+        raise ConfigError("is of no use with `self: 1`: nobody else is ever drawn", path=f"{path}.against")
+    if entry.both_sides:
+        raise ConfigError("is of no use with `self: 1`: who meets itself has both sides", path=f"{path}.both_sides")
+    if isinstance(entry.rule, FictitiousRule) and entry.rule.fictitious.weighting != Fictitious().weighting:
+        raise ConfigError(
+            "is of no use with `self: 1`: nobody else is ever drawn", path=f"{path}.rule.fictitious.weighting"
+        )
 
 
 def _check_exploiters(entry: MatchmakingConfig, path: str) -> None:
@@ -228,7 +243,7 @@ def _check_gate(config: Config, gate: GateConfig, path: str) -> None:
         raise ConfigError(
             "can never decide: no policy that learns is in `matchmaking`, so none meets a snapshot of itself", path=path
         )
-    learners = {name: (place, entry) for place, entry in _matchmaking(config) for name in entry.policies}
+    learners = {name for _, entry in _matchmaking(config) for name in entry.policies}
     for name in gated(config):
         if name not in learners:
             raise ConfigError(
@@ -278,8 +293,12 @@ def _check_evolution(config: Config, rule: EvolutionConfig, path: str) -> None:
         _check_compared(config, found, f"{path}.by")
     for option, perturb in rule.perturb.items():
         _check_perturb(perturb, f"{path}.perturb.{option}")
-        for name in (name for population in found for name in population):
-            _check_option(config.policies[name].options, name, option, perturb, path)
+        values = [
+            _checked_option(config.policies[name].options, name, option, perturb, path)
+            for population in found
+            for name in population
+        ]
+        _check_changes(perturb, values, f"{path}.perturb.{option}")
 
 
 def _check_compared(config: Config, populations: Iterable[Sequence[str]], path: str) -> None:
@@ -320,7 +339,7 @@ def _check_perturb(perturb: PerturbConfig, path: str) -> None:
         raise ConfigError(f"found {perturb.at_least}, above `at_most: {perturb.at_most}`", path=f"{path}.at_least")
 
 
-def _check_option(options: Mapping[str, Any], policy: str, option: str, perturb: PerturbConfig, path: str) -> None:
+def _checked_option(options: Mapping[str, Any], policy: str, option: str, perturb: PerturbConfig, path: str) -> float:
     """Its present value has to be in the configuration: what an algorithm takes by default is known to it alone."""
     if option not in options:
         raise ConfigError(
@@ -333,6 +352,23 @@ def _check_option(options: Mapping[str, Any], policy: str, option: str, perturb:
         raise ConfigError(
             f"found {value!r}; only numbers can be multiplied ({path}.perturb)",
             path=f"policies.{policy}.options.{option}",
+        )
+    low, high = perturb.bounds(value)
+    if isinstance(value, int) and math.isfinite(high) and math.floor(high) < low:
+        raise ConfigError(
+            f"leaves {policy!r}, which has {value}, no whole number: there is none from {low:g} to {high:g}; write "
+            f"{float(value)} in `policies.{policy}.options` if it need not be whole",
+            path=f"{path}.perturb.{option}",
+        )
+    return value
+
+
+def _check_changes(perturb: PerturbConfig, values: Sequence[float], path: str) -> None:
+    if all(perturb.multiplied(value, factor) == value for value in values for factor in perturb.factors):
+        raise ConfigError(
+            f"changes nothing: {', '.join(map(repr, dict.fromkeys(values)))} multiplied by "
+            f"{' or '.join(f'{factor:g}' for factor in perturb.factors)} stays the same; whole numbers stay whole",
+            path=path,
         )
 
 

@@ -27,6 +27,7 @@ from arena.config.matches import (
     generator_of,
 )
 from arena.config.rounds import gated, may_be_frozen
+from arena.errors import ConfigError
 
 if TYPE_CHECKING:
     from arena.config.schema import Config
@@ -57,6 +58,24 @@ def later_matches(config: Config) -> tuple[tuple[str, MatchConfig], ...]:
     return tuple(found)
 
 
+def check_drawn(config: Config) -> None:
+    """Refuses who learns and could be drawn by its snapshots alone, but never plays, so that there are none.
+
+    Raises:
+        ConfigError: the first one, with its place.
+    """
+    present = _present(config)
+    for path, entry in _generators(config):
+        if isinstance(entry, MatchmakingConfig):
+            for index, name in enumerate(entry.against):
+                if config.policies[name].learns and name not in present:
+                    raise ConfigError(
+                        f"{name!r} learns, so its snapshots would be drawn, but it never plays, so there are none; "
+                        "seat it in a match, or make it one of the `policies`",
+                        path=f"{path}.against[{index}]",
+                    )
+
+
 def newcomers(config: Config) -> frozenset[str]:
     """The policies that have no seat in the first round, and may get one later."""
     seated = {name for _, match in config.entries() for name in match.names}
@@ -77,7 +96,7 @@ def sides_of(config: Config, generator: Generator) -> Sides:
         first = second = {*generator.policies}
     else:
         assert isinstance(generator, MatchmakingConfig), generator
-        frozen = may_be_frozen(config) & _present(config)
+        frozen = may_be_frozen(config)
         first = {*generator.policies}
         second = {name for learner in generator.policies for name in _met(config, generator, learner, frozen)}
         second |= first & {*gated(config)}  # who changes sides against its newest snapshot

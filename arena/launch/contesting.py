@@ -11,7 +11,7 @@ import json
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -27,7 +27,7 @@ from arena.launch.leader import HostingLeader
 from arena.launch.prepare import given, prepare
 from arena.launch.recontesting import continued, note_actions
 from arena.launch.tournament import Request
-from arena.league.reading import read
+from arena.league.reading import Reading, read
 from arena.league.results import Results
 from arena.league.rounds import Round
 from arena.league.tournament import (
@@ -91,15 +91,16 @@ class Tournament(HostingLeader):
         Raises:
             ConfigError: no game counts.
         """
+        note_actions(run.folder, greedy=self._request.greedy)  # as was checked, if it goes on: see `continued`
         if not run.begun and run.leg.start == 0:
             return Stage(run)
-        note_actions(run.folder, greedy=self._request.greedy)
         before = [planned for planned in records.read(run.folder) if planned.start < run.leg.start]
-        config, results, played = _so_far(run, last=len(before) - 1)
-        found = table(results, [*config.policies], self._rule)
-        self._say(_progress(played, found))
+        config, played = rounds.config_of(run), read(run.folder, last=len(before) - 1)
+        _check_counted(played, run.source)
+        found = table(played.results, [*config.policies], self._rule)
+        self._say(_progress(played.episodes, found))
         settings = distinct_settings([match for _, match in config.entries()])
-        batch = next_batch(settings, [*config.policies], results, self._rule, played=played)
+        batch = next_batch(settings, [*config.policies], played.results, self._rule, played=played.episodes)
         if batch is None or len(before) >= config.rounds:
             return None
         following = Round(number=len(before), start=run.leg.start, matches=batch.matches)
@@ -110,12 +111,12 @@ class Tournament(HostingLeader):
 
     def present(self, run: Run, scoreboard: Scoreboard) -> None:
         """The table, in words or as data."""
-        config, results, played = _so_far(run)
-        found = table(results, [*config.policies], self._rule)
+        played = read(run.folder)
+        found = table(played.results, [*rounds.config_of(run).policies], self._rule)
         if self._request.as_json:
-            text = json.dumps(_data(found, self._rule, played, run), indent=2)
+            text = json.dumps(_data(found, self._rule, played.episodes, run), indent=2)
         else:
-            lines = [*standings_lines(found.rows), *_verdict(found, self._rule, played), *_warning(run)]
+            lines = [*standings_lines(found.rows), *_verdict(found, self._rule, played.episodes), *_warning(run)]
             text = "\n".join([*lines, f"run folder: {run.path}"])
         sys.stdout.write(f"{text}\n")
         sys.stdout.flush()
@@ -184,33 +185,19 @@ def _take_lanes(settings: Sequence[MatchConfig], players: Mapping[str, PolicyCon
     return alone and all("vector" in ((cls.face,) if isinstance(cls.face, str) else cls.face) for cls in classes)
 
 
-class _SoFar(NamedTuple):
-    """What a tournament has come to."""
-
-    config: Config
-    results: Results
-    played: int  # games, those that do not count as well
-
-
-def _so_far(run: Run, *, last: int | None = None) -> _SoFar:
-    """What the run folder says.
-
-    Args:
-        run: the tournament.
-        last: its newest batch to look at; None: all games.
+def _check_counted(played: Reading, source: str) -> None:
+    """Refuses games that can say nothing, when a batch is whole: one that was asked to end may have finished none.
 
     Raises:
-        ConfigError: it is damaged, or no game counts.
+        ConfigError: none of them counts.
     """
-    found = read(run.folder, last=last)
-    if found.episodes and not found.results.games:
+    if played.episodes and not played.results.games:
         raise ConfigError(
-            f"none of {counted(found.episodes, 'game')} counts: {found.unrated} had no winner and no draw, "
-            f"{found.aborted} were cut short; a game says who has won by the sums of rewards of its two sides, or by "
+            f"none of {counted(played.episodes, 'game')} counts: {played.unrated} had no winner and no draw, "
+            f"{played.aborted} were cut short; a game says who has won by the sums of rewards of its two sides, or by "
             "`outcome` in its infos",
-            source=run.source,
+            source=source,
         )
-    return _SoFar(rounds.config_of(run), found.results, found.episodes)
 
 
 def _progress(played: int, found: Table) -> str:

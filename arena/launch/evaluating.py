@@ -34,12 +34,17 @@ if TYPE_CHECKING:
 _STREAM = 0x6576616C  # tells an evaluation's random streams from those of the training
 
 
-def evaluation_due(run: Run) -> Run | None:
-    """The evaluation that comes before a run goes on, over as many processes; None if none does."""
+def evaluation_due(run: Run, *, ends: bool = False) -> Run | None:
+    """The evaluation that comes before a run goes on, over as many processes; None if none does.
+
+    Args:
+        run: at a boundary.
+        ends: whether it ends here, though it could have gone on for longer.
+    """
     if run.plan.evaluate_every is None:
         return None
     begins_here = all(tick == run.leg.start for tick in run.leg.ticks.values())  # else it was repaired in mid-leg
-    due = begins_here and run.plan.evaluates_at(run.leg.start)
+    due = begins_here and (ends or run.plan.evaluates_at(run.leg.start))
     return _evaluation(run) if due and run.leg.start not in evaluations.evaluated(run.folder) else None
 
 

@@ -324,11 +324,11 @@ def _failure(run: Run, error: BaseException) -> Failed:
     if isinstance(error, RoleFailed):
         return error.failure
     if isinstance(error, KeyboardInterrupt):
-        return _interrupted(run, error)
+        return interrupted(run, error)
     return failure_of(error, "root, rank 0")
 
 
-def _interrupted(run: Run, error: KeyboardInterrupt) -> Failed:
+def interrupted(run: Run, error: KeyboardInterrupt) -> Failed:
     """What to say when a signal has ended a run at once; one that nobody has played leaves nothing behind."""
     number: int = error.args[0] if error.args else signal.SIGINT
     if not run.resumed and not run.folder.config.exists():

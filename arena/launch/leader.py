@@ -8,6 +8,7 @@ from arena.comm.host import Host
 from arena.launch import hosting, staging
 from arena.leg import Leg
 from arena.memory import Memory
+from arena.messages import Failed
 from arena.records.scoreboard import Scoreboard
 from arena.run import Run, Stage
 from arena.screen.display import Display
@@ -62,3 +63,7 @@ class HostingLeader:
     def lead_evaluation(self, team: Team, host: Host, run: Run, evaluation: Run, memory: Memory) -> int | Leg:
         """Plays rank 0's roles of an evaluation; as `lead`."""
         return hosting.lead_evaluation(team, host, run, evaluation, memory)
+
+    def interrupted(self, run: Run, error: KeyboardInterrupt) -> Failed:
+        """What to say when a signal has ended a run at once; one that nobody has played leaves nothing behind."""
+        return hosting.interrupted(run, error)

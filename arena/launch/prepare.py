@@ -79,6 +79,7 @@ def begin(run: Run, *, resumable: bool) -> None:
         forget(run)
     else:
         boundaries.discard_after(run.folder, -1)  # of a run that was killed in here
+        run.folder.rounds.unlink(missing_ok=True)
     if resumable and not run.resumed:
         boundaries.save(run.folder, Boundary(tick=0, journals=boundaries.journal_bytes(run.folder)))
     if run.plan.rounds > 1:

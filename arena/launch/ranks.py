@@ -69,6 +69,9 @@ class Leader(Protocol):
     def lead_evaluation(self, team: Team, host: Host, run: Run, evaluation: Run, memory: Memory) -> int | Leg:
         """Plays rank 0's roles of an evaluation; as `lead`."""
 
+    def interrupted(self, run: Run, error: KeyboardInterrupt) -> Failed:
+        """What to say when a signal has ended a run at once; one that nobody has played leaves nothing behind."""
+
 
 def in_the_world(leader: Callable[[], Leader]) -> int:
     """This rank's roles of a run whose processes a launcher has started. Returns the exit status.
@@ -112,7 +115,7 @@ class Rank:
             except Vanished as error:
                 self._abort(self._no_death(error) if self._team.is_first else None)
             except BaseException as error:
-                self._abort(failure_of(error, f"rank {self._team.rank}", self._run.source if self._run else ""))
+                self._abort(self._failure(error))
 
     def _until_a_death(self) -> int | None:
         """The exit status if all have come to the end; None if somebody has died, which all who live know then."""
@@ -265,6 +268,13 @@ class Rank:
                 "ends; --resume goes on from there"
             )
             self._abort(Failed(self._run.describe(role), words, exit_code=1))
+
+    def _failure(self, error: BaseException) -> Failed:
+        """What to say of what has gone wrong here, between two stages of a run for instance."""
+        run, rank = self._run, self._team.rank
+        if rank == 0 and run is not None and isinstance(error, KeyboardInterrupt):
+            return self._leader().interrupted(run, error)
+        return failure_of(error, f"rank {rank}", run.source if run else "")
 
     def _no_death(self, error: Vanished) -> Failed:
         """What to say of processes that have ended themselves."""

@@ -60,14 +60,13 @@ def continued(config: Config, *, ranks: int, run_dir: str | None, greedy: bool) 
 
 
 def note_actions(folder: RunFolder, *, greedy: bool) -> None:
-    """Writes down how actions are taken, once."""
-    if not folder.tournament.exists():
-        with replacing(folder.tournament) as file:
-            file.write(json.dumps({"version": _VERSION, "greedy": greedy}).encode() + b"\n")
+    """Writes down how actions are taken."""
+    with replacing(folder.tournament) as file:
+        file.write(json.dumps({"version": _VERSION, "greedy": greedy}).encode() + b"\n")
 
 
 def _other_actions(folder: RunFolder, *, greedy: bool) -> Iterator[str]:
-    if not folder.tournament.exists():  # no batch is whole
+    if not folder.tournament.exists():  # an older arena has played the first batch, and no other
         return
     try:
         was = bool(json.loads(folder.tournament.read_text())["greedy"])

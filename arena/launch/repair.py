@@ -102,6 +102,7 @@ def _meet(team: Team, run: Run, rank: int, memory: Memory, lost_at: float) -> tu
         leg=leg,
         begun=run.begun or any(told.begun for told in known),
         concluded=any(told.concluded for told in known) or leg.start >= run.plan.horizon,
+        rehearsals=0,  # the last one may have been interrupted
         repairs=(*run.repairs, Repair(dead, run.plan, homes, leg.start, lost_at)),
     )
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from arena.config import Config, load_config
-from arena.config.schema import MatchConfig
+from arena.config.matches import KnockoutConfig, MatchConfig, SwissConfig, generator_of
 from arena.errors import ConfigError
 from arena.leg import Leg
 from arena.plan import ONLY_ACT, Plan
@@ -115,7 +115,7 @@ def _reseated(leg: Leg, found: Boundary, run: Run) -> Leg:
 
 
 def _is_reseated(found: Boundary, plan: Plan) -> bool:
-    return bool(found.seats) and plan.rounds == 1 and found.seats != seats_of(plan)
+    return bool(found.seats) and found.seats != seats_of(plan)
 
 
 def _change_words(before: Config, config: Config, found: Boundary, run: Run) -> Iterator[str]:
@@ -156,6 +156,18 @@ def _differences(before: Config, now: Config) -> Iterator[str]:
         yield f"matches: had {len(old)} descriptions, has {len(new)}"
         return
     yield from compared("matches", numbered(old), numbered(new), SAME_MATCH)
+    played, planned = _tournaments(before), _tournaments(now)
+    for place in sorted(played.keys() | planned.keys()):
+        if played.get(place) != planned.get(place):
+            yield f"{place}.policies was {_words(played.get(place))}, is {_words(planned.get(place))}"
+
+
+def _tournaments(config: Config) -> dict[str, tuple[str, ...]]:
+    """Who plays in each knockout and Swiss, which go on from one round to the next."""
+    generators = {place: generator_of(entry) for place, entry in config.places() if not isinstance(entry, MatchConfig)}
+    return {
+        place: found.policies for place, found in generators.items() if isinstance(found, (KnockoutConfig, SwissConfig))
+    }
 
 
 def numbered(entries: Sequence[MatchConfig]) -> dict[str, MatchConfig]:

@@ -34,7 +34,7 @@ from arena.records import rounds as records
 from arena.records.durable import make_folder
 from arena.records.folder import RunFolder
 from arena.run import Run
-from arena.succession import Seat, seats_of, successions
+from arena.succession import seats_of, successions
 
 _KEPT = checkpoint.KEPT + 1
 """How many rounds a snapshot that plays no more stays: as long as the run may have to go on from one that knows it."""
@@ -191,16 +191,23 @@ def _own(
         if policy.frozen or not policy.workers or name in following.resets or name not in restore:
             continue
         source = following.forks[name].source if name in following.forks else name
-        folder, tick = run.folder.checkpoints_path(source), checkpoint.ticks_of(restore[name])
-        for worker, other in successions(seats_of(plan, name), _last_seats(run, config, before, source)):
-            yield worker, checkpoint.own_path_of(folder, tick, other)
+        learnt, folder = restore[name], run.folder.checkpoints_path(source)
+        last = _last_plan(run, config, before, source)
+        if last is None or learnt.parent != folder:  # what another run has learnt, as `load:` says, is nobody's own
+            continue
+        reseated = run.leg.own if last is run.plan else None  # the run was resumed, with other seats than were played
+        for worker, other in successions(seats_of(plan, name), seats_of(last, source)):
+            if reseated is None:
+                yield worker, checkpoint.own_path_of(folder, checkpoint.ticks_of(learnt), other)
+            elif other in reseated:
+                yield worker, reseated[other]
 
 
-def _last_seats(run: Run, config: Config, before: Sequence[Round], policy: str) -> list[Seat]:
-    """The seats of a policy in the last round that it has played."""
+def _last_plan(run: Run, config: Config, before: Sequence[Round], policy: str) -> Plan | None:
+    """The plan of the last round that a policy has played; None if it has played none."""
     for played in reversed(before):
         last = played.number == run.plan.round
         plan = run.plan if last else plan_of(config, played, run.folder, ranks=1, spares=0)
         if plan.policies[policy].workers:
-            return seats_of(plan, policy)
-    return []
+            return plan
+    return None

@@ -30,4 +30,7 @@ def next_stage(run: Run) -> Stage | None:
     from arena.launch.rounds import next_round  # a run of one round has no use for what rates its players
 
     following = next_round(run)
-    return None if following is None else Stage(following)
+    if following is not None:
+        return Stage(following)
+    evaluation = evaluation_due(run, ends=True)
+    return None if evaluation is None else Stage(run, evaluation)

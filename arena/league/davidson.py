@@ -1,36 +1,39 @@
 """Davidson's model of games with draws: the likelihood of results, its maximum, and whether there is one.
 
-Of two sides with strengths s and t, in nats, the first wins, draws or loses with chances in the ratio
+Of two teams with strengths s and t, in nats, the one on the first side wins, draws or loses with chances in the ratio
 
-    exp(d / 2) : nu : exp(-d / 2),     d = s - t
+    exp(d / 2) : nu : exp(-d / 2),     d = s - t + side
 
 (Davidson 1970, "On extending the Bradley-Terry model to accommodate ties in paired comparison experiments", in
-logarithms). Without draws nu is 0 and this is the model of Bradley and Terry. As a multinomial logit in (strengths,
-log nu) its log-likelihood is concave, so what the optimiser finds is the maximum.
+logarithms; with what the first side is worth, Davidson and Beaver 1977, "On extending the Bradley-Terry model to
+incorporate within-pair order effects"). Without draws nu is 0 and this is the model of Bradley and Terry. As a
+multinomial logit in (strengths, side, log nu) its log-likelihood is concave: what the optimiser finds is the maximum.
 
-A maximum does not always exist: where a side has never lost, or where two groups never met, some strengths can be
-moved without end or without effect. A weak normal prior then takes the place of the games that were not played.
+A maximum does not always exist: where somebody has never lost, or where two groups never met, some strengths can be
+moved without end or without effect. A weak normal prior then takes the place of the games that were not played. The
+side always has such a prior: where everybody has kept to one side, nobody knows what that is worth, and the intervals
+of the strengths say so.
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import optimize, sparse, special
 
-from arena.league.results import Results
+from arena.league.results import Results, Score, Team
 
 Array: TypeAlias = NDArray[np.float64]
 Flags: TypeAlias = NDArray[np.bool_]
 Sparse: TypeAlias = sparse.csr_array
 
 ELO = 400 / math.log(10)  # in a nat
-PRIOR_DEVIATION = 400 / ELO  # of a strength, in nats; about as heavy as a single game
+PRIOR_DEVIATION = 400 / ELO  # of a strength or a side, in nats; about as heavy as a single game
 _LOG_NU_DEVIATION = 2.0  # of log nu, if the prior is needed: draws are anything from rare to usual
 _MOVED = 1e-3  # by how much a direction of length 1 helps, at least, if it helps at all; the solver errs by far less
 _AT_ONCE = 2**20  # numbers of a temporary array
@@ -41,12 +44,17 @@ class Games(NamedTuple):
     """Results as arrays, as large as there are pairs that have met.
 
     Args:
-        design: float64 [M, P], sparse, a row per pair of teams: its product with the strengths is their difference d.
-        counts: float64 [M, 3], games won, drawn and lost by the first team.
+        design: float64 [M, P + 1], sparse, a row per pair of teams and who of them has the first side, or nobody: its
+            product with the strengths and the side is d.
+        counts: float64 [M, 3], games won, drawn and lost by the first team, which has the first side if there is one.
+        pairs: float64 [N, P], sparse, a row per pair of teams, whatever their sides.
+        scores: float64 [N, 3], games won, drawn and lost by the first of the two.
     """
 
     design: Sparse
     counts: Array
+    pairs: Sparse
+    scores: Array
 
     @property
     def drawn(self) -> bool:
@@ -58,16 +66,21 @@ class Fit(NamedTuple):
     """The most likely parameters.
 
     Args:
-        strengths: float64 [P], in nats; their mean is 0.
-        covariance: float64 [P, P], of these strengths, from the observed information.
+        parameters: float64 [P + 1], in nats: strengths, whose mean is 0, and what the first side is worth.
+        covariance: float64 [P + 1, P + 1], of these, from the observed information.
         nu: how usual draws are: twice the ratio of draws to decided games between equals.
-        prior: whether there is no most likely one without the prior.
+        prior: whether there are no most likely strengths without the prior.
     """
 
-    strengths: Array
+    parameters: Array
     covariance: Array
     nu: float
     prior: bool
+
+    @property
+    def strengths(self) -> Array:
+        """Those of the players, float64 [P]."""
+        return self.parameters[:-1]
 
 
 def games_of(results: Results, players: Sequence[str]) -> Games:
@@ -77,19 +90,28 @@ def games_of(results: Results, players: Sequence[str]) -> Games:
     two would depend on where the scale has its zero. In teams of equal size the two differ by a factor alone, and with
     the mean a team of `a` against a team of `b` is as far apart as `a` and `b` are.
     """
+    pairs, scores = _arrays_of(results.pairs(), players)
+    seen = np.diff(pairs.indptr) > 0  # teams as (a, b) and (a, a, b, b) are equally strong whatever their members are
+    sided, counts = _arrays_of(results.by_side(), players)
+    others, further = _arrays_of(results.without_sides(), players)
+    side = sparse.csr_array(np.repeat([[1.0], [0.0]], [len(counts), len(further)], axis=0))
+    design = sparse.hstack([sparse.vstack([sided, others]), side], format="csr")
+    return Games(design, np.concatenate([counts, further]), pairs[seen], scores[seen])
+
+
+def _arrays_of(scores: Mapping[tuple[Team, Team], Score], players: Sequence[str]) -> tuple[Sparse, Array]:
+    """The differences of teams as a matrix [M, P], and how their games ended [M, 3]."""
     index = {name: place for place, name in enumerate(players)}
-    pairs = results.pairs()
     seats = [
         (row, index[name], sign * count / len(team))  # rounded once: teams that are equal differ by 0
-        for row, teams in enumerate(pairs)
+        for row, teams in enumerate(scores)
         for team, sign in zip(teams, (1.0, -1.0), strict=True)
         for name, count in Counter(team).items()
     ]
     rows, columns, parts = zip(*seats, strict=True) if seats else ((), (), ())
-    design = sparse.csr_array((np.array(parts, np.float64), (rows, columns)), shape=(len(pairs), len(players)))
+    design = sparse.csr_array((np.array(parts, np.float64), (rows, columns)), shape=(len(scores), len(players)))
     design.eliminate_zeros()
-    seen = np.diff(design.indptr) > 0  # teams as (a, b) and (a, a, b, b) are equally strong whatever their members are
-    return Games(design[seen], np.array(list(pairs.values()), np.float64).reshape(-1, 3)[seen])
+    return design, np.array(list(scores.values()), np.float64).reshape(-1, 3)
 
 
 def chances(differences: Array, log_nu: float) -> Array:
@@ -117,15 +139,16 @@ def information(differences: Array, nu: float) -> Array:
     return found
 
 
-def log_likelihood(games: Games, strengths: Array, fitted: Fit) -> Array:
-    """Of strengths [K, P] in nats, with the share of draws and the prior of a fit; float64 [K]."""
+def log_likelihood(games: Games, parameters: Array, fitted: Fit) -> Array:
+    """Of strengths and side [K, P + 1] in nats, with the share of draws and the priors of a fit; float64 [K]."""
     won, drawn, lost = games.counts.T
     played = games.counts.sum(axis=1)
-    penalty = fitted.prior * (strengths**2).sum(axis=1) / (2 * PRIOR_DEVIATION**2)
+    squares = parameters**2
+    penalty = (fitted.prior * squares[:, :-1].sum(axis=1) + squares[:, -1]) / (2 * PRIOR_DEVIATION**2)
     found = special.xlogy(drawn.sum(), fitted.nu) - penalty  # [K]
     step = max(1, _AT_ONCE // max(1, len(played)))
-    for start in range(0, len(strengths), step):
-        half = (games.design @ strengths[start : start + step].T) / 2  # [M, step]
+    for start in range(0, len(parameters), step):
+        half = (games.design @ parameters[start : start + step].T) / 2  # [M, step]
         size = np.abs(half)
         weights = size + np.log1p(np.exp(-2 * size) + fitted.nu * np.exp(-size))  # log(exp(h) + nu + exp(-h))
         found[start : start + step] += (won - lost) @ half - played @ weights
@@ -135,9 +158,9 @@ def log_likelihood(games: Games, strengths: Array, fitted: Fit) -> Array:
 
 def most_likely(games: Games) -> Fit:
     """The maximum of the likelihood, or of the posterior where the likelihood has none."""
-    count = games.design.shape[1]
+    count = games.pairs.shape[1]
     if not count:
-        return Fit(np.zeros(0), np.zeros((0, 0)), 0.0, False)
+        return Fit(np.zeros(1), np.zeros((1, 1)), 0.0, False)
     prior = not has_maximum(games)
     problem = _Problem(games, prior=prior)
     near = optimize.minimize(
@@ -146,15 +169,15 @@ def most_likely(games: Games) -> Fit:
     inverse = np.linalg.inv(problem.hessian(near))
     found = near - inverse @ problem.value_and_gradient(near)[1]  # Newton's last step, beyond what values can resolve
     nu = math.exp(found[-1]) if games.drawn else 0.0
-    strengths = found[:count]
-    covariance = np.array(inverse[:count, :count], np.float64)
-    for axis in (0, 1):  # takes out the shift that all strengths share, be it pinned or a prior's
-        covariance -= covariance.mean(axis=axis, keepdims=True)
-    return Fit(strengths - strengths.mean(), covariance, nu, prior)
+    parameters = np.array(found[: count + 1], np.float64)
+    covariance = np.array(inverse[: count + 1, : count + 1], np.float64)
+    for values in (parameters, covariance, covariance.T):  # takes out what all strengths share, pinned or a prior's
+        values[:count] -= values[:count].mean(axis=0)
+    return Fit(parameters, covariance, nu, prior)
 
 
 class _Problem:
-    """The function to minimise: minus the log-likelihood, or log-posterior, of (strengths [P], log nu if drawn).
+    """The function to minimise: minus the log-posterior of (strengths [P], side, log nu if drawn).
 
     Half the square of the strengths' sum is added. It pins their common shift, about which games say nothing, and is
     zero at the minimum.
@@ -162,12 +185,14 @@ class _Problem:
 
     def __init__(self, games: Games, *, prior: bool) -> None:
         self._games = games
-        self._players = games.design.shape[1]
-        self.start = np.zeros(self._players + games.drawn)
-        precision = np.full_like(self.start, PRIOR_DEVIATION**-2)
-        precision[self._players :] = _LOG_NU_DEVIATION**-2
-        self._quadratic = np.diag(precision * prior)
-        self._quadratic[: self._players, : self._players] += 1.0
+        self._linear = games.design.shape[1]  # parameters of d
+        players = self._linear - 1
+        self.start = np.zeros(self._linear + games.drawn)
+        precision = np.full_like(self.start, prior * PRIOR_DEVIATION**-2)
+        precision[players] = PRIOR_DEVIATION**-2
+        precision[self._linear :] = prior * _LOG_NU_DEVIATION**-2
+        self._quadratic = np.diag(precision)
+        self._quadratic[:players, :players] += 1.0
 
     def value_and_gradient(self, parameters: Array) -> tuple[float, Array]:
         counts, found = self._games.counts, self._chances(parameters)
@@ -175,8 +200,8 @@ class _Problem:
         likelihood = special.xlogy(counts, found).sum()
         surplus = counts - counts.sum(axis=1, keepdims=True) * found  # [M, 3], seen minus expected
         gradient = pull.copy()
-        gradient[: self._players] -= self._games.design.T @ (surplus[:, 0] - surplus[:, 2]) / 2
-        gradient[self._players :] -= surplus[:, 1].sum()
+        gradient[: self._linear] -= self._games.design.T @ (surplus[:, 0] - surplus[:, 2]) / 2
+        gradient[self._linear :] -= surplus[:, 1].sum()
         return float(parameters @ pull / 2 - likelihood), gradient
 
     def hessian(self, parameters: Array) -> Array:
@@ -185,7 +210,7 @@ class _Problem:
         won, drawn, lost = self._chances(parameters).T
         own = count * (won + lost - (won - lost) ** 2) / 4
         found = self._quadratic.copy()
-        found[: self._players, : self._players] += (design.T @ (sparse.diags_array(own) @ design)).toarray()
+        found[: self._linear, : self._linear] += (design.T @ (sparse.diags_array(own) @ design)).toarray()
         if self._games.drawn:
             cross = design.T @ (-count * (won - lost) * drawn / 2)
             found[-1, :-1] += cross
@@ -195,21 +220,21 @@ class _Problem:
 
     def _chances(self, parameters: Array) -> Array:
         log_nu = float(parameters[-1]) if self._games.drawn else -np.inf
-        return chances(self._games.design @ parameters[: self._players], log_nu)
+        return chances(self._games.design @ parameters[: self._linear], log_nu)
 
 
 def has_maximum(games: Games) -> bool:
     """Whether the likelihood has one maximum: no way to move strengths and log nu for ever without making it smaller.
 
-    The shift of all strengths apart, which changes nothing. Ford 1957, "Solution of a ranking problem from binary
-    comparisons", for wins and losses; in general the question is a linear program (Konis 2007, "Linear programming
-    algorithms for detecting separated data in binary logistic regression models").
+    The shift of all strengths apart, which changes nothing, and the side, which its prior holds. Ford 1957, "Solution
+    of a ranking problem from binary comparisons", for wins and losses; in general the question is a linear program
+    (Konis 2007, "Linear programming algorithms for detecting separated data in binary logistic regression models").
     """
-    won, drawn, lost = (games.counts > 0).T
-    free = games.design.shape[1] - 1
-    if _rank(games.design[won & lost]) == free:  # the usual case: nobody can be moved against anybody
+    won, drawn, lost = (games.scores > 0).T
+    free = games.pairs.shape[1] - 1
+    if _rank(games.pairs[won & lost]) == free:  # the usual case: nobody can be moved against anybody
         return True
-    return _rank(games.design) == free and not _is_separated(games.design, won, drawn, lost)
+    return _rank(games.pairs) == free and not _is_separated(games.pairs, won, drawn, lost)
 
 
 def _rank(design: Sparse) -> int:

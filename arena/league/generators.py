@@ -39,13 +39,18 @@ def shares(
         pairings: its own of this round.
         games: of each match of the round, with what the match was made of, be it of this tournament or not.
     """
-    own = {*map(msgspec.json.encode, entry.written_out(teams(entry, pairings)))}  # as they are on record
+    own = {*map(_game, entry.written_out(teams(entry, pairings)))}
     results = {frozenset(players): Results() for players in pairings}
     for match, found in games:
-        if msgspec.json.encode(match) in own:
+        if _game(match) in own:
             for game in found:
                 results[names_of(match)].add(*game)
     return {name: _share(results[frozenset(players)], name, players) for players in pairings for name in players}
+
+
+def _game(match: MatchConfig) -> bytes:
+    """What is played and by whom, as it is on record; a resumed run may have other copies and lanes."""
+    return msgspec.json.encode(msgspec.structs.replace(match, copies=1, lanes=1, pipeline=1))
 
 
 def _share(results: Results, player: str, players: Sequence[str]) -> float:

@@ -32,7 +32,7 @@ from arena.league import generators, matchmaking, population, snapshots
 from arena.league.draws import Purpose, stream
 from arena.league.matchmaking import Field
 from arena.league.pairing import decided
-from arena.league.results import Played, Results, Team
+from arena.league.results import Played, Results
 from arena.league.rounds import Fork, GateRecord, History, Player, Round, names_of, player_of, snapshot_name
 
 __all__ = ["Fork", "GateRecord", "Player", "Round", "first_round", "is_over", "next_round", "round_config"]
@@ -204,18 +204,11 @@ def _forks(
 def _as_they_begin(results: Results, forks: Mapping[str, Fork], resets: Sequence[str]) -> Results:
     """What is known of the players as they are now: who begins anew has no games, a fork those of its source."""
     changed = {*forks, *resets}
-    found = Results()
-    for (first, second), score in results.pairs().items():
-        if not changed & {*first, *second}:
-            found.add_score(first, second, score)
-        for policy, fork in forks.items():
-            if fork.source in (*first, *second) and not changed & {*first, *second}:
-                found.add_score(_renamed(first, fork.source, policy), _renamed(second, fork.source, policy), score)
+    unchanged, found = results.without(changed), Results()
+    found.update(unchanged)
+    for policy, fork in forks.items():
+        found.update(unchanged.renamed(fork.source, policy))
     return found
-
-
-def _renamed(team: Team, old: str, new: str) -> Team:
-    return tuple(new if name == old else name for name in team)
 
 
 def _options(

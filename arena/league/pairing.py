@@ -196,10 +196,10 @@ def _ratios_of_order(games: davidson.Games, fitted: davidson.Fit, at: Sequence[i
     upper, lower = at[:-1], at[1:]
     each = np.arange(len(upper))
     found = fitted.strengths[upper] - fitted.strengths[lower]
-    moves = fitted.covariance[upper] - fitted.covariance[lower]  # [P - 1, P]
+    moves = fitted.covariance[upper] - fitted.covariance[lower]  # [P - 1, P + 1]
     moves /= (moves[each, upper] - moves[each, lower])[:, None]  # of all, where this difference moves by 1
     better, worse = (
-        davidson.log_likelihood(games, fitted.strengths + (difference - found)[:, None] * moves, fitted)
+        davidson.log_likelihood(games, fitted.parameters + (difference - found)[:, None] * moves, fitted)
         for difference in (elo, -elo)
     )
     return better - worse

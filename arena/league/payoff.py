@@ -14,14 +14,16 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import betaincinv
+from scipy.special import betainc, betaincinv
 
-from arena.league.results import Results, Score
+from arena.league.results import Results
 
 Array: TypeAlias = NDArray[np.float64]
 
 _JEFFREYS = 0.5
-_TAILS = (0.025, 0.975)
+_TAIL = 0.025  # of the posterior, on each side of an interval
+_LEVELS = 64  # of the share of draws, over which is averaged
+_HALVINGS = 30  # of an interval; the last one is 1e-9 long
 
 
 class Payoff(NamedTuple):
@@ -66,7 +68,9 @@ def payoff(results: Results, players: Sequence[str]) -> Payoff:
     """
     counts = _counts(results, players)
     weights = _weights(counts)
-    mean, low, high = _scores(weights)
+    mean = (weights[..., 0] + weights[..., 1] / 2) / weights.sum(axis=-1)
+    low = _lower_end(weights)
+    high = 1 - low.T  # one player's gain is the other's loss
     diagonal = np.arange(len(players))
     for matrix in (mean, low, high):
         matrix[diagonal, diagonal] = 0.5
@@ -99,27 +103,26 @@ def _counts(results: Results, players: Sequence[str]) -> Array:
     return counts
 
 
-def _scores(weights: Array) -> tuple[Array, Array, Array]:
-    """Mean and 95 % interval of win + draw / 2 under Dirichlet posteriors [..., 3].
+def _lower_end(weights: Array) -> Array:
+    """Of the 95 % interval of win + draw / 2 under Dirichlet posteriors [P, P, 3]."""
+    won, drawn, lost = np.moveaxis(weights, -1, 0)
+    found: Array = _quantile(won, drawn, lost) if drawn.any() else betaincinv(won, lost, _TAIL)
+    return found
 
-    The interval is that of the Beta distribution with the same mean and variance: exact where there are no draws,
-    and off by less than 0.02 where there are few games of a pair and draws elsewhere.
+
+def _quantile(won: Array, drawn: Array, lost: Array) -> Array:
+    """Where the distribution function of win + draw / 2 is 2.5 %, by bisection; the weights are [P, P].
+
+    The share of draws has a Beta distribution, and so has, whatever that is, the share of wins among the other games.
+    The function is the mean of the latter's over the former, by Gauss-Legendre quadrature of its quantiles.
     """
-    total = weights.sum(axis=-1)
-    won, drawn = weights[..., 0] / total, weights[..., 1] / total
-    mean = won + drawn / 2
-    variance = (won + drawn / 4 - mean**2) / (total + 1)
-    size = mean * (1 - mean) / variance - 1
-    low, high = (betaincinv(mean * size, (1 - mean) * size, tail) for tail in _TAILS)
-    return mean, low, high
-
-
-def interval(score: Score) -> tuple[float, float, float]:
-    """Mean and 95 % interval of the expected score of one pair, with the same posterior.
-
-    A score without draws is taken for one of a game that has none.
-    """
-    weights = np.array(score, np.float64) + _JEFFREYS
-    weights[1] *= score.draws > 0
-    mean, low, high = _scores(weights)
-    return float(mean), float(low), float(high)
+    levels, parts = np.polynomial.legendre.leggauss(_LEVELS)
+    draws = betaincinv(drawn[..., None], (won + lost)[..., None], (levels + 1) / 2)  # [P, P, levels]
+    others = np.maximum(1 - draws, np.finfo(np.float64).tiny)
+    low, high = np.zeros_like(won), np.ones_like(won)
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        wins = np.clip((middle[..., None] - draws / 2) / others, 0, 1)
+        below = betainc(won[..., None], lost[..., None], wins) @ (parts / 2) < _TAIL
+        low, high = np.where(below, middle, low), np.where(below, high, middle)
+    return (low + high) / 2

@@ -57,15 +57,8 @@ def _exploited(
 def explored(
     perturb: Mapping[str, PerturbConfig], options: Mapping[str, Any], rng: np.random.Generator
 ) -> dict[str, Any]:
-    """The perturbed options: whole numbers stay whole, and at least 1 if they were."""
-    return {name: _multiplied(options[name], rule, float(rng.choice(rule.factors))) for name, rule in perturb.items()}
-
-
-def _multiplied(value: float, rule: PerturbConfig, factor: float) -> float:
-    low = -np.inf if rule.at_least is None else rule.at_least
-    high = np.inf if rule.at_most is None else rule.at_most
-    changed = min(max(value * factor, low), high)
-    return max(round(changed), min(value, 1)) if isinstance(value, int) else float(changed)
+    """The perturbed options, each by one of its factors."""
+    return {name: rule.multiplied(options[name], float(rng.choice(rule.factors))) for name, rule in perturb.items()}
 
 
 def of_ratings(results: Results) -> dict[str, float]:

@@ -1,8 +1,9 @@
 """Strengths of players on the Elo scale, by maximum likelihood, with 95 % intervals.
 
 The model is Davidson's, see `davidson`. Against somebody d Elo weaker a player wins 10^(d / 400) games for each that
-it loses; without draws this is the usual Elo. The mean of all players is 0, and an interval is of the distance from
-this mean: two players are compared by `difference`, whose interval is narrower or wider than those two suggest.
+it loses; without draws this is the usual Elo. What the first side of the game is worth is told apart from the players.
+The mean of all players is 0, and an interval is of the distance from this mean: two players are compared by
+`difference`, whose interval is narrower or wider than those two suggest.
 """
 
 from __future__ import annotations
@@ -57,6 +58,7 @@ class Ratings:
         players: sorted.
         elo: float64 [P], in the order of `players`.
         covariance: float64 [P, P], of `elo`.
+        side: how many Elo the first side is worth, with a 95 % interval.
         nu: how usual draws are: twice the ratio of draws to decided games between equals.
         prior: whether the likelihood had no maximum, so that a weak prior was needed: each strength normal around
             the same middle with a standard deviation of 400 Elo, about as heavy as a single game.
@@ -65,7 +67,8 @@ class Ratings:
     def __init__(self, players: tuple[str, ...], fit: davidson.Fit, games: NDArray[np.int64]) -> None:
         self.players = players
         self.elo = davidson.ELO * fit.strengths
-        self.covariance = davidson.ELO**2 * fit.covariance
+        self.covariance = davidson.ELO**2 * fit.covariance[:-1, :-1]
+        self.side = _interval(davidson.ELO * fit.parameters[-1], davidson.ELO**2 * fit.covariance[-1, -1])
         self.nu = fit.nu
         self.prior = fit.prior
         self._games = games

@@ -22,7 +22,6 @@ import msgspec
 from arena.config import Config, load_config
 from arena.errors import ConfigError
 from arena.league.results import Encounter, Played, Results, encounter_of
-from arena.plan import ONLY_ACT
 from arena.records.folder import RunFolder
 from arena.records.journal import JournalReader
 from arena.records.outcome import Outcome
@@ -198,8 +197,7 @@ def _lines(reader: JournalReader, kind: type[S]) -> Iterator[S]:
 def _since(config: Config, rounds: Sequence[_RoundLine], window: int | None) -> dict[str, int]:
     """From which round on the games of a policy count; of those that are not named all do."""
     oldest = 0 if window is None else max(0, len(rounds) - window)
-    learn = (name for name, policy in config.policies.items() if not policy.frozen and policy.algorithm not in ONLY_ACT)
-    since = dict.fromkeys(learn, oldest)
+    since = {name: oldest for name, policy in config.policies.items() if policy.learns}
     for line in rounds:
         for name in {*line.forks, *line.resets}:
             since[name] = max(since.get(name, 0), line.round)

@@ -6,7 +6,7 @@ player, and another team than `("a",)`. Player names are those of policies; a sn
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
 from arena.records.outcome import Outcome
@@ -69,37 +69,73 @@ class Results:
 
     def __init__(self, encounters: Iterable[Encounter] = ()) -> None:
         self._scores: dict[tuple[Team, Team], Score] = {}
+        self._by_side: dict[tuple[Team, Team], Score] = {}
+        self._without: dict[tuple[Team, Team], Score] = {}
         for encounter in encounters:
             self.add(*encounter)
 
     def add(self, first: Team, second: Team, outcome: Outcome, *, count: int = 1) -> None:
-        """Takes games that ended alike; a team that meets itself leaves no trace, as nobody can be better.
+        """Takes games that ended alike; those of a team with itself say nothing but how good the sides are.
 
         Args:
-            first: one team, its names in any order.
-            second: the other.
+            first: the team on the first side, its names in any order.
+            second: that on the other.
             outcome: for the first.
             count: how many games.
         """
         won, drawn, lost = _ONE[outcome]
-        self.add_score(first, second, Score(won * count, drawn * count, lost * count))
+        self.add_score(first, second, Score(won * count, drawn * count, lost * count), sided=True)
 
-    def add_score(self, first: Team, second: Team, score: Score) -> None:
-        """Takes the games of a score; as `add`."""
+    def add_score(self, first: Team, second: Team, score: Score, *, sided: bool = False) -> None:
+        """Takes the games of a score; as `add`, but unless they are `sided` nobody has had the first side."""
         first, second = tuple(sorted(first)), tuple(sorted(second))
+        if sided:
+            _count(self._by_side, first, second, score)
         if first > second:
             first, second, score = second, first, score.reversed
-        if first != second and score.games:
-            self._scores[first, second] = self._scores.get((first, second), _NOTHING).plus(score)
+        if first != second:
+            _count(self._scores, first, second, score)
+            if not sided:
+                _count(self._without, first, second, score)
 
     def update(self, other: Results) -> None:
         """Takes all games of other results."""
-        for (first, second), score in other._scores.items():
-            self.add_score(first, second, score)
+        for first, second, score, sided in other._all():
+            self.add_score(first, second, score, sided=sided)
 
     def pairs(self) -> Mapping[tuple[Team, Team], Score]:
         """Every pair of teams that has met, in sorted order, each once and with the smaller team first."""
         return dict(sorted(self._scores.items()))
+
+    def by_side(self) -> Mapping[tuple[Team, Team], Score]:
+        """The games with sides, the team on the first one first; also those of teams with themselves."""
+        return dict(sorted(self._by_side.items()))
+
+    def without_sides(self) -> Mapping[tuple[Team, Team], Score]:
+        """The other games, as `pairs`."""
+        return dict(sorted(self._without.items()))
+
+    def without(self, players: Collection[str]) -> Results:
+        """The games in which none of these players took part."""
+        found = Results()
+        for first, second, score, sided in self._all():
+            if not {*first, *second} & {*players}:
+                found.add_score(first, second, score, sided=sided)
+        return found
+
+    def renamed(self, old: str, new: str) -> Results:
+        """The games of one player, as if they were another one's."""
+        found = Results()
+        for first, second, score, sided in self._all():
+            if old in (*first, *second):
+                found.add_score(_renamed(first, old, new), _renamed(second, old, new), score, sided=sided)
+        return found
+
+    def _all(self) -> Iterator[tuple[Team, Team, Score, bool]]:
+        """Two teams, what they have played, and whether the first one had the first side."""
+        for scores, sided in ((self._by_side, True), (self._without, False)):
+            for (first, second), score in scores.items():
+                yield first, second, score, sided
 
     @property
     def players(self) -> tuple[str, ...]:
@@ -148,6 +184,15 @@ def encounter_of(
         return None
     first, second = (tuple(sorted(players[seat] for seat in side)) for side in sides)
     return Encounter(first, second, mine)
+
+
+def _renamed(team: Team, old: str, new: str) -> Team:
+    return tuple(new if name == old else name for name in team)
+
+
+def _count(scores: dict[tuple[Team, Team], Score], first: Team, second: Team, score: Score) -> None:
+    if score.games:
+        scores[first, second] = scores.get((first, second), _NOTHING).plus(score)
 
 
 _OTHER: Mapping[Outcome, Outcome] = {"win": "loss", "draw": "draw", "loss": "win"}

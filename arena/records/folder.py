@@ -32,7 +32,7 @@ from typing import Any
 from arena.errors import ConfigError
 from arena.records.durable import make_folder, replacing
 
-_UNBEGUN = {"logs", "checkpoints", "tensorboard", "boundaries", "rounds.jsonl", "lock"}
+_UNBEGUN = {"logs", "checkpoints", "tensorboard", "boundaries", "rounds.jsonl", "tournament.json", "lock"}
 """What a run that nobody has played may leave."""
 _FIRST_BOUNDARY = re.compile(r"0+\.json|\.0+\.json\.part")  # the only one that it may leave: others tell of play
 
@@ -78,7 +78,7 @@ class RunFolder:
             return
         for part in (self.logs, self.checkpoints, self.tensorboard, self.boundaries):
             shutil.rmtree(part, ignore_errors=True)
-        for file in (self.rounds, self.lock):
+        for file in (self.rounds, self.tournament, self.lock):
             file.unlink(missing_ok=True)
         if whole:
             with suppress(OSError):  # what else is in it is not ours

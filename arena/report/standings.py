@@ -87,13 +87,17 @@ class Standings(msgspec.Struct, frozen=True):
     """The whole table.
 
     Args:
+        prior: whether the strengths have a weak prior, as games alone do not say what is most likely: see `Ratings`.
         games: that count; the online rating has `followed` so many of them. The others are `unrated` (no winner, or
             not two sides), `aborted` or `stale` (older than the window of the league, in rounds).
+        side: how many Elo the first side is worth, with its 95 % interval.
     """
 
     rows: list[Standing]
     matrix: Matrix
     meta: list[MetaRow]
+    prior: bool
+    side: tuple[float, float, float]
     games: int
     followed: int
     unrated: int
@@ -121,6 +125,8 @@ def standings(reading: Reading, config: Config, colors: Colors, *, window: int |
         rows=_rows(ratings, reading.results, online, colors),
         matrix=_matrix(scores, colors, left_out=len(order) - len(shown)),
         meta=_meta(scores, colors),
+        prior=ratings.prior,
+        side=tuple(ratings.side),
         games=reading.results.games,
         followed=len(followed),
         unrated=reading.unrated,

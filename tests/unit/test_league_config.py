@@ -83,7 +83,7 @@ def test_those_are_snapshotted_who_learn_and_can_be_drawn_but_no_exploiters() ->
     config = league(
         entry("matchmaking", policies=["a"], against=["b", "random"], rule="past_selves"),
         entry("matchmaking", policies=["c", "d"], rule={"exploiters": {"main": ["c"], "main_exploiters": ["d"]}}),
-        entry("round_robin", policies=["e", "f"]),
+        entry("round_robin", policies=["b", "e", "f"]),
     )
     assert snapshotted(config) == ("a", "b", "c")
 
@@ -292,6 +292,22 @@ def test_what_a_rule_says_without_effect_is_refused(rule: Any, key: str, words: 
     assert words in error.message
 
 
+@pytest.mark.parametrize("rule", [{"past_selves": {"self": 1}}, {"fictitious": {"self": 1}}])
+def test_sides_that_change_are_refused_for_a_learner_that_has_both(rule: Any) -> None:
+    error = refused(entry("matchmaking", policies=["a"], rule=rule, copies=2, both_sides=True))
+    assert (error.path, "has both sides" in error.message) == ("matches[0].matchmaking.both_sides", True)
+
+
+def test_weights_of_opponents_are_refused_for_a_learner_that_meets_itself_alone() -> None:
+    alone = entry("matchmaking", policies=["a"], rule={"fictitious": {"self": 1, "weighting": "linear"}})
+    assert refused(alone).path == "matches[0].matchmaking.rule.fictitious.weighting"
+
+
+def test_opponents_are_refused_for_the_only_main_agent_that_meets_itself_alone() -> None:
+    alone = entry("matchmaking", policies=["a"], against=["random"], rule={"exploiters": {"main": ["a"], "self": 1}})
+    assert refused(alone).path == "matches[0].matchmaking.against"
+
+
 @pytest.mark.parametrize("rule", ["past_selves", "fictitious"])
 def test_nobody_to_meet_is_named_for_a_learner_that_meets_itself_alone(rule: str) -> None:
     alone = entry("matchmaking", policies=["a"], against=["b"], rule={rule: {"self": 1}})
@@ -329,9 +345,12 @@ BESIDE = {"env": "game", "seats": ["c", "d"]}
 PAST_SELVES = entry("matchmaking", policies=["a", "b"], rule="past_selves")
 SELF_ALONE = entry("matchmaking", policies=["a", "b"], rule={"fictitious": {"self": 1}})
 SAME_TEAMS = {"env": "game", "seats": ["a", "b", "a", "b"], "sides": [[0, 1], [2, 3]]}
+PARTNERS = {**THREE_SIDES, "sides": [[0, 1], [2]]}  # a and b are never apart
 
 
-@pytest.mark.parametrize("matches", [ALONE, [THREE_SIDES], [PAST_SELVES], [SELF_ALONE], [SAME_TEAMS], [DUEL, BESIDE]])
+@pytest.mark.parametrize(
+    "matches", [ALONE, [THREE_SIDES], [PAST_SELVES], [SELF_ALONE], [SAME_TEAMS], [PARTNERS], [DUEL, BESIDE]]
+)
 def test_evolution_by_ratings_is_refused_where_nobody_can_be_compared(matches: list[Any]) -> None:
     error = refused(*matches, league={"evolution": {"by": "rating"}})
     assert error.path == "league.evolution.by"
@@ -348,7 +367,7 @@ def test_evolution_by_ratings_is_refused_where_nobody_can_be_compared(matches: l
         [entry("matchmaking", policies=["a", "b"], against=["random"], rule="past_selves")],
         [entry("matchmaking", policies=["a", "b"], rule="fictitious")],
         [entry("knockout", policies=["a", "c", "b", "d"]), entry("swiss", policies=["c", "b"])],
-        [{**THREE_SIDES, "sides": [[0, 1], [2]]}],
+        [PARTNERS, {**PARTNERS, "seats": ["a", "c", "b"]}],
     ],
 )
 def test_evolution_by_ratings_is_taken_where_all_can_be_compared_be_it_by_way_of_others(matches: list[Any]) -> None:
@@ -425,6 +444,36 @@ def test_only_numbers_can_be_perturbed() -> None:
     policies = {name: {"algorithm": "ppo", "options": {"recurrent": "lstm"}} for name in "ab"}
     error = refused(ROUND_ROBIN, policies=policies, league={"evolution": {"perturb": {"recurrent": [2]}}})
     assert error.path == "policies.a.options.recurrent"
+
+
+def evolving(perturb: Any, **values: float) -> Any:
+    """Policies with an option that evolves."""
+    policies = {name: {"algorithm": "ppo", "options": {"n": value}} for name, value in values.items()}
+    return {"policies": policies, "league": {"evolution": {"perturb": {"n": perturb}}}}
+
+
+@pytest.mark.parametrize(
+    ("value", "perturb"),
+    [
+        (2, [0.8, 1.25]),
+        (0.0, [2]),
+        (1e-3, [1]),
+        (0.5, {"factors": [2], "at_most": 0.5}),
+        (1, {"factors": [0.5], "at_least": 0.1}),
+    ],
+)
+def test_a_perturbation_that_changes_nothing_is_refused(value: float, perturb: Any) -> None:
+    error = refused(ROUND_ROBIN, **evolving(perturb, a=value, b=value))
+    assert (error.path, "changes nothing" in error.message) == ("league.evolution.perturb.n", True)
+
+
+def test_a_perturbation_may_leave_some_as_they_are() -> None:
+    assert league(ROUND_ROBIN, **evolving([0.8, 1.25], a=2, b=8)).league is not None
+
+
+def test_a_whole_number_that_has_no_room_between_its_bounds_is_refused() -> None:
+    error = refused(ROUND_ROBIN, **evolving({"factors": [2], "at_least": 4.2, "at_most": 4.8}, a=4, b=4))
+    assert (error.path, "no whole number" in error.message) == ("league.evolution.perturb.n", True)
 
 
 def test_an_exploiter_does_not_evolve() -> None:

@@ -142,6 +142,18 @@ def test_a_swiss_tournament_has_no_second_meeting_while_that_can_be(order: list[
     assert set(met.values()) == {1}
 
 
+def test_points_stay_won_when_a_resumed_run_has_other_lanes_and_copies() -> None:
+    games = [{0: encounters(("a",), ("b",), Score(wins=3)), 1: encounters(("c",), ("d",), Score(wins=3))}]
+
+    def paired(**changes: Any) -> set[frozenset[str]]:
+        before, now = (league(entry("swiss", policies=list("abcd"), **keys)) for keys in ({}, changes))
+        made = next_round(now, [first_round(before)], Results(), {}, games)
+        return {frozenset(names) for names in made.pairings["matches[0].swiss"]}
+
+    assert paired() == {frozenset("ac"), frozenset("bd")}
+    assert paired() == paired(lanes=4, pipeline=2) == paired(copies=3)
+
+
 def test_a_swiss_tournament_of_four_in_three_rounds_is_a_round_robin() -> None:
     found = played(league(entry("swiss", policies=list("abcd")), rounds=3))
     met = Counter(frozenset(pair) for made in found.rounds for pair in pairs(made))

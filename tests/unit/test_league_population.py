@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from arena.config.league import EvolutionConfig, PerturbConfig
@@ -76,6 +76,19 @@ def test_a_snapshot_keeps_the_options_that_it_was_made_with() -> None:
     assert played["a@100"].options == {"learning_rate": 1e-3}
     assert played["a@200"].options == {"learning_rate": 2e-3}
     assert (played["a@200"].frozen, played["a@200"].load) == (True, "kept/a@200")
+
+
+@given(st.integers(-20, 20), st.floats(0.01, 100), st.floats(-20, 20), st.floats(0, 20))
+def test_a_whole_number_stays_whole_positive_and_within_its_bounds(
+    value: int, factor: float, at_least: float, room: float
+) -> None:
+    rule = PerturbConfig(factors=(factor,), at_least=at_least, at_most=at_least + room)
+    low, high = rule.bounds(value)
+    assume(math.floor(high) >= low)
+    found = rule.multiplied(value, factor)
+    assert isinstance(found, int)
+    assert at_least <= found <= at_least + room
+    assert found >= 1 or value < 1
 
 
 def test_by_rating_the_weakest_takes_over() -> None:

@@ -73,22 +73,27 @@ def test_everybody_is_expected_to_score_what_it_has_scored() -> None:
 
 
 def test_intervals_come_from_the_curvature_of_the_likelihood() -> None:
-    games = davidson.games_of(FOUR, "abcd")
+    results = Results()
+    results.update(FOUR)
+    for (first, second), score in FOUR.pairs().items():
+        results.add_score(second, first, Score(2 + score.losses, score.draws, score.wins), sided=True)
+    games = davidson.games_of(results, "abcd")
     found = davidson.most_likely(games)
     step = 1e-3
 
-    def value(free: np.ndarray) -> float:  # of three strengths and log nu; the fourth strength is minus their sum
-        strengths = np.append(free[:3], -free[:3].sum())
-        return float(davidson.log_likelihood(games, strengths[None], found._replace(nu=math.exp(free[3])))[0])
+    def value(free: np.ndarray) -> float:  # of three strengths, side and log nu; the fourth strength is minus their sum
+        parameters = np.array([*free[:3], -free[:3].sum(), free[3]])
+        return float(davidson.log_likelihood(games, parameters[None], found._replace(nu=math.exp(free[4])))[0])
 
-    middle = np.append(found.strengths[:3], math.log(found.nu))
-    moves = step * np.eye(4)
+    middle = np.array([*found.strengths[:3], found.parameters[4], math.log(found.nu)])
+    moves = step * np.eye(5)
     curvature = [
         [value(middle + a + b) - value(middle + a - b) - value(middle - a + b) + value(middle - a - b) for b in moves]
         for a in moves
     ]
     covariance = np.linalg.inv(-np.array(curvature) / (4 * step**2))
-    assert found.covariance[:3, :3] == pytest.approx(covariance[:3, :3], rel=1e-3)
+    free = [0, 1, 2, 4]
+    assert found.covariance[np.ix_(free, free)] == pytest.approx(covariance[:4, :4], rel=1e-3)
 
 
 @pytest.mark.parametrize("at_once", [1, 10, 2**20])
@@ -98,11 +103,13 @@ def test_the_likelihood_is_that_of_the_chances_of_all_games(
 ) -> None:
     monkeypatch.setattr(davidson, "_AT_ONCE", at_once)
     games = davidson.games_of(FOUR if nu else table(ab=(7, 0, 3), ac=(5, 0, 4), bd=(5, 0, 2)), "abcd")
-    strengths = np.random.default_rng(0).normal(0, 2, (9, 4))
-    fitted = davidson.Fit(np.zeros(4), np.eye(4), nu, False)
-    found = davidson.log_likelihood(games, strengths, fitted)
-    assert found == pytest.approx([_by_chances(games, one, nu) for one in strengths])
-    gap = davidson.log_likelihood(games, strengths, fitted._replace(prior=True)) - found
+    parameters = np.random.default_rng(0).normal(0, 2, (9, 5))
+    strengths, side = parameters[:, :4], parameters[:, 4]
+    fitted = davidson.Fit(np.zeros(5), np.eye(5), nu, False)
+    found = davidson.log_likelihood(games, parameters, fitted)
+    of_side = side**2 / (2 * davidson.PRIOR_DEVIATION**2)
+    assert found + of_side == pytest.approx([_by_chances(games, one, nu) for one in parameters])
+    gap = davidson.log_likelihood(games, parameters, fitted._replace(prior=True)) - found
     assert gap == pytest.approx(-(strengths**2).sum(axis=1) / (2 * davidson.PRIOR_DEVIATION**2))
 
 
@@ -122,11 +129,11 @@ def test_what_a_likelihood_takes_grows_with_the_pairs_that_have_met_and_not_with
     results = Results()
     for first, second in rng.choice(1000, (3000, 2)).tolist():
         results.add_score((players[first],), (players[second],), Score(3, 1, 2))
-    strengths = np.zeros((len(players), len(players)))
+    parameters = np.zeros((len(players), len(players) + 1))
     tracemalloc.start()
     games = davidson.games_of(results, players)
     design = tracemalloc.get_traced_memory()[1]
-    davidson.log_likelihood(games, strengths, davidson.Fit(strengths[0], strengths, 0.5, False))
+    davidson.log_likelihood(games, parameters, davidson.Fit(parameters[0], parameters, 0.5, False))
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert design < 8e6, "24 MB if it were dense"
@@ -178,8 +185,51 @@ def test_teams_that_differ_in_size_alone_are_equally_strong_to_the_bit() -> None
     for size in range(2, 50):  # 1/6 taken six times is not 1
         results.add_score(("a",) * size, ("a",), Score(wins=3, losses=1))
     results.add_score(("a",), ("b",), Score(wins=5))
-    assert davidson.games_of(results, ("a", "b")).design.shape == (1, 2)
+    assert davidson.games_of(results, ("a", "b")).pairs.shape == (1, 2)
     assert fit(results).prior
+
+
+# --- sides ----------------------------------------------------------------------------------------------------------
+
+
+def test_who_wins_from_the_better_side_alone_is_not_taken_for_better() -> None:
+    results = Results()
+    results.add(("a",), ("a",), "win", count=90)
+    results.add(("a",), ("a",), "loss", count=10)
+    results.add(("a@1",), ("a",), "win", count=90)
+    results.add(("a@1",), ("a",), "loss", count=10)
+    found = fit(results)
+    assert found.difference("a@1", "a").value == pytest.approx(0.0, abs=10)
+    assert found.side.low < 400 * math.log10(9) < found.side.high
+    assert found.difference("a@1", "a").high < 200
+
+
+def test_where_everybody_keeps_to_one_side_its_worth_and_the_difference_are_unknown() -> None:
+    one_side, without = Results(), Results()
+    one_side.add_score(("a",), ("b",), Score(wins=300, losses=100), sided=True)
+    without.add_score(("a",), ("b",), Score(wins=300, losses=100))
+    known, unknown = (fit(results).difference("a", "b") for results in (without, one_side))
+    assert known.high - known.low < 100
+    assert unknown.high - unknown.low > 1000
+    assert unknown.low < 0 < unknown.high
+
+
+@pytest.mark.parametrize("side", [-200.0, 0.0, 100.0])
+def test_intervals_cover_the_truth_whatever_the_side_is_worth(side: float) -> None:
+    rng, covered, of_side = np.random.default_rng(1), [], []
+    for _ in range(60):
+        elo = rng.normal(0, 150, 6)
+        results = Results()
+        for first, second in itertools.permutations(range(6), 2):
+            games = int(rng.integers(5, 60))  # more from one side than from the other
+            won = int(rng.binomial(games, 1 / (1 + 10 ** (-(elo[first] - elo[second] + side) / 400))))
+            results.add_score((f"p{first}",), (f"p{second}",), Score(won, 0, games - won), sided=True)
+        found = fit(results)
+        truth = elo - elo.mean()
+        covered += [found.of(f"p{i}").low < truth[i] < found.of(f"p{i}").high for i in range(6)]
+        of_side.append(found.side.low < side < found.side.high)
+    assert 0.91 < np.mean(covered) < 0.985
+    assert 0.86 < np.mean(of_side) <= 1.0
 
 
 @pytest.mark.parametrize(

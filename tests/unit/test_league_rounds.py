@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 
 from arena.config import parse_config, resolved_yaml
 from arena.errors import ConfigError
-from arena.launch import rounds
+from arena.launch import resuming, rounds
 from arena.league import league
 from arena.league.rounds import Fork, Round
 from arena.leg import Leg
@@ -24,6 +25,9 @@ from arena.run import Run
 TICKS = 100
 DUEL = {"env": "game", "seats": ["one", "two"], "lanes": 2}
 BOTH = ("one", "two")
+
+
+FOUR = ("one", "two", "three", "four")
 
 
 def config(*matches: Any, policies: Any = BOTH, count: int = 9, **more: Any) -> dict[str, Any]:
@@ -297,3 +301,18 @@ def test_a_league_keeps_to_the_processes_that_it_has(tmp_path: Path) -> None:
     run = following(begun(tmp_path / "run", config(DUEL, {**DUEL, "copies": 2}), ranks=3))
     assert run.plan.processes == 3
     assert run.plan.idle_ranks == ()
+
+
+@pytest.mark.parametrize(
+    ("kind", "policies", "place"),
+    [("swiss", FOUR, "matches[0].knockout"), ("knockout", ("five", *FOUR), "matches[0].knockout")],
+)
+def test_a_tournament_that_others_have_begun_does_not_go_on(kind: str, policies: Any, place: str) -> None:
+    def tournament(kind: str, *players: str) -> Any:
+        match = {kind: {"env": "game", "policies": list(players)}}
+        return parse_config(config(match, policies=(*FOUR, "five")), source="x")
+
+    before, now = tournament("knockout", *FOUR), tournament(kind, *policies)
+    with pytest.raises(ConfigError, match=re.escape(f"{place}.policies was")):
+        resuming._check_same(before, now, "config.yaml")
+    resuming._check_same(before, before, "config.yaml")

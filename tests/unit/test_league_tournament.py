@@ -10,7 +10,7 @@ import pytest
 
 from arena.config.matches import MatchConfig
 from arena.league.pairing import most_informative
-from arena.league.results import Results
+from arena.league.results import Results, Score
 from arena.league.tournament import Rule, distinct_settings, next_batch, repeated, seated, table, widened
 
 DUEL = MatchConfig(env="g", seats=("?", "?"), sides=((0,), (1,)), lanes=4)
@@ -87,11 +87,9 @@ def test_players_far_apart_are_ordered_early_and_right(seed: int) -> None:
 
 def test_the_table_says_which_neighbours_are_open() -> None:
     results = Results()
-    results.add(("a",), ("b",), "win", count=20)
-    results.add(("b",), ("a",), "win", count=19)
+    results.add_score(("a",), ("b",), Score(wins=20, losses=19))
     for name in "ab":
-        results.add((name,), ("c",), "win", count=90)
-        results.add((name,), ("c",), "loss", count=10)
+        results.add_score((name,), ("c",), Score(wins=90, losses=10))
     found = table(results, ["a", "b", "c"], RULE)
     assert not found.decided
     assert [(doubt.upper, doubt.lower) for doubt in found.open] == [("a", "b")]
@@ -164,8 +162,7 @@ def test_games_that_are_all_alike_are_noticed() -> None:
 def test_pairs_that_play_many_games_at_once_are_not_chosen_as_if_it_were_one() -> None:
     results = Results()
     for one, other, wins in (("a", "b", 11), ("b", "c", 12), ("c", "d", 12)):
-        results.add((one,), (other,), "win", count=wins)
-        results.add((other,), (one,), "win", count=9)
+        results.add_score((one,), (other,), Score(wins=wins, losses=9))
     single = most_informative(results, "abcd", count=3, elo=50)
     many = most_informative(results, "abcd", count=3, games=200, elo=50)
     assert len(set(many)) == 3

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import signal
+import sys
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from arena.config import parse_config
-from arena.launch.ranks import entered
-from arena.launch.repair import DEATHS_AT_MOST, Known, leg_after, often_dead, on_record
+from arena.launch.leader import HostingLeader
+from arena.launch.prepare import prepare
+from arena.launch.ranks import Rank, entered
+from arena.launch.repair import DEATHS_AT_MOST, Known, leg_after, often_dead, on_record, repaired
 from arena.leg import Leg
 from arena.memory import Learnt, Memory, Standing
 from arena.messages import Failed
@@ -18,6 +24,7 @@ from arena.records.journal import Journal
 from arena.roles.root import note_repairs
 from arena.roles.stage import failure_of
 from arena.run import Repair, Run, Stage
+from arena.stopping import Stop
 
 DATA = {
     "name": "test",
@@ -122,6 +129,27 @@ def test_a_run_that_nobody_has_played_begins_as_it_was_to(tmp_path: Path) -> Non
     assert leg_after(run, [known(0, begun=False), known(1, begun=False)]) == (run.leg, {})
 
 
+class Survivor:
+    """A team of the one process that lives."""
+
+    rank = 0
+
+    def survivors(self) -> Survivor:
+        return self
+
+    def gather(self, data: bytes) -> list[bytes]:
+        return [data]
+
+    def agree(self, agreed: bool) -> bool:
+        return agreed
+
+
+def test_a_run_that_nobody_has_played_is_rehearsed_from_the_beginning(tmp_path: Path) -> None:
+    team: Any = Survivor()
+    _, run = repaired(team, replace(run_of(tmp_path), rehearsals=1), Memory(), 0.0)
+    assert (run.plan.processes, run.begun, run.rehearsals) == (1, False, 0)
+
+
 def test_a_memory_keeps_the_newest_of_everything() -> None:
     memory = Memory()
     for update in (2, 5, 3):
@@ -184,3 +212,49 @@ def test_who_has_left_a_match_has_not_left_that_of_the_next_round(tmp_path: Path
 def test_a_signal_that_comes_between_two_stages_is_told_in_a_sentence() -> None:
     failure = failure_of(KeyboardInterrupt(signal.SIGTERM), "rank 0")
     assert failure == Failed("rank 0", "ended by SIGTERM", exit_code=128 + signal.SIGTERM)
+
+
+class First:
+    """The team of a first process that is never told of a death."""
+
+    rank, size, tolerant, patience = 0, 6, False, 0.0
+
+    def private(self) -> First:
+        return self
+
+    def wait_for_all(self) -> None:
+        pass
+
+    def broadcast(self, data: bytes) -> bytes:
+        return data
+
+    def mourns(self, error: BaseException) -> bool:
+        return False
+
+    def abort(self, status: int) -> None:
+        raise SystemExit(status)
+
+
+class Interrupted(HostingLeader):
+    """Is asked to end while it thinks about what is played first."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def prepare(self, ranks: int, *, tolerant: bool = False) -> Run:
+        return prepare(parse_config({**DATA, "rounds": 2}, source="test"), ranks=ranks, run_dir=str(self._path))
+
+    def next_stage(self, run: Run) -> Stage | None:
+        assert self._path.exists()
+        raise KeyboardInterrupt(signal.SIGINT)
+
+
+def test_a_signal_between_two_stages_leaves_no_folder_of_a_run_that_nobody_has_played(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("arena.launch.ranks.Console", lambda: SimpleNamespace(stderr=sys.stderr))
+    mpi = SimpleNamespace(Team=lambda *_, **__: First(), world=lambda: None, tolerates_faults=lambda: False)
+    with pytest.raises(SystemExit, match="130"):
+        Rank(mpi, lambda: Interrupted(tmp_path / "run"), Stop()).take_part()
+    assert "ended by SIGINT; before anybody has played" in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()

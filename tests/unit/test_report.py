@@ -16,6 +16,7 @@ import pytest
 
 from arena.cli import main
 from arena.config import parse_config
+from arena.league.ratings import fit
 from arena.league.reading import read_results
 from arena.leg import ENDLESS
 from arena.records.folder import RunFolder
@@ -143,6 +144,14 @@ def test_the_standings_count_the_games_of_the_results(league: RunFolder, told: A
     elos = [row["elo"] for row in told["rows"]]
     assert elos == sorted(elos, reverse=True)
     assert all(row["low"] < row["elo"] < row["high"] for row in told["rows"])
+
+
+def test_the_page_says_whether_the_strengths_have_a_prior(own: RunFolder) -> None:
+    assert fit(read_results(own, window=5)).prior == numbers(own)["standings"]["prior"]
+    one = next(line for line in reversed(lines(own.episodes)) if line["seats"][0]["outcome"] == "win")
+    own.episodes.write_text(json.dumps(one) + "\n")
+    assert numbers(own)["standings"]["prior"]
+    assert "a weak prior" in page(read_run(own.path))
 
 
 def test_the_payoffs_are_those_of_the_pairs(league: RunFolder, told: Any) -> None:

@@ -79,6 +79,8 @@ def unbegun(path: Path, *boundaries: str) -> RunFolder:
     folder.boundaries.mkdir()
     for name in boundaries:
         (folder.boundaries / name).write_text("{}")
+    for file in (folder.rounds, folder.tournament):
+        file.write_text("{}")
     return folder
 
 

@@ -11,6 +11,7 @@ import pytest
 from arena.config import Config, parse_config
 from arena.config.matches import KnockoutConfig, SwissConfig, generator_of
 from arena.config.seatings import Sides, later_matches, newcomers, sides_of
+from arena.errors import ConfigError
 from arena.league import generators
 from arena.league.results import Results
 
@@ -86,7 +87,6 @@ EXPLOITERS = {"main": ["a"], "main_exploiters": ["b"]}
     [
         (meets("past_selves"), {}, "ab", "ab"),
         (meets("past_selves", against=["x"]), {"x": STAYS}, "ab", "abx"),
-        (meets("past_selves", against=["x"]), {}, "ab", "ab"),  # x plays nowhere, so there is no snapshot of it
         (meets("fictitious", against=["x"]), {}, "ab", "abx"),
         (meets({"fictitious": {"self": 1}}), {}, "ab", "ab"),
         (meets("uncertainty", policies=["a", "s"]), {"a": STAYS, "s": STAYS}, "as", "as"),
@@ -100,6 +100,15 @@ def test_learners_meet_whom_their_rule_lets_them_meet(
     entry: dict[str, Any], more: dict[str, Any], first: str, second: str
 ) -> None:
     assert sides(config(entry, **more)) == (tuple(first), tuple(second))
+
+
+@pytest.mark.parametrize("rule", ["past_selves", {"exploiters": EXPLOITERS}])
+def test_a_learner_is_refused_of_which_snapshots_would_be_drawn_and_there_are_none(rule: Any) -> None:
+    with pytest.raises(ConfigError) as caught:
+        config(meets(rule, against=["x"]))
+    assert caught.value.path == "matches[0].matchmaking.against[0]"
+    assert "'x' learns" in caught.value.message
+    assert config(meets(rule, against=["x"]), {"env": "g", "seats": ["a", "x"]}).matches
 
 
 def test_who_has_a_gate_to_pass_has_both_sides() -> None:

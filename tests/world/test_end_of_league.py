@@ -11,6 +11,7 @@ import yaml
 from arena.cli import main
 from arena.league.reading import read_results
 from arena.records.folder import RunFolder
+from arena.records.journal import JournalReader
 from arena.report.reading import read_run
 from arena.report.summary import summarise
 
@@ -65,3 +66,16 @@ def test_a_league_with_nothing_left_to_find_out_has_finished_before_its_last_rou
     summary = summarise(read_run(run))
     assert summary.state == "finished"
     assert summary.rounds < 9
+
+
+def test_a_league_that_ends_before_its_last_round_is_evaluated_at_its_end(tmp_path: Path) -> None:
+    path, run = tmp_path / "league.yaml", tmp_path / "run"
+    matches = [{"knockout": {"env": "g", "policies": ["weak", "strong"]}}]
+    evaluation = {"every": 60, "episodes": 1, "seats": ["weak", "strong"]}
+    changes = {"matches": matches, "evaluation": evaluation, "rounds": 3, "checkpoint_every": 20}
+    path.write_text(yaml.safe_dump({**CONFIG, **changes}))
+    command = ["train", str(path), "--ranks", "1", "--run-dir", str(run)]
+    for again in ([], ["--resume"]):
+        assert main([*command, *again]) == 0
+        evaluated = [(line["ticks"], line["policy"]) for line in JournalReader(RunFolder(run).evaluations)]
+        assert sorted(evaluated) == [(20, "strong"), (20, "weak")]

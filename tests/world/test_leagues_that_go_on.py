@@ -16,6 +16,7 @@ from arena.errors import ConfigError, Unwritable
 from arena.launch import hosting
 from arena.launch.prepare import begin, prepare
 from arena.league import league
+from arena.records import checkpoint
 from arena.records import rounds as records
 from arena.records.boundary import discard_after
 from arena.records.folder import RunFolder
@@ -24,22 +25,24 @@ from arena.records.lock import RunLock, is_held, is_left
 from arena.restoring import restored
 from arena.run import Run
 from arena.screen.display import silent_display
+from learners import MEETS_EVERY
+from staging import NOTES
 
 TICKS = 20  # of a round
 LEARNER = {"algorithm": "learners:MeetsItself"}
 
 
-def prepared(data: dict[str, Any], path: Path, *, resume: bool = False) -> Run:
+def prepared(data: dict[str, Any], path: Path, *, resume: bool = False, ranks: int = 1) -> Run:
     """Rounds in which episodes have 4 ticks."""
     game = {"make": "matrix", "kwargs": {"game": "rock_paper_scissors", "rounds": 4}}
     common = {"name": "league", "seed": 3, "ticks": TICKS, "rounds": 3, "checkpoint_every": TICKS}
     config = parse_config({**common, "envs": {"game": game}, **data}, source="test")
-    return prepare(config, ranks=1, run_dir=str(path), resume=resume)
+    return prepare(config, ranks=ranks, run_dir=str(path), resume=resume)
 
 
-def play(data: dict[str, Any], path: Path, *, resume: bool = False, **changes: Any) -> RunFolder:
-    """Plays all rounds in this process; `changes` are fields of the `Run`."""
-    run = replace(prepared(data, path, resume=resume), **changes)
+def play(data: dict[str, Any], path: Path, *, resume: bool = False, ranks: int = 1, **changes: Any) -> RunFolder:
+    """Plays all rounds in this process, as laid out for `ranks`; `changes` are fields of the `Run`."""
+    run = replace(prepared(data, path, resume=resume, ranks=ranks), **changes)
     assert hosting.alone(run, lambda run, scoreboard: None, silent_display()) == 0
     return run.folder
 
@@ -103,6 +106,18 @@ def test_a_fork_plays_after_the_run_with_the_options_that_it_had_then(tmp_path: 
         assert main(["exploit", run, "--policy", f"{fork}@{tick}", *by]) == 0
 
 
+def test_who_plays_later_alone_begins_with_what_another_run_has_learnt(tmp_path: Path) -> None:
+    old = play(past_selves(), tmp_path / "old")
+    stays = {"algorithm": "random"}
+    knockout = {"knockout": {"env": "game", "policies": ["one", "two", "three"], "lanes": 2}}  # the first one rests
+    policies = {"one": {**LEARNER, "load": str(old.path)}, "two": stays, "three": stays}
+    NOTES.clear()
+    folder = play({"policies": policies, "matches": [knockout], "rounds": 2}, tmp_path / "run")
+    meetings = checkpoint.load(old.checkpoints_path("one")).state["meetings"]
+    assert ("loaded", meetings) in NOTES
+    assert checkpoint.load(folder.checkpoints_path("one")).state["meetings"] == meetings + TICKS // MEETS_EVERY
+
+
 def test_who_has_not_played_since_has_no_newer_past_self(tmp_path: Path) -> None:
     rule = {"fictitious": {"self": 0.999}}
     meets = {"matchmaking": {"env": "game", "policies": ["one"], "against": ["two"], "rule": rule}}
@@ -137,6 +152,20 @@ def test_when_matches_that_have_changed_are_played_is_said(tmp_path: Path, tick:
     assert "".join(prepared(changed, folder.path, resume=True).words) == words
 
 
+@pytest.mark.parametrize("tick", [2 * TICKS, 3 * TICKS], ids=["between rounds", "within a round"])
+def test_further_copies_on_more_processes_take_over_half_a_rollout_as_well(tmp_path: Path, tick: int) -> None:
+    policies = {
+        name: {"algorithm": "ppo", "options": {"n_steps": steps, "minibatch_size": steps, "hidden_sizes": [4]}}
+        for name, steps in {"one": 7, "two": 5}.items()  # groups that would wait for each other if some began with none
+    }
+    matches = [{"env": "game", "seats": ["one", "two"]}]
+    data = {"policies": policies, "matches": matches, "ticks": 2 * TICKS, "rounds": 2, "scale": True}
+    folder = play(data, tmp_path / "run", ranks=4)
+    discard_after(folder, tick)
+    assert len(prepared(data, folder.path, resume=True, ranks=7).plan.matches) == 2
+    play(data, folder.path, resume=True, ranks=7)
+
+
 def test_nobody_else_gets_the_folder_while_a_round_is_planned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     refused: list[int] = []
     next_round = league.next_round
@@ -164,9 +193,10 @@ def test_a_league_that_goes_on_knows_no_rounds_that_are_to_come(tmp_path: Path) 
     assert not folder.snapshot_path("one", 2 * TICKS).exists()
 
 
-def test_a_league_that_was_killed_before_it_had_begun_begins_anew(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def unbegun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of a league that was killed before it had begun."""
+
     def killed(*_: Any) -> None:
         raise Unwritable("as by a kill, which leaves what is there")
 
@@ -174,5 +204,13 @@ def test_a_league_that_was_killed_before_it_had_begun_begins_anew(
         patched.setattr(RunFolder, "write_config", killed)
         with pytest.raises(Unwritable):
             begin(prepared(past_selves(), tmp_path / "run"), resumable=True)
-    folder = play(past_selves(), tmp_path / "run")
-    assert [planned.number for planned in records.read(folder)] == [0, 1, 2]
+    return tmp_path / "run"
+
+
+def test_a_league_that_was_killed_before_it_had_begun_begins_anew(unbegun: Path) -> None:
+    assert [planned.number for planned in records.read(play(past_selves(), unbegun))] == [0, 1, 2]
+
+
+def test_a_run_of_one_round_in_the_folder_of_such_a_league_is_none(unbegun: Path) -> None:
+    data = {"policies": {"one": LEARNER, "two": LEARNER}, "matches": [{"env": "game", "seats": ["one", "two"]}]}
+    assert not play({**data, "rounds": 1}, unbegun).rounds.exists()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import signal
@@ -336,6 +337,25 @@ def test_an_interrupt_ends_it_with_what_was_played(
     assert "the order is not decided" in captured.out
 
 
+def test_an_interrupt_before_a_game_has_ended_is_no_mistake(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from arena.roles.root import Root
+
+    record = Root.record
+
+    def interrupted(root: Any, recorder: Any) -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+        record(root, recorder)
+
+    monkeypatch.setattr(Root, "record", interrupted)
+    endless = {"envs": {"g": {"make": "matrix", "kwargs": {"payoffs": LADDER, "rounds": 10**9}}}}
+    assert main(["tournament", written(tmp_path, ladder(**endless)), "--run-dir", str(tmp_path / "games")]) == 130
+    captured = capsys.readouterr()
+    assert "arena: stopped at tick" in captured.err
+    assert "the order is not decided" in captured.out
+
+
 # going on with it
 
 
@@ -392,6 +412,22 @@ def test_a_tournament_that_is_over_shows_its_table_again_or_plays_more_if_that_i
     more = as_data(capsys, tmp_path, path, "--episodes", "320", "--resume")
     assert first["games"] == 240 < more["games"] == 320
     assert [one.number for one in rounds.read(RunFolder(tmp_path / "games"))][-1] > 2
+
+
+def test_how_actions_are_taken_is_on_record_before_anybody_plays(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from arena.roles.root import Root
+
+    def killed(*_: Any) -> None:
+        raise RuntimeError("as by a kill, which leaves what is there")
+
+    arguments = ["tournament", written(tmp_path, dice()), *BUDGET, "--run-dir", str(tmp_path / "games")]
+    with monkeypatch.context() as patched:
+        patched.setattr(Root, "record", killed)
+        assert main(arguments) == 1
+    assert main([*arguments, "--resume", "--sample"]) == 2
+    assert "it was played without --sample" in capsys.readouterr().err
 
 
 def test_another_tournament_is_not_gone_on_with(
