@@ -13,7 +13,7 @@ from arena.league.meta_game import Estimate
 from arena.league.nash_averaging import nash_average_with_uncertainty
 from arena.league.online import OnlineRatings
 from arena.league.payoff import Payoff, payoff
-from arena.league.ratings import Ratings, fit
+from arena.league.ratings import Interval, Ratings, fit
 from arena.league.reading import Reading
 from arena.league.results import Results
 from arena.league.standings import rows
@@ -97,7 +97,7 @@ class Standings(msgspec.Struct, frozen=True):
     matrix: Matrix
     meta: list[MetaRow]
     prior: bool
-    side: tuple[float, float, float]
+    side: Interval
     games: int
     followed: int
     unrated: int
@@ -126,7 +126,7 @@ def standings(reading: Reading, config: Config, colors: Colors, *, window: int |
         matrix=_matrix(scores, colors, left_out=len(order) - len(shown)),
         meta=_meta(scores, colors),
         prior=ratings.prior,
-        side=tuple(ratings.side),
+        side=ratings.side,
         games=reading.results.games,
         followed=len(followed),
         unrated=reading.unrated,
