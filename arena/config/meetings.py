@@ -7,21 +7,34 @@ from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import TYPE_CHECKING, TypeAlias
 
-from arena.config.matches import MatchConfig, MatchmakingConfig, PastSelvesRule, Team, generator_of
+from arena.config.matches import (
+    GauntletConfig,
+    Generator,
+    MatchConfig,
+    MatchmakingConfig,
+    PastSelvesRule,
+    RoundRobinConfig,
+    Team,
+    generator_of,
+)
 
 if TYPE_CHECKING:
     from arena.config.schema import Config
 
 Sum: TypeAlias = dict[str, Fraction]
-"""A sum of strengths: of each policy so many times its own; none that is 0."""
+"""A sum of strengths: of each policy so many times its own, and of what the first side is worth; none that is 0."""
+
+_SIDE = ""  # no policy is called so
+_WORTH_OF_SIDE: Sum = {_SIDE: Fraction(1)}
 
 
 def comparable(config: Config) -> list[frozenset[str]]:
     """Policies in groups: the games that count can tell how two of one group differ in strength, but not two others.
 
-    A game tells about one number, by how much the mean strength of one side's players is above that of the other's. So
-    two can be compared if their difference is a sum of such numbers: they may meet, or others whom both may meet. Two
-    who always play together cannot be. Who plays no game that counts is in no group.
+    A game tells about one number, by how much the mean strength of the first side's players is above that of the
+    other's, and what the first side is worth besides. So two can be compared if their difference is a sum of such
+    numbers: they may meet from both sides, or others whom both may meet. Two who always play together cannot be, nor
+    two of whom one always has the first side. Who plays no game that counts is in no group.
     """
     told: dict[str, Sum] = {}  # sums that are known, each by a policy that is in no other one
     for difference in _differences(config):
@@ -30,7 +43,7 @@ def comparable(config: Config) -> list[frozenset[str]]:
             found = {other: times / share for other, times in left.items()}
             told = {other: _reduced(known, {name: found}) for other, known in told.items()} | {name: found}
     groups: defaultdict[frozenset[tuple[str, Fraction]], set[str]] = defaultdict(set)
-    for name in dict.fromkeys(name for known in told.values() for name in known):
+    for name in dict.fromkeys(name for known in told.values() for name in known if name != _SIDE):
         groups[frozenset(_reduced({name: Fraction(1)}, told).items())].add(name)  # what is not known of it
     return [*map(frozenset, groups.values())]
 
@@ -47,13 +60,14 @@ def _reduced(given: Sum, told: Mapping[str, Sum]) -> Sum:
 def _differences(config: Config) -> Iterator[Sum]:
     for _, entry in config.places():
         if isinstance(entry, MatchConfig):
-            if entry.is_rated:
+            if len(entry.known_sides) == 2:
                 first, second = ([entry.names[seat] for seat in side] for side in entry.known_sides)
-                yield _difference(first, second)
+                yield _from_first(first, second)
         elif isinstance(generator := generator_of(entry), MatchmakingConfig):
             yield from _matched(generator)
+            yield _WORTH_OF_SIDE
         else:
-            yield from _all_of(generator.members)
+            yield from _generated(generator)
 
 
 def _difference(first: Sequence[str], second: Sequence[str]) -> Sum:
@@ -63,6 +77,23 @@ def _difference(first: Sequence[str], second: Sequence[str]) -> Sum:
         for name in side:
             found[name] += Fraction(sign, len(side))
     return {name: times for name, times in found.items() if times}
+
+
+def _from_first(first: Sequence[str], second: Sequence[str]) -> Sum:
+    """What games tell in which the one team has the first side."""
+    return {**_difference(first, second), **_WORTH_OF_SIDE}
+
+
+def _generated(entry: Generator) -> Iterator[Sum]:
+    """Of a generator whose players may all meet; in other ones than these two they change sides by themselves."""
+    if isinstance(entry, GauntletConfig) and not entry.both_sides:
+        yield from (_from_first((name,), entry.against[:1]) for name in entry.policies)
+        yield from (_from_first(entry.policies[:1], (name,)) for name in entry.against[1:])
+    elif isinstance(entry, RoundRobinConfig) and not entry.both_sides and len(entry.members) == 2:
+        yield _from_first(entry.members[:1], entry.members[1:])
+    else:
+        yield from _all_of(entry.members)
+        yield _WORTH_OF_SIDE
 
 
 def _matched(entry: MatchmakingConfig) -> Iterator[Sum]:

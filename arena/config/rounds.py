@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
 _FEWEST_BY_SPREAD = 3  # the weakest, the strongest and the newest stay
 _NEVER_COMPARED = (
-    "are never compared: in matches with two sides they neither meet each other, nor others whom both of them may "
-    "meet, or always play together"
+    "are never compared: in matches with two sides they neither meet each other, on either side in turn, nor others "
+    "whom both may meet, or they always play together"
 )
 
 

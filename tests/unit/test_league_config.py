@@ -349,7 +349,18 @@ PARTNERS = {**THREE_SIDES, "sides": [[0, 1], [2]]}  # a and b are never apart
 
 
 @pytest.mark.parametrize(
-    "matches", [ALONE, [THREE_SIDES], [PAST_SELVES], [SELF_ALONE], [SAME_TEAMS], [PARTNERS], [DUEL, BESIDE]]
+    "matches",
+    [
+        ALONE,
+        [THREE_SIDES],
+        [PAST_SELVES],
+        [SELF_ALONE],
+        [SAME_TEAMS],
+        [PARTNERS],
+        [DUEL, BESIDE],
+        [DUEL],
+        [ROUND_ROBIN],
+    ],
 )
 def test_evolution_by_ratings_is_refused_where_nobody_can_be_compared(matches: list[Any]) -> None:
     error = refused(*matches, league={"evolution": {"by": "rating"}})
@@ -361,13 +372,14 @@ def test_evolution_by_ratings_is_refused_where_nobody_can_be_compared(matches: l
 @pytest.mark.parametrize(
     "matches",
     [
-        [DUEL],
-        [ROUND_ROBIN],
+        [DUEL, {**DUEL, "seats": DUEL["seats"][::-1]}],
+        [DUEL, {"env": "game", "seats": ["a", "a"], "sides": [[0], [1]]}],
+        [{"round_robin": {**ROUND_ROBIN["round_robin"], "both_sides": True}}],
         [{"env": "game", "seats": ["a", "random"]}, {"env": "game", "seats": ["b", "random"]}],
         [entry("matchmaking", policies=["a", "b"], against=["random"], rule="past_selves")],
         [entry("matchmaking", policies=["a", "b"], rule="fictitious")],
         [entry("knockout", policies=["a", "c", "b", "d"]), entry("swiss", policies=["c", "b"])],
-        [PARTNERS, {**PARTNERS, "seats": ["a", "c", "b"]}],
+        [PARTNERS, {**PARTNERS, "seats": ["a", "c", "b"]}, {"env": "game", "seats": ["c", "c"], "sides": [[0], [1]]}],
     ],
 )
 def test_evolution_by_ratings_is_taken_where_all_can_be_compared_be_it_by_way_of_others(matches: list[Any]) -> None:

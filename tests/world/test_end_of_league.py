@@ -50,7 +50,10 @@ def test_a_league_ends_with_its_standings_and_a_run_of_one_round_does_not(
 @pytest.mark.parametrize(
     "how",
     [
-        {"league": {"decided": {"error": 0.05, "elo": 20}}},
+        {
+            "league": {"decided": {"error": 0.05, "elo": 20}},
+            "matches": [{"round_robin": {"env": "g", "policies": ["weak", "strong"], "both_sides": True}}],
+        },
         {"matches": [{"knockout": {"env": "g", "policies": ["weak", "strong"]}}]},
     ],
     ids=["decided", "knockout"],
