@@ -85,7 +85,11 @@ def _from_first(first: Sequence[str], second: Sequence[str]) -> Sum:
 
 
 def _generated(entry: Generator) -> Iterator[Sum]:
-    """Of a generator whose players may all meet; in other ones than these two they change sides by themselves."""
+    """Of a generator whose players may all meet.
+
+    The challengers of a gauntlet always have the first side, as has the first of two in a round robin. Elsewhere what a
+    side is worth can be told by way of others, or is taken for so.
+    """
     if isinstance(entry, GauntletConfig) and not entry.both_sides:
         yield from (_from_first((name,), entry.against[:1]) for name in entry.policies)
         yield from (_from_first(entry.policies[:1], (name,)) for name in entry.against[1:])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
 from arena.comm.host import Host
@@ -17,20 +18,20 @@ if TYPE_CHECKING:
     from arena.comm.mpi import Team
 
 
-class HostingLeader:
+class HostingLeader(ABC):
     """Rank 0's part of a run, or all of it where there is no other rank; see `arena.launch.ranks.Leader`."""
 
+    @abstractmethod
     def prepare(self, ranks: int, *, tolerant: bool = False) -> Run:
         """Makes the run for a number of ranks; `tolerant` says whether MPI survives the death of one.
 
         Raises:
             ConfigError: a mistake of the user.
         """
-        raise NotImplementedError
 
+    @abstractmethod
     def present(self, run: Run, scoreboard: Scoreboard) -> None:
         """Shows the result."""
-        raise NotImplementedError
 
     def display(self) -> Display | None:
         """Shows the progress; None: as it fits the terminal."""
