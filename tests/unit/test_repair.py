@@ -21,6 +21,7 @@ from arena.memory import Learnt, Memory, Standing
 from arena.messages import Failed
 from arena.plan import Role, RoleKind, make_plan
 from arena.records.journal import Journal
+from arena.records.scoreboard import Scoreboard
 from arena.roles.root import note_repairs
 from arena.roles.stage import failure_of
 from arena.run import Repair, Run, Stage
@@ -243,6 +244,9 @@ class Interrupted(HostingLeader):
 
     def prepare(self, ranks: int, *, tolerant: bool = False) -> Run:
         return prepare(parse_config({**DATA, "rounds": 2}, source="test"), ranks=ranks, run_dir=str(self._path))
+
+    def present(self, run: Run, scoreboard: Scoreboard) -> None:
+        raise AssertionError("nobody has played")
 
     def next_stage(self, run: Run) -> Stage | None:
         assert self._path.exists()
