@@ -385,7 +385,7 @@ def _speed(text: str) -> float:
 
 
 def _train(arguments: argparse.Namespace) -> int:
-    from arena.launch.train import train
+    from arena.commands.train import train
 
     return train(
         arguments.config,
@@ -427,7 +427,7 @@ def _plan(arguments: argparse.Namespace) -> int:
         )
         _say(text)
     if arguments.probe:
-        from arena.launch.probe import probe, probe_text
+        from arena.commands.probe import probe, probe_text
 
         _say(f"\n{probe_text(plan, probe(plan))}")
     return 0
@@ -448,7 +448,7 @@ def _check(arguments: argparse.Namespace) -> int:
 
 
 def _evaluate(arguments: argparse.Namespace) -> int:
-    from arena.launch.evaluate import evaluate
+    from arena.commands.evaluate import evaluate
 
     return evaluate(
         arguments.target,
@@ -461,7 +461,7 @@ def _evaluate(arguments: argparse.Namespace) -> int:
 
 
 def _tournament(arguments: argparse.Namespace) -> int:
-    from arena.launch.tournament import tournament
+    from arena.commands.tournament import tournament
 
     return tournament(
         arguments.targets,
@@ -479,7 +479,7 @@ def _tournament(arguments: argparse.Namespace) -> int:
 
 
 def _exploit(arguments: argparse.Namespace) -> int:
-    from arena.launch.exploit import exploit
+    from arena.commands.exploit import exploit
 
     return exploit(
         arguments.run,
@@ -496,7 +496,7 @@ def _exploit(arguments: argparse.Namespace) -> int:
 
 
 def _replay(arguments: argparse.Namespace) -> int:
-    from arena.launch.replay import replay
+    from arena.commands.replay import replay
 
     return replay(
         arguments.run,
@@ -568,7 +568,7 @@ def _hosts(plan: Plan, said: str | None) -> Sequence[str]:
 
 
 def _slurm(arguments: argparse.Namespace) -> int:
-    from arena.launch import slurm
+    from arena.commands import slurm
 
     overrides = [*arguments.overrides, *([f"ticks={arguments.ticks}"] if arguments.ticks is not None else [])]
     ranks = arguments.nodes * arguments.ranks_per_node if arguments.ranks_per_node else arguments.ranks
@@ -587,8 +587,8 @@ def _slurm(arguments: argparse.Namespace) -> int:
 
 
 def _doctor(arguments: argparse.Namespace) -> int:
-    from arena.launch.doctor import examine_machine
-    from arena.launch.doctor.finding import Level
+    from arena.commands.doctor import examine_machine
+    from arena.commands.doctor.finding import Level
 
     findings = []
     for finding in examine_machine():
@@ -632,7 +632,7 @@ def _load_plan(path: str, overrides: Sequence[str], ranks: int | None) -> Plan:
 def _examine(plan: Plan, config: Config, path: str, *, conformance: bool = False) -> Any:
     """Holds against environments and algorithms whoever will ever sit anywhere."""
     from arena.examination import examine
-    from arena.launch.rehearsing import rehearsals
+    from arena.stages.rehearsing import rehearsals
 
     with located(source=path):
         return examine(plan, rehearsals=rehearsals(config), conformance=conformance)

@@ -66,7 +66,7 @@ def examine(plan: Plan, *, rehearsals: Sequence[Plan] = (), conformance: bool = 
 
     Args:
         plan: of the run, or of its first round.
-        rehearsals: who sits where at other times, see `arena.launch.rehearsing`.
+        rehearsals: who sits where at other times, see `arena.stages.rehearsing`.
         conformance: whether environments are played through the checks of their interface.
 
     Raises:

@@ -7,8 +7,8 @@ import signal
 import sys
 
 from arena.cli import main
-from arena.launch import rounds
 from arena.run import Run
+from arena.stages import rounds
 
 next_round = rounds.next_round
 

@@ -10,11 +10,11 @@ from typing import Any
 
 from arena.config import parse_config
 from arena.launch import hosting
-from arena.launch.prepare import prepare
 from arena.records.journal import JournalReader
 from arena.records.scoreboard import Scoreboard
 from arena.run import Run
 from arena.screen.display import PlainDisplay
+from arena.stages.prepare import prepare
 
 NOTES: list[Any] = []
 """What the players of the test that runs now have written down; `play` empties it."""

@@ -16,11 +16,8 @@ from arena.comm.host import Host
 from arena.errors import ConfigError, Deadlock, PeerLost
 from arena.launch import mpirun
 from arena.launch.console import log_beside_display, tell
-from arena.launch.evaluating import kept as keep_evaluation
-from arena.launch.prepare import abandon, begin
 from arena.launch.ranks import Main, entered, names_of
 from arena.launch.sentry import Sentry
-from arena.launch.staging import next_stage as stage_after
 from arena.launch.terminal import display_for
 from arena.leg import Leg
 from arena.memory import Memory
@@ -37,6 +34,9 @@ from arena.roles.stage import failure_of, perform
 from arena.run import Run, Stage
 from arena.screen.display import Display, silent_display
 from arena.screen.profile import profile_json
+from arena.stages.evaluating import kept as keep_evaluation
+from arena.stages.prepare import abandon, begin
+from arena.stages.staging import next_stage as stage_after
 from arena.stopping import Stop
 
 if TYPE_CHECKING:

@@ -6,13 +6,14 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
 from arena.comm.host import Host
-from arena.launch import hosting, staging
+from arena.launch import hosting
 from arena.leg import Leg
 from arena.memory import Memory
 from arena.messages import Failed
 from arena.records.scoreboard import Scoreboard
 from arena.run import Run, Stage
 from arena.screen.display import Display
+from arena.stages import staging
 
 if TYPE_CHECKING:
     from arena.comm.mpi import Team

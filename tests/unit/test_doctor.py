@@ -18,9 +18,9 @@ import pytest
 
 from arena.cli import main
 from arena.comm.doorbell import SharedMemory
-from arena.launch import doctor
-from arena.launch.doctor import learning, memory, mpi, software, storage
-from arena.launch.doctor.finding import Answer, Finding, Level, ask, ok, problem, python, warning
+from arena.commands import doctor
+from arena.commands.doctor import learning, memory, mpi, software, storage
+from arena.commands.doctor.finding import Answer, Finding, Level, ask, ok, problem, python, warning
 from arena.records.lock import RunLock
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -314,7 +314,7 @@ def test_torch_that_is_broken_is_a_problem(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_the_doctors_own_process_needs_neither_torch_nor_mpi() -> None:
     program = (
-        "import sys; from arena.launch import doctor; from arena.launch.doctor import learning, memory, storage\n"
+        "import sys; from arena.commands import doctor; from arena.commands.doctor import learning, memory, storage\n"
         "checks = [learning.torch, learning.gpu, memory.shared, storage.writing]\n"
         "assert all(finding.level == 'ok' for finding in doctor.examine_machine(checks))\n"
         "print(*[name for name in ('torch', 'mpi4py') if name in sys.modules])"

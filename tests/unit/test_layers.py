@@ -25,7 +25,7 @@ PURE = {
 # What envs and policies may import.
 PUBLIC = {"acting", "errors", "fragments", "spaces", "interface", "registry", "group", "samples"}
 BELOW_THE_PROXY = {"comm", "errors", "interface", "lockstep", "messages", "spaces", "plan", "records", "stopwatch"}
-ROLES = {"roles", "launch", "run", "cli"}
+ROLES = {"roles", "stages", "launch", "commands", "run", "cli"}
 
 
 class Import(NamedTuple):
@@ -182,13 +182,26 @@ def test_no_module_below_knows_a_role() -> None:
         assert not {room(found.name) for found in really(module)} & ROLES, module
 
 
+@pytest.mark.parametrize(
+    ("below", "above"), [("roles", "launch"), ("stages", "launch"), ("launch", "commands"), ("commands", "cli")]
+)
+def test_a_run_is_prepared_below_what_hosts_it_and_hosted_below_what_asks_for_it(below: str, above: str) -> None:
+    assert offences(inside=f"arena.{below}", of=f"arena.{above}") == []
+    assert offences(inside=f"arena.{above}", of=f"arena.{below}") != []
+
+
+def test_what_is_played_when_is_decided_without_a_role() -> None:
+    assert offences(inside="arena.stages", of="arena.roles") == []
+    assert offences(inside="arena.roles", of="arena.stages") == []
+
+
 def test_imports_make_no_circle() -> None:
     graph = {module: {found.name for found in really(module) if found.at_start} - {module} for module in modules()}
     try:
         order = list(TopologicalSorter(graph).static_order())
     except CycleError as error:
         pytest.fail(" -> ".join(error.args[1]))
-    assert order.index("arena.errors") < order.index("arena.launch.train")
+    assert order.index("arena.errors") < order.index("arena.commands.train")
 
 
 HEAVY = (
@@ -205,7 +218,10 @@ HEAVY = (
 )
 
 
-OF_LEAGUES = {f"arena.launch.{name}" for name in ("contestants", "contesting", "exploiting", "recontesting", "rounds")}
+OF_LEAGUES = {
+    *(f"arena.commands.{name}" for name in ("contestants", "contesting", "exploiting", "recontesting")),
+    "arena.stages.rounds",
+}
 """They rate players, and are imported where there are some."""
 
 
@@ -221,7 +237,7 @@ def heavy_after(*names: str) -> set[str]:
 
 
 def test_the_command_line_and_all_roles_are_imported_without_anything_heavy() -> None:
-    roles = {module for module in modules() if within(module, ("arena.roles", "arena.launch", "arena.group"))}
+    roles = {module for module in modules() if within(module, (*(f"arena.{name}" for name in ROLES), "arena.group"))}
     assert heavy_after("arena", "arena.cli", *sorted(roles - OF_LEAGUES)) == set()
 
 

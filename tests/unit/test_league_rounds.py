@@ -12,7 +12,6 @@ import pytest
 
 from arena.config import parse_config, resolved_yaml
 from arena.errors import ConfigError
-from arena.launch import resuming, rounds
 from arena.league import league
 from arena.league.rounds import Fork, Round
 from arena.leg import Leg
@@ -21,6 +20,7 @@ from arena.records import checkpoint
 from arena.records import rounds as records
 from arena.records.journal import Journal
 from arena.run import Run
+from arena.stages import resuming, rounds
 
 TICKS = 100
 DUEL = {"env": "game", "seats": ["one", "two"], "lanes": 2}

@@ -19,7 +19,7 @@ FOR_RANK_0_ALONE = {
     "yaml",
     "msgspec",
     "arena.config",
-    "arena.launch.leading",
+    "arena.commands.leading",
     "arena.roles.root",
     "arena.records.recorder",
     "arena.records.checkpoint",
@@ -55,7 +55,7 @@ def loaded_after(program: str, cwd: Path = ROOT) -> set[str]:
 )
 def test_a_rank_loads_its_own_role_and_not_what_rank_0_alone_needs(role: str, other: str, adapter: str) -> None:
     loaded = loaded_after(
-        f"import arena.cli, arena.launch.train, arena.launch.ranks, arena.roles.{role}, {adapter}",
+        f"import arena.cli, arena.commands.train, arena.launch.ranks, arena.roles.{role}, {adapter}",
     )
     assert {"arena.launch.ranks", f"arena.roles.{role}", adapter, "numpy"} <= loaded
     assert not loaded & (FOR_RANK_0_ALONE | {f"arena.roles.{other}"})

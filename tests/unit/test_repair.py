@@ -13,7 +13,6 @@ import pytest
 
 from arena.config import parse_config
 from arena.launch.leader import HostingLeader
-from arena.launch.prepare import prepare
 from arena.launch.ranks import Rank, entered
 from arena.launch.repair import DEATHS_AT_MOST, Known, leg_after, often_dead, on_record, repaired
 from arena.leg import Leg
@@ -25,6 +24,7 @@ from arena.records.scoreboard import Scoreboard
 from arena.roles.root import note_repairs
 from arena.roles.stage import failure_of
 from arena.run import Repair, Run, Stage
+from arena.stages.prepare import prepare
 from arena.stopping import Stop
 
 DATA = {

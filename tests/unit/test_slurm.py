@@ -15,8 +15,8 @@ import pytest
 import yaml
 
 from arena.cli import main
+from arena.commands.slurm import Job, batch_text, make_job, parse_time, train_command, write_batch
 from arena.errors import ConfigError
-from arena.launch.slurm import Job, batch_text, make_job, parse_time, train_command, write_batch
 from launching import ARENA, Ended, environment, finish, start, wait_for
 
 # Behaves as `arena train` promises: at SIGUSR1 a checkpoint, the file `requeue`, exit 0; the third start is the last.

@@ -12,12 +12,12 @@ import pytest
 from arena.cli import main
 from arena.config import parse_config, yaml_text
 from arena.launch import hosting
-from arena.launch.prepare import prepare
 from arena.messages import Failed
 from arena.records import boundary
 from arena.records.folder import RunFolder
 from arena.records.journal import JournalReader
 from arena.screen.display import PlainDisplay
+from arena.stages.prepare import prepare
 from staging import NOTES
 
 TICKS, LEG = 300, 100

@@ -12,16 +12,17 @@ import pytest
 import yaml
 
 from arena.cli import main
+from arena.commands.leading import present
 from arena.config import parse_config
 from arena.errors import ConfigError
-from arena.launch import evaluating, hosting
-from arena.launch.leading import present
-from arena.launch.prepare import prepare
+from arena.launch import hosting
 from arena.records import boundary, checkpoint
 from arena.records.folder import RunFolder
 from arena.records.journal import JournalReader
 from arena.records.lock import RunLock
 from arena.roles.root import Root
+from arena.stages import evaluating
+from arena.stages.prepare import prepare
 from arena.stopping import WISHES
 
 PPO = {"algorithm": "ppo", "options": {"n_steps": 16, "minibatch_size": 32, "hidden_sizes": [8]}}

@@ -10,10 +10,10 @@ import pytest
 
 from arena.config import parse_config
 from arena.launch import hosting
-from arena.launch.prepare import prepare
 from arena.records import checkpoint
 from arena.records.journal import JournalReader
 from arena.screen.display import silent_display
+from arena.stages.prepare import prepare
 from heavy import BYTES
 from staging import NOTES
 

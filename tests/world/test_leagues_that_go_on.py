@@ -14,7 +14,6 @@ from arena.cli import main
 from arena.config import load_config, parse_config
 from arena.errors import ConfigError, Unwritable
 from arena.launch import hosting
-from arena.launch.prepare import begin, prepare
 from arena.league import league
 from arena.records import checkpoint
 from arena.records import rounds as records
@@ -25,6 +24,7 @@ from arena.records.lock import RunLock, is_held, is_left
 from arena.restoring import restored
 from arena.run import Run
 from arena.screen.display import silent_display
+from arena.stages.prepare import begin, prepare
 from learners import MEETS_EVERY
 from staging import NOTES
 

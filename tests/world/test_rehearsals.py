@@ -10,9 +10,9 @@ import pytest
 import yaml
 
 from arena.cli import main
-from arena.launch import staging
 from arena.records.folder import RunFolder
 from arena.roles.root import Root
+from arena.stages import staging
 from staging import play
 
 STAYS = {"algorithm": "random"}

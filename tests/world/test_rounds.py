@@ -7,13 +7,13 @@ from typing import Any
 
 from arena.config import parse_config
 from arena.launch import hosting
-from arena.launch.prepare import prepare
 from arena.records import checkpoint
 from arena.records.boundary import discard_after
 from arena.records.folder import RunFolder
 from arena.records.journal import JournalReader
 from arena.samples import read_samples
 from arena.screen.display import silent_display
+from arena.stages.prepare import prepare
 from remembering import Begun, Bits
 from staging import NOTES
 

@@ -11,12 +11,12 @@ import pytest
 
 from arena.config import parse_config
 from arena.launch import hosting
-from arena.launch.prepare import prepare
 from arena.memory import Memory
 from arena.records import boundary
 from arena.records.folder import RunFolder
 from arena.roles.early_end import EarlyEnd
 from arena.screen.display import silent_display
+from arena.stages.prepare import prepare
 from arena.stopping import WISHES, Stop
 
 COUNTS = {"algorithm": "players:Counts"}

@@ -14,15 +14,15 @@ import msgspec
 
 from arena.config import Config, load_config, resolved_yaml
 from arena.errors import ConfigError
-from arena.launch.planning import checked_plan
-from arena.launch.prepare import existing_folder, given
-from arena.launch.resuming import GAME, SAME_MATCH, compared, numbered
 from arena.league.tournament import distinct_settings
 from arena.records import boundary as boundaries
 from arena.records import rounds
 from arena.records.durable import replacing
 from arena.records.folder import RunFolder
 from arena.run import Run
+from arena.stages.planning import checked_plan
+from arena.stages.prepare import existing_folder, given
+from arena.stages.resuming import GAME, SAME_MATCH, compared, numbered
 
 _VERSION = 1
 _PLAYER = ("algorithm", "options", "load")

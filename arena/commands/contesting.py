@@ -17,16 +17,13 @@ import msgspec
 import numpy as np
 
 from arena import registry
+from arena.commands.contestants import players_of, read_sources, settings_of
+from arena.commands.recontesting import continued, note_actions
+from arena.commands.tournament import Request
 from arena.config.matches import MatchConfig
 from arena.config.schema import Config, PolicyConfig
 from arena.errors import ConfigError
-from arena.launch import rounds
-from arena.launch.contestants import players_of, read_sources, settings_of
-from arena.launch.evaluating import ENDLESS
 from arena.launch.leader import HostingLeader
-from arena.launch.prepare import given, prepare
-from arena.launch.recontesting import continued, note_actions
-from arena.launch.tournament import Request
 from arena.league.reading import Reading, read
 from arena.league.results import Results
 from arena.league.rounds import Round
@@ -50,6 +47,9 @@ from arena.run import Run, Stage
 from arena.screen.display import Display, silent_display
 from arena.screen.standings import standings_lines
 from arena.screen.words import counted
+from arena.stages import rounds
+from arena.stages.evaluating import ENDLESS
+from arena.stages.prepare import given, prepare
 
 _STREAM = 0x746F7572  # tells a tournament's random streams from those of what it is made of
 _MOST_BATCHES = 2**12  # each of them has ENDLESS ticks, and all together fewer than 2^53

@@ -8,9 +8,9 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from arena.commands.doctor.finding import Finding, ok, problem, warning
+from arena.commands.doctor.memory import size
 from arena.errors import ConfigError
-from arena.launch.doctor.finding import Finding, ok, problem, warning
-from arena.launch.doctor.memory import size
 from arena.records.durable import replacing
 from arena.records.lock import RunLock
 

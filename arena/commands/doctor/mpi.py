@@ -10,8 +10,8 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 
+from arena.commands.doctor.finding import Answer, Finding, ask, ok, problem, python, warning
 from arena.launch import mpirun
-from arena.launch.doctor.finding import Answer, Finding, ask, ok, problem, python, warning
 
 _LIBRARY = """
 import mpi4py

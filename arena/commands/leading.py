@@ -6,17 +6,17 @@ import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from arena.commands.train import Request
 from arena.config import load_config
 from arena.errors import ConfigError, located
 from arena.launch.leader import HostingLeader
-from arena.launch.prepare import prepare
-from arena.launch.train import Request
 from arena.records.faults import losses
 from arena.records.scoreboard import Scoreboard
 from arena.run import Run
 from arena.screen.display import fault_lines, summary_lines
 from arena.screen.profile import profile_lines
 from arena.screen.words import counted, processes_words
+from arena.stages.prepare import prepare
 
 if TYPE_CHECKING:
     from arena.plan import Plan
@@ -99,8 +99,8 @@ def _standings(run: Run) -> list[str]:
     """Who is best at the end of a league; nothing where it has no two players who were rated."""
     if run.plan.rounds == 1:
         return []
-    from arena.launch.rounds import config_of, league_rows  # a run of one round has no use for what rates its players
     from arena.screen import standings
+    from arena.stages.rounds import config_of, league_rows  # a run of one round has no use for what rates its players
 
     rows = league_rows(run)
     return standings.standings_lines(rows, most=standings.MOST, always=config_of(run).policies) if len(rows) > 1 else []

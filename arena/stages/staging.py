@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from arena.launch.evaluating import evaluation_due
-from arena.launch.rehearsing import rehearsal_due
 from arena.run import Run, Stage
+from arena.stages.evaluating import evaluation_due
+from arena.stages.rehearsing import rehearsal_due
 
 
 def next_stage(run: Run) -> Stage | None:
@@ -27,7 +27,7 @@ def next_stage(run: Run) -> Stage | None:
         return None
     if run.leg.start < run.plan.ticks:
         return Stage(run)
-    from arena.launch.rounds import next_round  # a run of one round has no use for what rates its players
+    from arena.stages.rounds import next_round  # a run of one round has no use for what rates its players
 
     following = next_round(run)
     if following is not None:

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator
 from importlib import metadata
 
-from arena.launch.doctor.finding import Finding, ok, problem, warning
+from arena.commands.doctor.finding import Finding, ok, problem, warning
 
 PYTHONS = ((3, 10), (3, 14))  # from, to below
 PACKAGES = {  # from, to below

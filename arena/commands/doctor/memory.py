@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from arena.comm.doorbell import SharedMemory
-from arena.launch.doctor.finding import Finding, ask, ok, problem, python, warning
+from arena.commands.doctor.finding import Finding, ask, ok, problem, python, warning
 
 _OPEN = """
 import os, sys

@@ -22,8 +22,6 @@ from arena import registry
 from arena.config.schema import Config, MatchConfig, PolicyConfig, SeatEntry, load_config
 from arena.errors import ConfigError, located, nearest
 from arena.launch import hosting
-from arena.launch.evaluating import ENDLESS, episodes_per_lane
-from arena.launch.prepare import prepare
 from arena.league.rounds import Round
 from arena.records import checkpoint, rounds
 from arena.records.durable import make_folder
@@ -32,6 +30,8 @@ from arena.records.scoreboard import Scoreboard
 from arena.run import Run
 from arena.screen.display import silent_display
 from arena.screen.words import result_words
+from arena.stages.evaluating import ENDLESS, episodes_per_lane
+from arena.stages.prepare import prepare
 
 _OPPONENT = "opponent"
 _MISTAKE = 2  # the exit status

@@ -18,10 +18,10 @@ import msgspec
 from arena.config import Config
 from arena.config.matches import MatchConfig
 from arena.config.seatings import later_matches, newcomers
-from arena.launch.evaluating import config_now, evaluation_config
 from arena.leg import Leg
 from arena.plan import Plan, make_plan
 from arena.run import Run
+from arena.stages.evaluating import config_now, evaluation_config
 
 Placed = Sequence[tuple[str, MatchConfig]]
 """Match descriptions with their places in the configuration."""

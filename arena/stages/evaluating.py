@@ -4,7 +4,7 @@ An evaluation is a run within the run: its own plan over the same processes, its
 begins when a leg has ended and is over before the next one begins, and nobody learns from what it plays: so training is
 the same with it and without. Its result is a line per policy in `evaluations.jsonl`; a boundary that should have them
 and has none is evaluated when the run goes on from it. Where it has seats of its own, it is rehearsed before anybody
-trains: see `arena.launch.rehearsing`.
+trains: see `arena.stages.rehearsing`.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ import msgspec
 import numpy as np
 
 from arena.config import Config, parse_config, yaml_text
-from arena.launch.prepare import prepare
 from arena.leg import ENDLESS as ENDLESS
 from arena.records import evaluations
 from arena.records.durable import make_folder
 from arena.records.scoreboard import Scoreboard
 from arena.run import Run
 from arena.screen.words import result_words
+from arena.stages.prepare import prepare
 
 if TYPE_CHECKING:
     from arena.config.matches import MatchConfig, SeatEntry

@@ -15,7 +15,7 @@ from arena.importing import uncollected
 from arena.launch import mpirun
 
 if TYPE_CHECKING:
-    from arena.launch.leading import Leading
+    from arena.commands.leading import Leading
 
 
 class Request(NamedTuple):
@@ -75,13 +75,13 @@ def _as_rank(request: Request) -> int:
 
 def _leader(request: Request) -> Leading:
     with uncollected():
-        from arena.launch.leading import Leading
+        from arena.commands.leading import Leading
     return Leading(request)
 
 
 def _start(request: Request, ranks: int | None) -> int:
     from arena.config import load_config
-    from arena.launch.planning import checked_plan
+    from arena.stages.planning import checked_plan
 
     with located(source=request.path):  # a mistake is said once, before any process starts
         plan = checked_plan(load_config(request.path, request.overrides), ranks=ranks)

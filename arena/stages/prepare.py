@@ -13,8 +13,6 @@ from pathlib import Path
 
 from arena.config import Config, resolved_yaml
 from arena.errors import located
-from arena.launch.planning import checked_plan
-from arena.launch.resuming import forget, resumed
 from arena.leg import Leg
 from arena.plan import Plan, to_json
 from arena.records import boundary as boundaries
@@ -23,6 +21,8 @@ from arena.records.boundary import Boundary
 from arena.records.folder import RunFolder
 from arena.records.lock import RunLock
 from arena.run import Run
+from arena.stages.planning import checked_plan
+from arena.stages.resuming import forget, resumed
 
 
 def prepare(config: Config, *, ranks: int | None, run_dir: str | None = None, resume: bool = False) -> Run:
@@ -83,7 +83,7 @@ def begin(run: Run, *, resumable: bool) -> None:
     if resumable and not run.resumed:
         boundaries.save(run.folder, Boundary(tick=0, journals=boundaries.journal_bytes(run.folder)))
     if run.plan.rounds > 1:
-        from arena.launch import rounds  # a run of one round has no use for what rates its players
+        from arena.stages import rounds  # a run of one round has no use for what rates its players
 
         rounds.begin(run)
     run.folder.write_config(run.config)  # with it there is a run to resume

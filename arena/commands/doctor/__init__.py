@@ -15,9 +15,9 @@ from __future__ import annotations
 import subprocess
 from collections.abc import Callable, Iterable, Iterator
 
+from arena.commands.doctor import learning, memory, mpi, software, storage
+from arena.commands.doctor.finding import Finding, problem
 from arena.errors import ConfigError
-from arena.launch.doctor import learning, memory, mpi, software, storage
-from arena.launch.doctor.finding import Finding, problem
 
 CHECKS: tuple[Callable[[], Iterable[Finding]], ...] = (
     *(software.python, software.packages),

@@ -9,8 +9,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from arena.commands.doctor.finding import Answer, Finding, ask, ok, problem, python, warning
 from arena.launch import mpirun
-from arena.launch.doctor.finding import Answer, Finding, ask, ok, problem, python, warning
 
 _TORCH = """
 import json, torch

@@ -117,7 +117,7 @@ def _weigh(match: MatchPlan, algorithms: Sequence[str]) -> Memory:
     """Lets a fresh process load what roles load, step by step."""
     if not _SMAPS.exists():
         raise ConfigError(f"the probe reads {_SMAPS}, which this system does not have", path="--probe")
-    program = "from arena.launch.probe import weigh_here; weigh_here()"
+    program = "from arena.commands.probe import weigh_here; weigh_here()"
     done = subprocess.run(
         [sys.executable, "-c", program], input=pack((match, algorithms)), capture_output=True, check=False
     )

@@ -13,7 +13,7 @@ from arena.importing import uncollected
 from arena.launch import mpirun
 
 if TYPE_CHECKING:
-    from arena.launch.contesting import Tournament
+    from arena.commands.contesting import Tournament
 
 
 class Request(NamedTuple):
@@ -73,7 +73,7 @@ def tournament(
     if ranks is None or ranks == 1:
         leader = _leader(request)
         return leader.alone(leader.prepare(1))
-    from arena.launch.contesting import opening
+    from arena.commands.contesting import opening
 
     opening(request)  # a mistake is said once, before any process starts
     return mpirun.run(ranks, [sys.executable, "-m", "arena", *sys.argv[1:]], tolerant=False)
@@ -81,5 +81,5 @@ def tournament(
 
 def _leader(request: Request) -> Tournament:
     with uncollected():
-        from arena.launch.contesting import Tournament
+        from arena.commands.contesting import Tournament
     return Tournament(request)

@@ -48,7 +48,7 @@ def resumed(run: Run, config: Config) -> Run:
             source=str(folder.path),
         )
     if run.plan.rounds > 1:
-        from arena.launch import rounds  # a run of one round has no use for what rates its players
+        from arena.stages import rounds  # a run of one round has no use for what rates its players
 
         run = rounds.again(run, config, found.tick)
     over = found.tick >= run.plan.horizon
