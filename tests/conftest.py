@@ -1,13 +1,17 @@
-"""Tests that start real processes run one after another, also where the others run beside them on all cores."""
+"""How tests run: those that start real processes one after another, the others beside them; none against a clock."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 from xdist.scheduler import LoadScopeScheduling
 
 HERE = Path(__file__).parent
+
+settings.register_profile("untimed", settings(), deadline=None)  # how long an example takes says nothing of the arena
+settings.load_profile("untimed")
 
 
 class Rows(LoadScopeScheduling):  # type: ignore[misc]  # xdist is not typed

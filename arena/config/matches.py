@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, ClassVar, Literal, TypeAlias
 
@@ -88,7 +88,12 @@ class Generator(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     @property
     def roles(self) -> int:
         """Environments and workers of the first round, which no later one exceeds."""
-        return self.pairings * (2 if self.both_sides else 1) * self.copies * (1 + 2 * self.team_size)
+        return self.pairings * self.turns * self.copies * (1 + 2 * self.team_size)
+
+    @property
+    def turns(self) -> int:
+        """How often those meet who meet once: from one side, or from both."""
+        return 2 if self.both_sides else 1
 
     def pairs(self) -> Iterable[Pair]:
         """Who meets whom in the first round, in the order in which the policies are listed."""
@@ -267,8 +272,7 @@ class MatchmakingConfig(Generator, frozen=True, kw_only=True, forbid_unknown_fie
 
     against: tuple[str, ...] = ()  # who may be drawn beside the policies themselves: they, and snapshots of them
     rule: PastSelvesRule | FictitiousRule | ExploitersRule | UncertaintyRule  # how opponents are drawn
-    copies: Count = 1  # matches of each of the policies in each round
-    both_sides: bool = False  # the sides change from match to match
+    copies: Count = 1  # opponents of each of the policies in each round, each in a match of its own
 
     fewest: ClassVar[int] = 1
     adaptive: ClassVar[bool] = True
@@ -279,7 +283,7 @@ class MatchmakingConfig(Generator, frozen=True, kw_only=True, forbid_unknown_fie
 
     @property
     def roles(self) -> int:
-        return self.pairings * (1 + 2 * self.team_size)
+        return self.pairings * self.turns * (1 + 2 * self.team_size)
 
     @property
     def members(self) -> Team:
@@ -304,29 +308,32 @@ class MatchmakingConfig(Generator, frozen=True, kw_only=True, forbid_unknown_fie
     def drawn(
         self, opponents: Mapping[str, Sequence[str]], *, number: int, tested: Mapping[str, str] = NOBODY
     ) -> tuple[MatchConfig, ...]:
-        """A match description for every draw; equal neighbours are copies of one.
+        """A match description for every opponent, with `both_sides` one from either side; copies of one are joined.
 
         Args:
-            opponents: of each learner, one per match.
-            number: of the round; learners that change sides begin on the other one in every other round.
+            opponents: of each learner.
+            number: of the round; tests begin on the other side in every other round.
             tested: per learner that has to pass a gate its snapshot that the gate is about: against that it changes
-                sides from match to match, with or without `both_sides`.
+                sides from match to match where it does not have both.
         """
         found = []
         for learner, drawn in opponents.items():
-            exchanged = self._exchanged(learner, drawn, number, tested.get(learner))
-            for (other, second), same in itertools.groupby(sorted(zip(drawn, exchanged, strict=True))):
+            meetings = sorted(self._meetings(learner, drawn, number, tested.get(learner)))
+            for (other, second), same in itertools.groupby(meetings):
                 teams = (self.team(learner), self.team(other))
                 found.append(self.match(*(teams[::-1] if second else teams), copies=len(list(same))))
         return tuple(found)
 
-    def _exchanged(self, learner: str, drawn: Sequence[str], number: int, tested: str | None) -> list[bool]:
-        """Of each match, whether the learner has the second side."""
+    def _meetings(
+        self, learner: str, drawn: Sequence[str], number: int, tested: str | None
+    ) -> Iterator[tuple[str, bool]]:
+        """Whom the learner meets in each match, and whether it has the second side there."""
         tests = itertools.count(number)
-        turns = [
-            next(tests) if other == tested else (number + place) * self.both_sides for place, other in enumerate(drawn)
-        ]
-        return [turn % 2 == 1 and other != learner for turn, other in zip(turns, drawn, strict=True)]
+        for other in drawn:
+            if self.both_sides:
+                yield from ((other, False), (other, other != learner))  # who meets itself has both
+            else:
+                yield other, other == tested and next(tests) % 2 == 1
 
     def _in_turn(self, learner: str) -> list[str]:
         return list(itertools.islice(itertools.cycle(self.opening(learner)), self.copies))

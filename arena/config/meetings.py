@@ -15,6 +15,7 @@ from arena.config.matches import (
     PastSelvesRule,
     RoundRobinConfig,
     Team,
+    UncertaintyRule,
     generator_of,
 )
 
@@ -65,7 +66,6 @@ def _differences(config: Config) -> Iterator[Sum]:
                 yield _from_first(first, second)
         elif isinstance(generator := generator_of(entry), MatchmakingConfig):
             yield from _matched(generator)
-            yield _WORTH_OF_SIDE
         else:
             yield from _generated(generator)
 
@@ -101,7 +101,14 @@ def _generated(entry: Generator) -> Iterator[Sum]:
 
 
 def _matched(entry: MatchmakingConfig) -> Iterator[Sum]:
-    """Those who may be drawn for each other; nobody for a learner that meets itself alone."""
+    """Those who may be drawn for each other; nobody for a learner that meets itself alone.
+
+    One that always has the first side, and never meets itself, says nothing of what the side is worth.
+    """
+    if isinstance(entry.rule, UncertaintyRule) and len(entry.policies) == 1 and not entry.both_sides:
+        yield from (_from_first(entry.policies, (name,)) for name in entry.against)
+        return
+    yield _WORTH_OF_SIDE
     if not entry.draws_others:
         return
     if isinstance(entry.rule, PastSelvesRule):

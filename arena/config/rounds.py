@@ -113,11 +113,6 @@ def _check_enough_rounds(config: Config, generator: Generator, path: str) -> Non
 
 
 def _check_matchmaking(config: Config, entry: MatchmakingConfig, path: str) -> None:
-    if entry.both_sides and entry.copies < 2:
-        raise ConfigError(
-            "the sides change from match to match, so each learner needs two or more; set `copies: 2`",
-            path=f"{path}.both_sides",
-        )
     if not entry.draws_others:
         _check_alone(entry, path)
     if isinstance(entry.rule, ExploitersRule):
@@ -254,7 +249,7 @@ def _check_gate(config: Config, gate: GateConfig, path: str) -> None:
     for place, entry in _matchmaking(config):
         if entry.copies < 2 and {*entry.policies} & {*gated(config)}:
             raise ConfigError(
-                "one match of each learner is against its newest snapshot, for `league.snapshots.gate`: none is left "
+                "one opponent of each learner is its newest snapshot, for `league.snapshots.gate`: none is left "
                 "for the rule; set `copies: 2` or more",
                 path=f"{place}.copies",
             )
@@ -269,7 +264,7 @@ def _check_enough_games(config: Config, gate: GateConfig, name: str, path: str) 
     lanes = 0  # of all these rounds
     for _, entry in _matchmaking(config):
         if name in entry.policies:
-            matches = rounds * (entry.copies if entry.draws_others else 1)
+            matches = rounds * (entry.copies if entry.draws_others else 1) * entry.turns
             lanes += matches // 2 * 2 * entry.lanes  # the gate looks at equally many games from each side
     most = lanes * config.ticks
     if most * math.log(2 / (1 + 10 ** (-gate.elo / 400))) < -math.log(gate.alpha):

@@ -132,9 +132,8 @@ def _teams(match: MatchConfig) -> tuple[Sequence[str], Sequence[str]]:
 
 def _copies(generator: Generator) -> int:
     """How many matches two players have when they meet, at least."""
-    if isinstance(generator, MatchmakingConfig):
-        return 1
-    return generator.copies * (2 if generator.both_sides else 1)
+    drawn_once = isinstance(generator, MatchmakingConfig)
+    return generator.turns * (1 if drawn_once else generator.copies)
 
 
 def _generators(config: Config) -> Iterator[tuple[str, Generator]]:

@@ -19,24 +19,27 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from itertools import chain
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import optimize, sparse, special
 
-from arena.league.results import Results, Score, Team
+from arena.league.results import Results, Team
 
 Array: TypeAlias = NDArray[np.float64]
 Flags: TypeAlias = NDArray[np.bool_]
-Sparse: TypeAlias = sparse.csr_array
+Matrix: TypeAlias = Array | sparse.csr_array
+"""Dense or sparse, by its size; used by what both can do alone: products, rows by a mask, `abs` and sums."""
 
 ELO = 400 / math.log(10)  # in a nat
 PRIOR_DEVIATION = 400 / ELO  # of a strength or a side, in nats; about as heavy as a single game
 _LOG_NU_DEVIATION = 2.0  # of log nu, if the prior is needed: draws are anything from rare to usual
 _MOVED = 1e-3  # by how much a direction of length 1 helps, at least, if it helps at all; the solver errs by far less
 _AT_ONCE = 2**20  # numbers of a temporary array
+_DENSE = 2**16  # numbers of a matrix, up to which a dense one is the faster
 _DIGITS = 8  # of strengths in nats, which are wrong by far less
 
 
@@ -44,17 +47,22 @@ class Games(NamedTuple):
     """Results as arrays, as large as there are pairs that have met.
 
     Args:
-        design: float64 [M, P + 1], sparse, a row per pair of teams and who of them has the first side, or nobody: its
-            product with the strengths and the side is d.
+        design: float64 [M, P + 1], a row per pair of teams and who of them has the first side, or nobody: its product
+            with the strengths and the side is d.
         counts: float64 [M, 3], games won, drawn and lost by the first team, which has the first side if there is one.
-        pairs: float64 [N, P], sparse, a row per pair of teams, whatever their sides.
+        pairs: float64 [N, P + 1], a row per pair of teams, whatever their sides: nobody has the first one.
         scores: float64 [N, 3], games won, drawn and lost by the first of the two.
     """
 
-    design: Sparse
+    design: Matrix
     counts: Array
-    pairs: Sparse
+    pairs: Matrix
     scores: Array
+
+    @property
+    def players(self) -> int:
+        """How many there are, P."""
+        return int(self.design.shape[1]) - 1
 
     @property
     def drawn(self) -> bool:
@@ -90,28 +98,41 @@ def games_of(results: Results, players: Sequence[str]) -> Games:
     two would depend on where the scale has its zero. In teams of equal size the two differ by a factor alone, and with
     the mean a team of `a` against a team of `b` is as far apart as `a` and `b` are.
     """
-    pairs, scores = _arrays_of(results.pairs(), players)
-    seen = np.diff(pairs.indptr) > 0  # teams as (a, b) and (a, a, b, b) are equally strong whatever their members are
-    sided, counts = _arrays_of(results.by_side(), players)
-    others, further = _arrays_of(results.without_sides(), players)
-    side = sparse.csr_array(np.repeat([[1.0], [0.0]], [len(counts), len(further)], axis=0))
-    design = sparse.hstack([sparse.vstack([sided, others]), side], format="csr")
-    return Games(design, np.concatenate([counts, further]), pairs[seen], scores[seen])
+    sided, others, met = results.by_side(), results.without_sides(), results.pairs()
+    design = _differences([*sided, *others], players, sided=len(sided))
+    counts = np.array([*sided.values(), *others.values()], np.float64).reshape(-1, 3)
+    pairs, scores = _differences([*met], players), np.array([*met.values()], np.float64).reshape(-1, 3)
+    seen = abs(pairs).sum(axis=1) > 0  # teams as (a, b) and (a, a, b, b) are equally strong whatever their members are
+    return Games(design, counts, pairs[seen], scores[seen])
 
 
-def _arrays_of(scores: Mapping[tuple[Team, Team], Score], players: Sequence[str]) -> tuple[Sparse, Array]:
-    """The differences of teams as a matrix [M, P], and how their games ended [M, 3]."""
+def _differences(pairs: Sequence[tuple[Team, Team]], players: Sequence[str], *, sided: int = 0) -> Matrix:
+    """Of each pair the first team minus the second, [M, P + 1]; with the first side in so many of the first rows."""
     index = {name: place for place, name in enumerate(players)}
-    seats = [
-        (row, index[name], sign * count / len(team))  # rounded once: teams that are equal differ by 0
-        for row, teams in enumerate(scores)
-        for team, sign in zip(teams, (1.0, -1.0), strict=True)
-        for name, count in Counter(team).items()
-    ]
-    rows, columns, parts = zip(*seats, strict=True) if seats else ((), (), ())
-    design = sparse.csr_array((np.array(parts, np.float64), (rows, columns)), shape=(len(scores), len(players)))
-    design.eliminate_zeros()
-    return design, np.array(list(scores.values()), np.float64).reshape(-1, 3)
+    parts = {  # rounded once: teams that are equal differ by 0
+        team: [(index[name], count / len(team)) for name, count in Counter(team).items()]
+        for team in set(chain.from_iterable(pairs))
+    }
+    found = [(row, place, part) for row, (team, _) in enumerate(pairs) for place, part in parts[team]]
+    found += [(row, place, -part) for row, (_, team) in enumerate(pairs) for place, part in parts[team]]
+    found += [(row, len(players), 1.0) for row in range(sided)]
+    return _matrix(found, (len(pairs), len(players) + 1))
+
+
+def _matrix(entries: Sequence[tuple[int, int, float]], shape: tuple[int, int]) -> Matrix:
+    """With the sums of the values of each (row, column, value), dense if that is small."""
+    rows, columns, values = zip(*entries, strict=True) if entries else ((), (), ())
+    if math.prod(shape) > _DENSE:
+        return sparse.csr_array((values, (rows, columns)), shape=shape)
+    found = np.zeros(shape)
+    np.add.at(found, (np.array(rows, np.intp), np.array(columns, np.intp)), values)
+    return found
+
+
+def _gram(design: Matrix, weights: Array) -> Array:
+    """The products of a matrix' columns with each other, each row [M] with its weight; dense: there are few columns."""
+    found = design.T @ (weights[:, None] * design)
+    return np.asarray(found if isinstance(found, np.ndarray) else found.toarray())
 
 
 def chances(differences: Array, log_nu: float) -> Array:
@@ -158,7 +179,7 @@ def log_likelihood(games: Games, parameters: Array, fitted: Fit) -> Array:
 
 def most_likely(games: Games) -> Fit:
     """The maximum of the likelihood, or of the posterior where the likelihood has none."""
-    count = games.pairs.shape[1]
+    count = games.players
     if not count:
         return Fit(np.zeros(1), np.zeros((1, 1)), 0.0, False)
     prior = not has_maximum(games)
@@ -185,8 +206,8 @@ class _Problem:
 
     def __init__(self, games: Games, *, prior: bool) -> None:
         self._games = games
-        self._linear = games.design.shape[1]  # parameters of d
-        players = self._linear - 1
+        players = games.players
+        self._linear = players + 1  # parameters of d
         self.start = np.zeros(self._linear + games.drawn)
         precision = np.full_like(self.start, prior * PRIOR_DEVIATION**-2)
         precision[players] = PRIOR_DEVIATION**-2
@@ -210,7 +231,7 @@ class _Problem:
         won, drawn, lost = self._chances(parameters).T
         own = count * (won + lost - (won - lost) ** 2) / 4
         found = self._quadratic.copy()
-        found[: self._linear, : self._linear] += (design.T @ (sparse.diags_array(own) @ design)).toarray()
+        found[: self._linear, : self._linear] += _gram(design, own)
         if self._games.drawn:
             cross = design.T @ (-count * (won - lost) * drawn / 2)
             found[-1, :-1] += cross
@@ -231,24 +252,24 @@ def has_maximum(games: Games) -> bool:
     (Konis 2007, "Linear programming algorithms for detecting separated data in binary logistic regression models").
     """
     won, drawn, lost = (games.scores > 0).T
-    free = games.pairs.shape[1] - 1
+    free = games.players - 1
     if _rank(games.pairs[won & lost]) == free:  # the usual case: nobody can be moved against anybody
         return True
     return _rank(games.pairs) == free and not _is_separated(games.pairs, won, drawn, lost)
 
 
-def _rank(design: Sparse) -> int:
-    square = (design.T @ design).toarray()  # P x P: there may be far more games
+def _rank(design: Matrix) -> int:
+    square = _gram(design, np.ones(design.shape[0]))  # there may be far more games than players
     return int(np.linalg.matrix_rank(square, hermitian=True))
 
 
-def _is_separated(design: Sparse, won: Flags, drawn: Flags, lost: Flags) -> bool:
+def _is_separated(pairs: Matrix, won: Flags, drawn: Flags, lost: Flags) -> bool:
     """Whether some direction (strengths, log nu) makes no game that was played less likely, and one more likely.
 
     A way in which a game can end grows more likely as its logit, of d / 2, log nu and -d / 2, outgrows the others.
     """
-    rows = design.shape[0]
-    half = sparse.hstack([design / 2, sparse.csr_array((rows, 1))], format="csr")  # [M, P + 1]
+    design, rows = sparse.csr_array(pairs), pairs.shape[0]
+    half = sparse.hstack([design / 2, sparse.csr_array((rows, 1))], format="csr")  # [N, P + 2]
     draw = sparse.hstack([sparse.csr_array(design.shape), np.ones((rows, 1))], format="csr")
     growth = [(2 * half)[won], (-2 * half)[lost]]
     if drawn.any():

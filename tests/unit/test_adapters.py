@@ -497,7 +497,7 @@ def test_the_extras_of_the_list_interface_are_used_where_they_are() -> None:
     plain.close()
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 @given(seeds=st.lists(st.integers(0, 2**31 - 1), min_size=1, max_size=4), actions=st.integers(0, 2**31 - 1))
 def test_adapted_lanes_together_play_as_each_alone(seeds: list[int], actions: int) -> None:
     make, lanes = gymnasium_factory("CartPole-v1"), len(seeds)

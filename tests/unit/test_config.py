@@ -236,7 +236,6 @@ def configurations(draw: st.DrawFn) -> dict[str, Any]:
     }
 
 
-@settings(deadline=None)
 @given(configurations())
 def test_the_resolved_yaml_loads_to_an_equal_configuration(data: dict[str, Any]) -> None:
     config = parse_config(data, source="drawn.yaml")
@@ -259,7 +258,7 @@ odd_values = st.one_of(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(place=st.sampled_from(_places(VALID)), value=odd_values, remove=st.booleans())
 def test_a_mutated_configuration_raises_nothing_but_configuration_errors(
     place: tuple[Any, ...], value: Any, remove: bool
@@ -274,14 +273,12 @@ def test_a_mutated_configuration_raises_nothing_but_configuration_errors(
     assert error is None or (error.message and (error.source == "duel.yaml" or error.path == "matches"))
 
 
-@settings(deadline=None)
 @given(st.text(max_size=30), st.text(max_size=10))
 def test_any_override_raises_nothing_but_configuration_errors(path: str, value: str) -> None:
     error = refusal(lambda: parse(VALID, f"{path}={value}"))
     assert error is None or str(error).startswith(("--set", "duel.yaml"))
 
 
-@settings(deadline=None)
 @given(st.binary(max_size=60))
 def test_any_file_content_raises_nothing_but_configuration_errors(tmp_path_factory: Any, content: bytes) -> None:
     path = tmp_path_factory.getbasetemp() / "any.yaml"

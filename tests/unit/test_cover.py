@@ -47,7 +47,7 @@ def test_all_targets_covered_pays_nothing_less_than_zero() -> None:
     np.testing.assert_allclose(env.step([np.array([0])] * 3).rewards, 0)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(seed=st.integers(0, 2**32 - 1), lanes=st.integers(1, 4), players=st.integers(1, 4))
 def test_lanes_together_play_as_the_formula_says_alone(seed: int, lanes: int, players: int) -> None:
     env = Cover(lanes=lanes, players=players)

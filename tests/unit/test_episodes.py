@@ -66,7 +66,7 @@ def outcomes(episodes: EpisodeAccount, lane: int = 0) -> list[str | None]:
     return [seat.outcome for seat in finish_one(episodes, lane, 1).seats]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.integers(1, 3), st.integers(0, 2**32 - 1), st.integers(5, 40))
 def test_lengths_and_returns_are_the_sums_over_the_ticks_of_the_episode(lanes: int, seed: int, ticks: int) -> None:
     rng = np.random.default_rng(seed)
@@ -279,7 +279,7 @@ def test_an_episode_whose_last_entity_ends_on_the_last_tick_is_whole_though_othe
     assert (record.cut, [seat.outcome for seat in record.seats]) == (False, ["win", "loss"])
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(st.integers(0, 2**32), st.integers(1, 4), st.integers(1, 12))
 def test_the_lengths_of_a_lanes_episodes_are_the_ticks_of_the_leg_wherever_it_ends(
     seed: int, lanes: int, ticks: int

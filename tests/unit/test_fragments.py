@@ -35,7 +35,7 @@ def meet(endpoint: HostedEndpoint) -> None:
             endpoint.receive(other, Tag.GROUP)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.lists(st.tuples(st.sampled_from(MEMBERS), st.integers(0, 7)), max_size=30),
     st.integers(1, 20),

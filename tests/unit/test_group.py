@@ -319,7 +319,7 @@ def check_formula(nodes: Sequence[int], sizes: Sequence[int], stays: Sequence[in
             assert found == formula(ranks, turn, sizes[turn])
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.data(), NODES, SIZES)
 def test_averages_have_the_bits_of_the_formula_whatever_way_they_go_and_whoever_leaves(
     data: st.DataObject, nodes: list[int], sizes: list[int]
@@ -467,7 +467,7 @@ def test_fast_averages_of_different_sizes_are_an_error_at_every_member() -> None
 PARTS = st.lists(arrays_of.arrays(np.float64, st.integers(0, 6), elements=FINITE), min_size=1, max_size=4)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(PARTS, st.sampled_from([0.0, 1e6]))
 def test_moments_are_those_of_all_values_in_one_array(parts: list[np.ndarray[Any, Any]], offset: float) -> None:
     pooled = np.concatenate(parts) + offset
@@ -502,7 +502,7 @@ def test_moments_under_different_names_are_an_error_at_every_member() -> None:
     assert said == [f"policy 'blue': the workers ask for the moments of different arrays: {asked}"] * 3
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.lists(st.tuples(FINITE, st.floats(0.1, 10)), min_size=1, max_size=4))
 def test_means_and_maxima_are_those_of_all_members(parts: list[tuple[float, float]]) -> None:
     values, weights = (np.array(column) for column in zip(*parts, strict=True))
@@ -576,7 +576,7 @@ def test_weights_that_differ_in_one_bit_are_an_error_at_every_member_that_names_
 # --- leaving ------------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.lists(st.integers(0, 4), min_size=2, max_size=4))
 def test_a_member_that_has_left_weighs_nothing_and_blocks_nobody(rounds: list[int]) -> None:
     """Member i takes part in `rounds[i]` collectives and leaves: the hub, rank 0, too, at any time."""

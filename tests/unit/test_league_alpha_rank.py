@@ -61,7 +61,7 @@ def slow_alpha_rank(payoffs: Floats, *, alpha: float, population: int) -> Floats
     return np.asarray(shares / shares.sum())  # without the rounding of so many products
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.integers(2, 6), st.data())
 def test_the_limit_is_what_the_papers_equations_come_to_with_a_large_alpha(players: int, data: st.DataObject) -> None:
     count = players * (players - 1) // 2

@@ -165,11 +165,6 @@ def test_who_may_be_a_snapshot_has_to_be_able_to_play_without_learning() -> None
             "nobody to meet",
         ),
         ([entry("matchmaking", policies=["random"], rule="fictitious")], "matches[0].matchmaking.policies[0]", "learn"),
-        (
-            [entry("matchmaking", policies=["a"], rule="past_selves", both_sides=True)],
-            "matches[0].matchmaking.both_sides",
-            "copies: 2",
-        ),
         ([exploiters(main=["a"])], "matches[0].matchmaking.policies[1]", "'b' is in none of the lists"),
         ([exploiters(main=[])], "matches[0].matchmaking.rule.exploiters.main", "is empty"),
         ([exploiters(main=["c"])], "matches[0].matchmaking.rule.exploiters.main[0]", "none of the entry's `policies`"),
@@ -386,7 +381,16 @@ def test_evolution_by_ratings_is_taken_where_all_can_be_compared_be_it_by_way_of
     assert league(*matches, league={"evolution": {"by": "rating"}}).league is not None
 
 
-@pytest.mark.parametrize("matches", [[*ALONE], [THREE_SIDES], [DUEL, BESIDE], [{"env": "game", "seats": ["a", "a"]}]])
+@pytest.mark.parametrize(
+    "matches",
+    [
+        [*ALONE],
+        [THREE_SIDES],
+        [DUEL, BESIDE],
+        [{"env": "game", "seats": ["a", "a"]}],
+        [entry("matchmaking", policies=["a"], against=["b", "c"], rule="uncertainty")],
+    ],
+)
 def test_an_order_that_no_game_can_decide_is_refused(matches: list[Any]) -> None:
     policies = {name: {"algorithm": "random"} for name in "abcd"}
     error = refused(*matches, policies=policies, league={"decided": {}})
@@ -401,6 +405,8 @@ def test_a_gate_whose_games_would_all_be_from_one_side_is_refused() -> None:
     assert (error.path, "at most 0 games" in error.message) == ("league.snapshots.gate", True)
     assert "set more `rounds`" in error.message
     assert league(alone, rounds=4, ticks=10**6, league=gate).league is not None
+    both = {"matchmaking": {**alone["matchmaking"], "rule": "past_selves", "both_sides": True}}
+    assert league(both, rounds=3, ticks=10**6, league=gate).league is not None
 
 
 def test_a_league_of_one_round_is_refused() -> None:

@@ -114,7 +114,7 @@ GAMES = npst.arrays(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(GAMES)
 def test_neither_player_of_any_game_gains_by_turning_away(payoffs: Floats) -> None:
     worth, row, column = equilibrium(payoffs)
@@ -134,7 +134,7 @@ def test_the_value_of_a_random_game_is_that_of_the_column_players_own_program(se
     assert value(payoffs) / unit == pytest.approx(1 / weights.sum() - 2, abs=1e-6)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(GAMES, st.floats(0.5, 1e6), st.floats(-1e3, 1e3))
 def test_equilibria_are_the_same_in_other_units(payoffs: Floats, unit: float, shift: float) -> None:
     found = equilibrium(payoffs * unit + shift)

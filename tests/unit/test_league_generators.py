@@ -81,7 +81,6 @@ def test_the_strongest_wins_a_knockout_after_the_logarithm_of_its_players_rounds
 
 
 @given(st.permutations("abcdefgh"), st.integers(2, 8))
-@settings(deadline=None)
 def test_everybody_but_the_winner_of_a_knockout_loses_exactly_once(order: list[str], size: int) -> None:
     config = league(entry("knockout", policies=order[:size]), rounds=9)
     found = played(config)
@@ -135,7 +134,7 @@ def test_a_league_goes_on_while_something_beside_the_knockout_is_played() -> Non
 
 
 @given(st.permutations("abcdefgh"), st.integers(3, 8))
-@settings(max_examples=40, deadline=None)  # the first one imports networkx
+@settings(max_examples=40)  # the first one imports networkx
 def test_a_swiss_tournament_has_no_second_meeting_while_that_can_be(order: list[str], size: int) -> None:
     config = league(entry("swiss", policies=order[:size]), rounds=max(2, size // 2))
     met = Counter(frozenset(pair) for made in played(config).rounds for pair in pairs(made))
@@ -205,7 +204,7 @@ def test_byes_of_a_swiss_tournament_go_round(size: int) -> None:
     "generator",
     [
         entry("swiss", policies=["a", "b", "c"]),
-        entry("matchmaking", policies=["b"], against=["c", "a"], rule="uncertainty"),
+        entry("matchmaking", policies=["b"], against=["c", "a"], rule="uncertainty", both_sides=True),
     ],
 )
 def test_an_order_is_not_decided_while_nothing_is_known_of_one_that_does_not_play_now(generator: Any) -> None:
@@ -213,7 +212,7 @@ def test_an_order_is_not_decided_while_nothing_is_known_of_one_that_does_not_pla
     config = league(generator, policies=policies, league={"decided": {"elo": 100}})
     results = Results()
     results.add_score(("b",), ("c",), Score(wins=400, losses=10))
-    assert pairs(first_round(config)) == [("b", "c")]
+    assert {*map(frozenset, pairs(first_round(config)))} == {frozenset("bc")}
     assert not is_over(config, [first_round(config)], results)
     results.add_score(("a",), ("b",), Score(wins=400, losses=10))
     assert is_over(config, [first_round(config)], results)
@@ -250,7 +249,7 @@ def of_use(entries: list[Any], rules: Any) -> Any:
 
 
 @given(st.lists(GENERATORS, min_size=1, max_size=3), LEAGUES, st.integers(0, 3))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_no_later_round_has_more_roles_than_the_first(entries: list[Any], rules: Any, seed: int) -> None:
     config = league(*entries, league=of_use(entries, rules), seed=seed)
     rounds = played(config).rounds
@@ -259,7 +258,7 @@ def test_no_later_round_has_more_roles_than_the_first(entries: list[Any], rules:
 
 
 @given(st.lists(GENERATORS, min_size=1, max_size=3), LEAGUES)
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 def test_a_league_played_again_is_the_same_and_its_rounds_can_be_written_down(entries: list[Any], rules: Any) -> None:
     config = league(*entries, league=of_use(entries, rules), rounds=4)
     rounds = played(config).rounds
@@ -269,7 +268,7 @@ def test_a_league_played_again_is_the_same_and_its_rounds_can_be_written_down(en
 
 
 @given(st.lists(GENERATORS, min_size=1, max_size=3), LEAGUES)
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 def test_every_round_has_a_plan(entries: list[Any], rules: Any) -> None:
     config = league(*entries, league=of_use(entries, rules))
     for made in played(config).rounds:

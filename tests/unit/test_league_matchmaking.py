@@ -189,13 +189,13 @@ def test_uncertainty_meets_those_who_are_close() -> None:
 # Sides
 
 
-def test_sides_change_from_match_to_match_and_from_round_to_round() -> None:
-    made = rule_of("uncertainty", policies=["random"], against=["a"], copies=3, both_sides=True)
-    sides = [
-        Counter({match.seats[0]: match.copies for match in made.drawn({"random": ["a"] * 3}, number=number)})
-        for number in (0, 1)
-    ]
-    assert sides == [{"random": 2, "a": 1}, {"random": 1, "a": 2}]
+@pytest.mark.parametrize("number", [0, 1])
+def test_with_both_sides_every_opponent_is_met_from_each_of_them(number: int) -> None:
+    made = rule_of("fictitious", policies=["a"], against=["b"], copies=4, both_sides=True)
+    drawn = {"a": ["b", "a", "b", "a@100"]}
+    found = {match.seats: match.copies for match in made.drawn(drawn, number=number, tested={"a": "a@100"})}
+    assert found == {("a", "b"): 2, ("b", "a"): 2, ("a", "a"): 2, ("a", "a@100"): 1, ("a@100", "a"): 1}
+    assert made.roles == 3 * sum(found.values())
 
 
 # Snapshots
@@ -312,8 +312,9 @@ def test_with_a_gate_a_learner_meets_its_newest_snapshot_from_both_sides_equally
     found = played(league(matchmaking, league=GATED, rounds=9), lambda *_: Score(draws=1)).rounds
     first = [sum(match.copies for match in made.matches if match.seats == ("a", "a@100")) for made in found]
     second = [sum(match.copies for match in made.matches if match.seats == ("a@100", "a")) for made in found]
-    assert {one + other for one, other in zip(first[1:], second[1:], strict=True)} == {copies}
-    assert max(abs(one - other) for one, other in zip(first, second, strict=True)) <= 1
+    matches = copies * (2 if both_sides else 1)
+    assert {one + other for one, other in zip(first[1:], second[1:], strict=True)} == {matches}
+    assert max(abs(one - other) for one, other in zip(first, second, strict=True)) <= (0 if both_sides else copies % 2)
     assert sum(first) == sum(second)
 
 

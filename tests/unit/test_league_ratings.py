@@ -296,7 +296,7 @@ def strongly_connected(beaten: np.ndarray) -> bool:
 
 
 @given(st.lists(st.integers(0, 1), min_size=12, max_size=12))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_without_draws_there_is_a_maximum_where_everybody_has_beaten_everybody_along_a_chain(cells: list[int]) -> None:
     beaten = np.zeros((4, 4), int)  # Ford 1957
     beaten[~np.eye(4, dtype=bool)] = cells

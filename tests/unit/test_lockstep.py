@@ -14,7 +14,7 @@ from arena.lockstep import Joint, Lockstep, RequestKind
 ACT, IDLE, RESET, LEAVE = RequestKind
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.lists(st.sampled_from([ACT, IDLE, LEAVE]), min_size=2, max_size=4).filter(lambda kinds: {*kinds} != {LEAVE}))
 def test_every_order_of_arrival_gives_the_same_joint_step(kinds: list[RequestKind]) -> None:
     expected = Joint(

@@ -73,7 +73,7 @@ def random_trajectories(seed: int, *, acting: float, ending: float) -> Trajector
     )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     seed=st.integers(0, 2**32),
     acting=st.sampled_from([0.2, 0.5, 0.9, 1.1]),

@@ -75,7 +75,7 @@ def test_the_columns_hold_what_was_added(tmp_path: Path) -> None:
 
 
 @given(st.lists(st.integers(1, 7), min_size=1, max_size=6), st.integers(0, 30), st.integers(1, 9))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_what_is_cut_at_a_tick_is_as_if_it_had_never_been_played(legs: list[int], until: int, size: int) -> None:
     with tempfile.TemporaryDirectory() as name, pytest.MonkeyPatch.context() as patch:
         patch.setattr("arena.records.sample_writer._MOST_TICKS", size)
@@ -270,7 +270,7 @@ def refused(home: Path) -> str:
 
 
 @pytest.mark.filterwarnings("ignore:Reading `.npy`")  # in the style of Python 2
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(data=st.data())
 def test_whatever_is_changed_in_a_part_it_is_read_or_refused(data: st.DataObject) -> None:
     with tempfile.TemporaryDirectory() as name:
@@ -307,7 +307,7 @@ JSON = st.recursive(
 )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(data=st.data())
 def test_whatever_is_changed_in_a_manifest_it_is_read_or_refused(data: st.DataObject) -> None:
     with tempfile.TemporaryDirectory() as name:

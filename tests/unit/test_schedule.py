@@ -104,7 +104,7 @@ def leagues(draw: st.DrawFn) -> League:
     return league(*held, ticks=draw(st.integers(1, 4)))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(leagues())
 def test_the_criterion_agrees_with_a_search_through_all_games_and_cadences(held: League) -> None:
     circle = find_circle(held)
@@ -112,7 +112,7 @@ def test_the_criterion_agrees_with_a_search_through_all_games_and_cadences(held:
     assert (circle is not None) == can_deadlock(held)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(leagues())
 def test_a_counter_example_holds_its_circle_up_where_it_says(held: League) -> None:
     circle = find_circle(held)

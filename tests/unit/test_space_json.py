@@ -17,7 +17,7 @@ from arena.spaces import leaves_of
 
 
 @given(random_spaces.spaces())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_a_space_comes_back_equal_with_the_same_leaves(space: Any) -> None:
     written = json.dumps(space_to_json(space), allow_nan=False)
     found = space_from_json(json.loads(written))

@@ -29,7 +29,7 @@ from random_spaces import arbitrary_batch, bits, discretes, multi_discretes, spa
 
 LANES = 3
 SEEDS = st.integers(0, 2**32 - 1)
-QUICK = settings(max_examples=40, deadline=None)
+QUICK = settings(max_examples=40)
 
 
 @QUICK

@@ -67,7 +67,7 @@ def random_step(rng: np.random.Generator, lanes: int, space: list[Space[Any]], m
     return Step(Frame(observations, rng.random(shape) < 0.5, masks), rng.normal(size=shape), *flags)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(spaces(), st.integers(1, 3), st.integers(1, 3), st.integers(1, 3), st.sampled_from([0, 2]), st.integers(0, 99))
 def test_all_seats_at_once_are_told_what_each_alone_would_be(
     space: Space[Any], lanes: int, seats: int, held: int, mask_size: int, seed: int

@@ -187,7 +187,7 @@ def test_images_of_lanes_do_not_mix() -> None:
         np.testing.assert_array_equal(alone.step([np.zeros(1, int)] * 2).frame.observations[0][0], together[lane])
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     seeds=st.lists(st.integers(0, 2**32 - 1), min_size=1, max_size=4),
     team_size=st.integers(1, 3),

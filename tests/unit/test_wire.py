@@ -22,7 +22,7 @@ from arena.roles.seat_port import SeatPort
 from arena.spaces import empty_batch, flatten, leaves_of, mask_size
 from random_spaces import bits, discretes, scramble, spaces
 
-QUICK = settings(max_examples=25, deadline=None)
+QUICK = settings(max_examples=25)
 SEEDS = st.integers(0, 2**32 - 1)
 FLAGS = ("terminated", "truncated", "active", "fresh")
 
@@ -293,7 +293,7 @@ def messages(entities: tuple[int, ...], marks: tuple[int, ...], ended: NDArray[n
 ENDINGS = st.lists(st.booleans(), min_size=LANES * 4, max_size=LANES * 4).map(lambda f: np.reshape(f, (LANES, 4)))
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(ENDINGS)
 def test_a_seat_receives_no_byte_of_another_seats_observation_reward_mask_or_info(ended: NDArray[np.bool_]) -> None:
     for entities in SEATS:
@@ -303,7 +303,7 @@ def test_a_seat_receives_no_byte_of_another_seats_observation_reward_mask_or_inf
             assert (run in sent) == (entity in entities), f"seat of {entities} and entity {entity}"
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(ENDINGS, st.lists(st.integers(0, 255), min_size=4, max_size=4))
 def test_a_seats_bytes_are_the_same_whatever_the_others_see(ended: NDArray[np.bool_], others: list[int]) -> None:
     for entities in SEATS:
