@@ -176,12 +176,15 @@ def _add_tournament(commands: Any) -> None:
     tournament.add_argument(
         "--error",
         type=_share,
-        default=0.05,
         metavar="P",
-        help="stop when some two players are in the wrong order with at most this probability (default: 0.05)",
+        help="stop when some two players are in the wrong order with at most this probability (default: 0.05; with "
+        "--resume what it was)",
     )
     tournament.add_argument(
-        "--elo", type=_elo, default=20.0, metavar="D", help="differences below D do not count (default: 20)"
+        "--elo",
+        type=_elo,
+        metavar="D",
+        help="differences below D do not count (default: 20; with --resume what it was)",
     )
     tournament.add_argument(
         "--players", type=_names, default=[], metavar="A,B", help="these alone, as blue or blue@5000 (default: all)"

@@ -77,7 +77,7 @@ class League:
             if len(policy.workers) > 1 and not policy.frozen and policy.algorithm not in ONLY_ACT
         }
         episodic = frozenset(name for name in groups if schedules.get(name) != TICKS)
-        return cls(groups, episodic, plan.ticks)
+        return cls(groups, episodic, plan.ticks - plan.start)
 
     @cached_property
     def policy_of(self) -> Mapping[Worker, str]:
@@ -132,17 +132,18 @@ class Proof:
     def refusal(self) -> str:
         """Why a run that can deadlock is not started, and what helps."""
         assert self.circle is not None, "a run that cannot deadlock is not refused"
-        involved = ", ".join(sorted({wait.policy for wait in self.circle} & self.league.episodic))
         first, *waits = self.lines
-        return "\n".join(
-            [
-                f"the run {first}",
-                *(f"  {line}" for line in waits),
-                f"What helps: `schedule = {TICKS!r}` in the algorithm's class, if all workers of {involved} meet after "
-                "the same ticks of their matches; matches that share fewer policies; one worker for all entities that "
-                "a policy has in a match; or --allow-unproved, if no episode of the game can be over like this",
-            ]
-        )
+        helps = remedies(sorted({wait.policy for wait in self.circle} & self.league.episodic))
+        return "\n".join([f"the run {first}", *(f"  {line}" for line in waits), f"What helps: {helps}"])
+
+
+def remedies(policies: Sequence[str]) -> str:
+    """What helps where a run can deadlock by way of these policies, whose workers meet at ends of episodes."""
+    return (
+        f"`schedule = {TICKS!r}` in the algorithm's class, if all workers of {', '.join(policies)} meet after the same "
+        "ticks of their matches; matches that share fewer policies; one worker for all entities that a policy has in a "
+        "match; or --allow-unproved, if no episode of the game can be over like this"
+    )
 
 
 def prove(plan: Plan, schedules: Mapping[str, str]) -> Proof:

@@ -1,7 +1,7 @@
 """Leagues of players whose strengths are known: what a rating, a gate or a stopping rule says can be held against them.
 
 Games are drawn from Davidson's model: the better of two by d Elo wins, draws or loses with chances in the ratio
-10^(d / 800) : nu : 10^(-d / 800).
+10^(d / 800) : nu : 10^(-d / 800). Where games have sides, d is larger for the one on the first of them.
 """
 
 from __future__ import annotations
@@ -21,10 +21,17 @@ Array = NDArray[np.float64]
 
 
 class Truth(NamedTuple):
-    """The players as they are: their strengths in Elo, float64 [P], and how usual draws are."""
+    """The players as they are: their strengths in Elo, float64 [P], how usual draws are, and the worth of a side.
+
+    Args:
+        elo: of each.
+        nu: twice the ratio of draws to decided games between equals.
+        side: by how many Elo who has the first side is better than without sides.
+    """
 
     elo: Array
     nu: float = 0.5
+    side: float = 0.0
 
     @property
     def players(self) -> tuple[str, ...]:
@@ -36,9 +43,9 @@ class Truth(NamedTuple):
         """The best first."""
         return tuple(self.players[place] for place in np.argsort(-self.elo))
 
-    def chances(self, first: int, second: int) -> Array:
-        """Of a win, a draw and a loss of the first, float64 [3]."""
-        odds = 10 ** ((self.elo[first] - self.elo[second]) / 800)
+    def chances(self, first: int, second: int, *, sided: bool = False) -> Array:
+        """Of a win, a draw and a loss of the first, which has the first side if there is one, float64 [3]."""
+        odds = 10 ** ((self.elo[first] - self.elo[second] + sided * self.side) / 800)
         weights = np.array([odds, self.nu, 1 / odds])
         found: Array = weights / weights.sum()
         return found
@@ -54,17 +61,35 @@ def normal(players: int, deviation: float, rng: np.random.Generator) -> Truth:
     return Truth(rng.normal(0, deviation, players))
 
 
-def play(truth: Truth, pairs: Iterable[tuple[int, int]], games: int, rng: np.random.Generator, to: Results) -> None:
-    """Adds so many games of every pair to results."""
+def play(
+    truth: Truth,
+    pairs: Iterable[tuple[int, int]],
+    games: int,
+    rng: np.random.Generator,
+    to: Results,
+    *,
+    sided: bool = False,
+) -> None:
+    """Adds so many games of every pair to results, without sides or with the first of the two on the first one."""
     for first, second in pairs:
-        score = Score(*rng.multinomial(games, truth.chances(first, second)).tolist())
-        to.add_score((truth.players[first],), (truth.players[second],), score)
+        score = Score(*rng.multinomial(games, truth.chances(first, second, sided=sided)).tolist())
+        to.add_score((truth.players[first],), (truth.players[second],), score, sided=sided)
 
 
 def round_robin(truth: Truth, games: int, rng: np.random.Generator) -> Results:
     """So many games of every pair."""
     results = Results()
     play(truth, itertools.combinations(range(len(truth.elo)), 2), games, rng, results)
+    return results
+
+
+def uneven_sides(truth: Truth, games: int, rng: np.random.Generator) -> Results:
+    """A round robin in which each of a pair has the first side in any number of their games."""
+    results = Results()
+    for first, second in itertools.combinations(range(len(truth.elo)), 2):
+        count = int(rng.integers(games + 1))
+        play(truth, [(first, second)], count, rng, results, sided=True)
+        play(truth, [(second, first)], games - count, rng, results, sided=True)
     return results
 
 
@@ -78,6 +103,12 @@ def ratings_covered(truth: Truth, results: Results) -> list[bool]:
         for a, b in itertools.combinations(truth.players, 2)
     ]
     return [*alone, *differences]
+
+
+def side_covered(truth: Truth, results: Results) -> list[bool]:
+    """Whether the interval of what the first side is worth holds the truth."""
+    found = ratings.fit(results).side
+    return [found.low <= truth.side <= found.high]
 
 
 def payoffs_covered(truth: Truth, results: Results) -> list[bool]:

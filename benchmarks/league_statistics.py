@@ -5,7 +5,9 @@ drawn from the model that is fitted (Davidson 1970): of equals every fifth game 
 for the coverage and 200 gates, 60 leagues whose order is decided, and 400 of each round robin.
 
 Coverage: 8 players with strengths drawn from a normal distribution of 150 Elo, 20 games of each pair. Counted are the
-95 % intervals of each player, of each difference of two, and of each entry of the payoff matrix.
+95 % intervals of each player, of each difference of two, and of each entry of the payoff matrix. Once more with sides,
+of which the first is worth 100 Elo; of the 20 games of a pair one of the two has it in any number, all equally likely.
+Then the interval of the side's worth is counted instead of those of the payoffs, which it is no part of.
 
 Gate: is A better than B by 20 Elo, alpha = beta = 5 %, asked after every 16 games. A wrong promotion is one of a player
 that is equal; the power is the share of promotions of a player that is 20 Elo better.
@@ -36,6 +38,11 @@ from known_strengths import Truth
 PLAYERS, DEVIATION, GAMES = 8, 150.0, 20  # of the leagues whose intervals are counted
 GATE, MOST_GATED = Test(elo=20, alpha=0.05, beta=0.05), 100_000
 ERROR, BATCH = 0.05, 11
+COVERED = {
+    "coverage": ("ratings covered", "payoff entries covered"),
+    "coverage, no draws": ("ratings covered", "payoff entries covered"),
+    "coverage, sides": ("ratings covered", "worths of the side covered"),
+}
 
 
 class Field(NamedTuple):
@@ -62,6 +69,17 @@ def coverage(nu: float, count: int, rng: np.random.Generator) -> Sample:
         ratings += leagues.ratings_covered(truth, results)
         payoffs += leagues.payoffs_covered(truth, results)
     return {"ratings covered": statistics.fmean(ratings), "payoff entries covered": statistics.fmean(payoffs)}
+
+
+def sides(elo: float, count: int, rng: np.random.Generator) -> Sample:
+    """Shares of intervals that hold the truth where the first side is worth so much."""
+    ratings, worths = [], []
+    for _ in range(count):
+        truth = leagues.normal(PLAYERS, DEVIATION, rng)._replace(side=elo)
+        results = leagues.uneven_sides(truth, GAMES, rng)
+        ratings += leagues.ratings_covered(truth, results)
+        worths += leagues.side_covered(truth, results)
+    return {"ratings covered": statistics.fmean(ratings), "worths of the side covered": statistics.fmean(worths)}
 
 
 def gates(better_by: float, count: int, rng: np.random.Generator) -> Sample:
@@ -110,6 +128,7 @@ def cases(settings: Settings) -> Iterator[Case]:
     for name, field in FIELDS.items():
         measures[f"{name}, sequential"] = partial(sequential, field, ordered)
         measures[f"{name}, round robin"] = partial(fixed, field, fixed_count)
+    measures["coverage, sides"] = partial(sides, 100.0, count)
     for seed, (name, measure) in enumerate(measures.items()):
         yield Case(name, partial(measure, np.random.default_rng(seed)))
 
@@ -133,8 +152,8 @@ def benchmark(settings: Settings) -> Report:
     """Simulates, and holds what was said against the truth."""
     measured = interleave(list(cases(settings)), settings.repeats, say=say)
     report = Report("league_statistics", "Statistics of leagues", measured, method(__doc__))
-    for case in ("coverage", "coverage, no draws"):
-        for what in ("ratings covered", "payoff entries covered"):
+    for case, shares in COVERED.items():
+        for what in shares:
             share = over_all(measured.summary(case, what))
             report.at_least(f"{case}: share of {what}", share, 0.93)
             report.at_most(f"{case}: share of {what}", share, 0.97)

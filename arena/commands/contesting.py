@@ -18,7 +18,7 @@ import numpy as np
 
 from arena import registry
 from arena.commands.contestants import players_of, read_sources, settings_of
-from arena.commands.recontesting import continued, note_actions
+from arena.commands.recontesting import continued
 from arena.commands.tournament import Request
 from arena.config.matches import MatchConfig
 from arena.config.schema import Config, PolicyConfig
@@ -39,18 +39,23 @@ from arena.league.tournament import (
     widened,
 )
 from arena.leg import Leg
+from arena.records import boundary as boundaries
 from arena.records import checkpoint
 from arena.records import rounds as records
+from arena.records import tournament as terms_on_record
+from arena.records.folder import RunFolder
 from arena.records.journal import JournalReader
 from arena.records.scoreboard import Scoreboard
+from arena.records.tournament import Terms
 from arena.run import Run, Stage
 from arena.screen.display import Display, silent_display
-from arena.screen.standings import standings_lines
+from arena.screen.standings import prior_lines, standings_lines
 from arena.screen.words import counted
 from arena.stages import rounds
 from arena.stages.evaluating import ENDLESS
 from arena.stages.prepare import given, prepare
 
+_ERROR, _ELO = 0.05, 20.0  # where nothing is asked for
 _STREAM = 0x746F7572  # tells a tournament's random streams from those of what it is made of
 _MOST_BATCHES = 2**12  # each of them has ENDLESS ticks, and all together fewer than 2^53
 
@@ -64,7 +69,6 @@ class Tournament(HostingLeader):
 
     def __init__(self, request: Request) -> None:
         self._request = request
-        self._rule = rule_of(request)
 
     def prepare(self, ranks: int, *, tolerant: bool = False) -> Run:
         """Reads who plays, and claims the run folder.
@@ -82,7 +86,7 @@ class Tournament(HostingLeader):
         else:
             run = prepare(config, ranks=ranks, run_dir=asked.run_dir)
         players = counted(len(config.policies), "player")
-        self._say(f"{config.name}: {players}, at most {counted(self._rule.games, 'game')}")
+        self._say(f"{config.name}: {players}, at most {counted(asked.episodes, 'game')}")
         return replace(run, source=asked.targets[0], episodes=batch.episodes, greedy=asked.greedy)
 
     def next_stage(self, run: Run) -> Stage | None:
@@ -91,16 +95,18 @@ class Tournament(HostingLeader):
         Raises:
             ConfigError: no game counts.
         """
-        note_actions(run.folder, greedy=self._request.greedy)  # as was checked, if it goes on: see `continued`
+        rule = self._rule(run.folder)
+        # Actions are taken as they were before, if it goes on: see `continued`.
+        terms_on_record.write(run.folder, Terms(greedy=self._request.greedy, error=rule.error, elo=rule.elo))
         if not run.begun and run.leg.start == 0:
             return Stage(run)
-        before = [planned for planned in records.read(run.folder) if planned.start < run.leg.start]
+        before = _whole(run.folder)
         config, played = rounds.config_of(run), read(run.folder, last=len(before) - 1)
         _check_counted(played, run.source)
-        found = table(played.results, [*config.policies], self._rule)
-        self._say(_progress(played.episodes, found))
+        found = table(played.results, [*config.policies], rule)
+        self._say(_progress(played.results.games, found))
         settings = distinct_settings([match for _, match in config.entries()])
-        batch = next_batch(settings, [*config.policies], played.results, self._rule, played=played.episodes)
+        batch = next_batch(settings, [*config.policies], played.results, rule, played=played.episodes)
         if batch is None or len(before) >= config.rounds:
             return None
         following = Round(number=len(before), start=run.leg.start, matches=batch.matches)
@@ -111,13 +117,15 @@ class Tournament(HostingLeader):
 
     def present(self, run: Run, scoreboard: Scoreboard) -> None:
         """The table, in words or as data."""
-        played = read(run.folder)
-        found = table(played.results, [*rounds.config_of(run).policies], self._rule)
+        rule, batches = self._rule(run.folder), len(_whole(run.folder))
+        played = read(run.folder, last=batches - 1)
+        found = table(played.results, [*rounds.config_of(run).policies], rule)
         if self._request.as_json:
-            text = json.dumps(_data(found, self._rule, played.episodes, run), indent=2)
+            text = json.dumps(_data(found, rule, played.results.games, run), indent=2)
         else:
-            lines = [*standings_lines(found.rows), *_verdict(found, self._rule, played.episodes), *_warning(run)]
-            text = "\n".join([*lines, f"run folder: {run.path}"])
+            lines = [*standings_lines(found.rows), *prior_lines(prior=found.prior)]
+            lines += [*_verdict(found, rule, played.results.games), *_uncounted(played, run.folder, batches)]
+            text = "\n".join([*lines, *_warning(run), f"run folder: {run.path}"])
         sys.stdout.write(f"{text}\n")
         sys.stdout.flush()
 
@@ -125,14 +133,24 @@ class Tournament(HostingLeader):
         """Says nothing: a line for each batch is enough."""
         return silent_display()
 
+    def _rule(self, folder: RunFolder) -> Rule:
+        """When this tournament is over."""
+        return rule_of(self._request, terms_on_record.read(folder) if self._request.resume else None)
+
     def _say(self, words: str) -> None:
         """A line of progress; where the result is data, it is all that goes to stdout."""
         print(words, file=sys.stderr if self._request.as_json else sys.stdout, flush=True)
 
 
-def rule_of(request: Request) -> Rule:
-    """When the tournament is over."""
-    return Rule(request.episodes, request.error, request.elo)
+def rule_of(request: Request, before: Terms | None = None) -> Rule:
+    """When a tournament is over.
+
+    Args:
+        request: what is asked for.
+        before: what was asked for when it began, if it goes on.
+    """
+    error, elo = (None, None) if before is None else (before.error, before.elo)
+    return Rule(request.episodes, request.error or error or _ERROR, request.elo or elo or _ELO)
 
 
 def opening(request: Request) -> tuple[Config, Batch]:
@@ -185,6 +203,15 @@ def _take_lanes(settings: Sequence[MatchConfig], players: Mapping[str, PolicyCon
     return alone and all("vector" in ((cls.face,) if isinstance(cls.face, str) else cls.face) for cls in classes)
 
 
+def _whole(folder: RunFolder) -> list[Round]:
+    """The batches that were played to their ends.
+
+    Games of a later one do not count: it is played again, and of those that it has so far too many are short ones.
+    """
+    found = boundaries.newest(folder)
+    return records.begun_before(records.read(folder), 0 if found is None else found.tick)
+
+
 def _check_counted(played: Reading, source: str) -> None:
     """Refuses games that can say nothing, when a batch is whole: one that was asked to end may have finished none.
 
@@ -219,6 +246,19 @@ def _verdict(found: Table, rule: Rule, played: int) -> list[str]:
         f"that it is the other way round: {', '.join(pairs)}",
         *equal,
     ]
+
+
+def _uncounted(played: Reading, folder: RunFolder, batches: int) -> list[str]:
+    """How many games there were that do not count, and why; nothing where all do."""
+    lines = JournalReader(folder.episodes) if folder.episodes.exists() else ()
+    again = sum(line["round"] >= batches and not line.get("cut") for line in lines)
+    found = {
+        f"{played.unrated} without a winner": played.unrated,
+        f"{played.aborted} cut short": played.aborted,
+        f"{again} of the batch that was interrupted": again,
+    }
+    words = [reason for reason, games in found.items() if games]
+    return [f"not counted: {', '.join(words)}"] if words else []
 
 
 def _warning(run: Run) -> list[str]:

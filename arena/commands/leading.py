@@ -99,8 +99,11 @@ def _standings(run: Run) -> list[str]:
     """Who is best at the end of a league; nothing where it has no two players who were rated."""
     if run.plan.rounds == 1:
         return []
-    from arena.screen import standings
-    from arena.stages.rounds import config_of, league_rows  # a run of one round has no use for what rates its players
+    from arena.screen.standings import MOST, curtailed_lines, prior_lines, standings_lines
+    from arena.stages import rounds  # a run of one round has no use for what rates its players
 
-    rows = league_rows(run)
-    return standings.standings_lines(rows, most=standings.MOST, always=config_of(run).policies) if len(rows) > 1 else []
+    found = rounds.league_standings(run)
+    if len(found.rows) < 2:
+        return []
+    table = standings_lines(found.rows, most=MOST, always=rounds.config_of(run).policies)
+    return [*table, *prior_lines(prior=found.prior), *curtailed_lines(found.curtailed)]

@@ -1,12 +1,10 @@
 """Going on with a tournament: after the newest batch that is whole; the games of a later one are played anew.
 
 Who plays whom in a batch follows from the games before it, so what goes on is the tournament that nobody interrupted.
-How actions are taken is in no configuration; `tournament.json` says it.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -16,15 +14,13 @@ from arena.config import Config, load_config, resolved_yaml
 from arena.errors import ConfigError
 from arena.league.tournament import distinct_settings
 from arena.records import boundary as boundaries
-from arena.records import rounds
-from arena.records.durable import replacing
+from arena.records import rounds, tournament
 from arena.records.folder import RunFolder
 from arena.run import Run
 from arena.stages.planning import checked_plan
 from arena.stages.prepare import existing_folder, given
 from arena.stages.resuming import GAME, SAME_MATCH, compared, numbered
 
-_VERSION = 1
 _PLAYER = ("algorithm", "options", "load")
 _SETTING = tuple(field for field in SAME_MATCH if field != "seats")
 
@@ -59,21 +55,10 @@ def continued(config: Config, *, ranks: int, run_dir: str | None, greedy: bool) 
     return Run(plan, folder.path, config=resolved_yaml(kept), resumed=True, leg=leg)
 
 
-def note_actions(folder: RunFolder, *, greedy: bool) -> None:
-    """Writes down how actions are taken."""
-    with replacing(folder.tournament) as file:
-        file.write(json.dumps({"version": _VERSION, "greedy": greedy}).encode() + b"\n")
-
-
 def _other_actions(folder: RunFolder, *, greedy: bool) -> Iterator[str]:
-    if not folder.tournament.exists():  # an older arena has played the first batch, and no other
-        return
-    try:
-        was = bool(json.loads(folder.tournament.read_text())["greedy"])
-    except (ValueError, KeyError, TypeError) as error:
-        raise ConfigError(f"is damaged: {error!r}", source=str(folder.tournament)) from error
-    if was != greedy:
-        yield "it was played without --sample" if was else "it was played with --sample"
+    terms = tournament.read(folder)
+    if terms is not None and terms.greedy != greedy:
+        yield "it was played without --sample" if terms.greedy else "it was played with --sample"
 
 
 def _differences(before: Config, now: Config) -> Iterator[str]:

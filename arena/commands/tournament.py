@@ -23,8 +23,8 @@ class Request(NamedTuple):
     players: tuple[str, ...]
     checkpoints: tuple[str, ...]
     episodes: int
-    error: float
-    elo: float
+    error: float | None  # None: as it was, of one that goes on; else the usual one
+    elo: float | None
     greedy: bool
     run_dir: str | None
     as_json: bool
@@ -35,8 +35,8 @@ def tournament(
     targets: Sequence[str],
     *,
     episodes: int,
-    error: float,
-    elo: float,
+    error: float | None = None,
+    elo: float | None = None,
     players: Sequence[str] = (),
     checkpoints: Sequence[str] = ("last",),
     greedy: bool = True,
@@ -50,8 +50,8 @@ def tournament(
     Args:
         targets: configurations and run folders, whose policies play.
         episodes: at most so many games.
-        error: how probable it may be that some two players are in the wrong order.
-        elo: the difference that is to be resolved.
+        error: how probable it may be that some two players are in the wrong order; None: 0.05, or what it was before.
+        elo: the difference that is to be resolved; None: 20, or what it was before.
         players: of all these policies, those who play, as `blue` or `blue@5000`; none: all.
         checkpoints: of runs: `first`, `last`, or a number of ticks.
         greedy: the most likely actions rather than sampled ones.

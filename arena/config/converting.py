@@ -88,6 +88,11 @@ def _convert_keyed(arms: Sequence[Any], value: Any, path: str) -> Any:
     plain = next((arm for arm in arms if not issubclass(arm, Keyed)), None)
     if plain is None and isinstance(value, str):
         value = {value: {}}
+    if plain is None and not isinstance(value, Mapping):
+        raise ConfigError(
+            f"found {show(value)}; expected a name, or a mapping {{name: its options}}; names are {', '.join(kinds)}",
+            path=path,
+        )
     _require_mapping(value, path)
     named = next((kind for key, kind in kinds.items() if key in value), plain)
     known = [] if plain is None else [field.encode_name for field in msgspec.structs.fields(plain)]

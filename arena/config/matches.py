@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, ClassVar, Literal, TypeAlias
 
@@ -99,8 +99,12 @@ class Generator(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         """Who meets whom in the first round, in the order in which the policies are listed."""
         raise NotImplementedError
 
-    def matches(self) -> tuple[MatchConfig, ...]:
-        """The first round written out."""
+    def matches(self, *, learns: Collection[str] = ()) -> tuple[MatchConfig, ...]:
+        """The first round written out.
+
+        Args:
+            learns: policies that do; a rule may draw these by their snapshots alone, of which there are none yet.
+        """
         return self.written_out(self.pairs())
 
     def written_out(self, pairs: Iterable[Pair]) -> tuple[MatchConfig, ...]:
@@ -301,9 +305,9 @@ class MatchmakingConfig(Generator, frozen=True, kw_only=True, forbid_unknown_fie
             return self.rule.exploiters.self_play < 1 or len(self.rule.exploiters.members) > 1
         return True
 
-    def matches(self) -> tuple[MatchConfig, ...]:
+    def matches(self, *, learns: Collection[str] = ()) -> tuple[MatchConfig, ...]:
         """In the first round, of which nothing is known yet, opponents are met in turn."""
-        return self.drawn({learner: self._in_turn(learner) for learner in self.policies}, number=0)
+        return self.drawn({learner: self._in_turn(learner, learns) for learner in self.policies}, number=0)
 
     def drawn(
         self, opponents: Mapping[str, Sequence[str]], *, number: int, tested: Mapping[str, str] = NOBODY
@@ -335,14 +339,16 @@ class MatchmakingConfig(Generator, frozen=True, kw_only=True, forbid_unknown_fie
             else:
                 yield other, other == tested and next(tests) % 2 == 1
 
-    def _in_turn(self, learner: str) -> list[str]:
-        return list(itertools.islice(itertools.cycle(self.opening(learner)), self.copies))
+    def _in_turn(self, learner: str, learns: Collection[str]) -> list[str]:
+        return list(itertools.islice(itertools.cycle(self.opening(learner, learns)), self.copies))
 
-    def opening(self, learner: str) -> Team:
+    def opening(self, learner: str, learns: Collection[str]) -> Team:
         """Whom a learner meets in the first round, in turn."""
         others = tuple(name for name in self.members if name != learner)
         if isinstance(self.rule, PastSelvesRule):
-            return (learner,)
+            share = self.rule.past_selves.self_play
+            fixed = tuple(name for name in self.against if name not in learns and share < 1)
+            return fixed if fixed and not share else (learner, *fixed)
         if isinstance(self.rule, ExploitersRule):
             mains = self.rule.exploiters.main
             return (learner, *(name for name in mains if name != learner)) if learner in mains else mains

@@ -65,7 +65,7 @@ def _differences(config: Config) -> Iterator[Sum]:
                 first, second = ([entry.names[seat] for seat in side] for side in entry.known_sides)
                 yield _from_first(first, second)
         elif isinstance(generator := generator_of(entry), MatchmakingConfig):
-            yield from _matched(generator)
+            yield from _matched(generator, config)
         else:
             yield from _generated(generator)
 
@@ -100,13 +100,11 @@ def _generated(entry: Generator) -> Iterator[Sum]:
         yield _WORTH_OF_SIDE
 
 
-def _matched(entry: MatchmakingConfig) -> Iterator[Sum]:
-    """Those who may be drawn for each other; nobody for a learner that meets itself alone.
-
-    One that always has the first side, and never meets itself, says nothing of what the side is worth.
-    """
-    if isinstance(entry.rule, UncertaintyRule) and len(entry.policies) == 1 and not entry.both_sides:
-        yield from (_from_first(entry.policies, (name,)) for name in entry.against)
+def _matched(entry: MatchmakingConfig, config: Config) -> Iterator[Sum]:
+    """Those who may be drawn for each other; nobody for a learner that meets itself alone."""
+    if _on_first_sides(entry, config):
+        for learner in entry.policies:
+            yield from (_from_first((learner,), (name,)) for name in entry.against)
         return
     yield _WORTH_OF_SIDE
     if not entry.draws_others:
@@ -116,6 +114,18 @@ def _matched(entry: MatchmakingConfig) -> Iterator[Sum]:
             yield from _all_of((learner, *entry.against))
     else:
         yield from _all_of(entry.members)
+
+
+def _on_first_sides(entry: MatchmakingConfig, config: Config) -> bool:
+    """Whether learners always have the first side and never meet each other or themselves as they are.
+
+    Their games say nothing of what the side is worth. For a gate they change sides.
+    """
+    if entry.both_sides or (config.league is not None and config.league.snapshots.gate is not None):
+        return False
+    if isinstance(entry.rule, PastSelvesRule):
+        return not any(learner in entry.opening(learner, config.learners) for learner in entry.policies)
+    return isinstance(entry.rule, UncertaintyRule) and len(entry.policies) == 1
 
 
 def _all_of(members: Team) -> Iterator[Sum]:

@@ -118,6 +118,7 @@ def _check_matchmaking(config: Config, entry: MatchmakingConfig, path: str) -> N
     if isinstance(entry.rule, ExploitersRule):
         _check_exploiters(entry, path)
         _check_used(entry.rule.exploiters, f"{path}.rule.exploiters")
+        _check_resets(config, entry.rule.exploiters, f"{path}.rule.exploiters.reset.beats")
     if isinstance(entry.rule, UncertaintyRule):
         if len(entry.members) < 2:
             raise ConfigError(
@@ -166,7 +167,7 @@ def _check_exploiters(entry: MatchmakingConfig, path: str) -> None:
 
 
 def _check_used(rule: Exploiters, path: str) -> None:
-    """Refuses what is said of exploiters where there are none, and a reset that never comes."""
+    """Refuses what is said of exploiters where there are none."""
     usual, anybody = Exploiters(main=()), (*rule.main_exploiters, *rule.league_exploiters)
     if rule.weak != usual.weak and not rule.main_exploiters:
         raise ConfigError("is of no use: there are no `main_exploiters`", path=f"{path}.weak")
@@ -174,11 +175,20 @@ def _check_used(rule: Exploiters, path: str) -> None:
         raise ConfigError("is of no use: there are no exploiters", path=f"{path}.reset")
     if rule.reset.share != usual.reset.share and not rule.league_exploiters:
         raise ConfigError("is of no use: there are no `league_exploiters`", path=f"{path}.reset.share")
-    if anybody and rule.reset.after is None and rule.reset.beats >= 1 and rule.reset.confidence > 0:
-        raise ConfigError(
-            "found 1, and `after: null`: no score is above 1, so no snapshot of an exploiter ever joins",
-            path=f"{path}.reset.beats",
-        )
+
+
+def _check_resets(config: Config, rule: Exploiters, path: str) -> None:
+    """Refuses a reset that never comes: neither by success, nor by time, as no exploiter is so old in any round."""
+    after = rule.reset.after
+    possible = rule.reset.beats < 1 or rule.reset.confidence == 0 or (after is not None and after < config.rounds)
+    if possible or not (rule.main_exploiters or rule.league_exploiters):
+        return
+    late = "`after: null`" if after is None else f"`after: {after}` in {config.rounds} rounds"
+    raise ConfigError(
+        f"found 1, and {late}: no score is above 1, so no snapshot of an exploiter ever joins; set `beats` below 1, or "
+        f"`after` to at most {config.rounds - 1}",
+        path=path,
+    )
 
 
 def _check_league(config: Config, league: LeagueConfig) -> None:

@@ -126,10 +126,16 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     def entries(self) -> tuple[tuple[str, MatchConfig], ...]:
         """Every match description of the first round, generators written out, with its place in the configuration."""
         found: list[tuple[str, MatchConfig]] = []
+        learns = self.learners
         for path, entry in self.places():
-            matches = (entry,) if isinstance(entry, MatchConfig) else generator_of(entry).matches()
+            matches = (entry,) if isinstance(entry, MatchConfig) else generator_of(entry).matches(learns=learns)
             found.extend((path, match) for match in matches)
         return tuple(found)
+
+    @property
+    def learners(self) -> frozenset[str]:
+        """The policies that learn."""
+        return frozenset(name for name, policy in self.policies.items() if policy.learns)
 
     @property
     def snapshotted(self) -> frozenset[str]:

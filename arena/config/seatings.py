@@ -11,8 +11,8 @@ from the configuration alone; a policy's snapshots count as the policy, whose we
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from arena.config.matches import (
     Exploiters,
@@ -24,6 +24,7 @@ from arena.config.matches import (
     MatchmakingConfig,
     PastSelvesRule,
     SwissConfig,
+    Team,
     generator_of,
 )
 from arena.config.rounds import gated, may_be_frozen
@@ -51,7 +52,7 @@ def later_matches(config: Config) -> tuple[tuple[str, MatchConfig], ...]:
     for path, entry in config.places():
         generator = None if isinstance(entry, MatchConfig) else generator_of(entry)
         if generator is not None and generator.adaptive:
-            for first, second in _unseen(generator, sides_of(config, generator)):
+            for first, second in _unseen(generator, sides_of(config, generator), config.learners):
                 learns = any(name in new and config.policies[name].learns for name in (first, second))
                 copies = _copies(generator) if learns else 1
                 found.append((path, generator.match(generator.team(first), generator.team(second), copies=copies)))
@@ -106,9 +107,9 @@ def sides_of(config: Config, generator: Generator) -> Sides:
     return Sides(*(tuple(name for name in in_order if name in side) for side in (first, second)))
 
 
-def _unseen(generator: Generator, sides: Sides) -> Iterator[tuple[str, str]]:
+def _unseen(generator: Generator, sides: Sides, learns: Collection[str]) -> Iterator[tuple[str, str]]:
     """Pairs that seat everybody where it does not sit in the first round; nobody opposes itself if others can."""
-    opening = [(first[0], second[0]) for first, second in map(_teams, generator.matches())]
+    opening = [(first[0], second[0]) for first, second in map(_teams, generator.matches(learns=learns))]
     seated = Sides(*([*zip(*opening, strict=True)] or [(), ()]))
     missing = [[name for name in side if name not in known] for side, known in zip(sides, seated, strict=True)]
     for name in missing[0]:
@@ -145,20 +146,34 @@ def _generators(config: Config) -> Iterator[tuple[str, Generator]]:
 _Slot = frozenset[tuple[str, int]]
 """Who may have come to a place of a bracket, each with the number of its byes."""
 
+Bracket: TypeAlias = tuple[tuple[Team, Team], ...]
+"""Pairs of places: one of those who may have come to the one meets one of those who may have come to the other."""
+
 
 def _of_knockout(policies: Sequence[str]) -> tuple[set[str], set[str]]:
-    first: set[str] = set()
-    second: set[str] = set()
-    brackets: list[tuple[_Slot, ...]] = [tuple(frozenset({(name, 0)}) for name in policies)]
-    while brackets:
-        slots = brackets.pop()
-        for resting, playing in _rests(slots) if len(slots) % 2 else [((), slots)]:
-            pairs = [(playing[place], playing[place + 1]) for place in range(0, len(playing), 2)]
-            first |= {name for upper, _ in pairs for name, _ in upper}
-            second |= {name for _, lower in pairs for name, _ in lower}
-            if len(resting) + len(pairs) > 1:
-                brackets.append((*resting, *(upper | lower for upper, lower in pairs)))
+    pairs = [pair for drawn in brackets(policies) for bracket in drawn for pair in bracket]
+    first, second = ({name for pair in pairs for name in pair[side]} for side in (0, 1))
     return first, second
+
+
+def brackets(policies: Sequence[str]) -> Iterator[list[Bracket]]:
+    """Round after round of a knockout, who may meet whom: a bracket for each way in which the byes may have fallen."""
+    found: list[tuple[_Slot, ...]] = [tuple(frozenset({(name, 0)}) for name in policies)]
+    while found:
+        drawn: list[Bracket] = []
+        following: list[tuple[_Slot, ...]] = []
+        for slots in found:
+            for resting, playing in _rests(slots) if len(slots) % 2 else [((), slots)]:
+                pairs = [(playing[place], playing[place + 1]) for place in range(0, len(playing), 2)]
+                drawn.append(tuple((_names(upper), _names(lower)) for upper, lower in pairs))
+                if len(resting) + len(pairs) > 1:
+                    following.append((*resting, *(upper | lower for upper, lower in pairs)))
+        yield drawn
+        found = following
+
+
+def _names(slot: _Slot) -> Team:
+    return tuple(sorted({name for name, _ in slot}))
 
 
 def _rests(slots: Sequence[_Slot]) -> Iterator[tuple[tuple[_Slot, ...], tuple[_Slot, ...]]]:

@@ -16,7 +16,7 @@ from arena.comm.host import Host
 from arena.errors import ConfigError, Deadlock, PeerLost
 from arena.launch import mpirun
 from arena.launch.console import log_beside_display, tell
-from arena.launch.ranks import Main, entered, names_of
+from arena.launch.ranks import Main, entered, names_of, played_words
 from arena.launch.sentry import Sentry
 from arena.launch.terminal import display_for
 from arena.leg import Leg
@@ -144,7 +144,7 @@ def _stopped(run: Run, tick: int, stop: Stop) -> int:
     elif stop.number is None:  # by a callback: the run is over
         run.folder.requeue.unlink(missing_ok=True)
     by = f", {stop.words}" if stop.by else ""
-    left = "--resume goes on from there" if run.episodes is None else _played_words(run)
+    left = "--resume goes on from there" if run.episodes is None else played_words(run)
     print(f"arena: stopped at tick {tick}{by}; {left}", file=sys.stderr, flush=True)
     return stop.status
 
@@ -335,13 +335,7 @@ def interrupted(run: Run, error: KeyboardInterrupt) -> Failed:
         abandon(run)
         words = "before anybody has played"
     elif run.episodes is not None:
-        words = _played_words(run)
+        words = played_words(run)
     else:
         words = f"what was played is in {run.path}, --resume goes on from the newest boundary"
     return Failed("root, rank 0", f"ended by {signal.Signals(number).name}; {words}", 128 + number)
-
-
-def _played_words(run: Run) -> str:
-    """Where the games are of a run in which nobody learns; one of several rounds can be taken up again."""
-    more = ", --resume goes on after the last batch that is whole" if run.plan.rounds > 1 else ""
-    return f"what was played is in {run.path}{more}"

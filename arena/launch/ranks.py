@@ -311,13 +311,19 @@ def entered(run: Run, stage: Stage, memory: Memory) -> Run:
 
 def _why_not(run: Run, memory: Memory) -> str:
     if run.episodes is not None:
-        return f"a process has died; what was played is in {run.path}"
+        return f"a process has died; {played_words(run)}"
     if not memory.keeps:
         return "a process has died, and `fault_tolerance` is off; --resume goes on from the newest boundary"
     return (
         "a process has died, and the run cannot go on without it: what some algorithm has learnt cannot be saved and "
         f"loaded (it has no load_state_dict()); what was played is in {run.path}"
     )
+
+
+def played_words(run: Run) -> str:
+    """Where the games are of a run in which nobody learns, and how one of several rounds goes on."""
+    more = "; the same command with --resume goes on after the last batch that is whole" if run.plan.rounds > 1 else ""
+    return f"what was played is in {run.path}{more}"
 
 
 def names_of(run: Run, roles: tuple[Role, ...]) -> Mapping[int, str]:

@@ -67,30 +67,18 @@ def next_round(
             is wrong more often than it says, and points that were won are not lost. (): no game counts.
     """
     history = History(config, before, played)
-    tick = history.number * config.ticks
-    due = _due(config, history, results)
-    joining = _joining(config, history, due, tick=tick)
-    dropped = _dropped(config, history, joining.names, results)
-    forks = _forks(config, history, results, returns)
-    field = Field(
-        _as_they_begin(results, forks, due.resets),
-        _in_the_league(history, joining.names, dropped),
-        frozenset(name for name, policy in config.policies.items() if policy.learns),
-    )
+    changes = _changes(config, history, results, returns)
+    field = _field(config, history, results, changes)
     judge = generators.Judge(results, stream(config.seed, history.number, Purpose.COINS))  # of those who have played
     written = _written_out(config, history, field, judge)
     return Round(
         number=history.number,
-        start=tick,
+        start=history.number * config.ticks,
         matches=written.matches,
         players=_players(config, written.matches),
-        snapshots=joining.names,
-        dropped=dropped,
-        forks=forks,
-        resets=due.resets,
-        gates=joining.gates,
-        options=_options(history, joining.names, dropped, forks),
+        options=_options(history, changes),
         pairings=written.pairings,
+        **changes._asdict(),
     )
 
 
@@ -147,6 +135,28 @@ def _rule(config: Config) -> LeagueConfig:
     return config.league or LeagueConfig()
 
 
+class _Changes(NamedTuple):
+    """What becomes of whom between two rounds, by the names that a `Round` has for it."""
+
+    snapshots: tuple[str, ...]
+    dropped: tuple[str, ...]
+    forks: dict[str, Fork]
+    resets: tuple[str, ...]
+    gates: tuple[GateRecord, ...]
+
+
+def _changes(config: Config, history: History, results: Results, returns: Mapping[str, Sequence[float]]) -> _Changes:
+    due = _due(config, history, results)
+    joining = _joining(config, history, due)
+    return _Changes(
+        snapshots=joining.names,
+        dropped=_dropped(config, history, joining.names, results),
+        forks=_forks(config, history, results, returns),
+        resets=due.resets,
+        gates=joining.gates,
+    )
+
+
 class _Due(NamedTuple):
     """Exploiters whose time has come: whose snapshots join, and who of them begins anew."""
 
@@ -155,7 +165,7 @@ class _Due(NamedTuple):
 
 
 def _due(config: Config, history: History, results: Results) -> _Due:
-    field = Field(results, history.snapshots, frozenset())
+    field = Field(results, history.snapshots, config.learners)
     rng = stream(config.seed, history.number, Purpose.RESETS)
     joining: dict[str, None] = {}
     resets: dict[str, None] = {}
@@ -167,8 +177,8 @@ def _due(config: Config, history: History, results: Results) -> _Due:
     return _Due(tuple(joining), tuple(resets))
 
 
-def _joining(config: Config, history: History, due: _Due, *, tick: int) -> snapshots.Joining:
-    rule = _rule(config).snapshots
+def _joining(config: Config, history: History, due: _Due) -> snapshots.Joining:
+    rule, tick = _rule(config).snapshots, history.number * config.ticks
     due_now = history.number % rule.every == 0
     asked = [name for name in snapshotted(config) if due_now and history.has_played(name)]
     candidates = [(name, next(reversed(history.snapshots[name]), None)) for name in asked]
@@ -201,6 +211,15 @@ def _forks(
     return population.forks(rule, populations(config, rule), fitness, history.options, rng)
 
 
+def _field(config: Config, history: History, results: Results, changes: _Changes) -> Field:
+    """Who can be drawn, and what is known of them, when all has changed that does."""
+    return Field(
+        _as_they_begin(results, changes.forks, changes.resets),
+        _in_the_league(history, changes.snapshots, changes.dropped),
+        config.learners,
+    )
+
+
 def _as_they_begin(results: Results, forks: Mapping[str, Fork], resets: Sequence[str]) -> Results:
     """What is known of the players as they are now: who begins anew has no games, a fork those of its source."""
     changed = {*forks, *resets}
@@ -211,16 +230,15 @@ def _as_they_begin(results: Results, forks: Mapping[str, Fork], resets: Sequence
     return found
 
 
-def _options(
-    history: History, joining: Sequence[str], dropped: Sequence[str], forks: Mapping[str, Fork]
-) -> dict[str, dict[str, Any]]:
+def _options(history: History, changes: _Changes) -> dict[str, dict[str, Any]]:
     """The options of all whose are not those of the configuration; a snapshot keeps those that it was made with."""
-    found = {name: options for name, options in history.changed_options().items() if name not in dropped}
-    for name in joining:
+    found = {name: options for name, options in history.changed_options().items() if name not in changes.dropped}
+    for name in changes.snapshots:
         policy = player_of(name).policy
         if policy in found:
             found[name] = found[policy]
-    return found | {name: {**history.options[fork.source], **fork.options} for name, fork in forks.items()}
+    forked = {name: {**history.options[fork.source], **fork.options} for name, fork in changes.forks.items()}
+    return found | forked
 
 
 class _Written(NamedTuple):

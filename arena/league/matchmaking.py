@@ -96,9 +96,8 @@ def due(entry: MatchmakingConfig, field: Field, ages: Mapping[str, int], rng: np
     """
     if not isinstance(entry.rule, ExploitersRule):
         return {}
-    rule = entry.rule.exploiters
-    past = [name for member in entry.members for name in field.snapshots.get(member, ())]
-    targets = {**dict.fromkeys(rule.main_exploiters, rule.main), **dict.fromkeys(rule.league_exploiters, tuple(past))}
+    rule, past = entry.rule.exploiters, field.past(entry.members)
+    targets = {**dict.fromkeys(rule.main_exploiters, rule.main), **dict.fromkeys(rule.league_exploiters, past)}
     found = {}
     for name, others in targets.items():
         limit = rule.reset

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtr, ndtri
+from scipy.special import ndtri
 
 from arena.league import davidson
 from arena.league.results import Results
@@ -90,17 +90,9 @@ class Ratings:
 
     def difference(self, first: str, second: str) -> Interval:
         """By how many Elo the first is better than the second."""
-        return _interval(*self._difference(first, second))
-
-    def probability(self, first: str, second: str) -> float:
-        """That the first is better than the second; 1/2 for a player and itself."""
-        mean, variance = self._difference(first, second)
-        return float(ndtr(mean / math.sqrt(variance))) if variance > 0 else 0.5
-
-    def _difference(self, first: str, second: str) -> tuple[float, float]:
         a, b = self._index[first], self._index[second]
         covariance = self.covariance
-        return self.elo[a] - self.elo[b], covariance[a, a] + covariance[b, b] - 2 * covariance[a, b]
+        return _interval(self.elo[a] - self.elo[b], covariance[a, a] + covariance[b, b] - 2 * covariance[a, b])
 
 
 def _interval(mean: float, variance: float) -> Interval:

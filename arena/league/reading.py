@@ -40,6 +40,7 @@ class Reading(NamedTuple):
         aborted: games that were cut, or in which a seat stood idle.
         stale: games that are too old.
         unfinished: lines that a kill has left incomplete: 0 or 1.
+        cut: per player the games with others that would have counted, but for the end of a leg which has cut them.
     """
 
     results: Results
@@ -49,6 +50,7 @@ class Reading(NamedTuple):
     aborted: int
     stale: int
     unfinished: int
+    cut: Mapping[str, int]
 
 
 def read(folder: RunFolder, *, window: int | None = None, last: int | None = None) -> Reading:
@@ -59,25 +61,34 @@ def read(folder: RunFolder, *, window: int | None = None, last: int | None = Non
         window: of so many of the newest rounds the games of policies that learn count; those between players that do
             not learn always do. None: of all rounds. In either case a policy that was reset, or has become a copy of
             another one, begins anew.
-        last: the newest round to look at. None: the last one that has begun.
+        last: the newest round to look at. None: the newest one of which a game is on record; that another one is
+            planned makes nothing old before somebody has played in it.
 
     Raises:
         ConfigError: a file is missing, damaged, or of another version of the arena.
     """
-    rounds = _rounds(folder)[: None if last is None else last + 1]
+    rounds = _rounds(folder)[: 1 + (_newest(folder) if last is None else last)]
     referee = _Referee(rounds, _since(load_config(folder.config), rounds, window))
     reader = JournalReader(folder.episodes)
-    judged = [found for _, found in referee.judged(_lines(reader, _EpisodeLine))]
-    encounters = [found for found in judged if isinstance(found, Encounter)]
-    dropped = Counter(found for found in judged if isinstance(found, _Dropped))
+    encounters: list[Encounter] = []
+    dropped: Counter[_Dropped] = Counter()
+    cut: Counter[str] = Counter()
+    for episode, found in referee.judged(_lines(reader, _EpisodeLine)):
+        if isinstance(found, Encounter):
+            encounters.append(found)
+        else:
+            dropped[found] += 1
+        if episode.cut:
+            cut.update(referee.missed_by(episode))
     return Reading(
         Results(encounters),
         encounters,
-        episodes=len(judged),
+        episodes=len(encounters) + dropped.total(),
         unrated=dropped[_Dropped.UNRATED],
         aborted=dropped[_Dropped.ABORTED],
         stale=dropped[_Dropped.STALE],
         unfinished=reader.unfinished,
+        cut=cut,
     )
 
 
@@ -162,6 +173,12 @@ class _EpisodeLine(msgspec.Struct, frozen=True, gc=False):
     cut: bool = False
 
 
+class _RoundOfEpisode(msgspec.Struct, frozen=True, gc=False):
+    """The same line, read for nothing else."""
+
+    round: int
+
+
 class _SeatReturn(msgspec.Struct, frozen=True, gc=False):
     policy: str
     entities: tuple[int | str, ...]
@@ -194,6 +211,11 @@ def _lines(reader: JournalReader, kind: type[S]) -> Iterator[S]:
     return reader.structs(kind) if reader.path.exists() else iter(())
 
 
+def _newest(folder: RunFolder) -> int:
+    """The newest round of which a game is on record; the first one if there is no game."""
+    return max((line.round for line in _lines(JournalReader(folder.episodes), _RoundOfEpisode)), default=0)
+
+
 def _since(config: Config, rounds: Sequence[_RoundLine], window: int | None) -> dict[str, int]:
     """From which round on the games of a policy count; of those that are not named all do."""
     oldest = 0 if window is None else max(0, len(rounds) - window)
@@ -221,14 +243,25 @@ class _Referee:
     """
 
     def __init__(self, rounds: Sequence[_RoundLine], since: Mapping[str, int]) -> None:
-        self._rounds = {line.round for line in rounds}
-        self._sides = {(line.round, match.match): match.sides for line in rounds for match in line.matches}
+        self._matches = {line.round: line.matches for line in rounds}
         self._since = since
         self._known: dict[tuple[int, int, tuple[_SeatLine, ...]], Encounter | _Dropped] = {}
 
     def judged(self, episodes: Iterable[_EpisodeLine]) -> Iterator[tuple[_EpisodeLine, Encounter | _Dropped]]:
         """The games of these rounds, and what each says."""
-        return ((episode, self._judge(episode)) for episode in episodes if episode.round in self._rounds)
+        return ((episode, self._judge(episode)) for episode in episodes if episode.round in self._matches)
+
+    def missed_by(self, episode: _EpisodeLine) -> frozenset[str]:
+        """Whom a game that was cut would have rated, if the first side had won; nobody where it would not count."""
+        first = next(iter(self._sides(episode)), ())
+        seats = tuple(
+            msgspec.structs.replace(seat, outcome="win" if number in first else "loss")
+            for number, seat in enumerate(episode.seats)
+        )
+        found = self._judge(msgspec.structs.replace(episode, seats=seats, cut=False))
+        if not isinstance(found, Encounter) or found.first == found.second:
+            return frozenset()
+        return frozenset({*found.first, *found.second})
 
     def _judge(self, episode: _EpisodeLine) -> Encounter | _Dropped:
         """What a finished game says; of the same seats in the same match there are few ways to end."""
@@ -243,10 +276,19 @@ class _Referee:
         players = [seat.policy for seat in episode.seats]
         if any(seat.idle_ticks for seat in episode.seats):
             return _Dropped.ABORTED
-        sides = self._sides.get((episode.round, episode.match), ())
+        sides = self._sides(episode)
         if sorted(seat for side in sides for seat in side) != list(range(len(players))):
             return _Dropped.UNRATED
         found = encounter_of(players, sides, [seat.outcome for seat in episode.seats])
         if found is None:
             return _Dropped.UNRATED
         return _Dropped.STALE if any(self._since.get(name, 0) > episode.round for name in players) else found
+
+    def _sides(self, episode: _EpisodeLine) -> tuple[tuple[int, ...], ...]:
+        """The sides of its match.
+
+        With `scale: true` a plan is made of repetitions. Where the run was resumed on fewer processes, they are fewer
+        in the plan on record than were played before: matches with higher numbers are like those that they repeat.
+        """
+        matches = self._matches[episode.round]
+        return matches[episode.match % len(matches)].sides if matches else ()

@@ -147,10 +147,6 @@ class Results:
         """How many there were."""
         return sum(score.games for score in self._scores.values())
 
-    def games_of(self, player: str) -> int:
-        """In how many of them a player took part."""
-        return sum(score.games for pair, score in self._scores.items() if any(player in team for team in pair))
-
     def between(self, first: str, second: str) -> Score:
         """The games in which one player alone filled a side, of whatever size, and the other one the other side."""
         total = _NOTHING

@@ -73,11 +73,13 @@ class Table(NamedTuple):
         rows: of all players, the best first.
         doubts: about every two neighbours, the best ones first.
         error: how large all doubts together may be.
+        prior: whether the strengths have a weak prior: see `Ratings`.
     """
 
     rows: list[Row]
     doubts: list[Doubt]
     error: float
+    prior: bool
 
     @property
     def decided(self) -> bool:
@@ -106,7 +108,8 @@ def table(results: Results, players: Sequence[str], rule: Rule) -> Table:
     """
     standings = Standings(results, players, elo=rule.elo)
     neighbours = zip(standings.order, standings.order[1:], standings.doubts, standings.equal, strict=False)
-    return Table(rows(fit(results, players=players), results), [Doubt(*found) for found in neighbours], rule.error)
+    ratings = fit(results, players=players)
+    return Table(rows(ratings, results), [Doubt(*found) for found in neighbours], rule.error, ratings.prior)
 
 
 def widened(settings: Sequence[MatchConfig], players: int, rule: Rule) -> tuple[MatchConfig, ...]:

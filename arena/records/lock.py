@@ -51,15 +51,15 @@ class RunLock:
         try:
             descriptor = private(str(path), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW)
         except OSError as error:
-            raise ConfigError(f"the run folder cannot be locked: {error.strerror}", source=str(path)) from error
+            raise _unlockable(path, error) from error
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            told = _holder(descriptor)
+            locked = _flock(descriptor, folder)
+        except ConfigError:
             os.close(descriptor)
-            if error.errno not in _UNKNOWN_HERE:
-                raise ConfigError(_TAKEN.format(told), source=str(folder)) from error
-            return cls(path, None)  # a file system without locks must not keep anybody from training
+            raise
+        if not locked:
+            os.close(descriptor)
+            return cls(path, None)
         _write(descriptor, json.dumps(_myself()))
         return cls(path, descriptor)
 
@@ -90,6 +90,25 @@ class RunLock:
         self.release()
 
 
+def refuse_held(folder: Path | str) -> None:
+    """Refuses a folder into which somebody writes now; leaves the lock as it is, and who was killed marked as that.
+
+    Raises:
+        ConfigError: another process writes into it, and says which; or the lock file cannot be opened.
+    """
+    path = Path(folder) / _NAME
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except FileNotFoundError:  # nobody has ever written here
+        return
+    except OSError as error:
+        raise _unlockable(path, error) from error
+    try:
+        _flock(descriptor, folder)
+    finally:
+        os.close(descriptor)
+
+
 def is_held(folder: Path | str) -> bool:
     """Whether somebody writes into a folder now; asks without getting into the way of one who is about to begin.
 
@@ -115,6 +134,25 @@ def is_left(folder: Path | str) -> bool:
     """Whether the last one who wrote into a folder has not ended in order: the text is there, and the lock is free."""
     path = Path(folder) / _NAME
     return path.is_file() and path.stat().st_size > 0 and not is_held(folder)
+
+
+def _flock(descriptor: int, folder: Path | str) -> bool:
+    """Locks an open file until it is closed; False on a file system without locks, which keeps nobody from training.
+
+    Raises:
+        ConfigError: another process has it.
+    """
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno in _UNKNOWN_HERE:
+            return False
+        raise ConfigError(_TAKEN.format(_holder(descriptor)), source=str(folder)) from error
+    return True
+
+
+def _unlockable(path: Path, error: OSError) -> ConfigError:
+    return ConfigError(f"the run folder cannot be locked: {error.strerror}", source=str(path))
 
 
 def _myself() -> dict[str, int | str]:

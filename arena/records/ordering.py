@@ -8,12 +8,18 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from operator import itemgetter
+from typing import TypeAlias
 
 from arena.records.lines import EpisodeRecord, EpisodeRow, column
 
-_KEY = itemgetter(*(EpisodeRecord._fields.index(name) for name in ("tick", "match", "lane")))
+Place: TypeAlias = tuple[int, int, int]
+"""Of an episode in this order: its tick, match and lane."""
+
+place_of: Callable[[EpisodeRow], Place] = itemgetter(
+    *(EpisodeRecord._fields.index(name) for name in ("tick", "match", "lane"))
+)
 _tick = column("tick")
 
 
@@ -51,5 +57,5 @@ class InOrder:
         for waiting in self._waiting.values():
             while waiting and _tick(waiting[0]) <= reached:
                 ripe.append(waiting.popleft())
-        ripe.sort(key=_KEY)
+        ripe.sort(key=place_of)
         return ripe

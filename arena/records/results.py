@@ -12,6 +12,7 @@ from operator import mul
 from typing import NamedTuple
 
 from arena.records.lines import EpisodeRow, column
+from arena.records.ordering import Place, place_of
 from arena.records.outcome import Outcome
 
 Shares = tuple[float, float, float]
@@ -29,11 +30,15 @@ class Results(NamedTuple):
         lengths: per episode, its ticks.
         games: per decided game, the shares of it that the policy won, drew and lost: 1 of one and 0 of the others,
             or something between the two where it sat on both sides.
+        places: per episode, where it stands among all.
+        decided: per decided game likewise.
     """
 
     returns: Sequence[float]
     lengths: Sequence[int]
     games: Sequence[Shares]
+    places: Sequence[Place]
+    decided: Sequence[Place]
 
     @property
     def won(self) -> list[float]:
@@ -60,7 +65,7 @@ def results_of(episodes: Sequence[EpisodeRow]) -> dict[str, Results]:
     episodes = [episode for episode in episodes if not _cut(episode)]
     if not episodes or not _seats(episodes[0]):
         return {}
-    lengths, all_seats = list(map(_length, episodes)), list(map(_seats, episodes))
+    lengths, all_seats, places = (list(map(read, episodes)) for read in (_length, _seats, place_of))
     policies, entities, returns, outcomes, _ = zip(*chain.from_iterable(all_seats), strict=True)
     count = len(all_seats[0])
     _check_seats(policies, entities, count, len(episodes))
@@ -68,14 +73,13 @@ def results_of(episodes: Sequence[EpisodeRow]) -> dict[str, Results]:
     for seat, policy in enumerate(policies[:count]):
         sides.setdefault(policy, []).append(seat)
     sizes = [len(names) for names in entities[:count]]
-    return {
-        policy: Results(
-            _means([returns[seat::count] for seat in seats], [sizes[seat] for seat in seats]),
-            lengths,
-            _games([outcomes[seat::count] for seat in seats], [sizes[seat] for seat in seats]),
-        )
-        for policy, seats in sides.items()
-    }
+    found = {}
+    for policy, seats in sides.items():
+        own = [sizes[seat] for seat in seats]
+        means = _means([returns[seat::count] for seat in seats], own)
+        games, decided = _games([outcomes[seat::count] for seat in seats], own, places)
+        found[policy] = Results(means, lengths, games, places, decided)
+    return found
 
 
 def in_parts(episodes: Iterable[EpisodeRow], most: int = 1000) -> Iterator[list[EpisodeRow]]:
@@ -105,11 +109,14 @@ def _means(returns: Sequence[Sequence[float]], sizes: Sequence[int]) -> Sequence
     return [sum(map(mul, values, sizes)) / entities for values in zip(*returns, strict=True)]
 
 
-def _games(outcomes: Sequence[Sequence[Outcome | None]], sizes: Sequence[int]) -> list[Shares]:
-    """Per decided game the shares of it; `outcomes` are per seat and episode."""
+def _games(
+    outcomes: Sequence[Sequence[Outcome | None]], sizes: Sequence[int], places: Sequence[Place]
+) -> tuple[list[Shares], list[Place]]:
+    """The shares of each decided game, and its place; `outcomes` are per seat and episode, `places` per episode."""
     ends = list(zip(*outcomes, strict=True))
     shares = {end: _shares(end, sizes) for end in set(ends)}  # there are few ways in which a game can end
-    return [found for end in ends if (found := shares[end]) is not None]
+    games = [found for end in ends if (found := shares[end]) is not None]
+    return games, [place for end, place in zip(ends, places, strict=True) if shares[end] is not None]
 
 
 def _shares(outcomes: Sequence[Outcome | None], sizes: Sequence[int]) -> Shares | None:

@@ -52,8 +52,13 @@ def options_at(planned: Sequence[Round], tick: int) -> Mapping[str, dict[str, An
         planned: the rounds of a run, the first one first.
         tick: of a checkpoint. One at the end of a round is of that round, whoever becomes a copy of whom then.
     """
-    played = [one for one in planned if one.start < tick]
+    played = begun_before(planned, tick)
     return played[-1].options if played else {}
+
+
+def begun_before(planned: Sequence[Round], tick: int) -> list[Round]:
+    """The rounds that had begun before a tick."""
+    return [one for one in planned if one.start < tick]
 
 
 def _lines(folder: RunFolder) -> list[dict[str, Any]]:

@@ -3,31 +3,71 @@
 from __future__ import annotations
 
 import math
-from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from operator import mul
+from operator import itemgetter, mul
 
 from arena.records.lines import UpdateRecord
+from arena.records.ordering import Place
 from arena.records.results import Results
 
 WINDOW = 100  # how many of the first and of the last values are kept
+_HELD = 10 * WINDOW  # how many wait, at most, until the last ones are chosen: so sorting costs little for each
+
+
+class First:
+    """The first 100 of many values, in the order of the files; they come match by match."""
+
+    def __init__(self) -> None:
+        self._held: list[tuple[Place, float]] = []
+
+    def extend(self, places: Sequence[Place], values: Sequence[float]) -> None:
+        """Takes more values with their places, which rise."""
+        if places and (len(self._held) < WINDOW or places[0] < self._held[-1][0]):
+            self._held = _in_order([*self._held, *zip(places, values, strict=True)])[:WINDOW]
+
+    @property
+    def values(self) -> list[float]:
+        """In their order."""
+        return [value for _, value in self._held]
+
+
+class Last:
+    """The last 100 likewise."""
+
+    def __init__(self) -> None:
+        self._held: list[tuple[Place, float]] = []
+
+    def extend(self, places: Sequence[Place], values: Sequence[float]) -> None:
+        """Takes more values with their places, which rise."""
+        self._held.extend(zip(places[-WINDOW:], values[-WINDOW:], strict=True))
+        if len(self._held) > _HELD:
+            self._choose()
+
+    @property
+    def values(self) -> list[float]:
+        """In their order."""
+        self._choose()
+        return [value for _, value in self._held]
+
+    def _choose(self) -> None:
+        self._held = _in_order(self._held)[-WINDOW:]
+
+
+def _in_order(held: Iterable[tuple[Place, float]]) -> list[tuple[Place, float]]:
+    return sorted(held, key=itemgetter(0))
 
 
 @dataclass
-class Series:
-    """A stream of numbers: its mean, its beginning and its end."""
+class Total:
+    """Many numbers: their mean, and how far they are spread."""
 
     count: int = 0
     total: float = 0.0
     squares: float = 0.0
-    first: list[float] = field(default_factory=list)
-    last: deque[float] = field(default_factory=lambda: deque(maxlen=WINDOW))
 
-    def extend(self, values: Sequence[float]) -> None:
+    def add(self, values: Sequence[float]) -> None:
         """Takes more numbers."""
-        self.first.extend(values[: max(0, WINDOW - self.count)])
-        self.last.extend(values[-WINDOW:])
         self.count += len(values)
         self.total += sum(values)
         self.squares += sum(map(mul, values, values))
@@ -44,15 +84,32 @@ class Series:
             return 0.0
         return math.sqrt(max(0.0, self.squares - self.total**2 / self.count) / (self.count - 1))
 
+
+@dataclass
+class Series(Total):
+    """Numbers of the episodes of a run, also those of its beginning and of its end.
+
+    What ended first and last is what the files say, so that it does not depend on which match is heard of first.
+    """
+
+    first: First = field(default_factory=First)
+    last: Last = field(default_factory=Last)
+
+    def extend(self, places: Sequence[Place], values: Sequence[float]) -> None:
+        """Takes more numbers of one match, with the places of their episodes among all, which rise."""
+        self.add(values)
+        self.first.extend(places, values)
+        self.last.extend(places, values)
+
     @property
     def first_mean(self) -> float | None:
         """Over the first 100, or fewer."""
-        return _mean(self.first)
+        return _mean(self.first.values)
 
     @property
     def last_mean(self) -> float | None:
         """Over the last 100, or fewer."""
-        return _mean(self.last)
+        return _mean(self.last.values)
 
     def before_and_after(self) -> tuple[int, float, float] | None:
         """How many, the mean of the first so many, the mean of the last so many; the two do not overlap.
@@ -62,7 +119,7 @@ class Series:
         if self.count < 20:
             return None
         size = min(WINDOW, self.count // 2)
-        return size, sum(self.first[:size]) / size, sum(list(self.last)[-size:]) / size
+        return size, sum(self.first.values[:size]) / size, sum(self.last.values[-size:]) / size
 
 
 def _mean(values: Sequence[float]) -> float | None:
@@ -85,7 +142,7 @@ class Score:
     """
 
     returns: Series = field(default_factory=Series)
-    lengths: Series = field(default_factory=Series)
+    lengths: Total = field(default_factory=Total)
     games: Series = field(default_factory=Series)
     drawn: Series = field(default_factory=Series)
     wins: float = 0.0
@@ -107,10 +164,10 @@ class Score:
     def add(self, results: Results) -> None:
         """Takes what finished episodes brought the policy."""
         won, drawn = results.won, results.drawn
-        self.returns.extend(results.returns)
-        self.lengths.extend(results.lengths)
-        self.games.extend(won)
-        self.drawn.extend(drawn)
+        self.returns.extend(results.places, results.returns)
+        self.lengths.add(results.lengths)
+        self.games.extend(results.decided, won)
+        self.drawn.extend(results.decided, drawn)
         self.wins += sum(won)
         self.draws += sum(drawn)
         self.losses += sum(results.lost)

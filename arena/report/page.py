@@ -16,6 +16,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 from plotly.offline import get_plotlyjs  # type: ignore[import-untyped]
 
+from arena.league.standings import ENOUGH
 from arena.records.durable import replacing
 from arena.records.folder import RunFolder
 from arena.report.charts import activity_colors, figures
@@ -83,6 +84,7 @@ def page(files: RunFiles, *, live: bool = False, replays: int = MOST_REPLAYS) ->
     return templates.get_template("report.html").render(
         contents=CONTENTS,
         page=data,
+        enough=ENOUGH,
         images=[strip.image for strip in strips],
         live=live,
         config_text=files.config_text,

@@ -20,6 +20,7 @@ from arena.errors import ConfigError, located
 from arena.records.folder import RunFolder
 from arena.records.journal import JournalReader
 from arena.records.lines import UPDATE_FIELDS
+from arena.records.tournament import Terms
 from arena.report.episodes import EpisodeTable, PlayedEpisode, tabulate
 
 _OTHER_VERSION = "the run folder is damaged, or of another version of the arena"
@@ -200,6 +201,7 @@ class RunFiles:
         config: the resolved configuration, and its text.
         sources: the files that were read, in the order of the reading.
         faults: the lines of `faults.jsonl` as they are.
+        terms: of a tournament; None: it is none, or an older arena has played its first batch alone.
         boundary: the newest tick from which the run can go on; None without one.
     """
 
@@ -213,6 +215,7 @@ class RunFiles:
     rounds: tuple[RoundLine, ...]
     faults: tuple[Mapping[str, Any], ...]
     profile: ProfileFile | None
+    terms: Terms | None
     boundary: int | None
     sources: tuple[Source, ...]
 
@@ -242,6 +245,7 @@ def read_run(path: Path | str) -> RunFiles:
         rounds=tuple(reader.journal(folder.rounds, RoundLine)),
         faults=tuple(reader.made(folder.faults, _fault)),
         profile=reader.document(profile, ProfileFile) if profile.is_file() else None,
+        terms=reader.document(folder.tournament, Terms) if folder.tournament.is_file() else None,
         boundary=_newest_boundary(folder),
         sources=tuple(reader.sources),
     )

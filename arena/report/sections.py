@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from arena import __version__
-from arena.config.league import LeagueConfig
+from arena.config.league import DecidedConfig, LeagueConfig
 from arena.league.reading import read as read_encounters
 from arena.report.colors import Colors
 from arena.report.learning import Evaluation, Learning, Logged, evaluations, learning_curves, logged_values
@@ -49,11 +49,12 @@ def page_data(files: RunFiles, replays: Sequence[Replay] = ()) -> PageData:
     """
     colors, summary = Colors(files.config), summarise(files)
     window = (files.config.league or LeagueConfig()).window if files.config.rounds > 1 else None
+    reading = read_encounters(files.folder, window=window, last=_last(files))
     return PageData(
         arena=__version__,
         summary=summary,
         policies=policy_rows(files, colors),
-        standings=standings(read_encounters(files.folder, window=window), files.config, colors, window=window),
+        standings=standings(reading, files.config, colors, window=window, rule=_rule(files)),
         learning=learning_curves(files, last=summary.ticks),
         logged=logged_values(files.updates),
         lengths=lengths(files.episodes, last=None if summary.ticks_planned is None else summary.ticks),
@@ -65,6 +66,19 @@ def page_data(files: RunFiles, replays: Sequence[Replay] = ()) -> PageData:
         replays=list(replays),
         files=list(files.sources),
     )
+
+
+def _last(files: RunFiles) -> int | None:
+    """The newest batch of a tournament that is whole: the games of a later one do not count yet. Else None: all do."""
+    return None if files.terms is None else sum(line.start < (files.boundary or 0) for line in files.rounds) - 1
+
+
+def _rule(files: RunFiles) -> DecidedConfig | None:
+    """When the order of the players is decided; None where nobody has asked."""
+    terms = files.terms
+    if terms is not None and terms.error is not None and terms.elo is not None:
+        return DecidedConfig(error=terms.error, elo=terms.elo)
+    return None if files.config.league is None else files.config.league.decided
 
 
 def plain(data: PageData) -> Mapping[str, Any]:

@@ -7,16 +7,20 @@ from collections.abc import Sequence
 import msgspec
 import numpy as np
 
+from arena.config.league import DecidedConfig
+from arena.config.rounds import players
 from arena.config.schema import Config
 from arena.league.alpha_rank import alpha_rank_with_uncertainty
 from arena.league.meta_game import Estimate
 from arena.league.nash_averaging import nash_average_with_uncertainty
 from arena.league.online import OnlineRatings
+from arena.league.pairing import decided
 from arena.league.payoff import Payoff, payoff
 from arena.league.ratings import Interval, Ratings, fit
 from arena.league.reading import Reading
 from arena.league.results import Results
-from arena.league.standings import rows
+from arena.league.standings import Curtailed, curtailed, rows
+from arena.records.condition import planned_ticks
 from arena.report.colors import Colors
 
 MOST_IN_MATRIX = 24  # players: more cells than 24 x 24 nobody reads
@@ -83,6 +87,14 @@ class MetaRow(msgspec.Struct, frozen=True):
     alpha_rank: tuple[float, float, float]
 
 
+class Order(msgspec.Struct, frozen=True):
+    """Whether the order of all players is decided as it was asked for: at an error, by differences of `elo` or more."""
+
+    decided: bool
+    error: float
+    elo: float
+
+
 class Standings(msgspec.Struct, frozen=True):
     """The whole table.
 
@@ -91,6 +103,9 @@ class Standings(msgspec.Struct, frozen=True):
         games: that count; the online rating has `followed` so many of them. The others are `unrated` (no winner, or
             not two sides), `aborted` or `stale` (older than the window of the league, in rounds).
         side: how many Elo the first side is worth, with its 95 % interval.
+        curtailed: whose games were cut most; None where that is too little to matter, and where lanes play a number of
+            games, whatever their length.
+        order: None where nobody has asked for one that is decided.
     """
 
     rows: list[Standing]
@@ -104,6 +119,8 @@ class Standings(msgspec.Struct, frozen=True):
     aborted: int
     stale: int
     window: int | None
+    curtailed: Curtailed | None
+    order: Order | None
 
     @property
     def span(self) -> tuple[float, float]:
@@ -111,8 +128,18 @@ class Standings(msgspec.Struct, frozen=True):
         return min(row.low for row in self.rows), max(row.high for row in self.rows)
 
 
-def standings(reading: Reading, config: Config, colors: Colors, *, window: int | None) -> Standings | None:
-    """The standings of those who have met; None where fewer than two players have."""
+def standings(
+    reading: Reading, config: Config, colors: Colors, *, window: int | None, rule: DecidedConfig | None = None
+) -> Standings | None:
+    """The standings of those who have met; None where fewer than two players have.
+
+    Args:
+        reading: the games.
+        config: of the run.
+        colors: of the players.
+        window: of the league, in rounds.
+        rule: when the order is decided; None: nobody has asked.
+    """
     if len(reading.results.players) < 2:
         return None
     ratings, online = fit(reading.results), OnlineRatings()
@@ -133,7 +160,15 @@ def standings(reading: Reading, config: Config, colors: Colors, *, window: int |
         aborted=reading.aborted,
         stale=reading.stale,
         window=window,
+        curtailed=None if planned_ticks(config) is None else curtailed(ratings, reading.cut, config),
+        order=None if rule is None else _order(reading.results, config, rule),
     )
+
+
+def _order(results: Results, config: Config, rule: DecidedConfig) -> Order:
+    """In a tournament, whose configuration is that of its first batch, all policies play."""
+    names = [*config.policies] if config.league is None else players(config)
+    return Order(decided(results, names, rule.error, elo=rule.elo), rule.error, rule.elo)
 
 
 def _rows(ratings: Ratings, results: Results, online: OnlineRatings, colors: Colors) -> list[Standing]:

@@ -12,6 +12,7 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import astuple, replace
+from itertools import islice
 from typing import Any
 
 from arena.comm import ANYONE, Endpoint, Tag
@@ -36,7 +37,7 @@ from arena.run import Repair, Run
 from arena.schedule import prove
 from arena.screen.display import Display
 from arena.screen.profile import Profiled
-from arena.screen.words import counted, round_words
+from arena.screen.words import change_words, counted, round_words
 from arena.stopwatch import Activity, RoleProfile, stopwatch
 from arena.succession import seats_of
 
@@ -146,7 +147,7 @@ class Root:
         self._display.start()
         plan = self._run.plan
         if plan.rounds > 1 and not (self._run.begun and self._leg.start > plan.start):  # else it was said
-            self._display.message(round_words(plan))
+            self._display.message("; ".join([round_words(plan), *self._changes()]))
         try:
             while self._play(recorder):
                 self.gather()
@@ -160,6 +161,11 @@ class Root:
         for name in sorted(self._stateless):
             self._display.message(f"no checkpoints of {name!r}: its algorithm has no state_dict()")
         self._keep_profile(Role(RoleKind.ROOT), self._stopwatch.profile())
+
+    def _changes(self) -> list[str]:
+        """What has become of whom when the round began."""
+        line = next(islice(JournalReader(self._run.folder.rounds), self._run.plan.round, None))
+        return change_words(line)
 
     def _read_records(self, recorder: Recorder) -> None:
         """What the run has on record from before; what a repair has found beside it is added."""

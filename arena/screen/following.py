@@ -23,7 +23,7 @@ from arena.records.lock import is_held
 from arena.records.results import in_parts, results_of
 from arena.records.scoreboard import Scoreboard
 from arena.screen.display import Display, make_display, summary_lines
-from arena.screen.words import counted
+from arena.screen.words import change_words, counted
 
 LOOK_EVERY = 1.0  # seconds
 _PATIENCE = 5  # looks: whoever repairs a run, as its root has died, writes again after so long
@@ -233,29 +233,8 @@ def _end_words(run: FollowedRun, config: Config) -> str:
 
 def _round_words(line: dict[str, Any]) -> str:
     """What happens in a round: how much is played, and what has become of whom when it began."""
-    joined, dropped, resets = (", ".join(line.get(key, ())) for key in ("snapshots", "dropped", "resets"))
-    parts = [
-        f"round {line['round']} from tick {line['start']}: {counted(len(line['matches']), 'match', 'matches')}",
-        f"{joined} joined" if joined else "",
-        f"{dropped} left" if dropped else "",
-        f"{resets} began anew" if resets else "",
-        *(_fork_words(policy, fork) for policy, fork in line.get("forks", {}).items()),
-        *map(_gate_words, line.get("gates", ())),
-    ]
-    return "; ".join(part for part in parts if part)
-
-
-def _fork_words(policy: str, fork: dict[str, Any]) -> str:
-    options = ", ".join(
-        f"{name} {value:.3g}" if isinstance(value, float) else f"{name} {value}"
-        for name, value in fork.get("options", {}).items()
-    )
-    return f"{policy} is a copy of {fork['from']}" + (f" with {options}" if options else "")
-
-
-def _gate_words(gate: dict[str, Any]) -> str:
-    found = {"better": "is better than", "not_better": "is no better than"}.get(gate["verdict"], "may be as good as")
-    return f"{gate['policy']} {found} {gate['against']} ({counted(int(gate['games']), 'game')})"
+    head = f"round {line['round']} from tick {line['start']}: {counted(len(line['matches']), 'match', 'matches')}"
+    return "; ".join([head, *change_words(line)])
 
 
 def _fault_words(line: dict[str, Any]) -> str:

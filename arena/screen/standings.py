@@ -1,10 +1,10 @@
-"""The standings as a table of plain text."""
+"""The standings as a table of plain text, and what has to be known of the numbers in it."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from arena.league.standings import Row
+from arena.league.standings import ENOUGH, Curtailed, Row
 
 MOST = 12  # lines
 
@@ -25,6 +25,27 @@ def standings_lines(rows: Sequence[Row], *, most: int | None = None, always: Col
     lines = [_line(row, widths) for row in cells]
     left_out = len(rows) - len(shown)
     return lines + ([f"and {left_out} more"] if left_out else [])
+
+
+def prior_lines(*, prior: bool) -> list[str]:
+    """That the games alone do not say which strengths are most likely; nothing where they do."""
+    if not prior:
+        return []
+    return [
+        "the strengths have a weak prior (a deviation of 400 Elo, about as heavy as one game), as some have won or "
+        "lost all of their games against the others, or have not met them"
+    ]
+
+
+def curtailed_lines(found: Curtailed | None) -> list[str]:
+    """That short games count too often, how few there are, and what helps; nothing where it is too little to matter."""
+    if found is None:
+        return []
+    return [
+        f"short games count too often, and ratings favour who wins them: with {found.player} a lane finishes about "
+        f"{found.games:.3g} games before the end of a {found.by} cuts one; set a larger `{found.key}`, for {ENOUGH} or "
+        "more"
+    ]
 
 
 def _shown(rows: Sequence[Row], most: int, always: Collection[str]) -> list[Row]:

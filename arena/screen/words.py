@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from arena.intervals import half_of_mean, of_share
 
@@ -31,6 +32,32 @@ def round_words(plan: Plan) -> str:
     shown = [f"{who} x{count}" if count > 1 else who for who, count in games.most_common(_SHOWN)]
     more = [f"and {len(games) - _SHOWN} more"] if len(games) > _SHOWN else []
     return f"round {plan.round} of 0 to {plan.rounds - 1}: {', '.join([*shown, *more])}"
+
+
+def change_words(line: Mapping[str, Any]) -> list[str]:
+    """What has become of whom when a round began: its line of `rounds.jsonl`, in a phrase for each kind of change."""
+    joined, dropped, resets = (", ".join(line.get(key, ())) for key in ("snapshots", "dropped", "resets"))
+    parts = [
+        f"{joined} joined" if joined else "",
+        f"{dropped} left" if dropped else "",
+        f"{resets} began anew" if resets else "",
+        *(_fork_words(policy, fork) for policy, fork in line.get("forks", {}).items()),
+        *map(_gate_words, line.get("gates", ())),
+    ]
+    return [part for part in parts if part]
+
+
+def _fork_words(policy: str, fork: Mapping[str, Any]) -> str:
+    options = ", ".join(
+        f"{name} {value:.3g}" if isinstance(value, float) else f"{name} {value}"
+        for name, value in fork.get("options", {}).items()
+    )
+    return f"{policy} is a copy of {fork['from']}" + (f" with {options}" if options else "")
+
+
+def _gate_words(gate: Mapping[str, Any]) -> str:
+    found = {"better": "is better than", "not_better": "is no better than"}.get(gate["verdict"], "may be as good as")
+    return f"{gate['policy']} {found} {gate['against']} ({counted(int(gate['games']), 'game')})"
 
 
 def _pairing(match: MatchPlan) -> str:

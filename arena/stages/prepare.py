@@ -19,7 +19,7 @@ from arena.records import boundary as boundaries
 from arena.records import checkpoint
 from arena.records.boundary import Boundary
 from arena.records.folder import RunFolder
-from arena.records.lock import RunLock
+from arena.records.lock import refuse_held
 from arena.run import Run
 from arena.stages.planning import checked_plan
 from arena.stages.resuming import forget, resumed
@@ -62,7 +62,7 @@ def existing_folder(config: Config, run_dir: str | None) -> RunFolder:
         ConfigError: there is none, or another process writes into it.
     """
     folder = RunFolder.open(_place(config, run_dir), resume=True, given=run_dir is not None)
-    RunLock.take(folder.path).release()  # a second writer is told before it starts anything
+    refuse_held(folder.path)  # a second writer is told before it starts anything
     return folder
 
 

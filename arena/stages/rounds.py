@@ -14,6 +14,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -23,10 +24,9 @@ from arena.config.league import LeagueConfig
 from arena.errors import ConfigError
 from arena.league import league
 from arena.league.league import Round
-from arena.league.ratings import fit
-from arena.league.reading import read_played, read_results, read_returns
-from arena.league.results import Results
-from arena.league.standings import Row, rows
+from arena.league.reading import Reading, read, read_played, read_returns
+from arena.league.rounds import player_of
+from arena.league.standings import LeagueTable, league_table
 from arena.leg import Leg
 from arena.plan import Plan, make_plan
 from arena.records import checkpoint
@@ -58,33 +58,35 @@ def next_round(run: Run) -> Run | None:
     Raises:
         ConfigError: the records are damaged.
     """
-    config = config_of(run)
-    known = records.read(run.folder)
+    if run.leg.start >= run.plan.horizon:
+        return None
+    config, known = config_of(run), records.read(run.folder)
     before, later = known[: run.plan.round + 1], known[run.plan.round + 1 :]
-    results = _results(run, config)
-    if run.leg.start >= run.plan.horizon or league.is_over(config, before, results):
+    results = _reading(run, config).results
+    if league.is_over(config, before, results):
         return None
     returns = read_returns(run.folder, round=run.plan.round)
     played = read_played(run.folder, last=run.plan.round) if league.looks_back(config) else ()
     following = league.next_round(config, before, results, returns, played)
     _forget_later(run.folder, later)
     for player in following.snapshots:
-        _take(run, *_parts(player))
+        _take(run, player)
     plan = plan_of(config, following, run.folder, ranks=run.plan.processes, spares=len(run.plan.idle_ranks))
     records.keep(run.folder, before, following, plan)
     _forget(run.folder, before)
     return replace(run, plan=plan, leg=_leg(run, config, before, following, plan), words=())
 
 
-def league_rows(run: Run) -> list[Row]:
-    """The standings after the newest round, the best first; none where nobody has won or lost."""
-    results = _results(run, config_of(run))
-    return rows(fit(results), results) if results.players else []
+def league_standings(run: Run) -> LeagueTable:
+    """The standings after the newest round; without rows where nobody has won or lost."""
+    config = config_of(run)
+    found = _reading(run, config)
+    return league_table(found.results, found.cut, config)
 
 
-def _results(run: Run, config: Config) -> Results:
+def _reading(run: Run, config: Config) -> Reading:
     window = (config.league or LeagueConfig()).window
-    return read_results(run.folder, window=window, last=run.plan.round)
+    return read(run.folder, window=window, last=run.plan.round)
 
 
 def again(run: Run, config: Config, tick: int) -> Run:
@@ -116,11 +118,7 @@ def plan_of(config: Config, planned: Round, folder: RunFolder, *, ranks: int, sp
         ranks: how many processes there are.
         spares: how many of them may at most be kept free.
     """
-
-    def path_of(player: str) -> Path:
-        return folder.snapshot_path(*_parts(player))
-
-    played = league.round_config(config, planned, path_of)
+    played = league.round_config(config, planned, partial(_weights, folder))
     played = msgspec.structs.replace(played, spares=min(spares, config.spares))
     return make_plan(played, ranks=ranks, number=planned.number)
 
@@ -130,17 +128,17 @@ def config_of(run: Run) -> Config:
     return parse_config(yaml_text.load(run.config, source=run.source), source=run.source)
 
 
-def _parts(player: str) -> tuple[str, int]:
-    """Policy and tick of a snapshot's name."""
-    policy, _, tick = player.rpartition("@")
-    return policy, int(tick)
+def _weights(folder: RunFolder, player: str) -> Path:
+    """Where those of a snapshot are."""
+    found = player_of(player)
+    return folder.snapshot_path(found.policy, found.tick)
 
 
-def _take(run: Run, policy: str, tick: int) -> None:
-    """Keeps what a policy has learnt."""
-    path = run.folder.snapshot_path(policy, tick)
+def _take(run: Run, player: str) -> None:
+    """Keeps what a policy has learnt, as a snapshot."""
+    path = _weights(run.folder, player)
     make_folder(path.parent.parent)
-    checkpoint.duplicate(run.leg.restore[policy], path)
+    checkpoint.duplicate(run.leg.restore[player_of(player).policy], path)
 
 
 def _forget_later(folder: RunFolder, planned: Sequence[Round]) -> None:
@@ -150,14 +148,14 @@ def _forget_later(folder: RunFolder, planned: Sequence[Round]) -> None:
             if (recorded / f"round-{later.number:04d}").exists():
                 shutil.rmtree(recorded / f"round-{later.number:04d}")
         for player in later.snapshots:
-            folder.snapshot_path(*_parts(player)).unlink(missing_ok=True)
+            _weights(folder, player).unlink(missing_ok=True)
 
 
 def _forget(folder: RunFolder, before: Sequence[Round]) -> None:
     """Removes the snapshots that no round plays any more that the run may have to go on with."""
     for old in before[:-_KEPT]:
         for player in old.dropped:
-            folder.snapshot_path(*_parts(player)).unlink(missing_ok=True)
+            _weights(folder, player).unlink(missing_ok=True)
 
 
 def _leg(run: Run, config: Config, before: Sequence[Round], following: Round, plan: Plan) -> Leg:

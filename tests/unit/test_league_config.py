@@ -147,7 +147,11 @@ def test_who_may_be_a_snapshot_has_to_be_able_to_play_without_learning() -> None
         ),
         ([entry("matchmaking", policies=["a"], rule={"elo": {}})], "matches[0].matchmaking.rule", "unknown rule 'elo'"),
         ([entry("matchmaking", policies=["a"], rule={})], "matches[0].matchmaking.rule", "expected one of"),
-        ([entry("matchmaking", policies=["a"], rule=3)], "matches[0].matchmaking.rule", "expected a mapping"),
+        *(
+            ([entry("matchmaking", policies=["a"], rule=rule)], "matches[0].matchmaking.rule", words)
+            for words in ("expected a name, or a mapping {name: its options}", "names are past_selves, fictitious")
+            for rule in (3, None, ["fictitious"])
+        ),
         (
             [entry("matchmaking", policies=["a"], rule={"past_selves": {"self": 1.5}})],
             "matches[0].matchmaking.rule.past_selves.self",
@@ -278,6 +282,11 @@ def test_a_wrong_league_is_named_with_its_place(rules: Any, path: str, words: st
             "exploiters.reset.beats",
             "no score is above 1",
         ),
+        (
+            {"exploiters": {"main": ["a"], "main_exploiters": ["b"], "reset": {"after": 6, "beats": 1}}},
+            "exploiters.reset.beats",
+            "found 1, and `after: 6` in 6 rounds",
+        ),
     ],
 )
 def test_what_a_rule_says_without_effect_is_refused(rule: Any, key: str, words: str) -> None:
@@ -285,6 +294,14 @@ def test_what_a_rule_says_without_effect_is_refused(rule: Any, key: str, words: 
     error = refused(entry("matchmaking", policies=everybody, rule=rule))
     assert error.path == f"matches[0].matchmaking.rule.{key}"
     assert words in error.message
+
+
+@pytest.mark.parametrize(
+    "reset", [{"after": 5, "beats": 1}, {"after": 6}, {"after": None}, {"after": 6, "beats": 1, "confidence": 0}]
+)
+def test_a_reset_that_may_come_is_taken(reset: Any) -> None:
+    rule = {"exploiters": {"main": ["a"], "main_exploiters": ["b"], "reset": reset}}
+    assert rule_of(league(entry("matchmaking", policies=["a", "b"], rule=rule), rounds=6)).exploiters.reset
 
 
 @pytest.mark.parametrize("rule", [{"past_selves": {"self": 1}}, {"fictitious": {"self": 1}}])
@@ -338,6 +355,7 @@ DUEL = {"env": "game", "seats": ["a", "b"]}
 THREE_SIDES = {"env": "game", "seats": ["a", "b", "c"]}
 BESIDE = {"env": "game", "seats": ["c", "d"]}
 PAST_SELVES = entry("matchmaking", policies=["a", "b"], rule="past_selves")
+WITHOUT_ITSELF = entry("matchmaking", policies=["a"], against=["random"], rule={"past_selves": {"self": 0}})
 SELF_ALONE = entry("matchmaking", policies=["a", "b"], rule={"fictitious": {"self": 1}})
 SAME_TEAMS = {"env": "game", "seats": ["a", "b", "a", "b"], "sides": [[0, 1], [2, 3]]}
 PARTNERS = {**THREE_SIDES, "sides": [[0, 1], [2]]}  # a and b are never apart
@@ -355,6 +373,7 @@ PARTNERS = {**THREE_SIDES, "sides": [[0, 1], [2]]}  # a and b are never apart
         [DUEL, BESIDE],
         [DUEL],
         [ROUND_ROBIN],
+        [WITHOUT_ITSELF, {"env": "game", "seats": ["random", "b"]}],
     ],
 )
 def test_evolution_by_ratings_is_refused_where_nobody_can_be_compared(matches: list[Any]) -> None:
@@ -373,6 +392,7 @@ def test_evolution_by_ratings_is_refused_where_nobody_can_be_compared(matches: l
         [{"env": "game", "seats": ["a", "random"]}, {"env": "game", "seats": ["b", "random"]}],
         [entry("matchmaking", policies=["a", "b"], against=["random"], rule="past_selves")],
         [entry("matchmaking", policies=["a", "b"], rule="fictitious")],
+        [WITHOUT_ITSELF, {"env": "game", "seats": ["b", "random"]}],
         [entry("knockout", policies=["a", "c", "b", "d"]), entry("swiss", policies=["c", "b"])],
         [PARTNERS, {**PARTNERS, "seats": ["a", "c", "b"]}, {"env": "game", "seats": ["c", "c"], "sides": [[0], [1]]}],
     ],

@@ -111,6 +111,26 @@ def test_without_past_selves_one_plays_oneself() -> None:
     assert drawn(made, Field(Results(), {}, LEARN), "a") == {"a": 3}
 
 
+@pytest.mark.parametrize(
+    ("share", "against", "expected"),
+    [
+        (0.0, ["random", "b"], {"random": 4}),
+        (0.5, ["random", "b"], {"a": 2, "random": 2}),
+        (0.0, ["b"], {"a": 4}),
+        (1.0, [], {"a": 4}),
+    ],
+    ids=["others", "both", "who-learns", "itself"],
+)
+def test_in_the_first_round_past_selves_are_those_of_others_that_do_not_learn(
+    share: float, against: list[str], expected: dict[str, int]
+) -> None:
+    rule = {"past_selves": {"self": share}}
+    duel = {"env": "game", "seats": ["b", "c"]}
+    made = league(duel, entry("matchmaking", policies=["a"], against=against, rule=rule, copies=4))
+    found = Counter({match.seats[1]: match.copies for match in first_round(made).matches if match.seats[0] == "a"})
+    assert found == expected
+
+
 # Fictitious self-play
 
 
@@ -175,6 +195,16 @@ def test_an_exploiter_that_beats_the_mains_begins_anew_and_its_games_are_forgott
     made = next_round(config, [first_round(config)], results, {})
     assert made.resets == ("b",)  # the league exploiter has no snapshot to beat yet
     assert set(made.snapshots) == {"a@100", "b@100"}
+
+
+def test_a_league_exploiter_has_to_beat_the_frozen_policies_that_it_meets_as_well() -> None:
+    lists = {"main": ["a"], "league_exploiters": ["c"], "reset": {"after": None, "share": 1.0}}
+    config = league(entry("matchmaking", policies=["a", "c"], against=["random"], rule={"exploiters": lists}))
+    before = [first_round(config)]
+    before += [next_round(config, before, Results(), {})]
+    won = {"a@100_c": (0, 0, 60)}
+    assert next_round(config, before, results_of(**won, random_c=(60, 0, 0)), {}).resets == ()
+    assert next_round(config, before, results_of(**won, random_c=(0, 0, 60)), {}).resets == ("c",)
 
 
 # Uncertainty

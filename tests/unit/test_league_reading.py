@@ -79,6 +79,16 @@ def test_a_game_that_was_cut_or_in_which_a_seat_stood_idle_is_aborted(folder: Ru
     assert (found.episodes, found.aborted, found.results.games) == (3, 2, 1)
 
 
+def test_games_that_were_cut_are_counted_for_those_whom_they_would_have_rated(folder: RunFolder) -> None:
+    write_rounds(folder, {}, {"resets": ["b"]}, {"matches": [{"match": 0, "sides": []}]})
+    games = [("ab", 0), ("ab", 0), ("as", 0), ("as", 1), ("sa", 1), ("aa", 1), ("ab", 2)]
+    write_episodes(folder, *(episode(pair, None, round=number, cut=True) for pair, number in games))
+    found = read(folder)
+    assert found.cut == {"a": 3, "s": 3}, "b has begun anew since; who meets itself, or nobody, is not rated"
+    assert found.aborted == len(games)
+    assert read(folder, window=1).cut == {}
+
+
 def test_a_game_without_a_winner_or_without_two_sides_is_not_rated(folder: RunFolder) -> None:
     write_episodes(folder, episode("ab", None))
     assert (read(folder).unrated, read(folder).results.games) == (1, 0)
@@ -140,6 +150,25 @@ def test_rounds_after_the_one_asked_for_are_not_looked_at(folder: RunFolder) -> 
     write_episodes(folder, *(episode("as", "win", round=number) for number in range(3)))
     assert read(folder, window=1, last=1).results.between("a", "s") == Score(wins=1)
     assert read(folder, last=1).episodes == 2
+
+
+def test_a_round_that_nobody_has_played_yet_makes_nothing_old(folder: RunFolder) -> None:
+    write_rounds(folder, {}, {"resets": ["a"]})
+    write_episodes(folder, episode("ab", "win"))
+    assert read(folder, window=1).results.between("a", "b") == Score(wins=1)
+    assert read(folder, window=1, last=1).stale == 1
+
+
+def test_copies_that_were_left_out_on_fewer_processes_are_like_those_that_they_repeat(folder: RunFolder) -> None:
+    matches = [{"match": 0, "sides": PAIR}, {"match": 1, "sides": []}]
+    write_rounds(folder, {"matches": matches}, {"matches": matches})
+    lines = [episode("ab", "win", round=number, match=match) for number in range(2) for match in range(6)]
+    write_episodes(folder, *lines)
+    assert (read(folder).results.games, read(folder).unrated) == (6, 6)
+    folder.rounds.unlink()
+    folder.write_plan({"matches": matches})
+    write_episodes(folder, *lines[:6])
+    assert (read(folder).results.games, read(folder).unrated) == (3, 3)
 
 
 def test_the_sides_are_those_of_the_round(folder: RunFolder) -> None:

@@ -43,7 +43,6 @@ def test_games_between_two_players_are_those_in_which_each_alone_fills_a_side() 
     assert results.between("a", "b") == Score(2, 0, 3)
     assert results.between("b", "a") == Score(3, 0, 2)
     assert results.between("a", "c") == Score()
-    assert results.games_of("c") == 1
 
 
 def test_joined_results_hold_the_games_of_both() -> None:

@@ -264,6 +264,14 @@ def test_after_the_last_round_there_is_none(tmp_path: Path) -> None:
     assert rounds.next_round(played(run)) is None
 
 
+def test_nothing_is_read_of_the_games_when_the_last_round_is_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = played(at(begun(tmp_path / "run", config(DUEL, count=2)), 1))
+    monkeypatch.setattr(rounds, "_reading", lambda *_: pytest.fail("the games were read"))
+    assert rounds.next_round(run) is None
+
+
 def test_a_round_that_is_planned_again_is_the_same(tmp_path: Path) -> None:
     run = at(begun(tmp_path / "run", past_selves()), 4)
     before = run.folder.rounds.read_bytes()

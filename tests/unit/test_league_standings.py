@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
 from arena.league.ratings import fit
 from arena.league.results import Results, Score
-from arena.league.standings import Row, rows
-from arena.screen.standings import standings_lines
+from arena.league.standings import ENOUGH, Curtailed, Row, curtailed, league_table, rows
+from arena.screen.standings import curtailed_lines, prior_lines, standings_lines
+from simulated_leagues import league
+
+PAIR = {"env": "game", "seats": ["a", "b"]}
 
 
 def row(rank: int, player: str) -> Row:
@@ -43,3 +52,79 @@ def test_a_long_table_keeps_the_best_and_those_who_are_always_shown() -> None:
     lines = standings_lines([row(rank, f"p{rank}") for rank in range(1, 21)], most=3, always={"p20", "p9"})
     assert [line.split()[1] for line in lines[1:-1]] == ["p1", "p9", "p20"]
     assert lines[-1] == "and 17 more"
+
+
+# --- games that were cut --------------------------------------------------------------------------------------------
+
+
+def met(**games: int) -> Results:
+    """`a_b=3`: that many games, half of them won."""
+    found = Results()
+    for pair, count in games.items():
+        first, second = pair.split("_")
+        found.add_score((first,), (second,), Score(count // 2, count % 2, count // 2))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("keys", "by", "key"),
+    [
+        ({"rounds": 3}, "round", "ticks"),
+        ({"rounds": 3, "checkpoint_every": 50}, "leg", "checkpoint_every"),
+        ({"rounds": 1}, "run", "ticks"),
+    ],
+)
+def test_the_player_of_whose_games_most_were_cut_is_named_with_what_makes_it_better(
+    keys: Any, by: str, key: str
+) -> None:
+    config, results = league(PAIR, **keys), met(a_b=60, b_c=40)
+    assert curtailed(fit(results), {"a": 4, "b": 5, "c": 8}, config) == Curtailed("c", 5.0, by, key)
+
+
+@pytest.mark.parametrize("cut", [{}, {"a": 2, "b": 2}, {"strange": 9}])
+def test_nobody_is_named_where_few_games_were_cut(cut: dict[str, int]) -> None:
+    assert curtailed(fit(met(a_b=2 * ENOUGH)), cut, league(PAIR)) is None
+
+
+def finished(ticks: int) -> tuple[float, float, float]:
+    """Games of equals in a lane and round, expected to be won, lost and cut; one is won in 10 ticks or lost in 60."""
+    begins = np.zeros(ticks + 1)  # how probable it is that a game begins after so many ticks
+    begins[0] = 1.0
+    for tick in range(ticks + 1):
+        for length in (10, 60):
+            if tick + length <= ticks:
+                begins[tick + length] += 0.5 * begins[tick]
+    won, lost = (0.5 * begins[: max(0, ticks - length + 1)].sum() for length in (10, 60))
+    return won, lost, begins[:ticks].sum() - won - lost
+
+
+@pytest.mark.parametrize(("ticks", "games", "elo"), [(100, 2.8, 109), (1000, 28, 9), (5000, 143, 2)])
+def test_equals_of_whom_one_loses_all_that_is_cut_look_unequal_by_half_of_it(
+    ticks: int, games: float, elo: float
+) -> None:
+    won, lost, cut = finished(ticks)
+    assert won + lost == pytest.approx(games, rel=0.02)
+    assert 400 * math.log10(won / lost) == pytest.approx(elo, abs=0.5)
+    assert won / (won + lost) - 0.5 == pytest.approx(cut / (won + lost) / 2)
+
+
+def test_what_is_enough_leaves_equals_within_twelve_elo() -> None:
+    share = 0.5 + 1 / ENOUGH / 2
+    assert 400 * math.log10(share / (1 - share)) == pytest.approx(12, abs=0.5)
+
+
+def test_below_the_table_is_said_what_has_to_be_known_of_it() -> None:
+    found = league_table(met(a_b=14), {"a": 5, "b": 5}, league(PAIR))
+    assert [row.player for row in found.rows] == ["a", "b"]
+    assert prior_lines(prior=found.prior) == []
+    (said,) = curtailed_lines(found.curtailed)
+    assert "with a a lane finishes about 2.8 games before the end of a round cuts one; set a larger `ticks`" in said
+    won_all = Results()
+    won_all.add(("a",), ("b",), "win", count=9)
+    found = league_table(won_all, {}, league(PAIR))
+    assert curtailed_lines(found.curtailed) == []
+    assert ["a weak prior" in said for said in prior_lines(prior=found.prior)] == [True]
+
+
+def test_a_league_in_which_nobody_has_met_has_no_rows() -> None:
+    assert league_table(Results(), {"a": 9}, league(PAIR)) == ([], False, None)

@@ -40,6 +40,18 @@ def test_intervals_hold_the_truth_in_95_of_100_cases(
     assert statistics.fmean(shares) == pytest.approx(0.95, abs=3 * error)
 
 
+@pytest.mark.parametrize("side", [-200.0, 100.0])
+def test_intervals_hold_the_truth_in_95_of_100_cases_whatever_the_first_side_is_worth(side: float) -> None:
+    rng, shares, of_side = np.random.default_rng(15), [], []
+    for _ in range(LEAGUES):
+        truth = leagues.normal(6, 150, rng)._replace(side=side)
+        results = leagues.uneven_sides(truth, 20, rng)
+        shares.append(statistics.fmean(leagues.ratings_covered(truth, results)))
+        of_side += leagues.side_covered(truth, results)
+    assert statistics.fmean(shares) == pytest.approx(0.95, abs=3 * statistics.stdev(shares) / LEAGUES**0.5)
+    assert statistics.fmean(of_side) == pytest.approx(0.95, abs=3 * (0.05 * 0.95 / LEAGUES) ** 0.5)
+
+
 @pytest.mark.parametrize(("elo", "wrong"), [(0, Verdict.BETTER), (60, Verdict.NOT_BETTER)])
 def test_a_gate_is_wrong_in_at_most_5_of_100_cases(elo: float, wrong: Verdict) -> None:
     rng, test, count = np.random.default_rng(12), Test(elo=60), 300

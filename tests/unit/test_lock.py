@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from arena.errors import ConfigError
-from arena.records.lock import RunLock
+from arena.records.lock import RunLock, is_left, refuse_held
 
 ROOT = Path(__file__).resolve().parents[2]
 HOLDS = (
@@ -66,6 +66,20 @@ def test_a_killed_holder_leaves_nothing_locked(tmp_path: Path) -> None:
         process.wait()
         with RunLock.take(tmp_path) as lock:
             assert lock.held
+
+
+def test_who_asks_whether_a_folder_is_free_is_told_and_leaves_no_trace(tmp_path: Path) -> None:
+    refuse_held(tmp_path)
+    assert not (tmp_path / "lock").exists()
+    with another(tmp_path) as process:
+        before = (tmp_path / "lock").read_bytes()
+        with pytest.raises(ConfigError, match=f"another run writes into this folder: process {process.pid} on host"):
+            refuse_held(tmp_path)
+        process.kill()
+    assert is_left(tmp_path)
+    refuse_held(tmp_path)
+    assert (tmp_path / "lock").read_bytes() == before
+    assert is_left(tmp_path), "that it was killed is still to be seen"
 
 
 def test_a_forked_child_that_outlives_its_parent_does_not_keep_the_lock(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from arena.config import parse_config
+from arena.launch import ranks
 from arena.launch.leader import HostingLeader
 from arena.launch.ranks import Rank, entered
 from arena.launch.repair import DEATHS_AT_MOST, Known, leg_after, often_dead, on_record, repaired
@@ -213,6 +214,14 @@ def test_who_has_left_a_match_has_not_left_that_of_the_next_round(tmp_path: Path
 def test_a_signal_that_comes_between_two_stages_is_told_in_a_sentence() -> None:
     failure = failure_of(KeyboardInterrupt(signal.SIGTERM), "rank 0")
     assert failure == Failed("rank 0", "ended by SIGTERM", exit_code=128 + signal.SIGTERM)
+
+
+def test_a_death_that_ends_a_tournament_is_told_with_how_it_goes_on(tmp_path: Path) -> None:
+    plan = make_plan(parse_config({**DATA, "rounds": 2}, source="test"))
+    words = ranks._why_not(Run(plan, tmp_path, episodes=1), Memory())
+    assert words.startswith(f"a process has died; what was played is in {tmp_path}; ")
+    assert words.endswith("the same command with --resume goes on after the last batch that is whole")
+    assert "--resume" not in ranks._why_not(replace(run_of(tmp_path), episodes=1), Memory()), "an evaluation"
 
 
 class First:

@@ -16,10 +16,13 @@ import pytest
 
 from arena.cli import main
 from arena.config import parse_config
+from arena.league.pairing import decided
 from arena.league.ratings import fit
 from arena.league.reading import read_results
 from arena.leg import ENDLESS
+from arena.records import tournament
 from arena.records.folder import RunFolder
+from arena.records.tournament import Terms
 from arena.report.charts import figures
 from arena.report.colors import Colors
 from arena.report.curves import curve, edges_for
@@ -27,7 +30,7 @@ from arena.report.lineage import Lineage
 from arena.report.page import CONTENTS, page, write_report
 from arena.report.reading import read_run
 from arena.report.sections import look_up, page_data, plain
-from arena.report.words import FORMS
+from arena.report.words import FORMS, THIN
 from league_folders import League, write_league
 
 LEAGUE = League(policies=3, episodes=300, rounds=3)
@@ -138,8 +141,9 @@ def test_the_standings_count_the_games_of_the_results(league: RunFolder, told: A
     results = read_results(league, window=5)
     told = told["standings"]
     assert told["games"] == results.games
+    ratings = fit(results)
     assert {row["player"]: row["games"] for row in told["rows"]} == {
-        player: results.games_of(player) for player in results.players
+        player: ratings.of(player).games for player in results.players
     }
     elos = [row["elo"] for row in told["rows"]]
     assert elos == sorted(elos, reverse=True)
@@ -152,6 +156,43 @@ def test_the_page_says_whether_the_strengths_have_a_prior(own: RunFolder) -> Non
     own.episodes.write_text(json.dumps(one) + "\n")
     assert numbers(own)["standings"]["prior"]
     assert "a weak prior" in page(read_run(own.path))
+
+
+def test_the_page_says_where_too_many_games_were_cut_unless_lanes_play_a_number_of_games(own: RunFolder) -> None:
+    whole = [line for line in lines(own.episodes) if not line.get("cut")]
+    own.episodes.write_text("".join(json.dumps(line) + "\n" for line in whole))
+    assert numbers(own)["standings"]["curtailed"] is None
+    cut = [{**whole[-1], "cut": True}] * 30
+    own.episodes.write_text("".join(json.dumps(line) + "\n" for line in [*whole, *cut]))
+    ratings = fit(read_results(own, window=5))
+    games, player = min((ratings.of(seat["policy"]).games, seat["policy"]) for seat in cut[0]["seats"])
+    assert numbers(own)["standings"]["curtailed"] == (player, games / 30, "round", "ticks")
+    assert f"with {player} a lane finishes about" in page(read_run(own.path))
+    own.config.write_text(own.config.read_text().replace("ticks: 1000", f"ticks: {ENDLESS}"))
+    assert "a lane finishes about" not in page(read_run(own.path))
+
+
+@pytest.mark.parametrize(("elo", "words"), [(20, "is not decided"), (1000, "is decided")])
+def test_the_page_says_whether_the_order_of_a_tournament_is_decided(own: RunFolder, elo: float, words: str) -> None:
+    assert (numbers(own)["standings"]["order"], "order of all players" in page(read_run(own.path))) == (None, False)
+    tournament.write(own, Terms(greedy=True, error=0.1, elo=elo))
+    found = decided(read_results(own), ["p0", "p1", "p2"], 0.1, elo=elo)
+    assert numbers(own)["standings"]["order"] == {"decided": found, "error": 0.1, "elo": elo}
+    text = re.sub("<[^>]+>", "", page(read_run(own.path)))
+    assert f"The order of all players {words}, at an error of 0.10; differences below {elo}" in text.replace(THIN, "")
+
+
+def test_the_page_says_whether_the_order_of_a_league_is_decided_that_ends_with_it(own: RunFolder) -> None:
+    frozen = own.config.read_text().replace("frozen: false", "frozen: true")
+    own.config.write_text(frozen.replace("league: null", "league: {decided: {elo: 1000}}"))
+    assert numbers(own)["standings"]["order"] == {"decided": True, "error": 0.05, "elo": 1000}
+
+
+def test_the_batch_that_a_tournament_is_playing_does_not_count_in_its_standings(own: RunFolder) -> None:
+    tournament.write(own, Terms(greedy=True, error=0.05, elo=20))
+    assert numbers(own)["standings"]["games"] == read_results(own, last=2).games
+    (own.boundaries / "000000003000.json").rename(own.boundaries / "000000002000.json")
+    assert numbers(own)["standings"]["games"] == read_results(own, last=1).games
 
 
 def test_the_payoffs_are_those_of_the_pairs(league: RunFolder, told: Any) -> None:

@@ -5,14 +5,17 @@ from __future__ import annotations
 import math
 import statistics
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from arena.records.lines import EpisodeRecord, SeatRecord, UpdateRecord
+from arena.records.ordering import Place
 from arena.records.outcome import Outcome
 from arena.records.results import results_of
 from arena.records.scoreboard import Scoreboard, Series
+from arena.screen.display import summary_lines
 from arena.screen.words import result_words
 
 
@@ -22,6 +25,11 @@ def seat(policy: str, return_: float, outcome: Outcome | None, entities: int = 1
 
 def episode(*seats: SeatRecord, length: int = 10) -> EpisodeRecord:
     return EpisodeRecord(0, 0, "game", 0, 0, 1, length, True, False, seats)
+
+
+def places(count: int) -> list[Place]:
+    """Of so many episodes of one lane."""
+    return [(tick, 0, 0) for tick in range(count)]
 
 
 def test_each_policy_counts_an_episode_once_however_many_seats_it_has() -> None:
@@ -85,8 +93,8 @@ def test_the_last_update_is_kept() -> None:
 @given(st.lists(st.integers(-1000, 1000), max_size=350), st.integers(0, 350))
 def test_a_series_agrees_with_slices_of_the_whole_list_in_whatever_parts_it_comes(values: list[int], cut: int) -> None:
     series = Series()
-    for part in (values[:cut], values[cut:]):
-        series.extend(part)
+    for part in (slice(cut), slice(cut, None)):
+        series.extend(places(len(values))[part], values[part])
 
     def mean(part: list[int]) -> float | None:
         return sum(part) / len(part) if part else None
@@ -104,6 +112,37 @@ def test_a_series_agrees_with_slices_of_the_whole_list_in_whatever_parts_it_come
         assert change == (size, mean(values[:size]), mean(values[-size:]))
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_what_ended_first_and_last_does_not_depend_on_which_match_is_heard_of_first(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    messages = [
+        [EpisodeRecord(0, match, "game", 0, 0, tick, 10, True, False, (seat("blue", tick % 17 * match, "draw"),))]
+        for tick in range(1, 601)
+        for match in range(3)
+    ]
+    board, heard = Scoreboard(), Scoreboard()
+    for message in messages:
+        board.add(results_of(message))
+    late = np.arange(len(messages)) + rng.uniform(0, 900, len(messages))  # a match is heard of long after the others
+    for place in np.argsort(late):
+        heard.add(results_of(messages[place]))
+    whole = [message[0].seats[0].return_ for message in messages]
+    expected = (100, statistics.mean(whole[:100]), statistics.mean(whole[-100:]))
+    for found in (board, heard):
+        assert found.policies["blue"].returns.before_and_after() == pytest.approx(expected)
+    assert summary_lines(board, "run") == summary_lines(heard, "run")
+
+
+def test_the_places_of_decided_games_are_theirs() -> None:
+    ends: list[Outcome | None] = ["win", None, "loss"]
+    rows = [
+        EpisodeRecord(0, 1, "game", 2, 0, tick, 10, True, False, (seat("blue", 0, end),))
+        for tick, end in enumerate(ends)
+    ]
+    found = results_of(rows)["blue"]
+    assert (list(found.places), list(found.decided)) == ([(0, 1, 2), (1, 1, 2), (2, 1, 2)], [(0, 1, 2), (2, 1, 2)])
+
+
 def test_a_return_that_is_not_a_number_is_seen_and_not_hidden() -> None:
     board = Scoreboard()
     board.add(results_of([episode(seat("blue", math.nan, None))]))
@@ -113,13 +152,13 @@ def test_a_return_that_is_not_a_number_is_seen_and_not_hidden() -> None:
 @given(st.lists(st.floats(-1e3, 1e3), min_size=2, max_size=150))
 def test_the_deviation_is_that_of_the_sample(numbers: list[float]) -> None:
     series = Series()
-    series.extend(numbers)
+    series.extend(places(len(numbers)), numbers)
     assert series.deviation == pytest.approx(statistics.stdev(numbers), rel=1e-6, abs=1e-3)
 
 
 def test_one_number_has_no_deviation() -> None:
     series = Series()
-    series.extend([3.0])
+    series.extend(places(1), [3.0])
     assert series.deviation == 0.0
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from arena.config import parse_config
 from arena.plan import make_plan
-from arena.screen.words import counted, round_words
+from arena.screen.words import change_words, counted, round_words
 
 
 @pytest.mark.parametrize(
@@ -36,3 +36,28 @@ def test_a_round_says_who_meets_whom_side_by_side(seats: list[str], sides: list[
         "matches": [{"env": "game", "seats": seats, "sides": sides, "copies": 2}],
     }
     assert round_words(make_plan(parse_config(data, source="league.yaml"))) == f"round 0 of 0 to 2: {words} x2"
+
+
+def test_a_round_says_what_has_become_of_whom_and_nothing_where_nothing_has() -> None:
+    gates = [
+        {"policy": "a", "against": "a@5", "verdict": verdict, "llr": 0.0, "games": games}
+        for verdict, games in (("better", 1), ("not_better", 2), ("open", 0))
+    ]
+    line = {
+        "snapshots": ["a@10", "b@10"],
+        "dropped": ["a@5"],
+        "resets": ["c"],
+        "forks": {"p": {"from": "q", "options": {"learning_rate": 0.00123456, "n_steps": 8}}, "r": {"from": "q"}},
+        "gates": gates,
+    }
+    assert change_words(line) == [
+        "a@10, b@10 joined",
+        "a@5 left",
+        "c began anew",
+        "p is a copy of q with learning_rate 0.00123, n_steps 8",
+        "r is a copy of q",
+        "a is better than a@5 (1 game)",
+        "a is no better than a@5 (2 games)",
+        "a may be as good as a@5 (0 games)",
+    ]
+    assert change_words({"snapshots": [], "forks": {}}) == []

@@ -48,6 +48,29 @@ def test_a_league_ends_with_its_standings_and_a_run_of_one_round_does_not(
 
 
 @pytest.mark.parametrize(
+    ("keys", "said"),
+    [
+        ({}, None),
+        ({"game": 3}, "a lane finishes about 6 games before the end of a round cuts one; set a larger `ticks`"),
+        ({"game": 3, "checkpoint_every": 10}, "before the end of a leg cuts one; set a larger `checkpoint_every`"),
+        ({"game": 3, "ticks": 100}, None),
+    ],
+    ids=["whole", "round", "leg", "enough"],
+)
+def test_below_the_standings_is_said_what_they_rest_on(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], keys: dict[str, Any], said: str | None
+) -> None:
+    path, run = tmp_path / "league.yaml", tmp_path / "run"
+    game = {"make": "matrix", "kwargs": {**CONFIG["envs"]["g"]["kwargs"], "rounds": keys.pop("game", 2)}}
+    path.write_text(yaml.safe_dump({**CONFIG, "envs": {"g": game}, "rounds": 2, **keys}))
+    assert main(["train", str(path), "--ranks", "1", "--run-dir", str(run)]) == 0
+    shown = capsys.readouterr().out.splitlines()
+    assert len([line for line in shown if "a weak prior" in line]) == 1, "the weak one has lost all games"
+    found = [line for line in shown if line.startswith("short games count too often")]
+    assert [said in line for line in found] == ([] if said is None else [True])
+
+
+@pytest.mark.parametrize(
     "how",
     [
         {

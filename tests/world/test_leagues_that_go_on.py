@@ -15,6 +15,7 @@ from arena.config import load_config, parse_config
 from arena.errors import ConfigError, Unwritable
 from arena.launch import hosting
 from arena.league import league
+from arena.league.reading import read
 from arena.records import checkpoint
 from arena.records import rounds as records
 from arena.records.boundary import discard_after
@@ -22,6 +23,7 @@ from arena.records.folder import RunFolder
 from arena.records.journal import JournalReader
 from arena.records.lock import RunLock, is_held, is_left
 from arena.restoring import restored
+from arena.roles.root import Root
 from arena.run import Run
 from arena.screen.display import silent_display
 from arena.stages.prepare import begin, prepare
@@ -164,6 +166,63 @@ def test_further_copies_on_more_processes_take_over_half_a_rollout_as_well(tmp_p
     discard_after(folder, tick)
     assert len(prepared(data, folder.path, resume=True, ranks=7).plan.matches) == 2
     play(data, folder.path, resume=True, ranks=7)
+
+
+def test_games_of_copies_that_fewer_processes_have_left_out_count(tmp_path: Path) -> None:
+    data = {
+        "policies": {"one": {"algorithm": "random"}, "two": {"algorithm": "random"}},
+        "matches": [{"env": "game", "seats": ["one", "two"]}],
+        "checkpoint_every": TICKS // 2,
+        "scale": True,
+    }
+    folder = play(data, tmp_path / "run", ranks=7)
+    discard_after(folder, 2 * TICKS + TICKS // 2)
+    play(data, folder.path, resume=True, ranks=4)
+    assert {line["match"] for line in JournalReader(folder.episodes) if line["round"] == 2} == {0, 1}
+    found = read(folder)
+    assert (found.unrated, found.aborted) == (0, found.episodes - found.results.games)
+
+
+@pytest.fixture
+def planned_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunFolder:
+    """The folder of a league that was killed when its last round was planned, before everybody was ready for it."""
+    gather = Root.gather
+
+    def killed(root: Root) -> None:
+        if root._run.plan.round == 2:
+            raise Unwritable("as by a kill, which leaves what is there")
+        gather(root)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Root, "gather", killed)
+        run = prepared(evolving_selves(), tmp_path / "run")
+        assert hosting.alone(run, lambda run, scoreboard: None, silent_display()) == 1
+    assert len(records.read(run.folder)) == 3
+    return run.folder
+
+
+def evolving_selves() -> dict[str, Any]:
+    """Past selves that join and leave, and copies, in every round; games of the newest round alone count."""
+    return {**past_selves(), "league": {"snapshots": {"keep": 1}, "window": 1, "evolution": {"share": 0.5}}}
+
+
+def test_a_round_that_was_planned_and_not_begun_is_planned_again_as_it_would_have_been(
+    planned_only: RunFolder, tmp_path: Path
+) -> None:
+    play(evolving_selves(), planned_only.path, resume=True)
+    whole = play(evolving_selves(), tmp_path / "whole")
+    for name in ("rounds.jsonl", "episodes.jsonl"):
+        assert (planned_only.path / name).read_bytes() == (whole.path / name).read_bytes()
+    snapshots = [
+        {path.relative_to(folder.path): path.read_bytes() for path in folder.path.glob("snapshots/*/*")}
+        for folder in (planned_only, whole)
+    ]
+    assert snapshots[0] == snapshots[1] != {}
+
+
+def test_a_round_that_was_planned_and_not_begun_makes_no_result_old(planned_only: RunFolder) -> None:
+    assert read(planned_only, window=1).results.games > 0
+    assert read(planned_only, window=1).encounters == read(planned_only, window=1, last=1).encounters
 
 
 def test_nobody_else_gets_the_folder_while_a_round_is_planned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,6 +17,7 @@ from arena.errors import ConfigError
 from arena.records import checkpoint
 from arena.records.folder import RunFolder
 from arena.records.journal import JournalReader
+from arena.records.lock import is_left
 from arena.roles.root import RoleFailed
 from staging import Played, play
 
@@ -232,12 +233,14 @@ OTHER_GAMES = {
 def test_another_game_is_refused_before_anything_is_touched(difference: str, tmp_path: Path) -> None:
     data, words = OTHER_GAMES[difference]
     folder = play(duel(ticks=40), tmp_path, given=True).folder
+    folder.lock.write_text("somebody who was killed")
     before = snapshot(folder.path)
     with pytest.raises(ConfigError) as caught:
         resume(data, tmp_path)
     assert words in str(caught.value)
     assert str(folder.config) in str(caught.value)
     assert snapshot(folder.path) == before
+    assert is_left(folder.path), "it is still to be seen that the run was killed"
 
 
 @pytest.mark.parametrize("fewer", [{"copies": 1}, {"lanes": 1}])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from arena.records.boundary import discard_after
 from arena.records.folder import RunFolder
 from arena.records.journal import JournalReader
 from arena.samples import read_samples
-from arena.screen.display import silent_display
+from arena.screen.display import Display, PlainDisplay, silent_display
 from arena.stages.prepare import prepare
 from remembering import Begun, Bits
 from staging import NOTES
@@ -37,12 +38,12 @@ def league(*matches: Any, policies: Any, rounds: int = 3, **more: Any) -> dict[s
     }
 
 
-def play(data: dict[str, Any], path: Path, *, resume: bool = False) -> RunFolder:
+def play(data: dict[str, Any], path: Path, *, resume: bool = False, display: Display | None = None) -> RunFolder:
     """Plays all rounds in this process."""
     NOTES.clear()
     config = parse_config({"name": "league", **data}, source="test")
     run = prepare(config, ranks=1, run_dir=str(path), resume=resume)
-    assert hosting.alone(run, lambda run, scoreboard: None, silent_display()) == 0
+    assert hosting.alone(run, lambda run, scoreboard: None, display or silent_display()) == 0
     return run.folder
 
 
@@ -157,6 +158,21 @@ def test_a_fork_that_rests_begins_later_with_the_bits_of_its_source(tmp_path: Pa
     assert name in rounds_of(folder)[1]["forks"], "it becomes a copy, and rests"
     source = rounds_of(folder)[1]["forks"][name]["from"]
     assert begun(folder, name, 2).state == saved(folder, source, 1) != begun(folder, source, 2).state
+
+
+def test_every_round_begins_with_a_line_that_says_who_plays_and_what_has_become_of_whom(tmp_path: Path) -> None:
+    rule = {"exploiters": {"main": ["one"], "main_exploiters": ["two"], "reset": {"after": 1, "beats": 1.0}}}
+    config = league({"matchmaking": {**DUEL, "rule": rule}}, policies={"one": PPO, "two": PPO})
+    config["league"] = {"snapshots": {"keep": 1}}
+    shown = io.StringIO()
+    play(config, tmp_path / "run", display=PlainDisplay(shown, total_ticks=1))
+    told = [line.partition(": ") for line in shown.getvalue().splitlines() if line.startswith("round ")]
+    assert [head for head, _, _ in told] == [f"round {number} of 0 to 2" for number in range(3)]
+    assert [words.split("; ")[1:] for _, _, words in told] == [
+        [],
+        ["one@20, two@20 joined", "two began anew"],
+        ["one@40, two@40 joined", "one@20, two@20 left", "two began anew"],
+    ]
 
 
 # ---------------------------------------------------------------------------------------------------- going on with it

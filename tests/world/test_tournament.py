@@ -16,11 +16,15 @@ import yaml
 
 from arena.cli import main
 from arena.config import load_config
+from arena.league.ratings import fit
 from arena.league.reading import read
 from arena.messages import Progress
 from arena.records import rounds
+from arena.records import tournament as terms
 from arena.records.folder import RunFolder
 from arena.records.journal import JournalReader
+from arena.report.reading import read_run
+from arena.report.sections import page_data, plain
 from staging import play
 
 LADDER = [[0, -1, -1], [1, 0, -1], [1, 1, 0]]  # a higher action beats a lower one
@@ -82,7 +86,27 @@ def mistake(capsys: pytest.CaptureFixture[str], tmp_path: Path, *arguments: str)
     return captured.err
 
 
+def numbers(folder: RunFolder) -> Any:
+    """Those of the report."""
+    return plain(page_data(read_run(folder.path)))
+
+
 # what is played
+
+
+@pytest.mark.parametrize(
+    ("policies", "expected"),
+    [(None, True), ({name: {"algorithm": "random"} for name in "ab"}, False)],
+    ids=["one-wins-all", "all-win-some"],
+)
+def test_below_the_table_is_said_that_the_strengths_have_a_prior(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], policies: Any, expected: bool
+) -> None:
+    out = tournament(capsys, tmp_path, written(tmp_path, ladder(policies)), "--episodes", "100", "--sample")
+    table, _, below = out.partition("the order is ")
+    assert ("\nthe strengths have a weak prior" in table) is expected
+    assert "short games count too often" not in out
+    assert below
 
 
 def test_players_of_known_order_are_ranked_early(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -143,6 +167,19 @@ def test_a_budget_of_one_batch_is_a_run_of_one_round(tmp_path: Path, capsys: pyt
     assert not data["decided"]
 
 
+def test_games_that_do_not_count_are_not_among_those_after_which_the_order_is_decided(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    both = [[[0, 0], [3, 3]], [[3, 3], [0, 0]]]  # who does the same as the other has a draw, else nobody knows
+    game = {"g": {"make": "matrix", "kwargs": {"payoffs": both, "rounds": 1}}}
+    path = written(tmp_path, ladder({name: {"algorithm": "random"} for name in ("one", "other")}, envs=game))
+    out = tournament(capsys, tmp_path, path, "--episodes", "36")
+    found = read(RunFolder(tmp_path / "games"))
+    assert found.results.games > 0 < found.unrated
+    assert f"after {found.results.games} games" in out
+    assert f"not counted: {found.unrated} without a winner\n" in out
+
+
 def test_games_without_chance_are_told_of(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = written(tmp_path, ladder())
     assert "all games between" in tournament(capsys, tmp_path, path, "--elo", "50")
@@ -154,9 +191,9 @@ def test_the_folder_holds_what_was_played(tmp_path: Path, capsys: pytest.Capture
     config = load_config(folder.config)
     assert {*config.policies} == {"low", "high", "middle"}
     assert all(policy.frozen for policy in config.policies.values())
-    results = read(folder).results
+    ratings = fit(read(folder).results)
     for row in data["players"]:
-        assert row["games"] == results.games_of(row["player"])
+        assert row["games"] == ratings.of(row["player"]).games
     assert not [*folder.checkpoints.iterdir()]
 
 
@@ -412,6 +449,40 @@ def test_a_tournament_that_is_over_shows_its_table_again_or_plays_more_if_that_i
     more = as_data(capsys, tmp_path, path, "--episodes", "320", "--resume")
     assert first["games"] == 240 < more["games"] == 320
     assert [one.number for one in rounds.read(RunFolder(tmp_path / "games"))][-1] > 2
+
+
+def test_a_batch_that_was_interrupted_does_not_count(
+    tmp_path: Path, interrupted: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    before, folder = left_by(tmp_path / "games"), RunFolder(tmp_path / "games")
+    whole, again = read(folder, last=1), read(folder).episodes - read(folder, last=1).episodes
+    assert again > 0
+    fewer = [interrupted[0], "--episodes", str(whole.episodes)]
+    assert as_data(capsys, tmp_path, *fewer, "--resume")["games"] == whole.results.games
+    assert f"\nnot counted: {again} of the batch that was interrupted\n" in tournament(
+        capsys, tmp_path, *fewer, "--resume"
+    )
+    assert left_by(tmp_path / "games") == before, "nobody has played, so there is nothing to forget"
+    assert numbers(folder)["standings"]["games"] == whole.results.games, "on the page as well"
+
+
+def test_when_it_is_over_is_on_record_and_stays_so_unless_something_else_is_asked_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, folder = written(tmp_path, dice()), RunFolder(tmp_path / "games")
+
+    def asked(*arguments: str) -> tuple[float, float]:
+        data = as_data(capsys, tmp_path, path, "--episodes", "48", *arguments)
+        assert (data["error"], data["elo"]) == (terms.read(folder).error, terms.read(folder).elo)
+        order = numbers(folder)["standings"]["order"]
+        assert order == {name: data[name] for name in ("decided", "error", "elo")}
+        return data["error"], data["elo"]
+
+    assert asked("--error", "0.2") == (0.2, 20)
+    assert asked("--resume") == (0.2, 20)
+    assert asked("--resume", "--elo", "400") == (0.2, 400)
+    shutil.rmtree(folder.path)
+    assert asked() == (0.05, 20)
 
 
 def test_how_actions_are_taken_is_on_record_before_anybody_plays(
