@@ -224,10 +224,11 @@ def _typed(space: Space[Any], written: Any) -> Any:
 
 def row(space: Space[Any], batched: Any, index: Any) -> Any:
     """One sample out of a batched one, a copy: arrays, and a numpy scalar for a Discrete space."""
-    if isinstance(space, spaces.Dict):
-        return {key: row(part, batched[key], index) for key, part in space.spaces.items()}
-    if isinstance(space, spaces.Tuple):
-        return tuple(row(part, value, index) for part, value in zip(space.spaces, batched, strict=True))
+    if type(batched) is not np.ndarray:  # else it is no container: asking the space would take longer than all the rest
+        if isinstance(space, spaces.Dict):
+            return {key: row(part, batched[key], index) for key, part in space.spaces.items()}
+        if isinstance(space, spaces.Tuple):
+            return tuple(row(part, value, index) for part, value in zip(space.spaces, batched, strict=True))
     value = batched[index]
     return value if isinstance(space, spaces.Discrete) else np.array(value)  # a Box holds no scalars
 

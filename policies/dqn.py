@@ -16,12 +16,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from gymnasium import spaces
 from gymnasium.spaces import Space
 from numpy.typing import NDArray
 from torch import Tensor, nn
-from torch.nn import functional
 
 from arena.errors import ConfigError
 from policies.actions import DiscreteHead
@@ -107,14 +107,30 @@ class QNetwork(nn.Module):
         """Q(s, .) [N, choices] for leaves [N, ...]."""
         return self._values(self.layers(self.encoder(leaves)))
 
-    def traced(self, leaves: Sequence[Tensor]) -> tuple[Tensor, Callable[[Tensor], None]]:
-        """The same, and the way from the gradient of it to `grad` of the weights; where autograd does not record."""
-        if not self.encoder.learns:
-            outputs, to_layers = self.layers.traced(self.encoder(leaves))
-            return self._values(outputs), lambda gradient: to_layers(self._by_outputs(gradient))
-        with torch.enable_grad():  # the images' network is left to autograd
+    def traced(
+        self, leaves: Sequence[Tensor], others: Sequence[Tensor] | None = None
+    ) -> tuple[Tensor, Tensor, Callable[[Tensor], None]]:
+        """The same, that of others [M, ...], and the way from the gradient of the first alone to `grad` of the weights.
+
+        To be called where autograd does not record. All go through the layers at once, which takes less than twice.
+        """
+        if self.encoder.learns:
+            beside = self(others) if others is not None else None  # before: its layers would write over the trace
+            values, backward = self._traced_images(leaves)
+            return values, values[:0] if beside is None else beside, backward
+        features = self.encoder(leaves)
+        rows = features.shape[0]
+        seen = features if others is None else torch.cat([features, self.encoder(others)])
+        outputs, to_layers = self.layers.traced(seen, rows)
+        values = self._values(outputs)
+        return values[:rows], values[rows:], lambda gradient: to_layers(self._by_outputs(gradient))
+
+    def _traced_images(self, leaves: Sequence[Tensor]) -> tuple[Tensor, Callable[[Tensor], None]]:
+        """The values, and the way back where the encoder has weights as well."""
+        with torch.inference_mode(False), torch.enable_grad():  # the images' network is left to autograd
             features: Tensor = self.encoder(leaves)
-        inputs = features.detach().requires_grad_()
+            inputs = features.detach().requires_grad_()
+            inputs.grad = torch.zeros_like(inputs)
         outputs, to_layers = self.layers.traced(inputs)
 
         def backward(gradient: Tensor) -> None:
@@ -199,35 +215,43 @@ class DQN(OffPolicy):
     def _epsilon_greedy(
         self, leaves: Sequence[Tensor], mask: Tensor | None, epsilon: float, generator: torch.Generator
     ) -> Tensor:
-        rows = len(leaves[0])
-        curious = torch.rand(rows, generator=generator) < epsilon
-        drawn = _uniform(rows, self.head.outputs, mask, generator) if curious.any() else None
-        if drawn is not None and curious.all():  # with a single row: no need to ask
+        rows = leaves[0].shape[0]
+        curious = torch.rand(rows, generator=generator).numpy() < epsilon
+        count = np.count_nonzero(curious)
+        drawn = _uniform(rows, self.head.outputs, mask, generator) if count else None
+        if drawn is not None and count == rows:  # often so with a single row: no need to ask the network
             return drawn
         greedy = allow(self.network(leaves), mask).argmax(1)
-        return greedy if drawn is None else torch.where(curious.to(greedy.device), drawn.to(greedy.device), greedy)
+        if drawn is None:
+            return greedy
+        return torch.where(torch.from_numpy(curious).to(greedy.device), drawn.to(greedy.device), greedy)
 
     # --------------------------------------------------------------------------------------------------- the maths
 
-    @torch.no_grad()
+    @torch.inference_mode()
     def backward(self, batch: Transitions) -> tuple[Tensor, Tensor]:
         """Adds the gradient of a minibatch's loss to `grad` of the weights; what is measured [3], and the errors [N].
 
         It is differentiated by hand; the tests compare that with torch's own derivative of the loss.
         """
-        targets = self.targets_of(batch)
-        values, to_network = self.network.traced(batch.observations)
+        others = batch.next_observations if self.options.double else None
+        values, choosing, to_network = self.network.traced(batch.observations, others)
+        targets = self.targets_of(batch, choosing)
         chosen = batch.actions.unsqueeze(1)
         errors = values.gather(1, chosen).squeeze(1) - targets
-        by_value = errors.clamp(-1, 1).mul_(batch.weights).div_(batch.size)
+        slopes = errors.clamp(-1, 1)  # of Huber's loss, which is slope * (error - slope / 2)
+        loss = torch.sub(errors, slopes, alpha=0.5).mul_(slopes).mul_(batch.weights)
+        by_value = slopes.mul_(batch.weights).div_(batch.size)
         to_network(torch.zeros_like(values).scatter_(1, chosen, by_value.unsqueeze(1)))
-        loss = functional.huber_loss(errors, torch.zeros_like(errors), reduction="none").mul_(batch.weights)
         return torch.stack([loss, errors + targets, errors.abs()]).mean(1), errors
 
-    def targets_of(self, batch: Transitions) -> Tensor:
-        """y [N]."""
+    def targets_of(self, batch: Transitions, choosing: Tensor | None = None) -> Tensor:
+        """y [N]; `choosing` is Q(s', .) [N, choices], if it is known already."""
         values = self.targets["network"].module(batch.next_observations)
-        choosing = self.network(batch.next_observations) if self.options.double else values
+        if not self.options.double:
+            choosing = values
+        elif choosing is None:
+            choosing = self.network(batch.next_observations)
         best = allow(choosing, batch.next_masks).argmax(1, keepdim=True)
         return torch.addcmul(batch.rewards, batch.discounts, values.gather(1, best).squeeze(1))
 

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from arena.spaces import flatten, leaves_of
-from policies.rollout import to_leaves, to_mask
+from policies.rollout import stored_leaves, to_mask
 from policies.tensors import storage_dtype, to_arrays, to_tensors
 
 NO_SIGHT = -1  # no sight
@@ -88,8 +88,9 @@ class Experience:
         gamma: float,
     ) -> None:
         self.rows, self.ticks = rows, 0
-        self._space, self._mask_size, self._dtype = space, mask_size, action_dtype
-        self._powers = gamma ** np.arange(n_step + 1)
+        self._space, self._mask_size = space, mask_size
+        self._layout = leaves_of(space)
+        self._powers = np.power(gamma, np.arange(n_step + 1), dtype=np.float64)
         self._weights = self._powers[:-1].reshape(-1, *(1 for _ in reward_shape))  # of rewards in columns
         # What is under way: column j is the row's transition that has seen j + 1 actions.
         self._starts = np.full((rows, n_step), NO_SIGHT)
@@ -97,6 +98,9 @@ class Experience:
         self._actions = torch.zeros(rows, n_step, *action_shape, dtype=action_dtype).numpy()
         self._count = 0  # sights so far, in all fragments
         self._everybody = np.arange(rows)
+        self._no_sights = [torch.zeros(0, *leaf.shape, dtype=storage_dtype(leaf.dtype)) for leaf in self._layout]
+        numbers, sums = np.zeros(0, np.int64), np.zeros((0, *reward_shape), np.float32)
+        self._nothing_done = numbers, self._actions[:0, 0].copy(), sums, sums, numbers  # in a fragment's dtypes
         self._clear()
 
     def begin(self, observations: Any, infos: Mapping[str, Any]) -> None:
@@ -147,45 +151,40 @@ class Experience:
         self._done: list[tuple[NDArray[Any], ...]] = []  # the last five columns of a fragment, [C_i, ...] each
 
     def _fragment(self) -> Fragment:
-        layout = leaves_of(self._space)
-        none = [torch.zeros(0, *leaf.shape, dtype=storage_dtype(leaf.dtype)) for leaf in layout]
-        leaves = tuple(torch.cat(parts) for parts in zip(none, *self._sights, strict=True))
+        leaves = tuple(torch.cat(parts) for parts in zip(self._no_sights, *self._sights, strict=True))
         masks = torch.cat(self._allowed) if self._allowed else None
-        numbers = np.zeros(0, np.int64)
-        rewards = self._rewards[:0, 0]
-        columns = [(numbers, self._actions[:0, 0], rewards, rewards, numbers), *self._done]
-        kinds = (torch.int64, self._dtype, torch.float32, torch.float32, torch.int64)
-        joined = [torch.from_numpy(np.concatenate(parts)) for parts in zip(*columns, strict=True)]
-        return Fragment(
-            self._first, leaves, masks, *(column.to(kind) for column, kind in zip(joined, kinds, strict=True))
-        )
+        columns = zip(self._nothing_done, *self._done, strict=True)
+        with np.errstate(over="ignore"):  # a reward too large for float32 is infinite, and whoever learns refuses it
+            joined = [np.concatenate(parts, dtype=parts[0].dtype, casting="same_kind") for parts in columns]
+        return Fragment(self._first, leaves, masks, *map(torch.from_numpy, joined))
 
     def _see(self, observations: Any, infos: Mapping[str, Any]) -> None:
         """The rows that act next begin a transition; those that have seen enough for their oldest end that one."""
         acting, leaves, mask = self._look(observations, infos)
         self._acting: Any = acting
-        everybody = isinstance(acting, slice)
-        leaves = leaves if everybody else [leaf[torch.from_numpy(acting)] for leaf in leaves]
-        mask = mask if everybody or mask is None else mask[torch.from_numpy(acting)]
-        numbers = self._keep(leaves, mask, self.rows if everybody else len(acting))
+        count = self.rows
+        if not isinstance(acting, slice):
+            rows, count = torch.from_numpy(acting), len(acting)
+            leaves, mask = [leaf[rows] for leaf in leaves], None if mask is None else mask[rows]
+        numbers = self._keep(leaves, mask, count)
         full = self._starts[acting, -1] != NO_SIGHT
         if np.count_nonzero(full):
-            rows = self._everybody[acting][full]
-            self._complete(rows, self._starts.shape[1] - 1, self._left(rows), numbers[full])
+            complete = self._everybody[acting][full]
+            self._complete(complete, self._starts.shape[1] - 1, self._left(complete), numbers[full])
         for storage in (self._starts, self._rewards, self._actions):
-            storage[acting, 1:] = storage[acting, :-1].copy()
+            storage[acting, 1:] = storage[acting, :-1]  # NumPy sees to it that what overlaps is read before
         self._starts[acting, 0] = numbers
         self._rewards[acting, 0] = 0.0
 
     def _look(self, observations: Any, infos: Mapping[str, Any]) -> tuple[Any, Sequence[Tensor], Tensor | None]:
         """The rows that act next, as `who_acts` says; leaves and mask [B, ...] of all rows, also those of others."""
-        self.leaves = to_leaves(self._space, observations)
+        self.leaves = stored_leaves(self._layout, flatten(self._space, observations))
         self.mask = to_mask(infos, self._mask_size)
         return who_acts(infos.get("active")), self.leaves, self.mask
 
     def _left(self, rows: NDArray[np.intp]) -> NDArray[np.float64]:
         """Discounts [K, *reward_shape] of transitions of rows [K] that have seen all their actions."""
-        return np.full(len(rows), self._powers[-1])
+        return self._powers[-1:].repeat(len(rows))
 
     def _end(self, ended: NDArray[np.bool_], terminated: NDArray[np.bool_], infos: Mapping[str, Any]) -> None:
         """Completes what is under way where an episode has ended; one that was only cut has a last sight."""
@@ -203,7 +202,7 @@ class Experience:
         """Leaves and masks [K, ...] of the last observations of rows; without a mask there all is allowed."""
         samples = [flatten(self._space, infos["final_obs"][row]) for row in rows]
         leaves = [torch.from_numpy(np.stack(column)) for column in zip(*samples, strict=True)]
-        kinds = [storage_dtype(leaf.dtype) for leaf in leaves_of(self._space)]
+        kinds = [storage_dtype(leaf.dtype) for leaf in self._layout]
         told = to_mask(infos.get("final_info", {}), self._mask_size)
         mask = None if told is None else told[torch.from_numpy(rows)]
         return [leaf.to(kind) for leaf, kind in zip(leaves, kinds, strict=True)], mask

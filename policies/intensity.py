@@ -26,7 +26,8 @@ class Intensity:
     """
 
     def __init__(self, rate: float, *, starts: int) -> None:
-        self._rate, self._starts = Fraction(str(rate)), starts  # as it was written: 0.1 is a tenth
+        self._rate = Fraction(str(rate)).as_integer_ratio()  # as it was written: 0.1 is a tenth
+        self._starts = starts
         self.collected = self.waited = self.replayed = 0
 
     @property
@@ -49,8 +50,9 @@ class Intensity:
             return 0
         if minibatch == 0:
             return 0
-        due = self._rate * (self.collected - self.waited)
-        steps = max(0, (due - self.replayed) // minibatch)
+        numerator, denominator = self._rate  # multiplied out: a `Fraction` would look for common divisors each time
+        due = numerator * (self.collected - self.waited)
+        steps = max(0, (due - self.replayed * denominator) // (minibatch * denominator))
         self.replayed += steps * minibatch
         return steps
 

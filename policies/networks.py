@@ -87,7 +87,9 @@ class Numbers(nn.Module):
         self._scale = 1 / 255 if whole_bytes else 1.0
 
     def forward(self, leaf: Tensor) -> Tensor:
-        numbers = leaf.reshape(len(leaf), -1).to(torch.float32)  # [N, features]
+        numbers = leaf if leaf.ndim == 2 else leaf.reshape(len(leaf), -1)  # [N, features]
+        if numbers.dtype is not torch.float32:  # to call what does nothing takes a while, too
+            numbers = numbers.to(torch.float32)
         return numbers if self._scale == 1.0 else numbers * self._scale
 
 

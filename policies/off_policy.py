@@ -432,7 +432,7 @@ class OffPolicy(ABC):
             optimizer.step(self.learning_rate)
 
     def _check_rewards(self, fragment: Fragment) -> None:
-        if not torch.isfinite(fragment.rewards).all():
+        if not np.isfinite(fragment.rewards.numpy()).all():
             raise FloatingPointError(
                 f"policy {self.group.policy!r}: a reward that is no finite number came within "
                 f"{self.options.train_every} ticks before tick {self.ticks_done}; gradient step "

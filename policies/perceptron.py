@@ -21,6 +21,8 @@ from torch.nn import functional
 
 Gradient = TypeVar("Gradient", Tensor, None)
 
+FEW = 64  # rows whose hidden layers are so small that to look for their storage takes longer than to make it
+
 ACTIVATIONS: dict[str, type[nn.Module]] = {"tanh": nn.Tanh, "relu": nn.ReLU}
 
 
@@ -83,19 +85,25 @@ class Perceptron(nn.Sequential):
         """The outputs [N, outputs] of inputs [N, inputs]."""
         if torch.is_grad_enabled():
             return super().forward(inputs)  # type: ignore[no-any-return, no-untyped-call]
-        return self._trace(inputs)[-1]
+        if inputs.shape[0] > FEW:
+            return self._trace(inputs)[-1]
+        for weight, bias in self._layers[:-1]:
+            inputs = self._activate(functional.linear(inputs, weight, bias))
+        return functional.linear(inputs, *self._layers[-1])
 
-    def traced(self, inputs: Tensor) -> tuple[Tensor, Callable[[Tensor], None]]:
+    def traced(self, inputs: Tensor, rows: int | None = None) -> tuple[Tensor, Callable[[Tensor], None]]:
         """The outputs, and the way back; to be called where autograd does not record.
 
         The way back is a function of the gradient of the outputs [N, outputs]. It adds what follows to `grad` of all
-        weights, and of the inputs if they require it. It goes once, before the storage is used for anything else:
+        weights, and of the inputs if they require it. With `rows` it leads back from the first so many alone
+        [rows, outputs], and to the weights alone. It goes once, before the storage is used for anything else:
 
         Raises:
             RuntimeError: else, from the way back.
         """
         trace = self._trace(inputs)
-        return trace[-1], self._once(partial(self._backward, trace))
+        learnt = trace if rows is None else [part[:rows] for part in trace]
+        return trace[-1], self._once(partial(self._backward, learnt))
 
     def probed(self, inputs: Tensor) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
         """As `traced`, but the way back leads to the inputs alone: it returns their gradient [N, inputs]."""

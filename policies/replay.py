@@ -5,7 +5,8 @@
 
 The columns are allocated once. A sight is stored once, although it ends one transition and begins the next: a
 transition says where its next sight lies (see `policies.experience`). The oldest sights are written over first; what
-follows a sight is always younger than it.
+follows a sight is always younger than it. The columns are torch's, which gives minibatches of them; what comes is a few
+items at a time, and NumPy writes those into the same memory in half the time.
 """
 
 from __future__ import annotations
@@ -16,12 +17,16 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from gymnasium.spaces import Space
+from numpy.typing import NDArray
 from torch import Tensor
 
 from arena.spaces import leaves_of
 from policies.experience import Fragment
 from policies.sum_tree import SumTree
 from policies.tensors import storage_dtype
+
+Slots = NDArray[np.int64]
+"""Where sights lie, [N]."""
 
 
 class Transitions(NamedTuple):
@@ -76,13 +81,13 @@ class Priorities:
         self._alpha, self._epsilon = alpha, epsilon
         self.largest = 1.0  # p
 
-    def add(self, indices: Tensor) -> None:
+    def add(self, slots: Slots) -> None:
         """Of new transitions."""
-        self.tree.set(indices.numpy(), self.largest**self._alpha)
+        self.tree.set(slots, self.largest**self._alpha)
 
-    def remove(self, indices: Tensor) -> None:
+    def remove(self, slots: Slots) -> None:
         """Of what is written over."""
-        self.tree.set(indices.numpy(), 0.0)
+        self.tree.set(slots, 0.0)
 
     def update(self, indices: Tensor, errors: Tensor) -> None:
         """Of transitions that were learnt from; errors [N] of any sign."""
@@ -129,13 +134,23 @@ class Ring:
         """How many are kept."""
         return self.end - self.oldest
 
-    def slots(self, numbers: Tensor) -> Tensor:
+    def slots(self, numbers: NDArray[np.int64]) -> Slots:
         """Where sights lie."""
         return self.base + numbers % self.length
 
-    def all_slots(self) -> Tensor:
+    def all_slots(self) -> Slots:
         """Where any may lie."""
-        return torch.arange(self.base, self.base + self.length)
+        return np.arange(self.base, self.base + self.length)
+
+
+class _Columns(NamedTuple):
+    """What stands in each slot beside the sight, as NumPy sees the memory."""
+
+    actions: NDArray[Any]
+    rewards: NDArray[np.float32]
+    discounts: NDArray[np.float32]
+    followings: Slots  # where the sight lies that follows
+    complete: NDArray[np.bool_]  # whether a transition begins here
 
 
 class Replay:
@@ -181,6 +196,9 @@ class Replay:
         self._rewards, self._discounts = torch.empty(slots, *reward_shape), torch.empty(slots, *reward_shape)
         self._followings = torch.empty(slots, dtype=torch.int64)
         self._complete = torch.zeros(slots, dtype=torch.bool)
+        self._leaf_arrays = [leaf.numpy() for leaf in self._leaves]
+        columns = self._actions, self._rewards, self._discounts, self._followings, self._complete
+        self._arrays = _Columns(*(column.numpy() for column in columns))
         self._priorities = None if alpha is None else Priorities(slots, alpha=alpha, epsilon=epsilon)
 
     def extend(self, fragment: Fragment, worker: int = 0) -> int:
@@ -197,38 +215,43 @@ class Replay:
             self._forget(ring.all_slots())
             ring.begin(fragment.first)
         ring.end += count
-        self._write_sights(fragment, ring.slots(torch.arange(max(fragment.first, ring.oldest), ring.end)))
+        self._write_sights(fragment, ring.slots(np.arange(max(fragment.first, ring.oldest), ring.end)))
         self._write_transitions(fragment, ring)
         self.added += len(fragment.starts)
         return len(fragment.starts)
 
-    def _write_sights(self, fragment: Fragment, slots: Tensor) -> None:
+    def _write_sights(self, fragment: Fragment, slots: Slots) -> None:
         """Of a fragment that is longer than the ring only the last part is kept."""
         self._forget(slots)
-        for storage, leaf in zip(self._leaves, fragment.observations, strict=True):
-            storage[slots] = leaf[len(leaf) - len(slots) :]
+        for array, leaf in zip(self._leaf_arrays, fragment.observations, strict=True):
+            seen = leaf.numpy()
+            array[slots] = seen[len(seen) - len(slots) :]
         if fragment.masks is None and self._masks is None:
             return
         if self._masks is None:
             self._masks = torch.ones(len(self._actions), self._mask_size, dtype=torch.bool)
-        self._masks[slots] = True if fragment.masks is None else fragment.masks[len(fragment.masks) - len(slots) :]
+        masks = self._masks.numpy()
+        masks[slots] = True if fragment.masks is None else fragment.masks.numpy()[len(fragment.masks) - len(slots) :]
 
     def _write_transitions(self, fragment: Fragment, ring: Ring) -> None:
-        alive = fragment.starts >= ring.oldest  # a row that waits for long may find its sight written over
-        slots = ring.slots(fragment.starts[alive])
-        self._actions[slots] = fragment.actions[alive]
-        self._rewards[slots] = fragment.rewards[alive]
-        self._discounts[slots] = fragment.discounts[alive]
-        self._followings[slots] = ring.slots(fragment.followings[alive])
-        self._complete[slots] = True
+        starts, actions, rewards, discounts, followings = (column.numpy() for column in fragment[3:])
+        alive = starts >= ring.oldest  # a row that waits for long may find its sight written over
+        slots, into = ring.slots(starts[alive]), self._arrays
+        into.actions[slots] = actions[alive]
+        into.rewards[slots] = rewards[alive]
+        into.discounts[slots] = discounts[alive]
+        into.followings[slots] = ring.slots(followings[alive])
+        into.complete[slots] = True
         self.size += len(slots)
         if self._priorities is not None:
             self._priorities.add(slots)
 
-    def _forget(self, slots: Tensor) -> None:
+    def _forget(self, slots: Slots) -> None:
         """The transitions that begin there are gone."""
-        old = slots[self._complete[slots]]
-        self._complete[old] = False
+        old = slots[self._arrays.complete[slots]]
+        if not len(old):
+            return
+        self._arrays.complete[old] = False
         self.size -= len(old)
         if self._priorities is not None:
             self._priorities.remove(old)
@@ -246,7 +269,7 @@ class Replay:
         if self.size == 0:
             return self._at(torch.zeros(0, dtype=torch.int64), torch.zeros(0))
         if self._priorities is None:
-            return self._at(self._draw(n, generator), torch.ones(n))
+            return self._at(torch.from_numpy(self._draw(n, generator)), torch.ones(n))
         indices = self._priorities.draw(n, generator)
         return self._at(indices, self._priorities.weights(indices, beta))
 
@@ -255,41 +278,41 @@ class Replay:
         if self._priorities is not None:
             self._priorities.update(indices, errors)
 
-    def _draw(self, n: int, generator: torch.Generator) -> Tensor:
+    def _draw(self, n: int, generator: torch.Generator) -> Slots:
         """Slots [n] of transitions, all equally likely."""
         sights = sum(ring.filled for ring in self._rings)
         if 2 * self.size < sights:  # in the very beginning
-            complete = torch.nonzero(self._complete).squeeze(1)
-            return complete[torch.randint(len(complete), (n,), generator=generator)]
-        slots = self._nth(torch.randint(sights, (n,), generator=generator))
+            complete = self._arrays.complete.nonzero()[0]
+            return complete[_below(len(complete), n, generator)]
+        slots = self._nth(_below(sights, n, generator))
         while True:  # nearly all sights begin a complete transition; the others are drawn again
-            missed = torch.nonzero(~self._complete[slots]).squeeze(1)
-            if len(missed) == 0:
+            missed = (~self._arrays.complete[slots]).nonzero()[0]
+            if not len(missed):
                 return slots
-            slots[missed] = self._nth(torch.randint(sights, (len(missed),), generator=generator))
+            slots[missed] = self._nth(_below(sights, len(missed), generator))
 
-    def _nth(self, places: Tensor) -> Tensor:
+    def _nth(self, places: NDArray[np.int64]) -> Slots:
         """The slots of the n-th sights of all that are kept, ring after ring."""
         if len(self._rings) == 1:
             return self._rings[0].slots(places + self._rings[0].oldest)
-        ends = torch.tensor([ring.filled for ring in self._rings]).cumsum(0)
-        which = torch.searchsorted(ends, places, right=True)
-        slots = torch.empty_like(places)
+        ends = np.cumsum([ring.filled for ring in self._rings])
+        which = np.searchsorted(ends, places, side="right")
+        slots = np.empty_like(places)
         for number, ring in enumerate(self._rings):
             mine = which == number
             slots[mine] = ring.slots(places[mine] - (ends[number] - ring.filled) + ring.oldest)
         return slots
 
     def _at(self, indices: Tensor, weights: Tensor) -> Transitions:
-        following = self._followings[indices]
+        following = self._followings.index_select(0, indices)
         return Transitions(
-            observations=tuple(leaf[indices] for leaf in self._leaves),
-            masks=None if self._masks is None else self._masks[indices],
-            actions=self._actions[indices],
-            rewards=self._rewards[indices],
-            next_observations=tuple(leaf[following] for leaf in self._leaves),
-            next_masks=None if self._masks is None else self._masks[following],
-            discounts=self._discounts[indices],
+            observations=tuple(leaf.index_select(0, indices) for leaf in self._leaves),
+            masks=None if self._masks is None else self._masks.index_select(0, indices),
+            actions=self._actions.index_select(0, indices),
+            rewards=self._rewards.index_select(0, indices),
+            next_observations=tuple(leaf.index_select(0, following) for leaf in self._leaves),
+            next_masks=None if self._masks is None else self._masks.index_select(0, following),
+            discounts=self._discounts.index_select(0, indices),
             weights=weights,
             indices=indices,
         )
@@ -299,10 +322,10 @@ class Replay:
     def fragment(self, worker: int = 0) -> Fragment:
         """All that is kept of a worker, as it would have to be given to an empty replay."""
         ring = self._rings[worker]
-        numbers = torch.arange(ring.oldest, ring.end)
+        numbers = np.arange(ring.oldest, ring.end)
         slots = ring.slots(numbers)
-        begun = self._complete[slots]
-        starts, kept = numbers[begun], slots[begun]
+        begun = self._arrays.complete[slots]
+        starts, kept = torch.from_numpy(numbers[begun]), torch.from_numpy(slots[begun])
         ahead = (self._followings[kept] - kept) % ring.length
         return Fragment(
             first=ring.oldest,
@@ -320,7 +343,7 @@ class Replay:
         fragments = [self.fragment(worker) for worker in range(len(self._rings))]
         state: dict[str, Any] = {"added": self.added, "rings": [fragment.to_samples() for fragment in fragments]}
         if self._priorities is not None:
-            kept = [ring.slots(part.starts).numpy() for ring, part in zip(self._rings, fragments, strict=True)]
+            kept = [ring.slots(part.starts.numpy()) for ring, part in zip(self._rings, fragments, strict=True)]
             state["priorities"] = [self._priorities.tree.leaves[slots] for slots in kept]
             state["largest"] = self._priorities.largest
         return state
@@ -337,4 +360,9 @@ class Replay:
         self._priorities.largest = float(state["largest"])
         for ring, samples, values in zip(self._rings, state["rings"], state["priorities"], strict=True):
             alive = samples["starts"] >= ring.oldest
-            self._priorities.tree.set(ring.slots(torch.from_numpy(samples["starts"][alive])).numpy(), values[alive])
+            self._priorities.tree.set(ring.slots(samples["starts"][alive]), values[alive])
+
+
+def _below(end: int, n: int, generator: torch.Generator) -> NDArray[np.int64]:
+    """Whole numbers [n] from 0 to before `end`, all equally likely."""
+    return torch.randint(end, (n,), generator=generator).numpy()

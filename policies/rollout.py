@@ -16,7 +16,7 @@ from gymnasium.spaces import Space
 from numpy.typing import NDArray
 from torch import Tensor
 
-from arena.spaces import flatten, leaves_of
+from arena.spaces import Leaf, flatten, leaves_of
 from policies.actions import ActionHead
 from policies.returns import Trajectories
 from policies.tensors import storage_dtype, to_stored
@@ -24,8 +24,12 @@ from policies.tensors import storage_dtype, to_stored
 
 def to_leaves(space: Space[Any], observations: Any) -> list[Tensor]:
     """A batch of observations as tensors [N, ...], one per leaf, in the dtypes that networks take."""
-    parts = zip(leaves_of(space), flatten(space, observations), strict=True)
-    return [to_stored(array, leaf.dtype) for leaf, array in parts]
+    return stored_leaves(leaves_of(space), flatten(space, observations))
+
+
+def stored_leaves(layout: Sequence[Leaf], arrays: Sequence[NDArray[Any]]) -> list[Tensor]:
+    """The same, for who has asked the space for its leaves already."""
+    return [to_stored(array, leaf.dtype) for leaf, array in zip(layout, arrays, strict=True)]
 
 
 def to_mask(infos: Mapping[str, Any], mask_size: int) -> Tensor | None:

@@ -72,7 +72,7 @@ def telling_rounds(config: Config) -> list[int]:
         if isinstance(generator, KnockoutConfig):
             found |= {*range(1, generator.rounds + 1)}
         if isinstance(generator, SwissConfig):
-            found.add(_first_second_meeting(generator))
+            found.add(first_second_meeting(generator))
     return sorted(number for number in found if 1 <= number < config.rounds)
 
 
@@ -94,12 +94,14 @@ def _every(config: Config) -> int:
     return (config.league or LeagueConfig()).snapshots.every
 
 
-def _first_second_meeting(entry: SwissConfig) -> int:
-    """A round before which nobody has to meet somebody again.
+def first_second_meeting(entry: SwissConfig) -> int:
+    """A round before which nobody has to meet anybody again.
 
-    As long as nobody has met half of those who play, these can be paired with others (Dirac 1952).
+    Before it each player has as many left to meet as half of those who play, but one. In such a graph all can be paired
+    (Tutte 1947) unless it falls into two odd halves, and then nobody has had a bye.
     """
-    return len(entry.policies) // 2
+    half, odd = divmod(len(entry.policies), 2)
+    return half if half % 2 and not odd else half + 1
 
 
 def _repetitions(config: Config, number: int, processes: int) -> int:
@@ -161,7 +163,7 @@ class _Round:
                 yield from (Line((name, (path, place)), (path, side), path) for name in filter(self._learns, names))
 
     def _of_swiss(self, path: str, entry: SwissConfig) -> Iterator[Chance]:
-        met = [] if self.number >= _first_second_meeting(entry) else neighbours(entry.policies[entry.byes :])
+        met = [] if self.number >= first_second_meeting(entry) else neighbours(entry.policies[entry.byes :])
         for pair in itertools.combinations(entry.policies, 2):
             if pair not in met:
                 yield from self._meeting(path, entry, pair, times=entry.turns * entry.copies)

@@ -51,6 +51,7 @@ class Lanes:
         self._masks = [np.ones((self.lanes, n), np.int8) if n else None for n in self.interface.mask_sizes]
         self._active: Flags = np.zeros(shape, np.bool_)
         self._ended: Flags = np.ones(shape, np.bool_)  # before the first reset, every lane is over
+        self._playing: list[int] = []  # the lanes that are not
         self._closed = False
 
     def reset(
@@ -66,6 +67,7 @@ class Lanes:
             moment = self._games[lane].reset(None if seed is None else int(seed), options)
             self._ended[lane] = False
             infos[lane] = self._put(lane, moment)
+        self._note_ends()
         return self._frame(infos)
 
     def step(self, actions: Sequence[Any]) -> Step:
@@ -73,19 +75,26 @@ class Lanes:
         shape = self._ended.shape
         rewards = np.zeros(shape)
         terminated, truncated = np.zeros(shape, np.bool_), np.zeros(shape, np.bool_)
-        over = np.ones((self.lanes, 1), np.bool_)
         infos = self._no_infos()
-        for lane in np.flatnonzero(~self._ended.all(axis=1)).tolist():
+        for lane in self._playing:
             moment = self._games[lane].step(self._actions_of(lane, actions))
             infos[lane] = self._put(lane, moment)
             rewards[lane] = self._numbers(lane, moment.rewards)
             terminated[lane], truncated[lane] = moment.terminated, moment.truncated
-            over[lane] = moment.over
-        going = ~self._ended
-        terminated &= going
-        truncated = (truncated | (over & ~terminated)) & going
-        self._ended |= terminated | truncated
-        return Step(self._frame(infos), np.where(going, rewards, 0.0), terminated, truncated)
+            if moment.over:
+                truncated[lane] |= ~terminated[lane]
+        if np.count_nonzero(self._ended):  # whoever has ended before is not told of again
+            for column in (rewards, terminated, truncated):
+                column[self._ended] = 0
+        ended = terminated | truncated
+        if np.count_nonzero(ended):
+            self._ended |= ended
+            self._note_ends()
+        return Step(self._frame(infos), rewards, terminated, truncated)
+
+    def _note_ends(self) -> None:
+        """To be told when somebody's episode has begun or ended: most ticks change nothing."""
+        self._playing = np.flatnonzero(~self._ended.all(axis=1)).tolist()
 
     def _actions_of(self, lane: int, actions: Sequence[Any]) -> list[Any]:
         """The lane's joint action, None for those who are not to act."""

@@ -469,9 +469,9 @@ def test_train_and_evaluate_hand_their_arguments_on(monkeypatch: pytest.MonkeyPa
         return 1
 
     for name, function in (("train", "train"), ("evaluate", "evaluate")):
-        module = ModuleType(f"arena.launch.{name}")
+        module = ModuleType(f"arena.commands.{name}")
         setattr(module, function, called)
-        monkeypatch.setitem(sys.modules, f"arena.launch.{name}", module)
+        monkeypatch.setitem(sys.modules, f"arena.commands.{name}", module)
     train = ["train", "a.yaml", "--set", "ticks=1", "--set", "seed=2", "--run-dir", "r", "--ticks", "5", "--resume"]
     assert main([*train, "--ranks", "1", "--allow-unproved"]) == 1
     assert main(["evaluate", "runs/a", "--episodes", "7", "--sample", "--checkpoints", "first", "last"]) == 1

@@ -118,6 +118,17 @@ def test_the_gradient_by_hand_is_autograds(space: Any, kind: dict[str, bool], ma
     assert float(measured[0]) == pytest.approx(expected_loss.item(), rel=1e-5)
 
 
+@pytest.mark.parametrize("space", OBSERVATIONS, ids=str)
+def test_values_that_come_along_are_those_of_a_call_of_their_own(space: Any) -> None:
+    dqn = worker(ScriptedEnv(space, CHOICE))
+    batch = random_batch(dqn)
+    with torch.no_grad():
+        values, others, _ = dqn.network.traced(batch.observations, batch.next_observations)
+        torch.testing.assert_close(values, dqn.network(batch.observations))
+        torch.testing.assert_close(others, dqn.network(batch.next_observations))
+        assert dqn.network.traced(batch.observations)[1].shape == (0, 4)
+
+
 def test_loss_and_errors_of_two_transitions_by_hand() -> None:
     """Q is 0 everywhere but for a bias: Q(., 1) = 2."""
     dqn = worker(ScriptedEnv(VECTOR, CHOICE), dueling=False)

@@ -64,17 +64,17 @@ def processes(made: Config) -> int:
 
 
 @cache
-def pairings(kind: type[KnockoutConfig | SwissConfig], policies: tuple[str, ...], number: int) -> list[Any]:
-    """Of a tournament in a round, whoever has won."""
-    entry = kind(env="g", policies=policies)
+def pairings(kind: type[KnockoutConfig | SwissConfig], players: int, number: int) -> list[Any]:
+    """Of a tournament of so many in a round, whoever has won; its players are called 0, 1, ..."""
+    entry = kind(env="g", policies=tuple(map(str, range(players))))
     histories: set[tuple[generators.Pairings, ...]] = {(generators.opening(entry),)}
     for _ in range(number):
         histories = {
             (*before, generators.next_pairings(entry, before, [{}] * len(before), _Says(order)))
             for before in histories
-            for order in itertools.permutations(policies)
+            for order in itertools.permutations(entry.policies)
         }
-    return sorted({history[-1] for history in histories})
+    return sorted({tuple(sorted(tuple(sorted(pair)) for pair in history[-1])) for history in histories})
 
 
 class _Says(generators.Judge):
@@ -95,8 +95,9 @@ def rows(made: Config, generator: MatchConfig | Generator, number: int) -> list[
     if isinstance(generator, MatchConfig):
         return [(generator,)]
     if isinstance(generator, (KnockoutConfig, SwissConfig)):
-        found = pairings(type(generator), generator.policies, number)
-        return [generator.written_out(generators.teams(generator, players)) for players in found]
+        found = pairings(type(generator), len(generator.policies), number)
+        named = (tuple(tuple(generator.policies[int(one)] for one in players) for players in row) for row in found)
+        return [generator.written_out(generators.teams(generator, row)) for row in named]
     if isinstance(generator, MatchmakingConfig):
         hands = [opponents(drawn(made, generator, learner, number), learner) for learner in generator.policies]
         return [

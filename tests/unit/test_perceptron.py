@@ -9,9 +9,10 @@ import torch
 from torch import Tensor
 
 from policies.networks import mlp
-from policies.perceptron import Perceptron, Storage
+from policies.perceptron import FEW, Perceptron, Storage
 
 INPUTS, OUTPUTS = 3, 5
+MANY = FEW + 1  # rows, whose hidden layers go into the storage in any case
 
 
 def numbers(*shape: int, seed: int = 5) -> Tensor:
@@ -104,12 +105,31 @@ def test_outputs_stay_when_the_storage_is_used_again() -> None:
 
 def test_storage_made_while_acting_serves_for_learning() -> None:
     net = perceptron()
-    inputs, gradient = numbers(6, INPUTS), numbers(6, OUTPUTS)
+    inputs, gradient = numbers(MANY, INPUTS), numbers(MANY, OUTPUTS)
     with torch.inference_mode():
         net(inputs)
     with torch.no_grad():
         net.traced(inputs)[1](gradient)
     torch.testing.assert_close(net[0].weight.grad, by_autograd(net, inputs, gradient)[2])
+
+
+@pytest.mark.parametrize("activation", ["tanh", "relu"])
+@pytest.mark.parametrize("rows", [1, MANY - 1, MANY])
+def test_outputs_without_a_way_back_are_those_of_a_sequential(rows: int, activation: str) -> None:
+    net, inputs = perceptron((8, 4), activation), numbers(rows, INPUTS)
+    with torch.no_grad():
+        found = net(inputs)
+    torch.testing.assert_close(found, net(inputs).detach(), atol=1e-6, rtol=1e-6)
+
+
+def test_the_way_back_of_the_first_rows_is_that_of_these_rows_alone() -> None:
+    net, inputs, gradient = perceptron(), numbers(9, INPUTS), numbers(4, OUTPUTS)
+    with torch.no_grad():
+        outputs, backward = net.traced(inputs, rows=4)
+        backward(gradient)
+    torch.testing.assert_close(outputs, net(inputs).detach())
+    expected = by_autograd(net, inputs[:4], gradient)[2:]
+    torch.testing.assert_close([parameter.grad for parameter in net.parameters()], expected)
 
 
 def test_a_way_back_that_is_lost_is_refused() -> None:
