@@ -109,17 +109,18 @@ def _add_run(parser: argparse.ArgumentParser, *, folder: str) -> None:
     parser.add_argument("--run-dir", metavar="DIR", help=f"the run's folder (default: {folder})")
     parser.add_argument("--ticks", type=_count, metavar="N", help="ticks of every match, over the configuration's")
     parser.add_argument("--profile", action="store_true", help="measure where the time of every role goes")
-    parser.add_argument(
-        "--allow-unproved",
-        action="store_true",
-        help="start also what can deadlock, as `arena plan` says: if it does, it ends with an error",
-    )
+    _add_allowance(parser, "start also what can deadlock, as `arena plan` says: if it does, it ends with an error")
+
+
+def _add_allowance(parser: argparse.ArgumentParser, what: str) -> None:
+    parser.add_argument("--allow-unproved", action="store_true", help=what)
 
 
 def _add_plan(commands: Any) -> None:
     plan = commands.add_parser("plan", help="show which rank does what, without starting anything")
     _add_config(plan)
     _add_ranks(plan)
+    _add_allowance(plan, "do not refuse a league a later round of which can deadlock")
     plan.add_argument(
         "--hosts", metavar="A:4,B:4", help="hosts and how many processes each takes (default: those of the allocation)"
     )
@@ -135,6 +136,7 @@ def _add_plan(commands: Any) -> None:
 def _add_check(commands: Any) -> None:
     check = commands.add_parser("check", help="validate a configuration, its environments and its algorithms")
     _add_config(check)
+    _add_allowance(check, "do not refuse a league a later round of which can deadlock")
     check.set_defaults(command=_check)
 
 
@@ -411,7 +413,7 @@ def _plan(arguments: argparse.Namespace) -> int:
     plan = _load_plan(arguments.config, arguments.overrides, arguments.ranks)
     config = load_config(arguments.config, arguments.overrides)
     rounds = rounds_lines(config)
-    examination = _examine(plan, config, arguments.config)
+    examination = _examine(plan, config, arguments)
     hosts = _hosts(plan, arguments.hosts)
     if arguments.json:
         _say(json.dumps(to_json(plan), indent=2))
@@ -419,6 +421,7 @@ def _plan(arguments: argparse.Namespace) -> int:
         _say(show.dot(plan, rounds=rounds))
     else:
         overrides = [part for text in arguments.overrides for part in ("--set", text)]
+        overrides += ["--allow-unproved"] * arguments.allow_unproved
         text = show.plan_text(
             plan,
             examination,
@@ -443,7 +446,7 @@ def _check(arguments: argparse.Namespace) -> int:
     plan = _load_plan(arguments.config, arguments.overrides, None)
     _say(f"configuration {arguments.config}: valid")
     config = load_config(arguments.config, arguments.overrides)
-    examination = _examine(plan, config, arguments.config, conformance=True)
+    examination = _examine(plan, config, arguments, conformance=True)
     for line in (*examination.lines, schedule_text(prove_plan(plan, examination))):
         _say(line)
     _say(f"plan: {plan.processes} processes")
@@ -632,10 +635,18 @@ def _load_plan(path: str, overrides: Sequence[str], ranks: int | None) -> Plan:
         return make_plan(load_config(path, overrides), ranks=ranks)
 
 
-def _examine(plan: Plan, config: Config, path: str, *, conformance: bool = False) -> Any:
-    """Holds against environments and algorithms whoever will ever sit anywhere."""
+def _examine(plan: Plan, config: Config, arguments: argparse.Namespace, *, conformance: bool = False) -> Any:
+    """Holds against environments and algorithms whoever will ever sit anywhere, and asks what later rounds may bring.
+
+    What can deadlock in the first round is shown with the plan; in a later one there is no plan to show yet.
+    """
     from arena.examination import examine
+    from arena.outlook import refuse_standstill
+    from arena.screen.plan_text import prove_plan
     from arena.stages.rehearsing import rehearsals
 
-    with located(source=path):
-        return examine(plan, rehearsals=rehearsals(config), conformance=conformance)
+    with located(source=arguments.config):
+        found = examine(plan, rehearsals=rehearsals(config), conformance=conformance)
+        if config.rounds > 1 and not arguments.allow_unproved and prove_plan(plan, found).circle is None:
+            refuse_standstill(config, found.schedules, processes=plan.processes)
+    return found

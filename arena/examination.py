@@ -56,6 +56,11 @@ class Examination:
     policies: dict[str, PolicyFindings]
     lines: tuple[str, ...]
 
+    @property
+    def schedules(self) -> dict[str, str]:
+        """By policy when its workers meet, see `arena.schedule`."""
+        return {name: found.schedule for name, found in self.policies.items()}
+
     def entity_names(self, match: int, seat: int) -> tuple[str, ...]:
         """The entities of a seat by name."""
         return tuple(self.interfaces[match].entities[index] for index in self.seats[match][seat])

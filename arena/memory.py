@@ -80,6 +80,7 @@ class Memory:
         repairable: whether the run can go on without those who die: everything that is learnt can be saved and loaded.
         left: the workers, as (match, seat), whose `run` has returned.
         lock: of the run folder, held by the process that leads the run from its beginning to its end.
+        schedules: of the root: by policy that learns when its algorithm says that its workers meet.
     """
 
     keeps: bool = False
@@ -96,6 +97,7 @@ class Memory:
     repairable: bool = True
     left: set[tuple[int, int]] = field(default_factory=set)
     lock: RunLock | None = None
+    schedules: dict[str, str] = field(default_factory=dict)
 
     def go(self, leg: Leg, *, repairable: bool) -> None:
         """Notes that a leg is played; what was known of the one before is in what it begins from."""

@@ -98,10 +98,10 @@ def first_second_meeting(entry: SwissConfig) -> int:
     """A round before which nobody has to meet anybody again.
 
     Before it each player has as many left to meet as half of those who play, but one. In such a graph all can be paired
-    (Tutte 1947) unless it falls into two odd halves, and then nobody has had a bye.
+    (Tutte 1947) unless it falls into two odd halves, and then nobody has had a bye. Of three each has a bye first.
     """
     half, odd = divmod(len(entry.policies), 2)
-    return half if half % 2 and not odd else half + 1
+    return 3 if half == odd else half + (half % 2 == 0 or odd)
 
 
 def _repetitions(config: Config, number: int, processes: int) -> int:

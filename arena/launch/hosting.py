@@ -69,7 +69,8 @@ def alone(
         while (stage := next_stage(run)) is not None:
             run = entered(run, stage, memory)
             if stage.evaluation is not None:
-                result = in_one_process(stage.evaluation, silent_display(), Memory(stop=memory.stop), watched=True)
+                own = Memory(stop=memory.stop, schedules=memory.schedules)
+                result = in_one_process(stage.evaluation, silent_display(), own, watched=True)
                 outcome: Outcome = _evaluated(run, result, memory)
             else:
                 result = in_one_process(run, display or display_for(run), memory, watched=True)
@@ -273,7 +274,7 @@ def lead_evaluation(team: Team, host: Host, run: Run, evaluation: Run, memory: M
         evaluation: what is played.
         memory: of the run.
     """
-    own = Memory(stop=memory.stop)
+    own = Memory(stop=memory.stop, schedules=memory.schedules)
 
     def conclude(result: Result) -> Outcome:
         return _evaluated(run, result, memory)

@@ -34,7 +34,7 @@ from arena.records.scoreboard import Scoreboard
 from arena.roles.early_end import EarlyEnd
 from arena.roles.watch import Watch
 from arena.run import Repair, Run
-from arena.schedule import prove
+from arena.schedule import EPISODES, prove
 from arena.screen.display import Display
 from arena.screen.profile import Profiled
 from arena.screen.words import change_words, counted, round_words
@@ -101,13 +101,16 @@ class Root:
         """Waits until everybody is ready for the leg.
 
         Raises:
-            RoleFailed: somebody could not begin, or the plan can deadlock.
+            RoleFailed: somebody could not begin, or the plan can deadlock, or that of a later round.
         """
         self._await(self._ready, self._early.append)
+        self._memory.schedules |= self._schedules()
         if not self.resumable:
             self._refuse_fragility()
         if not self._run.allow_unproved:
             self._refuse_deadlock()
+            if not self._run.begun and self._leg is self._run.leg:
+                self._refuse_standstill()
 
     def _refuse_fragility(self) -> None:
         """Ends a run before anybody plays that asks for what needs states which can be saved and loaded."""
@@ -121,12 +124,34 @@ class Root:
 
     def _refuse_deadlock(self) -> None:
         """Ends a run that can deadlock before anybody plays; the algorithms have said when they meet."""
-        plan = self._run.plan
-        workers = {role: ready for role, ready in self._ready.items() if role.kind is RoleKind.WORKER}
-        proof = prove(plan, {plan.seat(role).policy: ready.schedule for role, ready in workers.items()})
+        proof = prove(self._run.plan, self._schedules())
         if proof.circle is not None:
             refusal = ConfigError(proof.refusal, source=self._run.source)
             raise RoleFailed(Failed("root, rank 0", str(refusal), exit_code=2))
+
+    def _refuse_standstill(self) -> None:
+        """Ends a league a later round of which can deadlock; all who may play then have said when they meet.
+
+        Of a run that is resumed somebody may have no seat now; it has been asked when the run began.
+        """
+        run = self._run
+        if run.plan.rounds == 1 or EPISODES not in self._memory.schedules.values():
+            return
+        from arena.config import parse_config, yaml_text  # where nobody meets at ends of episodes it is not asked
+        from arena.outlook import refuse_standstill
+
+        try:
+            with located(source=run.source):
+                config = parse_config(yaml_text.load(run.config, source=run.source), source=run.source)
+                refuse_standstill(config, self._memory.schedules, processes=run.plan.processes)
+        except ConfigError as refusal:
+            raise RoleFailed(Failed("root, rank 0", str(refusal), exit_code=2)) from refusal
+
+    def _schedules(self) -> dict[str, str]:
+        """By policy that learns when its workers meet, as they have said."""
+        plan = self._run.plan
+        workers = ((plan.seat(role).policy, ready) for role, ready in self._ready.items() if role.seat is not None)
+        return {name: ready.schedule for name, ready in workers if not plan.policies[name].frozen}
 
     def dismiss(self) -> None:
         """Lets everybody go who was ready: it was a rehearsal."""

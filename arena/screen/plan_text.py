@@ -71,7 +71,7 @@ def _evaluation_text(evaluation: EvaluationConfig, plan: Plan) -> str:
 
 def prove_plan(plan: Plan, examination: Examination) -> Proof:
     """Whether a plan can deadlock, after what its algorithms say."""
-    return prove(plan, {name: found.schedule for name, found in examination.policies.items()})
+    return prove(plan, examination.schedules)
 
 
 def schedule_text(proof: Proof) -> str:
@@ -83,7 +83,8 @@ def schedule_text(proof: Proof) -> str:
 def _start_text(plan: Plan, proof: Proof, config: str, arguments: Sequence[str]) -> str:
     if proof.circle is None:
         return f"start it: {command_line(plan, config=config, arguments=arguments)}"
-    command = command_line(plan, config=config, arguments=[*arguments, "--allow-unproved"])
+    allowed = [] if "--allow-unproved" in arguments else ["--allow-unproved"]
+    command = command_line(plan, config=config, arguments=[*arguments, *allowed])
     return f"start it: {command}\n  without --allow-unproved `arena train` refuses it, as it can deadlock"
 
 
