@@ -20,14 +20,13 @@ which none is of `episodes`. More games, or longer rounds, would get such a run 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, cast
 
 from arena.circles import Drawing, Line, Node
 from arena.config import Config
-from arena.config.chances import Chance, Twice, chances, telling_rounds
-from arena.config.matches import MatchConfig, generator_of
+from arena.config.chances import Chance, Twice, chances, generators_of, telling_rounds
 from arena.errors import ConfigError
 from arena.schedule import EPISODES, League, find_circle, remedies
 
@@ -80,26 +79,26 @@ def refuse_standstill(config: Config, schedules: Mapping[str, str], *, processes
         processes: how many the run has.
 
     Raises:
-        ConfigError: at an entry that depends on results; says who may meet whom, and what helps.
+        ConfigError: with the place of an entry that depends on results, who may meet whom, and what helps.
     """
     found = foresee(config, schedules, processes=processes)
-    if found is None:
-        return
-    adaptive = {
-        path for path, entry in config.places() if not isinstance(entry, MatchConfig) and generator_of(entry).adaptive
-    }
-    paths = [meeting.path for meeting in found.meetings]
-    raise ConfigError(
-        "\n".join(
-            [
-                f"a later round can deadlock: the workers of {', '.join(found.policies)} may meet whenever an episode "
-                f"of theirs is over, and round {found.round} of 0 to {config.rounds - 1} may have these matches:",
-                *(f"  {_words(meeting)}" for meeting in found.meetings),
-                f"What helps: {'`scale: false`; ' * config.scale}{remedies(found.policies)}",
-            ]
-        ),
-        path=next((path for path in paths if path in adaptive), paths[0]),
+    if found is not None:
+        adaptive = {path for path, generator in generators_of(config) if generator.adaptive}
+        paths = [meeting.path for meeting in found.meetings]
+        place = next((path for path in paths if path in adaptive), paths[0])
+        raise ConfigError("\n".join(_refusal_lines(config, found)), path=place)
+
+
+def _refusal_lines(config: Config, found: Standstill) -> Iterator[str]:
+    yield (
+        f"a later round can deadlock: the workers of {', '.join(found.policies)} may meet whenever an episode of "
+        f"theirs is over, and round {found.round} of 0 to {config.rounds - 1} may have these matches, which can wait "
+        "for each other:"
     )
+    for path, one, other in found.meetings:
+        who = f"two workers of {one!r} in a match" if one == other else f"{one!r} and {other!r}"
+        yield f"  {who}, by {path}"
+    yield f"What helps: {'`scale: false`; ' * config.scale}{remedies(found.policies)}"
 
 
 def foresee(config: Config, schedules: Mapping[str, str], *, processes: int) -> Standstill | None:
@@ -136,9 +135,3 @@ def _meetings(start: str, circle: Sequence[Line]) -> tuple[Meeting, ...]:
             found.append(Meeting(line.label, one, node))
             one = node
     return tuple(found)
-
-
-def _words(meeting: Meeting) -> str:
-    path, one, other = meeting
-    who = f"two workers of {one!r} in a match" if one == other else f"{one!r} and {other!r}"
-    return f"{who}, by {path}"

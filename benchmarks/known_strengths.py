@@ -21,10 +21,10 @@ Array = NDArray[np.float64]
 
 
 class Truth(NamedTuple):
-    """The players as they are: their strengths in Elo, float64 [P], how usual draws are, and the worth of a side.
+    """The players and their game as they are.
 
     Args:
-        elo: of each.
+        elo: the strength of each player, float64 [P].
         nu: twice the ratio of draws to decided games between equals.
         side: by how many Elo who has the first side is better than without sides.
     """

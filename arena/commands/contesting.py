@@ -236,8 +236,9 @@ def _progress(played: int, found: Table) -> str:
 def _verdict(found: Table, rule: Rule, played: int) -> list[str]:
     games = counted(played, "game")
     what = f"differences below {rule.elo:g} Elo not counted"
-    drawn = [f"{doubt.upper} and {doubt.lower}" for doubt in found.equal]
-    equal = [f"as good as each other, as nearly all of their games are drawn: {', '.join(drawn)}"] if drawn else []
+    alike = [f"{doubt.upper} and {doubt.lower}" for doubt in found.equal]
+    why = "as nearly all of their games are drawn, or won by the same side"
+    equal = [f"as good as each other, {why}: {', '.join(alike)}"] if alike else []
     if found.decided:
         return [f"the order is decided after {games}, at an error of {rule.error:g}, {what}", *equal]
     pairs = [f"{doubt.upper} and {doubt.lower} ({doubt.probability:.0%})" for doubt in found.open]

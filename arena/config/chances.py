@@ -5,10 +5,13 @@
     matchmaking   a learner meets so many of those that it may draw as they are; each learner draws for itself
     all others    the same as in the first round
 
-Snapshots, and policies that do not learn, are left out: each of their workers is alone. What results can there be is
-not asked: two tournaments may have any winners, and a rule may draw any of those whom it can draw, as often as it draws
-anybody at all. Results that are one-sided enough make that so, and a run of more rounds has the time for them. Nor is
-it asked whether those who are left over in a Swiss tournament can be paired as well.
+Snapshots, and policies that do not learn, are left out: each of their workers is alone.
+
+It is not asked how probable anything is, nor how few games there are to make it so: any players may win, and a rule may
+draw any of those whom it can draw, as often as it draws others. Nor is it asked, where a circle takes so many pairings
+of a Swiss tournament that two players or fewer are left, whether these can be paired as well, or rest. If they cannot,
+they are those whom the first round left or paired, and its other pairings close a circle of the same policies too,
+unless some of the matches between these are not in the first round.
 """
 
 from __future__ import annotations
@@ -62,18 +65,24 @@ Its label is the path of its entry. At a policy two lines are of a kind if it ca
 """
 
 
+def generators_of(config: Config) -> Iterator[tuple[str, Generator]]:
+    """The generators of a configuration with their places."""
+    return ((path, generator_of(entry)) for path, entry in config.places() if not isinstance(entry, MatchConfig))
+
+
 def telling_rounds(config: Config) -> list[int]:
-    """The later rounds in which something may happen for the first time; none where all rounds are like the first."""
-    generators = [generator for _, generator in _generators(config)]
-    if not any(generator.adaptive for generator in generators):
-        return []
-    found = {1, _every(config)}
+    """The later rounds in which something may happen for the first time; none where all rounds are like the first.
+
+    What matchmaking may bring is most in the first of them, when there may be no snapshots yet that would be drawn.
+    """
+    generators = [generator for _, generator in generators_of(config)]
+    found = {1} if any(generator.adaptive for generator in generators) else set()
     for generator in generators:
         if isinstance(generator, KnockoutConfig):
             found |= {*range(1, generator.rounds + 1)}
         if isinstance(generator, SwissConfig):
             found.add(first_second_meeting(generator))
-    return sorted(number for number in found if 1 <= number < config.rounds)
+    return sorted(number for number in found if number < config.rounds)
 
 
 def chances(config: Config, number: int, *, processes: int) -> Iterator[list[Chance]]:
@@ -107,15 +116,11 @@ def first_second_meeting(entry: SwissConfig) -> int:
 def _repetitions(config: Config, number: int, processes: int) -> int:
     """How often `scale: true` plays all matches of a round; each round of a knockout has fewer."""
     roles = config.roles
-    for _, generator in _generators(config):
+    for _, generator in generators_of(config):
         if isinstance(generator, KnockoutConfig):
             left = -(-len(generator.policies) // 2**number)
             roles -= generator.roles // generator.pairings * (generator.pairings - left // 2)
     return (processes - 1) // roles if config.scale and roles else 1
-
-
-def _generators(config: Config) -> Iterator[tuple[str, Generator]]:
-    return ((path, generator_of(entry)) for path, entry in config.places() if not isinstance(entry, MatchConfig))
 
 
 @dataclass(frozen=True)
@@ -175,7 +180,7 @@ class _Round:
             hand = drawn(self.config, entry, learner, self.number)
             if self._learns(learner) and (hand.itself or entry.team_size > 1):
                 yield Twice(path, (learner, learner))
-            for other in hand.others if hand.most else ():
+            for other in hand.others:
                 yield from self._meeting(path, entry, (learner, other), times=entry.turns * hand.most)
                 if self._learns(learner):
                     own = (path, learner) if hand.most == 1 else (path, learner, other)
@@ -200,7 +205,12 @@ class Drawn(NamedTuple):
 
     itself: bool
     others: tuple[str, ...] = ()  # that learn
-    most: int = 0  # how many draws of others
+    most: int = 0  # how many of its draws may be of others
+
+    @classmethod
+    def of(cls, itself: bool, others: tuple[str, ...], most: int) -> Drawn:
+        """With none to draw, or no draw left, there is neither."""
+        return cls(itself, others, most) if others and most else cls(itself)
 
 
 def drawn(config: Config, entry: MatchmakingConfig, learner: str, number: int) -> Drawn:
@@ -221,18 +231,19 @@ def drawn(config: Config, entry: MatchmakingConfig, learner: str, number: int) -
     past = snapshots or bool({*entry.members} - learners)
     if isinstance(rule, FictitiousRule):
         share = rule.fictitious.self_play
-        return Drawn(share > 0 or not (others or past), others, _at_most(free, 1 - share))
+        return Drawn.of(share > 0 or not (others or past), others, _at_most(free, 1 - share))
     if isinstance(rule, ExploitersRule):
         return _drawn_by_exploiters(rule.exploiters, learner, free, past=past)
-    return Drawn(itself=False, others=others, most=free)
+    return Drawn.of(False, others, free)
 
 
 def _drawn_by_exploiters(rule: Exploiters, learner: str, free: int, *, past: bool) -> Drawn:
     mains = tuple(name for name in rule.main if name != learner)
     if learner in rule.main:
         share = rule.self_play if past else 1
-        return Drawn(share > 0, mains, _at_most(free, share))
-    return Drawn(itself=False, others=() if past and learner in rule.league_exploiters else mains, most=free)
+        each = _at_most(free, share / len(rule.main))
+        return Drawn.of(share > 0, mains, min(_at_most(free, share), each * len(mains)))
+    return Drawn.of(False, () if past and learner in rule.league_exploiters else mains, free)
 
 
 def _at_most(draws: int, share: float) -> int:

@@ -8,14 +8,19 @@ that the games are to resolve; of players that are closer than that, either orde
     order   the upper one is `elo` better, or the lower one is. The likelihoods of the two cases are those of all
             games, with everybody else moved along as the covariance of the ratings says. Between two players alone it
             is Wald's test (1945).
-    equal   so few of the games between the two are decided that even who won all of these would score less than `elo`
-            does in a game without draws: whatever they differ by lies within `elo`. It is Wald's test as well, of a
-            quarter of the share of decided games that would do for that against the whole.
+    equal   nearly all games between the two are drawn, or nearly all are won by the same side, whoever has it: so few
+            end otherwise that even who won all of these would score less than `elo` does in a game without draws.
+            Whatever they differ by lies within `elo`. It is Wald's test as well, of a quarter of the share of other
+            games that would do for that against the whole; where it is the side that wins, on either side.
 
 With the ratio of the likelihoods r, a test is wrong with probability 1 / (1 + r); the order is decided when these
-probabilities, of each two neighbours the smaller one, add up to no more than the error. Players that draw all their
-games can be settled by the second test alone: who would win, if anybody did, draws do not say. Of equal players who win
-and lose, chance settles the order: either will do.
+probabilities, of each two neighbours the smaller one, add up to no more than the error. Players whose games all end
+alike can be settled by the second test alone: such games do not say who would win if they did not. Of equal players who
+win and lose, chance settles the order: either will do.
+
+Who stands next to whom is itself found by chance. Where all players are `elo` apart that hardly matters; where several
+are as good as each other, and others just `elo` better, each of the ones may end beside each of the others, and the
+order is wrong more often than the error says: with six and six in 8 to 13 of 100 leagues at a stated 5 %, simulated.
 
 **What to play** is the pair whose game is expected to lower this sum most. A game adds its information to the
 posterior of all strengths, so it tells also of neighbours who do not take part in it. A difference below `elo` is taken
@@ -34,7 +39,7 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from arena.league import davidson
-from arena.league.results import Results, Score
+from arena.league.results import Results
 
 Array: TypeAlias = NDArray[np.float64]
 Places: TypeAlias = NDArray[np.intp]
@@ -74,8 +79,8 @@ def decided(results: Results, players: Sequence[str], error: float = 0.05, *, el
     Args:
         results: all games so far.
         players: whose order it is; of fewer than two it always is.
-        error: the probability that it is wrong, where all players are at least `elo` apart, or that some two count as
-            equal who are not.
+        error: the probability that it is wrong, where all players are at least `elo` apart (see above), or that some
+            two count as equal who are not.
         elo: the difference to resolve; half of it needs four times as many games.
     """
     return len(set(players)) < 2 or Standings(results, players, elo=elo).wrong <= error
@@ -105,7 +110,7 @@ class Standings:
         self._covariance = fitted.covariance[np.ix_(at, at)]
         self._nu = fitted.nu
         self._ratios = _ratios_of_order(games, fitted, at, self._elo)  # [P - 1], logs
-        self._equal_ratios, self._growth = _ratios_of_draws(_between(results, self.order), games, self._elo)  # [P - 1]
+        self._equal_ratios, self._growth = _ratios_of_equality(_between(results, self.order), self._elo)  # [3, P - 1]
 
     @property
     def wrong(self) -> float:
@@ -117,12 +122,12 @@ class Standings:
         """Of each two neighbours, the best ones first, the probability that they stand in the wrong order; or, where
         that is less, that they are not equal.
         """
-        return tuple(_doubts(self._ratios, self._equal_ratios).tolist())
+        return tuple(_doubts(self._ratios, self._equal_ratios.max(axis=0)).tolist())
 
     @property
     def equal(self) -> tuple[bool, ...]:
         """Of each two neighbours, whether it is surer that they are equal than which one is better."""
-        return tuple((self._equal_ratios > self._ratios).tolist())
+        return tuple((self._equal_ratios.max(axis=0) > self._ratios).tolist())
 
     def next_pair(self, *, of: str | None = None, games: int = 1) -> tuple[str, str]:
         """The pair to play next; from then on its games count as played, with no surprise.
@@ -152,9 +157,11 @@ class Standings:
 
     def _play(self, first: Places, second: Places, games: int) -> None:
         """Takes the games of one pair, given as arrays [1], for played."""
-        ratios, equal_ratios = self._played(first, second, games)
+        ratios, _ = self._played(first, second, games)
         known, variance = self._told(first, second, games)
-        self._ratios, self._equal_ratios = ratios[:, 0], equal_ratios[:, 0]
+        self._ratios = ratios[:, 0]
+        if second[0] == first[0] + 1:
+            self._equal_ratios[:, first[0]] += games * self._growth[:, first[0]]
         self._covariance -= np.outer(known, known) / variance
 
     def _told(self, first: Places, second: Places, games: int) -> tuple[Array, Array]:
@@ -172,9 +179,10 @@ class Standings:
         variances = np.diag(self._covariance)
         before = variances[:-1] + variances[1:] - 2 * np.diag(self._covariance, 1)
         gained = 2 * self._elo * differences[:, None] * (1 / (before[:, None] - shrinking) - 1 / before[:, None])
-        equal_ratios = np.repeat(self._equal_ratios[:, None], len(first), axis=1)
+        equal_ratios = np.repeat(self._equal_ratios.max(axis=0)[:, None], len(first), axis=1)
         neighbours = np.flatnonzero(second == first + 1)
-        equal_ratios[first[neighbours], neighbours] += games * self._growth[first[neighbours]]
+        grown = (self._equal_ratios + games * self._growth).max(axis=0)
+        equal_ratios[first[neighbours], neighbours] = grown[first[neighbours]]
         return self._ratios[:, None] + gained, equal_ratios
 
 
@@ -205,32 +213,51 @@ def _ratios_of_order(games: davidson.Games, fitted: davidson.Fit, at: Sequence[i
     return better - worse
 
 
-def _ratios_of_draws(scores: Sequence[Score], games: davidson.Games, elo: float) -> tuple[Array, Array]:
-    """The logs [P - 1] of how much likelier it is that neighbours are equal, and how they are expected to grow a game.
+def _ratios_of_equality(ends: Array, elo: float) -> tuple[Array, Array]:
+    """The logs [3, P - 1] of how much likelier it is that neighbours are equal, and what a game is expected to add.
+
+    For three reasons: nearly all of their games are drawn; whoever has the first side wins; whoever has it loses.
 
     Args:
-        scores: of the games between the two.
-        games: all: what shares of them are drawn counts as one game of each two.
+        ends: games between every two neighbours, see `_between`.
         elo: the difference to resolve, in nats.
     """
-    many = math.tanh(elo / 2)  # of all games decided, and won by one: scores as much
+    many = math.tanh(elo / 2)  # of games that end otherwise, all won by one: it scores as much
     few = many / 4
-    drawn, decided = math.log((1 - few) / (1 - many)), math.log(few / many)
-    draws = np.array([score.draws for score in scores], np.float64)
-    others = np.array([score.wins + score.losses for score in scores], np.float64)
-    usual = games.counts[:, 1].sum() / max(1.0, games.counts.sum())
-    share = (draws + usual) / (draws + others + 1)
-    return draws * drawn + others * decided, np.maximum(0.0, share * drawn + (1 - share) * decided)
+    alike, otherwise = math.log((1 - few) / (1 - many)), math.log(few / many)
+    usual = ends.sum(axis=(0, 1)) / max(1.0, ends.sum())  # [3], counts as one game
+
+    def tested(counts: Array) -> tuple[Array, Array]:
+        games = counts.sum(axis=-1, keepdims=True)
+        share = (counts + usual) / (games + 1)
+        ratios = counts * alike + (games - counts) * otherwise
+        return ratios, np.maximum(0.0, share * alike + (1 - share) * otherwise)
+
+    on_all = tested(ends.sum(axis=1))  # each [P - 1, 3]
+    ratios, growth = tested(ends[:, :2])  # [P - 1, 2, 3]
+    on_either = ratios.min(axis=1), growth.min(axis=1) / 2  # a game is on one of the sides
+    found = [
+        np.stack([all_[:, 1], by_side[:, 0], by_side[:, 2]]) for all_, by_side in zip(on_all, on_either, strict=True)
+    ]
+    return found[0], found[1]
 
 
-def _between(results: Results, order: Sequence[str]) -> list[Score]:
-    """The games between every two neighbours of an order."""
+def _between(results: Results, order: Sequence[str]) -> Array:
+    """How the games between every two neighbours of an order ended, float64 [P - 1, 3, 3].
+
+    First for those in which the upper one has the first side, then the lower one, then nobody; of these how many the
+    one with the first side, or else the upper one, won, drew and lost.
+    """
     places = {name: place for place, name in enumerate(order)}
-    found = [Score()] * (len(order) - 1)
-    for teams, score in results.pairs().items():
-        alone = [{*team} for team in teams]
-        if all(len(team) == 1 for team in alone):
-            one, other = (places.get(next(iter(team)), -2) for team in alone)
-            if abs(one - other) == 1 and min(one, other) >= 0:
-                found[min(one, other)] = found[min(one, other)].plus(score)
+    found = np.zeros((max(0, len(order) - 1), 3, 3))
+    for games, sided in ((results.by_side(), True), (results.without_sides(), False)):
+        for teams, score in games.items():
+            alone = [{*team} for team in teams]
+            if all(len(team) == 1 for team in alone):
+                first, second = (places.get(next(iter(team)), -2) for team in alone)
+                if abs(first - second) == 1 and min(first, second) >= 0:
+                    lower_first = first > second
+                    kind = int(lower_first) if sided else 2
+                    seen = score.reversed if lower_first and not sided else score
+                    found[min(first, second), kind] += (seen.wins, seen.draws, seen.losses)
     return found

@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 from arena.league import pairing
-from arena.league.davidson import games_of
-from arena.league.pairing import Standings, _ratios_of_draws, decided, most_informative
+from arena.league.pairing import Standings, _ratios_of_equality, decided, most_informative
 from arena.league.results import Results, Score
 
 NAT = 400 / math.log(10)
@@ -70,10 +69,43 @@ def test_many_draws_do_not_make_those_equal_who_decide_more_games_than_the_diffe
 def test_it_is_seldom_said_that_two_are_equal_who_decide_as_many_games_as_the_difference_asks_for() -> None:
     many, rng, count = math.tanh(50 / NAT / 2), np.random.default_rng(0), 400
     won = np.cumsum(rng.random((count, 300)) < many, axis=1)
-    scores = [
-        Score(wins, played - wins, 0) for wins_so_far in won.tolist() for played, wins in enumerate(wins_so_far, 1)
-    ]
-    ratios = _ratios_of_draws(scores, games_of(Results(), "ab"), 50 / NAT)[0].reshape(won.shape)
+    ends = np.zeros((won.size, 3, 3))
+    ends[:, 2, 0], ends[:, 2, 1] = won.ravel(), (np.arange(1, 301) - won).ravel()
+    ratios = _ratios_of_equality(ends, 50 / NAT)[0].max(axis=0).reshape(won.shape)
+    wrong = int((ratios >= math.log(19)).any(axis=1).sum())
+    assert 0 < wrong <= count * 0.05 + 3 * (count * 0.05 * 0.95) ** 0.5
+
+
+def by_side(first: Score, second: Score) -> Results:
+    """Games of a, on the first side, against b, and of b against a."""
+    results = Results()
+    results.add_score(("a",), ("b",), first, sided=True)
+    results.add_score(("b",), ("a",), second, sided=True)
+    return results
+
+
+@pytest.mark.parametrize("always", [Score(wins=200), Score(losses=200)])
+def test_two_of_whom_always_the_same_side_wins_are_equal(always: Score) -> None:
+    standings = Standings(by_side(always, always), "ab", elo=20)
+    assert standings.equal == (True,)
+    many = math.tanh(20 / NAT / 2)
+    assert standings.wrong == pytest.approx(1 / (1 + ((1 - many / 4) / (1 - many)) ** 200), rel=1e-6)
+
+
+def test_who_also_wins_from_the_worse_side_is_not_equal() -> None:
+    seldom = Score(wins=180, losses=20)  # a tenth; 20 Elo are 0.0575
+    assert Standings(by_side(Score(wins=200), seldom), "ab", elo=20).equal == (False,)
+    assert Standings(by_side(Score(wins=200), Score()), "ab", elo=20).equal == (False,), "nothing is known of one side"
+
+
+def test_it_is_seldom_said_that_two_are_equal_of_whom_one_wins_as_often_from_the_worse_side() -> None:
+    many, rng, count = math.tanh(50 / NAT / 2), np.random.default_rng(1), 400
+    lost = np.cumsum(rng.random((count, 300)) < many, axis=1)
+    played = np.arange(1, 301)
+    ends = np.zeros((lost.size, 3, 3))
+    ends[:, 0, 0] = np.broadcast_to(played, lost.shape).ravel()  # of a: it wins from the better side, and now and then
+    ends[:, 1, 0], ends[:, 1, 2] = (played - lost).ravel(), lost.ravel()  # from the worse one
+    ratios = _ratios_of_equality(ends, 50 / NAT)[0].max(axis=0).reshape(lost.shape)
     wrong = int((ratios >= math.log(19)).any(axis=1).sum())
     assert 0 < wrong <= count * 0.05 + 3 * (count * 0.05 * 0.95) ** 0.5
 
