@@ -56,6 +56,11 @@ def even(players: int, gap: float, rng: np.random.Generator) -> Truth:
     return Truth(gap * rng.permutation(players).astype(np.float64))
 
 
+def two_groups(players: int, gap: float, rng: np.random.Generator) -> Truth:
+    """Half of the players `gap` Elo better than the others; within a half all are as good as each other."""
+    return Truth(gap * rng.permutation(np.arange(players) % 2).astype(np.float64))
+
+
 def normal(players: int, deviation: float, rng: np.random.Generator) -> Truth:
     """Players whose strengths are drawn from a normal distribution."""
     return Truth(rng.normal(0, deviation, players))

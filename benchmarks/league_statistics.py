@@ -18,6 +18,10 @@ stopping, 11 games at a time, at a stated error of 5 % for the whole order, agai
 games of each pair: the smallest one whose order, simulated likewise, is wrong no more often. The round robin is given
 what nobody knows before: which size that is. The closer the players, the fewer games are wasted on unequal pairs, and
 the less there is to save; most games go to players so close that any order will do, where a round robin is never wrong.
+
+Groups: six players and six that are 100 Elo better, 20 leagues a turn. The stated error is for players that are apart;
+here chance decides who of the ones stands next to whom of the others, and an order is wrong if one of the worse stands
+above one of the better.
 """
 
 from __future__ import annotations
@@ -128,6 +132,8 @@ def cases(settings: Settings) -> Iterator[Case]:
     for name, field in FIELDS.items():
         measures[f"{name}, sequential"] = partial(sequential, field, ordered)
         measures[f"{name}, round robin"] = partial(fixed, field, fixed_count)
+    groups = Field(partial(leagues.two_groups, 12, 100.0), 100.0, range(0))
+    measures["two groups, sequential"] = partial(sequential, groups, ordered // 3 or 1)
     measures["coverage, sides"] = partial(sides, 100.0, count)
     for seed, (name, measure) in enumerate(measures.items()):
         yield Case(name, partial(measure, np.random.default_rng(seed)))
@@ -165,6 +171,8 @@ def benchmark(settings: Settings) -> Report:
         report.at_most(f"12 players, {name}: wrong orders", wrong, ERROR)
         saved = savings(measured, name, field, wrong.median)
         report.at_least(f"12 players, {name}: games of a round robin of the same error / sequential", saved, 4)
+    wrong = over_all(measured.summary("two groups, sequential", "wrong"))
+    report.at_most("12 players, two groups: wrong orders", wrong, ERROR)
     return report
 
 
