@@ -19,6 +19,7 @@ from arena.errors import ConfigError, Unwritable, located, nearest
 
 if TYPE_CHECKING:
     from arena.config import Config
+    from arena.examination import Examination
     from arena.plan import Plan
 
 _DESCRIPTION = "Many policies learning with and against each other, in many copies of many games, over MPI."
@@ -109,18 +110,17 @@ def _add_run(parser: argparse.ArgumentParser, *, folder: str) -> None:
     parser.add_argument("--run-dir", metavar="DIR", help=f"the run's folder (default: {folder})")
     parser.add_argument("--ticks", type=_count, metavar="N", help="ticks of every match, over the configuration's")
     parser.add_argument("--profile", action="store_true", help="measure where the time of every role goes")
-    _add_allowance(parser, "start also what can deadlock, as `arena plan` says: if it does, it ends with an error")
-
-
-def _add_allowance(parser: argparse.ArgumentParser, what: str) -> None:
-    parser.add_argument("--allow-unproved", action="store_true", help=what)
+    parser.add_argument(
+        "--allow-unproved",
+        action="store_true",
+        help="start also what can deadlock, as `arena plan` says: if it does, it ends with an error",
+    )
 
 
 def _add_plan(commands: Any) -> None:
     plan = commands.add_parser("plan", help="show which rank does what, without starting anything")
     _add_config(plan)
     _add_ranks(plan)
-    _add_allowance(plan, "do not refuse a league a later round of which can deadlock")
     plan.add_argument(
         "--hosts", metavar="A:4,B:4", help="hosts and how many processes each takes (default: those of the allocation)"
     )
@@ -136,7 +136,6 @@ def _add_plan(commands: Any) -> None:
 def _add_check(commands: Any) -> None:
     check = commands.add_parser("check", help="validate a configuration, its environments and its algorithms")
     _add_config(check)
-    _add_allowance(check, "do not refuse a league a later round of which can deadlock")
     check.set_defaults(command=_check)
 
 
@@ -413,7 +412,7 @@ def _plan(arguments: argparse.Namespace) -> int:
     plan = _load_plan(arguments.config, arguments.overrides, arguments.ranks)
     config = load_config(arguments.config, arguments.overrides)
     rounds = rounds_lines(config)
-    examination = _examine(plan, config, arguments)
+    examination = _examine(plan, config, arguments.config)
     hosts = _hosts(plan, arguments.hosts)
     if arguments.json:
         _say(json.dumps(to_json(plan), indent=2))
@@ -421,7 +420,6 @@ def _plan(arguments: argparse.Namespace) -> int:
         _say(show.dot(plan, rounds=rounds))
     else:
         overrides = [part for text in arguments.overrides for part in ("--set", text)]
-        overrides += ["--allow-unproved"] * arguments.allow_unproved
         text = show.plan_text(
             plan,
             examination,
@@ -429,6 +427,7 @@ def _plan(arguments: argparse.Namespace) -> int:
             arguments=overrides,
             hosts=hosts,
             rounds=rounds,
+            later=_later(plan, config, examination),
             evaluation=config.evaluation,
         )
         _say(text)
@@ -446,8 +445,9 @@ def _check(arguments: argparse.Namespace) -> int:
     plan = _load_plan(arguments.config, arguments.overrides, None)
     _say(f"configuration {arguments.config}: valid")
     config = load_config(arguments.config, arguments.overrides)
-    examination = _examine(plan, config, arguments, conformance=True)
-    for line in (*examination.lines, schedule_text(prove_plan(plan, examination))):
+    examination = _examine(plan, config, arguments.config, conformance=True)
+    schedule = schedule_text(prove_plan(plan, examination), _later(plan, config, examination))
+    for line in (*examination.lines, schedule):
         _say(line)
     _say(f"plan: {plan.processes} processes")
     return 0
@@ -635,18 +635,20 @@ def _load_plan(path: str, overrides: Sequence[str], ranks: int | None) -> Plan:
         return make_plan(load_config(path, overrides), ranks=ranks)
 
 
-def _examine(plan: Plan, config: Config, arguments: argparse.Namespace, *, conformance: bool = False) -> Any:
-    """Holds against environments and algorithms whoever will ever sit anywhere, and asks what later rounds may bring.
-
-    What can deadlock in the first round is shown with the plan; in a later one there is no plan to show yet.
-    """
+def _examine(plan: Plan, config: Config, path: str, *, conformance: bool = False) -> Examination:
+    """Holds against environments and algorithms whoever will ever sit anywhere."""
     from arena.examination import examine
-    from arena.outlook import refuse_standstill
-    from arena.screen.plan_text import prove_plan
     from arena.stages.rehearsing import rehearsals
 
-    with located(source=arguments.config):
-        found = examine(plan, rehearsals=rehearsals(config), conformance=conformance)
-        if config.rounds > 1 and not arguments.allow_unproved and prove_plan(plan, found).circle is None:
-            refuse_standstill(config, found.schedules, processes=plan.processes)
-    return found
+    with located(source=path):
+        return examine(plan, rehearsals=rehearsals(config), conformance=conformance)
+
+
+def _later(plan: Plan, config: Config, examination: Examination) -> Sequence[str]:
+    """How a later round can deadlock, in lines; none if none can."""
+    if config.rounds == 1:
+        return ()
+    from arena.outlook import foresee, standstill_lines
+
+    found = foresee(config, examination.schedules, processes=plan.processes)
+    return () if found is None else [*standstill_lines(config, found)]

@@ -3,7 +3,8 @@
 The plan of a round is proved when it is known (`arena.schedule`). What it may be follows from the configuration alone
 (`arena.config.chances`).
 
-Claim. A later round can be planned so that it can deadlock exactly if it may have one of these:
+Claim. Where the first round cannot deadlock, a later one can be planned so that it can exactly if it may have one of
+these:
 
     a match with two workers      of a policy of `episodes`
     two matches                   of the same two policies, one of which is of `episodes`
@@ -86,10 +87,11 @@ def refuse_standstill(config: Config, schedules: Mapping[str, str], *, processes
         adaptive = {path for path, generator in generators_of(config) if generator.adaptive}
         paths = [meeting.path for meeting in found.meetings]
         place = next((path for path in paths if path in adaptive), paths[0])
-        raise ConfigError("\n".join(_refusal_lines(config, found)), path=place)
+        raise ConfigError("\n".join(standstill_lines(config, found)), path=place)
 
 
-def _refusal_lines(config: Config, found: Standstill) -> Iterator[str]:
+def standstill_lines(config: Config, found: Standstill) -> Iterator[str]:
+    """How a later round can deadlock, in words: why, each of the matches, and what helps."""
     yield (
         f"a later round can deadlock: the workers of {', '.join(found.policies)} may meet whenever an episode of "
         f"theirs is over, and round {found.round} of 0 to {config.rounds - 1} may have these matches, which can wait "

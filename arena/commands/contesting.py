@@ -267,7 +267,7 @@ def _warning(run: Run) -> list[str]:
     pairs = repeated(JournalReader(run.folder.episodes)) if run.folder.episodes.exists() else []
     if not pairs:
         return []
-    more = f", and of {len(pairs) - 1} more pairs," if len(pairs) > 1 else ""
+    more = f", and of {counted(len(pairs) - 1, 'more pair')}," if len(pairs) > 1 else ""
     return [
         f"all games between {' and '.join(pairs[0])}{more} were alike, on each side: where nothing is left to chance, "
         "more games say no more than the first, and the intervals are too narrow; --sample plays with chance"

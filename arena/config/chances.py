@@ -5,7 +5,8 @@
     matchmaking   a learner meets so many of those that it may draw as they are; each learner draws for itself
     all others    the same as in the first round
 
-Snapshots, and policies that do not learn, are left out: each of their workers is alone.
+Snapshots, and policies that do not learn, are left out: each of their workers is alone. So is what a learner has alone
+in the matches that are drawn for it, as it has that in the first round too: itself to play with, or a team.
 
 It is not asked how probable anything is, nor how few games there are to make it so: any players may win, and a rule may
 draw any of those whom it can draw, as often as it draws others. Nor is it asked, where a circle takes so many pairings
@@ -98,16 +99,12 @@ def chances(config: Config, number: int, *, processes: int) -> Iterator[list[Cha
         yield [*itertools.chain.from_iterable(ways)]
 
 
-def _every(config: Config) -> int:
-    """The first round that has snapshots: of all who have played, as there are none that they had to be better than."""
-    return (config.league or LeagueConfig()).snapshots.every
-
-
 def first_second_meeting(entry: SwissConfig) -> int:
     """A round before which nobody has to meet anybody again.
 
-    Before it each player has as many left to meet as half of those who play, but one. In such a graph all can be paired
-    (Tutte 1947) unless it falls into two odd halves, and then nobody has had a bye. Of three each has a bye first.
+    Until then each of those who play has half of them left to meet, or one less if it has had no bye. All vertices of
+    such a graph can be paired (Tutte 1947), unless it falls into two odd halves without an edge between them; but half
+    of those who play have had a bye if anybody has. Of three, each has a bye before two meet again.
     """
     half, odd = divmod(len(entry.policies), 2)
     return 3 if half == odd else half + (half % 2 == 0 or odd)
@@ -143,8 +140,8 @@ class _Round:
             return [[*self._of_match(path, 0, entry)]]
         generator = generator_of(entry)
         if isinstance(generator, KnockoutConfig):
-            drawn = next(itertools.islice(brackets(generator.policies), self.number, None), [()])
-            return [[*self._of_bracket(path, generator, bracket)] for bracket in drawn]
+            found = next(itertools.islice(brackets(generator.policies), self.number, None), [()])
+            return [[*self._of_bracket(path, generator, bracket)] for bracket in found]
         if isinstance(generator, SwissConfig):
             return [[*self._of_swiss(path, generator)]]
         if isinstance(generator, MatchmakingConfig):
@@ -178,13 +175,11 @@ class _Round:
     def _of_matchmaking(self, path: str, entry: MatchmakingConfig) -> Iterator[Chance]:
         for learner in entry.policies:
             hand = drawn(self.config, entry, learner, self.number)
-            if self._learns(learner) and (hand.itself or entry.team_size > 1):
-                yield Twice(path, (learner, learner))
             for other in hand.others:
                 yield from self._meeting(path, entry, (learner, other), times=entry.turns * hand.most)
                 if self._learns(learner):
-                    own = (path, learner) if hand.most == 1 else (path, learner, other)
-                    yield Line((learner, other), (own, (path, other, learner)), path)
+                    alone = (path, learner, other)
+                    yield Line((learner, other), ((path, learner) if hand.most == 1 else alone, alone), path)
 
     def _meeting(self, path: str, entry: Generator, pair: tuple[str, str], *, times: int) -> Iterator[Twice]:
         """What two players may do twice who may have so many matches, in one round."""
@@ -203,18 +198,17 @@ class _Round:
 class Drawn(NamedTuple):
     """Whom a learner may draw as they are now."""
 
-    itself: bool
     others: tuple[str, ...] = ()  # that learn
-    most: int = 0  # how many of its draws may be of others
+    most: int = 0  # how many of its draws may be of these
 
     @classmethod
-    def of(cls, itself: bool, others: tuple[str, ...], most: int) -> Drawn:
-        """With none to draw, or no draw left, there is neither."""
-        return cls(itself, others, most) if others and most else cls(itself)
+    def of(cls, others: tuple[str, ...], most: int) -> Drawn:
+        """With nobody to draw, or no draw left, there is neither."""
+        return cls(others, most) if others and most else cls()
 
 
 def drawn(config: Config, entry: MatchmakingConfig, learner: str, number: int) -> Drawn:
-    """Whom a learner may draw as they are in a later round.
+    """Whom a learner may draw as they are in a later round, beside itself.
 
     Args:
         config: of the league.
@@ -222,19 +216,18 @@ def drawn(config: Config, entry: MatchmakingConfig, learner: str, number: int) -
         learner: one of its policies.
         number: of the round, at least 1.
     """
-    snapshots = number >= _every(config)
+    snapshots = number >= (config.league or LeagueConfig()).snapshots.every  # of all who have played
     free = entry.copies - (snapshots and learner in gated(config))
-    learners, rule = config.learners, entry.rule
+    rule, learners = entry.rule, config.learners
     others = tuple(name for name in entry.members if name != learner and name in learners)
     if isinstance(rule, PastSelvesRule):
-        return Drawn(rule.past_selves.self_play > 0 or not (snapshots or {*entry.against} - learners))
-    past = snapshots or bool({*entry.members} - learners)
+        return Drawn()
     if isinstance(rule, FictitiousRule):
-        share = rule.fictitious.self_play
-        return Drawn.of(share > 0 or not (others or past), others, _at_most(free, 1 - share))
+        return Drawn.of(others, _at_most(free, 1 - rule.fictitious.self_play))
     if isinstance(rule, ExploitersRule):
+        past = snapshots or bool({*entry.members} - learners)
         return _drawn_by_exploiters(rule.exploiters, learner, free, past=past)
-    return Drawn.of(False, others, free)
+    return Drawn.of(others, free)
 
 
 def _drawn_by_exploiters(rule: Exploiters, learner: str, free: int, *, past: bool) -> Drawn:
@@ -242,8 +235,8 @@ def _drawn_by_exploiters(rule: Exploiters, learner: str, free: int, *, past: boo
     if learner in rule.main:
         share = rule.self_play if past else 1
         each = _at_most(free, share / len(rule.main))
-        return Drawn.of(share > 0, mains, min(_at_most(free, share), each * len(mains)))
-    return Drawn.of(False, () if past and learner in rule.league_exploiters else mains, free)
+        return Drawn.of(mains, min(_at_most(free, share), each * len(mains)))
+    return Drawn.of(() if past and learner in rule.league_exploiters else mains, free)
 
 
 def _at_most(draws: int, share: float) -> int:

@@ -93,6 +93,11 @@ def newest(folder: RunFolder) -> Boundary | None:
     return None
 
 
+def newest_tick(folder: RunFolder) -> int | None:
+    """That of the newest boundary, as the names of the files say; None if there is none."""
+    return max((int(path.stem) for path in _files(folder)), default=None)
+
+
 def discard_after(folder: RunFolder, tick: int) -> None:
     """Removes the boundaries that are newer than a tick."""
     for path in _files(folder):

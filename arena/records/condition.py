@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from enum import Enum
 
+import msgspec
+
 from arena.config import Config
 from arena.config.league import LeagueConfig
 from arena.leg import ENDLESS
+from arena.records import boundary
 from arena.records.folder import RunFolder
+from arena.records.journal import JournalReader
 from arena.records.lock import is_held, is_left
 
 
@@ -18,6 +22,12 @@ class Condition(Enum):
     FINISHED = "finished"
     ENDED_EARLY = "ended early"
     KILLED = "killed"
+
+
+class _Batch(msgspec.Struct, frozen=True):
+    """What has to be known of a line of `rounds.jsonl`."""
+
+    start: int
 
 
 def planned_ticks(config: Config) -> int | None:
@@ -43,9 +53,16 @@ def condition(folder: RunFolder, config: Config, *, played: int) -> Condition:
         return Condition.FINISHED
     if is_left(folder.path):
         return Condition.KILLED
-    if planned is None or _is_decided(folder, config, played):
-        return Condition.FINISHED
-    return Condition.ENDED_EARLY
+    over = _is_whole(folder, config) if planned is None else _is_decided(folder, config, played)
+    return Condition.FINISHED if over else Condition.ENDED_EARLY
+
+
+def _is_whole(folder: RunFolder, config: Config) -> bool:
+    """Whether all batches of a tournament that have begun were played to their ends; of an evaluation nobody knows."""
+    if config.rounds == 1 or not folder.rounds.exists():
+        return True
+    reached = boundary.newest_tick(folder) or 0
+    return all(batch.start < reached for batch in JournalReader(folder.rounds).structs(_Batch))
 
 
 def _is_decided(folder: RunFolder, config: Config, played: int) -> bool:

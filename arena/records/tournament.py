@@ -6,6 +6,7 @@ from typing import Literal
 
 import msgspec
 
+from arena.config.league import Elo, Half
 from arena.errors import ConfigError
 from arena.records.durable import replacing
 from arena.records.folder import RunFolder
@@ -24,8 +25,8 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
 
     version: Literal[1] = VERSION
     greedy: bool
-    error: float | None = None
-    elo: float | None = None
+    error: Half | None = None
+    elo: Elo | None = None
 
 
 def write(folder: RunFolder, terms: Terms) -> None:

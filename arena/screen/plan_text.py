@@ -27,6 +27,7 @@ def plan_text(
     arguments: Sequence[str] = (),
     hosts: Sequence[str] = (),
     rounds: Sequence[str] = (),
+    later: Sequence[str] = (),
     evaluation: EvaluationConfig | None = None,
 ) -> str:
     """Everything that `arena plan` prints.
@@ -38,6 +39,7 @@ def plan_text(
         arguments: further arguments of `arena train` that led to this plan.
         hosts: a line for each, as `host_line` makes them, where hosts are known.
         rounds: what comes after this one, as `rounds_lines` says it, where there are several.
+        later: how a later round can deadlock, in lines, if one can.
         evaluation: of the policies while they learn, if there is one.
     """
     proof = prove_plan(plan, examination)
@@ -49,8 +51,8 @@ def plan_text(
         *(["\n".join(hosts)] if hosts else []),
         "\n".join(_policy_lines(plan, examination)),
         *([_evaluation_text(evaluation, plan)] if evaluation is not None else []),
-        schedule_text(proof),
-        _start_text(plan, proof, config, arguments),
+        schedule_text(proof, later),
+        _start_text(plan, config, arguments, proved=proof.circle is None and not later),
     ]
     return "\n\n".join(sections)
 
@@ -74,17 +76,21 @@ def prove_plan(plan: Plan, examination: Examination) -> Proof:
     return prove(plan, examination.schedules)
 
 
-def schedule_text(proof: Proof) -> str:
-    """Why a plan cannot deadlock, in a sentence; or that it can, and each wait of the circle in a line."""
-    head, *waits = proof.lines
+def schedule_text(proof: Proof, later: Sequence[str] = ()) -> str:
+    """Why a plan cannot deadlock, in a sentence; or that it can, and each wait of the circle in a line.
+
+    Args:
+        proof: of the plan.
+        later: how the plan of a later round can, in lines; told where this one cannot.
+    """
+    head, *waits = later if later and proof.circle is None else proof.lines
     return "\n  ".join(["schedule: " + head, *waits])
 
 
-def _start_text(plan: Plan, proof: Proof, config: str, arguments: Sequence[str]) -> str:
-    if proof.circle is None:
+def _start_text(plan: Plan, config: str, arguments: Sequence[str], *, proved: bool) -> str:
+    if proved:
         return f"start it: {command_line(plan, config=config, arguments=arguments)}"
-    allowed = [] if "--allow-unproved" in arguments else ["--allow-unproved"]
-    command = command_line(plan, config=config, arguments=[*arguments, *allowed])
+    command = command_line(plan, config=config, arguments=[*arguments, "--allow-unproved"])
     return f"start it: {command}\n  without --allow-unproved `arena train` refuses it, as it can deadlock"
 
 

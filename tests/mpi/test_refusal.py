@@ -98,6 +98,18 @@ def test_seats_of_the_evaluation_that_cannot_be_taken_are_refused_before_anybody
     assert "config.yaml: evaluation.seats[1]: policy 'blue': observes Box(0, 255" in refused(way, tmp_path, data)
 
 
+@pytest.mark.parametrize("way", ["launched", "by hand"])
+def test_a_league_is_refused_by_what_somebody_says_who_has_a_seat_in_later_rounds_alone(
+    way: str, tmp_path: Path
+) -> None:
+    data = duel({"algorithm": "leagues:KeptAtEpisodes"}, rounds=2)
+    data["envs"]["game"]["kwargs"]["team_size"] = 2
+    data["policies"]["grey"] = {"algorithm": "random"}
+    data["matches"] = [{"knockout": {"env": "game", "policies": ["blue", "red", "grey"], "team_size": 2}}]
+    words = refused(way, tmp_path, data)
+    assert "config.yaml: matches[0].knockout: a later round can deadlock: the workers of blue may meet" in words
+
+
 @pytest.fixture(scope="module")
 def old(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run of PPO that is over, with what was played on record."""

@@ -19,7 +19,7 @@ PACKAGES = ("arena", "envs", "policies")
 MPI_ROOM = "arena.comm.mpi"
 PURE = {
     *("errors", "spaces", "interface", "seeding", "packing", "plan", "schedule", "lockstep", "reduction"),
-    "rehosting",
+    *("rehosting", "circles"),
     *("records.outcome", "records.lines"),
 }
 # What envs and policies may import.

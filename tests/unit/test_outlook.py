@@ -102,19 +102,16 @@ def rows(made: Config, generator: MatchConfig | Generator, number: int) -> list[
         named = (tuple(tuple(generator.policies[one] for one in players) for players in row) for row in found)
         return [generator.written_out(generators.teams(generator, row)) for row in named]
     if isinstance(generator, MatchmakingConfig):
-        hands = [
-            opponents(drawn(made, generator, learner, number), learner, generator.copies)
-            for learner in generator.policies
-        ]
+        hands = [opponents(drawn(made, generator, learner, number), generator.copies) for learner in generator.policies]
         chosen = (dict(zip(generator.policies, hand, strict=True)) for hand in itertools.product(*hands))
         return [generator.drawn(hand, number=number) for hand in chosen]
     return [generator.matches()]
 
 
-def opponents(hand: Drawn, learner: str, draws: int) -> list[tuple[str, ...]]:
-    """As many others as there may be, as who meets fewer waits for no more; or itself; all others are snapshots."""
+def opponents(hand: Drawn, draws: int) -> list[tuple[str, ...]]:
+    """As many others as there may be, as who meets fewer waits for no more; and else snapshots."""
     others = itertools.combinations_with_replacement(hand.others, hand.most)
-    return [(*names, *[STILL] * (draws - len(names))) for names in [*others, *[(learner,)] * hand.itself]]
+    return [(*names, *[STILL] * (draws - len(names))) for names in others]
 
 
 def last_pairings(kind: type[KnockoutConfig | SwissConfig], players: int, number: int) -> list[Any]:
@@ -271,7 +268,7 @@ def hand_of(made: Config, rule: MatchmakingConfig, learner: str, number: int) ->
         hands.append(Counter(matchmaking.draw(rule, field, np.random.default_rng(seed), tested=tested)[learner]))
     met = [Counter({name: hand[name] for name in made.learners - {learner} if hand[name]}) for hand in hands]
     others = tuple(name for name in rule.members if any(name in one for one in met))
-    return Drawn.of(any(learner in hand for hand in hands), others, max(map(Counter.total, met)))
+    return Drawn(others, max(map(Counter.total, met)))
 
 
 def one_sided(learner: str, strong: str, names: Iterable[str], *, met: bool) -> Results:
@@ -394,7 +391,7 @@ def test_a_round_with_fewer_matches_may_be_repeated_where_the_league_is_to_fill_
 
 @pytest.mark.parametrize(("ticks", "found"), [(1, False), (10, True)])
 def test_with_one_tick_in_a_round_nobody_waits(ticks: int, found: bool) -> None:
-    made = config(match("aD"), entry("swiss", "aEDF"), ticks=ticks)
+    made = config(match("ab"), entry("swiss", "aEbF"), ticks=ticks)
     assert refused(made) is found
     assert stuck(made) is found
 

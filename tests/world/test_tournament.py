@@ -21,6 +21,7 @@ from arena.league.reading import read
 from arena.messages import Progress
 from arena.records import rounds
 from arena.records import tournament as terms
+from arena.records.condition import condition
 from arena.records.folder import RunFolder
 from arena.records.journal import JournalReader
 from arena.report.reading import read_run
@@ -468,6 +469,18 @@ def test_a_batch_that_was_interrupted_does_not_count(
     assert numbers(folder)["standings"]["games"] == whole.results.games, "on the page as well"
 
 
+def test_one_that_was_interrupted_has_ended_early_until_it_has_gone_on(
+    tmp_path: Path, interrupted: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    def ended() -> str:
+        folder = RunFolder(tmp_path / "games")
+        return condition(folder, load_config(folder.config), played=0).value
+
+    assert ended() == "ended early"
+    tournament(capsys, tmp_path, *interrupted, "--resume")
+    assert ended() == "finished"
+
+
 def test_when_it_is_over_is_on_record_and_stays_so_unless_something_else_is_asked_for(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -501,6 +514,18 @@ def test_how_actions_are_taken_is_on_record_before_anybody_plays(
         assert main(arguments) == 1
     assert main([*arguments, "--resume", "--sample"]) == 2
     assert "it was played without --sample" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "damaged", ['{"greedy": true, "error": 7}', '{"greedy": true, "elo": -5}', '{"error": 0.1}', "{"]
+)
+def test_terms_that_nobody_can_have_asked_for_are_refused(
+    tmp_path: Path, interrupted: list[str], capsys: pytest.CaptureFixture[str], damaged: str
+) -> None:
+    RunFolder(tmp_path / "games").tournament.write_text(damaged)
+    for command in (["tournament", *interrupted, "--resume", "--run-dir"], ["report"]):
+        assert main([*command, str(tmp_path / "games")]) == 2
+        assert "tournament.json: " in capsys.readouterr().err
 
 
 def test_another_tournament_is_not_gone_on_with(
