@@ -122,7 +122,8 @@ def _path(folder: RunFolder, tick: int) -> Path:
 
 
 def _files(folder: RunFolder) -> list[Path]:
-    return sorted(folder.boundaries.glob("[0-9]*.json"), key=lambda path: int(path.stem))
+    found = (path for path in folder.boundaries.glob("*.json") if path.stem.isdecimal())
+    return sorted(found, key=lambda path: int(path.stem))
 
 
 def _read(path: Path) -> Boundary | None:

@@ -17,6 +17,7 @@ import msgspec
 from arena.config import load_config
 from arena.config.schema import Config
 from arena.errors import ConfigError, located
+from arena.records.boundary import newest_tick
 from arena.records.folder import RunFolder
 from arena.records.journal import JournalReader
 from arena.records.lines import UPDATE_FIELDS
@@ -246,7 +247,7 @@ def read_run(path: Path | str) -> RunFiles:
         faults=tuple(reader.made(folder.faults, _fault)),
         profile=reader.document(profile, ProfileFile) if profile.is_file() else None,
         terms=reader.document(folder.tournament, Terms) if folder.tournament.is_file() else None,
-        boundary=_newest_boundary(folder),
+        boundary=newest_tick(folder),
         sources=tuple(reader.sources),
     )
     _check_known(found.rounds, config, folder.rounds)
@@ -278,10 +279,6 @@ def _check_known(rounds: Iterable[RoundLine], config: Config, path: Path) -> Non
         if strangers := sorted(named - config.policies.keys()):
             found = f"{_OTHER_VERSION}: {strangers[0]!r} is none of the policies of config.yaml"
             raise ConfigError(found, path=f"round {line.round}", source=str(path))
-
-
-def _newest_boundary(folder: RunFolder) -> int | None:
-    return max((int(file.stem) for file in folder.boundaries.glob("*.json") if file.stem.isdigit()), default=None)
 
 
 class _Reader:

@@ -14,6 +14,7 @@ from typing import Any
 from arena.config import Config, load_config
 from arena.config.rounds import players
 from arena.errors import ConfigError
+from arena.records.boundary import newest_tick
 from arena.records.condition import Condition, condition, planned_ticks
 from arena.records.episode_line import episode_of
 from arena.records.folder import RunFolder
@@ -114,9 +115,7 @@ class FollowedRun:
     @property
     def boundary(self) -> int | None:
         """The newest tick from which the run can go on."""
-        return max(
-            (int(path.stem) for path in self.folder.boundaries.glob("*.json") if path.stem.isdigit()), default=None
-        )
+        return newest_tick(self.folder)
 
     @property
     def ticks(self) -> int:

@@ -84,6 +84,15 @@ def test_the_newest_three_stay(folder: RunFolder) -> None:
     assert newest(folder) == 50
 
 
+def test_the_newest_tick_is_told_by_the_names_of_files_and_others_are_none(folder: RunFolder) -> None:
+    assert boundary.newest_tick(folder) is None
+    for tick in (20, 100):
+        boundary.save(folder, Boundary(tick=tick))
+    (folder.boundaries / "200 (copy).json").write_text("{}")
+    assert boundary.newest_tick(folder) == 100
+    assert boundary.last(folder) == Boundary(tick=100)
+
+
 def test_without_any_there_is_none(folder: RunFolder) -> None:
     assert boundary.newest(folder) is None
 

@@ -211,7 +211,7 @@ def leagues(draw: st.DrawFn) -> Config:
     return made
 
 
-@settings(max_examples=400)
+@settings(max_examples=150)
 @given(leagues())
 def test_a_league_is_refused_exactly_if_some_plan_of_a_later_round_can_deadlock(made: Config) -> None:
     assume(all(math.prod(map(len, parts(made, number))) <= 200 for number in range(1, made.rounds)))
