@@ -144,9 +144,19 @@ def _returns(seats: Sequence[_SeatReturn]) -> dict[str, float]:
     return {policy: total / sizes[policy] for policy, total in totals.items()}
 
 
+class _PlannedSeat(msgspec.Struct, frozen=True):
+    policy: str
+
+
 class _MatchLine(msgspec.Struct, frozen=True):
     match: int
     sides: tuple[tuple[int, ...], ...]
+    env: str = ""
+    seats: tuple[_PlannedSeat, ...] = ()
+
+    @property
+    def line_up(self) -> tuple[str, ...]:
+        return (self.env, *(seat.policy for seat in self.seats))
 
 
 class _RoundLine(msgspec.Struct, frozen=True):
@@ -170,7 +180,12 @@ class _EpisodeLine(msgspec.Struct, frozen=True, gc=False):
     round: int
     match: int
     seats: tuple[_SeatLine, ...]
+    env: str = ""
     cut: bool = False
+
+    @property
+    def line_up(self) -> tuple[str, ...]:
+        return (self.env, *(seat.policy for seat in self.seats))
 
 
 class _RoundOfEpisode(msgspec.Struct, frozen=True, gc=False):
@@ -245,7 +260,7 @@ class _Referee:
     def __init__(self, rounds: Sequence[_RoundLine], since: Mapping[str, int]) -> None:
         self._matches = {line.round: line.matches for line in rounds}
         self._since = since
-        self._known: dict[tuple[int, int, tuple[_SeatLine, ...]], Encounter | _Dropped] = {}
+        self._known: dict[tuple[int, int, str, tuple[_SeatLine, ...]], Encounter | _Dropped] = {}
 
     def judged(self, episodes: Iterable[_EpisodeLine]) -> Iterator[tuple[_EpisodeLine, Encounter | _Dropped]]:
         """The games of these rounds, and what each says."""
@@ -267,7 +282,7 @@ class _Referee:
         """What a finished game says; of the same seats in the same match there are few ways to end."""
         if episode.cut:
             return _Dropped.ABORTED
-        key = (episode.round, episode.match, episode.seats)
+        key = (episode.round, episode.match, episode.env, episode.seats)
         if key not in self._known:
             self._known[key] = self._judged(episode)
         return self._known[key]
@@ -289,6 +304,13 @@ class _Referee:
 
         With `scale: true` a plan is made of repetitions. Where the run was resumed on fewer processes, they are fewer
         in the plan on record than were played before: matches with higher numbers are like those that they repeat.
+        Where it was resumed with other copies, a number may be another match's: then one in the same game with the same
+        policies in its seats says what the sides were.
         """
         matches = self._matches[episode.round]
-        return matches[episode.match % len(matches)].sides if matches else ()
+        if not matches:
+            return ()
+        match = matches[episode.match % len(matches)]
+        if match.line_up != episode.line_up:
+            match = next((other for other in matches if other.line_up == episode.line_up), match)
+        return match.sides

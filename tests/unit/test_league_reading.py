@@ -105,6 +105,20 @@ def test_teams_are_the_sides_of_the_plan(folder: RunFolder) -> None:
     assert read_results(folder).pairs() == {(("a", "s"), ("b", "b")): Score(wins=1)}
 
 
+def test_a_number_that_was_another_matchs_before_the_copies_changed_does_not_hide_the_sides(folder: RunFolder) -> None:
+    seats = [[{"policy": name, "entities": [0]} for name in names] for names in ("abss", "ab")]
+    envs, sides = ("large", "small"), ([[0, 1], [2, 3]], [[1], [0]])
+    now = [{"match": n, "env": envs[n], "seats": seats[n], "sides": sides[n]} for n in (0, 1)]
+    folder.write_plan({"matches": now})  # when they were played, the first match had two copies: 0 and 1
+    teams = episode("ab", "win", match=1, env="large")
+    teams["seats"] = [{**teams["seats"][seat // 2], "policy": name} for seat, name in enumerate("abss")]
+    write_episodes(folder, teams, *(episode("ab", "win", match=match, env="small") for match in (2, 1)))
+    assert read(folder).encounters == [
+        Encounter(("a", "b"), ("s", "s"), "win"),
+        *[Encounter(("b",), ("a",), "loss")] * 2,
+    ]
+
+
 def test_the_rest_of_a_line_that_a_kill_has_left_is_counted(folder: RunFolder) -> None:
     write_episodes(folder, episode("ab", "win"), rest='{"round": 0, "mat')
     assert (read(folder).unfinished, read(folder).results.games) == (1, 1)
