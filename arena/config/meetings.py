@@ -8,6 +8,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, TypeAlias
 
 from arena.config.matches import (
+    FictitiousRule,
     GauntletConfig,
     Generator,
     MatchConfig,
@@ -125,7 +126,9 @@ def _on_first_sides(entry: MatchmakingConfig, config: Config) -> bool:
         return False
     if isinstance(entry.rule, PastSelvesRule):
         return not any(learner in entry.opening(learner, config.learners) for learner in entry.policies)
-    return isinstance(entry.rule, UncertaintyRule) and len(entry.policies) == 1
+    if isinstance(entry.rule, FictitiousRule) and entry.rule.fictitious.self_play > 0:
+        return False
+    return isinstance(entry.rule, UncertaintyRule | FictitiousRule) and len(entry.policies) == 1
 
 
 def _all_of(members: Team) -> Iterator[Sum]:

@@ -374,6 +374,7 @@ PARTNERS = {**THREE_SIDES, "sides": [[0, 1], [2]]}  # a and b are never apart
         [DUEL],
         [ROUND_ROBIN],
         [WITHOUT_ITSELF, {"env": "game", "seats": ["random", "b"]}],
+        [entry("matchmaking", policies=["a"], against=["b"], rule={"fictitious": {"self": 0}})],
     ],
 )
 def test_evolution_by_ratings_is_refused_where_nobody_can_be_compared(matches: list[Any]) -> None:
@@ -392,6 +393,7 @@ def test_evolution_by_ratings_is_refused_where_nobody_can_be_compared(matches: l
         [{"env": "game", "seats": ["a", "random"]}, {"env": "game", "seats": ["b", "random"]}],
         [entry("matchmaking", policies=["a", "b"], against=["random"], rule="past_selves")],
         [entry("matchmaking", policies=["a", "b"], rule="fictitious")],
+        [entry("matchmaking", policies=["a"], against=["b"], rule={"fictitious": {"self": 0}}, both_sides=True)],
         [WITHOUT_ITSELF, {"env": "game", "seats": ["b", "random"]}],
         [entry("knockout", policies=["a", "c", "b", "d"]), entry("swiss", policies=["c", "b"])],
         [PARTNERS, {**PARTNERS, "seats": ["a", "c", "b"]}, {"env": "game", "seats": ["c", "c"], "sides": [[0], [1]]}],
