@@ -1,4 +1,4 @@
-"""The command line: `arena COMMAND ...`. Exit codes: 0 done, 1 a run that failed, 2 a user's mistake.
+"""The command line: `arena COMMAND ...`. Exit codes: 0 done, 1 a run that failed, 2 a user's mistake, 141 nobody read.
 
 What a command needs is imported inside it: `arena --help` starts neither MPI nor torch.
 """
@@ -11,11 +11,13 @@ import os
 import shlex
 import sys
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from arena import __version__
 from arena.errors import ConfigError, Unwritable, located, nearest
+from arena.screen.lasting import discard, lasting_output
 
 if TYPE_CHECKING:
     from arena.config import Config
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from arena.plan import Plan
 
 _DESCRIPTION = "Many policies learning with and against each other, in many copies of many games, over MPI."
+_NOBODY_READS = 128 + 13  # as of a program that SIGPIPE ends
 _TOO_MANY = 2**53  # from here on, a float no longer holds every integer
 _PORT, _LAST_PORT = 8000, 65535
 _FASTEST = 240  # ticks of a video in a second
@@ -34,6 +37,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = _parser().parse_args(argv)
     if os.getcwd() not in sys.path:
         sys.path.append(os.getcwd())  # so that a configuration can name a user's own `my_module:MyWorker`
+    with lasting_output() if arguments.plays else nullcontext():
+        return _status(arguments)
+
+
+def _status(arguments: argparse.Namespace) -> int:
+    """Runs a command; what the user has done wrong is told in a sentence."""
     try:
         return int(arguments.command(arguments))
     except ConfigError as error:
@@ -43,8 +52,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"arena: error: {error}", file=sys.stderr)
         return 1
     except BrokenPipeError:  # the reader, such as `head`, has seen enough
-        _drop_output()
-        return 0
+        if arguments.plays:
+            raise  # no reader of ours: output that lasts needs none
+        discard(sys.stdout.fileno())
+        return _NOBODY_READS
 
 
 class _Parser(argparse.ArgumentParser):
@@ -66,6 +77,7 @@ class _Parser(argparse.ArgumentParser):
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(prog="arena", description=_DESCRIPTION)
     parser.add_argument("--version", action="version", version=f"arena {__version__}")
+    parser.set_defaults(plays=False)  # whether a command goes on when nobody reads what it says
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     _add_train(commands)
     _add_plan(commands)
@@ -102,7 +114,7 @@ def _add_train(commands: Any) -> None:
     _add_run(train, folder="runs/<name>")
     train.add_argument("--resume", action="store_true", help="go on from the last checkpoints of the run's folder")
     _add_ranks(train)
-    train.set_defaults(command=_train)
+    train.set_defaults(command=_train, plays=True)
 
 
 def _add_run(parser: argparse.ArgumentParser, *, folder: str) -> None:
@@ -160,7 +172,7 @@ def _add_evaluate(commands: Any) -> None:
     evaluate.add_argument(
         "--run-dir", metavar="DIR", help="below which the records go (default: its evaluations/, or runs/)"
     )
-    evaluate.set_defaults(command=_evaluate)
+    evaluate.set_defaults(command=_evaluate, plays=True)
 
 
 def _add_tournament(commands: Any) -> None:
@@ -202,7 +214,7 @@ def _add_tournament(commands: Any) -> None:
     tournament.add_argument("--run-dir", metavar="DIR", help="its folder (default: runs/<name>-tournament)")
     tournament.add_argument("--resume", action="store_true", help="go on with the one in its folder")
     tournament.add_argument("--json", action="store_true", help="as JSON")
-    tournament.set_defaults(command=_tournament)
+    tournament.set_defaults(command=_tournament, plays=True)
 
 
 def _add_exploit(commands: Any) -> None:
@@ -215,7 +227,7 @@ def _add_exploit(commands: Any) -> None:
     exploit.add_argument("run", metavar="RUN", help="the folder of the run that the policy is from")
     exploit.add_argument("--policy", required=True, metavar="POLICY", help="as blue, or blue@5000")
     exploit.add_argument(
-        "--ticks", type=_count, metavar="N", help="for which the responder learns (default: the run's)"
+        "--ticks", type=_count, metavar="N", help="for which the responder learns (default: the run's, all its rounds)"
     )
     exploit.add_argument("--algorithm", default="ppo", metavar="NAME", help="of the responder (default: ppo)")
     exploit.add_argument(
@@ -240,7 +252,7 @@ def _add_exploit(commands: Any) -> None:
     exploit.add_argument("--ranks", type=_count, metavar="N", help="processes (default: 1, everything in this one)")
     exploit.add_argument("--run-dir", metavar="DIR", help="its folder (default: runs/<name>-exploits-<policy>)")
     exploit.add_argument("--json", action="store_true", help="as JSON")
-    exploit.set_defaults(command=_exploit)
+    exploit.set_defaults(command=_exploit, plays=True)
 
 
 def _add_replay(commands: Any) -> None:
@@ -441,15 +453,18 @@ def _plan(arguments: argparse.Namespace) -> int:
 def _check(arguments: argparse.Namespace) -> int:
     from arena.config import load_config
     from arena.screen.plan_text import prove_plan, schedule_text
+    from arena.screen.words import counted
 
     plan = _load_plan(arguments.config, arguments.overrides, None)
-    _say(f"configuration {arguments.config}: valid")
     config = load_config(arguments.config, arguments.overrides)
     examination = _examine(plan, config, arguments.config, conformance=True)
-    schedule = schedule_text(prove_plan(plan, examination), _later(plan, config, examination))
-    for line in (*examination.lines, schedule):
+    proof, later = prove_plan(plan, examination), _later(plan, config, examination)
+    for line in (*examination.lines, schedule_text(proof, later)):
         _say(line)
-    _say(f"plan: {plan.processes} processes")
+    _say(f"plan: {counted(plan.processes, 'process', 'processes')}")
+    refused = proof.circle is not None or later
+    but = "; `arena train` refuses it without --allow-unproved, as it can deadlock" if refused else ""
+    _say(f"configuration {arguments.config}: valid{but}")
     return 0
 
 
@@ -542,9 +557,8 @@ def _list(arguments: argparse.Namespace) -> int:
     from arena.screen import reference
 
     if arguments.markdown:
-        sys.stdout.write(
-            reference.page(arguments.names or [name for name, entry in ALGORITHMS.items() if not entry.extra])
-        )
+        names = arguments.names or [name for name, entry in ALGORITHMS.items() if not entry.extra]
+        _say(reference.page(names).removesuffix("\n"))
         return 0
     if arguments.names:
         told = [reference.lines(name) for name in arguments.names]  # all of them, before anything is said
@@ -618,13 +632,8 @@ def _say(text: str) -> None:
     except BrokenPipeError:
         raise
     except OSError as error:
-        _drop_output()
+        discard(sys.stdout.fileno())  # or Python fails at what is still to be printed, when it ends
         raise Unwritable(f"the output cannot be written: {error.strerror}") from error
-
-
-def _drop_output() -> None:
-    """What is still to be printed goes nowhere, so that Python does not fail at it when it ends."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _load_plan(path: str, overrides: Sequence[str], ranks: int | None) -> Plan:

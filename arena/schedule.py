@@ -115,34 +115,35 @@ class Proof:
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """The finding in a sentence, and one line for each wait of the circle."""
+        """The finding in a sentence; of a circle also one line for each wait, and what helps."""
         episodic = ", ".join(name for name in self.league.groups if name in self.league.episodic)
         if self.circle is not None:
             head = f"can deadlock: the workers of {episodic} may meet whenever an episode of theirs is over. One way:"
-            return (head, *_circle_lines(self.league, self.circle))
+            helps = remedies(sorted({wait.policy for wait in self.circle} & self.league.episodic))
+            return (head, *_circle_lines(self.league, self.circle), f"What helps: {helps}")
         least = "the match with the fewest ticks done can always go on"
         if episodic:
             least = (
                 f"no circle of matches that wait for each other can close through {episodic}, whose workers may meet "
                 "whenever an episode of theirs is over"
             )
-        return (f"no deadlock: every match plays exactly {self.league.ticks} ticks, and {least}",)
+        ticks = f"{self.league.ticks} tick{'s' * (self.league.ticks != 1)}"
+        return (f"no deadlock: every match plays exactly {ticks}, and {least}",)
 
     @property
     def refusal(self) -> str:
         """Why a run that can deadlock is not started, and what helps."""
         assert self.circle is not None, "a run that cannot deadlock is not refused"
-        first, *waits = self.lines
-        helps = remedies(sorted({wait.policy for wait in self.circle} & self.league.episodic))
-        return "\n".join([f"the run {first}", *(f"  {line}" for line in waits), f"What helps: {helps}"])
+        first, *waits, helps = self.lines
+        return "\n".join([f"the run {first}", *(f"  {line}" for line in waits), helps])
 
 
 def remedies(policies: Sequence[str]) -> str:
     """What helps where a run can deadlock by way of these policies, whose workers meet at ends of episodes."""
     return (
         f"`schedule = {TICKS!r}` in the algorithm's class, if all workers of {', '.join(policies)} meet after the same "
-        "ticks of their matches; matches that share fewer policies; one worker for all entities that a policy has in a "
-        "match; or --allow-unproved, if no episode of the game can be over like this"
+        "ticks of their matches, or never meet; matches that share fewer policies; one worker for all entities that a "
+        "policy has in a match; or --allow-unproved, if no episode of the game can be over like this"
     )
 
 

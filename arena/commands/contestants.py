@@ -23,6 +23,7 @@ from arena.league.rounds import Round
 from arena.plan import MatchPlan, make_plan
 from arena.records import checkpoint, rounds
 from arena.records.folder import RunFolder
+from arena.screen.words import counted
 
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_.-]+")
 
@@ -267,7 +268,7 @@ def two_sides(match: MatchPlan) -> tuple[tuple[int, ...], ...]:
         return match.sides
     if len(match.seats) == 2 and not match.sides:
         return (0,), (1,)
-    seats = f"of {len(match.seats)} seats, {'with' if match.sides else 'without'} `sides`"
+    seats = f"of {counted(len(match.seats), 'seat')}, {'with' if match.sides else 'without'} `sides`"
     raise ConfigError(
         f"a match {seats}; two players meet where there are two sides: say `sides: [[0, ...], [...]]` where there are "
         "two, by the seats' places",

@@ -34,7 +34,6 @@ from arena.league.tournament import (
     distinct_settings,
     games_of_a_meeting,
     next_batch,
-    repeated,
     table,
     widened,
 )
@@ -45,12 +44,13 @@ from arena.records import rounds as records
 from arena.records import tournament as terms_on_record
 from arena.records.folder import RunFolder
 from arena.records.journal import JournalReader
+from arena.records.repetition import repeated
 from arena.records.scoreboard import Scoreboard
 from arena.records.tournament import Terms
 from arena.run import Run, Stage
 from arena.screen.display import Display, silent_display
 from arena.screen.standings import prior_lines, standings_lines
-from arena.screen.words import counted
+from arena.screen.words import counted, repetition_words
 from arena.stages import rounds
 from arena.stages.evaluating import ENDLESS
 from arena.stages.prepare import given, prepare
@@ -164,8 +164,8 @@ def opening(request: Request) -> tuple[Config, Batch]:
     meeting = games_of_a_meeting(settings)
     if first is None:
         raise ConfigError(
-            f"found {rule.games}, but when two players meet they play {meeting}: {meeting // 2} lanes on both "
-            f"sides; ask for {meeting} or more",
+            f"found {rule.games}, but when two players meet they play {meeting}: {counted(meeting // 2, 'lane')} on "
+            f"both sides; ask for {meeting} or more",
             path="--episodes",
         )
     base = sources[0].config
@@ -241,10 +241,11 @@ def _verdict(found: Table, rule: Rule, played: int) -> list[str]:
     equal = [f"as good as each other, {why}: {', '.join(alike)}"] if alike else []
     if found.decided:
         return [f"the order is decided after {games}, at an error of {rule.error:g}, {what}", *equal]
-    pairs = [f"{doubt.upper} and {doubt.lower} ({doubt.probability:.0%})" for doubt in found.open]
+    pairs = [f"{doubt.upper} and {doubt.lower} ({doubt.probability:.1%})" for doubt in found.open]
+    together = ", together more than the error" if len(pairs) > 1 else ""
     return [
         f"the order is not decided after {games}, at an error of {rule.error:g}, {what}; open, with the probability "
-        f"that it is the other way round: {', '.join(pairs)}",
+        f"that it is the other way round: {', '.join(pairs)}{together}",
         *equal,
     ]
 
@@ -264,14 +265,8 @@ def _uncounted(played: Reading, folder: RunFolder, batches: int) -> list[str]:
 
 def _warning(run: Run) -> list[str]:
     """What to think of games that are all alike."""
-    pairs = repeated(JournalReader(run.folder.episodes)) if run.folder.episodes.exists() else []
-    if not pairs:
-        return []
-    more = f", and of {counted(len(pairs) - 1, 'more pair')}," if len(pairs) > 1 else ""
-    return [
-        f"all games between {' and '.join(pairs[0])}{more} were alike, on each side: where nothing is left to chance, "
-        "more games say no more than the first, and the intervals are too narrow; --sample plays with chance"
-    ]
+    alike = repeated(JournalReader(run.folder.episodes)) if run.folder.episodes.exists() else []
+    return repetition_words(alike, remedy="--sample")
 
 
 def _data(found: Table, rule: Rule, played: int, run: Run) -> dict[str, Any]:

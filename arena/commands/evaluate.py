@@ -30,7 +30,7 @@ from arena.records.scoreboard import Scoreboard
 from arena.run import Run
 from arena.screen.display import silent_display
 from arena.screen.words import result_words
-from arena.stages.evaluating import ENDLESS, episodes_per_lane
+from arena.stages.evaluating import ENDLESS, alike_words, episodes_per_lane
 from arena.stages.prepare import prepare
 
 _OPPONENT = "opponent"
@@ -248,6 +248,7 @@ def _play(contest: Contest, folder: Path, episodes: int, *, greedy: bool) -> int
         for policy, title in contest.titles.items():
             sys.stdout.write(f"{title}: {result_words(scoreboard.policies[policy])}\n")
             sys.stdout.flush()
+        sys.stdout.writelines(f"{line}\n" for line in alike_words(run, remedy="--sample"))
 
     status = hosting.alone(run, present, silent_display())
     if status == _MISTAKE:

@@ -17,6 +17,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}\Z")
 _SNAPSHOT = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}@[0-9]{1,16}\Z")
 NAME_RULE = "a name becomes a folder: letters, digits, '_', '-' and '.', the first a letter or digit, at most 100"
 _SHOWN = 80  # characters of a wrong value in a message
+_OUTLINED = 6  # keys of a mapping that a message shows
 
 S = TypeVar("S", bound=msgspec.Struct)
 
@@ -35,7 +36,7 @@ def convert(kind: type[S], value: Any, path: str) -> S:
     if issubclass(kind, Shortened):
         value = kind.spelled_out(value)
     fields = {field.encode_name: field for field in msgspec.structs.fields(kind)}  # by their keys in the file
-    _require_mapping(value, path)
+    _require_mapping(value, path, outline=_outline(kind))
     for key in value:
         if key not in fields:
             raise ConfigError(f"unknown key {key!r}; {nearest(str(key), fields)}", path=joined(path, key))
@@ -129,7 +130,27 @@ def _convert_leaf(kind: Any, value: Any, path: str) -> Any:
     try:
         return msgspec.convert(value, kind, strict=True)
     except msgspec.ValidationError as error:
-        raise ConfigError(f"found {show(value)}: {_plain(str(error))}", path=path) from error
+        arm = next((arm for arm in (kind, *get_args(kind)) if _is_struct(arm)), None)
+        such = "" if arm is None else f"; a mapping such as {_outline(arm)}"
+        raise ConfigError(f"found {show(value)}: {_plain(str(error))}{such}", path=path) from error
+
+
+def _outline(kind: type[msgspec.Struct]) -> str:
+    """The keys of a mapping with their defaults, `...` for those that must be said: `{elo: 20, alpha: 0.05}`."""
+    fields = msgspec.structs.fields(kind)
+    parts = [f"{field.encode_name}: {_default_words(field)}" for field in fields[:_OUTLINED]]
+    return f"{{{', '.join([*parts, *['...'] * (len(fields) > _OUTLINED)])}}}"
+
+
+def _default_words(field: msgspec.structs.FieldInfo) -> str:
+    default = field.default
+    if default is msgspec.NODEFAULT and field.default_factory is not msgspec.NODEFAULT:
+        default = field.default_factory()
+    if default is msgspec.NODEFAULT or isinstance(default, msgspec.Struct):
+        return "..." if default is msgspec.NODEFAULT else "{...}"
+    if isinstance(default, tuple):
+        default = [*default]
+    return f"{default:g}" if isinstance(default, float) else show(default).strip("'")
 
 
 def _takes_integers(kind: Any) -> bool:
@@ -149,9 +170,10 @@ def _plain(message: str) -> str:
     return message[:1].lower() + message[1:].replace("`", "")
 
 
-def _require_mapping(value: Any, path: str) -> None:
+def _require_mapping(value: Any, path: str, *, outline: str = "") -> None:
     if not isinstance(value, Mapping):
-        raise ConfigError(f"found {show(value)}; expected a mapping of keys to values", path=path)
+        such = f", such as {outline}" if outline else ""
+        raise ConfigError(f"found {show(value)}; expected a mapping of keys to values{such}", path=path)
 
 
 def _require_list(value: Any, path: str) -> None:

@@ -2,8 +2,9 @@
 
 A path goes through keys and list places: `policies.blue.options.learning_rate`, `matches[0].lanes`, `matches.0.lanes`.
 Keys that hold dots themselves are found too: of the keys that fit, the longest is taken. Mappings that are missing on
-the way are made; whether they may be there is for the check of the whole configuration to say, and `blame` then names
-the override instead of the file.
+the way are made, and a name on the way, as of `rule: fictitious`, counts as `{fictitious: {}}` where the path goes on
+with it. Whether they may be there is for the check of the whole configuration to say, and `blame` then names the
+override instead of the file.
 """
 
 from __future__ import annotations
@@ -82,6 +83,9 @@ def _set(data: dict[str, Any], tokens: list[str], value: Any, text: str) -> list
         elif not tokens:
             places.append(_Place(path, str(key), (), False, text))
             node[key] = value
+        elif node[key] == tokens[0]:  # a name, which is short for this
+            places.append(_Place(path, str(key), (), False, text))
+            node[key] = {tokens[0]: {}}
         node = node[key]
     return places
 

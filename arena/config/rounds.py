@@ -349,7 +349,8 @@ def _checked_option(options: Mapping[str, Any], policy: str, option: str, pertur
     if option not in options:
         raise ConfigError(
             f"{policy!r} does not say what its {option!r} is; write it in `policies.{policy}.options`, where it can be "
-            f"multiplied; {nearest(option, options)}",
+            f"multiplied; or, if its algorithm has none, name those who take part in `league.evolution.policies`; "
+            f"{nearest(option, options)}",
             path=f"{path}.perturb",
         )
     value = options[option]

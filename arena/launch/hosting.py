@@ -71,7 +71,7 @@ def alone(
             if stage.evaluation is not None:
                 own = Memory(stop=memory.stop, schedules=memory.schedules)
                 result = in_one_process(stage.evaluation, silent_display(), own, watched=True)
-                outcome: Outcome = _evaluated(run, result, memory)
+                outcome: Outcome = _evaluated(run, stage.evaluation, result, memory)
             else:
                 result = in_one_process(run, display or display_for(run), memory, watched=True)
                 outcome = _outcome(run, result, memory, present)
@@ -111,14 +111,14 @@ def _outcome(run: Run, result: Result, memory: Memory, present: Callable[[Run, S
     return status
 
 
-def _evaluated(run: Run, result: Result, memory: Memory) -> Outcome:
+def _evaluated(run: Run, evaluation: Run, result: Result, memory: Memory) -> Outcome:
     """Tells how an evaluation went; one that was asked to end is forgotten, and the run ends with it."""
     if result.rehearsal:
         return run.leg
     if memory.stop.wanted:
         _end_callbacks(memory)
         return _stopped(run, run.leg.start, memory.stop)
-    for line in keep_evaluation(run, result.scoreboard):
+    for line in keep_evaluation(run, evaluation, result.scoreboard):
         print(line, flush=True)
     return run.leg
 
@@ -277,7 +277,7 @@ def lead_evaluation(team: Team, host: Host, run: Run, evaluation: Run, memory: M
     own = Memory(stop=memory.stop, schedules=memory.schedules)
 
     def conclude(result: Result) -> Outcome:
-        return _evaluated(run, result, memory)
+        return _evaluated(run, evaluation, result, memory)
 
     return _led(team, host, evaluation, own, silent_display(), conclude, whole=(run, memory))
 

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -36,12 +37,16 @@ _NOBODY_LEFT = 256  # no launcher's status: it has ended well, but nobody has co
 _ULFM_SINCE = 5  # the version of Open MPI
 _SAVING_SECONDS = 30.0  # for a run that is asked to end
 _GRACE_SECONDS = 5.0  # for one that is told to
+_STUCK_SECONDS = 10.0  # for a launcher all of whose processes are gone: Open MPI's may hang when many end at once
+_FALLEN = (-signal.SIGKILL, -signal.SIGABRT)  # statuses of a launcher that we, or its own assertion, have ended
+_LOOK_SECONDS = 1.0  # between two looks at them
 _SHOW_CURSOR = "\x1b[?25h"  # ECMA-48 with DEC's private modes
 _RULE = re.compile(r"-{60,}\s*$")
 _OTHER_LINES = re.compile(
     r"Abort\(\d+\) on node \d+ .*MPI_Abort|"  # MPICH's whole banner
     r"\[warn\] Epoll |\[\S+\] pmix_ptl_base: |"  # of libraries that MPI uses
     r"\d+ more process(es)? ha(s|ve) sent help message|"
+    r"prterun: pthread_mutex_lock|"  # its assertion, when many processes end at once
     r"NBC_Progress: an error \d+ was found|Error in NBC_Start_round"  # Open MPI's when a process dies that is missed
 )
 _UNSTARTED = "The PMIx server's listener thread failed to start"
@@ -179,10 +184,41 @@ def _run_once(line: Sequence[str], settings: Mapping[str, str]) -> tuple[int, li
     heard = _Heard()
     reader = threading.Thread(target=_pass_on, args=(process.stderr, sys.stderr, heard), daemon=True)
     reader.start()
+    threading.Thread(target=_end_if_stuck, args=(process,), daemon=True).start()
     with _forwarding(process, graceful=_open_mpi_version(line[0]) is not None) as received:
         status = process.wait()
     reader.join(_GRACE_SECONDS)
+    if status in _FALLEN and heard.status is not None:  # but those whom it has started had come to their end
+        status = heard.status
     return status, received, heard
+
+
+def _end_if_stuck(process: subprocess.Popen[str]) -> None:
+    """Kills a launcher that does not end though all that it has started is gone. Where `/proc` is missing: never."""
+    begun, since = False, 0.0
+    while process.poll() is None and since < _STUCK_SECONDS:
+        time.sleep(_LOOK_SECONDS)
+        alive = _children(process.pid)
+        begun = begun or alive
+        since = since + _LOOK_SECONDS if begun and not alive else 0.0
+    _kill(process)
+
+
+def _children(pid: int) -> bool:
+    """Whether a process has children that live."""
+    told = (path.read_text().split() for path in Path("/proc", str(pid), "task").glob("*/children"))
+    try:
+        return any(not _is_over(int(child)) for children in told for child in children)
+    except OSError:  # it has ended meanwhile
+        return False
+
+
+def _is_over(pid: int) -> bool:
+    """Whether a process is gone, or has ended and nobody has asked how."""
+    try:
+        return Path("/proc", str(pid), "stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except OSError:
+        return True
 
 
 @dataclass
@@ -194,12 +230,21 @@ class _Heard:
         unstarted: whether the launcher could not even start.
         reason: whether the arena has said why the run has ended.
         rank: of the process that has ended first, if the launcher has named one.
+        mistake: whether that was a mistake of the user.
     """
 
     confirmed: bool = False
     unstarted: bool = False
     reason: bool = False
     rank: str = ""
+    mistake: bool = False
+
+    @property
+    def status(self) -> int | None:
+        """How the run has ended, as it has said itself; None: it has said nothing."""
+        if self.confirmed:
+            return 0
+        return (_MISTAKE if self.mistake else 1) if self.reason else None
 
     def listen(self, lines: Iterable[str]) -> Iterator[str]:
         """Passes lines on."""
@@ -209,6 +254,7 @@ class _Heard:
                 continue
             self.unstarted = self.unstarted or _UNSTARTED in line
             self.reason = self.reason or line.startswith("arena: ")
+            self.mistake = self.mistake or line.startswith("arena: error: ")
             found = _CULPRIT.search(line)
             if found is not None:
                 self.rank = self.rank or found[1]

@@ -137,8 +137,9 @@ class Rank:
             self._team = self._team.private()
             agreed = _agree(self._team, self._leader)
             if isinstance(agreed, Failed):
-                if self._team.rank == 0:
-                    tell(agreed)
+                if self._team.rank != 0:
+                    return 0  # one status is enough: Open MPI's launcher may hang when many come at once
+                tell(agreed)
                 return agreed.exit_code
             self._begin(agreed)
         run = self._run

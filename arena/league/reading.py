@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
+from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
@@ -53,7 +54,13 @@ class Reading(NamedTuple):
     cut: Mapping[str, int]
 
 
-def read(folder: RunFolder, *, window: int | None = None, last: int | None = None) -> Reading:
+def read(
+    folder: RunFolder,
+    *,
+    window: int | None = None,
+    last: int | None = None,
+    journal: Callable[[Path], JournalReader] = JournalReader,
+) -> Reading:
     """Reads the games of a run.
 
     Args:
@@ -63,13 +70,15 @@ def read(folder: RunFolder, *, window: int | None = None, last: int | None = Non
             another one, begins anew.
         last: the newest round to look at. None: the newest one of which a game is on record; that another one is
             planned makes nothing old before somebody has played in it.
+        journal: reads one; of a run that goes on, as far as it is to be read.
 
     Raises:
         ConfigError: a file is missing, damaged, or of another version of the arena.
     """
-    rounds = _rounds(folder)[: 1 + (_newest(folder) if last is None else last)]
+    rounds = _rounds(folder, journal)
+    rounds = rounds[: 1 + (_newest(journal(folder.episodes)) if last is None else last)]
     referee = _Referee(rounds, _since(load_config(folder.config), rounds, window))
-    reader = JournalReader(folder.episodes)
+    reader = journal(folder.episodes)
     encounters: list[Encounter] = []
     dropped: Counter[_Dropped] = Counter()
     cut: Counter[str] = Counter()
@@ -208,10 +217,10 @@ class _ReturnsLine(msgspec.Struct, frozen=True, gc=False):
     cut: bool = False
 
 
-def _rounds(folder: RunFolder) -> list[_RoundLine]:
+def _rounds(folder: RunFolder, journal: Callable[[Path], JournalReader] = JournalReader) -> list[_RoundLine]:
     """All rounds that have begun; a run without rounds is one."""
     if folder.rounds.exists():
-        return list(JournalReader(folder.rounds).structs(_RoundLine))
+        return list(journal(folder.rounds).structs(_RoundLine))
     try:
         return [msgspec.json.decode(folder.plan.read_bytes(), type=_RoundLine)]
     except OSError as error:
@@ -226,9 +235,9 @@ def _lines(reader: JournalReader, kind: type[S]) -> Iterator[S]:
     return reader.structs(kind) if reader.path.exists() else iter(())
 
 
-def _newest(folder: RunFolder) -> int:
+def _newest(episodes: JournalReader) -> int:
     """The newest round of which a game is on record; the first one if there is no game."""
-    return max((line.round for line in _lines(JournalReader(folder.episodes), _RoundOfEpisode)), default=0)
+    return max((line.round for line in _lines(episodes, _RoundOfEpisode)), default=0)
 
 
 def _since(config: Config, rounds: Sequence[_RoundLine], window: int | None) -> dict[str, int]:

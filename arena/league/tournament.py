@@ -8,8 +8,8 @@ at most about a quarter of all games are played after the order was decided.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import msgspec
 
@@ -19,7 +19,6 @@ from arena.league.ratings import fit
 from arena.league.results import Results
 from arena.league.standings import Row, rows
 
-_ENOUGH = 8  # games, to call them all alike
 _LANES = 16  # that frozen players play as fast as one, nearly
 _PART = 4  # a batch has a quarter of the games before it
 
@@ -88,9 +87,18 @@ class Table(NamedTuple):
 
     @property
     def open(self) -> list[Doubt]:
-        """The neighbours whose doubts have more than their share of the error; none if the order is decided."""
-        share = self.error / max(1, len(self.doubts))
-        return [] if self.decided else [doubt for doubt in self.doubts if doubt.probability > share]
+        """The neighbours whose doubts keep the order from being decided, the best ones first; none if it is.
+
+        Those that have more than their share of the error, and the next larger ones, until they are more than it.
+        """
+        if self.decided:
+            return []
+        share, together, found = self.error / len(self.doubts), 0.0, set[Doubt]()
+        for doubt in sorted(self.doubts, key=lambda doubt: -doubt.probability):
+            if doubt.probability > share or together <= self.error:
+                together += doubt.probability
+                found.add(doubt)
+        return [doubt for doubt in self.doubts if doubt in found]
 
     @property
     def equal(self) -> list[Doubt]:
@@ -173,29 +181,6 @@ def seated(setting: MatchConfig, players: tuple[str, str], *, copies: int = 1) -
         at[place] if isinstance(entry, str) else (at[place],) * len(entry) for place, entry in enumerate(setting.seats)
     ]
     return msgspec.structs.replace(setting, seats=tuple(seats), copies=copies)
-
-
-def repeated(lines: Iterable[Mapping[str, Any]]) -> list[tuple[str, ...]]:
-    """Who has played nothing but repetitions of one game: the same length and returns whenever they sat so.
-
-    Where nothing is left to chance every game is like the first one, and more of them say no more.
-
-    Args:
-        lines: of `episodes.jsonl`.
-
-    Returns:
-        the players, sorted; each has played at least eight games of each order of seats.
-    """
-    games: dict[tuple[str, ...], Counter[tuple[float, ...]]] = {}
-    for line in lines:
-        seats = tuple(seat["policy"] for seat in line["seats"])
-        ended = (line["length"], *(seat["return"] for seat in line["seats"]))
-        games.setdefault(seats, Counter())[ended] += 1
-    alike: dict[tuple[str, ...], bool] = {}
-    for seats, found in games.items():
-        players = tuple(sorted(set(seats)))
-        alike[players] = alike.get(players, True) and len(found) == 1 and found.total() >= _ENOUGH
-    return sorted(players for players, same in alike.items() if same)
 
 
 def distinct_settings(matches: Sequence[MatchConfig]) -> tuple[MatchConfig, ...]:

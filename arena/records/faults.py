@@ -20,6 +20,9 @@ from typing import Any, NamedTuple
 from arena.records.journal import Journal, JournalReader
 
 
+_ALWAYS = ("time", "kind")
+
+
 class FaultKind(Enum):
     """What a fault is a fault of."""
 
@@ -56,6 +59,22 @@ def process_faults(path: Path) -> int:
     """How many deaths of processes a file of faults tells of."""
     lines = JournalReader(path) if path.exists() else ()
     return sum(line["kind"] == FaultKind.PROCESS.value for line in lines)
+
+
+def fault_words(line: Mapping[str, Any]) -> str:
+    """A line of a file of faults in words, but for its time.
+
+    Raises:
+        KeyError: it lacks something that those of its kind have.
+    """
+    if line["kind"] == FaultKind.PROCESS.value:
+        return f"{line['done']}; repaired in {line['seconds']:.2f} s"
+    if line["kind"] == FaultKind.ENVIRONMENT.value:
+        lanes = len(line["lanes"])
+        dropped = f"{lanes} unfinished episode{'s' * (lanes != 1)} dropped"
+        place = f"match {line['match']}, tick {line['tick']}"
+        return f"{place}: the game was made anew in {line['seconds']:.2f} s, {dropped}: {line['error']}"
+    return f"{line['kind']}: {', '.join(f'{name} {value}' for name, value in line.items() if name not in _ALWAYS)}"
 
 
 class Losses(NamedTuple):

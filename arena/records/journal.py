@@ -110,11 +110,12 @@ class JournalReader:
     Args:
         path: of the journal.
         start: the byte at which to begin: the beginning of a line.
+        stop: the byte before which to end, as if the file ended there; None: at its end, which may move meanwhile.
     """
 
-    def __init__(self, path: Path | str, *, start: int = 0) -> None:
+    def __init__(self, path: Path | str, *, start: int = 0, stop: int | None = None) -> None:
         self.path = Path(path)
-        self._start = start
+        self._start, self._stop = start, stop
         self.unfinished = 0
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
@@ -151,12 +152,16 @@ class JournalReader:
         except OSError as error:
             raise ConfigError(f"cannot be read: {error.strerror}", source=str(self.path)) from error
         with file:
-            file.seek(self._start)
+            at = file.seek(self._start)
             for number, raw in enumerate(file, start=1):
-                if raw.endswith(b"\n"):
+                if at == self._stop:
+                    return
+                at += len(raw)
+                if raw.endswith(b"\n") and (self._stop is None or at <= self._stop):
                     yield number, raw
                 else:
                     self.unfinished += 1
+                    return
 
     def _parse(self, raw: bytes, number: int) -> dict[str, Any]:
         try:

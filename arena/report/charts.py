@@ -263,7 +263,7 @@ def _fork_words(fork: Fork) -> str:
 
 
 def _gate_words(gate: Gate) -> str:
-    verdict = gate.verdict.replace("_", " ")
+    verdict = {"better": "gate passed", "not_better": "gate not passed"}.get(gate.verdict, "gate undecided")
     return (
         f"{gate.policy} against {gate.against}: {verdict}<br>{gate.games:g} games, log-likelihood ratio {gate.llr:.2f}"
     )

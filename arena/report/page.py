@@ -18,6 +18,7 @@ from plotly.offline import get_plotlyjs  # type: ignore[import-untyped]
 
 from arena.league.standings import ENOUGH
 from arena.records.durable import replacing
+from arena.records.faults import fault_words
 from arena.records.folder import RunFolder
 from arena.report.charts import activity_colors, figures
 from arena.report.colors import Colors
@@ -66,13 +67,14 @@ def write_report(path: Path | str, output: Path | str | None = None, *, replays:
     return target
 
 
-def page(files: RunFiles, *, live: bool = False, replays: int = MOST_REPLAYS) -> str:
+def page(files: RunFiles, *, live: str = "", replays: int = MOST_REPLAYS) -> str:
     """The HTML of a run.
 
     Args:
         files: what was read of its folder.
         replays: how many are shown at most.
-        live: the page asks its server whether there is a newer one, and shows it.
+        live: the version of a page that asks its server whether there is another one, and shows it; empty: it asks
+            nobody.
     """
     strips = replay_strips(files.folder, most=replays)
     data, colors = page_data(files, [strip.replay for strip in strips]), Colors(files.config)
@@ -80,7 +82,7 @@ def page(files: RunFiles, *, live: bool = False, replays: int = MOST_REPLAYS) ->
     templates = Environment(
         loader=PackageLoader("arena.report"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
     )
-    templates.globals.update(number=partial(_number, numbers), color=colors.__getitem__, zip=zip)
+    templates.globals.update(number=partial(_number, numbers), color=colors.__getitem__, told=fault_words, zip=zip)
     return templates.get_template("report.html").render(
         contents=CONTENTS,
         page=data,

@@ -1,5 +1,8 @@
 """What the report reads of a run folder: every file checked, and counted with its lines.
 
+Of a run that goes on the journals are read as they were at one moment, before anything else was read: whatever is said
+of them later, by whichever part of the page, is said of the same lines.
+
 A run that is under way or was killed leaves an incomplete last line in its journals, which is counted and skipped.
 Anything else that does not fit is a `ConfigError` which names the file and the line.
 """
@@ -9,6 +12,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeVar
 
@@ -18,9 +22,11 @@ from arena.config import load_config
 from arena.config.schema import Config
 from arena.errors import ConfigError, located
 from arena.records.boundary import newest_tick
+from arena.records.faults import fault_words
 from arena.records.folder import RunFolder
 from arena.records.journal import JournalReader
 from arena.records.lines import UPDATE_FIELDS
+from arena.records.lock import is_held
 from arena.records.tournament import Terms
 from arena.report.episodes import EpisodeTable, PlayedEpisode, tabulate
 
@@ -43,6 +49,35 @@ class Source(NamedTuple):
     bytes: int
     lines: int | None = None
     unfinished: int = 0
+
+
+class Moment(NamedTuple):
+    """The journals of a run as they were once, however they grow.
+
+    Args:
+        at: when that was.
+        going: whether somebody wrote there then.
+        sizes: their bytes then, of those that there were.
+        written: when one of them was written last, seconds since 1970; 0 where there were none.
+    """
+
+    at: datetime
+    going: bool
+    sizes: Mapping[Path, int]
+    written: float
+
+    @classmethod
+    def of(cls, folder: RunFolder, at: datetime, *, going: bool) -> Moment:
+        """The journals as they are now."""
+        # episodes before the rounds: a round is written down before it is played
+        journals = (folder.episodes, folder.metrics, folder.evaluations, folder.faults, folder.rounds)
+        found = {path: path.stat() for path in journals if path.is_file()}
+        played = [found[path].st_mtime for path in (folder.episodes, folder.metrics) if path in found]
+        return cls(at, going, {path: stat.st_size for path, stat in found.items()}, max(played, default=0.0))
+
+    def journal(self, path: Path) -> JournalReader:
+        """Reads what a journal held then."""
+        return JournalReader(path, stop=self.sizes.get(path, 0))
 
 
 class Update(NamedTuple):
@@ -204,6 +239,7 @@ class RunFiles:
         faults: the lines of `faults.jsonl` as they are.
         terms: of a tournament; None: it is none, or an older arena has played its first batch alone.
         boundary: the newest tick from which the run can go on; None without one.
+        moment: the journals as they were when the reading began.
     """
 
     folder: RunFolder
@@ -219,10 +255,15 @@ class RunFiles:
     terms: Terms | None
     boundary: int | None
     sources: tuple[Source, ...]
+    moment: Moment
 
 
-def read_run(path: Path | str) -> RunFiles:
+def read_run(path: Path | str, *, now: Callable[[], datetime] = lambda: datetime.now(timezone.utc)) -> RunFiles:
     """Reads a run folder.
+
+    Args:
+        path: of the folder.
+        now: the wall clock.
 
     Raises:
         ConfigError: it is none, or something in it is damaged or of another version; says which file, and where.
@@ -234,7 +275,10 @@ def read_run(path: Path | str) -> RunFiles:
         raise ConfigError("is no run folder: it has no config.yaml", source=str(path))
     with located(who=_OTHER_VERSION):
         config = load_config(folder.config)
-    reader, profile = _Reader(folder.path), folder.path / "profile.json"
+    going = is_held(folder.path)  # first: what is read of a run that does not go on is its end
+    boundary = newest_tick(folder)  # before the journals: what it stands for is in them
+    moment = Moment.of(folder, now(), going=going)
+    reader, profile = _Reader(folder.path, moment), folder.path / "profile.json"
     found = RunFiles(
         folder=folder,
         config=config,
@@ -247,8 +291,9 @@ def read_run(path: Path | str) -> RunFiles:
         faults=tuple(reader.made(folder.faults, _fault)),
         profile=reader.document(profile, ProfileFile) if profile.is_file() else None,
         terms=reader.document(folder.tournament, Terms) if folder.tournament.is_file() else None,
-        boundary=newest_tick(folder),
+        boundary=boundary,
         sources=tuple(reader.sources),
+        moment=moment,
     )
     _check_known(found.rounds, config, folder.rounds)
     _check_whole(found)
@@ -258,7 +303,7 @@ def read_run(path: Path | str) -> RunFiles:
 def _check_whole(files: RunFiles) -> None:
     """Refuses a run without its episodes, and a league without the rounds that they were played in."""
     folder, known = files.folder, [line.round for line in files.rounds]
-    if files.boundary and not folder.episodes.exists():
+    if files.boundary and folder.episodes not in files.moment.sizes:
         found = f"{_OTHER_VERSION}: it is missing, though the run has played {files.boundary} ticks"
         raise ConfigError(found, source=str(folder.episodes))
     if known != list(range(len(known))):
@@ -282,10 +327,10 @@ def _check_known(rounds: Iterable[RoundLine], config: Config, path: Path) -> Non
 
 
 class _Reader:
-    """Reads the files of one folder and remembers which."""
+    """Reads the files of one folder, journals as they were at one moment, and remembers which."""
 
-    def __init__(self, home: Path) -> None:
-        self._home = home
+    def __init__(self, home: Path, moment: Moment) -> None:
+        self._home, self._moment = home, moment
         self.sources: list[Source] = []
 
     def text(self, path: Path) -> str:
@@ -307,15 +352,15 @@ class _Reader:
 
     def journal(self, path: Path, kind: type[T]) -> Iterator[T]:
         """The whole lines of a journal, each of this form; none where there is no file."""
-        if not path.is_file():
+        if path not in self._moment.sizes:
             return
-        journal, number = JournalReader(path), 0
+        journal, number = self._moment.journal(path), 0
         for number, line in enumerate(journal, start=1):
             try:
                 yield msgspec.convert(line, kind)
             except msgspec.ValidationError as error:
                 raise ConfigError(f"{_OTHER_VERSION}: {error}", path=f"line {number}", source=str(path)) from error
-        self.sources.append(Source(self._name(path), path.stat().st_size, number, journal.unfinished))
+        self.sources.append(Source(self._name(path), self._moment.sizes[path], number, journal.unfinished))
 
     def made(self, path: Path, make: Callable[[Mapping[str, Any]], T]) -> Iterator[T]:
         """What is made of the whole lines of a journal; `make` raises for one that does not fit."""
@@ -347,5 +392,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _fault(line: Mapping[str, Any]) -> Mapping[str, Any]:
-    """When it was, and of which kind; the rest depends on the kind."""
-    return {**line, "time": str(line["time"]), "kind": str(line["kind"])}
+    """When it was, and of which kind; the rest depends on the kind, and can be told."""
+    found = {**line, "time": str(line["time"]), "kind": str(line["kind"])}
+    fault_words(found)
+    return found

@@ -1,7 +1,8 @@
 """`arena report --serve`: the page of a run that may be under way, on this machine alone.
 
-GET /          the page, made anew when the files of the run have changed
-GET /version   a word that changes with the page, for which an open page asks every two seconds
+GET /          the newest page; one is made anew if the files of the run have changed and the last one is old enough
+GET /version   its version, made anew likewise: an open page, which knows its own, asks every two seconds, and is
+               loaded again when there is another one
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from arena.report.page import page
 from arena.report.reading import read_run
 
 HOST = "127.0.0.1"
-_REST = 9  # times as long as a page took to make it stays the newest one: most of the machine is the run's
+_REST = 3  # times as long as a page took to make it stays the newest one: most of the machine is the run's
 _AGAIN = 2  # seconds after which a browser asks again for a page that could not be made
 
 
@@ -31,7 +32,7 @@ class LivePage:
     Args:
         path: the run folder.
         replays: how many replays are shown at most.
-        make: the page of a run folder.
+        make: the page of a run folder, with so many replays, that knows its version.
         clock: seconds.
     """
 
@@ -40,16 +41,39 @@ class LivePage:
         path: Path,
         *,
         replays: int,
-        make: Callable[[Path, int], str] | None = None,
+        make: Callable[[Path, int, str], str] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._path, self._replays, self._make, self._clock = path, replays, make or _made, clock
         self._lock = threading.Lock()
-        self._of, self._text, self._until = "", "", 0.0
+        self._version, self._text, self._until = "", "", 0.0
 
     def version(self) -> str:
-        """Changes when a file of the run has changed, but not while the page is new enough."""
-        return self._of if self._of and self._clock() < self._until else self._found()
+        """That of the newest page, which is made before this returns if it is time for one: who hears of it has it.
+
+        Raises:
+            ConfigError: the folder is damaged.
+        """
+        return self._newest()[0]
+
+    def text(self) -> str:
+        """The newest page; made once, however many ask.
+
+        Raises:
+            ConfigError: the folder is damaged.
+        """
+        return self._newest()[1]
+
+    def _newest(self) -> tuple[str, str]:
+        with self._lock:
+            if not self._version or self._clock() >= self._until:
+                found = self._found()
+                if found != self._version:
+                    began = self._clock()
+                    self._text = self._make(self._path, self._replays, found)
+                    self._version, ended = found, self._clock()
+                    self._until = ended + _REST * (ended - began)
+            return self._version, self._text
 
     def _found(self) -> str:
         folder = RunFolder(self._path)
@@ -57,24 +81,9 @@ class LivePage:
         sizes = [path.stat() if path.exists() else None for path in (*watched, folder.path / "profile.json")]
         return "-".join("" if found is None else f"{found.st_size:x}.{found.st_mtime_ns:x}" for found in sizes)
 
-    def text(self) -> str:
-        """The page of this version; made once, however many ask.
 
-        Raises:
-            ConfigError: the folder is damaged.
-        """
-        with self._lock:
-            version = self.version()
-            if version != self._of:
-                began = self._clock()
-                self._text = self._make(self._path, self._replays)
-                self._of, ended = version, self._clock()
-                self._until = ended + _REST * (ended - began)
-            return self._text
-
-
-def _made(path: Path, replays: int) -> str:
-    return page(read_run(path), live=True, replays=replays)
+def _made(path: Path, replays: int, version: str) -> str:
+    return page(read_run(path), live=version, replays=replays)
 
 
 def make_server(live: LivePage, port: int) -> ThreadingHTTPServer:

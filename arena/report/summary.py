@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 
 from arena.config.rounds import players
-from arena.records.condition import condition, planned_ticks
+from arena.records.condition import Condition, condition, planned_ticks
 from arena.records.scoreboard import WINDOW
 from arena.report.colors import Colors
 from arena.report.episodes import Floats
@@ -21,8 +21,9 @@ class Summary(msgspec.Struct, frozen=True):
 
     Args:
         state: what has become of it, in the words of `Condition`.
-        began: when the run was started, or resumed for the last time, ISO 8601, UTC; `ended`: when something was
-            written last.
+        read: when the journals were read, ISO 8601, UTC; None where nobody wrote any more, so that a page made again
+            is the same page.
+        began: when the run was started, or resumed for the last time; `ended`: when something was written last.
         seconds: between the two; or those of an update, which count on when a run is resumed, if they are more.
         ticks: that every match has played; `ticks_planned` of all rounds together, None where the number of episodes
             decides, as in a tournament.
@@ -33,6 +34,7 @@ class Summary(msgspec.Struct, frozen=True):
 
     name: str
     state: str
+    read: str | None
     began: str
     ended: str
     seconds: float
@@ -83,12 +85,11 @@ def summarise(files: RunFiles) -> Summary:
     """The summary of a run."""
     config, episodes, newest = files.config, files.episodes, _newest(files)
     began = files.folder.config.stat().st_mtime
-    ended = max(
-        [began, *(path.stat().st_mtime for path in (files.folder.episodes, files.folder.metrics) if path.exists())]
-    )
+    ended = max(began, files.moment.written)
     return Summary(
         name=config.name,
-        state=condition(files.folder, config, played=ticks_played(files)).value,
+        state=_state(files).value,
+        read=files.moment.at.isoformat(timespec="seconds") if files.moment.going else None,
         began=_iso(began),
         ended=_iso(ended),
         seconds=max([ended - began, *(update.seconds for update in newest.values())]),
@@ -107,6 +108,13 @@ def summarise(files: RunFiles) -> Summary:
         faults=len(files.faults),
         unfinished=sum(source.unfinished for source in files.sources),
     )
+
+
+def _state(files: RunFiles) -> Condition:
+    """What had become of the run when it was read."""
+    if files.moment.going:
+        return Condition.UNDER_WAY
+    return condition(files.folder, files.config, played=ticks_played(files))
 
 
 def ticks_played(files: RunFiles) -> int:

@@ -37,7 +37,7 @@ from arena.run import Repair, Run
 from arena.schedule import EPISODES, prove
 from arena.screen.display import Display
 from arena.screen.profile import Profiled
-from arena.screen.words import change_words, counted, round_words
+from arena.screen.words import change_words, counted, round_words, some_words
 from arena.stopwatch import Activity, RoleProfile, stopwatch
 from arena.succession import seats_of
 
@@ -462,7 +462,8 @@ def note_repairs(run: Run) -> Iterator[str]:
 
 def _repair_words(run: Run, repair: Repair) -> str:
     """What has happened and what was done, in a sentence; the run as it was played when it happened."""
-    dead = [f"rank {rank} ({', '.join(map(run.describe, run.plan.ranks[rank])) or 'idle'})" for rank in repair.died]
+    dead = [f"rank {rank} ({some_words([*map(run.describe, run.plan.ranks[rank])]) or 'idle'})" for rank in repair.died]
     where = f"rank{'s' * (len(repair.homes) > 1)} {', '.join(map(str, repair.homes))}"
-    living = f"{run.plan.processes - len(repair.died)} processes go on, numbered anew"
-    return f"{' and '.join(dead)} died; {living}" + (f"; what it did is now on {where}" if repair.homes else "")
+    living = run.plan.processes - len(repair.died)
+    words = f"{some_words(dead)} died; {counted(living, 'process goes on', 'processes go on')}, numbered anew"
+    return words + (f"; what {'it' if len(dead) == 1 else 'they'} did is now on {where}" if repair.homes else "")

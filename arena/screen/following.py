@@ -17,6 +17,7 @@ from arena.errors import ConfigError
 from arena.records.boundary import newest_tick
 from arena.records.condition import Condition, condition, planned_ticks
 from arena.records.episode_line import episode_of
+from arena.records.faults import fault_words
 from arena.records.folder import RunFolder
 from arena.records.journal import JournalReader
 from arena.records.lines import UPDATE_FIELDS, UpdateRecord
@@ -27,7 +28,7 @@ from arena.screen.display import Display, make_display, summary_lines
 from arena.screen.words import change_words, counted
 
 LOOK_EVERY = 1.0  # seconds
-_PATIENCE = 5  # looks: whoever repairs a run, as its root has died, writes again after so long
+_PATIENCE = 5  # looks: whoever repairs a run, as its root has died, or takes it up again, writes after so long
 
 _ENDS = {Condition.ENDED_EARLY: "has ended early", Condition.KILLED: "was killed", Condition.UNDER_WAY: "goes on"}
 
@@ -100,7 +101,7 @@ class FollowedRun:
     """
 
     def __init__(self, folder: RunFolder, config: Config) -> None:
-        self.folder = folder
+        self.folder, self._config = folder, config
         self.total = planned_ticks(config)
         self._policies = players(config)
         self._rounds, self._faults = FollowedRounds(folder.rounds), FollowedJournal(folder.faults)
@@ -123,9 +124,9 @@ class FollowedRun:
         return max(self._ticks, self.boundary or 0)
 
     @property
-    def over(self) -> bool:
-        """Whether all ticks were played."""
-        return self.total is not None and self.ticks >= self.total
+    def condition(self) -> Condition:
+        """What has become of the run."""
+        return condition(self.folder, self._config, played=self.ticks)
 
     def look(self) -> list[str]:
         """Takes what is new; returns a line for each round that has begun and each fault, at first for the newest ones.
@@ -192,7 +193,7 @@ def watch(
         return 0
     finally:
         display.stop()
-    for line in [_end_words(run, config), *summary_lines(run.scoreboard, folder.path)]:
+    for line in [_end_words(run), *summary_lines(run.scoreboard, folder.path)]:
         display.message(line)
     return 0
 
@@ -209,21 +210,22 @@ def _display(run: FollowedRun, config: Config, columns: int) -> Display:
 
 def _follow(run: FollowedRun, display: Display, wait: Callable[[float], None], running: Callable[[Path], bool]) -> None:
     """Looks until nobody writes any more, and then once more: what was written last is shown too."""
-    patience = 0
+    patience = _PATIENCE
     while True:
         going = running(run.folder.path)
         for words in run.look():
             display.message(words)
         display.update(run.ticks, run.scoreboard)
+        finished = not going and patience == _PATIENCE and run.condition is Condition.FINISHED
         patience = _PATIENCE if going else patience - 1
-        if patience <= 0 or (run.over and not going):
+        if finished or patience <= 0:
             return
         wait(LOOK_EVERY)
 
 
-def _end_words(run: FollowedRun, config: Config) -> str:
+def _end_words(run: FollowedRun) -> str:
     """How it has ended, for someone who has looked away."""
-    found = condition(run.folder, config, played=run.ticks)
+    found = run.condition
     if found is Condition.FINISHED:
         return "the run has finished"
     again = "" if run.total is None or run.boundary is None else f"; --resume goes on from tick {run.boundary}"
@@ -237,5 +239,4 @@ def _round_words(line: dict[str, Any]) -> str:
 
 
 def _fault_words(line: dict[str, Any]) -> str:
-    rest = ", ".join(f"{name} {value}" for name, value in line.items() if name not in ("time", "kind"))
-    return f"fault at {line['time']}, {line['kind']}: {rest}"
+    return f"fault at {line['time']}: {fault_words(line)}"

@@ -77,14 +77,14 @@ def prove_plan(plan: Plan, examination: Examination) -> Proof:
 
 
 def schedule_text(proof: Proof, later: Sequence[str] = ()) -> str:
-    """Why a plan cannot deadlock, in a sentence; or that it can, and each wait of the circle in a line.
+    """Why a plan cannot deadlock, in a sentence; or that it can, each wait of the circle in a line, and what helps.
 
     Args:
         proof: of the plan.
         later: how the plan of a later round can, in lines; told where this one cannot.
     """
-    head, *waits = later if later and proof.circle is None else proof.lines
-    return "\n  ".join(["schedule: " + head, *waits])
+    head, *more = later if later and proof.circle is None else proof.lines
+    return "\n  ".join(["schedule: " + head, *more])
 
 
 def _start_text(plan: Plan, config: str, arguments: Sequence[str], *, proved: bool) -> str:
@@ -191,8 +191,8 @@ def _matches_lines(plan: Plan) -> Iterator[str]:
         kwargs = f" {json.dumps(first.env_kwargs, default=repr)}" if first.env_kwargs else ""
         players = " ".join(seat.policy for seat in first.seats)
         what = "match" if len(copies) == 1 else "matches"
-        lanes = counted(first.lanes, "lane")
-        yield f"{what} {numbers}: {first.env}{kwargs}{wrapped_words(first)}, {lanes}, {plan.ticks} ticks: {players}"
+        extent = f"{counted(first.lanes, 'lane')}, {counted(plan.ticks, 'tick')}"
+        yield f"{what} {numbers}: {first.env}{kwargs}{wrapped_words(first)}, {extent}: {players}"
 
 
 def _policy_lines(plan: Plan, examination: Examination) -> Iterator[str]:
@@ -204,7 +204,7 @@ def _policy_lines(plan: Plan, examination: Examination) -> Iterator[str]:
         parts += ["frozen"] * policy.frozen
         parts += [f"{size} {title.replace('_', ' ')}" for title, size in findings.sizes.items()]
         if findings.rows and not findings.sizes:
-            parts.append(f"{sum(findings.rows)} samples per tick")
+            parts.append(f"{counted(sum(findings.rows), 'sample')} per tick")
         yield f"policy {name}: {', '.join(parts)}"
 
 

@@ -28,7 +28,8 @@ def rounds_lines(config: Config) -> list[str]:
     """The rounds of a configuration, a line for each part; none if it has one round only."""
     if config.rounds == 1:
         return []
-    head = f"rounds: {config.rounds} of {config.ticks} ticks each; this is the first, and none has more roles"
+    extent = f"{config.rounds} of {counted(config.ticks, 'tick')} each"
+    head = f"rounds: {extent}; this is the first, and none has more roles"
     lines = [f"{place}: {_words(entry)}" for place, entry in _entries(config)]
     return [head, *(f"  {line}" for line in [*lines, *_league_lines(config, config.league or LeagueConfig())])]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from arena.intervals import half_of_mean, of_share
@@ -12,12 +12,20 @@ if TYPE_CHECKING:
     from arena.plan import MatchPlan, Plan
     from arena.records.scoreboard import Score
 
+_NAMED = 2  # of many names
 _SHOWN = 6  # pairings of a round
 
 
 def counted(number: int, one: str, many: str = "") -> str:
     """`1 match`, `2 matches`; without `many` the plural has an s."""
     return f"{number} {one if number == 1 else many or one + 's'}"
+
+
+def some_words(names: Sequence[str]) -> str:
+    """`a`, `a and b`, `a, b and 10 more`: what is not to fill a screen."""
+    if len(names) > _NAMED:
+        return f"{', '.join(names[:_NAMED])} and {len(names) - _NAMED} more"
+    return " and ".join(names)
 
 
 def processes_words(processes: int, roles: int) -> str:
@@ -56,8 +64,9 @@ def _fork_words(policy: str, fork: Mapping[str, Any]) -> str:
 
 
 def _gate_words(gate: Mapping[str, Any]) -> str:
-    found = {"better": "is better than", "not_better": "is no better than"}.get(gate["verdict"], "may be as good as")
-    return f"{gate['policy']} {found} {gate['against']} ({counted(int(gate['games']), 'game')})"
+    policy, against, games = gate["policy"], gate["against"], counted(int(gate["games"]), "game")
+    found = {"better": "is better than", "not_better": "is no better than"}.get(gate["verdict"])
+    return f"gate undecided: {policy} against {against} ({games})" if found is None else f"{policy} {found} {against} ({games})"
 
 
 def _pairing(match: MatchPlan) -> str:
@@ -83,3 +92,20 @@ def _mean_words(score: Score) -> str:
     count = score.returns.count
     mean, half = score.returns.total / count, half_of_mean(count, score.returns.deviation)
     return f"{mean:.2f}" if half is None else f"{mean:.2f} +- {half:.2f}"
+
+
+def repetition_words(alike: Sequence[Sequence[str]], *, remedy: str) -> list[str]:
+    """A line on games that were all alike, if there were any.
+
+    Args:
+        alike: who has played them, see `arena.records.repetition`.
+        remedy: what makes them play with chance.
+    """
+    if not alike:
+        return []
+    who = f"between {' and '.join(alike[0])}" if len(alike[0]) > 1 else f"of {alike[0][0]} alone"
+    more = f", and {counted(len(alike) - 1, 'more line-up')}," if len(alike) > 1 else ""
+    return [
+        f"all games {who}{more} were alike, in each order of seats: where nothing is left to chance, more games say no "
+        f"more than the first, and the intervals are too narrow; {remedy} plays with chance"
+    ]

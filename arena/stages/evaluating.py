@@ -23,9 +23,11 @@ from arena.config import Config, parse_config, yaml_text
 from arena.leg import ENDLESS as ENDLESS
 from arena.records import evaluations
 from arena.records.durable import make_folder
+from arena.records.journal import JournalReader
+from arena.records.repetition import repeated
 from arena.records.scoreboard import Scoreboard
 from arena.run import Run
-from arena.screen.words import result_words
+from arena.screen.words import repetition_words, result_words
 from arena.stages.prepare import prepare
 
 if TYPE_CHECKING:
@@ -106,12 +108,28 @@ def _matches(config: Config, seats: tuple[SeatEntry, ...] | None) -> tuple[Match
     return tuple(entry for number, entry in enumerate(entries) if entry not in entries[:number])
 
 
-def kept(run: Run, scoreboard: Scoreboard) -> Iterator[str]:
-    """Writes down how the policies did, and says it in a line for each."""
+def kept(run: Run, evaluation: Run, scoreboard: Scoreboard) -> Iterator[str]:
+    """Writes down how the policies did, and says it in a line for each; and whether their games were all alike."""
     evaluations.keep(run.folder, run.leg.start, scoreboard)
     for name, score in scoreboard.policies.items():
         if score.episodes:
             yield f"tick {run.leg.start}, evaluation of {name}: {result_words(score)}"
+    for line in alike_words(evaluation, remedy="`greedy: false`"):
+        yield f"tick {run.leg.start}, evaluation: {line}"
+
+
+def alike_words(evaluation: Run, *, remedy: str) -> list[str]:
+    """A line on the games that were all alike, if there were any; none where everybody takes actions with chance.
+
+    Args:
+        evaluation: is over.
+        remedy: what makes its policies play with chance.
+    """
+    episodes = evaluation.folder.episodes
+    if not evaluation.greedy or not episodes.exists():
+        return []
+    random = {name for name, policy in evaluation.plan.policies.items() if policy.algorithm == "random"}
+    return repetition_words(repeated(JournalReader(episodes), random=random | evaluation.sampled), remedy=remedy)
 
 
 def episodes_per_lane(run: Run, policies: Collection[str], episodes: int) -> int:

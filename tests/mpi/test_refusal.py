@@ -43,6 +43,17 @@ def test_a_plan_that_can_deadlock_is_refused_with_its_circle_and_leaves_nothing(
     wait_for(lambda: not left_behind(tmp_path), timeout=10)
 
 
+def test_many_processes_are_refused_at_once_and_none_hangs(tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "mine").touch()
+    data = duel({"algorithm": "random"}, ticks=10)
+    data["matches"] = [{**data["matches"][0], "copies": 10}]
+    for _ in range(3):  # Open MPI's launcher hung every second time when 31 exited with a status of their own
+        ended = arena(tmp_path, "train", write(tmp_path, data), "--run-dir", "run")
+        assert ended.code == 2, ended.err
+        assert "the run folder holds files already" in ended.err
+
+
 @pytest.mark.parametrize("way", WAYS)
 def test_the_same_plan_is_played_when_its_workers_meet_at_ticks(way: str, tmp_path: Path) -> None:
     ended = WAYS[way](tmp_path, "train", write(tmp_path, crossed("leagues:AtTicks")), "--run-dir", "run")

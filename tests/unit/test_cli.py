@@ -114,8 +114,8 @@ def python(*arguments: str) -> subprocess.CompletedProcess[str]:
     return python_into(None, *arguments)
 
 
-def python_into(output: str | None, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """The same with an output that is a file; None: that is caught."""
+def python_into(output: str | int | None, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """The same with an output that is a file, or a descriptor; None: that is caught."""
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2])}
     with open(output or os.devnull, "w") as file:
         out = subprocess.PIPE if output is None else file
@@ -124,6 +124,12 @@ def python_into(output: str | None, *arguments: str) -> subprocess.CompletedProc
 
 
 # plan
+
+HELPS = (
+    "What helps: `schedule = 'ticks'` in the algorithm's class, if all workers of red meet after the same ticks of "
+    "their matches, or never meet; matches that share fewer policies; one worker for all entities that a policy has in "
+    "a match; or --allow-unproved, if no episode of the game can be over like this"
+)
 
 
 def test_plan_shows_ranks_entities_sizes_schedule_and_the_command(
@@ -160,6 +166,7 @@ def test_plan_shows_the_circle_in_which_a_run_can_deadlock_wait_by_wait(
         "  worker of policy 'red' in seat 2 of match 0, at tick 1, its episode over, waits for its group: for seat 1 "
         "of match 0, whose episode goes on",
         "  environment of match 0, at tick 1, waits for its seat 2",
+        f"  {HELPS}",
     ]
     assert main(["plan", write(folder), "--set", "policies.red.algorithm=random"]) == 0
     out = capsys.readouterr().out
@@ -258,7 +265,6 @@ def test_check_says_one_line_for_each_thing(folder: Path, capsys: pytest.Capture
     assert main(["check", write(folder)]) == 0
     out = capsys.readouterr().out.splitlines()
     assert out == [
-        "configuration duel.yaml: valid",
         "policy blue: algorithm own:Vector, 0 options",
         "policy red: algorithm own:Gym, 0 options",
         "environment game (touchdown) with {'team_size': 2}: 4 entities: blue_0, blue_1, red_0, red_1, "
@@ -269,8 +275,19 @@ def test_check_says_one_line_for_each_thing(folder: Path, capsys: pytest.Capture
         "  worker of policy 'red' in seat 2 of match 0, at tick 1, its episode over, waits for its group: for seat 1 "
         "of match 0, whose episode goes on",
         "  environment of match 0, at tick 1, waits for its seat 2",
+        f"  {HELPS}",
         "plan: 5 processes",
+        "configuration duel.yaml: valid; `arena train` refuses it without --allow-unproved, as it can deadlock",
     ]
+
+
+def test_check_calls_a_configuration_valid_at_the_end_alone(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", write(folder), "--set", "policies.red.algorithm=random"]) == 0
+    *before, last = capsys.readouterr().out.splitlines()
+    assert last == "configuration duel.yaml: valid"
+    assert not any("valid" in line for line in before)
+    assert main(["check", "duel.yaml", "--set", "policies.blue.options.gian=2"]) == 2
+    assert "valid" not in capsys.readouterr().out
 
 
 def test_environments_that_are_made_alike_are_made_once(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -534,6 +551,39 @@ def test_an_output_that_takes_no_more_is_told_in_a_sentence(folder: Path, comman
     found = python_into("/dev/full", "-m", "arena", command[0], write(folder), *command[1:])
     assert found.returncode == 1
     assert found.stderr == "arena: error: the output cannot be written: No space left on device\n"
+
+
+def unread(*arguments: str) -> tuple[int, str]:
+    """The exit code and what is said on stderr, where nobody reads stdout any more."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    found = python_into(writing, *arguments)  # which closes it
+    return found.returncode, found.stderr
+
+
+DUEL = {
+    "policies": {"blue": {"algorithm": "random"}},
+    "envs": {"game": {"make": "matrix", "kwargs": {"game": "rock_paper_scissors"}}},
+    "matches": [{"env": "game", "seats": ["blue", "blue"]}],
+}
+
+
+@pytest.mark.parametrize(
+    ("command", "folder_of_run"),
+    [(["train", "--ranks", "1"], "duel"), (["evaluate", "--episodes", "10"], "duel-evaluation")],
+)
+def test_games_whose_reader_has_left_are_played_to_their_end(
+    folder: Path, command: list[str], folder_of_run: str
+) -> None:
+    name, *options = command
+    assert unread("-m", "arena", name, write(folder, **DUEL), *options) == (0, "")
+    assert len((folder / "runs" / folder_of_run / "episodes.jsonl").read_text().splitlines()) == 10
+
+
+@pytest.mark.parametrize("command", [["plan", "duel.yaml"], ["list", "--markdown", "ppo"]])
+def test_a_command_that_only_prints_ends_quietly_with_its_reader(folder: Path, command: list[str]) -> None:
+    write(folder, **DUEL)
+    assert unread("-m", "arena", *command) == (141, "")
 
 
 def test_a_folder_that_cannot_be_written_is_told_in_a_sentence(

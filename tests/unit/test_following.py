@@ -70,10 +70,13 @@ def test_rounds_and_faults_are_told_when_they_come(folder: RunFolder) -> None:
     told = run.look()
     assert told[0] == "round 0 from tick 0: 1 match"
     assert told[1] == "2 faults so far"
-    assert told[2].startswith("fault at 2026-03-01T03:40:51.007+00:00, environment: match 1")
+    assert told[2] == (
+        "fault at 2026-03-01T03:40:51.007+00:00: match 1, tick 777: the game was made anew in 0.11 s, "
+        "2 unfinished episodes dropped: ZeroDivisionError: division by zero"
+    )
     with folder.faults.open("a") as file:
         file.write(folder.faults.read_text().splitlines(keepends=True)[0])
-    assert [words[:45] for words in run.look()] == ["fault at 2026-03-01T02:11:09.120+00:00, proce"]
+    assert run.look() == ["fault at 2026-03-01T02:11:09.120+00:00: moved; repaired in 0.82 s"]
     folder.rounds.write_text("".join(whole[:2]))
     assert run.look() == [
         "round 1 from tick 1000: 3 matches; p0@1000, p1@1000 joined; p0 is better than p0@0 (40 games)"
@@ -133,20 +136,37 @@ def test_it_says_how_the_run_has_ended(
 ) -> None:
     folder.config.write_text(folder.config.read_text().replace("ticks: 1000", f"ticks: {ticks}"))
     folder.lock.write_text(lock)
-    assert watch(folder.path, columns=0) == 0
+    assert watch(folder.path, columns=0, wait=lambda seconds: None) == 0
     shown = capsys.readouterr().out.splitlines()
     assert said in shown
     assert any(line.startswith("3000 ticks  -") for line in shown) == (ticks == ENDLESS)
 
 
-@pytest.mark.parametrize(("looks", "waits"), [([True, False, True, False], 7), ([False], 0)])
+@pytest.mark.parametrize(("looks", "waits"), [([True, False, True, False], 7), ([False], 4)])
 def test_a_lock_that_is_free_for_a_moment_does_not_end_it(folder: RunFolder, looks: list[bool], waits: int) -> None:
-    """As while a run is repaired whose root has died; five looks later nobody will come."""
+    """As while a run is repaired whose root has died, or taken up again; five looks later nobody will come."""
     folder.config.write_text(folder.config.read_text().replace("ticks: 1000", "ticks: 2000"))
     waited: list[float] = []
     answers = iter(looks)
     assert watch(folder.path, columns=0, wait=waited.append, running=lambda path: next(answers, False)) == 0
     assert len(waited) == waits
+
+
+def test_a_run_that_is_being_taken_up_again_is_followed(folder: RunFolder, capsys: pytest.CaptureFixture[str]) -> None:
+    """Nobody has its lock yet when the watching begins."""
+    folder.config.write_text(folder.config.read_text().replace("ticks: 1000", "ticks: 2000"))
+    looks = iter([False, False, True, True])
+
+    told: list[str] = []
+
+    def running(path: Path) -> bool:
+        told.append(capsys.readouterr().out)
+        return next(looks, False)
+
+    assert watch(folder.path, columns=0, wait=lambda seconds: None, running=running) == 0
+    assert len(told) == 4 + 5
+    assert "has ended early" not in "".join(told)
+    assert "the run has ended early" in capsys.readouterr().out
 
 
 def test_it_looks_until_nobody_writes_any_more_and_then_once_more(

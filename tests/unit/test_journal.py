@@ -94,6 +94,16 @@ def test_a_file_cut_at_any_byte_reads_as_its_whole_lines_and_can_be_continued(pa
         assert list(JournalReader(path)) == [*lines[:whole], {"tick": 4}]
 
 
+def test_a_file_is_read_as_if_it_ended_before_a_byte(path: Path) -> None:
+    write(path, {"tick": 1}, {"tick": 22})
+    path.write_bytes(path.read_bytes() + b'{"tick"')
+    content = path.read_bytes()
+    for size in range(len(content) + 1):
+        reader = JournalReader(path, stop=size)
+        assert list(reader) == [{"tick": 1}, {"tick": 22}][: content[:size].count(b"\n")]
+        assert reader.unfinished == (not content[:size].endswith(b"\n") and size > 0)
+
+
 def test_a_long_unfinished_line_is_cut_off_too(path: Path) -> None:
     path.write_bytes(b'{"tick":1}\n' + b"x" * 200_000)
     write(path, {"tick": 2})

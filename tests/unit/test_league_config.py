@@ -79,6 +79,15 @@ def test_a_generator_is_reached_by_set() -> None:
     assert rule_of(changed).past_selves.self_play == 0.25
 
 
+def test_an_override_goes_through_a_rule_that_is_only_named_and_refuses_what_the_rule_would() -> None:
+    short, path = entry("matchmaking", policies=["a"], rule="fictitious"), "matches[0].matchmaking.rule.fictitious.self"
+    data = {**yaml_text.load(resolved_yaml(league(short)), source="x"), "matches": [short]}
+    assert rule_of(parse_config(data, source="x", overrides=[f"{path}=0.25"])).fictitious.self_play == 0.25
+    with pytest.raises(ConfigError, match="expected float <= 1") as caught:
+        parse_config(data, source="x", overrides=[f"{path}=1.5"])
+    assert (caught.value.path, caught.value.source) == (path, f"--set {path}=1.5")
+
+
 def test_those_are_snapshotted_who_learn_and_can_be_drawn_but_no_exploiters() -> None:
     config = league(
         entry("matchmaking", policies=["a"], against=["b", "random"], rule="past_selves"),
@@ -484,6 +493,17 @@ def test_only_numbers_can_be_perturbed() -> None:
     policies = {name: {"algorithm": "ppo", "options": {"recurrent": "lstm"}} for name in "ab"}
     error = refused(ROUND_ROBIN, policies=policies, league={"evolution": {"perturb": {"recurrent": [2]}}})
     assert error.path == "policies.a.options.recurrent"
+
+
+def test_where_an_algorithm_has_no_such_option_who_evolves_can_be_named() -> None:
+    ppo, dqn = {"algorithm": "ppo", "options": {"ent_coef": 0.01}}, {"algorithm": "dqn"}
+    policies = {"a": ppo, "b": ppo, "c": dqn, "random": dqn}
+    rule = {"perturb": {"ent_coef": [2]}}
+    everybody = entry("round_robin", policies=[*policies])
+    error = refused(everybody, policies=policies, league={"evolution": rule})
+    assert "'c' does not say what its 'ent_coef' is" in error.message
+    assert "`league.evolution.policies`" in error.message
+    league(everybody, policies=policies, league={"evolution": {**rule, "policies": ["a", "b"]}})
 
 
 def evolving(perturb: Any, **values: float) -> Any:

@@ -11,7 +11,7 @@ import pytest
 from arena.config.matches import MatchConfig
 from arena.league.pairing import most_informative
 from arena.league.results import Results, Score
-from arena.league.tournament import Rule, distinct_settings, next_batch, repeated, seated, table, widened
+from arena.league.tournament import Doubt, Rule, Table, distinct_settings, next_batch, seated, table, widened
 
 DUEL = MatchConfig(env="g", seats=("?", "?"), sides=((0,), (1,)), lanes=4)
 TEAMS = MatchConfig(env="g", seats=(("?", "?"), "?", "?"), sides=((0,), (1, 2)), lanes=1)
@@ -96,6 +96,19 @@ def test_the_table_says_which_neighbours_are_open() -> None:
     assert [(row.rank, row.score.games) for row in found.rows] == [(1, 139), (2, 139), (3, 200)]
 
 
+@pytest.mark.parametrize(
+    ("probabilities", "listed"),
+    [((0.21, 0.07, 0.01, 0.04), "ABD"), ((0.4, 0.5, 0.1, 0.0), "ABC"), ((0.01, 0.31, 0.01, 0.01), "B")],
+)
+def test_the_neighbours_that_are_open_are_together_more_than_the_error(
+    probabilities: tuple[float, ...], listed: str
+) -> None:
+    doubts = [Doubt(name, name.lower(), found, equal=False) for name, found in zip("ABCD", probabilities, strict=True)]
+    undecided = Table([], doubts, error=0.3, prior=False)
+    assert "".join(doubt.upper for doubt in undecided.open) == listed
+    assert sum(doubt.probability for doubt in undecided.open) > undecided.error
+
+
 @pytest.mark.parametrize("names", ["ab", "abcd"])
 def test_players_who_always_draw_are_decided_to_be_equal(names: str) -> None:
     results, played = Results(), 0
@@ -145,18 +158,6 @@ def test_lanes_are_added_as_far_as_the_budget_lets_everybody_meet() -> None:
     assert [setting.lanes for setting in widened([narrow, DUEL], 4, RULE._replace(games=10_000))] == [16, 16]
     assert [setting.lanes for setting in widened([narrow, DUEL], 4, RULE._replace(games=128))] == [2, 4]
     assert [setting.lanes for setting in widened([narrow], 4, RULE._replace(games=10))] == [1]
-
-
-def line(first: str, second: str, *, length: int = 5, gain: float = 1.0) -> dict[str, Any]:
-    return {"length": length, "seats": [{"policy": first, "return": gain}, {"policy": second, "return": -gain}]}
-
-
-def test_games_that_are_all_alike_are_noticed() -> None:
-    same = [line("a", "b")] * 8 + [line("b", "a", gain=-1.0, length=6)] * 8
-    assert repeated(same) == [("a", "b")]
-    assert repeated([*same, line("a", "b", length=7)]) == []
-    assert repeated(same[1:]) == [], "too few to tell"
-    assert repeated([*same, *[line("a", "c", length=n) for n in range(9)]]) == [("a", "b")]
 
 
 def test_pairs_that_play_many_games_at_once_are_not_chosen_as_if_it_were_one() -> None:

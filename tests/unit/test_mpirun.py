@@ -275,3 +275,19 @@ def test_a_launcher_that_never_starts_is_given_up(lonely: Path, monkeypatch: pyt
     launcher(lonely / "system", does='echo "The PMIx server\'s listener thread failed to start." >&2; exit 213')
     monkeypatch.setattr(sys, "stderr", io.StringIO())
     assert mpirun.run(2, ["program"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "status"),
+    [("arena: error: no", 2), ("arena: the run has ended: root, rank 0", 1), (mpirun._CONFIRMATION, 0), ("", 1)],
+)
+def test_a_launcher_that_hangs_when_its_processes_are_gone_is_ended_with_what_these_have_said(
+    words: str, status: int, lonely: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mpirun, "_STUCK_SECONDS", 0.2)
+    monkeypatch.setattr(mpirun, "_LOOK_SECONDS", 0.05)
+    monkeypatch.setattr(sys, "stderr", io.StringIO())
+    starts = f"(sleep 0.3; echo '{words}' >&2) & wait"
+    hangs = f"mkfifo {lonely}/never; read line < {lonely}/never"
+    launcher(lonely / "system", does=f"PATH=/bin:/usr/bin\n{starts}\n{hangs}")
+    assert mpirun.run(2, ["program"]) == status

@@ -203,6 +203,18 @@ def test_a_repair_is_told_by_the_plan_that_was_played_when_somebody_died(tmp_pat
     )
 
 
+def test_of_a_rank_with_many_roles_two_are_named_when_it_dies(tmp_path: Path) -> None:
+    run = run_of(tmp_path)
+    plan = make_plan(parse_config(DATA, source="test"), ranks=2)
+    death = Repair((1,), plan, (0,), 300, 0.0)
+    (words,) = note_repairs(replace(run, plan=plan, repairs=(death,)))
+    more = len(plan.ranks[1]) - 2
+    told = words.partition(" died; 1 process goes on, numbered anew; what it did is now on rank 0")
+    assert more > 0
+    assert told[1] and told[0].endswith(f" and {more} more)")
+    assert told[0].count(",") == 1
+
+
 def test_who_has_left_a_match_has_not_left_that_of_the_next_round(tmp_path: Path) -> None:
     run, memory = run_of(tmp_path), Memory(left={(0, 1)})
     assert entered(run, Stage(run), memory) is run

@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 from collections import Counter
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from arena.league.reading import read_results
 from arena.leg import ENDLESS
 from arena.records import tournament
 from arena.records.folder import RunFolder
+from arena.records.lock import RunLock
 from arena.records.tournament import Terms
 from arena.report.charts import figures
 from arena.report.colors import Colors
@@ -408,7 +410,7 @@ def test_copies_and_gates_are_told_as_numbers_too(text: str) -> None:
     text = re.sub(r"<[^>]+>", " ", text[text.index('<section id="lineage">') : text.index('<section id="plan">')])
     told = " ".join(text.split())
     assert "p2 2 000 p0 learning_rate 0.0012" in told
-    assert "p0 1 000 p0@0 yes 40 3.10" in told
+    assert "p0 1 000 p0@0 gate passed 40 3.10" in told
 
 
 def test_rounds_have_columns_of_what_has_happened_in_some(own: RunFolder) -> None:
@@ -422,7 +424,7 @@ def test_of_many_faults_the_newest_are_told_first_and_none_is_left_out(own: RunF
     fault = lines(own.faults)[1]
     own.faults.write_text("".join(json.dumps({**fault, "tick": tick}) + "\n" for tick in range(40)))
     text = page(read_run(own.path))
-    told = re.findall(r"<dt>tick</dt><dd>(\d+)</dd>", text)
+    told = re.findall(r"match 1, tick (\d+): the game was made anew", text)
     assert told == [str(tick) for tick in [*range(10, 40), *range(10)]]
     assert "<summary>10 before them</summary>" in text
 
@@ -458,6 +460,31 @@ def test_an_incomplete_last_line_is_skipped_and_counted(own: RunFolder) -> None:
     assert after["episodes"] == before["episodes"]
     assert (before["unfinished"], after["unfinished"]) == (0, 1)
     assert "was skipped" in page(read_run(own.path))
+
+
+def test_all_of_a_page_is_of_one_moment_however_the_run_goes_on_meanwhile(own: RunFolder) -> None:
+    files = read_run(own.path)
+    before = plain(page_data(files))
+    game = next(line for line in lines(own.episodes) if not line.get("cut"))
+    last = lines(own.rounds)[-1]
+    for path, line in ((own.episodes, {**game, "round": last["round"]}), (own.rounds, {**last, "round": 3})):
+        with path.open("a") as file:
+            file.write(f"{json.dumps(line)}\n")
+    os.utime(own.episodes, (2e9, 2e9))
+    assert plain(page_data(files)) == before
+    after = numbers(own)
+    assert after["standings"]["games"] == before["standings"]["games"] + 1
+    assert after["summary"]["rounds"] == before["summary"]["rounds"] + 1
+
+
+def test_while_a_run_goes_on_its_page_says_of_which_moment_it_is(own: RunFolder) -> None:
+    moment = "This page is of <time"
+    with RunLock.take(own.path):
+        files = read_run(own.path, now=lambda: datetime(2026, 3, 1, 4, 5, 6, tzinfo=timezone.utc))
+    told = page(files)
+    assert f'{moment} datetime="2026-03-01T04:05:06+00:00">2026-03-01 04:05:06 UTC</time>' in told
+    assert page_data(files).summary.state == "under way", "the run has ended since"
+    assert moment not in page(read_run(own.path))
 
 
 def test_a_run_that_has_only_begun_has_a_page(own: RunFolder) -> None:

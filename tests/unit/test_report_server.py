@@ -31,12 +31,14 @@ class Maker:
     def __init__(self) -> None:
         self.made = 0
         self.long = 0
+        self.version = ""
         self.failure: ConfigError | None = None
 
-    def __call__(self, path: Path, replays: int) -> str:
+    def __call__(self, path: Path, replays: int, version: str) -> str:
         if self.failure is not None:
             raise self.failure
         self.made += 1
+        self.version = version
         return f"page {self.made}".ljust(self.long)
 
 
@@ -74,7 +76,7 @@ def test_the_page_is_made_anew_when_the_files_have_changed_and_only_then(
 def test_a_page_that_took_long_is_not_made_again_at_once(folder: RunFolder) -> None:
     now = 100.0
 
-    def make(path: Path, replays: int) -> str:
+    def make(path: Path, replays: int, version: str) -> str:
         nonlocal now
         now += 3
         return f"page of {now}"
@@ -83,11 +85,30 @@ def test_a_page_that_took_long_is_not_made_again_at_once(folder: RunFolder) -> N
     first, version = live.text(), live.version()
     with folder.episodes.open("a") as file:
         file.write("{}\n")
-    now += 26
+    now += 8
     assert (live.text(), live.version()) == (first, version)
     now += 2
     assert live.version() != version
-    assert live.text() == "page of 134.0"
+    assert live.text() == "page of 116.0"
+
+
+def test_who_hears_of_a_version_gets_the_page_that_has_it_however_the_run_goes_on(folder: RunFolder) -> None:
+    now, made = 100.0, []
+
+    def make(path: Path, replays: int, version: str) -> str:
+        nonlocal now
+        now += 3
+        with folder.episodes.open("a") as file:
+            file.write("{}\n")
+        made.append(version)
+        return f"page {len(made)}"
+
+    live = LivePage(folder.path, replays=0, make=make, clock=lambda: now)
+    live.text()
+    now += 10
+    heard = live.version()
+    assert (heard, live.text()) == (made[1], "page 2")
+    assert (live.version(), len(made)) == (heard, 2)
 
 
 def test_a_reader_who_leaves_in_the_middle_is_no_news(

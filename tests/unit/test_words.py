@@ -6,7 +6,8 @@ import pytest
 
 from arena.config import parse_config
 from arena.plan import make_plan
-from arena.screen.words import change_words, counted, round_words
+from arena.records.faults import fault_words
+from arena.screen.words import change_words, counted, round_words, some_words
 
 
 @pytest.mark.parametrize(
@@ -58,6 +59,6 @@ def test_a_round_says_what_has_become_of_whom_and_nothing_where_nothing_has() ->
         "r is a copy of q",
         "a is better than a@5 (1 game)",
         "a is no better than a@5 (2 games)",
-        "a may be as good as a@5 (0 games)",
+        "gate undecided: a against a@5 (0 games)",
     ]
     assert change_words({"snapshots": [], "forks": {}}) == []

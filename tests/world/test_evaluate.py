@@ -19,6 +19,7 @@ from visiting import visiting
 
 COUNTS = {"algorithm": "players:Counts"}
 RANDOM = {"algorithm": "random"}
+ROCK = {"algorithm": "scripted", "options": {"action": 0}}
 
 
 def duel(**changes: Any) -> dict[str, Any]:
@@ -88,6 +89,21 @@ def test_a_configuration_has_no_checkpoints_not_even_a_last_one(
 ) -> None:
     said = mistake(capsys, written(tmp_path, duel()), "--checkpoints", "last")
     assert "--checkpoints: a configuration has no checkpoints; name a run folder" in said
+
+
+@pytest.mark.parametrize("red", [ROCK, RANDOM], ids=["scripted", "random"])
+def test_where_all_games_are_alike_a_line_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str], red: Any) -> None:
+    data = duel(
+        envs={"game": {"make": "matrix", "kwargs": {"game": "rock_paper_scissors", "rounds": 1}}},
+        policies={"blue": ROCK, "red": red},
+    )
+    data["matches"][0]["lanes"] = 5
+    path = written(tmp_path, data)
+    with visiting(tmp_path):
+        *_, said = evaluate(capsys, path, "--episodes", "10")
+        sampled = evaluate(capsys, path, "--episodes", "10", "--sample")
+    assert (said.startswith("all games between blue and red were alike") and "--sample" in said) is (red is ROCK)
+    assert len(sampled) == 2
 
 
 # what is played

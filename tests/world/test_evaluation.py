@@ -67,6 +67,23 @@ def lines(folder: RunFolder) -> list[dict[str, Any]]:
     return list(JournalReader(folder.evaluations))
 
 
+def test_where_all_games_of_an_evaluation_are_alike_a_line_says_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    changes = {
+        "envs": {"game": {"make": "matrix", "kwargs": {"game": "rock_paper_scissors", "rounds": 1}}},
+        "policies": {"blue": PPO, "rock": {"algorithm": "scripted", "options": {"action": 0}}},
+        "matches": [{"env": "game", "seats": ["blue", "rock"]}],
+    }
+    evaluation = {"every": 20, "episodes": 10}
+    assert train(duel(evaluation, ticks=20, **changes), tmp_path / "greedy")[0] == 0
+    said = capsys.readouterr().out
+    assert "tick 20, evaluation: all games between blue and rock were alike" in said
+    assert "`greedy: false` plays with chance" in said
+    assert train(duel({**evaluation, "greedy": False}, ticks=20, **changes), tmp_path / "sampled")[0] == 0
+    assert "alike" not in capsys.readouterr().out
+
+
 def test_every_so_many_ticks_and_at_the_end_there_is_a_line_for_each_policy(tmp_path: Path) -> None:
     status, folder = train(duel(), tmp_path / "run")
     assert status == 0

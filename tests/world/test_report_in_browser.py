@@ -135,6 +135,13 @@ def test_labels_of_an_axis_stand_apart_and_reach_its_end_on_a_phone(browser: Bro
     assert places[-1][2] in ("100%", "3000")
 
 
+def test_charts_that_nobody_has_scrolled_to_are_on_a_picture_of_the_whole_page(browser: Browser, league: Path) -> None:
+    with opened(browser, (league / "report.html").as_uri()) as sheet:
+        sheet.wait_until("[...document.querySelectorAll('.chart')].every((c) => c.querySelector('svg.main-svg'))")
+        assert sheet.page.evaluate("scrollY") == 0
+        assert sheet.complaints == []
+
+
 def test_a_policy_is_hidden_and_shown_in_all_charts(browser: Browser, league: Path) -> None:
     shown = (
         "document.querySelector('[data-chart={}]').data.filter((t) => t.visible !== false).map((t) => t.meta.policy)"

@@ -1,5 +1,5 @@
 "use strict";
-// Draws the charts as they come into sight, shows and hides policies, and follows a page that is served live.
+// Draws the charts that are in sight first, shows and hides policies, and follows a page that is served live.
 (() => {
   const figures = JSON.parse(document.getElementById("charts").textContent);
   const touch = matchMedia("(pointer: coarse)").matches;
@@ -43,6 +43,7 @@
   }
 
   function draw(place) {
+    seen.unobserve(place);
     const figure = figures[place.dataset.chart];
     const data = figure.data.map((trace) => ({ ...trace, visible: visible(trace) }));
     place.drawn = Plotly.newPlot(place, data, layout(figure.layout), { displayModeBar: false, responsive: true });
@@ -51,10 +52,7 @@
   const seen = new IntersectionObserver(
     (entries) => {
       for (const entry of entries) {
-        if (entry.isIntersecting) {
-          seen.unobserve(entry.target);
-          draw(entry.target);
-        }
+        if (entry.isIntersecting) draw(entry.target);
       }
     },
     { rootMargin: "800px" },
@@ -62,6 +60,17 @@
   const places = [...document.querySelectorAll("[data-chart]")];
   places.forEach((place) => seen.observe(place));
   addEventListener("beforeprint", () => places.filter((place) => !place.drawn).forEach(draw));
+
+  // The others when there is time, for who takes a picture of it all; a live page may be replaced before.
+  const version = document.getElementById("program").dataset.live;
+  const later = window.requestIdleCallback ?? ((task) => setTimeout(task, 100));
+  function drawNext() {
+    const place = places.find((found) => !found.drawn && found.offsetParent);
+    if (!place) return;
+    draw(place);
+    later(drawNext);
+  }
+  if (!version) later(drawNext);
 
   document.addEventListener("click", (event) => {
     const button = event.target.closest("button[data-policy]");
@@ -128,12 +137,12 @@
   document.querySelectorAll("main > section").forEach((section) => reading.observe(section));
 
   async function follow() {
-    const version = await (await fetch("version")).text();
-    if (follow.version && version !== follow.version) location.reload();
-    follow.version = version;
+    const answer = await fetch("version"); // which makes the newer page first, if it is time for one
+    return answer.ok && (await answer.text()) === version;
   }
-  if ("live" in document.getElementById("program").dataset) {
-    const again = () => follow().catch(() => {}).finally(() => setTimeout(again, 2000));
-    again();
+  async function again() {
+    const newest = await follow().catch(() => true); // nobody serves it any more
+    newest ? setTimeout(again, 2000) : location.reload();
   }
+  if (version) again();
 })();

@@ -1,0 +1,45 @@
+"""Games that were all alike. Where nothing is left to chance, more of them say no more than the first."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any
+
+_ENOUGH = 8  # repetitions, to call games all alike
+
+
+def repeated(lines: Iterable[Mapping[str, Any]], *, random: Collection[str] = ()) -> list[tuple[str, ...]]:
+    """Who has played nothing but repetitions of one game: the same length and returns whenever they sat so.
+
+    A policy that was alone until it was stopped from outside does not count: who balances a pole until the last tick
+    does so in each of many different games.
+
+    Args:
+        lines: of `episodes.jsonl`.
+        random: the players that leave their actions to chance; their games are never called alike.
+
+    Returns:
+        the players, sorted: those who have repeated games at least eight times; or all, if all games of all were
+        repetitions and these were as many together.
+    """
+    games: dict[tuple[str, ...], Counter[tuple[float, ...]]] = {}
+    chance: set[tuple[str, ...]] = set()
+    for line in lines:
+        if line.get("cut"):
+            continue
+        seats = tuple(seat["policy"] for seat in line["seats"])
+        ended = (line["length"], *(seat["return"] for seat in line["seats"]))
+        games.setdefault(seats, Counter())[ended] += 1
+        if not {*random}.isdisjoint(seats) or (len(set(seats)) == 1 and line["truncated"]):
+            chance.add(seats)
+    repetitions: Counter[tuple[str, ...]] = Counter()
+    alike: dict[tuple[str, ...], bool] = {}
+    for seats, found in games.items():
+        players = tuple(sorted(set(seats)))
+        repetitions[players] += found.total() - 1
+        alike[players] = alike.get(players, True) and len(found) == 1 and seats not in chance
+    everything = all(alike.values()) and repetitions.total() >= _ENOUGH
+    return sorted(
+        players for players, same in alike.items() if same and (everything or repetitions[players] >= _ENOUGH)
+    )
