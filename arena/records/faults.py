@@ -20,9 +20,6 @@ from typing import Any, NamedTuple
 from arena.records.journal import Journal, JournalReader
 
 
-_ALWAYS = ("time", "kind")
-
-
 class FaultKind(Enum):
     """What a fault is a fault of."""
 
@@ -74,7 +71,8 @@ def fault_words(line: Mapping[str, Any]) -> str:
         dropped = f"{lanes} unfinished episode{'s' * (lanes != 1)} dropped"
         place = f"match {line['match']}, tick {line['tick']}"
         return f"{place}: the game was made anew in {line['seconds']:.2f} s, {dropped}: {line['error']}"
-    return f"{line['kind']}: {', '.join(f'{name} {value}' for name, value in line.items() if name not in _ALWAYS)}"
+    rest = (f"{name} {value}" for name, value in line.items() if name not in ("time", "kind"))
+    return f"{line['kind']}: {', '.join(rest)}"
 
 
 class Losses(NamedTuple):

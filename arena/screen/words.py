@@ -66,7 +66,8 @@ def _fork_words(policy: str, fork: Mapping[str, Any]) -> str:
 def _gate_words(gate: Mapping[str, Any]) -> str:
     policy, against, games = gate["policy"], gate["against"], counted(int(gate["games"]), "game")
     found = {"better": "is better than", "not_better": "is no better than"}.get(gate["verdict"])
-    return f"gate undecided: {policy} against {against} ({games})" if found is None else f"{policy} {found} {against} ({games})"
+    words = f"gate undecided: {policy} against" if found is None else f"{policy} {found}"
+    return f"{words} {against} ({games})"
 
 
 def _pairing(match: MatchPlan) -> str:

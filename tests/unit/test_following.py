@@ -139,7 +139,7 @@ def test_it_says_how_the_run_has_ended(
     assert watch(folder.path, columns=0, wait=lambda seconds: None) == 0
     shown = capsys.readouterr().out.splitlines()
     assert said in shown
-    assert any(line.startswith("3000 ticks  -") for line in shown) == (ticks == ENDLESS)
+    assert any(line.startswith("3000 ticks  ") for line in shown) == (ticks == ENDLESS)
 
 
 @pytest.mark.parametrize(("looks", "waits"), [([True, False, True, False], 7), ([False], 4)])
@@ -155,9 +155,7 @@ def test_a_lock_that_is_free_for_a_moment_does_not_end_it(folder: RunFolder, loo
 def test_a_run_that_is_being_taken_up_again_is_followed(folder: RunFolder, capsys: pytest.CaptureFixture[str]) -> None:
     """Nobody has its lock yet when the watching begins."""
     folder.config.write_text(folder.config.read_text().replace("ticks: 1000", "ticks: 2000"))
-    looks = iter([False, False, True, True])
-
-    told: list[str] = []
+    looks, told = iter([False, False, True, True]), list[str]()
 
     def running(path: Path) -> bool:
         told.append(capsys.readouterr().out)

@@ -39,6 +39,20 @@ def test_a_round_says_who_meets_whom_side_by_side(seats: list[str], sides: list[
     assert round_words(make_plan(parse_config(data, source="league.yaml"))) == f"round 0 of 0 to 2: {words} x2"
 
 
+def test_of_many_names_two_are_told() -> None:
+    assert [some_words(list(names)) for names in ("", "a", "ab", "abc", "abcdefghijkl")] == [
+        "",
+        "a",
+        "a and b",
+        "a, b and 1 more",
+        "a, b and 10 more",
+    ]
+
+
+def test_a_fault_of_a_kind_that_nobody_knows_is_told_as_it_is() -> None:
+    assert fault_words({"time": "2026-03-01", "kind": "weather", "wind": 9}) == "weather: wind 9"
+
+
 def test_a_round_says_what_has_become_of_whom_and_nothing_where_nothing_has() -> None:
     gates = [
         {"policy": "a", "against": "a@5", "verdict": verdict, "llr": 0.0, "games": games}
