@@ -44,15 +44,14 @@ from arena.records import rounds as records
 from arena.records import tournament as terms_on_record
 from arena.records.folder import RunFolder
 from arena.records.journal import JournalReader
-from arena.records.repetition import repeated
 from arena.records.scoreboard import Scoreboard
 from arena.records.tournament import Terms
 from arena.run import Run, Stage
 from arena.screen.display import Display, silent_display
 from arena.screen.standings import prior_lines, standings_lines
-from arena.screen.words import counted, repetition_words
+from arena.screen.words import counted
 from arena.stages import rounds
-from arena.stages.evaluating import ENDLESS
+from arena.stages.evaluating import ENDLESS, alike_words
 from arena.stages.prepare import given, prepare
 
 _ERROR, _ELO = 0.05, 20.0  # where nothing is asked for
@@ -125,7 +124,7 @@ class Tournament(HostingLeader):
         else:
             lines = [*standings_lines(found.rows), *prior_lines(prior=found.prior)]
             lines += [*_verdict(found, rule, played.results.games), *_uncounted(played, run.folder, batches)]
-            text = "\n".join([*lines, *_warning(run), f"run folder: {run.path}"])
+            text = "\n".join([*lines, *alike_words(run, remedy="--sample"), f"run folder: {run.path}"])
         sys.stdout.write(f"{text}\n")
         sys.stdout.flush()
 
@@ -261,12 +260,6 @@ def _uncounted(played: Reading, folder: RunFolder, batches: int) -> list[str]:
     }
     words = [reason for reason, games in found.items() if games]
     return [f"not counted: {', '.join(words)}"] if words else []
-
-
-def _warning(run: Run) -> list[str]:
-    """What to think of games that are all alike."""
-    alike = repeated(JournalReader(run.folder.episodes)) if run.folder.episodes.exists() else []
-    return repetition_words(alike, remedy="--sample")
 
 
 def _data(found: Table, rule: Rule, played: int, run: Run) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import re
+import select
 import shutil
 import signal
 import subprocess
@@ -12,7 +13,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -38,8 +39,9 @@ _ULFM_SINCE = 5  # the version of Open MPI
 _SAVING_SECONDS = 30.0  # for a run that is asked to end
 _GRACE_SECONDS = 5.0  # for one that is told to
 _STUCK_SECONDS = 10.0  # for a launcher all of whose processes are gone: Open MPI's may hang when many end at once
+_LOOK_SECONDS = 1.0  # between two looks at these
+_BATCH_SYSTEMS = ("SLURM_JOB_ID", "PBS_NODEFILE", "LSB_DJOB_HOSTFILE", "PE_HOSTFILE")  # of their allocations
 _FALLEN = (-signal.SIGKILL, -signal.SIGABRT)  # statuses of a launcher that we, or its own assertion, have ended
-_LOOK_SECONDS = 1.0  # between two looks at them
 _SHOW_CURSOR = "\x1b[?25h"  # ECMA-48 with DEC's private modes
 _RULE = re.compile(r"-{60,}\s*$")
 _OTHER_LINES = re.compile(
@@ -184,11 +186,12 @@ def _run_once(line: Sequence[str], settings: Mapping[str, str]) -> tuple[int, li
     heard = _Heard()
     reader = threading.Thread(target=_pass_on, args=(process.stderr, sys.stderr, heard), daemon=True)
     reader.start()
-    threading.Thread(target=_end_if_stuck, args=(process,), daemon=True).start()
+    if not any(name in os.environ for name in _BATCH_SYSTEMS):  # there processes may live on other hosts, unseen
+        threading.Thread(target=_end_if_stuck, args=(process,), daemon=True).start()
     with _forwarding(process, graceful=_open_mpi_version(line[0]) is not None) as received:
         status = process.wait()
     reader.join(_GRACE_SECONDS)
-    if status in _FALLEN and heard.status is not None:  # but those whom it has started had come to their end
+    if status in _FALLEN and heard.status is not None:  # the run had come to its end before its launcher fell
         status = heard.status
     return status, received, heard
 
@@ -198,13 +201,21 @@ def _end_if_stuck(process: subprocess.Popen[str]) -> None:
     begun, since = False, 0.0
     while process.poll() is None and since < _STUCK_SECONDS:
         time.sleep(_LOOK_SECONDS)
-        alive = _children(process.pid)
+        alive = _has_children(process.pid)
         begun = begun or alive
-        since = since + _LOOK_SECONDS if begun and not alive else 0.0
+        since = since + _LOOK_SECONDS if begun and not alive and _is_read() else 0.0
     _kill(process)
 
 
-def _children(pid: int) -> bool:
+def _is_read() -> bool:
+    """Whether stdout and stderr take words: the launcher, too, waits for a reader who pauses, as after Ctrl-S."""
+    ready = select.poll()
+    for descriptor in (1, 2):
+        ready.register(descriptor, select.POLLOUT)
+    return len(ready.poll(0)) == 2
+
+
+def _has_children(pid: int) -> bool:
     """Whether a process has children that live."""
     told = (path.read_text().split() for path in Path("/proc", str(pid), "task").glob("*/children"))
     try:
@@ -379,7 +390,8 @@ def _later(seconds: float, do: Callable[[], None]) -> None:
 
 def _kill(process: subprocess.Popen[str]) -> None:
     if process.poll() is None:
-        os.killpg(process.pid, signal.SIGKILL)
+        with suppress(ProcessLookupError):  # it has ended since
+            os.killpg(process.pid, signal.SIGKILL)
 
 
 def _die_with_parent() -> None:

@@ -1,7 +1,7 @@
 """What the report reads of a run folder: every file checked, and counted with its lines.
 
-Of a run that goes on the journals are read as they were at one moment, before anything else was read: whatever is said
-of them later, by whichever part of the page, is said of the same lines.
+Of a run that goes on the journals are read as they were at one moment: whatever is said of them later, by whichever
+part of the page, is said of the same lines.
 
 A run that is under way or was killed leaves an incomplete last line in its journals, which is counted and skipped.
 Anything else that does not fit is a `ConfigError` which names the file and the line.

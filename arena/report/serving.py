@@ -1,6 +1,6 @@
 """`arena report --serve`: the page of a run that may be under way, on this machine alone.
 
-GET /          the newest page; one is made anew if the files of the run have changed and the last one is old enough
+GET /          the newest page; one is made anew if the run has gone on or ended and the last one is old enough
 GET /version   its version, made anew likewise: an open page, which knows its own, asks every two seconds, and is
                loaded again when there is another one
 """
@@ -18,6 +18,7 @@ from pathlib import Path
 
 from arena.errors import ConfigError
 from arena.records.folder import RunFolder
+from arena.records.lock import is_held
 from arena.report.page import page
 from arena.report.reading import read_run
 
@@ -79,7 +80,8 @@ class LivePage:
         folder = RunFolder(self._path)
         watched = (folder.episodes, folder.metrics, folder.evaluations, folder.rounds, folder.faults, folder.lock)
         sizes = [path.stat() if path.exists() else None for path in (*watched, folder.path / "profile.json")]
-        return "-".join("" if found is None else f"{found.st_size:x}.{found.st_mtime_ns:x}" for found in sizes)
+        words = ["" if found is None else f"{found.st_size:x}.{found.st_mtime_ns:x}" for found in sizes]
+        return "-".join([*words, "going" if is_held(self._path) else "over"])  # a run that is killed changes no file
 
 
 def _made(path: Path, replays: int, version: str) -> str:

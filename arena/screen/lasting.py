@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, BinaryIO
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
@@ -33,9 +33,11 @@ def lasting_output() -> Iterator[None]:
     try:
         yield
     finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
+        written = sys.stdout, sys.stderr
         sys.stdout, sys.stderr = kept
+        for stream in written:
+            if stream is not None:  # as Python has it where a descriptor is closed: `2>&-`
+                stream.flush()
 
 
 def discard(descriptor: int) -> None:
@@ -52,8 +54,10 @@ def _lasting(stream: IO[str]) -> IO[str]:
         descriptor = stream.fileno()
     except OSError:  # it is in memory
         return stream
+    raw = _Lasting(descriptor, "wb", closefd=False)
+    buffer: BinaryIO = raw if stream.write_through else io.BufferedWriter(raw)  # PYTHONUNBUFFERED means both layers
     return io.TextIOWrapper(
-        io.BufferedWriter(_Lasting(descriptor, "wb", closefd=False)),
+        buffer,
         encoding=stream.encoding,
         errors=stream.errors,
         line_buffering=stream.line_buffering,

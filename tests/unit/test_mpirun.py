@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import io
+import os
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -291,3 +295,32 @@ def test_a_launcher_that_hangs_when_its_processes_are_gone_is_ended_with_what_th
     hangs = f"mkfifo {lonely}/never; read line < {lonely}/never"
     launcher(lonely / "system", does=f"PATH=/bin:/usr/bin\n{starts}\n{hangs}")
     assert mpirun.run(2, ["program"]) == status
+
+
+def test_a_launcher_that_waits_for_its_reader_is_not_taken_for_one_that_hangs(
+    lonely: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mpirun, "_STUCK_SECONDS", 0.2)
+    monkeypatch.setattr(mpirun, "_LOOK_SECONDS", 0.05)
+    launcher(lonely / "system", does="PATH=/bin:/usr/bin\n(sleep 0.3) & wait; echo the result")
+    with stdout_that_is_full() as reading:
+        threading.Timer(1.5, os.read, (reading, 2**20)).start()
+        assert mpirun.run(2, ["program"]) == 0
+
+
+@contextmanager
+def stdout_that_is_full() -> Iterator[int]:
+    """Descriptor 1 is a pipe that takes nothing until it is read, at the descriptor that this gives."""
+    kept, (reading, writing) = os.dup(1), os.pipe()
+    os.set_blocking(writing, False)
+    with suppress(BlockingIOError):
+        while True:
+            os.write(writing, b"x" * 4096)
+    os.set_blocking(writing, True)
+    os.dup2(writing, 1)
+    try:
+        yield reading
+    finally:
+        os.dup2(kept, 1)
+        for descriptor in (kept, reading, writing):
+            os.close(descriptor)

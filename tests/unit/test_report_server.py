@@ -15,6 +15,7 @@ import pytest
 from arena.cli import main
 from arena.errors import ConfigError
 from arena.records.folder import RunFolder
+from arena.records.lock import RunLock
 from arena.report.serving import HOST, LivePage, make_server
 from launching import wait_for
 from league_folders import League, write_league
@@ -109,6 +110,14 @@ def test_who_hears_of_a_version_gets_the_page_that_has_it_however_the_run_goes_o
     heard = live.version()
     assert (heard, live.text()) == (made[1], "page 2")
     assert (live.version(), len(made)) == (heard, 2)
+
+
+def test_the_page_of_a_run_that_is_killed_is_made_anew(server: ThreadingHTTPServer, folder: RunFolder) -> None:
+    lock = RunLock.take(folder.path)
+    before = get(server, "/version")
+    lock.forget()  # as the kernel does: nothing is written
+    assert get(server, "/version") != before
+    assert get(server, "/") == "page 2"
 
 
 def test_a_reader_who_leaves_in_the_middle_is_no_news(

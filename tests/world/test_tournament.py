@@ -130,6 +130,15 @@ def test_players_that_are_alike_use_the_budget_and_stay_open(
     assert {row["draws"] for row in data["players"]} == {32}
 
 
+@pytest.mark.parametrize(("chance", "told"), [([], True), (["--sample"], False)])
+def test_games_that_are_all_alike_are_told_with_the_remedy_where_it_was_not_taken(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], chance: list[str], told: bool
+) -> None:
+    path = written(tmp_path, ladder({"one": plays(1), "other": plays(1)}))
+    out = tournament(capsys, tmp_path, path, "--episodes", "36", *chance)
+    assert ("all games between one and other were alike" in out and "--sample plays with chance" in out) is told
+
+
 def test_players_that_draw_all_their_games_are_found_to_be_equal(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

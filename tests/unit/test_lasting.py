@@ -1,0 +1,41 @@
+"""Output that nobody reads any more, or that is not there, stops nobody and hides nothing."""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+
+import pytest
+
+from arena.screen.lasting import lasting_output
+
+
+@pytest.mark.parametrize("name", ["stdout", "stderr"])
+def test_a_stream_that_was_closed_before_python_began_stays_away(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, name, None)
+    with lasting_output():
+        assert getattr(sys, name) is None
+    assert getattr(sys, name) is None
+
+
+def test_an_error_comes_out_and_the_streams_are_what_they_were(monkeypatch: pytest.MonkeyPatch) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "w") as unread:
+        monkeypatch.setattr(sys, "stdout", unread)
+        with pytest.raises(BrokenPipeError, match="of a game"), lasting_output():
+            print("words", flush=True)
+            raise BrokenPipeError("of a game")
+        assert sys.stdout is unread
+
+
+def test_a_stream_that_holds_nothing_back_still_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As with PYTHONUNBUFFERED: what was said last before a crash is read."""
+    reading, writing = os.pipe()
+    os.set_blocking(reading, False)
+    with os.fdopen(reading, "rb"), io.TextIOWrapper(os.fdopen(writing, "wb", 0), write_through=True) as unbuffered:
+        monkeypatch.setattr(sys, "stdout", unbuffered)
+        with lasting_output():
+            sys.stdout.write("last words")
+            assert os.read(reading, 100) == b"last words"
