@@ -62,12 +62,16 @@ pid=$!
 interrupted=
 wait "$pid"
 status=$?
-while [ -n "$interrupted" ]; do # it was a signal that ended `wait`, and not the end of the run
+once_more() {
     interrupted=
-    wait "$pid"
+    wait "$pid" 2>/dev/null
     again=$?
     [ "$again" -eq 127 ] || status=$again
+}
+while [ -n "$interrupted" ] || kill -0 "$pid" 2>/dev/null; do # a signal has ended `wait`, and not the end of the run
+    once_more
 done
+once_more # bash may end a `wait` for a signal that it has answered before
 
 if [ "$status" -eq 0 ] && [ -e "$run/requeue" ]; then
     scontrol requeue "$SLURM_JOB_ID" || exit 1
