@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABCMeta, abstractmethod
 from typing import Annotated, Any
 
 import msgspec
@@ -25,10 +26,14 @@ class Keyed(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         return self.__struct_fields__[0]
 
 
-class Shortened(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class AbstractStruct(msgspec.StructMeta, ABCMeta):
+    """Of structs that leave something for each of their kinds to say."""
+
+
+class Shortened(msgspec.Struct, metaclass=AbstractStruct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What a file may also say in a shorter form."""
 
     @classmethod
+    @abstractmethod
     def spelled_out(cls, value: Any) -> Any:
         """The long form of what the file says."""
-        raise NotImplementedError

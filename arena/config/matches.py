@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import itertools
 import math
+from abc import abstractmethod
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, ClassVar, Literal, TypeAlias
 
 import msgspec
 
-from arena.config.fields import Count, Halves, Keyed, Natural, Share, Text
+from arena.config.fields import AbstractStruct, Count, Halves, Keyed, Natural, Share, Text
 
 SeatEntry: TypeAlias = str | tuple[str, ...]
 Team: TypeAlias = tuple[str, ...]
@@ -60,7 +61,7 @@ class MatchConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         return len(teams) == 2 and teams[0] != teams[1]
 
 
-class Generator(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Generator(msgspec.Struct, metaclass=AbstractStruct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What every generator says of its matches."""
 
     env: str  # a name of `envs`
@@ -81,9 +82,9 @@ class Generator(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         return self.policies
 
     @property
+    @abstractmethod
     def pairings(self) -> int:
         """How many pairs the first round has, counted without writing them out."""
-        raise NotImplementedError
 
     @property
     def roles(self) -> int:
@@ -95,22 +96,13 @@ class Generator(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         """How often those meet who meet once: from one side, or from both."""
         return 2 if self.both_sides else 1
 
-    def pairs(self) -> Iterable[Pair]:
-        """Who meets whom in the first round, in the order in which the policies are listed."""
-        raise NotImplementedError
-
+    @abstractmethod
     def matches(self, *, learns: Collection[str] = ()) -> tuple[MatchConfig, ...]:
         """The first round written out.
 
         Args:
             learns: policies that do; a rule may draw these by their snapshots alone, of which there are none yet.
         """
-        return self.written_out(self.pairs())
-
-    def written_out(self, pairs: Iterable[Pair]) -> tuple[MatchConfig, ...]:
-        """A match description of every pair, with `both_sides` followed by the one with the sides exchanged."""
-        both = (pair for first, second in pairs for pair in ((first, second), (second, first)))
-        return tuple(self.match(*pair) for pair in (both if self.both_sides else pairs))
 
     def match(self, first: Team, second: Team, *, copies: int | None = None) -> MatchConfig:
         """The description of one pairing; the first team has the first seats."""
@@ -129,7 +121,24 @@ class Generator(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         return (player,) * self.team_size
 
 
-class RoundRobinConfig(Generator, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class PairsConfig(Generator, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A generator of pairs, each of which has the same matches."""
+
+    @abstractmethod
+    def pairs(self) -> Iterable[Pair]:
+        """Who meets whom in the first round, in the order in which the policies are listed."""
+
+    def matches(self, *, learns: Collection[str] = ()) -> tuple[MatchConfig, ...]:
+        """The first round written out; whoever learns plays as it is."""
+        return self.written_out(self.pairs())
+
+    def written_out(self, pairs: Iterable[Pair]) -> tuple[MatchConfig, ...]:
+        """A match description of every pair, with `both_sides` followed by the one with the sides exchanged."""
+        both = (pair for first, second in pairs for pair in ((first, second), (second, first)))
+        return tuple(self.match(*pair) for pair in (both if self.both_sides else pairs))
+
+
+class RoundRobinConfig(PairsConfig, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Every policy against every other one."""
 
     @property
@@ -140,7 +149,7 @@ class RoundRobinConfig(Generator, frozen=True, kw_only=True, forbid_unknown_fiel
         return ((self.team(one), self.team(other)) for one, other in itertools.combinations(self.policies, 2))
 
 
-class GauntletConfig(Generator, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class GauntletConfig(PairsConfig, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Every challenger against each of some others."""
 
     against: tuple[str, ...]  # whom each of `policies` meets
@@ -159,7 +168,7 @@ class GauntletConfig(Generator, frozen=True, kw_only=True, forbid_unknown_fields
         return ((self.team(one), self.team(other)) for one, other in itertools.product(self.policies, self.against))
 
 
-class MixturesConfig(Generator, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class MixturesConfig(PairsConfig, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Every team that can be formed of the policies against every other one; a policy may fill several of its seats."""
 
     team_size: Count = 2
@@ -172,7 +181,7 @@ class MixturesConfig(Generator, frozen=True, kw_only=True, forbid_unknown_fields
         return itertools.combinations(itertools.combinations_with_replacement(self.policies, self.team_size), 2)
 
 
-class _Bracket(Generator, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class _Bracket(PairsConfig, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Pairs of neighbours, round after round; where the number is odd, one has a bye."""
 
     adaptive: ClassVar[bool] = True
