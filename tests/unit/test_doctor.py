@@ -108,7 +108,7 @@ def test_a_package_that_is_missing_is_a_problem_with_the_command_that_helps(monk
 
     monkeypatch.setattr(metadata, "version", nothing)
     found = {finding.subject: finding for finding in software.packages()}
-    assert found["msgspec"] == problem("msgspec", "is not installed", "pip install 'msgspec>=0.18,<1'")
+    assert found["msgspec"] == problem("msgspec", "is not installed", "pip install 'msgspec>=0.20,<1'")
     assert len(found) == len(software.PACKAGES)
 
 

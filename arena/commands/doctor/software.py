@@ -17,7 +17,7 @@ PACKAGES = {  # from, to below
     "pettingzoo": ("1.24", "2"),
     "torch": ("2.4", "3"),
     "pyyaml": ("6.0", "7"),
-    "msgspec": ("0.18", "1"),
+    "msgspec": ("0.20", "1"),
     "rich": ("13", "16"),
     "scipy": ("1.11", "2"),
     "openskill": ("6", "7"),
