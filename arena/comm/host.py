@@ -33,6 +33,8 @@ from arena.stacks import stack_of
 # Roles that keep each other busy must not keep letters from outside waiting, nor the question whether they live.
 _LOOK_OUTSIDE_EVERY = 16  # turns
 _LOOK_OUTSIDE_SECONDS = 0.02
+# A signal that comes in the instant before the main thread falls asleep is noted, but does not interrupt that sleep.
+_LOOK_FOR_SIGNALS_SECONDS = 0.25
 
 
 @dataclass
@@ -101,7 +103,8 @@ class Host:
         self._ready.extend(others)
         first.gate.release()
         try:
-            self._all_done.acquire()
+            while not self._all_done.acquire(timeout=_LOOK_FOR_SIGNALS_SECONDS):
+                pass
         except BaseException:
             self._stopping = True  # every role ends at its next word; threads are daemons should one be deaf
             self._all_done.acquire(timeout=2.0)
