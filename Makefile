@@ -32,6 +32,7 @@ types: $(READY)
 
 reference: $(READY)
 	$(BIN)/arena list --markdown > policies/README.md
+	$(BIN)/arena list --markdown generators rules > configs/README.md
 
 diagrams: $(READY)
 	$(BIN)/python diagrams/draw.py

@@ -48,8 +48,8 @@ def _status(arguments: argparse.Namespace) -> int:
     except ConfigError as error:
         print(f"arena: error: {error}", file=sys.stderr)
         return 2
-    except Unwritable as error:
-        print(f"arena: error: {error}", file=sys.stderr)
+    except Unwritable as error:  # not `error:`, which announces exit code 2, also to the launcher that hears it
+        print(f"arena: failed: {error}", file=sys.stderr)
         return 1
     except BrokenPipeError:  # the reader, such as `head`, has seen enough
         if arguments.plays:
@@ -95,10 +95,17 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _add_list(commands: Any) -> None:
-    listing = commands.add_parser("list", help="the built-in environments, wrappers and algorithms, or options")
-    listing.add_argument("names", nargs="*", metavar="NAME", help="whose options to show")
+    listing = commands.add_parser(
+        "list", help="the built-in environments, wrappers, algorithms, generators of matches and rules, or options"
+    )
     listing.add_argument(
-        "--markdown", action="store_true", help="the options of all algorithms of the arena, as a page"
+        "names",
+        nargs="*",
+        metavar="NAME",
+        help="whose options to show: of one, or of all environments, wrappers, algorithms, generators or rules",
+    )
+    listing.add_argument(
+        "--markdown", action="store_true", help="as a page; without a NAME of all algorithms of the arena"
     )
     listing.set_defaults(command=_list)
 
@@ -553,23 +560,13 @@ def _watch(arguments: argparse.Namespace) -> int:
 
 
 def _list(arguments: argparse.Namespace) -> int:
-    from arena.registry import ALGORITHMS, ENVIRONMENTS, WRAPPERS
     from arena.screen import reference
 
     if arguments.markdown:
-        names = arguments.names or [name for name, entry in ALGORITHMS.items() if not entry.extra]
-        _say(reference.page(names).removesuffix("\n"))
+        _say(reference.page(reference.named(arguments.names or ["algorithms"])).removesuffix("\n"))
         return 0
-    if arguments.names:
-        told = [reference.lines(name) for name in arguments.names]  # all of them, before anything is said
-        _say("\n".join(line for lines in told for line in lines))
-        return 0
-    listed = {"environments": ENVIRONMENTS, "wrappers of environments": WRAPPERS, "algorithms": ALGORITHMS}
-    width = max(len(name) for entries in listed.values() for name in entries)
-    for title, entries in listed.items():
-        _say(f"{title}:")
-        for name, entry in entries.items():
-            _say(f"  {name:<{width}}  {entry.description}")
+    told = [reference.lines(name) for name in reference.named(arguments.names)]  # all, before anything is said
+    _say("\n".join(line for lines in told or [reference.listing()] for line in lines))
     return 0
 
 

@@ -1,8 +1,8 @@
 """A recorded match played again: the same game, made with the same seeds, given the same actions.
 
     with Playback(manifest, recording, lanes=[0]) as playback:
-        for moment in playback.moments():       begins of episodes, and ticks
-            moment.same                         which lanes are as they were recorded
+        for event in playback.events():        begins of episodes, and ticks
+            event.same                         which lanes are as they were recorded
 
 Neither policies nor MPI are needed. The game comes from the names in the manifest: code is run that a run folder names.
 """
@@ -29,8 +29,8 @@ Flags = NDArray[np.bool_]
 Numbers = NDArray[np.int64]
 
 
-class Moment(NamedTuple):
-    """What a game has said, of the `L` lanes that are played again. Arrays hold until the next moment."""
+class Event(NamedTuple):
+    """What a game has said, of the `L` lanes that are played again. Arrays hold until the next event."""
 
     tick: int  # how many the match has played
     place: int  # in the recording's `begins`, of the last one that was done
@@ -116,7 +116,7 @@ class Playback:
     def __exit__(self, *_: object) -> None:
         self.game.close()
 
-    def moments(self, *, since: int = 0) -> Iterator[Moment]:
+    def events(self, *, since: int = 0) -> Iterator[Event]:
         """Everything from a game's beginning on, until the end of the recording; to be asked for once.
 
         Args:
@@ -132,9 +132,9 @@ class Playback:
             if tick > first and tick not in recording.failed:  # the first one was for the game before, if for any
                 yield self._step(tick, since - 1)
             while since < len(begins) and begins[since].tick == tick:
-                moment = self._begin(begins[since], since)
-                if moment is not None:
-                    yield moment
+                event = self._begin(begins[since], since)
+                if event is not None:
+                    yield event
                 since += 1
 
     def _made(self) -> BatchedEnv:
@@ -149,7 +149,7 @@ class Playback:
             )
         return game
 
-    def _begin(self, begin: Begin, place: int) -> Moment | None:
+    def _begin(self, begin: Begin, place: int) -> Event | None:
         """Begins episodes; None if in none of the lanes that are played."""
         places = {position: place for place, position in enumerate(begin.lanes)}
         asked = [places.get(position) for position in self._lanes]
@@ -167,7 +167,7 @@ class Playback:
         for lane, at in enumerate(asked):
             self._episodes[lane] = self._episodes[lane] if at is None else begin.episodes[at]
         recorded = np.array([0 if at is None else begin.digests[at] for at in asked], np.uint16)
-        return Moment(begin.tick, place, lanes, self._episodes, self._begun, frame, digests == recorded)
+        return Event(begin.tick, place, lanes, self._episodes, self._begun, frame, digests == recorded)
 
     def _reset(self, begin: Begin, lanes: Flags, seeds: list[int | None]) -> Frame:
         if begin.anew and not self._untouched:
@@ -179,7 +179,7 @@ class Playback:
         except Exception as error:
             raise self._failed(begin.tick, error) from error
 
-    def _step(self, tick: int, place: int) -> Moment:
+    def _step(self, tick: int, place: int) -> Event:
         row = tick - self._recording.start - 1
         done = [[leaf[row, self._lanes] for leaf in leaves] for leaves in self._recording.actions]
         actions = [self._action(entity, leaves) for entity, leaves in enumerate(done)]
@@ -190,7 +190,7 @@ class Playback:
         digests = self._digests.add([leaf for leaves in done for leaf in leaves], step)
         same = digests == self._recording.digests[row, self._lanes]
         everywhere = np.ones(len(self._lanes), np.bool_)
-        return Moment(tick, place, everywhere, self._episodes, self._begun, step.frame, same, step, actions)
+        return Event(tick, place, everywhere, self._episodes, self._begun, step.frame, same, step, actions)
 
     def _action(self, entity: int, leaves: Sequence[NDArray[Any]]) -> Any:
         space: Space[Any] = self._manifest.entities[entity].action_space

@@ -14,8 +14,8 @@ import sys
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from types import ModuleType
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from types import ModuleType, NoneType, SimpleNamespace, UnionType
+from typing import TYPE_CHECKING, Any, NamedTuple, Union, cast, get_args, get_origin, get_type_hints
 
 from arena.errors import ConfigError, close_name, located, nearest
 from arena.importing import uncollected
@@ -71,6 +71,7 @@ WRAPPERS: dict[str, Entry] = {
 _OWN_PACKAGES = ("envs", "policies")  # installed beside `arena`, under names that a user's folder may have too
 _HOME = Path(__file__).resolve().parent.parent
 _GIVEN_BY_PLACE = 2  # of a worker's parameters: env, group
+_KIND_WORDS = {int: "a whole number", float: "a number", bool: "true or false", str: "text", NoneType: "null"}
 
 
 def load_object(target: str) -> Any:
@@ -353,8 +354,9 @@ def _after_env_and_group(parameters: list[inspect.Parameter]) -> list[inspect.Pa
 def check_options(cls: type[Any], options: Mapping[str, Any], *, path: str) -> None:
     """Refuses options that an algorithm does not take, or whose values it finds wrong.
 
-    Of the values, its `Options` dataclass is made first; then its classmethod `check_options(options)` is asked, which
-    may look further: whether a function can be found, or a device.
+    Of the values, its `Options` dataclass is made first, or where it has none the annotations of its `__init__` are
+    looked at; then its classmethod `check_options(options)` is asked, which may look further: whether a function can be
+    found, or a device.
 
     Args:
         cls: the algorithm.
@@ -382,7 +384,40 @@ def _check_values(cls: type[Any], options: Mapping[str, Any], path: str) -> None
         try:
             if declared is not None and dataclasses.is_dataclass(declared):
                 cast("type[Any]", declared)(**options)
+            else:
+                _check_kinds(cls, options)
             if hasattr(cls, "check_options"):
                 cls.check_options(dict(options))
         except (TypeError, ValueError) as error:
             raise ConfigError(f"{cls.__name__}: {error}", path="options") from error
+
+
+def _check_kinds(cls: type[Any], options: Mapping[str, Any]) -> None:
+    """Holds values against the annotations of `__init__`, where these are numbers, text, true or false, or null."""
+    parameters = inspect.signature(cls.__init__).parameters
+    for name, value in options.items():
+        if name not in parameters:
+            continue
+        parameter = parameters[name]
+        kinds = _simple_kinds(parameter.annotation, getattr(cls.__init__, "__globals__", {}))
+        unsaid = value is None and parameter.default is None  # `rate: float = None`
+        if kinds and not unsaid and not any(_is_a(kind, value) for kind in kinds):
+            words = " or ".join(_KIND_WORDS[kind] for kind in kinds)
+            raise ConfigError(f"got {value!r}, expected {words}", path=f"options.{name}")
+
+
+def _simple_kinds(annotation: Any, names: dict[str, Any]) -> Sequence[type[Any]]:
+    """The types that an annotation allows; none where one of them says nothing of a value in a file."""
+    try:
+        kind = get_type_hints(SimpleNamespace(__annotations__={"option": annotation}), names)["option"]
+    except Exception:  # an annotation may be anything: this one is there for a type checker, or for a reader
+        return ()
+    kinds = get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
+    return kinds if all(isinstance(one, type) and one in _KIND_WORDS for one in kinds) else ()
+
+
+def _is_a(kind: type[Any], value: Any) -> bool:
+    """Whether a value is of a type: an integer is a number too, true and false are none."""
+    if isinstance(value, bool):
+        return kind is bool
+    return isinstance(value, (int, float) if kind is float else kind)

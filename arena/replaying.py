@@ -1,7 +1,7 @@
 """Replays for those who look at them: are they what was played, and what did it look like?
 
 verify(match)                        plays everything again, and says where it is not what was recorded
-moments_of(match, episode)           an episode, tick by tick
+events_of(match, episode)            an episode, tick by tick
 frames("runs/duel", 0, 12)           its pictures; no screen is needed
 """
 
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from arena import registry
 from arena.errors import ConfigError
 from arena.interface import BatchedEnv
-from arena.playback import Difference, Moment, Playback, ReplayDiffers
+from arena.playback import Difference, Event, Playback, ReplayDiffers
 from arena.records.replay_format import Manifest
 from arena.replays import Episode, MatchReplays, Recording, read_replays
 
@@ -42,18 +42,18 @@ def verify(match: MatchReplays) -> Iterator[tuple[Recording, list[Difference]]]:
         lanes = range(len(recording.lanes))
         with Playback(match.manifest, recording, lanes=lanes) as playback:
             try:
-                for moment in playback.moments():
-                    for position in np.flatnonzero(moment.lanes & ~moment.same).tolist():
-                        found.setdefault(position, _difference(match, recording.lanes[position], moment, position))
+                for event in playback.events():
+                    for position in np.flatnonzero(event.lanes & ~event.same).tolist():
+                        found.setdefault(position, _difference(match, recording.lanes[position], event, position))
             except ReplayDiffers as error:
                 found[None] = error.difference
         yield recording, list(found.values())
 
 
-def moments_of(
+def events_of(
     match: MatchReplays, episode: Episode, *, render_mode: str | None = None
-) -> Iterator[tuple[Moment, BatchedEnv]]:
-    """An episode's moments, with the game that has just come to them: what is seen first, then its ticks.
+) -> Iterator[tuple[Event, BatchedEnv]]:
+    """An episode's events, with the game that has just come to them: what is seen first, then its ticks.
 
     Its lane is played alone, from where its game was made; the episodes before it are not shown.
 
@@ -65,12 +65,12 @@ def moments_of(
     since = max(place for place, begin in enumerate(recording.begins[: episode.place + 1]) if begin.anew)
     position = recording.lanes.index(episode.lane)
     with Playback(match.manifest, recording, lanes=[position], render_mode=render_mode) as playback:
-        for moment in playback.moments(since=since):
-            if not moment.same[0]:
-                raise ReplayDiffers(_difference(match, episode.lane, moment, 0))
-            if moment.place >= episode.place:
-                yield moment, playback.game
-            if moment.tick == episode.end and moment.step is not None:
+        for event in playback.events(since=since):
+            if not event.same[0]:
+                raise ReplayDiffers(_difference(match, episode.lane, event, 0))
+            if event.place >= episode.place:
+                yield event, playback.game
+            if event.tick == episode.end and event.step is not None:
                 return
 
 
@@ -93,19 +93,19 @@ def frames(run: Path | str, match: int, episode: int, *, lane: int = 0, round: i
         yield picture
 
 
-def pictures_of(match: MatchReplays, episode: Episode) -> Iterator[tuple[Picture, Moment]]:
-    """As `frames`, each picture with the moment that it shows."""
+def pictures_of(match: MatchReplays, episode: Episode) -> Iterator[tuple[Picture, Event]]:
+    """As `frames`, each picture with the event that it shows."""
     for name, value in _NO_SCREEN.items():  # before a game imports what opens windows
         os.environ.setdefault(name, value)
     mode = PICTURES if PICTURES in rendering(match.manifest).modes else None
-    for moment, game in moments_of(match, episode, render_mode=mode):
+    for event, game in events_of(match, episode, render_mode=mode):
         picture = rendered(match.manifest, game)
         if not isinstance(picture, np.ndarray) or picture.shape[2:] != (3,):
             raise ConfigError(
                 f"the game {match.manifest.make!r} draws no pictures; one of Gymnasium or PettingZoo has 'rgb_array' "
                 "in `metadata['render_modes']` and takes `render_mode=`, one of another kind has `render()`"
             )
-        yield picture.astype(np.uint8, copy=False), moment
+        yield picture.astype(np.uint8, copy=False), event
 
 
 def rendered(manifest: Manifest, game: BatchedEnv) -> Picture | str | None:
@@ -163,7 +163,7 @@ def _takes_render_mode(factory: Any, kwargs: Mapping[str, Any]) -> bool:
     return True
 
 
-def _difference(match: MatchReplays, lane: int, moment: Moment, position: int) -> Difference:
-    number, begun = int(moment.episodes[position]), int(moment.begun[position])
-    played = 0 if moment.step is None else moment.tick - begun
-    return Difference(match.manifest.match, moment.tick, lane, number, played)
+def _difference(match: MatchReplays, lane: int, event: Event, position: int) -> Difference:
+    number, begun = int(event.episodes[position]), int(event.begun[position])
+    played = 0 if event.step is None else event.tick - begun
+    return Difference(match.manifest.match, event.tick, lane, number, played)

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from arena.errors import ConfigError, Unwritable, nearest
+from arena.records.durable import check_place
 
 if TYPE_CHECKING:
     from PIL.ImageDraw import ImageDraw
@@ -55,12 +56,11 @@ def check_video(path: Path) -> None:
     """Refuses a file that cannot become a video.
 
     Raises:
-        ConfigError: its name has another end, its folder is not there, or a package is missing.
+        ConfigError: its name has another end, it cannot be where it is to be, or a package is missing.
     """
     if path.suffix.lower() not in SUFFIXES:
         raise ConfigError(f"{str(path)!r} is no video; {nearest(path.suffix, SUFFIXES)}", path="--video")
-    if not path.parent.is_dir():
-        raise ConfigError(f"there is no folder {str(path.parent)!r}", path="--video")
+    check_place(path, option="--video")
     missing = [name for module, name in _PACKAGES.items() if importlib.util.find_spec(module) is None]
     if missing:
         raise ConfigError(

@@ -20,7 +20,7 @@ import msgspec
 
 from arena import registry
 from arena.config.schema import Config, MatchConfig, PolicyConfig, SeatEntry, load_config
-from arena.errors import ConfigError, located, nearest
+from arena.errors import ConfigError, Unwritable, located, nearest
 from arena.launch import hosting
 from arena.league.rounds import Round
 from arena.records import checkpoint, rounds
@@ -93,7 +93,7 @@ def evaluate(
         weights = [_weights(config, folder, label) for label in _labels(folder, checkpoints)]
         contests = [contest for held in weights for contest in _contests(held, against, home)]
     if folder is not None:
-        make_folder(home)  # in a run folder everything is its owner's alone
+        _make_home(home)
     played: list[str] = []
     for contest in contests:
         records = _free(contest.folder)
@@ -103,6 +103,18 @@ def evaluate(
         played.append(str(records))
     sys.stdout.write(f"records: {', '.join(played)}\n")
     return 0
+
+
+def _make_home(home: Path) -> None:
+    """In a run folder everything is its owner's alone.
+
+    Raises:
+        ConfigError: it cannot be made; nothing has been played.
+    """
+    try:
+        make_folder(home)
+    except Unwritable as error:
+        raise ConfigError(str(error)) from error
 
 
 def _labels(folder: RunFolder | None, checkpoints: Sequence[str] | None) -> Sequence[str]:

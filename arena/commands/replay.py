@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from arena import replaying
 from arena.config import load_config
 from arena.errors import ConfigError
-from arena.playback import Moment, ReplayDiffers
+from arena.playback import Event, ReplayDiffers
 from arena.records.folder import RunFolder
 from arena.records.journal import JournalReader
 from arena.replays import Episode, MatchReplays, Replays, read_replays
@@ -183,7 +183,7 @@ def _one(
         length = counted(episode.length, "tick")
         _say(f"{video}: {Path(video).stat().st_size / 1000:,.0f} kB, {length}, {speed:g} in a second")
     elif verify:
-        ticks = sum(moment.step is not None for moment, _ in replaying.moments_of(match, episode))
+        ticks = sum(event.step is not None for event, _ in replaying.events_of(match, episode))
         _say(f"{counted(ticks, 'tick')}, all as recorded")
     else:
         _tell(match, episode)
@@ -194,22 +194,22 @@ def _tell(match: MatchReplays, episode: Episode) -> None:
     """What happens, tick by tick; with the game's own text, where it has one."""
     written = replaying.TEXT in replaying.rendering(match.manifest).modes
     active: NDArray[np.bool_] | None = None
-    for moment, game in replaying.moments_of(match, episode, render_mode=replaying.TEXT if written else None):
-        if moment.step is not None and active is not None:
-            _say(f"tick {moment.tick}: {', '.join(_deeds(match, moment, active))}")
+    for event, game in replaying.events_of(match, episode, render_mode=replaying.TEXT if written else None):
+        if event.step is not None and active is not None:
+            _say(f"tick {event.tick}: {', '.join(_deeds(match, event, active))}")
         if written and isinstance(text := replaying.rendered(match.manifest, game), str):
             _say(text)
-        active = moment.frame.active[0].copy()
+        active = event.frame.active[0].copy()
 
 
-def _deeds(match: MatchReplays, moment: Moment, active: NDArray[np.bool_]) -> Iterator[str]:
+def _deeds(match: MatchReplays, event: Event, active: NDArray[np.bool_]) -> Iterator[str]:
     """Who was to act, and did what, for which reward; who has ended."""
-    assert moment.step is not None, "a tick was played"
-    paid, over, cut = moment.step.rewards[0], moment.step.terminated[0], moment.step.truncated[0]
+    assert event.step is not None, "a tick was played"
+    paid, over, cut = event.step.rewards[0], event.step.terminated[0], event.step.truncated[0]
     for e, entity in enumerate(match.manifest.entities):
         words = [entity.name]
         if active[e]:
-            words.append(_words(row(entity.action_space, moment.actions[e], 0)))
+            words.append(_words(row(entity.action_space, event.actions[e], 0)))
         if paid[e]:
             words.append(f"earns {paid[e]:.6g}")
         words += ["terminated"] * bool(over[e]) + ["truncated"] * bool(cut[e])
@@ -229,15 +229,15 @@ def _captioned(match: MatchReplays, episode: Episode, colors: Mapping[str, str])
     """The pictures of an episode, with what each policy has earned so far: the mean over its entities."""
     policies = [entity.policy for entity in match.manifest.entities]
     earned = np.zeros(len(policies))
-    for picture, moment in replaying.pictures_of(match, episode):
-        if moment.step is not None:
-            earned += moment.step.rewards[0]
+    for picture, event in replaying.pictures_of(match, episode):
+        if event.step is not None:
+            earned += event.step.rewards[0]
         means = {name: float(np.mean(earned[[name == policy for policy in policies]])) for name in policies}
         players = [
             Player(name, colors.get(name.partition("@")[0], _COLORS[place % len(_COLORS)]), mean)
             for place, (name, mean) in enumerate(means.items())
         ]
-        played = moment.tick - episode.begin
+        played = event.tick - episode.begin
         yield captioned(picture, Caption(players, f"{played} / {episode.length}", played / episode.length))
 
 

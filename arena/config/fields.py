@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABCMeta, abstractmethod
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args, get_type_hints
 
 import msgspec
 from msgspec import Meta
@@ -24,6 +24,11 @@ class Keyed(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     def kind(self) -> str:
         """The key."""
         return self.__struct_fields__[0]
+
+
+def kinds_of(union: Any) -> dict[str, type[msgspec.Struct]]:
+    """What the key of each alternative of a union of `Keyed` stands for."""
+    return {arm.__struct_fields__[0]: get_type_hints(arm)[arm.__struct_fields__[0]] for arm in get_args(union)}
 
 
 class AbstractStruct(msgspec.StructMeta, ABCMeta):

@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Literal, TypeAlias
 
 import msgspec
 
-from arena.config.fields import AbstractStruct, Count, Halves, Keyed, Natural, Share, Text
+from arena.config.fields import AbstractStruct, Count, Halves, Keyed, Natural, Share, Text, kinds_of
 
 SeatEntry: TypeAlias = str | tuple[str, ...]
 Team: TypeAlias = tuple[str, ...]
@@ -65,7 +65,7 @@ class Generator(msgspec.Struct, metaclass=AbstractStruct, frozen=True, kw_only=T
     """What every generator says of its matches."""
 
     env: str  # a name of `envs`
-    policies: tuple[str, ...]  # at least two of `policies`
+    policies: tuple[str, ...]  # names of `policies`: two or more, or where there is an `against` one or more
     team_size: Count = 1  # seats of each side
     copies: Count = 1  # of each pairing
     lanes: Count = 1  # of each match
@@ -221,7 +221,7 @@ class PastSelves(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 class Fictitious(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Prioritised fictitious self-play: a learner meets everybody, those more often that it has more to learn from."""
 
-    weighting: Literal["hard", "variance", "linear"] = "hard"  # (1-p)^2, p(1-p), 1-p: p is the chance to win
+    weighting: Literal["hard", "variance", "linear"] = "hard"  # hard (1-p)^2, variance p(1-p), linear 1-p; p: to win
     self_play: Share = msgspec.field(default=0.35, name="self")  # of its matches: against itself as it is now
 
 
@@ -240,9 +240,7 @@ class Exploiters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     main: tuple[str, ...]  # policies that are to become good against everybody
     main_exploiters: tuple[str, ...] = ()  # meet the mains as they are now
     league_exploiters: tuple[str, ...] = ()  # meet all snapshots
-    self_play: Share = msgspec.field(
-        default=0.35, name="self"
-    )  # of a main's matches: against the mains as they are now
+    self_play: Share = msgspec.field(default=0.35, name="self")  # of a main's matches: against mains as they are now
     weak: Share = 0.1  # expected score below which a main exploiter meets snapshots of the main instead
     reset: ResetConfig = ResetConfig()  # of exploiters
 
@@ -280,11 +278,14 @@ class UncertaintyRule(Keyed, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     uncertainty: Uncertainty
 
 
+RuleEntry: TypeAlias = PastSelvesRule | FictitiousRule | ExploitersRule | UncertaintyRule
+
+
 class MatchmakingConfig(Generator, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Each of the policies meets opponents that a rule draws for it, anew in every round."""
 
     against: tuple[str, ...] = ()  # who may be drawn beside the policies themselves: they, and snapshots of them
-    rule: PastSelvesRule | FictitiousRule | ExploitersRule | UncertaintyRule  # how opponents are drawn
+    rule: RuleEntry  # how opponents are drawn: the name of a rule, or a mapping {name: its options}
     copies: Count = 1  # opponents of each of the policies in each round, each in a match of its own
 
     fewest: ClassVar[int] = 1
@@ -405,6 +406,10 @@ class MatchmakingEntry(Keyed, frozen=True, kw_only=True, forbid_unknown_fields=T
 GeneratorEntry: TypeAlias = (
     RoundRobinEntry | GauntletEntry | KnockoutEntry | SwissEntry | MixturesEntry | MatchmakingEntry
 )
+
+
+GENERATORS: Mapping[str, type[msgspec.Struct]] = kinds_of(GeneratorEntry)
+RULES: Mapping[str, type[msgspec.Struct]] = kinds_of(RuleEntry)
 
 
 def generator_of(entry: GeneratorEntry) -> Generator:

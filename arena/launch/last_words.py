@@ -13,7 +13,7 @@ import sys
 
 from arena.stacks import last_words
 
-_QUIET_SECONDS = 0.3  # a child of a game may hold the other end open, so its end is not waited for
+_QUIET_SECONDS = 2.0  # a child of a game may hold the other end open, so its end is not waited for
 
 
 def main() -> None:

@@ -28,7 +28,7 @@ class Boundary(msgspec.Struct, frozen=True, kw_only=True):
     Args:
         tick: that all matches have played.
         episodes: per (match, lane) how many episodes are on record.
-        updates: per policy how many updates.
+        updates: per policy how many it has logged.
         seconds: per policy the `seconds` of its last update.
         left: the workers, as (match, seat), whose `run` has returned.
         seats: of the workers, whose files of their own go by them; none: an older arena has written it.

@@ -56,7 +56,7 @@ class Checkpoint:
         policy: whose it is.
         algorithm: its name in the configuration.
         ticks: how many ticks the writer's match had played: fewer than the boundary if the policy had left before it.
-        update: how many updates its weights had had.
+        update: how often the policy had logged.
         boundary: the tick that it stands for when a run goes on from it.
     """
 
@@ -91,7 +91,7 @@ def save(
         policy: whose it is.
         algorithm: its name in the configuration.
         ticks: how many ticks each of the policy's matches has played.
-        update: how many updates the weights have had.
+        update: how often the policy has logged.
         boundary: names the file; None: the ticks.
         keep: how many to keep beside the first one, at least 1.
 

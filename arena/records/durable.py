@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
-from arena.errors import Unwritable
+from arena.errors import ConfigError, Unwritable
 
 
 def private(path: str, flags: int) -> int:
@@ -48,6 +48,24 @@ def make_folder(path: Path) -> None:
     """
     with writing(path):
         path.mkdir(mode=0o700, exist_ok=True)
+
+
+def check_place(path: Path, *, option: str) -> None:
+    """Refuses a file that a user has named where none can be, before any work is done for it.
+
+    Args:
+        path: of the file.
+        option: of the command line that names it.
+
+    Raises:
+        ConfigError: its folder is not there or takes no files, or it is a folder itself.
+    """
+    if not path.parent.is_dir():
+        raise ConfigError(f"there is no folder {str(path.parent)!r}", path=option)
+    if path.is_dir():
+        raise ConfigError(f"{str(path)!r} is a folder; name a file", path=option)
+    if not os.access(path.parent, os.W_OK):
+        raise ConfigError(f"the folder {str(path.parent)!r} cannot be written to", path=option)
 
 
 @contextmanager

@@ -83,11 +83,11 @@ def column(name: str) -> Callable[[EpisodeRow], Any]:
 
 @dataclass(frozen=True)
 class UpdateRecord:
-    """One update of a policy's weights.
+    """What a policy has logged: of one update of its weights, or of all gradient steps since the last time.
 
     Args:
         policy: which policy.
-        update: its number, from 1; a resumed run counts on from its checkpoint.
+        update: how often it has logged, this one counted; a resumed run counts on from its checkpoint.
         ticks: the ticks that each of its matches had played.
         samples: `ticks` times the rows (lanes x entities) of all workers of the policy: what its matches have given
             it so far, if it uses every tick. A resumed run counts the rows that it has now.

@@ -138,7 +138,7 @@ class Score:
         drawn: likewise, the share that was drawn.
         wins: games won; draws and losses likewise. A policy that plays against itself wins and loses half a game.
         values: what the last update logged.
-        updates: how many updates it has made.
+        updates: how many it has logged.
     """
 
     returns: Series = field(default_factory=Series)

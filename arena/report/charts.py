@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
+from arena.records.gates import gate_words
 from arena.report.colors import Colors, faded
 from arena.report.curves import Curve
 from arena.report.learning import Evaluation, Learning, Logged
@@ -263,10 +264,8 @@ def _fork_words(fork: Fork) -> str:
 
 
 def _gate_words(gate: Gate) -> str:
-    verdict = {"better": "gate passed", "not_better": "gate not passed"}.get(gate.verdict, "gate undecided")
-    return (
-        f"{gate.policy} against {gate.against}: {verdict}<br>{gate.games:g} games, log-likelihood ratio {gate.llr:.2f}"
-    )
+    found = f"{gate.policy} against {gate.against}: {gate_words(gate.verdict)}"
+    return f"{found}<br>{gate.games:g} games, log-likelihood ratio {gate.llr:.2f}"
 
 
 def _fork_line(tick: int, source: float, target: float, color: str) -> Trace:

@@ -17,9 +17,10 @@ from markupsafe import Markup
 from plotly.offline import get_plotlyjs  # type: ignore[import-untyped]
 
 from arena.league.standings import ENOUGH
-from arena.records.durable import replacing
+from arena.records.durable import check_place, replacing
 from arena.records.faults import fault_words
 from arena.records.folder import RunFolder
+from arena.records.gates import gate_words
 from arena.report.charts import activity_colors, figures
 from arena.report.colors import Colors
 from arena.report.reading import RunFiles, read_run
@@ -57,11 +58,13 @@ def write_report(path: Path | str, output: Path | str | None = None, *, replays:
         replays: how many are shown at most, if the run has recorded some. Their games are played again.
 
     Raises:
-        ConfigError: this is no run folder, or it is damaged.
+        ConfigError: this is no run folder, or it is damaged; or the file cannot be where it is to be.
         Unwritable: the file cannot be written.
     """
     target = RunFolder(Path(path)).report if output is None else Path(output)
-    text = page(read_run(path), replays=replays)
+    files = read_run(path)
+    check_place(target, option="--output")
+    text = page(files, replays=replays)
     with replacing(target) as file:
         file.write(text.encode())
     return target
@@ -82,7 +85,8 @@ def page(files: RunFiles, *, live: str = "", replays: int = MOST_REPLAYS) -> str
     templates = Environment(
         loader=PackageLoader("arena.report"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
     )
-    templates.globals.update(number=partial(_number, numbers), color=colors.__getitem__, told=fault_words, zip=zip)
+    templates.globals.update(number=partial(_number, numbers), color=colors.__getitem__, zip=zip)
+    templates.globals.update(told=fault_words, gate_words=gate_words)
     return templates.get_template("report.html").render(
         contents=CONTENTS,
         page=data,

@@ -51,7 +51,7 @@ class Source(NamedTuple):
     unfinished: int = 0
 
 
-class Moment(NamedTuple):
+class JournalView(NamedTuple):
     """The journals of a run as they were once, however they grow.
 
     Args:
@@ -67,7 +67,7 @@ class Moment(NamedTuple):
     written: float
 
     @classmethod
-    def of(cls, folder: RunFolder, at: datetime, *, going: bool) -> Moment:
+    def of(cls, folder: RunFolder, at: datetime, *, going: bool) -> JournalView:
         """The journals as they are now."""
         # episodes before the rounds: a round is written down before it is played
         journals = (folder.episodes, folder.metrics, folder.evaluations, folder.faults, folder.rounds)
@@ -239,7 +239,7 @@ class RunFiles:
         faults: the lines of `faults.jsonl` as they are.
         terms: of a tournament; None: it is none, or an older arena has played its first batch alone.
         boundary: the newest tick from which the run can go on; None without one.
-        moment: the journals as they were when the reading began.
+        journals: as they were when the reading began.
     """
 
     folder: RunFolder
@@ -255,7 +255,7 @@ class RunFiles:
     terms: Terms | None
     boundary: int | None
     sources: tuple[Source, ...]
-    moment: Moment
+    journals: JournalView
 
 
 def read_run(path: Path | str, *, now: Callable[[], datetime] = lambda: datetime.now(timezone.utc)) -> RunFiles:
@@ -277,8 +277,8 @@ def read_run(path: Path | str, *, now: Callable[[], datetime] = lambda: datetime
         config = load_config(folder.config)
     going = is_held(folder.path)  # first: what is read of a run that does not go on is its end
     boundary = newest_tick(folder)  # before the journals: what it stands for is in them
-    moment = Moment.of(folder, now(), going=going)
-    reader, profile = _Reader(folder.path, moment), folder.path / "profile.json"
+    journals = JournalView.of(folder, now(), going=going)
+    reader, profile = _Reader(folder.path, journals), folder.path / "profile.json"
     found = RunFiles(
         folder=folder,
         config=config,
@@ -293,7 +293,7 @@ def read_run(path: Path | str, *, now: Callable[[], datetime] = lambda: datetime
         terms=reader.document(folder.tournament, Terms) if folder.tournament.is_file() else None,
         boundary=boundary,
         sources=tuple(reader.sources),
-        moment=moment,
+        journals=journals,
     )
     _check_known(found.rounds, config, folder.rounds)
     _check_whole(found)
@@ -303,7 +303,7 @@ def read_run(path: Path | str, *, now: Callable[[], datetime] = lambda: datetime
 def _check_whole(files: RunFiles) -> None:
     """Refuses a run without its episodes, and a league without the rounds that they were played in."""
     folder, known = files.folder, [line.round for line in files.rounds]
-    if files.boundary and folder.episodes not in files.moment.sizes:
+    if files.boundary and folder.episodes not in files.journals.sizes:
         found = f"{_OTHER_VERSION}: it is missing, though the run has played {files.boundary} ticks"
         raise ConfigError(found, source=str(folder.episodes))
     if known != list(range(len(known))):
@@ -329,8 +329,8 @@ def _check_known(rounds: Iterable[RoundLine], config: Config, path: Path) -> Non
 class _Reader:
     """Reads the files of one folder, journals as they were at one moment, and remembers which."""
 
-    def __init__(self, home: Path, moment: Moment) -> None:
-        self._home, self._moment = home, moment
+    def __init__(self, home: Path, journals: JournalView) -> None:
+        self._home, self._journals = home, journals
         self.sources: list[Source] = []
 
     def text(self, path: Path) -> str:
@@ -352,15 +352,15 @@ class _Reader:
 
     def journal(self, path: Path, kind: type[T]) -> Iterator[T]:
         """The whole lines of a journal, each of this form; none where there is no file."""
-        if path not in self._moment.sizes:
+        if path not in self._journals.sizes:
             return
-        journal, number = self._moment.journal(path), 0
+        journal, number = self._journals.journal(path), 0
         for number, line in enumerate(journal, start=1):
             try:
                 yield msgspec.convert(line, kind)
             except msgspec.ValidationError as error:
                 raise ConfigError(f"{_OTHER_VERSION}: {error}", path=f"line {number}", source=str(path)) from error
-        self.sources.append(Source(self._name(path), self._moment.sizes[path], number, journal.unfinished))
+        self.sources.append(Source(self._name(path), self._journals.sizes[path], number, journal.unfinished))
 
     def made(self, path: Path, make: Callable[[Mapping[str, Any]], T]) -> Iterator[T]:
         """What is made of the whole lines of a journal; `make` raises for one that does not fit."""

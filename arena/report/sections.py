@@ -49,7 +49,7 @@ def page_data(files: RunFiles, replays: Sequence[Replay] = ()) -> PageData:
     """
     colors, summary = Colors(files.config), summarise(files)
     window = (files.config.league or LeagueConfig()).window if files.config.rounds > 1 else None
-    reading = read_encounters(files.folder, window=window, last=_last(files), journal=files.moment.journal)
+    reading = read_encounters(files.folder, window=window, last=_last(files), journal=files.journals.journal)
     return PageData(
         arena=__version__,
         summary=summary,

@@ -85,11 +85,11 @@ def summarise(files: RunFiles) -> Summary:
     """The summary of a run."""
     config, episodes, newest = files.config, files.episodes, _newest(files)
     began = files.folder.config.stat().st_mtime
-    ended = max(began, files.moment.written)
+    ended = max(began, files.journals.written)
     return Summary(
         name=config.name,
         state=_state(files).value,
-        read=files.moment.at.isoformat(timespec="seconds") if files.moment.going else None,
+        read=files.journals.at.isoformat(timespec="seconds") if files.journals.going else None,
         began=_iso(began),
         ended=_iso(ended),
         seconds=max([ended - began, *(update.seconds for update in newest.values())]),
@@ -112,7 +112,7 @@ def summarise(files: RunFiles) -> Summary:
 
 def _state(files: RunFiles) -> Condition:
     """What had become of the run when it was read."""
-    if files.moment.going:
+    if files.journals.going:
         return Condition.UNDER_WAY
     return condition(files.folder, files.config, played=ticks_played(files))
 

@@ -1,5 +1,7 @@
 """What a run shows while it goes: a live panel on a terminal, a plain line now and then anywhere else.
 
+Ticks are those of all matches together, and so is their rate: as `arena plan --probe` predicts it.
+
 The root calls `update` as often as it likes; a display draws at its own, slower pace and has no thread. Both faces
 write to the stream that they are given and to nothing else.
 """
@@ -281,9 +283,9 @@ def _draw_words(drawn: Series) -> str:
 def _progress_words(done: int, total: int | None, rate: float | None) -> str:
     speed = f"{'-' if rate is None else round(rate)} ticks/s"
     if total is None:
-        return f"{counted(done, 'tick')}  {speed}"
+        return f"{counted(done, 'tick')} of all matches  {speed}"
     percent = 100 * done // total if total else 100
-    return f"{done}/{total} ticks  {percent} %  {speed}"
+    return f"{done}/{total} ticks of all matches  {percent} %  {speed}"
 
 
 def _policy_words(name: str, score: Score) -> str:

@@ -1,13 +1,15 @@
 """`arena watch`: shows a run from the files that it writes, as `arena train` shows it; also from another machine.
 
-Of the journals only what is new is read: they are followed from where the last look ended.
+Of the journals only what is new is read: they are followed from where the last look ended. Ticks are counted as `arena
+train` counts them: those of all matches together.
 """
 
 from __future__ import annotations
 
+import json
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +22,15 @@ from arena.records.episode_line import episode_of
 from arena.records.faults import fault_words
 from arena.records.folder import RunFolder
 from arena.records.journal import JournalReader
-from arena.records.lines import UPDATE_FIELDS, UpdateRecord
+from arena.records.lines import UPDATE_FIELDS, EpisodeRow, UpdateRecord, column
 from arena.records.lock import is_held
 from arena.records.results import in_parts, results_of
 from arena.records.scoreboard import Scoreboard
-from arena.screen.display import Display, make_display, summary_lines
+from arena.screen.display import Display, make_display, silent_display, summary_lines
 from arena.screen.words import change_words, counted
 
 LOOK_EVERY = 1.0  # seconds
+_match, _tick = column("match"), column("tick")
 _PATIENCE = 5  # looks: whoever repairs a run, as its root has died, or takes it up again, writes after so long
 
 _ENDS = {Condition.ENDED_EARLY: "has ended early", Condition.KILLED: "was killed", Condition.UNDER_WAY: "goes on"}
@@ -70,11 +73,15 @@ class FollowedRounds:
     Args:
         path: of `rounds.jsonl`, which may not be there yet. It is small, and written as a whole: a run that is taken up
             again writes the round that goes on as it is then.
+
+    Attributes:
+        matches: of the newest round; none before the first look, and where there are no rounds.
     """
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._known = 0  # rounds
+        self.matches: Sequence[Mapping[str, Any]] = ()
 
     def fresh(self) -> list[dict[str, Any]]:
         """The lines of the new rounds; one that goes on after others are forgotten is new.
@@ -85,6 +92,7 @@ class FollowedRounds:
         found = list(JournalReader(self._path)) if self._path.exists() else []
         known = self._known if self._known <= len(found) else len(found) - 1
         self._known = len(found)
+        self.matches = found[-1]["matches"] if found else ()
         return found[max(0, known) :]
 
 
@@ -97,21 +105,23 @@ class FollowedRun:
 
     Attributes:
         scoreboard: how those policies fare that may play in its matches; others play in evaluations alone.
-        total: ticks of a match; None where the number of episodes decides.
+        planned: ticks of each match, in all rounds; None where the number of episodes decides.
     """
 
     def __init__(self, folder: RunFolder, config: Config) -> None:
         self.folder, self._config = folder, config
-        self.total = planned_ticks(config)
+        self.planned = planned_ticks(config)
         self._policies = players(config)
         self._rounds, self._faults = FollowedRounds(folder.rounds), FollowedJournal(folder.faults)
         self._first_look = True
         self._begin()
 
     def _begin(self) -> None:
-        self.scoreboard = Scoreboard(self._policies, snapshots=self.total is None)
+        self.scoreboard = Scoreboard(self._policies, snapshots=self.planned is None)
         self._episodes, self._metrics = FollowedJournal(self.folder.episodes), FollowedJournal(self.folder.metrics)
-        self._ticks = 0
+        self._played: dict[int, int] = {}  # ticks by match, as its last episode tells
+        self._learnt: dict[str, int] = {}  # ticks by policy, which all of its matches have played
+        self._plan: Sequence[Mapping[str, Any]] = ()  # the matches of a run of one round
 
     @property
     def boundary(self) -> int | None:
@@ -121,7 +131,26 @@ class FollowedRun:
     @property
     def ticks(self) -> int:
         """That a match has played, as far as the files tell."""
-        return max(self._ticks, self.boundary or 0)
+        return max([self.boundary or 0, *self._played.values(), *self._learnt.values()])
+
+    @property
+    def done(self) -> int:
+        """Ticks of all matches of the newest round together, as far as the files tell."""
+        reached = self.boundary or 0
+        return sum(max(reached, self._ticks_of(match)) for match in self._matches)
+
+    @property
+    def total(self) -> int | None:
+        """What `done` will be in the end; None where nobody knows."""
+        return None if self.planned is None or not self._matches else self.planned * len(self._matches)
+
+    @property
+    def _matches(self) -> Sequence[Mapping[str, Any]]:
+        return self._rounds.matches or self._plan
+
+    def _ticks_of(self, match: Mapping[str, Any]) -> int:
+        learnt = (self._learnt.get(seat["policy"], 0) for seat in match["seats"])
+        return max(self._played.get(match["match"], 0), *learnt)
 
     @property
     def condition(self) -> Condition:
@@ -139,13 +168,19 @@ class FollowedRun:
         try:
             for part in in_parts([episode_of(line) for line in self._episodes.fresh()]):
                 self.scoreboard.add(results_of(part))
-                self._ticks = max([self._ticks, *(episode[5] for episode in part)])
+                self._count(part)
             for line in self._metrics.fresh():
                 self._update(line)
+            if not self._plan and self.folder.plan.is_file():
+                self._plan = json.loads(self.folder.plan.read_text())["matches"]
             return self._news()
         except (KeyError, TypeError, ValueError) as error:
             found = f"is damaged, or of another version of the arena: a line of a journal lacks something: {error!r}"
             raise ConfigError(found, source=str(self.folder.path)) from error
+
+    def _count(self, episodes: Iterable[EpisodeRow]) -> None:
+        for row in episodes:
+            self._played[_match(row)] = max(self._played.get(_match(row), 0), _tick(row))
 
     def _news(self) -> list[str]:
         """What has happened since the last look; at the first one, the newest of each."""
@@ -159,7 +194,7 @@ class FollowedRun:
     def _update(self, line: dict[str, Any]) -> None:
         values = {name: value for name, value in line.items() if name not in UPDATE_FIELDS and value is not None}
         self.scoreboard.update(UpdateRecord(**{name: line[name] for name in UPDATE_FIELDS}, values=values))
-        self._ticks = max(self._ticks, line["ticks"])
+        self._learnt[line["policy"]] = max(self._learnt.get(line["policy"], 0), line["ticks"])
 
 
 def watch(
@@ -185,37 +220,54 @@ def watch(
         raise ConfigError("is no run folder: it has no config.yaml", source=str(path))
     config = load_config(folder.config)
     run = FollowedRun(folder, config)
-    display = _display(run, config, columns)
-    display.start()
+    screen = _Screen(run, config, columns)
     try:
-        _follow(run, display, wait, running)
+        _follow(run, screen, wait, running)
     except KeyboardInterrupt:
         return 0
     finally:
-        display.stop()
+        screen.display.stop()
     for line in [_end_words(run), *summary_lines(run.scoreboard, folder.path)]:
-        display.message(line)
+        screen.display.message(line)
     return 0
 
 
-def _display(run: FollowedRun, config: Config, columns: int) -> Display:
-    return make_display(
-        sys.stdout,
-        terminal=columns > 0,
-        width=columns or None,
-        total_ticks=run.total,
-        colors={name: policy.color for name, policy in config.policies.items()},
-    )
+class _Screen:
+    """The display of a run: another one when a round has another number of matches, as `arena train` has it."""
+
+    def __init__(self, run: FollowedRun, config: Config, columns: int) -> None:
+        self._run, self._columns = run, columns
+        self._colors = {name: policy.color for name, policy in config.policies.items()}
+        self.display: Display = silent_display()  # until there is something to show
+        self._total: int | None = -1  # that it was made for; -1: none was yet
+
+    def show(self, news: Iterable[str]) -> None:
+        """What has happened, each in a line, and the state of the run."""
+        if self._run.total != self._total:
+            self.display.stop()
+            self.display, self._total = self._made(), self._run.total
+        for words in news:
+            self.display.message(words)
+        self.display.update(self._run.done, self._run.scoreboard)
+
+    def _made(self) -> Display:
+        display = make_display(
+            sys.stdout,
+            terminal=self._columns > 0,
+            width=self._columns or None,
+            total_ticks=self._run.total,
+            colors=self._colors,
+        )
+        display.start()
+        return display
 
 
-def _follow(run: FollowedRun, display: Display, wait: Callable[[float], None], running: Callable[[Path], bool]) -> None:
+def _follow(run: FollowedRun, screen: _Screen, wait: Callable[[float], None], running: Callable[[Path], bool]) -> None:
     """Looks until nobody writes any more, and then once more: what was written last is shown too."""
     patience = _PATIENCE
     while True:
         going = running(run.folder.path)
-        for words in run.look():
-            display.message(words)
-        display.update(run.ticks, run.scoreboard)
+        screen.show(run.look())
         finished = not going and patience == _PATIENCE and run.condition is Condition.FINISHED
         patience = _PATIENCE if going else patience - 1
         if finished or patience <= 0:
@@ -228,7 +280,7 @@ def _end_words(run: FollowedRun) -> str:
     found = run.condition
     if found is Condition.FINISHED:
         return "the run has finished"
-    again = "" if run.total is None or run.boundary is None else f"; --resume goes on from tick {run.boundary}"
+    again = "" if run.planned is None or run.boundary is None else f"; --resume goes on from tick {run.boundary}"
     return f"the run {_ENDS[found]} at tick {run.ticks}{again}"
 
 

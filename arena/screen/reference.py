@@ -1,4 +1,4 @@
-"""What algorithms, games and wrappers can be given, as their source says it: for `arena list NAME`, and for a page."""
+"""What all that has a name can be given, as its source says it: for `arena list NAME`, and for pages."""
 
 from __future__ import annotations
 
@@ -7,20 +7,50 @@ import inspect
 import json
 import math
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import msgspec
+
 from arena import registry
+from arena.config.matches import GENERATORS, RULES
 from arena.errors import ConfigError, nearest
 
 _FIELD = re.compile(r"    (\w+): .*?  # (.+)")
 _ARGUMENT = re.compile(r"^    (\w+): (.+(?:\n {6,}.+)*)", re.MULTILINE)  # of a docstring's section `Args:`
 _GIVEN = {"lanes", "env"}  # to a game or a wrapper, by the arena itself
-_BUILT_IN = {**registry.ENVIRONMENTS, **registry.WRAPPERS, **registry.ALGORITHMS}
+_PARTS_OF_MATCHES = {**GENERATORS, **RULES}
+
+
+class Shelf(NamedTuple):
+    """Built-ins of one kind: what they are called together, and what each is in a line."""
+
+    title: str
+    entries: Mapping[str, str]
+
+
+def _described(entries: Mapping[str, registry.Entry]) -> dict[str, str]:
+    return {name: entry.description for name, entry in entries.items()}
+
+
+def _documented(kinds: Mapping[str, type[msgspec.Struct]]) -> dict[str, str]:
+    """The first sentences of docstrings, as a line of a list has them."""
+    heads = {name: (inspect.getdoc(kind) or "").partition("\n")[0] for name, kind in kinds.items()}
+    return {name: head[:1].lower() + head[1:].removesuffix(".") for name, head in heads.items()}
+
+
+SHELVES: Mapping[str, Shelf] = {
+    "environments": Shelf("environments", _described(registry.ENVIRONMENTS)),
+    "wrappers": Shelf("wrappers of environments", _described(registry.WRAPPERS)),
+    "algorithms": Shelf("algorithms", _described(registry.ALGORITHMS)),
+    "generators": Shelf("generators of matches", _documented(GENERATORS)),
+    "rules": Shelf("rules of matchmaking", _documented(RULES)),
+}
+_BUILT_IN: Mapping[str, str] = {name: words for shelf in SHELVES.values() for name, words in shelf.entries.items()}
 
 
 class Option(NamedTuple):
-    """An option of an algorithm, or an argument of a game or a wrapper."""
+    """An option of an algorithm or a rule, an argument of a game or a wrapper, or a key of a generator."""
 
     name: str
     default: str  # as YAML would have it; `required` where there is none
@@ -28,7 +58,7 @@ class Option(NamedTuple):
 
 
 def options_of(name: str) -> list[Option]:
-    """What an algorithm, a game or a wrapper can be given, in the order of its source.
+    """What something can be given, in the order of its source.
 
     Args:
         name: a short name, or `package.module:Class` of an algorithm.
@@ -40,10 +70,12 @@ def options_of(name: str) -> list[Option]:
         return _arguments(registry.environment_factory(name))
     if name in registry.WRAPPERS:
         return _fields(registry.wrapper(name))
+    if name in _PARTS_OF_MATCHES:
+        return _keys(_PARTS_OF_MATCHES[name])
     if ":" not in name and name not in registry.ALGORITHMS:
         raise ConfigError(
-            f"there is no algorithm, environment or wrapper {name!r}; {nearest(name, _BUILT_IN)}; or an algorithm of "
-            "your own as 'package.module:Name'"
+            f"there is nothing called {name!r}; {nearest(name, [*_BUILT_IN, *SHELVES])}; or an algorithm of your own "
+            "as 'package.module:Name'"
         )
     cls = registry.algorithm(name)
     declared = getattr(cls, "Options", None)
@@ -53,16 +85,33 @@ def options_of(name: str) -> list[Option]:
 
 def _fields(declared: Any) -> list[Option]:
     """The fields of a dataclass."""
-    words = {name: said for cls in reversed(declared.__mro__) for name, said in _words(cls)}
+    words = _words_of(declared)
     return [
         Option(field.name, _default(field), field.metadata.get("words", words.get(field.name, "")))
         for field in dataclasses.fields(declared)
     ]
 
 
+def _keys(kind: type[msgspec.Struct], *, inside: str = "") -> list[Option]:
+    """The keys of a mapping of the configuration; those of a mapping in it by their paths, as `reset.after`."""
+    words, found = _words_of(kind), []
+    for field in msgspec.structs.fields(kind):
+        key = f"{inside}{field.encode_name}"
+        if isinstance(field.default, msgspec.Struct):
+            found += _keys(type(field.default), inside=f"{key}.")
+        else:
+            found.append(Option(key, _default(field), words.get(field.name, "")))
+    return found
+
+
+def _words_of(declared: type[Any]) -> dict[str, str]:
+    """The comments behind the fields of a class and those that it inherits."""
+    return {name: said for cls in reversed(declared.__mro__) for name, said in _words(cls)}
+
+
 def _words(cls: type[Any]) -> Iterator[tuple[str, str]]:
-    """The comments behind a dataclass's fields; none where a program has made it, so that it has no source."""
-    if not dataclasses.is_dataclass(cls):
+    """The comments behind a class's own fields; none where a program has made it, so that it has no source."""
+    if not (dataclasses.is_dataclass(cls) or issubclass(cls, msgspec.Struct)):
         return
     try:
         source = inspect.getsource(cls)
@@ -71,10 +120,11 @@ def _words(cls: type[Any]) -> Iterator[tuple[str, str]]:
     yield from ((match[1], match[2]) for match in map(_FIELD.match, source.splitlines()) if match)
 
 
-def _default(field: dataclasses.Field[Any]) -> str:
-    if field.default_factory is not dataclasses.MISSING:
+def _default(field: dataclasses.Field[Any] | msgspec.structs.FieldInfo) -> str:
+    missing = (dataclasses.MISSING, msgspec.NODEFAULT)
+    if field.default_factory not in missing:
         return json.dumps(field.default_factory(), default=str)
-    return "required" if field.default is dataclasses.MISSING else _yaml(field.default)
+    return "required" if field.default in missing else _yaml(field.default)
 
 
 def _keywords(cls: type[Any]) -> list[Option]:
@@ -111,23 +161,49 @@ def _yaml(value: Any) -> str:
 
 
 def lines(name: str) -> list[str]:
-    """An algorithm, a game or a wrapper and its options, for a terminal."""
+    """Something and its options, for a terminal."""
     found = options_of(name)
     widths = [max((len(option[column]) for option in found), default=0) for column in (0, 1)]
-    entry = _BUILT_IN.get(name)
-    head = f"{name}: {entry.description}" if entry else name
+    head = f"{name}: {_BUILT_IN[name]}" if name in _BUILT_IN else name
     rows = [f"  {option.name:<{widths[0]}}  {option.default:<{widths[1]}}  {option.words}".rstrip() for option in found]
     return [head, *(rows or ["  no options"])]
 
 
-def page(names: Sequence[str]) -> str:
-    """The options of algorithms in Markdown."""
-    parts = ["# Options of the algorithms\n", "Written by `make reference`; `arena list NAME` shows the same.\n"]
+def listing() -> list[str]:
+    """All that has a name, a line for each, for a terminal."""
+    width = max(map(len, _BUILT_IN))
+    return [
+        line
+        for shelf in SHELVES.values()
+        for line in (f"{shelf.title}:", *(f"  {name:<{width}}  {words}" for name, words in shelf.entries.items()))
+    ]
+
+
+def named(names: Sequence[str]) -> list[str]:
+    """Single names: `rules` stands for those of all rules, and `algorithms` for those that need no other library."""
+    found: list[str] = []
     for name in names:
-        found = options_of(name)
-        entry = registry.ALGORITHMS.get(name, registry.Entry(name, "an algorithm of your own"))
-        file = entry.target.partition(":")[0].replace(".", "/").removeprefix("policies/")
-        rows = [f"| `{option.name}` | `{option.default}` | {option.words} |" for option in found]
+        known = SHELVES[name].entries if name in SHELVES else (name,)
+        found += [one for one in known if name != "algorithms" or not registry.ALGORITHMS[one].extra]
+    return found
+
+
+def page(names: Sequence[str]) -> str:
+    """The options of what is named, in Markdown."""
+    shelves = [shelf.title for shelf in SHELVES.values() if any(name in shelf.entries for name in names)]
+    titles = " and the ".join(shelves or ["algorithms"])
+    parts = [f"# Options of the {titles}\n", "Written by `make reference`; `arena list NAME` shows the same.\n"]
+    for name in names:
+        rows = [f"| `{option.name}` | `{option.default}` | {option.words} |" for option in options_of(name)]
         table = ["| option | default | meaning |", "|---|---|---|", *rows] if rows else ["No options."]
-        parts.append("\n".join([f"## {name}\n", f"{entry.description}; [{file}.py]({file}.py)\n", *table, ""]))
+        parts.append("\n".join([f"## {name}\n", f"{_head(name)}\n", *table, ""]))
     return "\n".join(parts)
+
+
+def _head(name: str) -> str:
+    """What something is; of an algorithm of the arena also where its source is, as seen from `policies/`."""
+    words = _BUILT_IN.get(name, "an algorithm of your own")
+    if name not in registry.ALGORITHMS:
+        return words
+    file = registry.ALGORITHMS[name].target.partition(":")[0].replace(".", "/").removeprefix("policies/")
+    return f"{words}; [{file}.py]({file}.py)"

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from arena.intervals import half_of_mean, of_share
+from arena.records.gates import claim_words
 
 if TYPE_CHECKING:
     from arena.plan import MatchPlan, Plan
@@ -64,10 +65,8 @@ def _fork_words(policy: str, fork: Mapping[str, Any]) -> str:
 
 
 def _gate_words(gate: Mapping[str, Any]) -> str:
-    policy, against, games = gate["policy"], gate["against"], counted(int(gate["games"]), "game")
-    found = {"better": "is better than", "not_better": "is no better than"}.get(gate["verdict"])
-    words = f"gate undecided: {policy} against" if found is None else f"{policy} {found}"
-    return f"{words} {against} ({games})"
+    claim = claim_words(gate["verdict"], policy=gate["policy"], against=gate["against"])
+    return f"{claim} ({counted(int(gate['games']), 'game')})"
 
 
 def _pairing(match: MatchPlan) -> str:

@@ -17,6 +17,7 @@ import pytest
 
 from arena.cli import _parser, main
 from arena.config import yaml_text
+from arena.config.matches import GENERATORS, RULES
 from arena.records import checkpoint
 from arena.registry import ALGORITHMS, ENVIRONMENTS, WRAPPERS
 
@@ -49,6 +50,9 @@ class Picky(Vector):
     def check_options(cls, options):
         if options.get("gain", 1.0) > 5:
             raise ValueError("a gain above 5 breaks the scale")
+
+class Typed(Vector):
+    def __init__(self, env, group, *, ticks, steps: int = 3): ...
 
 class NoGroup:
     face = "vector"
@@ -322,6 +326,10 @@ def test_environments_that_are_made_alike_are_made_once(folder: Path, capsys: py
             "policies.blue.options: Picky: a gain above 5 breaks the scale",
         ),
         (
+            ["policies.blue={algorithm: own:Typed, options: {steps: many}}"],
+            "policies.blue.options.steps: got 'many', expected a whole number",
+        ),
+        (
             ["policies.blue={algorithm: scripted, options: {function: nowhere:f}}"],
             "policies.blue.options.function: 'nowhere:f': there is no module 'nowhere'",
         ),
@@ -467,7 +475,7 @@ def test_a_count_may_be_written_as_a_power_of_ten(capsys: pytest.CaptureFixture[
 def test_list_names_every_built_in(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["list"]) == 0
     out = capsys.readouterr().out
-    assert re.findall(r"^  (\S+)", out, re.M) == [*ENVIRONMENTS, *WRAPPERS, *ALGORITHMS]
+    assert re.findall(r"^  (\S+)", out, re.M) == [*(*ENVIRONMENTS, *WRAPPERS, *ALGORITHMS, *GENERATORS, *RULES)]
 
 
 @pytest.mark.parametrize("command", ["train", "plan", "check", "evaluate", "list"])
@@ -550,7 +558,7 @@ def test_a_users_modules_do_not_take_the_place_of_pythons_own(folder: Path) -> N
 def test_an_output_that_takes_no_more_is_told_in_a_sentence(folder: Path, command: list[str]) -> None:
     found = python_into("/dev/full", "-m", "arena", command[0], write(folder), *command[1:])
     assert found.returncode == 1
-    assert found.stderr == "arena: error: the output cannot be written: No space left on device\n"
+    assert found.stderr == "arena: failed: the output cannot be written: No space left on device\n"
 
 
 def unread(*arguments: str) -> tuple[int, str]:
@@ -586,7 +594,7 @@ def test_a_command_that_only_prints_ends_quietly_with_its_reader(folder: Path, c
     assert unread("-m", "arena", *command) == (141, "")
 
 
-def test_a_folder_that_cannot_be_written_is_told_in_a_sentence(
+def test_a_place_for_records_that_is_taken_is_a_mistake_and_found_before_anybody_plays(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (folder / "run").mkdir()
@@ -595,10 +603,8 @@ def test_a_folder_that_cannot_be_written_is_told_in_a_sentence(
     checkpoints.mkdir()
     checkpoint.save(checkpoints / "blue", {}, policy="blue", algorithm="own:Vector", ticks=10, update=1)
     (folder / "run" / "evaluations").touch()
-    assert main(["evaluate", "run"]) == 1
-    assert capsys.readouterr().err == (
-        "arena: error: run/evaluations cannot be written: File exists. What was written before stays\n"
-    )
+    said = error_of(capsys, "evaluate", "run")
+    assert said == "run/evaluations cannot be written: File exists. What was written before stays"
 
 
 def test_an_unknown_option_is_told_the_nearest_with_the_usage_of_its_command(

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+import itertools
 import os
+import signal
 import sys
 import threading
 from collections.abc import Iterator
@@ -14,6 +16,7 @@ import pytest
 
 from arena.errors import ConfigError
 from arena.launch import mpirun
+from launching import wait_for
 
 RULE = "-" * 74 + "\n"
 ABORTED = [
@@ -283,7 +286,13 @@ def test_a_launcher_that_never_starts_is_given_up(lonely: Path, monkeypatch: pyt
 
 @pytest.mark.parametrize(
     ("words", "status"),
-    [("arena: error: no", 2), ("arena: the run has ended: root, rank 0", 1), (mpirun._CONFIRMATION, 0), ("", 1)],
+    [
+        ("arena: error: no", 2),
+        ("arena: failed: the disk is full", 1),
+        ("arena: the run has ended: root, rank 0", 1),
+        (mpirun._CONFIRMATION, 0),
+        ("", 1),
+    ],
 )
 def test_a_launcher_that_hangs_when_its_processes_are_gone_is_ended_with_what_these_have_said(
     words: str, status: int, lonely: Path, monkeypatch: pytest.MonkeyPatch
@@ -291,7 +300,7 @@ def test_a_launcher_that_hangs_when_its_processes_are_gone_is_ended_with_what_th
     monkeypatch.setattr(mpirun, "_STUCK_SECONDS", 0.2)
     monkeypatch.setattr(mpirun, "_LOOK_SECONDS", 0.05)
     monkeypatch.setattr(sys, "stderr", io.StringIO())
-    starts = f"(sleep 0.3; echo '{words}' >&2) & wait"
+    starts = f"({until_seen(lonely, monkeypatch)}; echo '{words}' >&2) & wait"
     hangs = f"mkfifo {lonely}/never; read line < {lonely}/never"
     launcher(lonely / "system", does=f"PATH=/bin:/usr/bin\n{starts}\n{hangs}")
     assert mpirun.run(2, ["program"]) == status
@@ -301,11 +310,50 @@ def test_a_launcher_that_waits_for_its_reader_is_not_taken_for_one_that_hangs(
     lonely: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(mpirun, "_STUCK_SECONDS", 0.2)
-    monkeypatch.setattr(mpirun, "_LOOK_SECONDS", 0.05)
-    launcher(lonely / "system", does="PATH=/bin:/usr/bin\n(sleep 0.3) & wait; echo the result")
+    monkeypatch.setattr(mpirun, "_LOOK_SECONDS", 0.01)
+    launcher(lonely / "system", does=f"PATH=/bin:/usr/bin\n({until_seen(lonely, monkeypatch)}) & wait; echo it")
+    is_read, looks = mpirun._is_read, itertools.count(1)
+
+    def read_late() -> bool:
+        """As it is; there is a reader at last when one that hangs would have been ended long ago."""
+        found = is_read()
+        if next(looks) == 60:
+            monkeypatch.setattr(mpirun, "_STUCK_SECONDS", 60.0)
+            os.read(reading, 2**20)
+        return found
+
+    monkeypatch.setattr(mpirun, "_is_read", read_late)
     with stdout_that_is_full() as reading:
-        threading.Timer(1.5, os.read, (reading, 2**20)).start()
         assert mpirun.run(2, ["program"]) == 0
+
+
+def test_a_signal_that_does_not_interrupt_the_wait_for_the_launcher_is_heard_all_the_same(lonely: Path) -> None:
+    ready = lonely / "ready"
+    waits = f"trap 'exit 0' USR1; touch {ready}; for _ in $(seq 300); do sleep 0.1; done; exit 3"
+    launcher(lonely / "system", does=f"PATH=/bin:/usr/bin\n{waits}")
+
+    def signalled() -> None:
+        wait_for(lambda: ready.exists() and callable(signal.getsignal(signal.SIGUSR1)))
+        signal.pthread_kill(threading.get_ident(), signal.SIGUSR1)  # the thread that waits sleeps on
+
+    signalling = threading.Thread(target=signalled)
+    signalling.start()
+    assert mpirun.run(2, ["program"]) == 0
+    signalling.join()
+
+
+def until_seen(folder: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """What a child of a launcher runs, so that it does not end before somebody has seen it."""
+    has_children = mpirun._has_children
+
+    def seen(pid: int) -> bool:
+        found = has_children(pid)
+        if found:
+            (folder / "seen").touch()
+        return found
+
+    monkeypatch.setattr(mpirun, "_has_children", seen)
+    return f"until [ -e {folder}/seen ]; do sleep 0.05; done"
 
 
 @contextmanager

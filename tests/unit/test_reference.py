@@ -5,21 +5,44 @@ from __future__ import annotations
 import dataclasses
 from pathlib import Path
 
+import msgspec
 import pytest
 
 import arena
 from arena import registry
 from arena.cli import main
+from arena.config import matches
 from arena.errors import ConfigError
 from arena.screen import reference
 
 OURS = [name for name, entry in registry.ALGORITHMS.items() if not entry.extra]
 UNUSED = dict.fromkeys(("mappo", "hppo"), ("recurrent", "hidden_size", "sequence_length"))
-PAGE = Path(arena.__file__).parent.parent / "policies" / "README.md"
+ROOT = Path(arena.__file__).parent.parent
+PAGES = {"policies": ["algorithms"], "configs": ["generators", "rules"]}
 
 
-def test_the_page_of_all_options_is_what_the_sources_say() -> None:
-    assert PAGE.read_text() == reference.page(OURS), "run `make reference`"
+@pytest.mark.parametrize("folder", PAGES)
+def test_the_pages_of_all_options_are_what_the_sources_say(folder: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["list", "--markdown", *PAGES[folder]]) == 0
+    assert (ROOT / folder / "README.md").read_text() == capsys.readouterr().out, "run `make reference`"
+
+
+def test_every_generator_and_every_rule_is_listed_and_each_of_its_keys_described(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["list"]) == 0
+    said = capsys.readouterr().out
+    for name, kind in {**matches.GENERATORS, **matches.RULES}.items():
+        assert f"\n  {name} " in said
+        found, keys = reference.options_of(name), {field.encode_name for field in msgspec.structs.fields(kind)}
+        assert {option.name.partition(".")[0] for option in found} == keys
+        assert [option for option in found if not option.words] == []
+
+
+def test_a_rule_is_shown_with_its_defaults_and_those_of_mappings_in_it(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["list", "exploiters"]) == 0
+    rows = {words[0]: words[1] for words in map(str.split, capsys.readouterr().out.splitlines()[1:])}
+    assert (rows["main"], rows["self"], rows["reset.after"]) == ("required", "0.35", "20")
 
 
 @pytest.mark.parametrize("name", OURS)

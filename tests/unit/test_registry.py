@@ -189,6 +189,58 @@ def test_options_that_an_algorithm_does_not_take_are_refused(
     assert message in str(caught.value)
 
 
+ANNOTATED = """
+from __future__ import annotations
+from typing import TYPE_CHECKING, Optional, Sequence, Union
+if TYPE_CHECKING:
+    from nowhere import Env
+
+class Worker:
+    face = "gym"
+    def __init__(self, env: Env, group, *, ticks: int, steps: int = 3, rate: float | None = 0.5, greedy: bool = False,
+                 name: str = None, either: Union[int, str] = 1, most: Optional[int] = None,
+                 odd: "about so many" = 1, unknown: Env = None, sizes: Sequence[int] = ()): ...
+    def run(self): ...
+"""
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "expected"),
+    [
+        ("steps", "many", "a whole number"),
+        ("steps", 3.5, "a whole number"),
+        ("steps", True, "a whole number"),
+        ("steps", None, "a whole number"),
+        ("rate", "3e", "a number or null"),
+        ("rate", [0.1], "a number or null"),
+        ("greedy", 1, "true or false"),
+        ("name", 5, "text"),
+        ("either", 0.5, "a whole number or text"),
+        ("most", "all", "a whole number or null"),
+    ],
+)
+def test_values_that_the_annotations_of_an_algorithm_exclude_are_refused_with_their_key(
+    folder: Path, option: str, value: Any, expected: str
+) -> None:
+    write(folder, "typed.py", ANNOTATED)
+    with pytest.raises(ConfigError) as caught:
+        registry.worker_class("typed:Worker", {option: value}, acts=False, path="policies.blue")
+    assert str(caught.value) == f"policies.blue.options.{option}: got {value!r}, expected {expected}"
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"steps": 5, "rate": 1, "greedy": True, "name": "x", "either": "y"},
+        {"rate": None, "name": None, "either": 2, "most": 7},
+        {"odd": "anything", "unknown": 5, "sizes": "not looked at"},
+    ],
+)
+def test_values_that_annotations_allow_or_do_not_speak_of_are_taken(folder: Path, options: dict[str, Any]) -> None:
+    write(folder, "typed.py", ANNOTATED)
+    registry.worker_class("typed:Worker", options, acts=False, path="policies.blue")
+
+
 def test_environments_of_other_libraries_are_adapted() -> None:
     game = registry.adapt_environment("gymnasium:CartPole-v1", {}, 3)
     assert game.lanes == 3

@@ -33,6 +33,7 @@ from arena.report.page import CONTENTS, page, write_report
 from arena.report.reading import read_run
 from arena.report.sections import look_up, page_data, plain
 from arena.report.words import FORMS, THIN
+from disk import full_above
 from league_folders import League, write_league
 
 LEAGUE = League(policies=3, episodes=300, rounds=3)
@@ -581,6 +582,13 @@ def test_what_is_no_run_folder_ends_with_exit_2(tmp_path: Path, capsys: pytest.C
 # ------------------------------------------------------------------------------------------------------------ the file
 
 
+def test_the_page_calls_lines_of_metrics_what_was_logged_and_tells_gates_in_their_words(own: RunFolder) -> None:
+    text = page(read_run(own.path))
+    assert "<dt>updates logged</dt>" in text, "of those who learn from a replay one tells of many gradient steps"
+    assert all(f"</b>{words}</li>" in text for words in ("gate passed", "gate not passed", "gate undecided"))
+    assert "<td>gate passed</td>" in text
+
+
 def test_the_command_writes_the_page_into_the_run_folder_or_where_it_is_told(
     own: RunFolder, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -588,6 +596,26 @@ def test_the_command_writes_the_page_into_the_run_folder_or_where_it_is_told(
     assert main(["report", str(own.path), "--output", str(tmp_path / "other.html")]) == 0
     assert own.report.read_bytes() == (tmp_path / "other.html").read_bytes()
     assert f"{own.report}: " in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("place", "words"), [("no/page.html", "there is no folder"), (".", "is a folder; name a file")]
+)
+def test_a_place_where_no_page_can_be_is_exit_2(
+    own: RunFolder, tmp_path: Path, capsys: pytest.CaptureFixture[str], place: str, words: str
+) -> None:
+    assert main(["report", str(own.path), "--output", str(tmp_path / place)]) == 2
+    told = capsys.readouterr().err
+    assert told.startswith("arena: error: --output: ")
+    assert words in told
+
+
+def test_a_page_that_the_disk_does_not_take_is_exit_1_and_no_mistake(
+    own: RunFolder, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with full_above(1000):
+        assert main(["report", str(own.path)]) == 1
+    assert capsys.readouterr().err.startswith(f"arena: failed: {own.report} cannot be written: File too large")
 
 
 def test_many_episodes_make_no_larger_page(own: RunFolder, tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from arena.errors import ConfigError, Unwritable
 from arena.video import Caption, Player, captioned, check_video, scaled, write_video
+from disk import full_above
 
 BLUE, RED = Player("blue", "#1f77b4", 1.5), Player("red", "#d62728", -1.5)
 
@@ -68,9 +69,15 @@ def test_pictures_that_fail_leave_no_file(tmp_path: Path) -> None:
 
 
 def test_where_nothing_can_be_written_it_is_told(tmp_path: Path) -> None:
+    with full_above(100), pytest.raises(Unwritable, match=r"full\.gif cannot be written"):
+        write_video(tmp_path / "full.gif", iter([plain(64, 64)]), per_second=4)
+
+
+def test_a_place_where_no_file_can_be_is_refused_before_anything_is_drawn(tmp_path: Path) -> None:
     (tmp_path / "taken.gif").mkdir()
-    with pytest.raises(Unwritable, match=r"taken\.gif cannot be written"):
-        write_video(tmp_path / "taken.gif", iter([plain(64, 64)]), per_second=4)
+    for path, words in ((tmp_path / "taken.gif", "is a folder; name a file"), (tmp_path / "no" / "a.gif", "no folder")):
+        with pytest.raises(ConfigError, match=words):
+            check_video(path)
 
 
 def test_a_package_that_is_missing_is_named_with_the_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

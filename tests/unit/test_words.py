@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+import arena
 from arena.config import parse_config
+from arena.league.sequential import Verdict
 from arena.plan import make_plan
 from arena.records.faults import fault_words
+from arena.records.gates import VERDICTS, claim_words, gate_words
 from arena.screen.words import change_words, counted, round_words, some_words
 
 
@@ -51,6 +56,17 @@ def test_of_many_names_two_are_told() -> None:
 
 def test_a_fault_of_a_kind_that_nobody_knows_is_told_as_it_is() -> None:
     assert fault_words({"time": "2026-03-01", "kind": "weather", "wind": 9}) == "weather: wind 9"
+
+
+def test_every_verdict_of_a_gate_has_its_words_and_one_that_nobody_knows_is_told_as_it_is() -> None:
+    assert {verdict.value for verdict in Verdict} == VERDICTS.keys()
+    assert (gate_words("odd"), claim_words("odd", policy="a", against="a@5")) == ("gate odd", "gate odd: a against a@5")
+
+
+def test_the_words_of_a_verdict_stand_in_one_place() -> None:
+    rooms = [path for kind in ("*.py", "*.html", "*.js") for path in Path(arena.__file__).parent.rglob(kind)]
+    for words in ("gate passed", "gate undecided", "is no better than"):
+        assert [path.name for path in rooms if words in path.read_text(encoding="utf-8")] == ["gates.py"]
 
 
 def test_a_round_says_what_has_become_of_whom_and_nothing_where_nothing_has() -> None:

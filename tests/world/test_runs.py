@@ -9,9 +9,13 @@ from typing import Any
 
 import pytest
 
+from arena.config import parse_config
 from arena.errors import ConfigError, Deadlock
+from arena.launch import hosting
 from arena.records import checkpoint
 from arena.roles.root import RoleFailed
+from arena.screen.following import watch
+from arena.stages.prepare import prepare
 from staging import NOTES, play
 
 
@@ -60,6 +64,21 @@ def test_the_run_folder_holds_what_the_design_promises(tmp_path: Path) -> None:
     assert len(plan["matches"]) == 2
     assert plan["processes"] == 1
     assert list((folder / "tensorboard" / "blue").iterdir())
+
+
+def test_who_watches_a_run_is_told_the_same_ticks_as_who_trains(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = parse_config({"name": "test", **duel(copies=3)}, source="test")
+    run = prepare(config, ranks=1, run_dir=str(tmp_path / "run"))
+    assert hosting.alone(run, lambda *_: None) == 0
+    trained = capsys.readouterr().out.splitlines()
+    assert watch(run.path, columns=0, wait=lambda _: None) == 0
+    watched = capsys.readouterr().out.splitlines()
+    told = [
+        [line for line in said if line.startswith("120/120 ticks of all matches  100 %")] for said in (trained, watched)
+    ]
+    assert list(map(len, told)) == [1, 1], "of 3 matches with 40 ticks each"
 
 
 def test_workers_of_a_policy_are_one_group_over_all_matches(tmp_path: Path) -> None:
