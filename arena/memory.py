@@ -106,6 +106,18 @@ class Memory:
             self.matches.clear()
         self.leg, self.begun, self.repairable = leg, True, repairable
 
+    def aside(self) -> Memory:
+        """The root's, while an evaluation or a rehearsal of the run is played.
+
+        It is asked to end as the run is, and what it hears of `schedules` the run knows too.
+        """
+        return Memory(stop=self.stop, schedules=self.schedules)
+
+    def spend(self, who: Profiled, profile: RoleProfile) -> None:
+        """Adds to where somebody's time went."""
+        before = self.profiles.get(who)
+        self.profiles[who] = profile if before is None else before.plus(profile)
+
     def unlock(self) -> None:
         """Lets others have the run folder, if this process has it."""
         if self.lock is not None:

@@ -81,6 +81,11 @@ class Run:
     def folder(self) -> RunFolder:
         return RunFolder(self.path)
 
+    @property
+    def first_ticks(self) -> dict[int, int]:
+        """Per match the tick at which it begins."""
+        return {match.match: self.leg.tick_of(match.match) for match in self.plan.matches}
+
     @cached_property
     def roles(self) -> tuple[Role, ...]:
         """All roles; a role's address is its place here, whichever rank hosts it."""

@@ -29,7 +29,8 @@ from arena.records.lock import RunLock
 from arena.records.recorder import Recorder
 from arena.records.results import in_parts, results_of
 from arena.records.scoreboard import Scoreboard
-from arena.roles.root import RoleFailed, Root, note_repairs
+from arena.roles.mending import note_repairs
+from arena.roles.root import RoleFailed, Root
 from arena.roles.stage import failure_of, perform
 from arena.run import Run, Stage
 from arena.screen.display import Display, silent_display
@@ -69,7 +70,7 @@ def alone(
         while (stage := next_stage(run)) is not None:
             run = entered(run, stage, memory)
             if stage.evaluation is not None:
-                own = Memory(stop=memory.stop, schedules=memory.schedules)
+                own = memory.aside()
                 result = in_one_process(stage.evaluation, silent_display(), own, watched=True)
                 outcome: Outcome = _evaluated(run, stage.evaluation, result, memory)
             else:
@@ -194,13 +195,13 @@ def _record(endpoint: Endpoint, run: Run, display: Display, memory: Memory) -> R
             begin(run, resumable=root.resumable)
             display.message(f"run folder: {run.path}")
         resumed_at = run.leg.start if run.resumed else None
-        with Recorder(run.folder, root.ticks, resumed_at=resumed_at, callbacks=callbacks) as recorder:
+        with Recorder(run.folder, run.first_ticks, resumed_at=resumed_at, callbacks=callbacks) as recorder:
             callbacks.start(run.path, partial(to_json, run.plan), resumed=run.resumed or bool(run.repairs))
             memory.stop.heeded = True
-            root.record(recorder)
+            way = root.record(recorder)
     if run.profile:
-        run.folder.write_profile(profile_json(root.profiles))
-    return Result(root.scoreboard, root.stopped_at, root.following)
+        run.folder.write_profile(profile_json(memory.profiles))
+    return Result(root.scoreboard, way.stopped_at, way.following)
 
 
 def lock(run: Run, memory: Memory) -> None:
@@ -274,7 +275,7 @@ def lead_evaluation(team: Team, host: Host, run: Run, evaluation: Run, memory: M
         evaluation: what is played.
         memory: of the run.
     """
-    own = Memory(stop=memory.stop, schedules=memory.schedules)
+    own = memory.aside()
 
     def conclude(result: Result) -> Outcome:
         return _evaluated(run, evaluation, result, memory)

@@ -26,6 +26,7 @@ from arena.records import checkpoint
 from arena.records.checkpoint import Checkpoint
 from arena.records.journal import JournalReader
 from arena.rehosting import rehosted
+from arena.roles.leg_end import leg_from, next_boundary
 from arena.run import Repair, Run
 
 if TYPE_CHECKING:
@@ -102,7 +103,7 @@ def _meet(team: Team, run: Run, rank: int, memory: Memory, lost_at: float) -> tu
         leg=leg,
         begun=run.begun or any(told.begun for told in known),
         concluded=any(told.concluded for told in known) or leg.start >= run.plan.horizon,
-        rehearsals=0,  # the last one may have been interrupted
+        rehearsals=0,  # the last one may have been interrupted, and a dead root has taken along what it heard in them
         repairs=(*run.repairs, Repair(dead, run.plan, homes, leg.start, lost_at)),
     )
 
@@ -127,9 +128,7 @@ def _newer_boundary(run: Run, memory: Memory) -> Leg | None:
     known = max(run.leg.start, -1 if memory.leg is None else memory.leg.start)
     if found is None or found.tick <= known:
         return None
-    given = {name: path for name, path in run.leg.restore.items() if run.plan.policies[name].frozen}
-    leg = found.leg(run.folder)
-    return replace(leg, restore={**given, **leg.restore})
+    return leg_from(found, run.plan, run.leg, run.folder)
 
 
 def _hand_over(run: Run, name: str, held: Learnt, path: Path) -> None:
@@ -148,7 +147,7 @@ def leg_after(run: Run, known: Sequence[Known]) -> tuple[Leg, dict[str, tuple[in
         return newest, {}
     if leg.start >= run.plan.ticks:
         return leg, {}  # all is played; its last evaluation may not be
-    until = min((leg.start // run.plan.checkpoint_every + 1) * run.plan.checkpoint_every, run.plan.ticks)
+    until = next_boundary(run.plan, leg.start)
     standings = {match.match: _standing(leg, match.match, match.lanes, until, known) for match in run.plan.matches}
     owners = {}
     updates, seconds = dict(leg.updates), dict(leg.seconds)

@@ -22,11 +22,13 @@ from arena.messages import Failed
 from arena.plan import Role, RoleKind, make_plan
 from arena.records.journal import Journal
 from arena.records.scoreboard import Scoreboard
-from arena.roles.root import note_repairs
+from arena.roles.mending import note_repairs
 from arena.roles.stage import failure_of
 from arena.run import Repair, Run, Stage
+from arena.screen.profile import Profiled
 from arena.stages.prepare import prepare
 from arena.stopping import Stop
+from arena.stopwatch import RoleProfile
 
 DATA = {
     "name": "test",
@@ -160,6 +162,24 @@ def test_a_memory_keeps_the_newest_of_everything() -> None:
     for standing in (Standing(7), Standing(9, (1, 3)), Standing(9), Standing(8, (3, 2))):
         memory.note(0, standing)
     assert memory.matches[0] == Standing(9, (3, 3))
+
+
+def test_what_is_heard_in_a_rehearsal_the_run_knows_too_and_it_ends_when_the_run_is_asked_to() -> None:
+    memory = Memory()
+    aside = memory.aside()
+    aside.schedules.update(blue="episodes")
+    aside.begun = True
+    memory.stop.ask("a callback")
+    assert memory.schedules == {"blue": "episodes"}
+    assert aside.stop.wanted
+    assert not memory.begun
+
+
+def test_the_time_of_a_role_adds_up_over_the_legs() -> None:
+    memory, who = Memory(), Profiled(Role(RoleKind.ROOT), None, 0)
+    for wall in (1.0, 2.0):
+        memory.spend(who, RoleProfile(wall, wall / 2, {"recording": wall}))
+    assert memory.profiles == {who: RoleProfile(3.0, 1.5, {"recording": 3.0})}
 
 
 def test_what_is_kept_does_not_change_with_the_algorithm() -> None:

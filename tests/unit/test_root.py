@@ -44,7 +44,7 @@ def watch(path: Path, words: Sequence[tuple[Role, Any]], shown: io.StringIO | No
         root = Root(endpoint, run, PlainDisplay(shown, total_ticks=5), Memory())
         root.gather()
         assert not run.folder.episodes.exists()
-        with Recorder(run.folder, root.ticks) as recorder:
+        with Recorder(run.folder, run.first_ticks) as recorder:
             root.record(recorder)
 
     def speak(endpoint: HostedEndpoint) -> None:

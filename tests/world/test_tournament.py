@@ -18,7 +18,6 @@ from arena.cli import main
 from arena.config import load_config
 from arena.league.ratings import fit
 from arena.league.reading import read
-from arena.messages import Progress
 from arena.records import rounds
 from arena.records import tournament as terms
 from arena.records.condition import condition
@@ -372,10 +371,10 @@ def test_an_interrupt_ends_it_with_what_was_played(
 
     record = Root.record
 
-    def interrupted(root: Any, recorder: Any) -> None:
+    def interrupted(root: Any, recorder: Any) -> Any:
         if root._run.plan.round == 1:
             signal.raise_signal(signal.SIGINT)
-        record(root, recorder)
+        return record(root, recorder)
 
     monkeypatch.setattr(Root, "record", interrupted)
     path = written(tmp_path, ladder({"one": {"algorithm": "random"}, "other": {"algorithm": "random"}}))
@@ -393,9 +392,9 @@ def test_an_interrupt_before_a_game_has_ended_is_no_mistake(
 
     record = Root.record
 
-    def interrupted(root: Any, recorder: Any) -> None:
+    def interrupted(root: Any, recorder: Any) -> Any:
         os.kill(os.getpid(), signal.SIGINT)
-        record(root, recorder)
+        return record(root, recorder)
 
     monkeypatch.setattr(Root, "record", interrupted)
     endless = {"envs": {"g": {"make": "matrix", "kwargs": {"payoffs": LADDER, "rounds": 10**9}}}}
@@ -422,19 +421,19 @@ BUDGET = ["--episodes", "240"]
 @pytest.fixture
 def interrupted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> list[str]:
     """A tournament that was ended in the middle of its third batch; its command line."""
-    from arena.roles.root import Root
+    from arena.roles.ledger import Ledger
 
-    noted = Root._note
+    progress = Ledger.progress
 
-    def ended(root: Any, message: Any, recorder: Any) -> None:
-        noted(root, message, recorder)
-        if root._run.plan.round == 2 and isinstance(message, Progress):
-            recorder.sync()
+    def ended(ledger: Any, told: Any) -> None:
+        progress(ledger, told)
+        if ledger._run.plan.round == 2:
+            ledger.sync()
             raise KeyboardInterrupt
 
     arguments = [written(tmp_path, dice()), *BUDGET]
     with monkeypatch.context() as patched:
-        patched.setattr(Root, "_note", ended)
+        patched.setattr(Ledger, "progress", ended)
         assert main(["tournament", *arguments, "--run-dir", str(tmp_path / "games")]) == 130
     assert "--resume" in capsys.readouterr().err
     return arguments

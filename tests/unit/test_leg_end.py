@@ -1,0 +1,135 @@
+"""What follows from the end of a leg: the boundary, whose checkpoints belong to it, and how the run goes on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from arena.config import parse_config
+from arena.leg import Leg
+from arena.messages import Done
+from arena.plan import Plan, Role, RoleKind, make_plan
+from arena.records.folder import RunFolder
+from arena.roles.leg_end import (
+    Resting,
+    WayOn,
+    boundary_at,
+    leg_from,
+    next_boundary,
+    resting_at,
+    way_on,
+    way_on_after_games,
+)
+from arena.succession import seats_of
+
+FOLDER = RunFolder(Path("run"))
+ENVIRONMENT = Role(RoleKind.ENVIRONMENT, 0)
+BLUE, RED = (Role(RoleKind.WORKER, 0, seat) for seat in (0, 1))
+DATA = {
+    "name": "test",
+    "ticks": 250,
+    "checkpoint_every": 100,
+    "envs": {"game": {"make": "touchdown"}},
+    "policies": {
+        "blue": {"algorithm": "ppo"},
+        "red": {"algorithm": "ppo", "frozen": True},
+        "rests": {"algorithm": "ppo"},
+    },
+    "matches": [{"env": "game", "seats": ["blue", "red"], "lanes": 3}],
+}
+
+
+def plan_of(*, number: int = 0, **changes: Any) -> Plan:
+    return make_plan(parse_config({**DATA, **changes}, source="test"), number=number)
+
+
+def boundary(tick: int = 100, *said: Done, plan: Plan | None = None, **given: Any) -> Any:
+    nothing: dict[str, Any] = {"updates": {}, "seconds": {}, "resting": {}, "journals": {}}
+    return boundary_at(tick, plan or plan_of(), {done.role: done for done in said}, **{**nothing, **given})
+
+
+@pytest.mark.parametrize(("start", "end"), [(0, 100), (99, 100), (100, 200), (200, 250)])
+def test_a_leg_ends_at_the_next_multiple_or_with_the_last_tick(start: int, end: int) -> None:
+    assert next_boundary(plan_of(), start) == end
+
+
+EVERY_100 = {"evaluation": {"every": 100}}
+
+
+@pytest.mark.parametrize(
+    ("changes", "tick", "stopping", "goes"),
+    [
+        ({}, 100, False, "leg"),
+        ({}, 100, True, "stopped_at"),
+        ({}, 250, False, None),
+        ({}, 250, True, None),
+        (EVERY_100, 100, False, "following"),
+        (EVERY_100, 250, False, "following"),
+        ({"rounds": 2}, 100, False, "leg"),
+        ({"rounds": 2}, 250, False, "following"),
+        ({"rounds": 2}, 250, True, "stopped_at"),
+        ({"rounds": 2, "number": 1}, 500, True, None),
+    ],
+)
+def test_a_run_goes_on_with_its_roles_or_with_others_or_stops_where_it_can_be_taken_up_again(
+    changes: dict[str, Any], tick: int, stopping: bool, goes: str | None
+) -> None:
+    leg = Leg(start=tick)
+    found = way_on(plan_of(**changes), leg, stopping=stopping)
+    assert found == WayOn(**({} if goes is None else {goes: tick if goes == "stopped_at" else leg}))
+
+
+def test_games_alone_are_followed_by_those_of_the_next_round() -> None:
+    leg, plan = Leg(start=70), plan_of(rounds=2)
+    assert way_on_after_games(plan, leg, stopping=False) == WayOn(following=leg)
+    assert way_on_after_games(plan, leg, stopping=True) == WayOn(stopped_at=70)
+    assert way_on_after_games(plan_of(rounds=2, number=1), leg, stopping=False) == WayOn()
+
+
+def test_a_boundary_has_what_all_have_said_last() -> None:
+    said = (Done(RED, 100, returned=True), Done(ENVIRONMENT, 100, episodes=(4, 0, 7)), Done(BLUE, 100, saved=100))
+    resting = {"rests": Resting(50)}
+    found = boundary(100, *said, updates={"blue": 3}, resting=resting, journals={"episodes.jsonl": 9})
+    assert (found.tick, found.updates, found.journals) == (100, {"blue": 3}, {"episodes.jsonl": 9})
+    assert found.episodes == [(0, 0, 4), (0, 2, 7)]
+    assert found.left == [(0, 1)]
+    assert found.seats == seats_of(plan_of())
+    assert found.checkpoints == {"rests": 50, "blue": 100}
+
+
+@pytest.mark.parametrize(("saved", "newest"), [((80, 100), 80), ((60, 70), 70), ((None, 90), 90)])
+def test_the_checkpoint_of_a_leg_that_ended_early_is_the_one_for_its_end_or_the_latest_of_those_who_had_left(
+    saved: tuple[int | None, ...], newest: int
+) -> None:
+    plan = plan_of(matches=[{"env": "game", "seats": ["blue", "blue"]}])
+    said = [Done(role, 80, saved=tick) for role, tick in zip((BLUE, RED), saved, strict=True)]
+    assert boundary(80, *said, plan=plan).checkpoints == {"blue": newest}
+
+
+def test_who_rests_keeps_its_checkpoint_and_a_copy_needs_one_of_its_own() -> None:
+    def kept(name: str, tick: int) -> Path:
+        return FOLDER.checkpoints_path(name) / f"{tick:012d}.ckpt"
+
+    def found(path: Path) -> dict[str, Resting]:
+        return resting_at(200, plan_of(), Leg(restore={"rests": path}), FOLDER)
+
+    assert found(kept("rests", 100)) == {"rests": Resting(100)}
+    assert found(kept("blue", 100)) == {"rests": Resting(200, kept("blue", 100))}
+    assert found(Path("other/checkpoints/blue/000000000100.ckpt")) == {}, "another run's is not forgotten"
+    assert resting_at(200, plan_of(), Leg(restore={"blue": kept("blue", 100)}), FOLDER) == {}, "it plays"
+
+
+def test_the_next_leg_has_the_checkpoints_of_the_boundary_and_those_who_are_frozen_have_what_they_had() -> None:
+    last = Leg(restore={"blue": Path("given.ckpt"), "red": Path("red.ckpt")})
+    leg = leg_from(boundary(100, Done(BLUE, 100, saved=100)), plan_of(), last, FOLDER)
+    assert leg.start == 100
+    assert leg.restore == {"blue": Path("run/checkpoints/blue/000000000100.ckpt"), "red": Path("red.ckpt")}
+
+
+def test_updates_that_come_after_a_boundary_do_not_change_the_leg_that_begins_there() -> None:
+    updates, seconds = {"blue": 3}, {"blue": 1.0}
+    leg = leg_from(boundary(updates=updates, seconds=seconds), plan_of(), Leg(), FOLDER)
+    updates["blue"], seconds["blue"] = 4, 2.0
+    assert (leg.updates, leg.seconds) == ({"blue": 3}, {"blue": 1.0})
