@@ -64,6 +64,13 @@ class ActionHead(nn.Module, ABC):
     def from_env(self, actions: NDArray[Any]) -> Tensor:
         """The inverse of `to_env`: a batch of the environment's actions as learnt from, [N, *shape]."""
 
+    def env_log_prob(self, policy: Distribution, actions: Tensor) -> Tensor:
+        """Log-probability [N] with which the environment gets these actions, [N, *shape] by `from_env`.
+
+        It is not that of the actions as learnt from where `to_env` makes several of them one.
+        """
+        return policy.log_prob(actions)
+
 
 class DiscreteHead(ActionHead):
     """One choice; `start` is only for the game."""
@@ -155,6 +162,11 @@ class BoxHead(ActionHead):
 
     def from_env(self, actions: NDArray[Any]) -> Tensor:
         return torch.from_numpy(actions.reshape(len(actions), -1).astype(np.float32))
+
+    def env_log_prob(self, policy: Distribution, actions: Tensor) -> Tensor:
+        assert isinstance(policy, DiagonalGaussian)
+        low, high = (torch.from_numpy(bound.ravel().astype(np.float32)) for bound in (self._low, self._high))
+        return policy.clipped_log_prob(actions, low.to(actions.device), high.to(actions.device))
 
 
 def action_head(space: Space[Any], *, log_std_init: float = 0.0) -> ActionHead:

@@ -54,6 +54,12 @@ class Distribution(Protocol):
         ...
 
 
+def uniform_entropy(logits: Tensor, mask: Tensor | None) -> Tensor:
+    """The entropy [N] of a uniform choice among what is allowed, the greatest that there is; 0 where nothing is."""
+    allowed = torch.ones_like(logits) if mask is None else mask
+    return allowed.sum(-1).clamp(min=1).log()
+
+
 def allow(logits: Tensor, mask: Tensor | None) -> Tensor:
     """The logits with those of forbidden choices (mask false) sunk; mask None allows everything."""
     return logits if mask is None else torch.where(mask, logits, FORBIDDEN)
@@ -196,8 +202,24 @@ class DiagonalGaussian:
         return self.mean
 
     def log_prob(self, actions: Tensor) -> Tensor:
+        return self._log_densities(actions).sum(-1)
+
+    def _log_densities(self, actions: Tensor) -> Tensor:
+        """[N, d]"""
         scaled = (actions - self.mean) * (-self.log_std).exp()
-        return (-0.5 * scaled.square() - self.log_std - _LOG_SQRT_2PI).sum(-1)
+        return -0.5 * scaled.square() - self.log_std - _LOG_SQRT_2PI
+
+    def clipped_log_prob(self, actions: Tensor, low: Tensor, high: Tensor) -> Tensor:
+        """Log-probability [N] of actions [N, d] that were clipped to bounds [d] after they were sampled.
+
+        A number on a bound has the probability of all that lies beyond it, any other its density: what is clipped
+        follows a censored normal distribution.
+        """
+        deviation = self.log_std.exp()
+        below = torch.special.log_ndtr((low - self.mean) / deviation).where(actions <= low, -torch.inf)
+        above = torch.special.log_ndtr((self.mean - high) / deviation).where(actions >= high, -torch.inf)
+        inside = (actions > low) & (actions < high)  # where both bounds are the same number, nothing is
+        return torch.where(inside, self._log_densities(actions), torch.logaddexp(below, above)).sum(-1)
 
     def entropy(self) -> Tensor:
         return (self.log_std + (0.5 + _LOG_SQRT_2PI)).expand_as(self.mean).sum(-1)

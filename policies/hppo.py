@@ -4,10 +4,15 @@
     worker    what it sees and the option --> an action, on every tick
 
 An option lasts for `option_ticks` of the row's own actions, or until its episode ends (options of fixed length, Sutton
-et al. 1999, doi 10.1016/S0004-3702(99)00052-1). To the manager it is one transition of a slower game: its reward is the
-sum of the rewards while it lasts, and it is discounted once. In the words of `policies.returns` the manager is in turn
-where it decides, so its advantages are those of a game in turns; an option that is not over with the rollout teaches
-it nothing. A rollout should have many options, best a whole number of them.
+et al. 1999, doi 10.1016/S0004-3702(99)00052-1). To the manager it is one transition of a slower game, a semi-Markov
+decision process: of the k actions that it has really lasted
+
+    r_0 + gamma r_1 + ... + gamma^(k-1) r_(k-1)     is its reward; r_j is what came after its action j
+    gamma^k                                         discounts what comes after it
+
+so that both levels mean the same by a return. In the words of `policies.returns` the manager is in turn where it
+decides, and its advantages are those of a game in turns, with `gae_lambda` counted once per option; an option that is
+not over with the rollout teaches it nothing. A rollout should have many options, best a whole number of them.
 
 Both learn from the same rollout, by the loss of `policies.ppo`, with one optimiser and in one exchange:
 
@@ -19,6 +24,7 @@ and the next one is not picked yet is worth to the worker the mean over all opti
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -34,11 +40,12 @@ from torch.nn import functional
 from arena.errors import ConfigError
 from policies import ppo
 from policies.actions import ActionHead, DiscreteHead
+from policies.learning import Average, Figures
 from policies.networks import ActorCritic, Encoder
 from policies.on_policy import MEMORY, Sights, Spread
 from policies.options import check_numbers, wrong
 from policies.ppo import PPO
-from policies.returns import Flags, Trajectories, advantages_of
+from policies.returns import Flags, Floats, Trajectories, advantages_of
 from policies.rollout import Batch, Rollout, to_leaves, to_mask
 from policies.streams import ACTING, stream
 
@@ -55,6 +62,7 @@ class Options(ppo.Options):
 
     n_options: int = 4  # what the manager can pick
     option_ticks: int = 8  # actions that an option lasts, if the episode does not end before
+    target_kl: float | None = None  # an update stops when worker's or manager's KL exceeds 1.5 times this; null: never
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -136,6 +144,17 @@ class OptionRollout(Rollout):
         """What the rows were in the middle of when their episodes were cut, [K] as `final_leaves`."""
         return self._following(*self.final_places()).options
 
+    def discounts(self, gamma: float) -> tuple[Floats, Floats]:
+        """How much a reward counts in its option, and what comes after the option that begins on a tick, [T, B] each.
+
+        The second is read where an option begins that is over with the rollout, the first within these.
+        """
+        acted = self.active[:-1].cumsum(0)  # own actions, up to each tick
+        begun = np.maximum.accumulate(np.where(self.decides[:-1], acted, 0))
+        over = np.where(self.ended | self.decides[1:], acted, acted[-1])
+        over = np.minimum.accumulate(over[::-1])[::-1]  # where the option of each tick is
+        return gamma ** (acted - begun), gamma ** (over - acted + 1)
+
     @property
     def decides(self) -> Flags:
         """On which ticks the manager is in turn, and after the last one [T + 1, B]."""
@@ -197,7 +216,14 @@ class HPPO(PPO):
     options: Given
     network: Hierarchy
     rollout: OptionRollout
-    measured = (*PPO.measured, "option_policy_loss", "option_value_loss", "option_entropy")
+    measured = (
+        *PPO.measured,
+        "option_policy_loss",
+        "option_value_loss",
+        "option_entropy",
+        "option_approx_kl",
+        "option_decisions",
+    )
 
     def _encoder(self, generator: torch.Generator) -> OptionEncoder:
         return OptionEncoder(self.env.single_observation_space, self.options.n_options, generator)
@@ -255,8 +281,9 @@ class HPPO(PPO):
         columns[1, where], columns[2, where] = log_probs, values
         known = torch.cat([columns[2], self._manager_values(sights.last)]).view(-1, rollout.rows)
         turns = rollout.trajectories(known.numpy(), self._manager_values(sights.finals).numpy())
-        turns = turns._replace(rewards=seen.rewards, active=decides[:-1], last_active=decides[-1])
-        found = advantages_of(turns, gamma=self.options.gamma, gae_lambda=self.options.gae_lambda)
+        inside, after = rollout.discounts(self.options.gamma)
+        turns = turns._replace(rewards=seen.rewards * inside, active=decides[:-1], last_active=decides[-1])
+        found = advantages_of(turns, gamma=after, gae_lambda=self.options.gae_lambda)
         for row, array in ((0, found.valid), (3, found.advantages), (4, found.returns)):
             columns[row] = torch.from_numpy(array).float().flatten()
         return batch._replace(decisions=columns.t().contiguous())
@@ -282,23 +309,40 @@ class HPPO(PPO):
 
     # ----------------------------------------------------------------------------------------------------- to learn
 
+    def optimize(self, batch: Batch, minibatches: int, average: Average) -> Figures:
+        """Some epochs of gradient steps; the means of what was measured on the way."""
+        figures = dict(super().optimize(batch, minibatches, average))
+        decisions, divergence = figures.pop("option_decisions"), figures["option_approx_kl"]
+        return {**figures, "option_approx_kl": divergence / decisions if decisions else math.nan}
+
+    def diverged(self, figures: Figures) -> bool:
+        """Whether a minibatch shows the worker or the manager further from what has played than `target_kl` allows."""
+        limit, decisions = self.options.target_kl, figures["option_decisions"]
+        too_far = limit is not None and figures["option_approx_kl"] > 1.5 * limit * decisions
+        return super().diverged(figures) or too_far
+
     @torch.inference_mode()
     def backward(self, batch: Batch) -> Tensor:
-        """Adds the gradient of both losses to `grad` of the weights; returns what is measured of them [8]."""
+        """Adds the gradient of both losses to `grad` of the weights; returns what is measured of them [10]."""
         return torch.cat([super().backward(batch), self._manager_backward(batch).to(batch.actions.device)])
 
     def _manager_backward(self, batch: Batch) -> Tensor:
-        """The manager's part: its losses as they are in the sum, and what its entropy is in it [3]."""
+        """The manager's part [5]: its losses and its entropy as they are in the sum, its divergence, its decisions.
+
+        The last two are sums over the decisions, per transition: so the mean over all workers' decisions is the ratio
+        of what a group makes of them.
+        """
         assert batch.decisions is not None
         made = batch.decisions[:, 0] > 0
         if not made.any():
-            return torch.zeros(3)
+            return torch.zeros(5)
         *leaves, options = (leaf[made] for leaf in batch.observations)
         judged = batch.decisions[made, 1:].t().contiguous().unbind()
         share = self.options.option_ticks / batch.size
         decisions = Batch(tuple(leaves), None, options, *judged)
-        losses = self.losses_backward(self.network.manager, decisions, share)[:3]
-        return losses.sum(1).mul_(share)
+        *losses, divergence, _ = self.losses_backward(self.network.manager, decisions, share).sum(1)
+        counted = divergence.new_tensor(decisions.size)
+        return torch.cat([torch.stack(losses) * share, torch.stack([divergence, counted]) / batch.size])
 
     # ------------------------------------------------------------------------------------------ what others ask for
 

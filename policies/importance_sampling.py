@@ -9,7 +9,8 @@
 
 Probabilities are computed here, from the policies' weights, not recorded while they play: so every recorded run can be
 used, playing costs nothing, and both sides come from the same function. It follows that the behaviour policy has to be
-one that was not learning meanwhile (`frozen: true`), and played as it is asked about: not greedily.
+one that was not learning meanwhile (`frozen: true`), and played as it is asked about: not greedily. What is asked for
+is the probability of what the environment got: of a Box action on its bound, that of all that was clipped to it.
 
 Source: Precup, Sutton and Singh (2000), Eligibility traces for off-policy policy evaluation, ICML. With rho_t =
 pi(a_t|s_t) / b(a_t|s_t), the return G and the product w of all rho_t of an episode:
@@ -36,10 +37,14 @@ LogProb = Callable[[Any, Any, NDArray[np.int8] | None], NDArray[np.floating[Any]
 samples [N, ...] of the spaces, and masks [N, mask_size] or None. Algorithms have it as `log_prob`."""
 
 _IMPOSSIBLE = -1e6  # a policy that gives an action less than exp of this does not take it
+_LARGE = 200.0  # weights are kept below exp of this, and counted in a larger unit beyond: squares of them are finite
 
 
 class Estimate(NamedTuple):
-    """A value, and the standard error of it: NaN where one episode alone says nothing of that."""
+    """A value, and the standard error of it: NaN where one episode alone says nothing of that.
+
+    Both are infinite where float64 does not hold them.
+    """
 
     value: float
     standard_error: float
@@ -62,7 +67,8 @@ class _Weighed(NamedTuple):
 
     log_weight: float  # of w
     discounted: float  # G
-    per_decision: float
+    per_decision: float  # in units of exp(unit)
+    unit: float  # 0, or what brings the episode's largest weight down to exp(_LARGE)
 
 
 def estimate(episodes: Iterable[Episode], *, target: LogProb, behaviour: LogProb, gamma: float = 1.0) -> Estimates:
@@ -77,7 +83,8 @@ def estimate(episodes: Iterable[Episode], *, target: LogProb, behaviour: LogProb
         gamma: discount per action.
 
     Raises:
-        ConfigError: no episode is left, or the behaviour policy cannot have played them, or a figure is not finite.
+        ConfigError: no episode is left, or the behaviour policy cannot have played them, or a ratio of
+            probabilities or a reward is no finite number.
     """
     weighed: list[_Weighed] = []
     left_out = 0
@@ -90,13 +97,12 @@ def estimate(episodes: Iterable[Episode], *, target: LogProb, behaviour: LogProb
         raise ConfigError(
             f"there is no whole episode to estimate from; {left_out} were cut by the end of a leg, or idle"
         )
-    log_weights, returns, per_decision = (np.array(column) for column in zip(*weighed, strict=True))
-    with np.errstate(over="ignore", invalid="ignore"):  # a weight beyond all bounds is told as such
-        ordinary = np.exp(log_weights) * returns
+    log_weights, returns, per_decision, units = (np.array(column) for column in zip(*weighed, strict=True))
+    unit = float(units.max())
     shares = np.exp(log_weights - log_weights.max()) if log_weights.max() > -math.inf else np.zeros(len(weighed))
     return Estimates(
-        ordinary=_mean(ordinary),
-        per_decision=_mean(per_decision),
+        ordinary=_mean(np.exp(log_weights - unit) * returns, unit),
+        per_decision=_mean(np.exp(units - unit) * per_decision, unit),
         weighted=_weighted(shares, returns),
         mean_return=_mean(returns),
         episodes=len(weighed),
@@ -112,14 +118,15 @@ def _weigh(episode: Episode, target: LogProb, behaviour: LogProb, gamma: float) 
         played = np.asarray(behaviour(*given), np.float64)
         _check_played(played, episode)
         log_ratios = np.asarray(target(*given), np.float64) - played
-    if np.isnan(log_ratios).any() or not np.isfinite(episode.rewards).all():
+    before = episode.rewards_before
+    if not (log_ratios < math.inf).all() or not np.isfinite(np.append(episode.rewards, before)).all():
         raise ConfigError(f"{_place(episode)}: a log-probability or a reward is no number")
     rewards = gamma ** np.arange(len(log_ratios)) * episode.rewards
-    before = episode.rewards_before
     log_weights = np.cumsum(log_ratios)
-    with np.errstate(over="ignore", invalid="ignore"):
-        per_decision = before + float((np.exp(log_weights) * rewards).sum())
-    return _Weighed(float(log_weights[-1]) if len(rewards) else 0.0, before + float(rewards.sum()), per_decision)
+    unit = max(0.0, float(log_weights.max(initial=0.0)) - _LARGE)
+    per_decision = before * math.exp(-unit) + float((np.exp(log_weights - unit) * rewards).sum())
+    last = float(log_weights[-1]) if len(rewards) else 0.0
+    return _Weighed(last, before + float(rewards.sum()), per_decision, unit)
 
 
 def _check_played(log_probs: NDArray[np.float64], episode: Episode) -> None:
@@ -137,10 +144,16 @@ def _place(episode: Episode) -> str:
     return f"match {episode.match}, lane {episode.lane}, episode {episode.number}, entity {episode.entity!r}"
 
 
-def _mean(values: NDArray[np.float64]) -> Estimate:
-    with np.errstate(invalid="ignore"):  # infinities have no deviation: NaN
-        error = float(values.std(ddof=1)) / math.sqrt(len(values)) if len(values) > 1 else math.nan
-        return Estimate(float(values.mean()), error)
+def _mean(values: NDArray[np.float64], unit: float = 0.0) -> Estimate:
+    """Of values in units of exp(unit)."""
+    error = float(values.std(ddof=1)) / math.sqrt(len(values)) if len(values) > 1 else math.nan
+    return Estimate(_told(float(values.mean()), unit), _told(error, unit))
+
+
+def _told(value: float, unit: float) -> float:
+    """A figure in units of exp(unit) as it is; 0 is 0 in any."""
+    with np.errstate(over="ignore"):
+        return float(value * np.exp(unit)) if value else 0.0
 
 
 def _weighted(shares: NDArray[np.float64], returns: NDArray[np.float64]) -> Estimate:

@@ -43,7 +43,7 @@ class Options(OnPolicyOptions):
         super().__post_init__()
         check_numbers(self, "minibatch_size", "n_epochs", at_least=1, whole=True)
         check_numbers(self, "clip_range", at_least=0)
-        check_numbers(self, "clip_range_vf", "target_kl", at_least=0, optional=True)
+        check_numbers(self, "clip_range_vf", "target_kl", more_than=0, optional=True)
         if self.recurrent is not None and self.sequence_length > self.minibatch_size:
             most = f"{self.minibatch_size} at most: a minibatch of minibatch_size transitions holds whole sequences"
             raise wrong("sequence_length", self.sequence_length, most)
@@ -73,12 +73,17 @@ class PPO(OnPolicy[Options]):
         measured: list[Figures] = []
         for minibatch in self._shuffled(batch, minibatches):
             measured.append(self.gradients(minibatch, average))
-            if self.options.target_kl is not None and measured[-1]["approx_kl"] > 1.5 * self.options.target_kl:
+            if self.diverged(measured[-1]):
                 self.early_stops += 1
                 break
             self.step()
         means = {name: float(np.mean([figures[name] for figures in measured])) for name in measured[0]}
         return {**means, "early_stops": float(self.early_stops)}
+
+    def diverged(self, figures: Figures) -> bool:
+        """Whether a minibatch shows the policy further from the one that has played than `target_kl` allows."""
+        limit = self.options.target_kl
+        return limit is not None and figures["approx_kl"] > 1.5 * limit
 
     def _shuffled(self, batch: Batch, minibatches: int) -> Iterator[Batch]:
         """The minibatches of all epochs, each epoch in a new order."""

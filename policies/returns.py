@@ -37,7 +37,7 @@ class Advantages(NamedTuple):
     valid: Flags  # a complete transition began on this tick
 
 
-def advantages_of(seen: Trajectories, *, gamma: float, gae_lambda: float) -> Advantages:
+def advantages_of(seen: Trajectories, *, gamma: float | Floats, gae_lambda: float) -> Advantages:
     """Advantages by equations (11) to (16) of arXiv 1506.02438, cut where episodes end.
 
     A transition that is still incomplete after the last tick is not valid: the row has acted, waits for the others,
@@ -45,7 +45,7 @@ def advantages_of(seen: Trajectories, *, gamma: float, gae_lambda: float) -> Adv
 
     Args:
         seen: the trajectories.
-        gamma: discount per transition.
+        gamma: discount per transition; or of each that begins on a tick, [T, B], where some last longer than others.
         gae_lambda: weight of the longer looks ahead; 0 is one-step, 1 is Monte Carlo minus the value.
     """
     if seen.active.all() and seen.last_active.all():
@@ -59,7 +59,7 @@ def _final_values(seen: Trajectories) -> NDArray[np.float64]:
     return np.where(cut, seen.final_values, 0.0).astype(np.float64)
 
 
-def _every_tick(seen: Trajectories, gamma: float, gae_lambda: float) -> Advantages:
+def _every_tick(seen: Trajectories, gamma: float | Floats, gae_lambda: float) -> Advantages:
     """The usual case: every row acts on every tick, so all but the recursion is done at once."""
     values = seen.values.astype(np.float64)
     ended = seen.terminated | seen.truncated
@@ -75,9 +75,10 @@ def _every_tick(seen: Trajectories, gamma: float, gae_lambda: float) -> Advantag
     return Advantages(advantages, advantages + values, np.ones_like(ended))
 
 
-def _in_turns(seen: Trajectories, gamma: float, gae_lambda: float) -> Advantages:
+def _in_turns(seen: Trajectories, gamma: float | Floats, gae_lambda: float) -> Advantages:
     """The general case, one backward pass that keeps for each row what comes after its next own action."""
     values = seen.values.astype(np.float64)
+    gammas = np.broadcast_to(np.asarray(gamma, np.float64), values.shape)
     ended = seen.terminated | seen.truncated
     final_values = _final_values(seen)
     advantages, valid = np.zeros_like(values), np.zeros_like(ended)
@@ -90,7 +91,7 @@ def _in_turns(seen: Trajectories, gamma: float, gae_lambda: float) -> Advantages
         value = np.where(end, final_values[t], value)
         ahead = np.where(end, 0.0, ahead)
         owed = np.where(end, 0.0, owed) + seen.rewards[t]
-        estimate = owed + gamma * value - values[t] + gamma * gae_lambda * ahead
+        estimate = owed + gammas[t] * value - values[t] + gammas[t] * gae_lambda * ahead
         valid[t] = acted & known
         advantages[t] = np.where(valid[t], estimate, 0.0)
         value = np.where(acted, values[t], value)

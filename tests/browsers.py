@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 _FLAGS = [
@@ -18,7 +18,8 @@ _FLAGS = [
     *("--disable-background-networking", "--disable-component-update"),
 ]
 
-_PAUSE, _PATIENCE = 50, 600  # milliseconds between two looks, and how many looks
+_PAUSE, _PATIENCE = 50, 120_000  # milliseconds: between two looks, and until anything that is waited for has come
+expect.set_options(timeout=_PATIENCE)
 
 DESK, PHONE = (1440, 900), (390, 844)
 Scheme = Literal["light", "dark"]
@@ -40,7 +41,7 @@ def chromium() -> Iterator[Browser]:
     """A browser with a profile of its own."""
     path = executable()
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path, args=_FLAGS)
+        browser = playwright.chromium.launch(executable_path=path, args=_FLAGS, timeout=_PATIENCE)
         try:
             yield browser
         finally:
@@ -69,7 +70,7 @@ class Sheet:
 
     def wait_until(self, condition: str) -> None:
         """Waits until an expression holds; Playwright's own way needs `eval`, which the page forbids."""
-        for _ in range(_PATIENCE):
+        for _ in range(_PATIENCE // _PAUSE):
             if self.page.evaluate(condition):
                 return
             self.page.wait_for_timeout(_PAUSE)
@@ -87,6 +88,7 @@ def opened(
         viewport={"width": width, "height": height}, color_scheme=scheme, has_touch=phone, is_mobile=phone
     )
     try:
+        context.set_default_timeout(_PATIENCE)
         sheet = Sheet(context.new_page())
         sheet.page.on("console", lambda said: _hear(sheet, said))
         sheet.page.on("pageerror", lambda error: sheet.complaints.append(str(error)))

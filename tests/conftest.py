@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadScopeScheduling
 
 HERE = Path(__file__).parent
 
-settings.register_profile("untimed", settings(), deadline=None)  # how long an example takes says nothing of the arena
-settings.load_profile("untimed")
+settings.register_profile(
+    "arena",
+    settings(),
+    deadline=None,  # how long an example takes, or its draw, says nothing of the arena
+    suppress_health_check=[HealthCheck.too_slow],
+    derandomize="CI" in os.environ,  # there what fails was changed; developers see other examples each time
+)
+settings.load_profile("arena")
 
 
 class Rows(LoadScopeScheduling):  # type: ignore[misc]  # xdist is not typed

@@ -132,6 +132,53 @@ class Chance(Dropout):
         return observations, {agent: float(actions[agent]) for agent in observations}, *rest
 
 
+class Narrow(ParallelEnv[str, Any, Any]):
+    """Everybody sees a number of its own, which grows with every step and says which of three choices is forbidden.
+
+    Pays nothing. All are truncated after `length` steps.
+    """
+
+    metadata = {"name": "narrow"}
+
+    def __init__(self, entities: int = 1, length: int = 4) -> None:
+        self.possible_agents = [f"e{i}" for i in range(entities)]
+        self.agents: list[str] = []
+        self.length = length
+
+    def observation_space(self, agent: str) -> Any:
+        return spaces.Box(0, 1000, (1,), np.float32)
+
+    def action_space(self, agent: str) -> Any:
+        return spaces.Discrete(3)
+
+    @staticmethod
+    def mask(seen: int) -> Any:
+        """What is allowed to who sees this number."""
+        return (np.arange(3) != seen % 3).astype(np.int8)
+
+    def reset(self, seed: int | None = None, options: Any = None) -> Any:
+        self.agents, self.steps = list(self.possible_agents), 0
+        return self._seen(), self._infos()
+
+    def step(self, actions: dict[str, Any]) -> Any:
+        assert all(self.mask(number)[actions[agent]] for agent, number in self._numbers().items())
+        self.steps += 1
+        told = self._seen(), dict.fromkeys(self.agents, 0.0), dict.fromkeys(self.agents, False)
+        late, infos = dict.fromkeys(self.agents, self.steps == self.length), self._infos()
+        if self.steps == self.length:
+            self.agents = []
+        return *told, late, infos
+
+    def _numbers(self) -> dict[str, int]:
+        return {agent: 100 * place + self.steps for place, agent in enumerate(self.agents)}
+
+    def _seen(self) -> dict[str, Any]:
+        return {agent: np.array([number], np.float32) for agent, number in self._numbers().items()}
+
+    def _infos(self) -> dict[str, Any]:
+        return {agent: {"action_mask": self.mask(number)} for agent, number in self._numbers().items()}
+
+
 class Alternate(AECEnv[str, Any, Any]):
     """Two players move in turn, six moves in all; every move pays its mover 1 and the other one 10."""
 

@@ -100,7 +100,7 @@ def left_behind(cwd: Path) -> list[str]:
     return found
 
 
-def wait_for(condition: Any, *, timeout: float = 30.0) -> None:
+def wait_for(condition: Any, *, timeout: float = 100.0) -> None:
     """Waits until a condition holds; fails the test if it never does."""
     deadline = time.monotonic() + timeout
     while not condition():

@@ -143,6 +143,33 @@ def same(mine: Any, theirs: Any, where: str = "result") -> None:
         assert mine == theirs, f"{where}: {mine}, not {theirs}"
 
 
+class NotesLastMasks(Player):
+    """Plays what is allowed, and writes down every last observation and its action mask."""
+
+    def run(self) -> None:
+        while True:
+            _, info = self.env.reset()
+            over = False
+            while not over:
+                observation, _, terminated, truncated, info = self.env.step(int(info["action_mask"].argmax()))
+                over = terminated or truncated
+            NOTES.append((int(observation[0]), info["action_mask"]))
+
+
+class NotesLastMasksOfAgents(Player):
+    """Does the same with the parallel face."""
+
+    face = "parallel"
+
+    def run(self) -> None:
+        while True:
+            _, infos = self.env.reset()
+            while self.env.agents:
+                actions = {agent: int(infos[agent]["action_mask"].argmax()) for agent in self.env.agents}
+                observations, *_, infos = self.env.step(actions)
+            NOTES.extend((int(seen[0]), infos[agent]["action_mask"]) for agent, seen in observations.items())
+
+
 class LeavesEarly(Player):
     """Plays some steps, then its `run` returns."""
 

@@ -13,14 +13,16 @@ import signal
 import threading
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
 from arena.stacks import Stack, read_dump
 
 _SIGNAL = getattr(signal, "SIGRTMAX", 0) - 5
-_ANSWER_SECONDS = 1.0  # the signal is answered at once, or not at all
-_SETTLED_SECONDS = 0.03  # without a change: everything is written
+_ANSWER_SECONDS = 2.0  # the signal is answered as soon as the process gets to run, or not at all
+_LOOK_SECONDS = 0.01
+_BLOCKED = re.compile(r"^SigBlk:\t([0-9a-f]+)$", re.MULTILINE)
 _NOTE = re.compile(r"role (-?\d+) (\d+)$", re.MULTILINE)
 
 
@@ -77,17 +79,25 @@ def peek(process: Process) -> dict[int, Stack]:
 
 def _asked(process: Process) -> str:
     file = Path(f"/proc/{process.pid}/fd/{process.descriptor}")
-    size = before = file.stat().st_size
+    before, deaf = file.stat().st_size, _blocking(process.pid)
     os.kill(process.pid, _SIGNAL)
-    asked = changed = time.monotonic()
-    while (now := time.monotonic()) - asked < _ANSWER_SECONDS:
-        if size > before and now - changed > _SETTLED_SECONDS:
-            break
-        time.sleep(_SETTLED_SECONDS / 3)
-        if file.stat().st_size != size:
-            size, changed = file.stat().st_size, time.monotonic()
+    end = time.monotonic() + _ANSWER_SECONDS
+    # While a thread writes, the signal is blocked in it: it may be interrupted there for long, so no pause is an end.
+    while time.monotonic() < end and (file.stat().st_size == before or _blocking(process.pid) - deaf):
+        time.sleep(_LOOK_SECONDS)
     content = file.read_bytes()
     return content[:before].decode(errors="replace") + "\0" + content[before:].decode(errors="replace")
+
+
+def _blocking(pid: int) -> set[str]:
+    """The threads of a process in which the signal is blocked."""
+    found = set()
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        with suppress(OSError):  # it has ended
+            mask = _BLOCKED.search((task / "status").read_text())
+            if mask is not None and int(mask[1], 16) >> (_SIGNAL - 1) & 1:
+                found.add(task.name)
+    return found
 
 
 def delays(pid: int) -> dict[int, float]:

@@ -40,6 +40,7 @@ _SAVING_SECONDS = 30.0  # for a run that is asked to end
 _GRACE_SECONDS = 5.0  # for one that is told to
 _STUCK_SECONDS = 10.0  # for a launcher all of whose processes are gone: Open MPI's may hang when many end at once
 _LOOK_SECONDS = 1.0  # between two looks at these
+_LOOK_FOR_SIGNALS_SECONDS = 0.25  # one that comes in the instant before a sleep is noted, but does not interrupt it
 _BATCH_SYSTEMS = ("SLURM_JOB_ID", "PBS_NODEFILE", "LSB_DJOB_HOSTFILE", "PE_HOSTFILE")  # of their allocations
 _FALLEN = (-signal.SIGKILL, -signal.SIGABRT)  # statuses of a launcher that we, or its own assertion, have ended
 _SHOW_CURSOR = "\x1b[?25h"  # ECMA-48 with DEC's private modes
@@ -172,6 +173,7 @@ def run(ranks: int, program: Sequence[str], *, tolerant: bool = False) -> int:
 
 def _run_once(line: Sequence[str], settings: Mapping[str, str]) -> tuple[int, list[int], _Heard]:
     """The launcher's exit status, the signals that we got meanwhile, and what was said."""
+    graceful = _open_mpi_version(line[0]) is not None
     process = subprocess.Popen(
         line,
         env=settings,
@@ -188,12 +190,21 @@ def _run_once(line: Sequence[str], settings: Mapping[str, str]) -> tuple[int, li
     reader.start()
     if not any(name in os.environ for name in _BATCH_SYSTEMS):  # there processes may live on other hosts, unseen
         threading.Thread(target=_end_if_stuck, args=(process,), daemon=True).start()
-    with _forwarding(process, graceful=_open_mpi_version(line[0]) is not None) as received:
-        status = process.wait()
+    with _forwarding(process, graceful=graceful) as received:
+        status = _end_of(process)
     reader.join(_GRACE_SECONDS)
     if status in _FALLEN and heard.status is not None:  # the run had come to its end before its launcher fell
         status = heard.status
     return status, received, heard
+
+
+def _end_of(process: subprocess.Popen[str]) -> int:
+    """Waits for a process without missing a signal; returns its exit status."""
+    waiting = threading.Thread(target=process.wait, daemon=True)
+    waiting.start()
+    while waiting.is_alive():
+        waiting.join(_LOOK_FOR_SIGNALS_SECONDS)
+    return process.wait()
 
 
 def _end_if_stuck(process: subprocess.Popen[str]) -> None:

@@ -23,7 +23,7 @@ def run_of(name: str, **options: Any) -> dict[str, Any]:
 
 def test_a_callback_that_raises_is_told_once(tmp_path: Path) -> None:
     config = write(tmp_path, run_of("Fails", where="update", nth=3))
-    ended = arena(tmp_path, "train", config, "--run-dir", "run", timeout=60)
+    ended = arena(tmp_path, "train", config, "--run-dir", "run")
     assert ended.code == 1, ended.err
     assert ended.err.count("Traceback") == 1, ended.err
     assert "arena: the run has ended: callback listeners:Fails\n" in ended.err
@@ -33,7 +33,7 @@ def test_a_callback_that_raises_is_told_once(tmp_path: Path) -> None:
 
 def test_a_callback_ends_the_run_in_good_order(tmp_path: Path) -> None:
     config = write(tmp_path, run_of("Stops", where="update", nth=3))
-    ended = arena(tmp_path, "train", config, "--run-dir", "run", timeout=60)
+    ended = arena(tmp_path, "train", config, "--run-dir", "run")
     assert ended.code == 0, ended.err
     assert "asked to stop by callback listeners:Stops; --resume goes on from there" in ended.err
     newest = max((tmp_path / "run" / "boundaries").iterdir())

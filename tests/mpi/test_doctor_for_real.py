@@ -31,7 +31,7 @@ def test_this_machine_is_ready_and_nothing_is_left_of_the_trials(tmp_path: Path)
     assert found["MPI library"]["level"] == found["2 processes"]["level"] == found["torch"]["level"] == "ok"
     assert "death of a process" in found
     assert list(tmp_path.iterdir()) == []
-    wait_for(lambda: not left_behind(tmp_path), timeout=10)
+    wait_for(lambda: not left_behind(tmp_path))
 
 
 def test_another_launcher_than_the_librarys_is_a_problem(tmp_path: Path) -> None:
@@ -61,6 +61,6 @@ def test_sigusr1_reaches_every_process_through_us_and_the_launcher(tmp_path: Pat
     )
     wait_for(lambda: len(list(tmp_path.glob("ready-*"))) == 3)
     os.kill(process.pid, signal.SIGUSR1)
-    ended = finish(process, timeout=30)
+    ended = finish(process)
     assert (ended.code, ended.err) == (0, "")
     assert len(list(tmp_path.glob("told-*"))) == 3

@@ -18,7 +18,7 @@ from launching import ARENA, arena, finish, left_behind, start, wait_for, write
 @pytest.fixture(autouse=True)
 def _nothing_is_left_behind(tmp_path: Path) -> Iterator[None]:
     yield
-    wait_for(lambda: not left_behind(tmp_path), timeout=10)
+    wait_for(lambda: not left_behind(tmp_path))
 
 
 def ppo(n_steps: int) -> dict[str, Any]:
@@ -86,7 +86,7 @@ def test_a_run_whose_processes_were_all_killed_twice_leaves_the_bytes_of_one_tha
         wait_for(lambda: lines.stat().st_size > size)  # noqa: B023 - waits here: the next leg is under way
         assert process.poll() is None, "it is still playing"
         assert kill_everybody(tmp_path) >= 8
-        assert finish(process, timeout=20).code != 0
+        assert finish(process).code != 0
         assert reached <= newest_boundary(run) < 2400
     ended = arena(tmp_path, "train", config, "--run-dir", "run", "--resume")
     assert ended.code == 0, ended.err
@@ -116,11 +116,11 @@ def test_the_processes_of_a_run_hold_no_more_descriptors_after_hundreds_of_legs(
     process = start([*ARENA, "train", config, "--run-dir", "run"], tmp_path)
     held: list[list[int]] = []
     for legs in (20, 320):
-        wait_for(lambda legs=legs: newest_boundary(tmp_path / "run") >= 7 * legs, timeout=120)
+        wait_for(lambda legs=legs: newest_boundary(tmp_path / "run") >= 7 * legs, timeout=200)
         held.append(descriptors(tmp_path))
     assert process.poll() is None
     kill_everybody(tmp_path)
-    finish(process, timeout=20)
+    finish(process)
     assert len(held[0]) == len(held[1]) >= 8
     assert max(late - early for early, late in zip(*held, strict=True)) <= 6, (
         "a leg has some at its end that it has not at its beginning"

@@ -18,7 +18,7 @@ from launching import TESTS, Ended, arena, finish, left_behind, start, wait_for,
 @pytest.fixture(autouse=True)
 def _nothing_is_left_behind(tmp_path: Path) -> Iterator[None]:
     yield
-    wait_for(lambda: not left_behind(tmp_path), timeout=10)
+    wait_for(lambda: not left_behind(tmp_path))
 
 
 def learners(algorithm: str = "runners:Averages", **policy: Any) -> dict[str, Any]:
@@ -64,7 +64,7 @@ def test_averages_are_the_same_to_the_bit_on_two_nodes(elsewhere: str, expected:
     program = [sys.executable, str(TESTS / "other_node.py"), "train", write(tmp_path, learners()), "--run-dir", "two"]
     line, settings = mpirun.command(mpirun.find_launcher(), 7, program)
     added = {name: value for name, value in settings.items() if name not in os.environ}
-    two = finish(start(line, tmp_path, RANKS_ELSEWHERE=elsewhere, **added), timeout=60)
+    two = finish(start(line, tmp_path, RANKS_ELSEWHERE=elsewhere, **added))
     assert expected == digests(two, tmp_path / "two")
 
 

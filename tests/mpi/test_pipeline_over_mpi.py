@@ -29,7 +29,7 @@ def duel(pipeline: int, *, transport: str = "auto", blue: Any = None) -> dict[st
 @pytest.fixture(autouse=True)
 def _nothing_is_left_behind(tmp_path: Path) -> Iterator[None]:
     yield
-    wait_for(lambda: not left_behind(tmp_path), timeout=10)
+    wait_for(lambda: not left_behind(tmp_path))
 
 
 @pytest.mark.parametrize("transport", ["auto", "mpi"])

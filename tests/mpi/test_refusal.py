@@ -40,7 +40,7 @@ def test_a_plan_that_can_deadlock_is_refused_with_its_circle_and_leaves_nothing(
     assert "--allow-unproved" in ended.err
     assert "Traceback" not in ended.err
     assert not (tmp_path / "run").exists()
-    wait_for(lambda: not left_behind(tmp_path), timeout=10)
+    wait_for(lambda: not left_behind(tmp_path))
 
 
 def test_many_processes_are_refused_at_once_and_none_hangs(tmp_path: Path) -> None:
@@ -96,7 +96,7 @@ def refused(way: str, folder: Path, data: dict[str, Any]) -> str:
     assert ended.code == 2, ended.err
     assert "Traceback" not in ended.err
     assert not (folder / "run").exists()
-    wait_for(lambda: not left_behind(folder), timeout=10)
+    wait_for(lambda: not left_behind(folder))
     return next(line for line in ended.err.splitlines() if "arena: error:" in line)
 
 

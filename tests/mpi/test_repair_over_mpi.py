@@ -23,7 +23,7 @@ RANK = b"OMPI_COMM_WORLD_RANK="
 @pytest.fixture(autouse=True)
 def _nothing_is_left_behind(tmp_path: Path) -> Iterator[None]:
     yield
-    wait_for(lambda: not left_behind(tmp_path), timeout=10)
+    wait_for(lambda: not left_behind(tmp_path))
 
 
 def duel(**changes: Any) -> dict[str, Any]:
@@ -41,17 +41,18 @@ def duel(**changes: Any) -> dict[str, Any]:
 
 
 def ranks_in(cwd: Path) -> dict[int, int]:
-    """Rank -> process."""
+    """Rank -> process, without what these have started themselves."""
     found = {}
     for entry in Path("/proc").glob("[0-9]*"):
         try:
             if os.path.realpath(entry / "cwd") == os.path.realpath(cwd):
                 held = (entry / "environ").read_bytes()
                 if RANK in held:
-                    found[int(held.split(RANK)[1].split(b"\0")[0])] = int(entry.name)
+                    parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+                    found[int(entry.name)] = parent, int(held.split(RANK)[1].split(b"\0")[0])
         except OSError:
             continue  # gone, or somebody else's
-    return found
+    return {rank: process for process, (parent, rank) in found.items() if parent not in found}
 
 
 def killed(cwd: Path, config: dict[str, Any], *victims: Sequence[int], when: str = "updates") -> Ended:
@@ -59,7 +60,7 @@ def killed(cwd: Path, config: dict[str, Any], *victims: Sequence[int], when: str
     process = start([*ARENA, "train", write(cwd, config), "--run-dir", "run"], cwd)
     pids: dict[int, int] = {}
     for turn, ranks in enumerate(victims):
-        wait_for(lambda turn=turn: seen(cwd / "run", when, turn) or process.poll() is not None, timeout=60)
+        wait_for(lambda turn=turn: seen(cwd / "run", when, turn) or process.poll() is not None)
         pids = pids or ranks_in(cwd)
         for rank in ranks:
             os.kill(pids[rank], signal.SIGKILL)
@@ -69,7 +70,7 @@ def killed(cwd: Path, config: dict[str, Any], *victims: Sequence[int], when: str
 def seen(run: Path, when: str, turn: int) -> bool:
     """Whether it is time for another death."""
     if when == "evaluation":
-        return (run / "evaluations" / f"tick-{1000 * (turn + 1):012d}" / "episodes.jsonl").exists()
+        return len(list(run.glob("evaluations/*/episodes.jsonl"))) > turn
     if when == "start":
         return len(list((run / "logs").glob("rank-*.log"))) >= 6
     metrics = run / "metrics.jsonl"
@@ -134,7 +135,7 @@ def test_a_spare_takes_the_place(tmp_path: Path) -> None:
 
 def test_packed_ranks_go_on_too(tmp_path: Path) -> None:
     process = start([*ARENA, "train", write(tmp_path, duel()), "--run-dir", "run", "--ranks", "3"], tmp_path)
-    wait_for(lambda: seen(tmp_path / "run", "updates", 0), timeout=60)
+    wait_for(lambda: seen(tmp_path / "run", "updates", 0))
     os.kill(ranks_in(tmp_path)[1], signal.SIGKILL)
     ended = finish(process)
     assert ended.code == 0, ended.err
@@ -142,17 +143,21 @@ def test_packed_ranks_go_on_too(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "victims", [[(3,)], [(0, 2), (4,)], [(), (), (0,)]], ids=["worker", "two, then another", "the last"]
+    ("victims", "every", "episodes"),
+    [([(3,)], 1000, 300), ([(0, 2), (4,)], 1000, 300), ([(0,)], 3000, 1500)],  # the last is not to end before the death
+    ids=["worker", "two, then another", "the last"],
 )
-def test_a_death_during_an_evaluation(victims: list[tuple[int, ...]], tmp_path: Path) -> None:
-    config = duel(evaluation={"every": 1000, "episodes": 300})
+def test_a_death_during_an_evaluation(
+    victims: list[tuple[int, ...]], every: int, episodes: int, tmp_path: Path
+) -> None:
+    config = duel(evaluation={"every": every, "episodes": episodes})
     ended = killed(tmp_path, config, *victims, when="evaluation")
     assert ended.code == 0, ended.err
-    assert len(check(tmp_path / "run", config)) == len(list(filter(None, victims)))
+    assert len(check(tmp_path / "run", config)) == len(victims)
     evaluations = list(JournalReader(tmp_path / "run" / "evaluations.jsonl"))
     ticks = [(line["ticks"], line["policy"]) for line in evaluations]
-    assert ticks == [(tick, name) for tick in (1000, 2000, 3000) for name in ("blue", "red")]
-    assert all(line["episodes"] == 300 for line in evaluations)
+    assert ticks == [(tick, name) for tick in range(every, 3001, every) for name in ("blue", "red")]
+    assert all(line["episodes"] == episodes for line in evaluations)
 
 
 def test_a_repaired_run_can_be_resumed(tmp_path: Path) -> None:
@@ -211,7 +216,7 @@ def test_a_signal_saves_a_boundary_from_which_the_run_goes_on(
     config = duel(ticks=200000, checkpoint_every=100000)
     command = [*ARENA, "train", write(tmp_path, config), "--run-dir", "run", "--ranks", ranks]
     process: subprocess.Popen[str] = start(command, tmp_path)
-    wait_for(lambda: seen(tmp_path / "run", "updates", 0), timeout=60)
+    wait_for(lambda: seen(tmp_path / "run", "updates", 0))
     process.send_signal(number)
     ended = finish(process)
     assert ended.code == status, ended.err
@@ -230,7 +235,7 @@ def test_a_signal_saves_a_boundary_from_which_the_run_goes_on(
 def test_an_interrupt_before_anybody_plays_leaves_no_folder(tmp_path: Path) -> None:
     config = duel(policies={"blue": {"algorithm": "runners:SlowToBuild"}, "red": PPO})
     process = start([*ARENA, "train", write(tmp_path, config), "--run-dir", "run"], tmp_path)
-    wait_for(lambda: seen(tmp_path / "run", "start", 0), timeout=60)
+    wait_for(lambda: seen(tmp_path / "run", "start", 0))
     process.send_signal(signal.SIGINT)
     ended = finish(process)
     assert ended.code == 130
@@ -241,7 +246,7 @@ def test_an_interrupt_before_anybody_plays_leaves_no_folder(tmp_path: Path) -> N
 def test_two_runs_do_not_write_into_one_folder(tmp_path: Path) -> None:
     config = duel(ticks=200000, checkpoint_every=100)
     first = start([*ARENA, "train", write(tmp_path, config), "--run-dir", "run"], tmp_path)
-    wait_for(lambda: (tmp_path / "run" / "boundaries" / "000000000200.json").exists(), timeout=60)
+    wait_for(lambda: (tmp_path / "run" / "boundaries" / "000000000200.json").exists())
     second = arena(tmp_path, "train", "config.yaml", "--run-dir", "run", "--resume", "--ranks", "1")
     assert second.code == 2
     assert "another run writes into this folder" in second.err

@@ -22,7 +22,7 @@ TICKS, LANES = 1500, 2
 @pytest.fixture(autouse=True)
 def _nothing_is_left_behind(tmp_path: Path) -> Iterator[None]:
     yield
-    wait_for(lambda: not left_behind(tmp_path), timeout=10)
+    wait_for(lambda: not left_behind(tmp_path))
 
 
 def slow(**changes: Any) -> dict[str, Any]:
@@ -68,7 +68,7 @@ def check(run: Path) -> tuple[MatchReplays, float]:
 
 def test_a_match_whose_environment_dies_goes_on_in_another_file(tmp_path: Path) -> None:
     process = start([*ARENA, "train", write(tmp_path, slow()), "--run-dir", "run"], tmp_path)
-    wait_for(lambda: recorded(tmp_path / "run") or process.poll() is not None, timeout=60)
+    wait_for(lambda: recorded(tmp_path / "run") or process.poll() is not None)
     os.kill(process_of(1, tmp_path), signal.SIGKILL)
     ended = finish(process)
     assert ended.code == 0, ended.err
@@ -83,7 +83,7 @@ def test_a_match_whose_environment_dies_goes_on_in_another_file(tmp_path: Path) 
 def test_a_run_that_is_killed_as_a_whole_leaves_what_it_has_written_and_is_whole_when_resumed(tmp_path: Path) -> None:
     config = slow(checkpoint_every=500)
     process = start([*ARENA, "train", write(tmp_path, config), "--ranks", "1", "--run-dir", "run"], tmp_path)
-    wait_for(lambda: len(recorded(tmp_path / "run")) > 1 or process.poll() is not None, timeout=60)
+    wait_for(lambda: len(recorded(tmp_path / "run")) > 1 or process.poll() is not None)
     os.killpg(process.pid, signal.SIGKILL)
     finish(process)
     run = tmp_path / "run"

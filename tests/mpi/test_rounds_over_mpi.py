@@ -23,7 +23,7 @@ ROUNDS, TICKS = 5, 100
 @pytest.fixture(autouse=True)
 def _nothing_is_left_behind(tmp_path: Path) -> Iterator[None]:
     yield
-    wait_for(lambda: not left_behind(tmp_path), timeout=10)
+    wait_for(lambda: not left_behind(tmp_path))
 
 
 ONLY_PAST = {"past_selves": {"self": 0.0}}
@@ -86,7 +86,7 @@ def test_a_league_whose_processes_were_all_killed_leaves_the_bytes_of_one_that_w
         wait_for(lambda reached=reached: newest_boundary(run) >= reached)
         assert process.poll() is None, "it is still playing"
         assert kill_everybody(tmp_path) >= 4
-        assert finish(process, timeout=20).code != 0
+        assert finish(process).code != 0
     ended = arena(tmp_path, "train", config, "--run-dir", "run", "--ranks", "2", "--resume")
     assert ended.code == 0, ended.err
     assert "goes on at tick" in ended.out
@@ -99,7 +99,7 @@ def test_a_league_goes_on_without_a_process_that_has_died(tmp_path: Path, victim
     process = start([*ARENA, "train", config, "--run-dir", "run", "--ranks", "4"], tmp_path)
     wait_for(lambda: newest_boundary(tmp_path / "run") >= 1500)
     os.kill(ranks_in(tmp_path)[victim], signal.SIGKILL)
-    ended = finish(process, timeout=60)
+    ended = finish(process)
     assert ended.code == 0, ended.err
     assert "died" in (tmp_path / "run" / "faults.jsonl").read_text()
     rounds = rounds_of(tmp_path / "run")

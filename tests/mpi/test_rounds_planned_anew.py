@@ -32,10 +32,10 @@ def test_a_round_whose_planner_has_died_is_the_same_round(tmp_path: Path) -> Non
     program = [sys.executable, str(TESTS / "dying_planner.py"), "train", config, "--run-dir", "run"]
     line, settings = mpirun.command(mpirun.find_launcher(), 4, program, tolerant=True)
     added = {name: value for name, value in settings.items() if name not in os.environ}
-    ended = finish(start(line, tmp_path, **added), timeout=60)
+    ended = finish(start(line, tmp_path, **added))
     assert ended.out.count("\nround ") == data["rounds"], ended.err
     (fault,) = JournalReader(tmp_path / "run" / "faults.jsonl")
     matches = [len(told["matches"]) for told in JournalReader(tmp_path / "run" / "rounds.jsonl")]
     assert fault["ranks"] == [0] and matches[1] > matches[2], "the dead had roles that are no more"
     assert everything(tmp_path / "run") == everything(tmp_path / "whole")
-    wait_for(lambda: not left_behind(tmp_path), timeout=10)
+    wait_for(lambda: not left_behind(tmp_path))

@@ -16,7 +16,7 @@ from launching import arena, left_behind, wait_for, write
 @pytest.fixture(autouse=True)
 def _nothing_is_left_behind(tmp_path: Path) -> Iterator[None]:
     yield
-    wait_for(lambda: not left_behind(tmp_path), timeout=10)
+    wait_for(lambda: not left_behind(tmp_path))
 
 
 def two_matches(seconds: tuple[float, float]) -> dict[str, Any]:

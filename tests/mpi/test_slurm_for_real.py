@@ -44,7 +44,7 @@ def signalled(home: Path, process: subprocess.Popen[str]) -> Ended:
     size = record.stat().st_size if record.exists() else 0
     wait_for(lambda: record.exists() and record.stat().st_size > size + 10_000)
     os.kill(process.pid, signal.SIGUSR1)
-    return finish(process, timeout=60)
+    return finish(process)
 
 
 def test_a_run_that_is_signalled_requeued_and_resumed_plays_every_tick_once(tmp_path: Path, programs: Path) -> None:
@@ -55,12 +55,12 @@ def test_a_run_that_is_signalled_requeued_and_resumed_plays_every_tick_once(tmp_
     first = signalled(home, job(home, programs, 0))
     assert first.code == 0, first
     assert (programs / "asked").read_text() == "requeue 7\n", first
-    last = finish(job(home, programs, 1), timeout=100)
+    last = finish(job(home, programs, 1))
     assert last.code == 0, last
     assert "goes on at tick" in last.out
     assert (programs / "asked").read_text() == "requeue 7\n", "a run that is done goes into no queue"
     assert not (home / "runs" / "duel-7" / "requeue").exists()
-    wait_for(lambda: not left_behind(home), timeout=10)
+    wait_for(lambda: not left_behind(home))
     lines = list(JournalReader(home / "runs" / "duel-7" / "episodes.jsonl"))
     assert [line["episode"] for line in lines] == list(range(len(lines)))
     assert sum(line["length"] for line in lines) == DUEL["ticks"], "every tick was played once"

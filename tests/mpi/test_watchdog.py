@@ -20,7 +20,7 @@ WAYS = ["spin", "sleep", "burn", "hold_lock"]
 @pytest.fixture(autouse=True)
 def _nothing_is_left_behind(tmp_path: Path) -> Iterator[None]:
     yield
-    wait_for(lambda: not left_behind(tmp_path), timeout=10)
+    wait_for(lambda: not left_behind(tmp_path))
 
 
 def duel(env: Any, blue: Any = None, **changes: Any) -> dict[str, Any]:
@@ -56,7 +56,7 @@ def circle(**changes: Any) -> dict[str, Any]:
 
 def train(folder: Path, data: dict[str, Any], *arguments: str) -> Ended:
     config = write(folder, data)
-    return arena(folder, "train", config, "--run-dir", "run", "--allow-unproved", *arguments, timeout=60)
+    return arena(folder, "train", config, "--run-dir", "run", "--allow-unproved", *arguments)
 
 
 def assert_named(ended: Ended, *words: str) -> None:
@@ -132,15 +132,15 @@ def test_on_another_node_who_hangs_is_named_and_a_neighbour_there_sees_the_stack
     program = [sys.executable, str(TESTS / "other_node.py"), "train", write(tmp_path, hangs("hold_lock"))]
     line, settings = mpirun.command(mpirun.find_launcher(), 5, [*program, "--run-dir", "run"])
     added = {name: value for name, value in settings.items() if name not in os.environ}
-    ended = finish(start(line, tmp_path, RANKS_ELSEWHERE=elsewhere, **added), timeout=60)
+    ended = finish(start(line, tmp_path, RANKS_ELSEWHERE=elsewhere, **added))
     assert "environment of match 1 ('game') (rank 3) has not come back from one call for " in ended.err
     assert ("in hold_lock\n" in ended.err) == (elsewhere == "3,4"), "a process alone on its node is seen by nobody"
 
 
 @pytest.mark.parametrize("ranks", ["1", "3", "5"])
 def test_a_slow_but_living_run_is_not_ended(ranks: str, tmp_path: Path) -> None:
-    player = {"algorithm": "hanging:SlowPlayer", "options": {"seconds": 0.6, "often": 3}}
-    data = duel({"make": "hanging:Slow", "kwargs": {"seconds": 0.6, "often": 3}}, player, ticks=20)
+    player = {"algorithm": "hanging:SlowPlayer", "options": {"seconds": 0.4, "often": 4}}
+    data = duel({"make": "hanging:Slow", "kwargs": {"seconds": 0.4, "often": 4}}, player, ticks=20)
     data["matches"] = [{"env": "game", "seats": ["blue"], "copies": 2}]
     ended = train(tmp_path, data, "--ranks", ranks)
     assert ended.code == 0, ended.err

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
+from gymnasium import spaces
 from torch import nn
 
+from arena import registry
 from arena.errors import ConfigError
+from fakes import ScriptedEnv, solo_group
 from policies.adam import Adam
+from policies.on_policy import OnPolicy
+
+SEEN = spaces.Box(-1, 1, (3,), np.float32)
 
 
 def module(outputs: int = 3) -> nn.Module:
@@ -39,23 +46,35 @@ def test_moves_parameters_as_torchs_adam_does_with_the_same_clipping() -> None:
         torch.testing.assert_close(left, right, atol=1e-6, rtol=0)
 
 
+@pytest.mark.parametrize("algorithm", ["ppo", "a2c", "mappo", "hppo", "dqn", "ddpg", "td3", "sac", "maddpg", "masac"])
+def test_every_optimiser_has_the_epsilon_of_the_options(algorithm: str) -> None:
+    env = ScriptedEnv(SEEN, SEEN if algorithm in ("ddpg", "td3") else spaces.Discrete(3), rows=4)
+    env.seat_entities = ("left", "right") if algorithm.startswith("ma") else ("only",)  # type: ignore[attr-defined]
+    cls = registry.algorithm(algorithm)
+    usual = 1e-5 if issubclass(cls, OnPolicy) else 1e-8
+    for given, expected in ({}, usual), ({"adam_epsilon": 0.25}, 0.25):
+        made = cls(env, solo_group(), ticks=1000, **given)
+        optimizers = [made.optimizer] if issubclass(cls, OnPolicy) else made.optimizers.values()
+        assert {optimizer.epsilon for optimizer in optimizers} == {expected}
+
+
 def test_becoming_views_leaves_the_weights_as_they_were() -> None:
     net = module()
-    Adam(net)
+    Adam(net, epsilon=1e-8)
     for left, right in zip(net.parameters(), module().parameters(), strict=True):
         assert torch.equal(left, right)
 
 
 def test_loading_weights_into_the_module_writes_into_the_vector() -> None:
     net = module()
-    adam = Adam(net)
+    adam = Adam(net, epsilon=1e-8)
     net.load_state_dict({name: torch.full_like(value, 2.0) for name, value in net.state_dict().items()})
     assert adam.vector.detach().sum() == 2 * sum(parameter.numel() for parameter in net.parameters())
 
 
 def test_a_gradient_put_in_its_place_by_others_is_the_one_stepped_on() -> None:
     net = module()
-    adam = Adam(net)
+    adam = Adam(net, epsilon=1e-8)
     for _ in range(2):
         adam.zero_grad()
         gradient_of(net, 0)
@@ -68,7 +87,7 @@ def test_a_gradient_put_in_its_place_by_others_is_the_one_stepped_on() -> None:
 
 def test_a_rate_of_zero_changes_no_bit() -> None:
     net = module()
-    adam = Adam(net)
+    adam = Adam(net, epsilon=1e-8)
     gradient_of(net, 0)
     adam.step(0.0)
     for left, right in zip(net.parameters(), module().parameters(), strict=True):
@@ -77,4 +96,4 @@ def test_a_rate_of_zero_changes_no_bit() -> None:
 
 def test_the_state_of_another_network_is_refused() -> None:
     with pytest.raises(ConfigError, match="numbers, this network has"):
-        Adam(module(3)).load_state_dict(Adam(module(30)).state_dict())
+        Adam(module(3), epsilon=1e-8).load_state_dict(Adam(module(30), epsilon=1e-8).state_dict())

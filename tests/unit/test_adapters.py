@@ -314,6 +314,15 @@ def test_masks_within_observations_become_masks_and_are_ones_for_the_idle() -> N
     assert [mask.tolist() for mask in after.masks if mask is not None] == [[[1, 1, 1]], [[0, 1, 1]], [[1, 1, 1]]]
 
 
+def test_the_last_masks_of_those_who_have_ended_are_kept_apart_on_that_tick() -> None:
+    env = adapt(Leaving, {}, 1)
+    assert env.reset(ONE).final_masks is None
+    first, second = (env.step([np.array([1])] * 3).frame for _ in range(2))
+    assert first.final_masks is not None
+    assert [mask.tolist() for mask in first.final_masks if mask is not None] == [[[0, 1, 1]], [[0, 1, 1]], [[1, 1, 1]]]
+    assert second.final_masks is None
+
+
 def plain_loop(env: Any, choose: Callable[[Any, Any], int], seed: int) -> dict[str, float]:
     """What every agent is paid by the loop of PettingZoo's own documentation."""
     env.reset(seed=seed)

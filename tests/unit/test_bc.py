@@ -80,14 +80,14 @@ def test_the_loss_is_the_mean_negative_log_likelihood(space: Any, tmp_path: Path
     bc = worker(record(tmp_path / "data", SEEN, space, drawn(space)), space)
     batch = bc.demonstrations()
     bc.optimizer.zero_grad()
-    loss, agreement = bc.backward(batch).tolist()
+    loss, likeness = bc.backward(batch).tolist()
     outputs = bc.network.actor(bc.network.encoder(batch.observations)).detach().double().numpy()
     actions = batch.actions.numpy()
     assert loss == pytest.approx(by_formula(space, outputs, actions), rel=1e-5)
     if isinstance(space, spaces.Box):
-        assert agreement == pytest.approx(np.abs(outputs - actions).mean(), rel=1e-5)
+        assert likeness == pytest.approx(np.abs(outputs - actions).mean(), rel=1e-5)
     elif isinstance(space, spaces.Discrete):
-        assert agreement == pytest.approx((outputs.argmax(1) == actions).mean(), rel=1e-5)
+        assert likeness == pytest.approx((outputs.argmax(1) == actions).mean(), rel=1e-5)
 
 
 def by_formula(space: Any, outputs: Any, actions: Any) -> float:
@@ -147,6 +147,23 @@ def test_the_deviation_of_box_actions_is_not_learnt_and_the_mean_is_played(tmp_p
     seen = env.observation_space.sample()
     np.testing.assert_allclose(bc.actor()(seen, {}), seen @ RULE[:2].T, atol=0.3)
     assert np.array_equal(bc.actor()(seen, {}), bc.actor(greedy=True)(seen, {}))
+
+
+@pytest.mark.parametrize(
+    ("space", "name"), [(CHOICE, "agreement"), (ACTIONS[3], "distance")], ids=lambda value: str(value)
+)
+def test_how_alike_the_actions_are_has_a_name_that_says_what_it_is(space: Any, name: str, tmp_path: Path) -> None:
+    bc = worker(record(tmp_path / "data", SEEN, space, drawn(space)), space)
+    with pytest.raises(BudgetReached):
+        bc.run()
+    assert set(bc.group.logged[-1]) == {"loss", name, "gradient_steps"}
+
+
+@pytest.mark.parametrize(("option", "value"), [("max_grad_norm", 0), ("adam_epsilon", 0)])
+def test_what_would_stop_learning_is_refused(option: str, value: Any) -> None:
+    with pytest.raises(ConfigError, match="more than 0") as caught:
+        BehaviourCloning.Options(data="runs/x", **{option: value})
+    assert caught.value.path == f"options.{option}"
 
 
 def test_a_rule_is_imitated(tmp_path: Path) -> None:

@@ -22,8 +22,8 @@ import harness  # noqa: E402
 import learning  # noqa: E402
 from learning import CPU, POINTS, SB3, Results, curve_of, figure  # noqa: E402
 from learning_games import TwoCartPoles  # noqa: E402
-from learning_rows import PLAYERS, ROWS, Goal, returns, team_sum, wins  # noqa: E402
-from peer_sb3_learning import noise_of  # noqa: E402
+from learning_rows import OPTIONS, PLAYERS, ROWS, Goal, returns, team_sum, wins  # noqa: E402
+from peer_sb3_learning import arguments, noise_of  # noqa: E402
 
 ROW = ROWS["cartpole-ppo"]
 
@@ -124,6 +124,15 @@ def test_the_librarys_noise_has_the_deviation_of_ours(theta: float) -> None:
         values = noise()
     assert np.std(values) == pytest.approx(0.75, rel=0.03)
     assert np.corrcoef(values, noise())[0, 1] == pytest.approx(1 - theta, abs=0.03)
+
+
+@pytest.mark.parametrize(("name", "epsilon"), [("cartpole-ppo", 1e-5), ("cartpole-a2c", 1e-5), ("pendulum-sac", 1e-8)])
+def test_the_library_is_given_the_arenas_epsilon(name: str, epsilon: float) -> None:
+    row = ROWS[name]
+    options = registry.algorithm(name.split("-")[1]).Options(**OPTIONS[name])
+    assert row.peer is not None
+    told = arguments(row.peer.options, None)
+    assert (told["policy_kwargs"]["optimizer_kwargs"], options.adam_epsilon) == ({"eps": epsilon}, epsilon)
 
 
 def test_a_seed_that_fails_is_told_and_the_others_go_on(

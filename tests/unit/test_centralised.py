@@ -188,8 +188,9 @@ def losses(learner: Any, batch: Transitions) -> tuple[Tensor, Tensor, Tensor]:
 @both
 def test_the_gradients_by_hand_are_autograds(kind: Any, case: str, shared: bool, steady_noise: None) -> None:
     space, actions = PICTURE if case == "picture" else VECTOR, NUMBERS if case == "numbers" else CHOICE
-    penalty = {"output_penalty": 0.2} if kind is MADDPG else {}
-    learner = worker(kind, game(space, actions), shared_actor=shared, gumbel_temperature=0.7, **penalty)
+    more = {"output_penalty": 0.2} if kind is MADDPG else {}
+    more |= {"gumbel_temperature": 0.7} if actions is CHOICE else {}
+    learner = worker(kind, game(space, actions), shared_actor=shared, **more)
     batch = made_up(disturbed(learner), 40, masked=case == "masked")
     network = learner.network
     critic_loss, actor_loss, surplus = losses(learner, batch)
@@ -356,7 +357,8 @@ def test_the_budget_of_a_run_is_counted_in_lanes(kind: Any) -> None:
 
 @each_space
 def test_maddpg_explores_and_is_greedy_when_told(actions: Any) -> None:
-    learner = disturbed(worker(MADDPG, game(actions=actions), noise_std=0.3))
+    noise = {"noise_std": 0.3} if actions is NUMBERS else {}
+    learner = disturbed(worker(MADDPG, game(actions=actions), **noise))
     observations, infos = learner.env.reset()
     greedy, curious = learner.actor(greedy=True), learner.actor()
     before = learner.state_dict()
@@ -481,14 +483,21 @@ def test_options_that_mean_nothing_are_refused(kind: Any, option: str, value: An
     assert caught.value.path == f"options.{option}"
 
 
-@pytest.mark.parametrize(("wanted", "grows"), [(5.0, True), (-5.0, False)])
+@pytest.mark.parametrize(("wanted", "grows"), [(1.38, True), (-5.0, False)])
 def test_the_temperature_grows_as_long_as_there_is_less_entropy_than_wanted(wanted: float, grows: bool) -> None:
-    learner = worker(MASAC, target_entropy=wanted)
-    batch = made_up(learner, 20)
+    learner = disturbed(worker(MASAC, game(actions=NUMBERS), target_entropy=wanted))
+    batch, before = made_up(learner, 20), learner.alpha
     for _ in range(3):
         learner.gradient_step(batch, learner.group.average_gradients)
-    assert learner.alpha != 1
-    assert (learner.alpha > 1) == grows
+    assert learner.alpha != before
+    assert (learner.alpha > before) == grows
+
+
+@pytest.mark.parametrize(("actions", "wanted"), [(CHOICE, 1.39), (CHOICE, -1.0), (NUMBERS, 1.39)], ids=str)
+def test_an_entropy_that_nobody_has_is_refused(actions: Any, wanted: float) -> None:
+    with pytest.raises(ConfigError, match=r"than 1\.386") as caught:
+        worker(MASAC, game(actions=actions), target_entropy=wanted)
+    assert caught.value.path == "options.target_entropy"
 
 
 def test_a_fixed_temperature_stays_and_has_no_optimiser() -> None:

@@ -78,7 +78,7 @@ trees = st.recursive(
 )
 
 
-@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(state=trees)
 def test_any_state_comes_back_bit_for_bit(tmp_path: Path, state: Any) -> None:
     loaded = checkpoint.load(save(tmp_path, state))

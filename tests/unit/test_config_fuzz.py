@@ -28,7 +28,7 @@ PROCESSES = 20
 ADAPTERS = Path(kinds.__file__).parent
 HOME = {CONFIGS.parent / package for package in ("arena", "envs", "policies")}
 MOST_FOREIGN = 3  # files of each source whose game, somebody else's, takes longer than that to make
-SECONDS = 2.0  # of processor time for one file
+SECONDS = 5.0  # of processor time for one file; the slowest take one, in a busy core
 GIBIBYTES = 4 * 2**30
 
 

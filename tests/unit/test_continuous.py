@@ -57,8 +57,10 @@ def test_the_middle_of_the_actions_is_the_middle_of_the_bounds() -> None:
     [
         (spaces.Box(-np.inf, np.inf, (2,)), "need finite bounds"),
         (spaces.Box(np.zeros(2, np.float32), np.array([1, np.inf], np.float32)), "need finite bounds"),
-        (spaces.Box(0, 9, (2,), np.int64), "Box of floats"),
-        (spaces.Discrete(3), "Box of floats"),
+        (spaces.Box(0, 9, (2,), np.int64), "no Box of floats; wrap the environment so that its actions are one"),
+        (spaces.Discrete(3), "no Box of floats; dqn, sac, ppo and a2c take such actions"),
+        (spaces.MultiDiscrete([2, 3]), "no Box of floats; ppo and a2c take such actions"),
+        (spaces.MultiBinary(2), "no Box of floats; ppo and a2c take such actions"),
         (spaces.Box(0.0, 1.0, (0,)), "holds no number"),
     ],
     ids=str,

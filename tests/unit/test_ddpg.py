@@ -135,7 +135,7 @@ def test_noise_is_correlated_as_the_options_say_and_new_in_each_episode(kind: st
     env = ScriptedEnv(VECTOR, NUMBERS, rows=1000, ticks=10, length=4)
     theta = {"noise_theta": 0.2} if kind == "correlated" else {}
     options = {"action_noise": kind, **theta, "noise_std": 0.2, "learning_starts": 0, "learning_rate": 0.0}
-    learner = trained(env, **options, training_intensity=0.0)
+    learner = trained(env, **options, training_intensity=1e-6)
     assert learner.gradient_steps == 0
     played = np.stack(env.actions).reshape(10, -1)
     within, across = (np.corrcoef(played[t], played[t + 1])[0, 1] for t in (1, 3))
@@ -279,6 +279,7 @@ def test_a_stored_state_holds_networks_targets_and_optimisers() -> None:
         ("noise_theta", 1.5, "at most 1"),
         ("action_noise", "gausian", "did you mean 'gaussian'"),
         ("tau", 2, "at most 1"),
+        ("tau", 0, "more than 0"),
     ],
 )
 def test_options_out_of_range_are_refused(option: str, value: Any, message: str) -> None:

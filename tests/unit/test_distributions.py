@@ -197,6 +197,24 @@ def test_a_box_clips_for_the_game_only() -> None:
     assert head.to_env(policy.mode().numpy()).tolist() == [[1.0, 0.5]]
 
 
+def test_a_number_on_its_bound_has_the_probability_of_all_that_is_clipped_to_it() -> None:
+    low, high = np.array([-1.0, -np.inf, 0.5, -np.inf]), np.array([2.0, 1.0, 0.5, np.inf])  # the third is one number
+    head = action_head(spaces.Box(low, high, dtype=np.float64))
+    mean, log_std = numbers(40, 4), torch.tensor([0.3, -0.5, 0.0, 1.0])
+    policy = DiagonalGaussian(mean, log_std)
+    actions = head.to_env((2 * numbers(40, 4)).numpy())
+    theirs, played = distributions.Normal(mean.double(), log_std.double().exp()), torch.from_numpy(actions)
+    expected = theirs.log_prob(played)
+    expected = expected.where(played > torch.tensor(low), theirs.cdf(torch.tensor(low)).log())
+    expected = expected.where(played < torch.tensor(high), (1 - theirs.cdf(torch.tensor(high))).log())
+    expected[:, 2] = 0.0
+    found = head.env_log_prob(policy, head.from_env(actions))
+    assert 0 < (played == torch.tensor(low)).sum() < 80
+    torch.testing.assert_close(found, expected.sum(-1).float(), rtol=1e-4, atol=1e-5)
+    far = head.env_log_prob(DiagonalGaussian(mean + 60, log_std), head.from_env(actions))
+    assert far.isfinite().all()
+
+
 @pytest.mark.parametrize(
     "space", [spaces.Dict(a=spaces.Discrete(2)), spaces.Box(0, 255, (2,), np.uint8), spaces.Text(3)], ids=str
 )

@@ -91,6 +91,14 @@ def test_targets_are_those_of_the_papers(kind: dict[str, bool], masked: bool) ->
         assert found[i] == pytest.approx(expected, abs=1e-5)
 
 
+def test_the_values_are_told_as_they_are_however_far_away_the_targets() -> None:
+    dqn = worker(ScriptedEnv(VECTOR, CHOICE))
+    batch = random_batch(dqn)
+    near, far = (dqn.backward(batch._replace(rewards=batch.rewards + far))[0][1].item() for far in (0.0, 1e9))
+    assert near != 0
+    assert far == pytest.approx(near, rel=1e-5)
+
+
 def loss(dqn: DQN, batch: Transitions) -> torch.Tensor:
     """The weighted mean of Huber's loss, as torch can differentiate it."""
     with torch.no_grad():

@@ -207,7 +207,7 @@ def test_a_structure_that_is_nested_without_end_is_refused(tmp_path: Path) -> No
     assert "RecursionError" in refused(tmp_path / "x.ckpt")
 
 
-@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(data=st.data())
 def test_whatever_is_changed_in_a_checkpoint_it_is_read_or_refused(tmp_path: Path, data: st.DataObject) -> None:
     path = tmp_path / "x.ckpt"

@@ -85,7 +85,7 @@ def test_an_option_goes_on_in_the_next_rollout() -> None:
 
 
 @pytest.mark.parametrize("cut", [True, False])
-def test_an_option_is_worth_the_sum_of_its_rewards_and_what_comes_after_it_discounted_once(cut: bool) -> None:
+def test_an_option_is_worth_its_rewards_and_what_comes_after_it_discounted_by_what_it_has_lasted(cut: bool) -> None:
     hppo = disturbed(worker(game(cut=cut), gamma=0.9, gae_lambda=0.0, n_steps=11))
     rollout = played(hppo).rollout
     batch = hppo.judge(rollout)
@@ -98,12 +98,70 @@ def test_an_option_is_worth_the_sum_of_its_rewards_and_what_comes_after_it_disco
     after = {0: (4, values[4]), 4: (6, finals), 6: (10, values[10])}  # the last option, of tick 10, is not over
     assert decisions[..., 0].nonzero()[:, 0].unique().tolist() == [0, 4, 6]
     for begin, (end, worth) in after.items():
-        expected = rewards[begin:end].sum(0) + 0.9 * worth
+        lasted = end - begin  # 4, then 2 as the episode ends, then 4
+        inside = sum(0.9**j * rewards[begin + j] for j in range(lasted))
+        expected = inside + 0.9**lasted * worth
         np.testing.assert_allclose(decisions[begin, :, 4], expected, rtol=1e-5, atol=1e-5)
         np.testing.assert_allclose(decisions[begin, :, 3], expected - values[begin], rtol=1e-5, atol=1e-5)
         np.testing.assert_allclose(decisions[begin, :, 2], values[begin], rtol=1e-5, atol=1e-6)
         picked = torch.from_numpy(rollout.options[begin])
         np.testing.assert_allclose(decisions[begin, :, 1], policies[begin].log_prob(picked), rtol=1e-5)
+
+
+def valued(hppo: HPPO, value: float) -> HPPO:
+    """The manager finds everything worth the same."""
+    with torch.no_grad():
+        for weight in hppo.network.manager.critic.parameters():
+            weight.zero_()
+        hppo.network.manager.critic[-1].bias.fill_(value)
+    return hppo
+
+
+def returns_of(hppo: HPPO) -> dict[int, float]:
+    """Of the first row's options that are over, by the number of the own action with which they began."""
+    made = hppo.judge(hppo.rollout).decisions.view(-1, ROWS, 5)[:, 0]
+    return {t: float(made[t, 4]) for t in range(len(made)) if made[t, 0]}
+
+
+ONES = {"reward": lambda observations, actions: np.ones(len(actions))}
+BY_HAND = {"gamma": 0.5, "hidden_sizes": (8,), "n_steps": 12, "option_ticks": 4}
+
+
+def test_the_options_of_a_chain_that_pays_1_by_hand() -> None:
+    """Episodes of 6, gamma 1/2, all is worth 16: 1 + 1/2 + 1/4 + 1/8 + 16/16, and 1 + 1/2 + 16/4 where one is cut."""
+    cut = played(valued(worker(game(**ONES), **BY_HAND, gae_lambda=0.0), 16.0))
+    assert returns_of(cut) == pytest.approx({0: 2.875, 4: 5.5, 6: 2.875, 10: 5.5})
+    over = played(valued(worker(game(**ONES, cut=False), **BY_HAND, gae_lambda=0.0), 16.0))
+    assert returns_of(over) == pytest.approx({0: 2.875, 4: 1.5, 6: 2.875, 10: 1.5})
+    longest = played(valued(worker(game(**ONES, length=99), **BY_HAND, gae_lambda=0.0), 16.0))
+    assert returns_of(longest) == pytest.approx({0: 2.875, 4: 2.875, 8: 2.875})
+
+
+def test_looking_ahead_to_the_end_an_options_return_is_the_discounted_sum_of_all_rewards() -> None:
+    hppo = played(disturbed(worker(game(cut=False), gamma=0.9, gae_lambda=1.0)))
+    rewards, found = hppo.rollout.rewards[:, 0], returns_of(hppo)
+    sums = {t: sum(0.9 ** (u - t) * rewards[u] for u in range(t, 6 if t < 6 else 12)) for t in (0, 4, 6, 10)}
+    assert found == pytest.approx(sums, abs=1e-5)
+    worker_alone = hppo.judge(hppo.rollout).returns.view(12, ROWS)[:, 0]
+    assert found == pytest.approx({t: float(worker_alone[t]) for t in sums}, abs=1e-5), "both levels mean the same"
+
+
+def test_a_row_that_waits_discounts_its_options_by_its_own_actions() -> None:
+    """It acts on every other tick: 2 + 2/2 in an option of 2, and 1/4 of 16 after it; 2 + 1/2 where an end comes."""
+    alternating = {**ONES, "active": lambda tick: np.full(ROWS, tick % 2 == 0)}
+    hppo = worker(game(**alternating, length=7), **{**BY_HAND, "option_ticks": 2}, gae_lambda=0.0)
+    assert returns_of(played(valued(hppo, 16.0))) == pytest.approx({0: 7.0, 2: 6.5, 4: 7.0})
+
+
+def test_an_option_that_the_end_of_a_leg_cuts_counts_what_it_has_lasted() -> None:
+    """The leg ends after 6 ticks, which cut all episodes; the rest of the rollout is played in the next one."""
+    first = valued(worker(game(**ONES, ticks=6), **BY_HAND, gae_lambda=0.0), 16.0)
+    with pytest.raises(BudgetReached):
+        played(first)
+    second = valued(worker(game(**ONES, length=99), **BY_HAND, gae_lambda=0.0), 16.0)
+    second.load_own_state_dict(decode(*encode(first.own_state_dict())))
+    assert second.rollout.played == 6
+    assert returns_of(played(second)) == pytest.approx({0: 2.875, 4: 5.5, 6: 2.875})
 
 
 def test_the_worker_values_the_option_that_it_plays_and_before_one_is_picked_the_mean_over_all() -> None:
@@ -168,6 +226,54 @@ def test_a_minibatch_without_a_decision_moves_the_worker_alone() -> None:
     assert hppo.backward(batch)[-3:].tolist() == [0.0] * 3
     assert all(not weight.grad.any() for weight in hppo.network.manager.parameters())
     assert any(weight.grad.any() for weight in hppo.network.actor.parameters())
+
+
+def test_the_managers_divergence_is_the_mean_over_all_workers_decisions() -> None:
+    """Two workers of different sizes, who decide unequally often."""
+
+    def work(group: ThreadGroup) -> tuple[float, float, float]:
+        ticks = None if group.rank == 0 else lambda tick: np.full(3, tick % 2 == 0)
+        hppo = worker(
+            game(seed=group.rank, rows=5 - 2 * group.rank, active=ticks), group, minibatch_size=999, n_epochs=1
+        )
+        batch = hppo.judge(played(hppo).rollout)
+        disturbed(hppo)
+        made = batch.decisions[:, 0] > 0
+        *leaves, options = (leaf[made] for leaf in batch.observations)
+        with torch.no_grad():
+            log_ratio = hppo.network.manager.policy(leaves).log_prob(options) - batch.decisions[made, 1]
+        figures = hppo.optimize(batch, 1, group.average_gradients)
+        return float((log_ratio.exp() - 1 - log_ratio).sum()), float(made.sum()), figures["option_approx_kl"]
+
+    (first, some, found), (second, others, same) = together(2, work)
+    assert some != others
+    assert found == same == pytest.approx((first + second) / (some + others), rel=1e-4)
+    assert found > 0.01
+
+
+def test_an_update_stops_where_the_manager_alone_has_moved_too_far() -> None:
+    def learnt(target_kl: float | None) -> HPPO:
+        hppo = worker(target_kl=target_kl, minibatch_size=999, n_epochs=6)
+        batch = hppo.judge(played(hppo).rollout)
+        with torch.no_grad():
+            hppo.network.manager.actor[-1].bias += torch.tensor([1.0, -1.0, 0.0])
+        hppo.learn(batch)
+        return hppo
+
+    assert learnt(None).early_stops == 0
+    assert learnt(0.01).early_stops == 1
+    assert np.array_equal(flat_weights(learnt(0.01).network.actor), flat_weights(worker().network.actor))
+
+
+def test_a_rollout_without_a_decision_that_is_over_has_no_divergence_of_the_manager() -> None:
+    env = game(length=99, ticks=8)
+    figures = trained(env, n_steps=4, option_ticks=4, gamma=0.9).group.logged
+    assert all(np.isfinite(each["option_approx_kl"]) for each in figures)
+    assert "option_decisions" not in figures[0]
+    waiting = game(length=99, ticks=8, active=lambda tick: np.full(ROWS, tick < 2))
+    (first, *_) = trained(waiting, n_steps=4, option_ticks=4).group.logged
+    assert np.isnan(first["option_approx_kl"])
+    assert first["option_policy_loss"] == 0
 
 
 @pytest.mark.parametrize("sync", ["gradients", "samples"])

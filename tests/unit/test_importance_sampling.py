@@ -141,6 +141,33 @@ def test_long_episodes_do_not_overflow_the_weighted_estimate() -> None:
     assert found.ordinary.value == math.inf
 
 
+def weighing(log_weight: float) -> Callable[..., Any]:
+    """A policy whose actions are so much likelier than those of one with 0."""
+    return lambda observations, actions, masks: np.where(actions == 2, log_weight, 0.0)
+
+
+def test_what_pays_nothing_adds_nothing_however_large_its_weight() -> None:
+    episodes = [episode([0], [1.0]), episode([2], [0.0]), episode([0, 2], [3.0, 0.0])]
+    found = estimate(episodes, target=weighing(800.0), behaviour=weighing(0.0))
+    assert found.per_decision.value == pytest.approx(4 / 3), "1, nothing, and 3 before the large weight"
+    nothing = estimate([episode([2], [0.0])] * 2, target=weighing(800.0), behaviour=weighing(0.0))
+    assert nothing.ordinary == nothing.per_decision == (0.0, 0.0)
+
+
+def test_weights_beyond_all_bounds_give_infinities_of_the_right_sign_or_what_they_cancel_to() -> None:
+    def of(*rewards: float) -> Estimates:
+        episodes = [episode([2], [reward]) for reward in rewards]
+        return estimate(episodes, target=weighing(900.0), behaviour=weighing(0.0))
+
+    assert (of(1.0, -3.0).ordinary.value, of(1.0, -3.0).per_decision.value) == (-math.inf, -math.inf)
+    assert (of(2.0, -2.0).ordinary.value, of(2.0, -2.0).per_decision.value) == (0.0, 0.0)
+    assert of(1.0, -3.0).weighted.value == -1.0
+    large = estimate([episode([2], [1.0]), episode([0], [1.0])], target=weighing(600.0), behaviour=weighing(0.0))
+    expected = math.exp(600) / 2
+    assert large.ordinary == large.per_decision
+    assert large.ordinary == pytest.approx((expected, expected)), "two values, one of them 0 beside the other"
+
+
 def test_a_behaviour_that_cannot_have_played_this_is_refused() -> None:
     impossible = always(np.array([0.5, 0.5, 0.0]))
     with pytest.raises(
@@ -149,13 +176,19 @@ def test_a_behaviour_that_cannot_have_played_this_is_refused() -> None:
         estimate([episode([0, 2], [1.0, 1.0])], target=always(TARGET), behaviour=impossible)
 
 
-@pytest.mark.parametrize("what", ["target", "reward", "shape"])
+@pytest.mark.parametrize("what", ["target", "ratio", "reward", "before", "shape"])
 def test_what_is_no_number_is_refused(what: str) -> None:
     rewards = [math.nan] if what == "reward" else [1.0]
+    before = math.inf if what == "before" else 0.0
     wrong = {
         "target": lambda observations, actions, masks: np.array([math.nan]),
+        "ratio": lambda observations, actions, masks: np.array([math.inf]),
         "shape": lambda observations, actions, masks: np.zeros((1, 1)),
     }
     target, behaviour = (wrong.get(what, always(TARGET)), always(BEHAVIOUR))
     with pytest.raises(ConfigError, match="no number" if what != "shape" else "log-probabilities of"):
-        estimate([episode([0], rewards)], target=target, behaviour=wrong["shape"] if what == "shape" else behaviour)
+        estimate(
+            [episode([0], rewards, before=before)],
+            target=target,
+            behaviour=wrong["shape"] if what == "shape" else behaviour,
+        )

@@ -74,11 +74,28 @@ def test_choices_are_seen_as_one_hot_vectors() -> None:
     assert features.tolist() == [[0, 1, 1, 0, 0], [1, 0, 0, 0, 1]]
 
 
-def test_vectors_are_seen_as_they_are_and_whole_bytes_scaled() -> None:
+def test_vectors_are_seen_as_they_are_and_bytes_scaled() -> None:
     space = spaces.Dict(a=spaces.Box(-9, 9, (2,)), b=spaces.Box(0, 255, (2,), np.uint8), c=spaces.MultiBinary(1))
     observations = {"a": np.array([[3.0, -2.5]]), "b": np.array([[255, 51]], np.uint8), "c": np.array([[1]], np.int8)}
     features = Encoder(space, seeded())(to_leaves(space, observations))
     torch.testing.assert_close(features, torch.tensor([[3.0, -2.5, 1.0, 0.2, 1.0]]))
+
+
+@pytest.mark.parametrize("high", [0, 1, 50, 255])
+def test_bytes_are_seen_as_parts_of_their_largest_bound(high: int) -> None:
+    space = spaces.Box(0, np.array([high // 2, high], np.uint8), dtype=np.uint8)
+    expected = torch.tensor([[0.0, 1.0 if high else 0.0]])
+    torch.testing.assert_close(Encoder(space, seeded())([torch.tensor([[0, high]], dtype=torch.uint8)]), expected)
+
+
+@pytest.mark.parametrize("high", [1, 50])
+def test_a_picture_looks_the_same_however_far_its_bytes_go(high: int) -> None:
+    white = torch.rand(1, 12, 12, 3, generator=seeded(5)) < 0.5
+    values = [
+        network(spaces.Box(0, bound, (12, 12, 3), np.uint8)).value([(bound * white).to(torch.uint8)])
+        for bound in (high, 255)
+    ]
+    torch.testing.assert_close(*values)
 
 
 @pytest.mark.parametrize("pixels", [84, 12])
@@ -146,7 +163,7 @@ def test_a_network_is_made_and_moved_without_torchs_compiler() -> None:
         from policies.networks import ActorCritic
         made = dict(hidden_sizes=(8, 8), activation="tanh", generator=torch.Generator())
         network = ActorCritic(spaces.Box(-1, 1, (84, 84, 1), np.float32), action_head(spaces.Discrete(3)), **made)
-        Adam(network).step(0.1)
+        Adam(network, epsilon=1e-8).step(0.1)
         print(*(name for name in ("sympy", "torch._dynamo") if name in sys.modules))
     """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=100)

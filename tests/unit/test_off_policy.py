@@ -423,14 +423,18 @@ def test_in_a_group_that_learns_from_samples_only_the_root_has_a_replay() -> Non
         ("n_step", 0, "at least 1"),
         ("train_every", True, "whole number"),
         ("training_intensity", "high", "got 'high', expected a number"),
+        ("training_intensity", 0, "got 0, expected a number, more than 0"),
+        ("adam_epsilon", 0, "more than 0"),
         ("gamma", 1.5, "at most 1"),
         ("tau", -0.5, "at most 1"),
+        ("tau", 0, "more than 0 and at most 1"),
         ("priority_alpha", 2, "at most 1"),
         ("priority_beta", float("nan"), "at most 1"),
         ("priority_epsilon", -1e-9, "at least 0"),
         ("prioritized", "yes", "true or false"),
         ("target_update_interval", 0, "at least 1"),
         ("max_grad_norm", -1, "or null"),
+        ("max_grad_norm", 0, "more than 0, or null"),
         ("activation", "gelu", "known: relu, tanh"),
         ("device", "gpu", "known: auto, cpu, cuda"),
         ("hidden_sizes", [64, 0], r"as \[64, 64\]"),
@@ -445,6 +449,11 @@ def test_a_wrong_option_is_refused_with_its_name(option: str, value: Any, messag
 def test_priorities_that_may_be_zero_for_ever_are_refused() -> None:
     with pytest.raises(ConfigError, match=r"options\.priority_epsilon: got 0, expected more than 0"):
         worker(ScriptedEnv(VECTOR, CHOICE), prioritized=True, priority_epsilon=0)
+
+
+def test_priorities_that_prefer_nothing_are_refused() -> None:
+    with pytest.raises(ConfigError, match=r"options\.priority_alpha: got 0, expected more than 0"):
+        worker(ScriptedEnv(VECTOR, CHOICE), prioritized=True, priority_alpha=0)
 
 
 def test_a_device_that_is_not_there_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -471,9 +480,9 @@ def test_a_replay_too_small_for_what_comes_between_two_meetings_is_refused() -> 
 def test_sizes_say_how_often_and_on_how_much_it_learns() -> None:
     given = {"batch_size": 32, "training_intensity": 8, "learning_starts": 1000, "log_every": 100}
     assert DQN.sizes(given, rows=6, ticks=1000, workers=2) == {
-        "samples per update": 1200,
-        "updates per run": 10,
+        "samples per gradient step": 64,
         "gradient steps per run": 8 * 11_000 // 64,
+        "lines of metrics per run": 10,
     }
 
 
@@ -484,8 +493,8 @@ def test_sizes_count_the_lines_of_metrics(ticks: int, train_every: int, log_ever
     options = {"train_every": train_every, "log_every": log_every}
     dqn = trained(ScriptedEnv(VECTOR, CHOICE, ticks=ticks), **options)
     said = DQN.sizes({**SMALL, **options}, rows=4, ticks=ticks, workers=1)
-    assert len(dqn.group.logged) == said.get("updates per run", 0)
-    assert "gradient steps per run" in said
+    assert len(dqn.group.logged) == said["lines of metrics per run"]
+    assert not any("update" in name for name in said), "a line tells of many gradient steps"
 
 
 def test_an_environment_that_resets_on_another_step_is_refused() -> None:

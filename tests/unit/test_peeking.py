@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import threading
 from pathlib import Path
 
+import pytest
+
+from arena.comm import peeking
 from arena.comm.peeking import Process, delays, note_role, peek, starved_seconds, this_process
 
 LOCKED = """
@@ -32,6 +36,43 @@ def test_a_process_that_keeps_python_s_lock_shows_its_stack() -> None:
         child.kill()
     assert [frame.function for frame in seen[7]] == ["<module>", "in_a_game", "match"]
     assert peek(process) == {}, "it has gone"
+
+
+DEEP = """
+import threading
+def deep(calls):
+    deep(calls - 1) if calls else threading.Event().wait()
+for _ in range(60):
+    threading.Thread(target=deep, args=(80,), daemon=True).start()
+"""  # so that its stacks take some time to be written
+
+
+def test_a_process_that_is_interrupted_while_it_writes_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    root, kill = str(Path(__file__).parents[2]), os.kill
+
+    def interrupted(pid: int, number: int) -> None:
+        """The process is stopped for a while as soon as it has begun to write."""
+        file = Path(f"/proc/{pid}/fd/{process.descriptor}")
+        before = file.stat().st_size
+        kill(pid, number)
+        while file.stat().st_size == before:
+            pass
+        kill(pid, signal.SIGSTOP)
+        goes_on.start()
+
+    with subprocess.Popen([sys.executable, "-c", DEEP + LOCKED], cwd=root, stdout=subprocess.PIPE, text=True) as child:
+        assert child.stdout is not None
+        process = Process("here", child.pid, int(child.stdout.readline()))
+        goes_on = threading.Timer(0.3, kill, (child.pid, signal.SIGCONT))
+        while not (seen := peek(process)) or seen[7][-1].function != "match":
+            assert child.poll() is None
+        with monkeypatch.context() as patch:
+            patch.setattr(peeking, "_ANSWER_SECONDS", 60.0)
+            patch.setattr(os, "kill", interrupted)
+            seen_later = peek(process)
+        goes_on.join()
+        child.kill()
+    assert seen_later == seen
 
 
 def test_each_thread_s_stack_is_told_under_the_address_of_its_newest_role() -> None:

@@ -15,6 +15,7 @@ from gymnasium.vector.utils import batch_space
 from arena.errors import BudgetReached, ConfigError
 from arena.records.state import decode, encode
 from fakes import ScriptedEnv, ThreadGroup, all_equal, flat_weights, solo_group, together
+from policies.a2c import A2C
 from policies.ppo import PPO
 from policies.rollout import Batch, Rollout, from_samples, to_leaves, to_samples
 
@@ -450,6 +451,11 @@ def test_states_that_do_not_fit_are_refused() -> None:
     ppo = worker(ScriptedEnv(VECTOR, CHOICE))
     with pytest.raises(ConfigError, match="no state of PPO: it has q_values"):
         ppo.load_state_dict({"q_values": 1})
+    a2c = A2C(ScriptedEnv(VECTOR, CHOICE), solo_group(), ticks=99)
+    with pytest.raises(ConfigError, match=r"no state of PPO: it has network, .*; expected network, .*, early_stops"):
+        ppo.load_state_dict(a2c.state_dict())
+    with pytest.raises(ConfigError, match=r"no state of A2C: .*, early_stops; expected"):
+        a2c.load_state_dict(ppo.state_dict())
     with pytest.raises(ConfigError, match="do not fit this network"):
         ppo.load_state_dict(worker(ScriptedEnv(VECTOR, CHOICE), hidden_sizes=(9,)).state_dict())
 
@@ -486,6 +492,10 @@ def test_an_actor_obeys_masks() -> None:
         ("gamma", 1.5, "at most 1"),
         ("gae_lambda", float("nan"), "at most 1"),
         ("target_kl", -1, "or null"),
+        ("target_kl", 0, "more than 0, or null"),
+        ("clip_range_vf", 0, "more than 0, or null"),
+        ("max_grad_norm", 0, "more than 0, or null"),
+        ("adam_epsilon", 0, "more than 0"),
         ("learning_rate_schedule", "liner", "did you mean 'linear'"),
         ("activation", "gelu", "known: relu, tanh"),
         ("device", "gpu", "known: auto, cpu, cuda"),
@@ -581,3 +591,20 @@ def test_log_prob_judges_actions_of_the_game_as_the_rollout_does(space: Any) -> 
     found = ppo.log_prob(batch.observations[0].numpy(), actions, held)
     assert found.dtype == np.float64
     assert found == pytest.approx(batch.log_probs.double().numpy(), abs=1e-6)
+
+
+def test_the_probabilities_of_all_actions_that_the_game_can_get_add_up_to_one() -> None:
+    """What the actor says is clipped to the Box: its bounds are likely, and their weights make means unbiased."""
+    space = spaces.Box(np.array([-0.3]), np.array([1.0]), dtype=np.float64)
+    ppo, other = (worker(ScriptedEnv(VECTOR, space), log_std_init=value) for value in (0.0, 0.5))
+    inside = np.linspace(-0.3, 1.0, 2001)[:-1] + 0.65 / 2000  # the middles of equal parts
+    actions = np.concatenate([inside, space.low, space.high])[:, None]
+    widths = np.where((actions > -0.3) & (actions < 1.0), 1.3 / 2000, 1.0)[:, 0]
+    seen = np.zeros((len(actions), 3), np.float32)
+    probabilities, others = (widths * np.exp(policy.log_prob(seen, actions, None)) for policy in (ppo, other))
+    assert probabilities.sum() == pytest.approx(1, abs=1e-5)
+    assert others.sum() == pytest.approx(1, abs=1e-5)
+    assert min(probabilities[-2:]) > 0.1
+    played = ppo.actor()(np.zeros((20_000, 3), np.float32), {})
+    for bound, probability in ((-0.3, probabilities[-2]), (1.0, probabilities[-1])):
+        assert (played == bound).mean() == pytest.approx(probability, abs=4 * 0.5 / 20_000**0.5)

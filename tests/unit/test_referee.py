@@ -135,6 +135,11 @@ def test_masks_of_another_form_are_refused() -> None:
         referee.see_step(step(masks=(np.ones((LANES, 4)), fine)))
     with pytest.raises(GameError, match="1 masks for 2 entities"):
         referee.see_step(step(masks=(fine,)))
+    right = step(masks=(fine, fine))
+    with pytest.raises(GameError, match=r"'b' action masks as int8 \(3, 5\)"):
+        referee.see_step(right._replace(frame=right.frame._replace(final_masks=(fine, np.ones((LANES, 5), np.int8)))))
+    with pytest.raises(GameError, match="1 final masks for 2 entities"):
+        referee.see_step(right._replace(frame=right.frame._replace(final_masks=(fine,))))
 
 
 def test_lanes_that_were_not_reset_may_show_anything_after_a_reset() -> None:

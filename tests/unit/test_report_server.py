@@ -50,7 +50,7 @@ def maker() -> Maker:
 
 @pytest.fixture
 def server(folder: RunFolder, maker: Maker) -> Iterator[ThreadingHTTPServer]:
-    with make_server(LivePage(folder.path, replays=0, make=maker), 0) as server:
+    with make_server(LivePage(folder.path, replays=0, make=maker, clock=lambda: 0.0), 0) as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
         yield server

@@ -139,14 +139,46 @@ def test_errors_are_what_priorities_want() -> None:
     torch.testing.assert_close(errors, (values - targets).abs().mean(0))
 
 
-@pytest.mark.parametrize(("wanted", "grows"), [(5.0, True), (-50.0, False)])
+@pytest.mark.parametrize(("wanted", "grows"), [(1.38, True), (-50.0, False)])
 def test_the_temperature_grows_as_long_as_there_is_less_entropy_than_wanted(wanted: float, grows: bool) -> None:
-    learner = worker(target_entropy=wanted)
-    batch = made_up(learner, 20)
+    learner = disturbed(worker(target_entropy=wanted))
+    batch, before = made_up(learner, 20), learner.alpha
     for _ in range(3):
         learner.gradient_step(batch, learner.group.average_gradients)
-    assert (learner.alpha > 1) == grows
-    assert learner.alpha != 1
+    assert (learner.alpha > before) == grows
+    assert learner.alpha != before
+
+
+@pytest.mark.parametrize(
+    ("actions", "wanted", "words"),
+    [
+        (CHOICE, 1.39, "auto, or at least 0 and less than 1.386, as uniform choice has: the actions are Discrete(4"),
+        (CHOICE, -1.0, "at least 0"),
+        (NUMBERS, 1.39, "auto, or less than 1.386, as uniform numbers from -1 to 1 have: the actions are Box(-0.5"),
+    ],
+    ids=str,
+)
+def test_an_entropy_that_nobody_has_is_refused(actions: Any, wanted: float, words: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        worker(ScriptedEnv(VECTOR, actions), target_entropy=wanted)
+    assert caught.value.path == "options.target_entropy"
+    assert f"got {wanted}, expected " in caught.value.message
+    assert words in caught.value.message
+
+
+@pytest.mark.parametrize(("actions", "wanted"), [(CHOICE, 1.38), (CHOICE, 0.0), (NUMBERS, 1.38), (NUMBERS, -9.0)])
+def test_an_entropy_that_somebody_has_is_taken(actions: Any, wanted: float) -> None:
+    assert worker(ScriptedEnv(VECTOR, actions), target_entropy=wanted).options.target_entropy == wanted
+
+
+@pytest.mark.parametrize("actions", [NUMBERS, CHOICE], ids=str)
+def test_the_values_are_told_as_they_are_however_far_away_the_targets(actions: Any) -> None:
+    learner = disturbed(worker(ScriptedEnv(VECTOR, actions)))
+    batch = made_up(learner, 20)
+    far = batch._replace(rewards=batch.rewards + 1e9)
+    near, away = (learner.gradients(one)[0]["q_value"] for one in (batch, far))
+    assert near != 0
+    assert away == pytest.approx(near, rel=1e-5)
 
 
 def test_a_fixed_temperature_stays_and_has_no_optimiser() -> None:

@@ -121,7 +121,14 @@ def test_time_in_which_the_process_was_stopped_or_starved_does_not_count(
     in_game(run, body)
 
 
-def test_while_it_runs_a_hang_is_told_and_ends_the_process_with_1(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The timer, which ends the process that runs the tests, leaves the thread all the time that it may need."""
+    monkeypatch.setattr(sentry, "_SLACK", 200.0)
+
+
+@pytest.mark.usefixtures("_patient")
+def test_while_it_runs_a_hang_is_told_and_ends_the_process_with_1() -> None:
     run = run_of(watchdog_s=0.2)
     console, ended, free = io.StringIO(), [], threading.Event()
 
@@ -139,6 +146,7 @@ def test_while_it_runs_a_hang_is_told_and_ends_the_process_with_1(monkeypatch: p
     assert "assert free.wait(60)" in console.getvalue()
 
 
+@pytest.mark.usefixtures("_patient")
 def test_a_run_that_ends_well_leaves_no_thread_and_no_process() -> None:
     run = run_of()
     host = Host(names_of(run, run.roles))

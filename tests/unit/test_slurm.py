@@ -83,7 +83,7 @@ class Cluster:
         process = self.start(batch, restarts=restarts)
         wait_for(lambda: len(self.started()) > before)
         os.kill(process.pid, number)
-        return finish(process, timeout=30)
+        return finish(process)
 
     def requeued(self) -> list[str]:
         log = self.home / "scontrol.log"
@@ -105,7 +105,7 @@ def test_a_run_is_requeued_at_each_signal_resumed_at_each_start_and_ends(home: P
     assert cluster.requeued() == ["requeue 4711"]
     assert cluster.signalled(batch, signal.SIGUSR1, restarts=1).code == 0
     assert cluster.requeued() == ["requeue 4711"] * 2
-    assert finish(cluster.start(batch, restarts=2), timeout=30).code == 0
+    assert finish(cluster.start(batch, restarts=2)).code == 0
     assert cluster.requeued() == ["requeue 4711"] * 2, "a run that is done goes into no queue"
     common = ["train", "x.yaml", "--run-dir=runs/duel-4711"]
     assert [entry["argv"] for entry in cluster.started()] == [common, [*common, "--resume"], [*common, "--resume"]]
@@ -115,7 +115,7 @@ def test_a_run_is_requeued_at_each_signal_resumed_at_each_start_and_ends(home: P
 
 def test_a_run_that_fails_ends_the_job_with_its_code_and_without_the_queue(home: Path) -> None:
     cluster = Cluster(home, last=0, code=3)
-    assert finish(cluster.start(cluster.batch("train")), timeout=30).code == 3
+    assert finish(cluster.start(cluster.batch("train"))).code == 3
     assert cluster.requeued() == []
 
 
@@ -133,7 +133,7 @@ def test_many_signals_are_as_good_as_one(home: Path) -> None:
     for _ in range(50):
         if process.poll() is None:
             os.kill(process.pid, signal.SIGUSR1)
-    assert finish(process, timeout=30).code == 0
+    assert finish(process).code == 0
     assert cluster.requeued() == ["requeue 4711"]
 
 
@@ -145,7 +145,7 @@ def test_a_queue_that_does_not_take_the_job_back_is_a_failure(home: Path) -> Non
 def test_what_a_start_left_that_never_became_a_run_is_out_of_the_way_at_the_next_one(home: Path) -> None:
     cluster = Cluster(home, last=0)
     (home / "runs" / "duel-4711" / "logs").mkdir(parents=True)
-    assert finish(cluster.start(cluster.batch("train"), restarts=1), timeout=30).code == 0
+    assert finish(cluster.start(cluster.batch("train"), restarts=1)).code == 0
     assert (home / "runs" / "duel-4711.unbegun-1" / "logs").is_dir()
     assert cluster.started()[0]["argv"] == ["train", "--run-dir=runs/duel-4711"]
 
@@ -167,7 +167,7 @@ NASTY = [
 def test_words_reach_the_program_as_they_are_whatever_a_shell_would_make_of_them(home: Path, word: str) -> None:
     cluster = Cluster(home, last=0)
     batch = cluster.batch("train", word, f"--set=name={word}", run_dir=f"runs/{word}")
-    ended = finish(cluster.start(batch), timeout=30)
+    ended = finish(cluster.start(batch))
     assert (ended.code, ended.err) == (0, "")
     assert cluster.started()[0]["argv"] == ["train", word, f"--set=name={word}", f"--run-dir=runs/{word}"]
     assert not (home / "evil").exists()

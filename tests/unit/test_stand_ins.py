@@ -21,6 +21,7 @@ from visiting import visiting
 SEEN, CHOICE = Box(-1, 1, (4,), np.float32), Discrete(5)
 DUEL: dict[str, Any] = {"make": "touchdown"}
 TEAMS: dict[str, Any] = {"make": "touchdown", "kwargs": {"team_size": 2}}
+LAKE: dict[str, Any] = {"make": "gymnasium:FrozenLake-v1"}  # for one
 CHOICES: dict[str, Any] = {"make": "matrix", "kwargs": {"game": "matching_pennies"}}
 
 
@@ -75,6 +76,28 @@ def test_a_team_that_would_learn_nothing(algorithm: str, tmp_path: Path, capsys:
     assert "learning_starts: " in refused(tmp_path, capsys, config)
     config["matches"].append({**config["matches"][0], "lanes": 2})  # no common number of rows
     assert "nothing would be learnt" in refused(tmp_path, capsys, config)
+
+
+IDLE = [  # what the game's spaces leave without effect, or make impossible
+    ("ppo", {"log_std_init": -1.0}, DUEL, "no log_std_init where the actions are Discrete(5)"),
+    ("dqn", {"normalize_observations": True}, LAKE, "expected false: Discrete(16) has no numbers"),
+    ("sac", {"target_entropy": 2.0}, DUEL, "auto, or at least 0 and less than 1.609"),
+]
+
+
+@pytest.mark.parametrize(("algorithm", "options", "game", "words"), IDLE, ids=str)
+def test_options_that_the_spaces_do_not_allow(
+    algorithm: str,
+    options: dict[str, Any],
+    game: dict[str, Any],
+    words: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    config = configuration(algorithm, options, game, ["blue", "red"][: 1 if game is LAKE else 2], ticks=9000, lanes=1)
+    said = refused(tmp_path, capsys, config)
+    assert f"policies.blue.options.{next(iter(options))}: " in said
+    assert words in said
 
 
 def test_samples_of_another_library(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

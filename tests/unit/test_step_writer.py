@@ -64,7 +64,10 @@ def random_step(rng: np.random.Generator, lanes: int, space: list[Space[Any]], m
     shape = (lanes, len(space))
     masks = [rng.integers(0, 2, (lanes, mask_size), np.int8) if mask_size else None for _ in space]
     flags = [rng.random(shape) < share for _ in range(2)]
-    return Step(Frame(observations, rng.random(shape) < 0.5, masks), rng.normal(size=shape), *flags)
+    frame = Frame(observations, rng.random(shape) < 0.5, masks)
+    if mask_size and rng.random() < 0.5:
+        frame = frame._replace(final_masks=[rng.integers(0, 2, (lanes, mask_size), np.int8) for _ in space])
+    return Step(frame, rng.normal(size=shape), *flags)
 
 
 @settings(max_examples=60)

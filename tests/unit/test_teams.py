@@ -461,9 +461,9 @@ def test_the_sizes_are_those_of_joint_transitions_however_a_team_is_seated(kind:
     together_seated = sizes([["p", "p"], "q", "q"])
     assert sizes(["p", "p", "q", "q"]) == together_seated
     assert together_seated == {
-        "samples per update": 50 * 4 * 2,
-        "updates per run": 20,
+        "samples per gradient step": 32 * 2,
         "gradient steps per run": 8 * (1000 * 4 * 2 - 100) // (32 * 2),
+        "lines of metrics per run": 20,
     }
 
 

@@ -92,6 +92,7 @@ BREACHES: dict[str, Callable[[Step], Step]] = {
     "None, and 0, or neither": framed(masks=lambda frame: [None, None]),
     "items are 0": framed(masks=lambda frame: [mask * 2 for mask in frame.masks]),
     "must have a choice": framed(masks=lambda frame: [mask * 0 for mask in frame.masks]),
+    "final mask": framed(final_masks=lambda frame: [mask * 2 for mask in frame.masks]),
     "infos have the sizes": framed(infos=lambda frame: [[{}]] * 2),
     "a mask is in an info": framed(infos=lambda frame: [[{"action_mask": 1}] * 2] * 2),
 }

@@ -6,10 +6,13 @@ import dataclasses
 import json
 from typing import Any
 
+import numpy as np
 import pytest
+from gymnasium import spaces
 
 from arena import registry
 from arena.errors import ConfigError
+from fakes import ScriptedEnv, solo_group
 
 RECURRENT = ["ppo", "a2c", "mappo", "hppo"]
 REPLAYING = ["dqn", "ddpg", "td3", "sac", "maddpg", "masac"]
@@ -25,6 +28,7 @@ UNUSED = [  # algorithms; what is set; what makes it idle; what gives it an effe
     (NOISY, {"noise_theta": 0.3}, {"action_noise": "gaussian"}, {"action_noise": "correlated"}),
     (["td3"], {"target_noise_clip": 0.4}, {"target_policy_noise": 0}, {"target_policy_noise": 0.1}),
     (["sac", "masac"], {"target_entropy": -2.0}, {"ent_coef": 0.2}, {"ent_coef": "auto"}),
+    (NOISY, {"action_noise": "correlated"}, {"noise_std": 0}, {"noise_std": 0.2}),
     (["dqn"], {"exploration_initial_eps": 0.5}, {"exploration_fraction": 0}, {"exploration_fraction": 0.1}),
     (["sb3:PPO"], {"sde_sample_freq": 4}, {"use_sde": False}, {"use_sde": True}),
     (["sb3:A2C"], {"rms_prop_eps": 1e-3}, {"use_rms_prop": False}, {"use_rms_prop": True}),
@@ -58,6 +62,46 @@ def test_the_default_may_always_be_written_out(name: str, given: Any, idle: Any,
     options = options_of(name)
     defaults = {field.name: field.default for field in dataclasses.fields(options)}
     options(**{option: defaults[option] for option in given}, **idle)
+
+
+NUMBERS, CHOICES = spaces.Box(-1, 1, (2,), np.float32), spaces.Discrete(3)
+OF_SPACES = [  # algorithms; what is set; observations; actions for which it is idle, and for which it is not
+    (["maddpg"], {"action_noise": "correlated"}, NUMBERS, CHOICES, NUMBERS),
+    (["maddpg"], {"noise_std": 0.7}, NUMBERS, CHOICES, NUMBERS),
+    (["maddpg", "masac"], {"gumbel_temperature": 0.5}, NUMBERS, NUMBERS, CHOICES),
+    (RECURRENT, {"log_std_init": -1.0}, NUMBERS, CHOICES, NUMBERS),
+    (["ppo", "a2c"], {"log_std_init": -1.0}, NUMBERS, spaces.MultiDiscrete([2, 3]), NUMBERS),
+]
+IDLE_IN_SPACES = [(name, *case) for names, *case in OF_SPACES for name in names]
+
+
+def made(name: str, observations: Any, actions: Any, options: dict[str, Any]) -> Any:
+    env = ScriptedEnv(observations, actions, rows=4)
+    env.seat_entities = ("left", "right") if name.startswith("ma") else ("only",)  # type: ignore[attr-defined]
+    return registry.algorithm(name)(env, solo_group(), ticks=1000, **options)
+
+
+@pytest.mark.parametrize(("name", "given", "observations", "idle", "used"), IDLE_IN_SPACES, ids=str)
+def test_an_option_that_the_actions_leave_without_effect_is_refused(
+    name: str, given: dict[str, Any], observations: Any, idle: Any, used: Any
+) -> None:
+    (option,) = given
+    with pytest.raises(ConfigError) as caught:
+        made(name, observations, idle, given)
+    assert caught.value.path == f"options.{option}"
+    assert f"expected no {option} where the actions are {idle}" in caught.value.message
+    assert caught.value.message.endswith(": it has no effect there; leave it out")
+    made(name, observations, used, given)
+    made(name, observations, idle, {option: getattr(options_of(name)(), option)})
+
+
+@pytest.mark.parametrize("name", ["ppo", "a2c", "mappo", "hppo", "dqn", "sac", "maddpg", "masac"])
+@pytest.mark.parametrize("seen", [spaces.Discrete(5), spaces.Box(0, 255, (8, 8, 3), np.uint8)], ids=str)
+def test_observations_without_numbers_cannot_be_normalised(name: str, seen: Any) -> None:
+    with pytest.raises(ConfigError, match=r"expected false: .* has no numbers that could be normalised") as caught:
+        made(name, seen, CHOICES, {"normalize_observations": True})
+    assert caught.value.path == "options.normalize_observations"
+    made(name, spaces.Tuple([seen, NUMBERS]), CHOICES, {"normalize_observations": True})
 
 
 def test_the_mistake_is_told_with_the_place_of_the_policy() -> None:

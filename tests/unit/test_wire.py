@@ -94,8 +94,11 @@ def test_a_reply_is_read_as_it_was_written_from_the_bytes_of_the_message_alone(
     inbox[:] = 0xEE  # of an earlier message: must not be read
     fill_reply(written, rng, share)
     expected_final = [final_rows(written, layout, lane_entity) for lane_entity in ended_rows(written)]
+    expected_masks = [final_mask(written, *lane_entity) for lane_entity in ended_rows(written)]
     written.pack_final()
     fill(written, rng)  # the next episodes' first observations overwrite the last ones
+    for masks in written.mask_rows:
+        scramble(masks, rng)
     size = written.message_bytes()
     inbox[:size] = outbox[:size]
 
@@ -105,7 +108,8 @@ def test_a_reply_is_read_as_it_was_written_from_the_bytes_of_the_message_alone(
     for mine, yours in zip(read.masks_by_entity, written.masks_by_entity, strict=True):
         assert (mine is None and yours is None) or mine.tobytes() == yours.tobytes()
     assert told(read, layout, "observation_space") == told(written, layout, "observation_space")
-    found = seat_finals(read, layout)
+    found, masks_found = seat_finals(read, layout)
+    assert [masks_found.get(lane * layout.entities + entity) for lane, entity in ended_rows(read)] == expected_masks
     assert [found[lane * layout.entities + entity] for lane, entity in ended_rows(read)] == expected_final
     assert len(found) == len(expected_final) == read.header[3]
 
@@ -131,8 +135,14 @@ def final_rows(reply: ReplyView, layout: SeatLayout, place: tuple[int, int]) -> 
     return [leaf[lane].tobytes() for leaf in flatten(space, reply.by_entity[entity])]
 
 
-def seat_finals(reply: ReplyView, layout: SeatLayout) -> dict[int, list[bytes]]:
-    """The last observations as a seat takes them out of the message, by row."""
+def final_mask(reply: ReplyView, lane: int, entity: int) -> list[int] | None:
+    """What is allowed to one entity in one lane, as it is shown now; everything where that is nothing."""
+    masks = reply.masks_by_entity[entity]
+    return None if masks is None else (masks[lane] if masks[lane].any() else np.ones_like(masks[lane])).tolist()
+
+
+def seat_finals(reply: ReplyView, layout: SeatLayout) -> tuple[dict[int, list[bytes]], dict[int, list[int]]]:
+    """The last observations and masks as a seat takes them out of the message, by row."""
     observation_spaces = spaces_of(layout, "observation_space")
     welcome = Welcome(
         lanes=layout.lanes,
@@ -144,10 +154,11 @@ def seat_finals(reply: ReplyView, layout: SeatLayout) -> dict[int, list[bytes]]:
     )
     link = SimpleNamespace(inbox=reply._buffer, outbox=buffer_of(RequestView, layout))
     seat = Seat(welcome, link, seed=0)
-    return {
+    observations = {
         row: [array.tobytes() for array in flatten(observation_spaces[row % layout.entities], observation)]
         for row, observation in seat.final_observations().items()
     }
+    return observations, {row: mask.tolist() for row, mask in seat.final_masks().items()}
 
 
 @QUICK
@@ -161,7 +172,8 @@ def test_a_message_in_which_nothing_ended_has_no_final_part_and_none_is_longer_t
     reply.truncated[:] = True
     reply.pack_final()
     assert shortest <= reply.message_bytes() <= reply.nbytes
-    assert (shortest < reply.message_bytes()) == any(leaf.nbytes for block in reply.rows for leaf in block)
+    told = [*(leaf for block in reply.rows for leaf in block), *reply.mask_rows]
+    assert (shortest < reply.message_bytes()) == any(array.nbytes for array in told)
 
 
 @QUICK
@@ -175,6 +187,7 @@ def test_all_arrays_are_aligned_and_none_overlaps_another(layout: SeatLayout) ->
             made.truncated[:] = True
             arrays += [np.asarray(made.header), made.rewards, *(getattr(made, name) for name in FLAGS), *made.mask_rows]
             arrays += [leaf for _, leaves in made.final() for leaf in leaves]
+            arrays += [masks for _, masks in made.final_masks()]
         places = sorted((array.ctypes.data - buffer.ctypes.data, array.nbytes) for array in arrays if array.nbytes)
         assert all(array.flags.aligned and array.flags.c_contiguous for array in arrays)
         assert all(offset % 8 == 0 for offset, _ in places)
@@ -269,7 +282,8 @@ def marked_frame(marks: tuple[int, ...]) -> Frame:
             leaf[...] = marked(mark, leaf.dtype, leaf.shape)
     infos = [[{"told": bytes([mark] * 9)} for mark in marks] for _ in range(LANES)]
     masks = [marked(mark, np.int8, (LANES, 2)) for mark in marks]
-    return Frame(observations, np.ones((LANES, 4), np.bool_), masks, infos)
+    final_masks = [mask.copy() for mask in masks]
+    return Frame(observations, np.ones((LANES, 4), np.bool_), masks, infos, final_masks)
 
 
 def messages(entities: tuple[int, ...], marks: tuple[int, ...], ended: NDArray[np.bool_]) -> list[bytes]:
@@ -331,6 +345,21 @@ def test_only_the_lanes_that_begin_show_a_new_episode_and_the_old_ones_last_obse
     assert reply.active.tolist() == [[True] * 2, [False] * 2, [True] * 2]
     ((_, (first,)), (_, (second,))) = reply.final()
     assert (set(first.ravel().tolist()), set(second.ravel().tolist())) == ({MARKS[1]}, {MARKS[3]})
+
+
+def test_last_masks_are_told_apart_from_those_that_are_shown_also_when_the_game_fails_after_the_tick() -> None:
+    port = port_of((1, 3))
+    ended = np.zeros((LANES, 4), np.bool_)
+    ended[0, 3], ended[1, :] = True, True
+    shown = [np.full((LANES, 2), 1, np.int8) for _ in GAME_SPACES]
+    last = [np.array([[0, 1], [1, 0], [0, 0]], np.int8) for _ in GAME_SPACES]
+    frame = marked_frame(MARKS)._replace(masks=shown, final_masks=last)
+    port.write_step(Step(frame, np.zeros((LANES, 4)), ended, np.zeros_like(ended)), ends=True)
+    assert [masks.tolist() for _, masks in port.reply.final_masks()] == [[[1, 0]], [[0, 1], [1, 0]]]
+    port.write_cut(frame, ~ended)
+    everything = [1, 1]  # the last lane's forbids all
+    assert [masks.tolist() for _, masks in port.reply.final_masks()] == [[[0, 1], [1, 0], everything]] * 2
+    assert [masks.tolist() for masks in port.reply.mask_rows] == [[everything] * LANES] * 2
 
 
 def test_infos_of_an_episode_that_ended_are_apart_from_those_of_the_next() -> None:

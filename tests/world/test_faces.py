@@ -38,7 +38,7 @@ def test_the_parallel_face_passes_pettingzoos_check(make: str, tmp_path: Path) -
     assert play(data, tmp_path).notes == ["conforms"]
 
 
-@pytest.mark.parametrize("env_id", ["CartPole-v1", "Pendulum-v1", "FrozenLake-v1", "Blackjack-v1"])
+@pytest.mark.parametrize("env_id", ["CartPole-v1", "Pendulum-v1", "FrozenLake-v1", "Blackjack-v1", "Taxi-v4"])
 def test_the_vector_face_does_what_gymnasiums_own_vector_environment_does(env_id: str, tmp_path: Path) -> None:
     options = {"env_id": env_id, "steps": 450}
     played = play(solo(f"gymnasium:{env_id}", "players:MatchesSync", ticks=1000, lanes=3, options=options), tmp_path)

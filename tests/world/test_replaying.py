@@ -23,7 +23,7 @@ from arena.cli import main
 from arena.errors import ConfigError
 from arena.playback import Difference, ReplayDiffers
 from arena.records.replay_format import MANIFEST, Chunk
-from arena.replaying import frames, moments_of, verify
+from arena.replaying import events_of, frames, verify
 from arena.replays import MatchReplays, read_replays
 from arena.roles.root import RoleFailed
 from arena.stopping import WISHES
@@ -75,8 +75,8 @@ def check(played: Played, number: int = 0) -> MatchReplays:
     lines = {(e["lane"], e["episode"]): (e["tick"], e["length"]) for e in played.episodes if e["match"] == number}
     assert {(one.lane, one.number): (one.end, one.length) for one in episodes} == lines
     for one in episodes[:: max(1, len(episodes) // 5)]:
-        moments = [(moment.tick, moment.step is None) for moment, _ in moments_of(match, one)]
-        assert moments == [(one.begin, True), *((tick, False) for tick in range(one.begin + 1, one.end + 1))]
+        events = [(event.tick, event.step is None) for event, _ in events_of(match, one)]
+        assert events == [(one.begin, True), *((tick, False) for tick in range(one.begin + 1, one.end + 1))]
     return match
 
 
@@ -268,10 +268,10 @@ def _acts(match: MatchReplays, *, tick: int, lane: int) -> bool:
     """Whether the first entity is to act on a tick."""
     for one in match.episodes():
         active = False
-        for moment, _ in moments_of(match, one) if one.lane == lane and one.begin < tick <= one.end else ():
-            if moment.tick == tick:
+        for event, _ in events_of(match, one) if one.lane == lane and one.begin < tick <= one.end else ():
+            if event.tick == tick:
                 return active
-            active = bool(moment.frame.active[0, 0])
+            active = bool(event.frame.active[0, 0])
     raise AssertionError(f"nothing was played on tick {tick}")
 
 
@@ -287,9 +287,9 @@ def test_an_episode_that_differs_is_neither_shown_nor_those_after_it(tmp_path: P
     other_action(match.recordings[0].path, tick=12, lane=0, choices=5)
     match = match_of(match.path.parents[2])
     first, second, *_ = match.episodes()
-    assert len(list(moments_of(match, first))) == 10
+    assert len(list(events_of(match, first))) == 10
     with pytest.raises(ReplayDiffers, match="lane 0, episode 1: tick 12, number 3 of the episode"):
-        list(moments_of(match, second))
+        list(events_of(match, second))
 
 
 def test_another_seed_is_found_before_anything_is_played(tmp_path: Path) -> None:

@@ -202,7 +202,7 @@ def test_a_page_that_is_served_shows_what_has_come(browser: Browser, tmp_path: P
                 line = folder.metrics.read_text().splitlines()[0]
                 with folder.metrics.open("a") as file:
                     file.write(f"{line}\n")
-                expect(updates).to_have_attribute("value", str(before + 1), timeout=30_000)
+                expect(updates).to_have_attribute("value", str(before + 1))
                 assert sheet.complaints == []
         finally:
             server.shutdown()

@@ -1,0 +1,71 @@
+"""Action masks through the whole arena: whoever bootstraps from a last observation knows what was allowed there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from games import Narrow
+from staging import play
+
+LEARNERS = {
+    "dqn": ("keepers:KeepsDQN", ["p"]),
+    "sac": ("keepers:KeepsSAC", ["p"]),
+    "a team in one seat": ("keepers:KeepsMASAC", [["p", "p"]]),
+    "a team of workers": ("keepers:KeepsMADDPG", ["p", "p"]),
+}
+
+
+def replayed(learner: str, path: Path, *, length: int, ticks: int, **match: Any) -> set[tuple[int, tuple[int, ...]]]:
+    """What follows the transitions of a short run: numbers that were seen, and what was allowed there."""
+    algorithm, seats = LEARNERS[learner]
+    entities = sum(len(seat) if isinstance(seat, list) else 1 for seat in seats)
+    options = {"n_step": 1, "learning_starts": 4, "batch_size": 4, "train_every": 1, "hidden_sizes": [8]}
+    data = {
+        "ticks": ticks,
+        "envs": {"game": {"make": "games:Narrow", "kwargs": {"entities": entities, "length": length}}},
+        "policies": {"p": {"algorithm": algorithm, "options": options}},
+        "matches": [{"env": "game", "seats": seats, "lanes": 2, **match}],
+    }
+    found: set[tuple[int, tuple[int, ...]]] = set().union(*play(data, path).notes)
+    assert len({seen // 100 for seen, _ in found}) == entities
+    return found
+
+
+def wrong(found: set[tuple[int, tuple[int, ...]]]) -> set[tuple[int, tuple[int, ...]]]:
+    """Numbers that have not the mask which the game gave with them."""
+    return {(seen, mask) for seen, mask in found if mask != tuple(Narrow.mask(seen).tolist())}
+
+
+@pytest.mark.parametrize("learner", LEARNERS)
+def test_where_a_time_limit_cuts_an_episode_its_last_mask_is_replayed(learner: str, tmp_path: Path) -> None:
+    found = replayed(learner, tmp_path, length=4, ticks=13)
+    assert {seen % 100 for seen, _ in found} == {1, 2, 3, 4}
+    assert not wrong(found)
+
+
+@pytest.mark.parametrize("learner", LEARNERS)
+def test_where_the_end_of_a_leg_cuts_an_episode_its_last_mask_is_replayed(learner: str, tmp_path: Path) -> None:
+    found = replayed(learner, tmp_path, length=100, ticks=10)
+    assert {seen % 100 for seen, _ in found} == set(range(1, 11))
+    assert not wrong(found)
+
+
+def test_overlapping_blocks_have_their_last_masks(tmp_path: Path) -> None:
+    assert not wrong(replayed("dqn", tmp_path, length=4, ticks=13, pipeline=2))
+
+
+@pytest.mark.parametrize("player", ["players:NotesLastMasks", "players:NotesLastMasksOfAgents"])
+def test_the_last_info_of_an_entity_has_its_mask(player: str, tmp_path: Path) -> None:
+    data = {
+        "ticks": 6,
+        "envs": {"game": {"make": "games:Narrow", "kwargs": {"entities": 1, "length": 4}}},
+        "policies": {"p": {"algorithm": player}},
+        "matches": [{"env": "game", "seats": ["p"]}],
+    }
+    for seen, mask in (notes := play(data, tmp_path).notes):
+        np.testing.assert_array_equal(mask, Narrow.mask(seen))
+    assert [seen for seen, _ in notes] == [4, 2], "the time limit, and the end of the run"
