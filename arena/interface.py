@@ -48,6 +48,9 @@ class Frame(NamedTuple):
     active: NDArray[np.bool_]  # [L, E] who is to act next
     masks: Sequence[NDArray[np.int8] | None]  # [E] of [L, mask_size], None without masks
     infos: Sequence[Sequence[Info]] | None = None  # [L][E]; None when all are empty
+    # [E] as `masks`, of a step in which somebody has ended: the last masks of those rows, of other rows what `masks`
+    # has; None: `masks` has the last ones.
+    final_masks: Sequence[NDArray[np.int8] | None] | None = None
 
 
 class Step(NamedTuple):

@@ -210,6 +210,10 @@ def _check_mask(env: BatchedEnv, frame: Frame, entity: int, lanes: NDArray[np.bo
         return
     _check_array(mask, np.int8, (env.lanes, size), f"{where}: mask")
     _must(np.isin(mask[lanes], (0, 1)).all(), f"{where}: mask {mask}", "items are 0 (forbidden) and 1 (allowed)")
+    last = None if frame.final_masks is None else frame.final_masks[entity]
+    if last is not None:
+        _check_array(last, np.int8, (env.lanes, size), f"{where}: final mask")
+        _must(np.isin(last[lanes], (0, 1)).all(), f"{where}: final mask {last}", "items are 0 and 1")
     acting = mask[lanes & frame.active[:, entity]]
     _must(acting.any(axis=1).all(), f"{where}: the mask forbids everything", "who is to act must have a choice")
 

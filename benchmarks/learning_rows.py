@@ -170,7 +170,7 @@ def sb3_on_policy(algorithm: str, options: Mapping[str, Any]) -> Peer:
     own = {theirs: given[ours] for ours, theirs in renamed.items() if ours in given}
     if algorithm == "A2C":
         own["use_rms_prop"] = False
-    return Peer(algorithm, {**own, **_shared(given)})
+    return Peer(algorithm, {**own, **_shared(given, epsilon=1e-5)})
 
 
 def sb3_off_policy(algorithm: str, options: Mapping[str, Any], *, lanes: int) -> Peer:
@@ -182,12 +182,12 @@ def sb3_off_policy(algorithm: str, options: Mapping[str, Any], *, lanes: int) ->
         own["n_steps"] = options.get("n_step", 3)
         collected = options["batch_size"] / options["training_intensity"]  # per gradient step
         own["target_update_interval"] = round(options["target_update_interval"] * collected)
-    return Peer(algorithm, {**own, **_shared(options)})
+    return Peer(algorithm, {**own, **_shared(options, epsilon=1e-8)})
 
 
-def _shared(options: Mapping[str, Any]) -> dict[str, Any]:
-    words = ("learning_rate", "learning_rate_schedule", "hidden_sizes", "activation")
-    return {name: options[name] for name in words if name in options}
+def _shared(options: Mapping[str, Any], *, epsilon: float) -> dict[str, Any]:
+    words = ("learning_rate", "learning_rate_schedule", "adam_epsilon", "hidden_sizes", "activation")
+    return {"adam_epsilon": epsilon, **{name: options[name] for name in words if name in options}}
 
 
 # ------------------------------------------------------------------------------------------------------------ the rows

@@ -29,7 +29,9 @@ def linear(rate: float) -> Callable[[float], float]:
 def arguments(options: dict[str, Any], env: Any) -> dict[str, Any]:
     """The library's own form of what is told in words."""
     own = dict(options)
-    network = {}
+    network: dict[str, Any] = {}
+    if "adam_epsilon" in own:
+        network["optimizer_kwargs"] = {"eps": own.pop("adam_epsilon")}
     if "hidden_sizes" in own:
         network["net_arch"] = list(own.pop("hidden_sizes"))
     if "activation" in own:

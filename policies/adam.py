@@ -26,10 +26,10 @@ class Adam:
     Args:
         module: whose parameters are moved.
         betas: decay of the running means of gradient and squared gradient, beta_1 and beta_2.
-        epsilon: added to the root of the squared gradient.
+        epsilon: added to the root of the mean squared gradient: where that is much less, steps get shorter.
     """
 
-    def __init__(self, module: nn.Module, *, betas: tuple[float, float] = (0.9, 0.999), epsilon: float = 1e-5) -> None:
+    def __init__(self, module: nn.Module, *, epsilon: float, betas: tuple[float, float] = (0.9, 0.999)) -> None:
         self.betas, self.epsilon = betas, epsilon
         self.vector, self._gradient = flatten_parameters(list(module.parameters()))
         self.steps = 0

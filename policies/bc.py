@@ -35,7 +35,6 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from arena.errors import ConfigError
-from arena.spaces import leaves_of
 from policies.actions import ActionHead, action_head
 from policies.adam import Adam
 from policies.demonstrations import (
@@ -45,9 +44,9 @@ from policies.demonstrations import (
     demonstrations,
     open_demonstrations,
 )
-from policies.devices import DEVICES, device_of, moved
+from policies.devices import DEVICES, moved
 from policies.distributions import Distribution
-from policies.learning import Average, Figures, alone
+from policies.learning import Average, Figures, Learner, alone
 from policies.networks import Encoder, mlp
 from policies.options import check_choice, check_numbers, check_sizes, wrong
 from policies.perceptron import ACTIVATIONS, Storage
@@ -59,7 +58,7 @@ if TYPE_CHECKING:
     from arena.fragments import Fragments
     from arena.group import Group
 
-_MEASURED = ("loss", "agreement")
+_OF_CHOICES, _OF_NUMBERS = "agreement", "distance"  # how alike the best actions and the recorded ones are
 
 
 @dataclass(frozen=True)
@@ -73,6 +72,7 @@ class Options:
     data: str  # run folder, or folder of samples, to learn from; relative to the current directory
     policy: str | None = None  # whose samples; null: of all that have played with the seat's spaces
     learning_rate: float = 1e-3  # step size of Adam; 0 plays without learning
+    adam_epsilon: float = 1e-8  # Adam's epsilon: weights whose gradients are smaller than this move less
     batch_size: int = 256  # decisions per worker in one gradient step
     train_every: int = 128  # ticks between two updates
     gradient_steps: int = 128  # of one update
@@ -89,7 +89,8 @@ class Options:
             raise wrong("policy", self.policy, "the name of a policy of that run, or null")
         check_numbers(self, "batch_size", "train_every", "gradient_steps", at_least=1, whole=True)
         check_numbers(self, "learning_rate", at_least=0)
-        check_numbers(self, "max_grad_norm", at_least=0, optional=True)
+        check_numbers(self, "adam_epsilon", more_than=0)
+        check_numbers(self, "max_grad_norm", more_than=0, optional=True)
         check_numbers(self, "check_every", at_least=0, whole=True)
         check_choice(self, "activation", ACTIVATIONS)
         check_choice(self, "device", DEVICES)
@@ -124,7 +125,7 @@ class Actor(nn.Module):
         return self.head.distribution(self.actor(self.encoder(leaves)), mask)
 
 
-class BehaviourCloning:
+class BehaviourCloning(Learner):
     """One worker of a policy that imitates.
 
     Args:
@@ -142,13 +143,11 @@ class BehaviourCloning:
     Options = Options
 
     def __init__(self, env: VectorEnv[Any, Any, Any], group: Group, *, ticks: int, **options: Any) -> None:
-        self.env, self.group, self.ticks = env, group, ticks
-        self.options = Options(**options)
-        self.device = device_of(self.options.device)
+        super().__init__(env, group, ticks=ticks, **options)
         space, generator = env.single_observation_space, torch.Generator().manual_seed(group.shared_seed)
         self.head = action_head(env.single_action_space)
         self.network = Actor(space, self.head, self.options, generator).to(self.device)
-        self.optimizer = Adam(self.network)
+        self.optimizer = Adam(self.network, epsilon=self.options.adam_epsilon)
         self.updates = self.gradient_steps = self.played = 0  # played: ticks since the last update
         if Path(self.options.data).exists():  # who is frozen needs none
             samples = open_demonstrations(self.options.data, self.options.policy)
@@ -247,21 +246,22 @@ class BehaviourCloning:
     def _gradients(self, batch: Demonstrations, average: Average) -> Figures:
         """Leaves the group's mean gradient in the optimiser; the group's mean figures."""
         self.optimizer.zero_grad()
-        measured = self.backward(batch) if batch.size else torch.zeros(len(_MEASURED))
-        figures = dict(zip(_MEASURED, measured.tolist(), strict=True))  # zeros weigh nothing
+        loss, likeness = self.backward(batch).tolist() if batch.size else (0.0, 0.0)  # which weigh nothing
+        figures = {"loss": loss, _OF_NUMBERS if self._plays_mean else _OF_CHOICES: likeness}
         return average([self.optimizer.vector], weight=float(batch.size), **figures)
 
     def backward(self, batch: Demonstrations) -> Tensor:
-        """Adds the gradient of the loss to `grad` of the weights; loss and agreement, the means over the batch [2].
+        """Adds the gradient of the loss to `grad` of the weights; the loss and the likeness, means over the batch [2].
 
-        The agreement is how often the policy's best action is the recorded one, for Box the mean absolute difference.
+        The likeness is how often the policy's best action is the recorded one (agreement), for Box actions how far the
+        one is from the other in each number (distance).
         """
         policy = self.network(batch.observations, batch.masks)
         loss = -policy.log_prob(batch.actions).mean()
         loss.backward()
-        return torch.stack([loss.detach(), self._agreement(policy.mode().detach(), batch.actions)])
+        return torch.stack([loss.detach(), self._likeness(policy.mode().detach(), batch.actions)])
 
-    def _agreement(self, best: Tensor, actions: Tensor) -> Tensor:
+    def _likeness(self, best: Tensor, actions: Tensor) -> Tensor:
         if self._plays_mean:
             return (best - actions).abs().mean()
         return (best == actions).reshape(len(actions), -1).all(1).float().mean()
@@ -357,34 +357,6 @@ class BehaviourCloning:
         self.optimizer.load_state_dict(to_tensors(state["optimizer"]))
         self.updates, self.gradient_steps = int(state["updates"]), int(state["gradient_steps"])
         self.played = int(state["played"])
-
-    @classmethod
-    def tried_out(cls, env: VectorEnv[Any, Any, Any], group: Group, *, ticks: int, **options: Any) -> BehaviourCloning:
-        """One that cannot play; all that its `__init__` asks of an environment are spaces.
-
-        Raises:
-            ConfigError: it cannot be made with these options, this seat or this group.
-        """
-        return cls(env, group, ticks=ticks, **options)
-
-    @classmethod
-    def check_options(cls, options: Mapping[str, Any]) -> None:
-        """Whether this machine has the device.
-
-        Raises:
-            ConfigError: it has not.
-        """
-        device_of(Options(**options).device)
-
-    @classmethod
-    def check(cls, observation_space: Space[Any], action_space: Space[Any]) -> None:
-        """Whether it can play with one entity's spaces.
-
-        Raises:
-            ConfigError: it cannot; the message says why.
-        """
-        leaves_of(observation_space)
-        action_head(action_space)
 
     @classmethod
     def sizes(cls, options: Mapping[str, Any], *, rows: int, ticks: int, workers: int) -> dict[str, int]:

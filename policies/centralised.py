@@ -43,7 +43,7 @@ from policies.joint_networks import Actors, ActorsAndCritics, JointEncoder
 from policies.learning import Figures
 from policies.normalization import Statistics
 from policies.off_policy import OffPolicy
-from policies.options import check_flag, check_numbers, wrong
+from policies.options import check_flag, check_idle, check_numbers, wrong
 from policies.reparameterised import Actions, Choices, PlainNumbers
 from policies.replay import Transitions
 from policies.target import Target
@@ -106,6 +106,8 @@ class Centralised(OffPolicy):
         self.actions = self._actions(action_space, temperature=self.options.gumbel_temperature)
         self.action_shape, self.action_dtype = self.actions.shape, self.actions.dtype
         self.mask_size = self.actions.mask_size
+        if not isinstance(action_space, Discrete):
+            check_idle(self.options, "gumbel_temperature", where=f"the actions are {action_space}")
 
     @classmethod
     def _actions(cls, space: Space[Any], *, temperature: float) -> Actions:
@@ -127,7 +129,7 @@ class Centralised(OffPolicy):
         return ActorsAndCritics(critics, actors)
 
     def make_optimizers(self) -> dict[str, Adam]:
-        return {"critics": Adam(self.network.critics), "actors": Adam(self.network.actors)}
+        return {"critics": self.adam(self.network.critics), "actors": self.adam(self.network.actors)}
 
     def make_targets(self) -> dict[str, Target[Any]]:
         return {"critics": Target(self.network.critics, self.optimizers["critics"])}

@@ -64,7 +64,7 @@ class UnitBox:
 
 def _check_bounded(space: Space[Any]) -> None:
     if not isinstance(space, spaces.Box) or not np.issubdtype(space.dtype, np.floating):
-        raise ConfigError(f"actions have to be a Box of floats, not {space}; dqn, ppo and a2c can choose")
+        raise ConfigError(f"the action space {space} is no Box of floats; {_instead(space)}")
     if not np.isfinite([space.low, space.high]).all():
         raise ConfigError(
             f"actions need finite bounds, and {space} has none; give the game's own with "
@@ -72,6 +72,15 @@ def _check_bounded(space: Space[Any]) -> None:
         )
     if np.prod(space.shape) == 0:
         raise ConfigError(f"the action space {space} holds no number; there is nothing to choose")
+
+
+def _instead(space: Space[Any]) -> str:
+    """What to do about actions that are no numbers between bounds."""
+    if isinstance(space, spaces.Discrete):
+        return "dqn, sac, ppo and a2c take such actions"
+    if isinstance(space, (spaces.MultiDiscrete, spaces.MultiBinary)):
+        return "ppo and a2c take such actions"
+    return "wrap the environment so that its actions are one"
 
 
 class SquashedGaussian:
@@ -123,6 +132,11 @@ class SquashedGaussian:
 
     def _before(self, noise: Tensor) -> Tensor:
         return self.mean + noise * self.log_std.exp()
+
+
+def noisy(actions: Tensor, noise: Tensor) -> Tensor:
+    """Actions [N, d] with noise [N, d], in [-1, 1]."""
+    return (actions + noise.to(actions.device)).clamp_(-1, 1)
 
 
 class ActionNoise:

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from policies.adam import Adam
-from policies.continuous import ActionNoise, UnitBox
+from policies.continuous import ActionNoise, UnitBox, noisy
 from policies.critics import ActorAndCritics, Critics
 from policies.distributions import normal
 from policies.learning import Average, Figures
@@ -36,6 +36,7 @@ from policies.target import Target
 if TYPE_CHECKING:
     from arena.group import Group
 
+_HOW_NOISY = ("action_noise", "noise_theta")  # without effect where there is no noise
 _OF_CRITICS = ("critic_loss", "q_value")  # what every gradient step measures
 
 
@@ -68,6 +69,13 @@ class Options(OffPolicyOptions):
         if self.noise_theta == 0:
             raise wrong("noise_theta", self.noise_theta, "more than 0: noise that forgets nothing never changes")
         check_unused(self, "noise_theta", action_noise="gaussian")
+        check_unused(self, *_HOW_NOISY, noise_std=0)
+
+
+def noise_of(options: Options, *, rows: int, outputs: int, generator: torch.Generator) -> ActionNoise:
+    """The noise with which actions [rows, outputs] explore."""
+    theta = options.noise_theta if options.action_noise == "correlated" else 1.0
+    return ActionNoise(rows, outputs, std=options.noise_std, theta=theta, generator=generator)
 
 
 class DDPG(OffPolicy):
@@ -87,13 +95,7 @@ class DDPG(OffPolicy):
 
     def __init__(self, env: VectorEnv[Any, Any, Any], group: Group, *, ticks: int, **options: Any) -> None:
         super().__init__(env, group, ticks=ticks, **options)
-        self.noise = ActionNoise(
-            env.num_envs,
-            self.box.outputs,
-            std=self.options.noise_std,
-            theta=self.options.noise_theta if self.options.action_noise == "correlated" else 1.0,
-            generator=self.generator,
-        )
+        self.noise = noise_of(self.options, rows=env.num_envs, outputs=self.box.outputs, generator=self.generator)
 
     # ------------------------------------------------------------------------------------- what is learnt, and plays
 
@@ -111,7 +113,7 @@ class DDPG(OffPolicy):
         return ActorAndCritics(critics, numbers, generator=generator, **layers)
 
     def make_optimizers(self) -> dict[str, Adam]:
-        return {"critics": Adam(self.network.critics), "actor": Adam(self.network.actor)}
+        return {"critics": self.adam(self.network.critics), "actor": self.adam(self.network.actor)}
 
     def make_targets(self) -> dict[str, Target[Any]]:
         followed = {"critics": self.network.critics, "actor": self.network.actor}
@@ -122,15 +124,14 @@ class DDPG(OffPolicy):
 
     def explore(self, leaves: Sequence[Tensor], mask: Tensor | None) -> Tensor:
         actions: Tensor = self.network(leaves).tanh()
-        return (actions + self.noise.draw().to(actions.device)).clamp_(-1, 1)
+        return noisy(actions, self.noise.draw())
 
     def act(self, leaves: Sequence[Tensor], mask: Tensor | None, generator: torch.Generator | None) -> Tensor:
         """The actor's actions, greedy; else with white noise, as nobody says here where episodes begin."""
         actions: Tensor = self.network(leaves).tanh()
         if generator is None:
             return actions
-        noise = normal(actions.shape, generator).mul_(self.options.noise_std)
-        return (actions + noise.to(actions.device)).clamp_(-1, 1)
+        return noisy(actions, normal(actions.shape, generator).mul_(self.options.noise_std))
 
     def to_env(self, actions: NDArray[Any]) -> NDArray[Any]:
         return self.box.to_env(actions)

@@ -238,12 +238,13 @@ class DQN(OffPolicy):
         values, choosing, to_network = self.network.traced(batch.observations, others)
         targets = self.targets_of(batch, choosing)
         chosen = batch.actions.unsqueeze(1)
-        errors = values.gather(1, chosen).squeeze(1) - targets
+        taken = values.gather(1, chosen).squeeze(1)
+        errors = taken - targets
         slopes = errors.clamp(-1, 1)  # of Huber's loss, which is slope * (error - slope / 2)
         loss = torch.sub(errors, slopes, alpha=0.5).mul_(slopes).mul_(batch.weights)
         by_value = slopes.mul_(batch.weights).div_(batch.size)
         to_network(torch.zeros_like(values).scatter_(1, chosen, by_value.unsqueeze(1)))
-        return torch.stack([loss, errors + targets, errors.abs()]).mean(1), errors
+        return torch.stack([loss, taken, errors.abs()]).mean(1), errors
 
     def targets_of(self, batch: Transitions, choosing: Tensor | None = None) -> Tensor:
         """y [N]; `choosing` is Q(s', .) [N, choices], if it is known already."""

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from arena.spaces import flatten, leaves_of
-from policies.rollout import stored_leaves, to_mask
+from policies.rollout import last_leaves, stored_leaves, to_mask
 from policies.tensors import storage_dtype, to_arrays, to_tensors
 
 NO_SIGHT = -1  # no sight
@@ -200,12 +200,9 @@ class Experience:
 
     def _last_sights(self, rows: NDArray[np.intp], infos: Mapping[str, Any]) -> tuple[list[Tensor], Tensor | None]:
         """Leaves and masks [K, ...] of the last observations of rows; without a mask there all is allowed."""
-        samples = [flatten(self._space, infos["final_obs"][row]) for row in rows]
-        leaves = [torch.from_numpy(np.stack(column)) for column in zip(*samples, strict=True)]
-        kinds = [storage_dtype(leaf.dtype) for leaf in self._layout]
         told = to_mask(infos.get("final_info", {}), self._mask_size)
         mask = None if told is None else told[torch.from_numpy(rows)]
-        return [leaf.to(kind) for leaf, kind in zip(leaves, kinds, strict=True)], mask
+        return last_leaves(self._space, infos, rows), mask
 
     def _keep(self, leaves: Sequence[Tensor], mask: Tensor | None, count: int) -> NDArray[np.int64]:
         """Numbers `count` new sights; their numbers."""

@@ -21,15 +21,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from gymnasium.spaces import Space
 from gymnasium.vector import VectorEnv
 from numpy.typing import NDArray
 from torch import Tensor
 
 from policies import ddpg
 from policies.centralised import Centralised, check_joint_options
-from policies.continuous import ActionNoise
+from policies.continuous import noisy
 from policies.distributions import normal
-from policies.options import check_numbers
+from policies.options import check_idle, check_numbers
 from policies.reparameterised import Choices, PlainNumbers
 from policies.replay import Transitions
 from policies.target import Target
@@ -82,13 +83,14 @@ class MADDPG(Centralised):
 
     def __init__(self, env: VectorEnv[Any, Any, Any], group: Group, *, ticks: int, **options: Any) -> None:
         super().__init__(env, group, ticks=ticks, **options)
-        self.noise = ActionNoise(
-            env.num_envs,
-            self.actions.inputs,
-            std=self.options.noise_std,
-            theta=self.options.noise_theta if self.options.action_noise == "correlated" else 1.0,
-            generator=self.generator,
-        )
+        outputs = self.actions.inputs
+        self.noise = ddpg.noise_of(self.options, rows=env.num_envs, outputs=outputs, generator=self.generator)
+
+    def read_spaces(self, observation_space: Space[Any], action_space: Space[Any]) -> None:
+        super().read_spaces(observation_space, action_space)
+        if isinstance(self.actions, Choices):
+            where = f"the actions are {action_space}, whose choices are drawn"
+            check_idle(self.options, "action_noise", "noise_std", "noise_theta", where=where)
 
     def make_targets(self) -> dict[str, Target[Any]]:
         return {**super().make_targets(), "actors": Target(self.network.actors, self.optimizers["actors"])}
@@ -97,15 +99,14 @@ class MADDPG(Centralised):
         if isinstance(self.actions, Choices):
             return self.act(leaves, mask, self.generator)
         actions = self.act(leaves, mask, None)
-        return (actions + self.noise.draw().to(actions.device)).clamp_(-1, 1)
+        return noisy(actions, self.noise.draw())
 
     def act(self, leaves: Sequence[Tensor], mask: Tensor | None, generator: torch.Generator | None) -> Tensor:
         """The actors' actions, greedy; else sampled choices, or numbers with white noise."""
         actions = super().act(leaves, mask, generator)
         if generator is None or isinstance(self.actions, Choices):
             return actions
-        noise = normal(actions.shape, generator).mul_(self.options.noise_std)
-        return (actions + noise.to(actions.device)).clamp_(-1, 1)
+        return noisy(actions, normal(actions.shape, generator).mul_(self.options.noise_std))
 
     def began(self, rows: NDArray[np.bool_]) -> None:
         self.noise.restart(rows)

@@ -17,7 +17,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
+from gymnasium.spaces import Space
 from torch import Generator, Tensor
 
 from policies import sac
@@ -27,7 +29,7 @@ from policies.joint_networks import ActorsAndCritics
 from policies.learning import Figures
 from policies.reparameterised import NoisyNumbers
 from policies.replay import Transitions
-from policies.sac import Temperature
+from policies.sac import Temperature, check_reachable
 
 
 @dataclass(frozen=True)
@@ -80,6 +82,10 @@ class MASAC(Centralised):
     n_critics = 2
     network: SoftActorsAndCritics
 
+    def read_spaces(self, observation_space: Space[Any], action_space: Space[Any]) -> None:
+        super().read_spaces(observation_space, action_space)
+        check_reachable(self.options.target_entropy, action_space)
+
     def build(self, generator: Generator) -> SoftActorsAndCritics:
         temperature = Temperature() if self.options.ent_coef == "auto" else None
         return SoftActorsAndCritics(super().build(generator), temperature)
@@ -87,7 +93,7 @@ class MASAC(Centralised):
     def make_optimizers(self) -> dict[str, Adam]:
         optimizers = super().make_optimizers()
         if self.network.temperature is not None:
-            optimizers["temperature"] = Adam(self.network.temperature)
+            optimizers["temperature"] = self.adam(self.network.temperature)
         return optimizers
 
     def schedules(self) -> Figures:

@@ -77,14 +77,18 @@ def mlp(
     return Perceptron(layers, activation=activation, storage=storage)
 
 
+def scale_of_bytes(space: spaces.Box) -> float:
+    """What brings bytes of a space to [0, 1]: one over its largest bound, be that 255 or less."""
+    return 1 / int(space.high.max(initial=1))  # where it is 0, all are 0
+
+
 class Numbers(nn.Module):
-    """A leaf of numbers as they are, flattened; bytes that use their whole range are scaled to [0, 1]."""
+    """A leaf of numbers as they are, flattened; bytes are scaled to [0, 1], see `scale_of_bytes`."""
 
     def __init__(self, space: spaces.Box | spaces.MultiBinary) -> None:
         super().__init__()
         self.features = int(np.prod(space.shape))
-        whole_bytes = isinstance(space, spaces.Box) and space.dtype == np.uint8 and int(space.high.max()) == 255
-        self._scale = 1 / 255 if whole_bytes else 1.0
+        self._scale = scale_of_bytes(space) if isinstance(space, spaces.Box) and space.dtype == np.uint8 else 1.0
 
     def forward(self, leaf: Tensor) -> Tensor:
         numbers = leaf if leaf.ndim == 2 else leaf.reshape(len(leaf), -1)  # [N, features]
@@ -112,11 +116,13 @@ class OneHot(nn.Module):
 class Image(nn.Module):
     """The convolutional network of Mnih et al. 2015 (doi 10.1038/nature14236); a shallower one below 36 pixels.
 
-    Takes bytes [N, H, W, C] or [N, C, H, W]; the axis with the fewest items holds the channels.
+    Takes bytes [N, H, W, C] or [N, C, H, W], scaled to [0, 1] as their space is bounded, see `scale_of_bytes`; the axis
+    with the fewest items holds the channels.
     """
 
     def __init__(self, space: spaces.Box, generator: torch.Generator) -> None:
         super().__init__()
+        self._scale = scale_of_bytes(space)
         self._channels_first = int(np.argmin(space.shape[::-1])) == 2  # the last axis wins a tie
         channels, height, width = space.shape if self._channels_first else np.roll(space.shape, 1)
         small = min(height, width) < _SMALL_IMAGE
@@ -135,7 +141,7 @@ class Image(nn.Module):
 
     def forward(self, leaf: Tensor) -> Tensor:
         pixels = leaf if self._channels_first else leaf.permute(0, 3, 1, 2)
-        hidden = self.layers(pixels.to(torch.float32) * (1 / 255))
+        hidden = self.layers(pixels.to(torch.float32) * self._scale)
         return functional.relu(self.linear(hidden))
 
 

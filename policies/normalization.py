@@ -28,7 +28,7 @@ from torch import Tensor
 
 from arena.errors import ConfigError
 from policies.networks import leaf_spaces
-from policies.options import check_flag, check_numbers, check_unused
+from policies.options import check_flag, check_numbers, check_unused, wrong
 from policies.tensors import storage_dtype
 
 if TYPE_CHECKING:
@@ -112,13 +112,19 @@ class ObservationNormalizer:
 
     Args:
         space: one entity's observation space.
-        clip: how far from 0 a normalised number may be; None: any distance.
+        clip: how far from 0 a normalised number may be; None: any distance. It holds before anything is known as well:
+            with raw numbers of any size, many a first policy would always do the same, and values be far off.
         enabled: false: all leaves stay as they are, and there is nothing to know of them.
+
+    Raises:
+        ConfigError: enabled, but no leaf can be normalised.
     """
 
     def __init__(self, space: Space[Any], *, clip: float | None = 10.0, enabled: bool = True) -> None:
         leaves = enumerate(leaf_spaces(space))
         numbers = {place: leaf.shape or () for place, leaf in leaves if enabled and _is_numbers(leaf)}
+        if enabled and not numbers:
+            raise wrong("normalize_observations", True, f"false: {space} has no numbers that could be normalised")
         self._places, self._clip = tuple(numbers), math.inf if clip is None else clip
         self.statistics = [Statistics.none(shape) for shape in numbers.values()]
         self._prepare()

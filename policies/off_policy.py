@@ -9,6 +9,9 @@ How the group learns is its `sync`:
     gradients  every worker replays its own transitions and steps on the mean gradient of all workers' minibatches
     samples    the group's root replays everybody's transitions, then the others take its weights
 
+With `gradients` every worker draws `batch_size` transitions, however many it has collected: where seats have unequal
+numbers of lanes or entities, what the smaller ones see is replayed more often than what the larger ones do.
+
 `training_intensity` is how many transitions the group replays per transition that it collects, in both and at any
 number of workers: more workers learn from more transitions, not longer from each. So a gradient step of N workers has
 N times `batch_size` transitions, and `learning_starts` and `buffer_size` count those of the whole group. What is left
@@ -35,12 +38,11 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from arena.errors import ConfigError
-from arena.spaces import leaves_of
 from policies.adam import Adam
-from policies.devices import DEVICES, device_of, moved
+from policies.devices import DEVICES, moved
 from policies.experience import Experience, Fragment
 from policies.intensity import Intensity
-from policies.learning import Average, Figures, alone, check_autoreset
+from policies.learning import Average, Figures, Learner, alone, check_autoreset
 from policies.normalization import ObservationNormalizer, Statistics, check_normalization, joined, pooled
 from policies.options import check_choice, check_flag, check_numbers, check_sizes, check_unused, wrong
 from policies.perceptron import ACTIVATIONS
@@ -65,6 +67,7 @@ class OffPolicyOptions:
 
     learning_rate: float = 3e-4  # step size of Adam; 0 plays without learning
     learning_rate_schedule: str = "constant"  # constant, or linear: falls to 0 at the end of the run
+    adam_epsilon: float = 1e-8  # Adam's epsilon: weights whose gradients are smaller than this move less
     buffer_size: int = 100_000  # observations that the group's replay holds at most; the oldest go first
     learning_starts: int = 1_000  # transitions that the group collects with random actions before it learns
     batch_size: int = 64  # transitions per worker in one gradient step
@@ -90,10 +93,12 @@ class OffPolicyOptions:
         counts = ("batch_size", "train_every", "n_step", "target_update_interval", "log_every")
         check_numbers(self, "buffer_size", *counts, at_least=1, whole=True)
         check_numbers(self, "learning_starts", at_least=0, whole=True)
-        check_numbers(self, "learning_rate", "training_intensity", at_least=0)
-        check_numbers(self, "gamma", "tau", "priority_alpha", "priority_beta", at_least=0, at_most=1)
+        check_numbers(self, "learning_rate", at_least=0)
+        check_numbers(self, "adam_epsilon", "training_intensity", more_than=0)
+        check_numbers(self, "gamma", "priority_alpha", "priority_beta", at_least=0, at_most=1)
+        check_numbers(self, "tau", more_than=0, at_most=1)
         check_numbers(self, "priority_epsilon", at_least=0)
-        check_numbers(self, "max_grad_norm", at_least=0, optional=True)
+        check_numbers(self, "max_grad_norm", more_than=0, optional=True)
         check_choice(self, "learning_rate_schedule", ("constant", "linear"))
         check_choice(self, "activation", ACTIVATIONS)
         check_choice(self, "device", DEVICES)
@@ -105,9 +110,11 @@ class OffPolicyOptions:
         check_unused(self, "priority_alpha", "priority_beta", "priority_epsilon", prioritized=False)
         if self.prioritized and self.priority_epsilon == 0:
             raise wrong("priority_epsilon", 0, "more than 0: what has no error would never be replayed again")
+        if self.prioritized and self.priority_alpha == 0:
+            raise wrong("priority_alpha", 0, "more than 0 where prioritized is true: else all is replayed as often")
 
 
-class OffPolicy(ABC):
+class OffPolicy(Learner, ABC):
     """One worker of an off-policy algorithm. A subclass says what is learnt, how it acts and what a step is.
 
     Args:
@@ -137,9 +144,7 @@ class OffPolicy(ABC):
     options: Any  # of the class's own type
 
     def __init__(self, env: VectorEnv[Any, Any, Any], group: Group, *, ticks: int, **options: Any) -> None:
-        self.env, self.group, self.ticks = env, group, ticks
-        self.options = self.Options(**options)
-        self.device = device_of(self.options.device)
+        super().__init__(env, group, ticks=ticks, **options)
         self.read_spaces(env.single_observation_space, env.single_action_space)
         self.network = self.build(torch.Generator().manual_seed(group.shared_seed)).to(self.device)
         self.optimizers, self.targets = self.make_optimizers(), {}
@@ -177,7 +182,11 @@ class OffPolicy(ABC):
 
     def make_optimizers(self) -> dict[str, Adam]:
         """What moves the parts of `network`; each part has one."""
-        return {"optimizer": Adam(self.network)}
+        return {"optimizer": self.adam(self.network)}
+
+    def adam(self, module: nn.Module) -> Adam:
+        """An optimiser as the options say."""
+        return Adam(module, epsilon=self.options.adam_epsilon)
 
     @abstractmethod
     def make_targets(self) -> dict[str, Target[Any]]:
@@ -564,27 +573,10 @@ class OffPolicy(ABC):
         return cls(env, group, ticks=ticks, **{**options, "buffer_size": min(room, given.buffer_size)})
 
     @classmethod
-    def check_options(cls, options: Mapping[str, Any]) -> None:
-        """Whether this machine has the device.
-
-        Raises:
-            ConfigError: it has not.
-        """
-        device_of(cls.Options(**options).device)
-
-    @classmethod
-    def check(cls, observation_space: Space[Any], action_space: Space[Any]) -> None:
-        """Whether the algorithm can play with one entity's spaces.
-
-        Raises:
-            ConfigError: it cannot; the message says why.
-        """
-        leaves_of(observation_space)
-        cls.check_actions(action_space)
-
-    @classmethod
     def sizes(cls, options: Mapping[str, Any], *, rows: int, ticks: int, workers: int) -> dict[str, int]:
-        """What `arena plan` shows, for rows that act on every tick; an update is what one line of metrics tells of.
+        """What `arena plan` shows, for rows that act on every tick.
+
+        A line of metrics tells of all gradient steps since the one before, so it is no update.
 
         Raises:
             ConfigError: an option that the algorithm cannot take, a replay too small for so many rows, or a run that
@@ -593,12 +585,11 @@ class OffPolicy(ABC):
         given = cls.Options(**options)
         check_budget(given, rows=rows, ticks=ticks, workers=workers)
         due = given.training_intensity * (rows * ticks * workers - given.learning_starts)
-        interval = max(given.log_every, given.train_every)
-        updates = ticks // given.train_every * given.train_every // interval
-        told = {"samples per update": interval * rows * workers, "updates per run": updates} if updates else {}
+        meetings = ticks // given.train_every
         return {
-            **told,
+            "samples per gradient step": given.batch_size * workers,
             "gradient steps per run": math.floor(due / (given.batch_size * workers)),
+            "lines of metrics per run": meetings * given.train_every // max(given.log_every, given.train_every),
         }
 
 

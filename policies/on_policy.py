@@ -28,24 +28,22 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeVar
 
 import numpy as np
 import torch
-from gymnasium.spaces import Space
 from gymnasium.vector import VectorEnv
 from numpy.typing import NDArray
 from torch import Tensor
 
 from arena.errors import BudgetReached, ConfigError
-from arena.spaces import leaves_of
-from policies.actions import action_head
+from policies.actions import BoxHead, action_head
 from policies.adam import Adam
-from policies.devices import DEVICES, device_of, moved
-from policies.learning import Average, Figures, alone, check_autoreset
+from policies.devices import DEVICES, moved
+from policies.learning import Average, Figures, Learner, alone, check_autoreset
 from policies.networks import ActorCritic, Encoder
 from policies.normalization import Normalization, check_normalization, joined
-from policies.options import check_choice, check_flag, check_numbers, check_sizes, check_unused
+from policies.options import check_choice, check_flag, check_idle, check_numbers, check_sizes, check_unused
 from policies.perceptron import ACTIVATIONS
 from policies.recurrent import RECURRENT, Recollection, RecurrentEncoder, chopped
 from policies.returns import Advantages, Trajectories, advantages_of
@@ -75,6 +73,7 @@ class OnPolicyOptions:
 
     learning_rate: float = 3e-4  # step size of Adam; 0 plays without learning
     learning_rate_schedule: str = "constant"  # constant, or linear: falls to 0 at the end of the run
+    adam_epsilon: float = 1e-5  # Adam's epsilon: weights whose gradients are smaller than this move less
     n_steps: int = 128  # ticks per rollout
     gamma: float = 0.99  # discount per transition
     gae_lambda: float = 0.95  # how far advantages look ahead: 0 one step, 1 to the end
@@ -99,7 +98,8 @@ class OnPolicyOptions:
         check_numbers(self, "n_steps", "hidden_size", "sequence_length", at_least=1, whole=True)
         check_numbers(self, "learning_rate", "ent_coef", "vf_coef", at_least=0)
         check_numbers(self, "gamma", "gae_lambda", at_least=0, at_most=1)
-        check_numbers(self, "max_grad_norm", at_least=0, optional=True)
+        check_numbers(self, "max_grad_norm", more_than=0, optional=True)
+        check_numbers(self, "adam_epsilon", more_than=0)
         check_numbers(self, "check_every", at_least=0, whole=True)
         check_numbers(self, "log_std_init", at_least=-20, at_most=20)
         check_choice(self, "learning_rate_schedule", ("constant", "linear"))
@@ -139,7 +139,7 @@ class Spread:
         return cls(mean, math.sqrt(float(((held - mean) ** 2).sum()) / held.size), held.size)
 
 
-class OnPolicy(ABC, Generic[Given]):
+class OnPolicy(Learner, ABC, Generic[Given]):
     """One worker of a policy that learns on-policy; an algorithm adds `optimize`, `minibatches` and `backward`.
 
     Args:
@@ -161,12 +161,12 @@ class OnPolicy(ABC, Generic[Given]):
     options: Given
 
     def __init__(self, env: VectorEnv[Any, Any, Any], group: Group, *, ticks: int, **options: Any) -> None:
-        self.env, self.group, self.ticks = env, group, ticks
-        self.options = cast("Given", self.Options(**options))
-        self.device = device_of(self.options.device)
+        super().__init__(env, group, ticks=ticks, **options)
         self.head = action_head(env.single_action_space, log_std_init=self.options.log_std_init)
+        if not isinstance(self.head, BoxHead):
+            check_idle(self.options, "log_std_init", where=f"the actions are {env.single_action_space}")
         self.network = self._network().to(self.device)
-        self.optimizer = Adam(self.network)
+        self.optimizer = Adam(self.network, epsilon=self.options.adam_epsilon)
         self.generator = stream(group.seed, EXPLORING)  # all that this worker draws: exploration and shuffling
         self.updates = self.ticks_done = 0
         self.normalization = Normalization(env.single_observation_space, env.num_envs, self.options)
@@ -520,7 +520,7 @@ class OnPolicy(ABC, Generic[Given]):
     def log_prob(self, observations: Any, actions: Any, masks: NDArray[np.int8] | None) -> NDArray[np.float64]:
         """Log-probabilities, or log-densities, [N] of the actions of one episode, in its order, by the current weights.
 
-        A Box action that was clipped is judged where it lies, not by what lay beyond the bound.
+        A number of a Box action that lies on its bound has the probability of all that is clipped to it.
 
         Args:
             observations: a batched sample [N, ...]: what was seen.
@@ -534,7 +534,8 @@ class OnPolicy(ABC, Generic[Given]):
             leaves.append(torch.zeros(len(leaves[0]), encoder.memory_size))
         leaves = self.normalization.observations(leaves)
         policy = self.network.policy(self._here(leaves), self._here(mask), torch.tensor([len(leaves[0])]))
-        found: NDArray[np.float64] = policy.log_prob(self._here(self.head.from_env(actions))).double().cpu().numpy()
+        log_probs = self.head.env_log_prob(policy, self._here(self.head.from_env(actions)))
+        found: NDArray[np.float64] = log_probs.double().cpu().numpy()
         return found
 
     def state_dict(self) -> dict[str, Any]:
@@ -554,9 +555,10 @@ class OnPolicy(ABC, Generic[Given]):
             ConfigError: the state is not this algorithm's, its network has another shape, or has learnt from normalised
                 observations while this one's are not, or the other way round.
         """
-        if "network" not in state:
+        expected = self.state_dict().keys()
+        if not expected - {"normalization"} <= state.keys() <= expected:
             name, found = type(self).__name__, ", ".join(map(str, state)) or "nothing"
-            raise ConfigError(f"this is no state of {name}: it has {found}")
+            raise ConfigError(f"this is no state of {name}: it has {found}; expected {', '.join(expected)}")
         load_weights(self.network, state["network"])
         self.optimizer.load_state_dict(to_tensors(state["optimizer"]))
         self.normalization.load_state_dict(state.get("normalization", {}))
@@ -585,34 +587,6 @@ class OnPolicy(ABC, Generic[Given]):
         if self.group.fragments is not None:
             self._take_up(state.get("weights") if self.rollout.played else None)
             self.group.fragments.load_state_dict(state.get("fragments", ()))
-
-    @classmethod
-    def tried_out(cls, env: VectorEnv[Any, Any, Any], group: Group, *, ticks: int, **options: Any) -> OnPolicy[Given]:
-        """One that cannot play; all that its `__init__` asks of an environment are spaces.
-
-        Raises:
-            ConfigError: it cannot be made with these options, this seat or this group.
-        """
-        return cls(env, group, ticks=ticks, **options)
-
-    @classmethod
-    def check_options(cls, options: Mapping[str, Any]) -> None:
-        """Whether this machine has the device.
-
-        Raises:
-            ConfigError: it has not.
-        """
-        device_of(cls.Options(**options).device)
-
-    @classmethod
-    def check(cls, observation_space: Space[Any], action_space: Space[Any]) -> None:
-        """Whether the algorithm can play with one entity's spaces.
-
-        Raises:
-            ConfigError: it cannot; the message says why.
-        """
-        leaves_of(observation_space)
-        action_head(action_space)
 
     @classmethod
     def sizes(cls, options: Mapping[str, Any], *, rows: int, ticks: int, workers: int) -> dict[str, int]:

@@ -25,23 +25,27 @@ def is_number(value: object, *, whole: bool = False) -> bool:
 def check_numbers(
     options: object,
     *names: str,
-    at_least: float,
+    at_least: float = -math.inf,
+    more_than: float = -math.inf,
     at_most: float = math.inf,
     whole: bool = False,
     optional: bool = False,
 ) -> None:
     """Checks that options are numbers in a range; `optional` also takes None.
 
+    A range begins with `at_least`, or beyond `more_than`.
+
     Raises:
         ConfigError: one is not.
     """
+    least = f"more than {more_than:g}" if more_than > -math.inf else f"at least {at_least:g}"
     top = f" and at most {at_most:g}" if at_most < math.inf else ""
-    expected = f"a {'whole ' if whole else ''}number, at least {at_least:g}{top}{', or null' if optional else ''}"
+    expected = f"a {'whole ' if whole else ''}number, {least}{top}{', or null' if optional else ''}"
     for name in names:
         value = getattr(options, name)
         if optional and value is None:
             continue
-        if not is_number(value, whole=whole) or not at_least <= value <= at_most:
+        if not is_number(value, whole=whole) or not at_least <= value <= at_most or value <= more_than:
             raise wrong(name, value, expected)
 
 
@@ -93,16 +97,30 @@ def check_unused(options: Any, *names: str, **unless: object) -> None:
     """
     ((other, idle),) = unless.items()
     found = getattr(options, other)
-    if not (idle(found) if callable(idle) else found == idle):
-        return
+    if idle(found) if callable(idle) else found == idle:
+        _refuse_set(options, names, where=f"{other} is {_yaml(found)}", instead=f", or set {other}")
+
+
+def check_idle(options: Any, *names: str, where: str) -> None:
+    """Refuses options that were set although they have no effect where the policy plays.
+
+    Args:
+        options: a dataclass.
+        names: of the options without effect.
+        where: why they have none, as "the actions are Discrete(3)".
+
+    Raises:
+        ConfigError: one of the options has another value than its default.
+    """
+    _refuse_set(options, names, where=where)
+
+
+def _refuse_set(options: Any, names: Iterable[str], *, where: str, instead: str = "") -> None:
     defaults = {field.name: field.default for field in dataclasses.fields(options)}
     for name in names:
         value = getattr(options, name)
         if value != defaults[name]:
-            expected = (
-                f"no {name} where {other} is {_yaml(found)}: it has no effect there; leave it out, or set {other}"
-            )
-            raise wrong(name, value, expected)
+            raise wrong(name, value, f"no {name} where {where}: it has no effect there; leave it out{instead}")
 
 
 def check_falls(options: Any, first: str, last: str) -> None:

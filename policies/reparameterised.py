@@ -28,7 +28,7 @@ from torch.nn import functional
 
 from policies.actions import DiscreteHead
 from policies.continuous import SquashedGaussian, UnitBox
-from policies.distributions import allow, gumbel, normal
+from policies.distributions import allow, gumbel, normal, uniform_entropy
 
 _OF_UNIFORM = 0.3  # of the greatest entropy; among team-mates who hardly know what they want only what is safe pays
 
@@ -185,8 +185,7 @@ class Choices:
         return Sample(self.to_critics(disturbed.argmax(-1)), entropies, backward)
 
     def wanted_entropy(self, outputs: Tensor, mask: Tensor | None) -> Tensor:
-        allowed = torch.ones_like(outputs) if mask is None else mask
-        return _OF_UNIFORM * allowed.sum(-1).clamp(min=1).log()
+        return _OF_UNIFORM * uniform_entropy(outputs, mask)
 
     def _noise(self, outputs: Tensor, generator: torch.Generator) -> Tensor:
         return gumbel(outputs.shape, generator).to(outputs.device)

@@ -38,6 +38,12 @@ def to_mask(infos: Mapping[str, Any], mask_size: int) -> Tensor | None:
     return None if mask is None else torch.tensor(np.asarray(mask, np.bool_))
 
 
+def last_leaves(space: Space[Any], infos: Mapping[str, Any], rows: NDArray[np.intp]) -> list[Tensor]:
+    """The last observations of rows [K] whose episodes have ended, as tensors [K, ...], one per leaf; K > 0."""
+    samples = [flatten(space, infos["final_obs"][row]) for row in rows]
+    return stored_leaves(leaves_of(space), [np.stack(column) for column in zip(*samples, strict=True)])
+
+
 _ALL = slice(None)
 
 
@@ -310,9 +316,7 @@ class Rollout:
     def _keep_final(self, t: int, cut: NDArray[np.intp], infos: Mapping[str, Any], rows: slice) -> None:
         if len(cut) == 0:
             return
-        samples = [flatten(self._space, infos["final_obs"][row]) for row in cut]
-        leaves = [torch.from_numpy(np.stack(column)) for column in zip(*samples, strict=True)]
-        kept = [leaf.to(storage.dtype) for leaf, storage in zip(leaves, self._leaves, strict=False)]
+        kept = last_leaves(self._space, infos, cut)
         if self._memory.shape[2]:
             kept.append(self._memory[t + 1, rows][torch.from_numpy(cut)])
         self._cut.append((t, (rows.start or 0) + cut, kept))

@@ -14,6 +14,7 @@ temperature, are taken at the same weights and travel in one message.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -29,7 +30,7 @@ from policies.actions import DiscreteHead
 from policies.adam import Adam
 from policies.continuous import SquashedGaussian, UnitBox
 from policies.critics import ActorAndCritics, Critics
-from policies.distributions import allow, normal
+from policies.distributions import allow, normal, uniform_entropy
 from policies.learning import Figures
 from policies.off_policy import OffPolicy, OffPolicyOptions
 from policies.options import check_unused, is_number, wrong
@@ -66,6 +67,26 @@ class Options(OffPolicyOptions):
         if self.target_entropy != "auto" and not is_number(self.target_entropy):
             raise wrong("target_entropy", self.target_entropy, "auto, or a number")
         check_unused(self, "target_entropy", ent_coef=is_number)
+
+
+def check_reachable(target_entropy: float | str, space: Space[Any]) -> None:
+    """Refuses to want an entropy that no policy has: the temperature would grow, or fall, without end.
+
+    Raises:
+        ConfigError: the space is Discrete, and it is not from 0 to below that of uniform choice; or a Box, and it is
+            not below that of uniform numbers in [-1, 1].
+    """
+    if target_entropy == "auto":
+        return
+    wanted = float(target_entropy)
+    if isinstance(space, spaces.Discrete):
+        most = math.log(space.n)
+        reached, expected = 0 <= wanted < most, f"auto, or at least 0 and less than {most:.4g}, as uniform choice has"
+    else:
+        most = math.prod(space.shape or ()) * math.log(2)
+        reached, expected = wanted < most, f"auto, or less than {most:.4g}, as uniform numbers from -1 to 1 have"
+    if not reached:
+        raise wrong("target_entropy", target_entropy, f"{expected}: the actions are {space}")
 
 
 class ActorStep(NamedTuple):
@@ -230,8 +251,7 @@ class DiscreteActions:
         """The entropy that is wanted, [N]."""
         if self._target_entropy != "auto":
             return outputs.new_full((len(outputs),), float(self._target_entropy))
-        allowed = torch.ones_like(outputs) if mask is None else mask
-        return _OF_UNIFORM * allowed.sum(-1).clamp(min=1).log()
+        return _OF_UNIFORM * uniform_entropy(outputs, mask)
 
 
 def actions_of(space: Space[Any], target_entropy: float | str) -> ContinuousActions | DiscreteActions:
@@ -286,6 +306,7 @@ class SAC(OffPolicy):
     def read_spaces(self, observation_space: Space[Any], action_space: Space[Any]) -> None:
         self.observation_space = observation_space
         self.actions = actions_of(action_space, self.options.target_entropy)
+        check_reachable(self.options.target_entropy, action_space)
         self.action_shape, self.action_dtype = self.actions.shape, self.actions.dtype
         self.mask_size = self.actions.mask_size
 
@@ -303,9 +324,9 @@ class SAC(OffPolicy):
         return SoftActorCritic(critics, self.actions.outputs, temperature=temperature, generator=generator, **layers)
 
     def make_optimizers(self) -> dict[str, Adam]:
-        optimizers = {"critics": Adam(self.network.critics), "actor": Adam(self.network.actor)}
+        optimizers = {"critics": self.adam(self.network.critics), "actor": self.adam(self.network.actor)}
         if self.network.temperature is not None:
-            optimizers["temperature"] = Adam(self.network.temperature)
+            optimizers["temperature"] = self.adam(self.network.temperature)
         return optimizers
 
     def make_targets(self) -> dict[str, Target[Any]]:
@@ -352,14 +373,15 @@ class SAC(OffPolicy):
         features, values, to_critics = self.network.critics.traced(
             batch.observations, actions.to_critics(batch.actions)
         )
-        errors = actions.of_actions(values, batch.actions) - targets  # [k, N]
+        taken = actions.of_actions(values, batch.actions)  # [k, N]
+        errors = taken - targets
         weighted = errors * batch.weights
         to_critics(actions.by_outputs(weighted / batch.size, batch.actions))
         step = actions.actor_backward(self.network, features, values, batch.masks, alpha, self.generator)
         if self.network.temperature is not None:
             self.optimizers["temperature"].gradient[0] += alpha * step.surplus
         critic_loss = float((weighted * errors).mean(1).sum() / 2)
-        measured = (critic_loss, float((errors + targets).mean()), step.loss, step.entropy)
+        measured = (critic_loss, float(taken.mean()), step.loss, step.entropy)
         return dict(zip(self.measured, measured, strict=True)), errors.abs().mean(0)
 
     def next_values(self, batch: Transitions) -> Tensor:

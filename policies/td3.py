@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from policies import ddpg
+from policies.continuous import noisy
 from policies.distributions import normal
 from policies.options import check_numbers, check_unused
 
@@ -64,5 +65,4 @@ class TD3(ddpg.DDPG):
     def smoothed(self, actions: Tensor) -> Tensor:
         """Actions [N, d] with clipped noise, in [-1, 1]."""
         std, most = self.options.target_policy_noise, self.options.target_noise_clip
-        noise = normal(actions.shape, self.generator).mul_(std).clamp_(-most, most)
-        return (actions + noise.to(actions.device)).clamp_(-1, 1)
+        return noisy(actions, normal(actions.shape, self.generator).mul_(std).clamp_(-most, most))

@@ -16,6 +16,7 @@
         terminated, truncated, active, fresh, rewards [L, E]
         masks       action masks, per block
         observations per block; on the tick that ends a lane's episode already the next episode's first (fresh)
+        final masks the last action masks of the rows that ended, in row order; as `final`, sent where there are any
         final       the last observations of the rows that ended, in row order; unused rows at the end are not sent
 
 A row is one entity in one lane; rows are in lane-major order: row = lane * E + entity.
@@ -193,6 +194,7 @@ class ReplyView:
         arrays = _ReplyArrays.cut(carver, layout)
         self.terminated, self.truncated, self.active, self.fresh, self.rewards, masks, self._leaves = arrays
         self.quiet_bytes = carver.offset  # of a message in which no row has ended
+        final_masks = [carver.take(np.int8, lanes * len(b.entities), b.mask_size) for b in layout.blocks]
         self._final = [carver.sample(b.observation_space, lanes * len(b.entities)) for b in layout.blocks]
         self.nbytes = carver.offset
         self._last_block, self._last_row_bytes, self._last_final_offset = _end_of(self._final, self.nbytes)
@@ -202,6 +204,7 @@ class ReplyView:
             for position in range(len(block.entities))
         ]
         self.mask_rows = [_flat(mask) for mask in masks]
+        self._final_masks = {i: final for i, final in enumerate(final_masks) if layout.blocks[i].mask_size}
         self.by_entity = _by_entity(layout, self._leaves, [b.observation_space for b in layout.blocks])
         self.rows = [[_flat(leaf) for leaf in leaves] for leaves in self._leaves]
 
@@ -239,17 +242,35 @@ class ReplyView:
         self.header[3] = 0
 
     def pack_final(self) -> None:
-        """Copies the observations of the rows that ended to `final`, before the next episode's overwrite them."""
+        """Copies what the rows that ended have seen last to `final`, before the next episode's overwrites it.
+
+        Where a last mask forbids everything (nobody is to act any more) it allows everything: whoever asks what the
+        end of an episode that was cut is worth needs a choice.
+        """
         ended = self._ended_of_blocks()
         self.header[3] = sum(map(len, ended))
         for rows, final, leaves in zip(ended, self._final, self.rows, strict=True):
             for target, leaf in zip(final, leaves, strict=True):
                 target[: len(rows)] = leaf[rows]
+        for block, target in self._final_masks.items():
+            masks = self.mask_rows[block][ended[block]]
+            masks[~masks.any(axis=1)] = 1
+            target[: len(masks)] = masks
 
     def final(self) -> list[tuple[NDArray[np.intp], list[NDArray[Any]]]]:
         """Per block the rows (of the block) that ended and the leaves of their last observations."""
         ended = self._ended_of_blocks()
         return [(rows, [leaf[: len(rows)] for leaf in leaves]) for rows, leaves in zip(ended, self._final, strict=True)]
+
+    def final_masks(self) -> list[tuple[NDArray[np.intp], NDArray[np.int8]]]:
+        """Per block the rows (of the block) that ended and their last masks; no rows where the block has no masks."""
+        nobody = np.zeros(0, np.intp), np.zeros((0, 0), np.int8)
+        found = [nobody] * len(self._final)
+        if self._final_masks:
+            ended = self._ended_of_blocks()
+            for block, masks in self._final_masks.items():
+                found[block] = ended[block], masks[: len(ended[block])]
+        return found
 
     def _ended_of_blocks(self) -> list[NDArray[np.intp]]:
         ended = self.ended()

@@ -77,7 +77,7 @@ class EnvProxy(gymnasium.Env[Any, Any]):
             return seat.observation(0, 0), reward, False, False, seat.info(0, 0)
         self._needs_reset, self._unseen = True, bool(seat.reply.fresh[0, 0])
         terminated, truncated = bool(seat.reply.terminated[0, 0]), bool(seat.reply.truncated[0, 0])
-        return seat.final_observations()[0], reward, terminated, truncated, dict(seat.final_infos.get(0, {}))
+        return seat.final_observations()[0], reward, terminated, truncated, seat.final_info(0)
 
     def _wait_for_first_move(self) -> None:
         """In turn-based games others may move first; what that pays belongs to the first step."""

@@ -107,7 +107,7 @@ class ParallelEnvProxy(ParallelEnv[str, Any, Any]):
         infos = {}
         for agent in self.agents:
             index = self._index[agent]
-            infos[agent] = dict(seat.final_infos.get(index, {})) if agent in finals else seat.info(index, 0)
+            infos[agent] = seat.final_info(index) if agent in finals else seat.info(index, 0)
             infos[agent]["active"] = bool(seat.reply.active[0, index])
         return infos
 

@@ -17,7 +17,7 @@ from gymnasium.error import AlreadyPendingCallError, NoAsyncCallError
 from numpy.typing import NDArray
 
 from arena.comm import Link
-from arena.comm.wire import ReplyView, RequestView
+from arena.comm.wire import Block, ReplyView, RequestView
 from arena.errors import BudgetReached, ProtocolError
 from arena.interface import Info
 from arena.lockstep import RequestKind
@@ -255,12 +255,30 @@ class Seat:
     def final_observations(self) -> dict[int, Any]:
         """Copies of the last observations of the rows that ended on this tick, by row."""
         found: dict[int, Any] = {}
-        entities = len(self.entities)
         for block, (rows, leaves) in zip(self._layout.blocks, self.reply.final(), strict=True):
-            first = None if self.uniform else block.entities[0]
-            places = [row if first is None else row * entities + first for row in rows.tolist()]
-            found.update(zip(places, rows_of(block.observation_space, leaves, len(rows)), strict=True))
+            samples = rows_of(block.observation_space, leaves, len(rows))
+            found.update(zip(self._places(block, rows), samples, strict=True))
         return found
+
+    def final_masks(self) -> dict[int, NDArray[np.int8]]:
+        """Copies of the last action masks of the rows that ended on this tick, by row, as far as they have any."""
+        found: dict[int, NDArray[np.int8]] = {}
+        for block, (rows, masks) in zip(self._layout.blocks, self.reply.final_masks(), strict=True):
+            found.update(zip(self._places(block, rows), masks.copy(), strict=True))
+        return found
+
+    def final_info(self, row: int) -> Info:
+        """What the game has said last in a row that ended on this tick, with the action mask where there is one."""
+        info: Info = dict(self.final_infos.get(row, {}))
+        mask = self.final_masks().get(row)
+        if mask is not None:
+            info["action_mask"] = mask
+        return info
+
+    def _places(self, block: Block, rows: NDArray[np.intp]) -> list[int]:
+        """Rows of a block as rows of the seat."""
+        places: list[int] = (rows if self.uniform else rows * len(self.entities) + block.entities[0]).tolist()
+        return places
 
     def mask(self, entity: int, lane: int) -> NDArray[np.int8] | None:
         """A copy of an entity's action mask in a lane, None where it has none."""

@@ -41,7 +41,8 @@ class VectorEnvProxy(VectorEnv[Any, Any, Any]):
 
     - `infos["active"]` [B] is false for rows whose action is ignored: an entity that is out of the game until its
       lane's next episode, or that is not to move in a turn-based game;
-    - `infos["action_mask"]` [B, n] int8, where the game has masks.
+    - `infos["action_mask"]` [B, n] int8, where the game has masks; `infos["final_info"]["action_mask"]` [B, n] has the
+      last ones of the rows that ended, and zeros in other rows. One that would forbid everything allows everything.
 
     Args:
         seats: of the worker, one per block of lanes.
@@ -209,11 +210,15 @@ class VectorEnvProxy(VectorEnv[Any, Any, Any]):
         observed, ended = np.full(self.num_envs, None, object), np.zeros(self.num_envs, np.bool_)
         told: dict[str, Any] = {}
         for seat, rows in self._places:
+            masks = seat.final_masks()
             for row, observation in seat.final_observations().items():
                 place = rows.start + row
                 observed[place], ended[place] = observation, True
-                if row in seat.final_infos:
-                    told = self._add_info(told, dict(seat.final_infos[row]), place)
+                info = dict(seat.final_infos.get(row, {}))
+                if masks:
+                    info["action_mask"] = masks[row]
+                if info:
+                    told = self._add_info(told, info, place)
         return {"final_obs": observed, "_final_obs": ended, "final_info": told, "_final_info": ended.copy()}
 
     def _active_rows(self) -> BoolRows:

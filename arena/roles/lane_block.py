@@ -248,7 +248,7 @@ class LaneBlock:
         self._write_step(step, ends)
         step_infos, begin_infos = step.frame.infos, None
         if ends and over.any():
-            over, begin_infos = self._next_episodes(over) if played is not None else self._go_on(over)
+            over, begin_infos = self._next_episodes(over, step.frame) if played is not None else self._go_on(over)
             if self._run.episodes is not None and self._account.episodes.min() >= self._run.episodes:
                 self._lockstep.end()
         tick, last, silent = self._lockstep.tick, self._lockstep.over, step_infos is None and begin_infos is None
@@ -265,8 +265,11 @@ class LaneBlock:
                 seen[entity] = observed
         return Step(Frame(seen, nobody, (None,) * len(seen)), np.zeros(nobody.shape), nobody, nobody)
 
-    def _next_episodes(self, over: NDArray[np.bool_]) -> tuple[NDArray[np.bool_], Infos | None]:
-        """Begins an episode in the lanes that are over; returns the lanes in which one begins, and what it says."""
+    def _next_episodes(self, over: NDArray[np.bool_], last: Frame) -> tuple[NDArray[np.bool_], Infos | None]:
+        """Begins an episode in the lanes that are over; returns the lanes in which one begins, and what it says.
+
+        `last` is what the step has shown.
+        """
         finished, wanted = self._account.finish(over, self._lockstep.tick), self._run.episodes
         # Lanes that are done early play on, but what they play would favour short episodes: it does not count.
         self.finished += finished if wanted is None else [record for record in finished if record.episode < wanted]
@@ -276,7 +279,7 @@ class LaneBlock:
         if frame is None:
             playing = self._account.playing & ~over[:, None]
             for port in self._ports:
-                port.write_cut(playing)
+                port.write_cut(last, playing)
             if self._samples is not None:
                 self._samples.truncate(playing)
             return self._go_on(~over)

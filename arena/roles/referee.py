@@ -67,7 +67,7 @@ class Referee:
 
     def _glance(self, step: Step) -> bool:
         """Whether everything is exactly as promised; False where that is not plain to see."""
-        (observations, active, _, _), rewards, terminated, truncated = step
+        (observations, active, _, _, _), rewards, terminated, truncated = step
         if not rewards.shape == terminated.shape == truncated.shape == active.shape == self._shape:
             return False
         if rewards.dtype is not _FLOAT or not terminated.dtype is truncated.dtype is active.dtype is _BOOL:
@@ -94,13 +94,16 @@ class Referee:
             GameError: as `see_step`.
         """
         self._check_flags("active", frame.active)
-        for what, given in (("observations", frame.observations), ("masks", frame.masks)):
+        final_masks = frame.masks if frame.final_masks is None else frame.final_masks
+        told = {"observations": frame.observations, "masks": frame.masks, "final masks": final_masks}
+        for what, given in told.items():
             if len(given) != self._shape[1]:
                 raise GameError(f"{len(given)} {what} for {self._shape[1]} entities")
         for entity, observed in enumerate(frame.observations):
             self._check_observation(entity, observed, lanes)
-        for entity, mask in enumerate(frame.masks):
-            self._check_mask(entity, mask)
+        for entity, masks in enumerate(zip(frame.masks, final_masks, strict=True)):
+            for mask in masks:
+                self._check_mask(entity, mask)
 
     def _check_flags(self, name: str, flags: Any) -> None:
         if getattr(flags, "shape", None) != self._shape or flags.dtype.kind != "b":

@@ -35,6 +35,7 @@ class SeatPort:
             (space, flatten(space, target))
             for space, target in zip(welcome.observation_spaces, self.reply.by_entity, strict=True)
         ]
+        self._masked = any(welcome.mask_sizes)
         self._actions = welcome.action_spaces
         consecutive = entities == tuple(range(entities[0], entities[0] + len(entities)))
         self._columns: Any = slice(entities[0], entities[-1] + 1) if consecutive else list(entities)
@@ -52,7 +53,16 @@ class SeatPort:
         reply.truncated[:] = step.truncated[:, columns]
         reply.fresh[:] = False
         self._write_frame(step.frame, slice(None))
-        reply.pack_final() if ends else reply.no_final()
+        self.pack_final(step.frame) if ends else reply.no_final()
+
+    def pack_final(self, frame: Frame) -> None:
+        """Keeps what the rows that ended have seen last; `frame`, of the step, is written and stays so."""
+        if frame.final_masks is None:
+            self.reply.pack_final()
+            return
+        self._write_masks(frame.final_masks, slice(None))
+        self.reply.pack_final()
+        self._write_masks(frame.masks, slice(None))
 
     def write_nothing_played(self) -> None:
         """What a reply holds when a reset was asked for: no reward, nothing ended."""
@@ -62,10 +72,15 @@ class SeatPort:
         self.reply.fresh[:] = False
         self.reply.no_final()
 
-    def write_cut(self, playing: NDArray[np.bool_]) -> None:
-        """Ends what was not over when the game failed, after a step was written; `playing` is [L, E] of the game."""
+    def write_cut(self, frame: Frame, playing: NDArray[np.bool_]) -> None:
+        """Ends what was not over when the game failed, after a step was written.
+
+        Args:
+            frame: of that step.
+            playing: [L, E] of the game, who has not ended.
+        """
         self.reply.truncated |= playing[:, self._columns]
-        self.reply.pack_final()
+        self.pack_final(frame)
 
     def write_begin(self, frame: Frame, lanes: NDArray[np.bool_]) -> None:
         """Copies the first observations of the lanes that begin an episode."""
@@ -75,12 +90,17 @@ class SeatPort:
     def _write_frame(self, frame: Frame, lanes: Any) -> None:
         reply = self.reply
         reply.active[lanes] = frame.active[lanes][:, self._columns]
-        for entity, (space, leaves), masks in zip(self.entities, self._observed, reply.masks_by_entity, strict=True):
+        for entity, (space, leaves) in zip(self.entities, self._observed, strict=True):
             for array, into in zip(flatten(space, frame.observations[entity]), leaves, strict=True):
                 into[lanes] = array[lanes]
-            mask = frame.masks[entity]
-            if masks is not None and mask is not None:
-                masks[lanes] = mask[lanes]
+        if self._masked:
+            self._write_masks(frame.masks, lanes)
+
+    def _write_masks(self, masks: Sequence[NDArray[np.int8] | None], lanes: Any) -> None:
+        for entity, into in zip(self.entities, self.reply.masks_by_entity, strict=True):
+            mask = masks[entity]
+            if into is not None and mask is not None:
+                into[lanes] = mask[lanes]
 
     def idle_actions(self, chosen: Any) -> list[Any]:
         """The actions of a seat that does nothing, per entity `[L, *shape]`; written where its own would stand."""

@@ -85,5 +85,5 @@ class AlikeSeats:
                 into[...] = mask
         if ends or self._ended:
             for port in self._ports:
-                port.reply.pack_final() if ends else port.reply.no_final()
+                port.pack_final(frame) if ends else port.reply.no_final()
         self._ended = ends

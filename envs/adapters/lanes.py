@@ -15,13 +15,15 @@ from arena.interface import Frame, Info, Interface, Step
 from envs.adapters.game import MASK, Game, Moment
 
 Flags = NDArray[np.bool_]
+Masks = NDArray[np.int8]
 
 
 class Lanes:
     """`L` games that step together; lanes that are over stand still until they are reset.
 
     Observations and masks lie in buffers that hold until the next call. Rows of entities that are not active have
-    masks of ones. Exceptions of a game pass unchanged; what a game says that its spaces do not allow is a `GameError`.
+    masks of ones; what those whose episode has ended could have done next is in `final_masks`. Exceptions of a game
+    pass unchanged; what a game says that its spaces do not allow is a `GameError`.
 
     Args:
         games: one per lane, all with the same entities and spaces. The first may be reset once, without a seed, to
@@ -87,10 +89,13 @@ class Lanes:
             for column in (rewards, terminated, truncated):
                 column[self._ended] = 0
         ended = terminated | truncated
-        if np.count_nonzero(ended):
-            self._ended |= ended
-            self._note_ends()
-        return Step(self._frame(infos), rewards, terminated, truncated)
+        if not np.count_nonzero(ended):
+            return Step(self._frame(infos), rewards, terminated, truncated)
+        self._ended |= ended
+        self._note_ends()
+        given = [None if mask is None else mask.copy() for mask in self._masks]
+        frame = self._frame(infos)
+        return Step(frame._replace(final_masks=_final_masks(frame, given, ended)), rewards, terminated, truncated)
 
     def _note_ends(self) -> None:
         """To be told when somebody's episode has begun or ended: most ticks change nothing."""
@@ -187,6 +192,16 @@ def _check_layouts(interface: Interface) -> None:
                 spaces.leaves_of(space)
             except ConfigError as error:
                 raise ConfigError(f"{entity!r}, {what}: {error}") from error
+
+
+def _final_masks(frame: Frame, given: Sequence[Masks | None], ended: Flags) -> list[Masks | None] | None:
+    """The masks of the frame, but of those who have ended on this tick [L, E] what the game has given."""
+    if all(mask is None for mask in given):
+        return None
+    return [
+        None if mask is None or last is None else np.where(ended[:, entity, None], last, mask)
+        for entity, (mask, last) in enumerate(zip(frame.masks, given, strict=True))
+    ]
 
 
 def _mask_sizes(game: Game) -> tuple[int, ...]:

@@ -228,7 +228,7 @@ class PerEntity(Layer):
 
     def _frame(self, frame: Frame, infos: Sequence[Sequence[Info]]) -> Frame:
         told = any(info for lane in infos for info in lane)
-        return Frame(self._observations, self._active.copy(), frame.masks, infos if told else None)
+        return Frame(self._observations, self._active.copy(), frame.masks, infos if told else None, frame.final_masks)
 
 
 def _own_seed(seed: int | None, entity: int) -> int | None:

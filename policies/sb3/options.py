@@ -78,7 +78,7 @@ _WORDS = {  # of what is said in another way than in Python, or is the arena's o
 _PARAMETER = re.compile(r"^ *:param (\w+): (.*(?:\n +[^:A-Z( ].*)*)", re.MULTILINE)  # up to a line that begins anew
 
 _COUNTS = ("n_steps", "batch_size", "n_epochs", "buffer_size", "train_freq", "target_update_interval", "policy_delay")
-_PARTS = ("gamma", "gae_lambda", "tau", "exploration_fraction", "exploration_initial_eps", "exploration_final_eps")
+_PARTS = ("gamma", "gae_lambda", "exploration_fraction", "exploration_initial_eps", "exploration_final_eps")
 
 
 def options_class(library: type[BaseAlgorithm]) -> type[Any]:
@@ -113,12 +113,16 @@ def _check(options: Any) -> None:
     names = {field.name for field in dataclasses.fields(options)}
     check_numbers(options, *names.intersection(_COUNTS), at_least=1, whole=True)
     check_numbers(options, *names.intersection(_PARTS), at_least=0, at_most=1)
-    check_numbers(options, *names.intersection(["max_grad_norm"]), at_least=0)
+    check_numbers(options, *names.intersection(["tau"]), more_than=0, at_most=1)
+    check_numbers(options, *names.intersection(["max_grad_norm"]), more_than=0)
+    check_numbers(options, *names.intersection(["target_kl"]), more_than=0, optional=True)
     check_numbers(options, *names.intersection(["learning_starts"]), at_least=0, whole=True)
     check_numbers(options, *names.intersection(["gradient_steps"]), at_least=-1, whole=True)
     check_numbers(options, "log_every", at_least=1, whole=True)
     check_numbers(options, "check_every", at_least=0, whole=True)
     check_choice(options, "device", DEVICES)
+    if "gradient_steps" in names and options.gradient_steps == 0:
+        raise wrong("gradient_steps", 0, "at least 1, or -1: as many as there were ticks since the last update")
     for name in names.intersection(_SCHEDULES):
         _schedule(name, getattr(options, name))
     if "action_noise" in names and options.action_noise is not None:
