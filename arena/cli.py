@@ -1,4 +1,5 @@
-"""The command line: `arena COMMAND ...`. Exit codes: 0 done, 1 a run that failed, 2 a user's mistake, 141 nobody read.
+"""The command line: `arena COMMAND ...`. Exit codes: 0 done, 1 a run that failed, 2 a user's mistake, 130 Ctrl-C, 141
+nobody read.
 
 What a command needs is imported inside it: `arena --help` starts neither MPI nor torch.
 """
@@ -9,15 +10,15 @@ import argparse
 import json
 import os
 import shlex
+import signal
 import sys
 from collections.abc import Sequence
-from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from arena import __version__
 from arena.errors import ConfigError, Unwritable, located, nearest
-from arena.screen.lasting import discard, lasting_output
+from arena.screen.lasting import guarded_output, present_streams
 
 if TYPE_CHECKING:
     from arena.config import Config
@@ -34,17 +35,20 @@ _OVERRIDE_HELP = "change one value of the configuration, such as matches[0].lane
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command and gives its exit code; a usage error of argparse ends with exit 2 by itself."""
+    present_streams()
     arguments = _parser().parse_args(argv)
     if os.getcwd() not in sys.path:
         sys.path.append(os.getcwd())  # so that a configuration can name a user's own `my_module:MyWorker`
-    with lasting_output() if arguments.plays else nullcontext():
+    with guarded_output(lasts=arguments.plays):
         return _status(arguments)
 
 
 def _status(arguments: argparse.Namespace) -> int:
     """Runs a command; what the user has done wrong is told in a sentence."""
     try:
-        return int(arguments.command(arguments))
+        status = int(arguments.command(arguments))
+        sys.stdout.flush()  # while there is somebody to tell what cannot be written
+        return status
     except ConfigError as error:
         print(f"arena: error: {error}", file=sys.stderr)
         return 2
@@ -54,8 +58,10 @@ def _status(arguments: argparse.Namespace) -> int:
     except BrokenPipeError:  # the reader, such as `head`, has seen enough
         if arguments.plays:
             raise  # no reader of ours: output that lasts needs none
-        discard(sys.stdout.fileno())
         return _NOBODY_READS
+    except KeyboardInterrupt as error:  # where nobody else has taken it, as while modules are imported
+        number: int = error.args[0] if error.args else signal.SIGINT
+        return 128 + number
 
 
 class _Parser(argparse.ArgumentParser):
@@ -369,7 +375,10 @@ def _number(text: str) -> int:
 
 
 def _names(text: str) -> list[str]:
-    return [name.strip() for name in text.split(",") if name.strip()]
+    found = [name.strip() for name in text.split(",") if name.strip()]
+    if not found:
+        raise argparse.ArgumentTypeError(f"expected names of players, as blue,red, got {text!r}")
+    return found
 
 
 def _share(text: str) -> float:
@@ -460,13 +469,14 @@ def _plan(arguments: argparse.Namespace) -> int:
 def _check(arguments: argparse.Namespace) -> int:
     from arena.config import load_config
     from arena.screen.plan_text import prove_plan, schedule_text
+    from arena.screen.rounds_text import gate_lines
     from arena.screen.words import counted
 
     plan = _load_plan(arguments.config, arguments.overrides, None)
     config = load_config(arguments.config, arguments.overrides)
     examination = _examine(plan, config, arguments.config, conformance=True)
     proof, later = prove_plan(plan, examination), _later(plan, config, examination)
-    for line in (*examination.lines, schedule_text(proof, later)):
+    for line in (*examination.lines, *gate_lines(config), schedule_text(proof, later)):
         _say(line)
     _say(f"plan: {counted(plan.processes, 'process', 'processes')}")
     refused = proof.circle is not None or later
@@ -618,19 +628,8 @@ def _doctor(arguments: argparse.Namespace) -> int:
 
 
 def _say(text: str) -> None:
-    """Prints, at once: what cannot be printed is told while there is somebody to tell it.
-
-    Raises:
-        BrokenPipeError: the reader has gone.
-        Unwritable: the output is a file, and cannot be written.
-    """
-    try:
-        print(text, flush=True)
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        discard(sys.stdout.fileno())  # or Python fails at what is still to be printed, when it ends
-        raise Unwritable(f"the output cannot be written: {error.strerror}") from error
+    """Prints, at once; raises what `guarded_output` does."""
+    print(text, flush=True)
 
 
 def _load_plan(path: str, overrides: Sequence[str], ranks: int | None) -> Plan:

@@ -120,10 +120,22 @@ class MatchReplays:
         for one in known:
             if one.number == number:
                 return one
-        lanes = sorted({lane for recording in self.recordings for lane in recording.lanes})
-        if lane not in lanes:
-            raise self._absent(f"lane {lane}; its lanes are {_spans(lanes)}")
-        raise self._absent(f"episode {number} of lane {lane}; there are {_spans([one.number for one in known])}")
+        self.check_lane(lane)
+        raise self._absent(f"episode {number} of lane {lane}; {_there([one.number for one in known])}")
+
+    def check_lane(self, lane: int) -> None:
+        """Refuses a lane of which there is nothing.
+
+        Raises:
+            ConfigError: there is none, and says which there are; or as `recordings`.
+        """
+        if lane not in self.lanes:
+            raise self._absent(f"lane {lane}; {_there(self.lanes)}")
+
+    @property
+    def lanes(self) -> Sequence[int]:
+        """The numbers of the lanes of which there is something."""
+        return sorted({lane for recording in self.recordings for lane in recording.lanes})
 
     def _absent(self, what: str) -> ConfigError:
         return ConfigError(f"match {self.manifest.match} has no {what}", source=str(self.path))
@@ -144,11 +156,11 @@ class Replays:
         """
         rounds = sorted({match.manifest.round for match in self.matches})
         if round not in rounds:
-            raise ConfigError(f"there is no round {round}; there are {_spans(rounds)}", source=str(self.path))
+            raise ConfigError(f"there is no round {round}; {_there(rounds)}", source=str(self.path))
         known = {match.manifest.match: match for match in self.matches if match.manifest.round == round}
         if number not in known:
-            there = _spans(sorted(known))
-            raise ConfigError(f"round {round} has no match {number}; there are {there}", source=str(self.path))
+            there = _there(sorted(known))
+            raise ConfigError(f"round {round} has no match {number}; {there}", source=str(self.path))
         return known[number]
 
 
@@ -159,16 +171,24 @@ def read_replays(path: Path | str) -> Replays:
         path: a run folder.
 
     Raises:
-        ConfigError: there are none here, or a manifest is damaged or of a newer arena.
+        ConfigError: there are none here, or a manifest is missing, damaged, or of a newer arena.
     """
     home = Path(path) / "replays"
-    found = sorted(home.glob(f"round-*/match-*/{MANIFEST}"))
+    found = [manifest for folder in sorted(home.glob("round-*/match-*")) if (manifest := _manifest_in(folder))]
     if not found:
         raise ConfigError(
             "no replays here: name the folder of a run whose configuration says `record: replays`", source=str(path)
         )
     matches = [MatchReplays(file.parent, manifest_of(file)) for file in found]
     return Replays(home, tuple(sorted(matches, key=lambda match: match.manifest[:2])))
+
+
+def _manifest_in(folder: Path) -> Path | None:
+    """The manifest of a match; None where nothing was written, or all of it is to be played again."""
+    files, manifest = files_in(folder), folder / MANIFEST  # in this order: it is there before the first file is
+    if files and not manifest.exists():
+        raise damaged(manifest, "it is missing, though there are files beside it")
+    return manifest if manifest.exists() else None
 
 
 def _recording(path: Path, manifest: Manifest) -> Recording | None:
@@ -241,8 +261,11 @@ def _episodes(recording: Recording) -> Iterator[Episode]:
             last[position] = (number, begin.tick, place)
 
 
-def _spans(numbers: Sequence[int]) -> str:
-    """`0 to 3, 7`; `none`."""
+def _there(numbers: Sequence[int]) -> str:
+    """`there are 0 to 3, 7`, `there is only 0`, `there is none`."""
+    if len(numbers) < 2:
+        return f"there is only {numbers[0]}" if numbers else "there is none"
     edges = [index for index in range(1, len(numbers)) if numbers[index] != numbers[index - 1] + 1]
     parts = [numbers[start:end] for start, end in pairwise([0, *edges, len(numbers)]) if start < end]
-    return ", ".join(f"{part[0]} to {part[-1]}" if len(part) > 1 else str(part[0]) for part in parts) or "none"
+    spans = ", ".join(f"{part[0]} to {part[-1]}" if len(part) > 1 else str(part[0]) for part in parts)
+    return f"there are {spans}"

@@ -53,7 +53,7 @@ def restored(
     config = load_config(folder.config)
     if policy not in config.policies:
         raise ConfigError(f"no policy {policy!r} in this run; {nearest(policy, config.policies)}", source=str(run))
-    given = _as_learnt(folder, policy, config.policies[policy], boundary)
+    given = _as_learnt(folder, policy, config, boundary)
     cls = registry.worker_class(given.algorithm, given.options, acts=given.frozen, path=f"policies.{policy}")
     if hasattr(cls, "check"):
         cls.check(observation_space, action_space)
@@ -69,13 +69,13 @@ def _group(config: Config, policy: str) -> Told:
     return Told(policy, config.policies[policy].sync, seed=config.seed, shared_seed=config.seed)
 
 
-def _as_learnt(folder: RunFolder, policy: str, given: PolicyConfig, boundary: int | None) -> PolicyConfig:
+def _as_learnt(folder: RunFolder, policy: str, config: Config, boundary: int | None) -> PolicyConfig:
     """With the options of the round in which that was learnt: who has become a copy of another one has that one's."""
-    own = checkpoints.list_checkpoints(folder.checkpoints_path(policy))
+    given, own = config.policies[policy], checkpoints.list_checkpoints(folder.checkpoints_path(policy))
     if boundary is None and not own:
         return given
     tick = checkpoints.ticks_of(own[-1]) if boundary is None else boundary
-    options = rounds.options_at(rounds.read(folder), tick).get(policy, given.options)
+    options = rounds.options_at(rounds.read_played(folder, config), tick).get(policy, given.options)
     return msgspec.structs.replace(given, options=options)
 
 

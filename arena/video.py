@@ -86,12 +86,15 @@ def write_video(path: Path, pictures: Iterator[Picture], *, per_second: float) -
     part = path.with_name(f".{path.stem}.part{path.suffix}")
     write = _write_mp4 if path.suffix.lower() == ".mp4" else _write_images
     try:
-        write(part, _held(map(_even, pictures), round(_HELD * per_second)), per_second)
-        part.replace(path)
+        part.open("wb").close()  # an encoder would say less of a place where nothing can be
+        try:
+            write(part, _held(map(_even, pictures), round(_HELD * per_second)), per_second)
+            part.replace(path)
+        finally:
+            part.unlink(missing_ok=True)
     except OSError as error:
-        raise Unwritable(f"{path} cannot be written: {error.strerror or error}") from error
-    finally:
-        part.unlink(missing_ok=True)
+        why = error.strerror or str(error).partition("\n")[0]  # behind it is the encoder's whole command
+        raise Unwritable(f"{path} cannot be written: {why}") from error
 
 
 def captioned(picture: Picture, caption: Caption) -> Picture:

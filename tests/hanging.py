@@ -1,4 +1,4 @@
-"""Games and worker algorithms that do not come back, or not soon, each in its own way."""
+"""Games, worker algorithms and callbacks that do not come back, or not soon, each in its own way."""
 
 from __future__ import annotations
 
@@ -110,3 +110,13 @@ class SlowPlayer(Player):
                 self.group.mean(1.0)
             if any(self.env.step(0)[2:4]):
                 self.env.reset()
+
+
+class HangingListener:
+    """A callback that hangs when the run begins."""
+
+    def __init__(self, *, way: str) -> None:
+        self.hang = WAYS[way]
+
+    def on_start(self, run: Any) -> None:
+        self.hang()

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -88,15 +89,22 @@ def episodes(run: Path) -> list[str]:
     return sorted(json.dumps(line, sort_keys=True) for line in JournalReader(run / "episodes.jsonl"))
 
 
+def living(cwd: Path) -> list[int]:
+    """The processes that live in this folder."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):  # gone, or somebody else's
+            if os.path.realpath(entry / "cwd") == os.path.realpath(cwd):
+                found.append(int(entry.name))
+    return found
+
+
 def left_behind(cwd: Path) -> list[str]:
     """Command lines of processes that still live in this folder."""
     found = []
-    for entry in Path("/proc").glob("[0-9]*"):
-        try:
-            if os.path.realpath(entry / "cwd") == os.path.realpath(cwd):
-                found.append((entry / "cmdline").read_text().replace("\0", " "))
-        except OSError:
-            continue  # gone, or somebody else's
+    for pid in living(cwd):
+        with suppress(OSError):
+            found.append(Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " "))
     return found
 
 

@@ -150,9 +150,9 @@ def _episodes(
     each = league.episodes // league.rounds
     for number, played in enumerate(rounds):
         ticks = np.sort(rng.integers(1, ROUND + 1, each)) + played["start"]
-        for tick, place in zip(ticks.tolist(), rng.integers(0, len(played["matches"]), each).tolist(), strict=True):
-            match = played["matches"][place]
-            yield _episode(league, number, match, tick, rng)
+        places = rng.integers(0, len(played["matches"]), each).tolist()
+        for episode, (tick, place) in enumerate(zip(ticks.tolist(), places, strict=True)):
+            yield {**_episode(league, number, played["matches"][place], tick, rng), "episode": episode}
 
 
 def _episode(
@@ -169,7 +169,7 @@ def _episode(
         "match": match["match"],
         "env": "touchdown",
         "lane": lane,
-        "episode": tick,
+        "episode": 0,
         "tick": tick,
         "length": length,
         "terminated": outcome != "draw" and not cut,

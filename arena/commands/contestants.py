@@ -2,15 +2,16 @@
 
 A policy of a run has its newest checkpoint, or those that are asked for: `blue@5000` is blue as it was at tick 5000, by
 a checkpoint or, of a league, a snapshot. A policy without any, as one that is scripted, plays as it is configured.
-Policies of several runs that are called alike are told apart by their runs: `first.blue`, `second.blue`.
+Policies of several runs that are called alike are told apart by their folders: `first.blue`, `second.blue`. A folder's
+name loses what the name of a policy cannot have; where nothing is left it is that of the configuration.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
+from itertools import chain, count
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -26,6 +27,7 @@ from arena.records.folder import RunFolder
 from arena.screen.words import counted
 
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_.-]+")
+_MOST_DIGITS = 18  # of a tick
 
 
 class Source(NamedTuple):
@@ -57,15 +59,30 @@ def read_sources(targets: Sequence[str]) -> list[Source]:
     """Configurations and run folders, each with a label of its own.
 
     Raises:
-        ConfigError: one is no such thing, is damaged, or of another version of the arena.
+        ConfigError: one is no such thing, is damaged, or of another version of the arena; or it is named twice.
     """
     found = [_read(target) for target in targets]
-    seen: Counter[str] = Counter()
+    _check_different(found)
+    asked, taken = {source.label for source in found}, set[str]()
     for place, source in enumerate(found):
-        seen[source.label] += 1
-        if seen[source.label] > 1:
-            found[place] = source._replace(label=f"{source.label}-{seen[source.label]}")
+        label = source.label if source.label not in taken else _free(source.label, asked | taken)
+        taken.add(label)
+        found[place] = source._replace(label=label)
     return found
+
+
+def _check_different(sources: Sequence[Source]) -> None:
+    known: dict[Path, str] = {}
+    for place, source in enumerate(sources):
+        before = known.setdefault(Path(source.path).resolve(), source.path)
+        if len(known) <= place:
+            also = f", as {before} too" if before != source.path else ""
+            raise ConfigError(f"is named twice{also}; its players would meet themselves", source=source.path)
+
+
+def _free(label: str, taken: Container[str]) -> str:
+    """A label with the first number that makes it one of its own."""
+    return next(found for number in count(2) if (found := f"{label}-{number}") not in taken)
 
 
 def _read(target: str) -> Source:
@@ -77,7 +94,7 @@ def _read(target: str) -> Source:
         raise ConfigError("is no run folder: it has no config.yaml", source=target)
     config = load_config(folder.config)
     label = _NOT_IN_NAMES.sub("-", folder.path.resolve().name).strip("-._") or config.name
-    return Source(label, target, config, rounds.read(folder), folder)
+    return Source(label, target, config, rounds.read_played(folder, config), folder)
 
 
 # who plays
@@ -152,12 +169,18 @@ def _members(sources: Sequence[Source]) -> dict[str, _Member]:
         known = alike.setdefault(name, [])
         if not any(_same(before, source, name) for before, _ in known):
             known.append((source, name))
-    names = [
-        (name if len(owners) == 1 else f"{source.label}.{name}", source, name)
-        for owners in alike.values()
-        for source, name in owners
-    ]
-    return {name: _Member(name, source, policy) for name, source, policy in names}
+    members: dict[str, _Member] = {}
+    for policy, owners in alike.items():
+        for source, _ in owners:
+            name = policy if len(owners) == 1 else _player(source, policy, {*alike, *members})
+            members[name] = _Member(name, source, policy)
+    return members
+
+
+def _player(source: Source, policy: str, taken: Container[str]) -> str:
+    """The name of a policy that several sources have; another source may have a policy that is called so."""
+    names = (f"{source.label}{number}.{policy}" for number in chain([""], (f"-{again}" for again in count(2))))
+    return next(name for name in names if name not in taken)
 
 
 def _same(one: Source, other: Source, name: str) -> bool:
@@ -195,7 +218,7 @@ def _chosen(
 ) -> tuple[str, PolicyConfig]:
     policy, _, tick = name.partition("@")
     ticks = members[policy].source.files(members[policy].policy) if policy in members else {}
-    if tick.isdigit() and int(tick) in ticks:
+    if tick.isascii() and tick.isdecimal() and len(tick) <= _MOST_DIGITS and int(tick) in ticks:
         return f"{policy}@{int(tick)}", members[policy].at(int(tick))
     known = [*everybody, *(f"{policy}@{found}" for found in sorted(ticks))]
     if name not in everybody:

@@ -11,7 +11,7 @@ import json
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -48,10 +48,10 @@ from arena.records.scoreboard import Scoreboard
 from arena.records.tournament import Terms
 from arena.run import Run, Stage
 from arena.screen.display import Display, silent_display
-from arena.screen.standings import prior_lines, standings_lines
-from arena.screen.words import counted
+from arena.screen.standings import misfit_lines, prior_lines, standings_lines
+from arena.screen.words import counted, elo_words, repetition_words
 from arena.stages import rounds
-from arena.stages.evaluating import ENDLESS, alike_words
+from arena.stages.evaluating import ENDLESS, alike
 from arena.stages.prepare import given, prepare
 
 _ERROR, _ELO = 0.05, 20.0  # where nothing is asked for
@@ -119,12 +119,14 @@ class Tournament(HostingLeader):
         rule, batches = self._rule(run.folder), len(_whole(run.folder))
         played = read(run.folder, last=batches - 1)
         found = table(played.results, [*rounds.config_of(run).policies], rule)
+        uncounted = _uncounted(played, run, batches)
         if self._request.as_json:
-            text = json.dumps(_data(found, rule, played.results.games, run), indent=2)
+            text = json.dumps(_data(found, rule, played.results.games, uncounted, run), indent=2)
         else:
-            lines = [*standings_lines(found.rows), *prior_lines(prior=found.prior)]
-            lines += [*_verdict(found, rule, played.results.games), *_uncounted(played, run.folder, batches)]
-            text = "\n".join([*lines, *alike_words(run, remedy="--sample"), f"run folder: {run.path}"])
+            lines = [*standings_lines(found.rows), *prior_lines(prior=found.prior), *misfit_lines(found.misfit)]
+            lines += [*_verdict(found, rule, played.results.games), *_uncounted_lines(uncounted)]
+            lines += repetition_words(alike(run), remedy="--sample")
+            text = "\n".join([*lines, f"run folder: {run.path}"])
         sys.stdout.write(f"{text}\n")
         sys.stdout.flush()
 
@@ -228,18 +230,22 @@ def _check_counted(played: Reading, source: str) -> None:
 
 def _progress(played: int, found: Table) -> str:
     best = found.rows[0]
-    leads = f"{best.player} leads with {best.elo:+.0f} [{best.low:+.0f}, {best.high:+.0f}]"
+    leads = f"{best.player} leads with {elo_words(best.elo)} [{elo_words(best.low)}, {elo_words(best.high)}]"
+    if found.misfit.circular:
+        return f"{counted(played, 'game')}: {leads}, but some beat those that stand higher; all pairs play alike now"
     return f"{counted(played, 'game')}: {leads}; {len(found.open)} of {len(found.doubts)} neighbours are open"
 
 
 def _verdict(found: Table, rule: Rule, played: int) -> list[str]:
     games = counted(played, "game")
     what = f"differences below {rule.elo:g} Elo not counted"
-    alike = [f"{doubt.upper} and {doubt.lower}" for doubt in found.equal]
+    same = [f"{doubt.upper} and {doubt.lower}" for doubt in found.equal]
     why = "as nearly all of their games are drawn, or won by the same side"
-    equal = [f"as good as each other, {why}: {', '.join(alike)}"] if alike else []
+    equal = [f"as good as each other, {why}: {', '.join(same)}"] if same else []
     if found.decided:
         return [f"the order is decided after {games}, at an error of {rule.error:g}, {what}", *equal]
+    if not found.open:
+        return [f"the order is not decided after {games}: some beat those that stand higher", *equal]
     pairs = [f"{doubt.upper} and {doubt.lower} ({doubt.probability:.1%})" for doubt in found.open]
     together = ", together more than the error" if len(pairs) > 1 else ""
     return [
@@ -249,20 +255,29 @@ def _verdict(found: Table, rule: Rule, played: int) -> list[str]:
     ]
 
 
-def _uncounted(played: Reading, folder: RunFolder, batches: int) -> list[str]:
-    """How many games there were that do not count, and why; nothing where all do."""
-    lines = JournalReader(folder.episodes) if folder.episodes.exists() else ()
-    again = sum(line["round"] >= batches and not line.get("cut") for line in lines)
-    found = {
-        f"{played.unrated} without a winner": played.unrated,
-        f"{played.aborted} cut short": played.aborted,
-        f"{again} of the batch that was interrupted": again,
-    }
-    words = [reason for reason, games in found.items() if games]
+class _Uncounted(NamedTuple):
+    """How many games there were that do not count: by the field's name, why."""
+
+    without_winner: int
+    cut_short: int
+    interrupted: int
+
+
+def _uncounted(played: Reading, run: Run, batches: int) -> _Uncounted:
+    episodes = run.folder.episodes
+    lines = JournalReader(episodes) if episodes.exists() else ()
+    interrupted = sum(line["round"] >= batches and not line.get("cut") for line in lines)
+    return _Uncounted(played.unrated, played.aborted, interrupted)
+
+
+def _uncounted_lines(found: _Uncounted) -> list[str]:
+    """How many games do not count, and why; nothing where all do."""
+    reasons = "without a winner", "cut short", "of the batch that was interrupted"
+    words = [f"{games} {reason}" for games, reason in zip(found, reasons, strict=True) if games]
     return [f"not counted: {', '.join(words)}"] if words else []
 
 
-def _data(found: Table, rule: Rule, played: int, run: Run) -> dict[str, Any]:
+def _data(found: Table, rule: Rule, played: int, uncounted: _Uncounted, run: Run) -> dict[str, Any]:
     return {
         "players": [
             {
@@ -281,6 +296,14 @@ def _data(found: Table, rule: Rule, played: int, run: Run) -> dict[str, Any]:
         "error": rule.error,
         "elo": rule.elo,
         "games": played,
+        "not_counted": uncounted._asdict(),
+        "prior": found.prior,
+        "alike": alike(run),
+        "misfit": {
+            "p": found.misfit.p,
+            "circular": found.misfit.circular,
+            "surprises": [surprise._asdict() for surprise in found.misfit.surprises],
+        },
         "neighbours": [{**doubt._asdict(), "open": doubt in found.open} for doubt in found.doubts],
         "run_dir": str(run.path),
     }

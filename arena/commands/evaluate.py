@@ -124,7 +124,7 @@ def _labels(folder: RunFolder | None, checkpoints: Sequence[str] | None) -> Sequ
 
 def _weights(config: Config, folder: RunFolder | None, label: str) -> _Weights:
     files = {} if folder is None else _files(config, folder, label)
-    planned = [] if folder is None else rounds.read(folder)
+    planned = [] if folder is None else rounds.read_played(folder, config)
     policies = {name: _frozen(name, policy, files.get(name), planned) for name, policy in config.policies.items()}
     frozen = msgspec.structs.replace(
         config,

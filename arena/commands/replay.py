@@ -15,6 +15,10 @@ from arena import replaying
 from arena.config import load_config
 from arena.errors import ConfigError
 from arena.playback import Event, ReplayDiffers
+from arena.records.boundary import newest_tick
+from arena.records.condition import Condition, condition, planned_ticks
+from arena.records.episode_line import PlayedEpisode, PlayedSeat
+from arena.records.faults import process_faults
 from arena.records.folder import RunFolder
 from arena.records.journal import JournalReader
 from arena.replays import Episode, MatchReplays, Replays, read_replays
@@ -22,8 +26,8 @@ from arena.screen.words import counted
 from arena.spaces import row
 from arena.video import Caption, Picture, Player, captioned, check_video, write_video
 
-Line = Mapping[str, Any]
-"""Of `episodes.jsonl`."""
+Place = tuple[int, int]
+"""A round, and a match in it."""
 
 _COLORS = ("#1f77b4", "#d62728", "#2ca02c", "#ff7f0e", "#9467bd", "#8c564b", "#e377c2", "#7f7f7f")
 _FAILED = 1  # the exit status
@@ -63,11 +67,13 @@ def replay(
     if episode is not None and match is None:
         raise ConfigError("an episode is counted within its match: name that with --match", path="--episode")
     found = read_replays(target)
-    matches = _chosen(found, match, round)
+    matches, folder = _chosen(found, match, round), RunFolder(Path(target))
     try:
         if episode is None:
-            folder = RunFolder(Path(target))
-            return _verify_all(matches, folder) if verify else _list(matches, folder, lane, one=match is not None)
+            _check_lane(matches, lane)
+            if not verify:
+                return _list(matches, folder, lane, one=match is not None)
+            return _verify_all(matches, _without_replay(matches, folder, match, round), whole=_is_whole(folder))
         return _one(matches[0], matches[0].episode(episode, lane=lane or 0), target, video, verify, per_second)
     except ReplayDiffers as error:
         _say(f"{error}")
@@ -79,6 +85,12 @@ def _chosen(found: Replays, match: int | None, round: int | None) -> Sequence[Ma
         return [found.match(match, round=round or 0)]
     chosen = [one for one in found.matches if round in (None, one.manifest.round)]
     return chosen or [found.match(0, round=round or 0)]  # which says what rounds there are
+
+
+def _check_lane(matches: Sequence[MatchReplays], lane: int | None) -> None:
+    """Refuses a lane that no match has."""
+    if lane is not None and not any(lane in match.lanes for match in matches):
+        matches[0].check_lane(lane)
 
 
 # ------------------------------------------------------------------------------------------------- what there is
@@ -114,35 +126,41 @@ def _place(episode: Episode) -> str:
     return f"lane {episode.lane}, episode {episode.number}: {span}"
 
 
-def _lines_of(folder: RunFolder, match: MatchReplays) -> dict[tuple[int, int], Line]:
-    """What `episodes.jsonl` has of a match, by lane and episode; nothing if the file is not there."""
-    if not folder.episodes.exists():
-        return {}
-    place = (match.manifest.round, match.manifest.match)
-    return {
-        (line["lane"], line["episode"]): line
-        for line in JournalReader(folder.episodes)
-        if (line.get("round"), line.get("match")) == place
-    }
+def _lines_of(folder: RunFolder, match: MatchReplays) -> dict[tuple[int, int], PlayedEpisode]:
+    """What `episodes.jsonl` has of a match, by lane and episode."""
+    place = match.manifest[:2]
+    return {(line.lane, line.episode): line for line in _lines(folder) if (line.round, line.match) == place}
 
 
-def _result(line: Line | None) -> str:
+def _lines(folder: RunFolder) -> Iterator[PlayedEpisode]:
+    """Those of `episodes.jsonl`; none if the file is not there."""
+    return JournalReader(folder.episodes).structs(PlayedEpisode) if folder.episodes.exists() else iter(())
+
+
+def _result(line: PlayedEpisode | None) -> str:
     if line is None:
         return ", not in episodes.jsonl"
-    if line.get("cut"):
+    if line.cut:
         return ", cut by the end of the leg"
-    return "".join(f", {seat['policy']} {_seat_result(seat)}" for seat in line["seats"])
+    return "".join(f", {seat.policy} {_seat_result(seat)}" for seat in line.seats)
 
 
-def _seat_result(seat: Line) -> str:
-    return " ".join(filter(None, [seat["outcome"], "NaN" if seat["return"] is None else f"{seat['return']:.6g}"]))
+def _seat_result(seat: PlayedSeat) -> str:
+    return " ".join(filter(None, [seat.outcome, "NaN" if seat.return_ is None else f"{seat.return_:.6g}"]))
 
 
 # ------------------------------------------------------------------------------------------------- all of it
 
 
-def _verify_all(matches: Sequence[MatchReplays], folder: RunFolder) -> int:
-    status, missing = 0, _without_replay(matches, folder)
+def _verify_all(matches: Sequence[MatchReplays], missing: Counter[Place], *, whole: bool) -> int:
+    """Plays it again.
+
+    Args:
+        matches: of which there are replays.
+        missing: how many episodes are on record without one.
+        whole: whether there should be a replay of each.
+    """
+    status = _FAILED if whole and missing else 0
     for match in matches:
         episodes, ticks, differences = len(match.episodes()), 0, 0
         for recording, found in replaying.verify(match):
@@ -156,17 +174,32 @@ def _verify_all(matches: Sequence[MatchReplays], folder: RunFolder) -> int:
             _say(f"{_title(match)}: {counted(episodes, 'episode')}, {ticks:,} ticks of lanes, all as recorded")
         if lost := missing[match.manifest[:2]]:
             _say(f"  {counted(lost, 'more episode')} of episodes.jsonl without a replay")
+    for round, number in sorted(missing.keys() - {match.manifest[:2] for match in matches}):
+        episodes_lost = counted(missing[round, number], "episode")
+        _say(f"round {round}, match {number}: no replays, though episodes.jsonl has {episodes_lost}")
     return status
 
 
-def _without_replay(matches: Sequence[MatchReplays], folder: RunFolder) -> Counter[tuple[int, int]]:
-    """By round and match, how many episodes are on record of which no replay is there."""
-    if not folder.episodes.exists():
-        return Counter()
-    there = {(*match.manifest[:2], episode.lane, episode.number) for match in matches for episode in match.episodes()}
-    lines = JournalReader(folder.episodes)
-    places = ((line["round"], line["match"], line["lane"], line["episode"]) for line in lines)
+def _without_replay(
+    matches: Sequence[MatchReplays], folder: RunFolder, match: int | None, round: int | None
+) -> Counter[Place]:
+    """How many episodes are on record of which no replay is there, as far as they are asked for."""
+    there = {(*one.manifest[:2], episode.lane, episode.number) for one in matches for episode in one.episodes()}
+    rounds = round if match is None else round or 0
+    lines = (line for line in _lines(folder) if match in (None, line.match) and rounds in (None, line.round))
+    places = ((line.round, line.match, line.lane, line.episode) for line in lines)
     return Counter(place[:2] for place in places if place not in there)
+
+
+def _is_whole(folder: RunFolder) -> bool:
+    """Whether the run has ended with a replay of every episode: it keeps them, and none has died with its process."""
+    if not folder.config.is_file() or process_faults(folder.faults):
+        return False
+    config = load_config(folder.config)
+    known = config.rounds > 1 or planned_ticks(config) is not None  # of an evaluation nobody knows
+    if config.record != "replays" or not known:
+        return False
+    return condition(folder, config, played=newest_tick(folder) or 0) is Condition.FINISHED
 
 
 # ------------------------------------------------------------------------------------------------- one episode

@@ -103,7 +103,7 @@ def _check_seat(config: Config, seat: SeatEntry, path: str) -> None:
 def _check_entities(entities: Sequence[int | str], seats: Sequence[SeatEntry], path: str) -> None:
     needed = _entities(seats)
     if len(entities) != needed:
-        raise ConfigError(f"lists {len(entities)} entities for {needed} entries of `seats`; one for each", path=path)
+        raise ConfigError(f"found {len(entities)} for {needed} entries of `seats`; one for each", path=path)
     for index, entity in enumerate(entities):
         if entity in entities[:index]:
             raise ConfigError(f"{entity!r} is listed twice", path=f"{path}[{index}]")
@@ -134,9 +134,9 @@ def _check_generator(config: Config, entry: Generator, path: str) -> None:
     _check_known(entry.env, config.envs, "environment", f"{path}.env")
     _check_players(config, entry.policies, f"{path}.policies")
     if len(entry.policies) < entry.fewest:
-        what = path.rpartition(".")[2].replace("_", " ")
         least = "two or more" if entry.fewest == 2 else "one or more"
-        raise ConfigError(f"lists {len(entry.policies)} policies; a {what} needs {least}", path=f"{path}.policies")
+        found = f"found {len(entry.policies)} of them; `{path.rpartition('.')[2]}` needs {least}"
+        raise ConfigError(found, path=f"{path}.policies")
     if isinstance(entry, (GauntletConfig, MatchmakingConfig)):
         _check_against(config, entry, f"{path}.against")
     _check_pipeline(entry, path)

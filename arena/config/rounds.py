@@ -267,8 +267,11 @@ def _check_gate(config: Config, gate: GateConfig, path: str) -> None:
         _check_enough_games(config, gate, name, path)
 
 
-def _check_enough_games(config: Config, gate: GateConfig, name: str, path: str) -> None:
-    """Whether a policy can pass the gate, if it wins a game per tick against its newest snapshot."""
+def most_gate_games(config: Config, name: str) -> int:
+    """So many games a policy has at most against its first snapshot until its gate is asked for the last time.
+
+    That is a game per tick, equally many from each side, as the gate counts them.
+    """
     every = (config.league or LeagueConfig()).snapshots.every
     rounds = (config.rounds - 1) // every * every - every  # from the first snapshot to the last time the gate is asked
     lanes = 0  # of all these rounds
@@ -276,7 +279,12 @@ def _check_enough_games(config: Config, gate: GateConfig, name: str, path: str) 
         if name in entry.policies:
             matches = rounds * (entry.copies if entry.draws_others else 1) * entry.turns
             lanes += matches // 2 * 2 * entry.lanes  # the gate looks at equally many games from each side
-    most = lanes * config.ticks
+    return lanes * config.ticks
+
+
+def _check_enough_games(config: Config, gate: GateConfig, name: str, path: str) -> None:
+    """Whether a policy can pass the gate, if it wins a game per tick against its newest snapshot."""
+    most = most_gate_games(config, name)
     if most * math.log(2 / (1 + 10 ** (-gate.elo / 400))) < -math.log(gate.alpha):
         raise ConfigError(
             f"can never let a second snapshot of {name!r} join: until the gate is asked for the last time there are at "

@@ -16,7 +16,7 @@ from arena.comm.host import Host
 from arena.errors import ConfigError, Deadlock, PeerLost
 from arena.launch import mpirun
 from arena.launch.console import log_beside_display, tell
-from arena.launch.ranks import Main, entered, names_of, played_words
+from arena.launch.ranks import Main, again_words, entered, names_of, played_words
 from arena.launch.sentry import Sentry
 from arena.launch.terminal import display_for
 from arena.leg import Leg
@@ -146,7 +146,7 @@ def _stopped(run: Run, tick: int, stop: Stop) -> int:
     elif stop.number is None:  # by a callback: the run is over
         run.folder.requeue.unlink(missing_ok=True)
     by = f", {stop.words}" if stop.by else ""
-    left = "--resume goes on from there" if run.episodes is None else played_words(run)
+    left = again_words(run) if run.episodes is None else played_words(run)
     print(f"arena: stopped at tick {tick}{by}; {left}", file=sys.stderr, flush=True)
     return stop.status
 
@@ -339,5 +339,5 @@ def interrupted(run: Run, error: KeyboardInterrupt) -> Failed:
     elif run.episodes is not None:
         words = played_words(run)
     else:
-        words = f"what was played is in {run.path}, --resume goes on from the newest boundary"
+        words = f"what was played is in {run.path}, {again_words(run, 'the newest boundary')}"
     return Failed("root, rank 0", f"ended by {signal.Signals(number).name}; {words}", 128 + number)

@@ -266,7 +266,7 @@ class Rank:
         if role is not None and self._team.rank == 0:
             words = (
                 f"its process has died {DEATHS_AT_MOST} times since the last boundary; it is no accident, and the run "
-                "ends; --resume goes on from there"
+                f"ends; {again_words(self._run)}"
             )
             self._abort(Failed(self._run.describe(role), words, exit_code=1))
 
@@ -314,11 +314,17 @@ def _why_not(run: Run, memory: Memory) -> str:
     if run.episodes is not None:
         return f"a process has died; {played_words(run)}"
     if not memory.keeps:
-        return "a process has died, and `fault_tolerance` is off; --resume goes on from the newest boundary"
+        again = again_words(run, "the newest boundary")
+        return f"a process has died, and `fault_tolerance` is off; {again}"
     return (
         "a process has died, and the run cannot go on without it: what some algorithm has learnt cannot be saved and "
         f"loaded (it has no load_state_dict()); what was played is in {run.path}"
     )
+
+
+def again_words(run: Run, place: str = "there") -> str:
+    """How a run that has ended early goes on, if it can."""
+    return f"--resume goes on from {place}" if run.resumable else "it cannot be resumed"
 
 
 def played_words(run: Run) -> str:

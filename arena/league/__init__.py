@@ -11,8 +11,8 @@ What to do next
     matchmaking     whom a learner meets                snapshots   which past selves it may meet
     population      copies of the best                  draws       what is left to chance
     sequential      is A better than B by d Elo         pairing     which pair to play, is the order decided
-    tournament      batches until it is                 standings   what comes out, as rows
-    exploitation    what can be won from a policy
+    tournament      batches until it is                 misfit      do games go round in a circle
+    standings       what comes out, as rows             exploitation    what can be won from a policy
 
 Nothing here knows MPI or torch. What computes imports scipy, which takes a while; results and reading do not.
 """

@@ -14,7 +14,8 @@ that the games are to resolve; of players that are closer than that, either orde
             games that would do for that against the whole; where it is the side that wins, on either side.
 
 With the ratio of the likelihoods r, a test is wrong with probability 1 / (1 + r); the order is decided when these
-probabilities, of each two neighbours the smaller one, add up to no more than the error. Players whose games all end
+probabilities, of each two neighbours the smaller one, add up to no more than the error. All this takes strengths for
+granted: where the games go round in a circle, see `misfit`, no order is decided. Players whose games all end
 alike can be settled by the second test alone: such games do not say who would win if they did not. Of equal players who
 win and lose, chance settles the order: either will do.
 
@@ -39,6 +40,8 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from arena.league import davidson
+from arena.league.misfit import misfit
+from arena.league.ratings import fit
 from arena.league.results import Results
 
 Array: TypeAlias = NDArray[np.float64]
@@ -83,7 +86,11 @@ def decided(results: Results, players: Sequence[str], error: float = 0.05, *, el
             two count as equal who are not.
         elo: the difference to resolve; half of it needs four times as many games.
     """
-    return len(set(players)) < 2 or Standings(results, players, elo=elo).wrong <= error
+    if len(set(players)) < 2:
+        return True
+    if Standings(results, players, elo=elo).wrong > error:
+        return False
+    return not misfit(results, fit(results, players=players), elo=elo).circular
 
 
 class Standings:

@@ -72,6 +72,18 @@ class Test:
         if self.alpha + self.beta >= 1:
             raise ConfigError(f"found {self.alpha}; alpha + beta must be below 1, or a coin does as well", path="alpha")
 
+    @property
+    def expected_games(self) -> float:
+        """How many decided games it takes on average where A is better by just `elo`.
+
+        Wald's approximation (1945), which takes a bound for reached when it is passed.
+        """
+        edge = math.tanh(self.elo * math.log(10) / 800)  # A's wins minus its losses, of a decided game
+        lost = (1 - edge) * math.log1p(-edge) if edge < 1 else 0.0
+        gain = max(((1 + edge) * math.log1p(edge) + lost) / 2, edge**2 / 2)  # of the ratio; it is never less than that
+        missed = self.beta * (1 - self.alpha) / (1 - self.alpha * self.beta)  # the probability of `NOT_BETTER`
+        return (missed * math.log(self.beta) - (1 - missed) * math.log(self.alpha)) / gain
+
     def state(self, score: Score) -> State:
         """What the games say that A, the first side of the score, has played against B."""
         won = 1 / (1 + 10 ** (-self.elo / 400))

@@ -3,17 +3,22 @@
 Two players **meet** in every setting, on both sides, once in each lane. A batch has as many meetings as there are
 players, fewer where the budget ends, and grows with what was played before: so there are few batches to wait for, and
 at most about a quarter of all games are played after the order was decided.
+
+An order by strengths says nothing where those go round in a circle, see `misfit`: then it depends on who meets whom.
+From there on all pairs meet equally often, until the budget ends.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from itertools import combinations
 from typing import NamedTuple
 
 import msgspec
 
 from arena.config.matches import MatchConfig, SeatEntry
+from arena.league.misfit import Misfit, misfit
 from arena.league.pairing import Standings, most_informative
 from arena.league.ratings import fit
 from arena.league.results import Results
@@ -73,25 +78,32 @@ class Table(NamedTuple):
         doubts: about every two neighbours, the best ones first.
         error: how large all doubts together may be.
         prior: whether the strengths have a weak prior: see `Ratings`.
+        misfit: how badly the games fit strengths at all.
     """
 
     rows: list[Row]
     doubts: list[Doubt]
     error: float
     prior: bool
+    misfit: Misfit = Misfit()
 
     @property
     def decided(self) -> bool:
         """Whether the order of all players is."""
+        return self._settled and not self.misfit.circular
+
+    @property
+    def _settled(self) -> bool:
+        """Whether it would be if the games fitted strengths."""
         return sum(doubt.probability for doubt in self.doubts) <= self.error
 
     @property
     def open(self) -> list[Doubt]:
-        """The neighbours whose doubts keep the order from being decided, the best ones first; none if it is.
+        """The neighbours whose doubts keep the order from being decided, the best ones first; none if none does.
 
         Those that have more than their share of the error, and the next larger ones, until they are more than it.
         """
-        if self.decided:
+        if self._settled:
             return []
         share, together, found = self.error / len(self.doubts), 0.0, set[Doubt]()
         for doubt in sorted(self.doubts, key=lambda doubt: -doubt.probability):
@@ -117,7 +129,8 @@ def table(results: Results, players: Sequence[str], rule: Rule) -> Table:
     standings = Standings(results, players, elo=rule.elo)
     neighbours = zip(standings.order, standings.order[1:], standings.doubts, standings.equal, strict=False)
     ratings = fit(results, players=players)
-    return Table(rows(ratings, results), [Doubt(*found) for found in neighbours], rule.error, ratings.prior)
+    doubts, fitting = [Doubt(*found) for found in neighbours], misfit(results, ratings, elo=rule.elo)
+    return Table(rows(ratings, results), doubts, rule.error, ratings.prior, fitting)
 
 
 def widened(settings: Sequence[MatchConfig], players: int, rule: Rule) -> tuple[MatchConfig, ...]:
@@ -151,13 +164,29 @@ def next_batch(
     """
     meeting = games_of_a_meeting(settings)
     left = (rule.games - played) // meeting  # meetings
-    if left < 1 or table(results, players, rule).decided:
+    if left < 1 or (found := table(results, players, rule)).decided:
         return None
     wanted = min(left, max(len(players), played // (_PART * meeting)))
     count = min(wanted, len(players))
     episodes = wanted // count
-    pairs = most_informative(results, players, count=count, games=meeting * episodes, elo=rule.elo)
+    if found.misfit.circular:
+        pairs = _seldom_met(results, players, count=count, games=meeting * episodes)
+    else:
+        pairs = most_informative(results, players, count=count, games=meeting * episodes, elo=rule.elo)
     return Batch(tuple(_meetings(settings, pairs)), episodes)
+
+
+def _seldom_met(results: Results, players: Sequence[str], *, count: int, games: int) -> list[tuple[str, str]]:
+    """The pairs that have played least, one after the other, each with so many games more."""
+    played = dict.fromkeys(combinations(sorted(players), 2), 0)
+    for teams, score in results.pairs().items():
+        one, other = sorted(team[0] for team in teams)  # a player fills its whole side
+        played[one, other] += score.games
+    found = []
+    for _ in range(count):
+        found.append(min(played, key=played.__getitem__))
+        played[found[-1]] += games
+    return found
 
 
 def _meetings(settings: Sequence[MatchConfig], pairs: Sequence[tuple[str, str]]) -> Iterator[MatchConfig]:

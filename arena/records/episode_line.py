@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
 from arena.records.lines import EpisodeRecord, EpisodeRow, SeatRecord
 from arena.records.outcome import Outcome
+
+_Count = Annotated[int, msgspec.Meta(ge=0, lt=2**31)]
+_Ticks = Annotated[int, msgspec.Meta(ge=0, lt=2**53)]  # as many as the command line takes
 
 
 # `gc=False`: lines are encoded and gone at once, and hold no cycles; Python need not look for garbage among them.
@@ -37,6 +40,31 @@ class EpisodeLine(msgspec.Struct, gc=False):
     truncated: bool
     seats: list[SeatLine]
     cut: bool | msgspec.UnsetType = msgspec.UNSET  # written where it is true
+
+
+class PlayedSeat(msgspec.Struct, gc=False):
+    """A `SeatLine` as it is read; a return that was not finite is null."""
+
+    policy: str
+    entities: tuple[int | str, ...]
+    return_: float | None = msgspec.field(name="return")
+    outcome: Outcome | None
+
+
+class PlayedEpisode(msgspec.Struct, gc=False):
+    """An `EpisodeLine` as it is read."""
+
+    round: _Count
+    match: _Count
+    env: str
+    lane: _Count
+    episode: _Ticks
+    tick: _Ticks
+    length: _Ticks
+    terminated: bool
+    truncated: bool
+    seats: tuple[PlayedSeat, ...]
+    cut: bool = False
 
 
 def episode_line(row: EpisodeRow) -> EpisodeLine:

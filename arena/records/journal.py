@@ -141,7 +141,7 @@ class JournalReader:
         for number, raw in self._whole():
             try:
                 line = decode(raw)
-            except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
                 raise ConfigError(f"is damaged: {error}", path=f"line {number}", source=str(self.path)) from error
             yield line
 
@@ -166,7 +166,7 @@ class JournalReader:
     def _parse(self, raw: bytes, number: int) -> dict[str, Any]:
         try:
             line = json.loads(raw)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:  # the latter where there are ten thousand brackets
             raise ConfigError(f"is damaged: {error}", path=f"line {number}", source=str(self.path)) from error
         if not isinstance(line, dict):
             raise ConfigError(

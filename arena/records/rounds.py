@@ -7,13 +7,16 @@ them, for those who read what was played.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from arena.config.schema import Config
 from arena.errors import ConfigError
 from arena.league.rounds import Round
 from arena.plan import Plan, to_json
+from arena.records import boundary
 from arena.records.durable import replacing
 from arena.records.folder import RunFolder
 from arena.records.journal import JournalReader
@@ -30,19 +33,60 @@ def keep(folder: RunFolder, before: Sequence[Round], planned: Round, plan: Plan)
         planned: the round.
         plan: of it.
     """
-    known = _lines(folder)[: len(before)]
+    known = lines_in(folder.rounds)[: len(before)]
     with replacing(folder.rounds) as file:
         for line in [*known, _line(planned, plan)]:
             file.write(msgspec.json.encode(line) + b"\n")
 
 
 def read(folder: RunFolder) -> list[Round]:
-    """The rounds that were planned, the first one first.
+    """The rounds that were planned, the first one first; none where the file is not there.
 
     Raises:
         ConfigError: the file is damaged, or of another version of the arena.
     """
-    return [_round(line, folder) for line in _lines(folder)]
+    return [_round(line, folder) for line in lines_in(folder.rounds)]
+
+
+def read_played(folder: RunFolder, config: Config) -> list[Round]:
+    """The rounds of a run that has played: all that it has boundaries of are there, as far as it has rounds at all.
+
+    Args:
+        folder: of the run.
+        config: of the run.
+
+    Raises:
+        ConfigError: as `read`; or one is missing.
+    """
+    reached = boundary.newest_tick(folder) or 0  # first: a round is written down before it is played
+    found = read(folder)
+    needed = 1 + max(0, reached - 1) // config.ticks
+    if config.rounds > 1 and len(found) < needed:
+        why = f"it lacks round {needed - 1}" if folder.rounds.exists() else "it is missing"
+        raise ConfigError(f"is damaged: {why}, though the run has come to tick {reached}", source=str(folder.rounds))
+    return found
+
+
+def lines_in(path: Path) -> list[dict[str, Any]]:
+    """The lines of `rounds.jsonl`, one per round in their order; none where the file is not there.
+
+    Raises:
+        ConfigError: the file is damaged, or of another version of the arena.
+    """
+    found = list(JournalReader(path)) if path.exists() else []
+    for number, line in enumerate(found):
+        if line.get("version") != VERSION:
+            raise ConfigError(
+                f"has a line of version {line.get('version')!r}, this arena reads {VERSION}", source=str(path)
+            )
+        if line.get("round") != number:
+            raise ConfigError(
+                f"is damaged: the rounds are not numbered one after the other: {line.get('round')!r} stands where "
+                f"{number} belongs",
+                path=f"line {number + 1}",
+                source=str(path),
+            )
+    return found
 
 
 def options_at(planned: Sequence[Round], tick: int) -> Mapping[str, dict[str, Any]]:
@@ -61,10 +105,6 @@ def begun_before(planned: Sequence[Round], tick: int) -> list[Round]:
     return [one for one in planned if one.start < tick]
 
 
-def _lines(folder: RunFolder) -> list[dict[str, Any]]:
-    return list(JournalReader(folder.rounds)) if folder.rounds.exists() else []
-
-
 def _line(planned: Round, plan: Plan) -> dict[str, Any]:
     told: dict[str, Any] = msgspec.to_builtins(planned)
     told["descriptions"] = told.pop("matches")
@@ -74,10 +114,6 @@ def _line(planned: Round, plan: Plan) -> dict[str, Any]:
 
 
 def _round(line: dict[str, Any], folder: RunFolder) -> Round:
-    if line.get("version") != VERSION:
-        raise ConfigError(
-            f"has a line of version {line.get('version')!r}, this arena reads {VERSION}", source=str(folder.rounds)
-        )
     told = {**line, "number": line.get("round"), "matches": line.get("descriptions")}
     try:
         return msgspec.convert(told, Round)

@@ -10,10 +10,11 @@ from array import array
 from collections.abc import Iterable
 from typing import NamedTuple
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from arena.errors import ConfigError
+from arena.records.episode_line import PlayedEpisode
 from arena.records.outcome import Outcome
 
 Ints = NDArray[np.int64]
@@ -21,29 +22,6 @@ Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 
 _CODES: dict[Outcome | None, int] = {"win": 0, "draw": 1, "loss": 2, None: 3}
-
-
-class PlayedSeat(msgspec.Struct, gc=False):
-    """A seat in a line of `episodes.jsonl`; a return that was not finite is null."""
-
-    policy: str
-    entities: tuple[int | str, ...]
-    return_: float | None = msgspec.field(name="return")
-    outcome: Outcome | None = None
-
-
-class PlayedEpisode(msgspec.Struct, gc=False):
-    """A line of `episodes.jsonl`."""
-
-    round: int
-    match: int
-    env: str
-    tick: int
-    length: int
-    terminated: bool
-    truncated: bool
-    seats: tuple[PlayedSeat, ...]
-    cut: bool = False
 
 
 class Appearances(NamedTuple):
@@ -117,15 +95,21 @@ class EpisodeTable(NamedTuple):
 
 
 def tabulate(episodes: Iterable[PlayedEpisode]) -> EpisodeTable:
-    """The table of episodes, which are read once."""
+    """The table of episodes, which are read once.
+
+    Raises:
+        ConfigError: an episode is there twice.
+    """
     envs, policies = _Names(), _Names()
-    rows, seats = array("q"), array("d")
+    places, rows, seats = array("q"), array("q"), array("d")
     for number, episode in enumerate(episodes):
+        places.extend((episode.round, episode.match, episode.lane, episode.episode))
         flags = (episode.terminated, episode.truncated, episode.cut)
         rows.extend((envs[episode.env], episode.round, episode.match, episode.tick, episode.length, *flags))
         for seat in () if episode.cut else episode.seats:
             gain = np.nan if seat.return_ is None else seat.return_
             seats.extend((number, policies[seat.policy], gain, len(seat.entities), _CODES[seat.outcome]))
+    _check_once(np.array(places, np.int64).reshape(-1, 4))
     env, round_, match, tick, length, *flags_ = np.array(rows, np.int64).reshape(-1, 8).T
     terminated, truncated, cut = (flag.astype(np.bool_) for flag in flags_)
     appearances = _appearances(np.array(seats, np.float64).reshape(-1, 5), len(policies))
@@ -139,6 +123,18 @@ class _Names(dict[str, int]):
 
     def __missing__(self, name: str) -> int:
         return self.setdefault(name, len(self))
+
+
+def _check_once(places: Ints) -> None:
+    """Refuses a round, match, lane and number [E, 4] that come again."""
+    order = np.lexsort(places.T)  # and of equal ones the earlier line first
+    found = places[order]
+    again = order[1:][(found[1:] == found[:-1]).all(axis=1)]
+    if again.size:
+        line = int(again.min())
+        round_, match, lane, number = places[line].tolist()
+        episode = f"round {round_}, match {match}, lane {lane}, episode {number}"
+        raise ConfigError(f"is damaged: {episode} is there twice", path=f"line {line + 1}")
 
 
 def _appearances(seats: Floats, policies: int) -> Appearances:

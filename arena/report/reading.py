@@ -21,14 +21,15 @@ import msgspec
 from arena.config import load_config
 from arena.config.schema import Config
 from arena.errors import ConfigError, located
-from arena.records.boundary import newest_tick
+from arena.records import boundary as boundaries
+from arena.records.episode_line import PlayedEpisode
 from arena.records.faults import fault_words
 from arena.records.folder import RunFolder
 from arena.records.journal import JournalReader
 from arena.records.lines import UPDATE_FIELDS
 from arena.records.lock import is_held
 from arena.records.tournament import Terms
-from arena.report.episodes import EpisodeTable, PlayedEpisode, tabulate
+from arena.report.episodes import EpisodeTable, tabulate
 
 _OTHER_VERSION = "the run folder is damaged, or of another version of the arena"
 
@@ -276,7 +277,8 @@ def read_run(path: Path | str, *, now: Callable[[], datetime] = lambda: datetime
     with located(who=_OTHER_VERSION):
         config = load_config(folder.config)
     going = is_held(folder.path)  # first: what is read of a run that does not go on is its end
-    boundary = newest_tick(folder)  # before the journals: what it stands for is in them
+    # Before the journals: what a boundary stands for is in them.
+    boundary, last = boundaries.newest_tick(folder), boundaries.last(folder)
     journals = JournalView.of(folder, now(), going=going)
     reader, profile = _Reader(folder.path, journals), folder.path / "profile.json"
     found = RunFiles(
@@ -284,7 +286,7 @@ def read_run(path: Path | str, *, now: Callable[[], datetime] = lambda: datetime
         config=config,
         config_text=reader.text(folder.config),
         plan=reader.document(folder.plan, PlanFile),
-        episodes=tabulate(reader.journal(folder.episodes, PlayedEpisode)),
+        episodes=_episodes(reader, folder.episodes),
         updates=tuple(reader.made(folder.metrics, _update)),
         evaluations=tuple(reader.journal(folder.evaluations, EvaluationLine)),
         rounds=tuple(reader.journal(folder.rounds, RoundLine)),
@@ -295,17 +297,36 @@ def read_run(path: Path | str, *, now: Callable[[], datetime] = lambda: datetime
         sources=tuple(reader.sources),
         journals=journals,
     )
-    _check_known(found.rounds, config, folder.rounds)
-    _check_whole(found)
+    _check_rounds_known(found.rounds, config, folder.rounds)
+    _check_players_known(found)
+    _check_journals_whole(found, last)
+    _check_rounds_whole(found)
     return found
 
 
-def _check_whole(files: RunFiles) -> None:
-    """Refuses a run without its episodes, and a league without the rounds that they were played in."""
-    folder, known = files.folder, [line.round for line in files.rounds]
-    if files.boundary and folder.episodes not in files.journals.sizes:
+def _episodes(reader: _Reader, path: Path) -> EpisodeTable:
+    with located(source=str(path)):
+        return tabulate(reader.journal(path, PlayedEpisode))
+
+
+def _check_journals_whole(files: RunFiles, last: boundaries.Boundary | None) -> None:
+    """Refuses a run without its episodes, and journals that have become shorter than at the newest boundary."""
+    folder, sizes = files.folder, files.journals.sizes
+    if files.boundary and folder.episodes not in sizes:
         found = f"{_OTHER_VERSION}: it is missing, though the run has played {files.boundary} ticks"
         raise ConfigError(found, source=str(folder.episodes))
+    if last is None:
+        return
+    for path in (folder.episodes, folder.metrics):
+        size, before = sizes.get(path, 0), last.journals.get(path.name, 0)
+        if size < before:
+            found = f"{_OTHER_VERSION}: it has {size} bytes, at tick {last.tick} it had {before}"
+            raise ConfigError(found, source=str(path))
+
+
+def _check_rounds_whole(files: RunFiles) -> None:
+    """Refuses a league without the rounds in which its episodes were played."""
+    folder, known = files.folder, [line.round for line in files.rounds]
     if known != list(range(len(known))):
         found = f"{_OTHER_VERSION}: the rounds are not numbered one after the other"
         raise ConfigError(found, source=str(folder.rounds))
@@ -315,7 +336,21 @@ def _check_whole(files: RunFiles) -> None:
         raise ConfigError(found, source=str(folder.rounds))
 
 
-def _check_known(rounds: Iterable[RoundLine], config: Config, path: Path) -> None:
+def _check_players_known(files: RunFiles) -> None:
+    """Refuses episodes, updates and evaluations of strangers: neither policies of the run nor snapshots of them."""
+    folder, policies = files.folder, files.config.policies.keys()
+    named = {
+        folder.episodes: {*files.episodes.policies},
+        folder.metrics: {line.policy for line in files.updates},
+        folder.evaluations: {line.policy for line in files.evaluations},
+    }
+    for path, names in named.items():
+        if strangers := sorted(name for name in names - policies if name.partition("@")[0] not in policies):
+            found = f"{_OTHER_VERSION}: {strangers[0]!r} is none of the policies of config.yaml"
+            raise ConfigError(found, source=str(path))
+
+
+def _check_rounds_known(rounds: Iterable[RoundLine], config: Config, path: Path) -> None:
     """Refuses rounds in which something befalls a policy that the run does not have."""
     for line in rounds:
         named = {name.partition("@")[0] for name in line.snapshots}
@@ -347,7 +382,7 @@ class _Reader:
         """A JSON file of this form."""
         try:
             return msgspec.convert(json.loads(self.text(path)), kind)
-        except (ValueError, msgspec.ValidationError) as error:
+        except (ValueError, RecursionError) as error:
             raise ConfigError(f"{_OTHER_VERSION}: {error}", source=str(path)) from error
 
     def journal(self, path: Path, kind: type[T]) -> Iterator[T]:

@@ -12,6 +12,7 @@ from arena.config.rounds import players
 from arena.config.schema import Config
 from arena.league.alpha_rank import alpha_rank_with_uncertainty
 from arena.league.meta_game import Estimate
+from arena.league.misfit import Surprise, misfit
 from arena.league.nash_averaging import nash_average_with_uncertainty
 from arena.league.online import OnlineRatings
 from arena.league.pairing import decided
@@ -24,6 +25,7 @@ from arena.records.condition import planned_ticks
 from arena.report.colors import Colors
 
 MOST_IN_MATRIX = 24  # players: more cells than 24 x 24 nobody reads
+_MOST_SURPRISES = 3
 SAMPLES = 200  # of the payoffs' posterior
 MOST_ONLINE = 20_000  # games that the online rating follows: it takes a tenth of a millisecond for each
 
@@ -88,11 +90,18 @@ class MetaRow(msgspec.Struct, frozen=True):
 
 
 class Order(msgspec.Struct, frozen=True):
-    """Whether the order of all players is decided as it was asked for: at an error, by differences of `elo` or more."""
+    """Whether the order of all players is decided as it was asked for: at an error, by differences of `elo` or more.
+
+    Args:
+        circular: whether it cannot be, as somebody beats those that stand higher.
+        surprises: pairs whose games do not fit one strength per player, see `misfit`: those with most evidence.
+    """
 
     decided: bool
     error: float
     elo: float
+    circular: bool
+    surprises: list[Surprise]
 
 
 class Standings(msgspec.Struct, frozen=True):
@@ -168,7 +177,9 @@ def standings(
 def _order(results: Results, config: Config, rule: DecidedConfig) -> Order:
     """In a tournament, whose configuration is that of its first batch, all policies play."""
     names = [*config.policies] if config.league is None else players(config)
-    return Order(decided(results, names, rule.error, elo=rule.elo), rule.error, rule.elo)
+    fitting = misfit(results, fit(results, players=names), elo=rule.elo)
+    known = decided(results, names, rule.error, elo=rule.elo)
+    return Order(known, rule.error, rule.elo, fitting.circular, [*fitting.surprises[:_MOST_SURPRISES]])
 
 
 def _rows(ratings: Ratings, results: Results, online: OnlineRatings, colors: Colors) -> list[Standing]:

@@ -25,6 +25,7 @@ from arena.records.journal import JournalReader
 from arena.records.lines import UPDATE_FIELDS, EpisodeRow, UpdateRecord, column
 from arena.records.lock import is_held
 from arena.records.results import in_parts, results_of
+from arena.records.rounds import lines_in
 from arena.records.scoreboard import Scoreboard
 from arena.screen.display import Display, make_display, silent_display, summary_lines
 from arena.screen.words import change_words, counted
@@ -87,9 +88,9 @@ class FollowedRounds:
         """The lines of the new rounds; one that goes on after others are forgotten is new.
 
         Raises:
-            ConfigError: the file is damaged.
+            ConfigError: the file is damaged, or of another version of the arena.
         """
-        found = list(JournalReader(self._path)) if self._path.exists() else []
+        found = lines_in(self._path)
         known = self._known if self._known <= len(found) else len(found) - 1
         self._known = len(found)
         self.matches = found[-1]["matches"] if found else ()
@@ -174,7 +175,7 @@ class FollowedRun:
             if not self._plan and self.folder.plan.is_file():
                 self._plan = json.loads(self.folder.plan.read_text())["matches"]
             return self._news()
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, RecursionError) as error:
             found = f"is damaged, or of another version of the arena: a line of a journal lacks something: {error!r}"
             raise ConfigError(found, source=str(self.folder.path)) from error
 

@@ -1,4 +1,7 @@
-"""Output whose reader may leave, as `head` does: from then on it goes nowhere, and whoever writes it goes on."""
+"""Output whose reader may leave, as `head` does, and that may have no room: what cannot be written is said once.
+
+From then on it goes nowhere, so that nobody, not even Python at its end, fails at the rest.
+"""
 
 from __future__ import annotations
 
@@ -6,30 +9,57 @@ import io
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import IO, TYPE_CHECKING, BinaryIO
+
+from arena.errors import Unwritable
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
+_STANDARD = 2  # the last of the descriptors that a process is given: stderr's
 
-class _Lasting(io.FileIO):
-    """A file descriptor that still takes what nobody reads any more."""
+
+class _Guarded(io.FileIO):
+    """A file descriptor that goes nowhere from its first error on.
+
+    Args:
+        descriptor: stays open.
+        lasts: whether it takes also what nobody reads any more.
+    """
+
+    def __init__(self, descriptor: int, *, lasts: bool) -> None:
+        super().__init__(descriptor, "wb", closefd=False)
+        self._lasts = lasts
 
     def write(self, data: ReadableBuffer, /) -> int:
-        """Writes, or lets the bytes go; other errors, as of a full disk, are raised."""
+        """Writes.
+
+        Raises:
+            BrokenPipeError: the reader has left, and the output does not last.
+            Unwritable: there is no room.
+        """
         try:
             return super().write(data)
         except BrokenPipeError:
             discard(self.fileno())
-            return memoryview(data).nbytes
+            if self._lasts:
+                return memoryview(data).nbytes
+            raise
+        except OSError as error:
+            discard(self.fileno())
+            raise Unwritable(f"the output cannot be written: {error.strerror}") from error
 
 
 @contextmanager
-def lasting_output() -> Iterator[None]:
-    """Stdout and stderr last while this is open, whoever reads them; streams without a file behind them always do."""
+def guarded_output(*, lasts: bool) -> Iterator[None]:
+    """Stdout and stderr are guarded while this is open; streams without a file behind them stay as they are.
+
+    Args:
+        lasts: whether stdout takes also what nobody reads any more; stderr always does.
+    """
     kept = sys.stdout, sys.stderr
-    sys.stdout, sys.stderr = map(_lasting, kept)
+    sys.stdout, sys.stderr = _guarded(sys.stdout, lasts=lasts), _guarded(sys.stderr, lasts=True)
     try:
         yield
     finally:
@@ -37,7 +67,22 @@ def lasting_output() -> Iterator[None]:
         sys.stdout, sys.stderr = kept
         for stream in written:
             if stream is not None:  # as Python has it where a descriptor is closed: `2>&-`
-                stream.flush()
+                with suppress(OSError):  # of what nobody has flushed: there is another error to tell
+                    stream.flush()
+
+
+def present_streams() -> None:
+    """Lets output go nowhere that was closed before Python began, as by `>&-`: what writes to it need not ask.
+
+    No file that is opened later gets its descriptor, and with it what is printed.
+    """
+    if None not in (sys.stdin, sys.stdout, sys.stderr):
+        return
+    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= _STANDARD:
+        os.set_inheritable(descriptor, True)
+    os.close(descriptor)
+    sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115 - as long as the process
+    sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115
 
 
 def discard(descriptor: int) -> None:
@@ -47,14 +92,13 @@ def discard(descriptor: int) -> None:
     os.close(nowhere)
 
 
-def _lasting(stream: IO[str]) -> IO[str]:
+def _guarded(stream: IO[str], *, lasts: bool) -> IO[str]:
     if not isinstance(stream, io.TextIOWrapper):
         return stream
     try:
-        descriptor = stream.fileno()
+        raw = _Guarded(stream.fileno(), lasts=lasts)
     except OSError:  # it is in memory
         return stream
-    raw = _Lasting(descriptor, "wb", closefd=False)
     buffer: BinaryIO = raw if stream.write_through else io.BufferedWriter(raw)  # PYTHONUNBUFFERED means both layers
     return io.TextIOWrapper(
         buffer,

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 
 from arena.config import Config
-from arena.config.league import EvolutionConfig, LeagueConfig, SnapshotsConfig
+from arena.config.league import EvolutionConfig, GateConfig, LeagueConfig, SnapshotsConfig
 from arena.config.matches import (
     ExploitersRule,
     FictitiousRule,
@@ -20,7 +21,8 @@ from arena.config.matches import (
     SwissConfig,
     generator_of,
 )
-from arena.config.rounds import populations, snapshotted
+from arena.config.rounds import gated, most_gate_games, populations, snapshotted
+from arena.league.sequential import Test
 from arena.screen.words import counted
 
 
@@ -91,6 +93,8 @@ def _opponents(entry: MatchmakingConfig) -> str:
 def _league_lines(config: Config, league: LeagueConfig) -> Iterator[str]:
     if snapshotted(config):
         yield f"snapshots: {_snapshot_words(league.snapshots, snapshotted(config))}"
+    if league.snapshots.gate is not None:
+        yield from gate_lines(config) or [f"gate: {_gate_words(league.snapshots.gate)}"]
     if league.evolution is not None:
         yield f"evolution: {_evolution_words(config, league.evolution)}"
     if league.decided is not None:
@@ -102,8 +106,32 @@ def _league_lines(config: Config, league: LeagueConfig) -> Iterator[str]:
 
 def _snapshot_words(rule: SnapshotsConfig, policies: Sequence[str]) -> str:
     kept = "newest" if rule.keep_by == "count" else "most different in strength"
+    stay = f"the {kept} stays" if rule.keep == 1 else f"the {rule.keep} {kept} stay"
     gate = "" if rule.gate is None else f", if better than the newest one by {rule.gate.elo:g} Elo"
-    return f"of {_each(policies)} {_often(rule.every)}{gate}; the {rule.keep} {kept} stay"
+    return f"of {_each(policies)} {_often(rule.every)}{gate}; {stay}"
+
+
+def _gate_words(gate: GateConfig) -> str:
+    games = counted(_expected_games(gate), "game that is won or lost", "games that are won or lost")
+    return f"a policy that is better by just {gate.elo:g} Elo is found so after about {games}"
+
+
+def gate_lines(config: Config) -> list[str]:
+    """That some gate asks for more games than are ever played, a line for each policy; none where none does."""
+    gate = None if config.league is None else config.league.snapshots.gate
+    if gate is None:
+        return []
+    most = {name: most_gate_games(config, name) for name in gated(config)}
+    return [
+        f"gate: {_gate_words(gate)}; {name} has {games} at most until it is asked for the last time: set a larger "
+        "`elo`, or more `rounds` or `ticks`"
+        for name, games in most.items()
+        if games < _expected_games(gate)
+    ]
+
+
+def _expected_games(gate: GateConfig) -> int:
+    return math.ceil(Test(gate.elo, gate.alpha, gate.beta).expected_games)
 
 
 def _evolution_words(config: Config, rule: EvolutionConfig) -> str:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
+from arena.league.misfit import Misfit
 from arena.league.standings import ENOUGH, Curtailed, Row
+from arena.screen.words import elo_words
 
 MOST = 12  # lines
+_MOST_SURPRISES = 3
 
 
 def standings_lines(rows: Sequence[Row], *, most: int | None = None, always: Collection[str] = ()) -> list[str]:
@@ -37,6 +40,28 @@ def prior_lines(*, prior: bool) -> list[str]:
     ]
 
 
+def misfit_lines(found: Misfit) -> list[str]:
+    """That the games do not fit one strength per player, which do not, and what that means; nothing where they do."""
+    if not found.surprises:
+        return []
+    pairs = [
+        f"{_team(one.first)} scores {one.score:.1%} against {_team(one.second)} (expected {one.expected:.1%})"
+        for one in found.surprises[:_MOST_SURPRISES]
+    ]
+    left_out = len(found.surprises) - len(pairs)
+    more = [f"{left_out} more pairs"] if left_out > 1 else ["one more pair"] if left_out else []
+    what = (
+        "who leads depends on who meets whom; see payoffs and Nash averaging in the report"
+        if found.circular
+        else "that leaves the order as it is, but how many Elo are between two depends on who meets whom"
+    )
+    return [f"these games do not fit one strength per player: {', '.join([*pairs, *more])}; {what}"]
+
+
+def _team(team: Sequence[str]) -> str:
+    return " and ".join(dict.fromkeys(team))
+
+
 def curtailed_lines(found: Curtailed | None) -> list[str]:
     """That short games count too often, how few there are, and what helps; nothing where it is too little to matter."""
     if found is None:
@@ -57,8 +82,8 @@ def _shown(rows: Sequence[Row], most: int, always: Collection[str]) -> list[Row]
 
 def _cells(row: Row) -> tuple[str, ...]:
     share = "-" if row.share is None else f"{row.share:.1%}"
-    interval = f"[{row.low:+.0f}, {row.high:+.0f}]"
-    return str(row.rank), row.player, f"{row.elo:+.0f}", interval, str(row.score.games), share
+    interval = f"[{elo_words(row.low)}, {elo_words(row.high)}]"
+    return str(row.rank), row.player, elo_words(row.elo), interval, str(row.score.games), share
 
 
 def _line(cells: Sequence[str], widths: Sequence[int]) -> str:

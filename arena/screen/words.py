@@ -22,6 +22,11 @@ def counted(number: int, one: str, many: str = "") -> str:
     return f"{number} {one if number == 1 else many or one + 's'}"
 
 
+def elo_words(value: float) -> str:
+    """`+23`, `-7`; what is rounded to nothing is `+0`."""
+    return f"{round(value):+d}"
+
+
 def some_words(names: Sequence[str]) -> str:
     """`a`, `a and b`, `a, b and 10 more`: what is not to fill a screen."""
     if len(names) > _NAMED:

@@ -118,6 +118,15 @@ def kept(run: Run, evaluation: Run, scoreboard: Scoreboard) -> Iterator[str]:
         yield f"tick {run.leg.start}, evaluation: {line}"
 
 
+def alike(evaluation: Run) -> list[tuple[str, ...]]:
+    """Who has played games that were all alike, see `repetition`; nobody where all take actions with chance."""
+    episodes = evaluation.folder.episodes
+    if not evaluation.greedy or not episodes.exists():
+        return []
+    random = {name for name, policy in evaluation.plan.policies.items() if policy.algorithm == "random"}
+    return repeated(JournalReader(episodes), random=random | evaluation.sampled)
+
+
 def alike_words(evaluation: Run, *, remedy: str) -> list[str]:
     """A line on the games that were all alike, if there were any; none where everybody takes actions with chance.
 
@@ -125,11 +134,7 @@ def alike_words(evaluation: Run, *, remedy: str) -> list[str]:
         evaluation: is over.
         remedy: what makes its policies play with chance.
     """
-    episodes = evaluation.folder.episodes
-    if not evaluation.greedy or not episodes.exists():
-        return []
-    random = {name for name, policy in evaluation.plan.policies.items() if policy.algorithm == "random"}
-    return repetition_words(repeated(JournalReader(episodes), random=random | evaluation.sampled), remedy=remedy)
+    return repetition_words(alike(evaluation), remedy=remedy)
 
 
 def episodes_per_lane(run: Run, policies: Collection[str], episodes: int) -> int:

@@ -113,6 +113,9 @@ def error_of(capsys: pytest.CaptureFixture[str], *argv: str) -> str:
     return captured.err.removeprefix("arena: error: ").strip()
 
 
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2])}
+
+
 def python(*arguments: str) -> subprocess.CompletedProcess[str]:
     """Runs Python in the user's folder, with the arena at hand whether it is installed or not."""
     return python_into(None, *arguments)
@@ -120,11 +123,10 @@ def python(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 def python_into(output: str | int | None, *arguments: str) -> subprocess.CompletedProcess[str]:
     """The same with an output that is a file, or a descriptor; None: that is caught."""
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2])}
     with open(output or os.devnull, "w") as file:
         out = subprocess.PIPE if output is None else file
         command = [sys.executable, *arguments]
-        return subprocess.run(command, stdout=out, stderr=subprocess.PIPE, text=True, env=environment)
+        return subprocess.run(command, stdout=out, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT)
 
 
 # plan
@@ -559,6 +561,44 @@ def test_an_output_that_takes_no_more_is_told_in_a_sentence(folder: Path, comman
     found = python_into("/dev/full", "-m", "arena", command[0], write(folder), *command[1:])
     assert found.returncode == 1
     assert found.stderr == "arena: failed: the output cannot be written: No space left on device\n"
+
+
+def recorded(folder: Path) -> None:
+    """Leaves a run with replays."""
+    policies = {name: {"algorithm": "random"} for name in ("blue", "red")}
+    write(folder, **{**DUEL, "policies": policies, "record": "replays"})
+    assert python("-m", "arena", "train", "duel.yaml", "--ranks", "1", "--run-dir", "run").returncode == 0
+
+
+def test_what_reads_a_run_or_plays_says_so_as_well(folder: Path) -> None:
+    recorded(folder)
+    words = "arena: failed: the output cannot be written: No space left on device\n"
+    for command in (["replay", "run"], ["watch", "run"], ["tournament", "duel.yaml", "--episodes", "8"]):
+        found = python_into("/dev/full", "-m", "arena", *command)
+        assert (found.returncode, found.stderr) == (1, words), command
+
+
+def test_where_stdout_is_closed_nothing_is_said_and_all_is_done(folder: Path) -> None:
+    recorded(folder)
+    for command in (["replay", "run", "--verify"], ["watch", "run"], ["evaluate", "duel.yaml", "--episodes", "2"]):
+        closed = ["sh", "-c", '"$@" >&-', "sh", sys.executable, "-m", "arena", *command]
+        found = subprocess.run(closed, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT)
+        assert (found.returncode, found.stderr) == (0, ""), command
+
+
+@pytest.mark.parametrize(("given", "code"), [((), 130), ((15,), 143)])
+def test_an_interrupt_that_nobody_else_takes_ends_a_command_quietly(
+    given: tuple[int, ...], code: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt(*given)
+
+    monkeypatch.setattr("arena.report.page.write_report", interrupted)
+    try:
+        assert main(["report", "run"]) == code
+    except KeyboardInterrupt:  # which would end the tests
+        pytest.fail("it came out")
+    assert capsys.readouterr().err == ""
 
 
 def unread(*arguments: str) -> tuple[int, str]:

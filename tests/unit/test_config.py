@@ -341,7 +341,7 @@ def test_any_file_content_raises_nothing_but_configuration_errors(tmp_path_facto
         (["matches", 0, "seats", 0, 1], "red", "matches[0].seats[0]", "they are all of one policy"),
         (["matches", 0, "seats", 1], [], "matches[0].seats[1]", "is empty"),
         (["matches", 0, "seats", 1], [["red"]], "matches[0].seats[1][0]", "expected text, got list"),
-        (["matches", 0, "entities"], [0, 1], "matches[0].entities", "lists 2 entities for 4 entries"),
+        (["matches", 0, "entities"], [0, 1], "matches[0].entities", "found 2 for 4 entries"),
         (["matches", 0, "entities", 3], 2, "matches[0].entities[3]", "2 is listed twice"),
         (["matches", 0, "entities", 3], -1, "matches[0].entities[3]", "expected integer >= 0"),
         (["matches", 0, "copies"], 0, "matches[0].copies", "expected integer >= 1"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -214,6 +215,21 @@ def test_what_is_damaged_is_exit_2(folder: RunFolder, capsys: pytest.CaptureFixt
     assert "another version" in capsys.readouterr().err
     with pytest.raises(ConfigError, match=r"no config\.yaml"):
         watch(folder.path.parent, columns=0)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda text: text.replace('"version":1', '"version":2'), "has a line of version 2"),
+        (lambda text: text.partition("\n")[2], "line 1: is damaged: the rounds are not numbered one after the other"),
+    ],
+)
+def test_rounds_of_another_version_or_without_their_first_are_refused(
+    folder: RunFolder, change: Callable[[str], str], words: str
+) -> None:
+    folder.rounds.write_text(change(folder.rounds.read_text()))
+    with pytest.raises(ConfigError, match=words):
+        followed(folder).look()
 
 
 def test_a_folder_is_held_while_somebody_has_its_lock(tmp_path: Path) -> None:

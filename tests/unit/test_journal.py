@@ -9,6 +9,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -49,6 +50,17 @@ def test_numbers_that_are_not_finite_become_null(path: Path) -> None:
 def test_numpy_scalars_are_written_as_numbers(path: Path) -> None:
     write(path, {"a": np.float64(0.5), "b": np.int64(3), "c": np.bool_(True)})
     assert path.read_text() == '{"a":0.5,"b":3,"c":true}\n'
+
+
+def test_brackets_without_end_are_damage(path: Path) -> None:
+    class Line(msgspec.Struct):
+        tick: int
+
+    path.write_text('{"tick": 1}\n{"tock": ' + "[" * 20_000 + "\n")
+    for reading in (iter(JournalReader(path)), JournalReader(path).structs(Line)):
+        next(reading)
+        with pytest.raises(ConfigError, match=r"line 2: is damaged: "):
+            next(reading)
 
 
 def test_what_json_cannot_hold_is_refused_by_its_type(path: Path) -> None:

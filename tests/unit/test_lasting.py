@@ -8,13 +8,13 @@ import sys
 
 import pytest
 
-from arena.screen.lasting import lasting_output
+from arena.screen.lasting import guarded_output
 
 
 @pytest.mark.parametrize("name", ["stdout", "stderr"])
 def test_a_stream_that_was_closed_before_python_began_stays_away(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, name, None)
-    with lasting_output():
+    with guarded_output(lasts=True):
         assert getattr(sys, name) is None
     assert getattr(sys, name) is None
 
@@ -24,7 +24,7 @@ def test_an_error_comes_out_and_the_streams_are_what_they_were(monkeypatch: pyte
     os.close(reading)
     with os.fdopen(writing, "w") as unread:
         monkeypatch.setattr(sys, "stdout", unread)
-        with pytest.raises(BrokenPipeError, match="of a game"), lasting_output():
+        with pytest.raises(BrokenPipeError, match="of a game"), guarded_output(lasts=True):
             print("words", flush=True)
             raise BrokenPipeError("of a game")
         assert sys.stdout is unread
@@ -36,6 +36,6 @@ def test_a_stream_that_holds_nothing_back_still_does_not(monkeypatch: pytest.Mon
     os.set_blocking(reading, False)
     with os.fdopen(reading, "rb"), io.TextIOWrapper(os.fdopen(writing, "wb", 0), write_through=True) as unbuffered:
         monkeypatch.setattr(sys, "stdout", unbuffered)
-        with lasting_output():
+        with guarded_output(lasts=True):
             sys.stdout.write("last words")
             assert os.read(reading, 100) == b"last words"

@@ -14,7 +14,7 @@ from arena.config.matches import ExploitersRule, FictitiousRule, PastSelvesRule,
 from arena.config.rounds import populations, snapshotted
 from arena.errors import ConfigError
 from arena.plan import make_plan
-from arena.screen.rounds_text import rounds_lines
+from arena.screen.rounds_text import gate_lines, rounds_lines
 from simulated_leagues import entry, league
 
 MATCHMAKING = entry("matchmaking", policies=["a"], rule="past_selves", copies=2)
@@ -138,9 +138,9 @@ def test_who_may_be_a_snapshot_has_to_be_able_to_play_without_learning() -> None
             "matches[0]",
             "unknown generator of matches 'round_robbin'; did you mean",
         ),
-        ([entry("knockout", policies=["a"])], "matches[0].knockout.policies", "a knockout needs two or more"),
+        ([entry("knockout", policies=["a"])], "matches[0].knockout.policies", "`knockout` needs two or more"),
         ([entry("swiss", policies=["a"])], "matches[0].swiss.policies", "needs two or more"),
-        ([entry("mixtures", policies=["a"])], "matches[0].mixtures.policies", "needs two or more"),
+        ([entry("mixtures", policies=["a"])], "matches[0].mixtures.policies", "found 1 of them; `mixtures` needs two"),
         ([entry("gauntlet", policies=["a"], against=[])], "matches[0].gauntlet.against", "somebody to meet"),
         ([entry("gauntlet", policies=[], against=["a"])], "matches[0].gauntlet.policies", "needs one or more"),
         ([entry("gauntlet", policies=["a"])], "matches[0].gauntlet", "the key 'against' is missing"),
@@ -558,7 +558,21 @@ def test_what_later_rounds_depend_on_is_said_in_words() -> None:
     assert [line.endswith("the same in every round") for line in lines[1:4]] == [True, False, False]
     assert "until one is left after 2 rounds (a has a bye in the first); later rounds depend on results" in lines[2]
     assert "a every 2 rounds, if better than the newest one by 30 Elo; the 5 most different" in lines[4]
-    assert lines[5].startswith("  evolution: after every round the worst 25% by return of a, b, c")
+    gate = "  gate: a policy that is better by just 30 Elo is found so after about 730 games that are won or lost"
+    assert lines[5].startswith(gate)
+    assert lines[6].startswith("  evolution: after every round the worst 25% by return of a, b, c")
+
+
+@pytest.mark.parametrize(("keep", "words"), [(1, "the newest stays"), (2, "the 2 newest stay")])
+def test_one_snapshot_that_is_kept_is_no_plural(keep: int, words: str) -> None:
+    assert rounds_lines(league(MATCHMAKING, league={"snapshots": {"keep": keep}}))[-1].endswith(words)
+
+
+@pytest.mark.parametrize(("elo", "warned"), [(100, False), (20, True)])
+def test_a_gate_that_asks_for_more_games_than_are_played_is_told(elo: float, warned: bool) -> None:
+    config = league(MATCHMAKING, rounds=3, ticks=100, league={"snapshots": {"gate": {"elo": elo}}})
+    words = "about 1639 games that are won or lost; a has 200 at most until it is asked for the last time"
+    assert [words in line for line in gate_lines(config)] == [True] * warned
 
 
 def test_one_round_needs_no_words() -> None:

@@ -16,8 +16,9 @@ from arena.league import league
 from arena.league.rounds import Fork, Round
 from arena.leg import Leg
 from arena.plan import Plan, make_plan
-from arena.records import checkpoint
+from arena.records import boundary, checkpoint
 from arena.records import rounds as records
+from arena.records.boundary import Boundary
 from arena.records.journal import Journal
 from arena.run import Run
 from arena.stages import resuming, rounds
@@ -303,6 +304,36 @@ def test_a_round_of_another_version_is_refused(tmp_path: Path) -> None:
     run.folder.rounds.write_text(run.folder.rounds.read_text().replace('"version":1', '"version":7'))
     with pytest.raises(ConfigError, match="has a line of version 7, this arena reads 1"):
         records.read(run.folder)
+
+
+def _doubled(lines: list[str]) -> list[str]:
+    return [*lines, lines[-1]]
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (
+            lambda lines: lines[1:],
+            "line 1: is damaged: the rounds are not numbered one after the other: 1 stands where 0",
+        ),
+        (_doubled, "line 4: is damaged: the rounds are not numbered one after the other: 2 stands where 3 belongs"),
+        (lambda lines: lines[:-1], "is damaged: it lacks round 2, though the run has come to tick 201"),
+        (lambda lines: [], "is damaged: it lacks round 2, though"),
+        (None, "is damaged: it is missing, though the run has come to tick 201"),
+    ],
+)
+def test_a_league_whose_rounds_are_not_all_there_is_refused(change: Any, words: str, tmp_path: Path) -> None:
+    run = at(begun(tmp_path / "run", config(DUEL)), 2)
+    boundary.save(run.folder, Boundary(tick=2 * TICKS + 1))
+    known = rounds.config_of(run)
+    assert len(records.read_played(run.folder, known)) == 3
+    if change is None:
+        run.folder.rounds.unlink()
+    else:
+        run.folder.rounds.write_text("".join(change(run.folder.rounds.read_text().splitlines(keepends=True))))
+    with pytest.raises(ConfigError, match=words):
+        records.read_played(run.folder, known)
 
 
 def test_a_league_keeps_to_the_processes_that_it_has(tmp_path: Path) -> None:

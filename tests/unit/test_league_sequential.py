@@ -49,6 +49,20 @@ def test_the_bounds_are_not_needlessly_wide() -> None:
     assert verdicts(GATE, 100, games=400)[Verdict.NOT_BETTER] > GATE.beta / 2
 
 
+@pytest.mark.parametrize("test", [GATE, Test(elo=120, alpha=0.2, beta=0.01)])
+def test_the_games_that_are_expected_are_those_of_all_courses(test: Test) -> None:
+    shares = [verdicts(test, test.elo, games=games)[Verdict.OPEN] for games in range(0, 500, 20)]
+    mean = 20 * (sum(shares) - 0.5 * shares[0])  # trapezia
+    assert shares[-1] < 1e-3
+    assert mean == pytest.approx(test.expected_games, rel=0.1)
+
+
+@pytest.mark.parametrize("elo", [1e-9, 1e-3, 1, 4000, 1e9])
+def test_small_differences_need_many_games_and_large_ones_few(elo: float) -> None:
+    games = Test(elo).expected_games * (1 - 10 ** (-elo / 200)) ** 2
+    assert 2 < games < 200
+
+
 def test_the_ratio_is_that_of_the_likelihoods() -> None:
     won = 1 / (1 + 10 ** (-100 / 400))
     expected = math.log(won**8 * (1 - won) ** 3 / 0.5**11)

@@ -262,6 +262,15 @@ def test_a_process_that_has_gone_without_a_word_is_named_and_its_status_is_not_t
     assert words in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(("status", "received"), [(0, [2]), (137, []), (mpirun._NOBODY_LEFT, [])])
+@pytest.mark.parametrize("resumable", [True, False])
+def test_resume_is_told_of_where_the_command_has_it(
+    status: int, received: list[int], resumable: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    mpirun._told(status, received, mpirun._Heard(), resumable=resumable)
+    assert ("--resume" in capsys.readouterr().err) == resumable
+
+
 def test_what_the_arena_has_said_itself_is_not_said_again(capsys: pytest.CaptureFixture[str]) -> None:
     heard = mpirun._Heard()
     list(heard.listen(["\0arena: error: no\n", "prterun has exited due to process rank 0 with PID 1\n"]))

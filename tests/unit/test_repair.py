@@ -256,6 +256,11 @@ def test_a_death_that_ends_a_tournament_is_told_with_how_it_goes_on(tmp_path: Pa
     assert "--resume" not in ranks._why_not(replace(run_of(tmp_path), episodes=1), Memory()), "an evaluation"
 
 
+def test_a_death_is_told_without_resume_where_the_command_has_none(tmp_path: Path) -> None:
+    assert "--resume" in ranks._why_not(run_of(tmp_path), Memory())
+    assert "--resume" not in ranks._why_not(replace(run_of(tmp_path), resumable=False), Memory())
+
+
 class First:
     """The team of a first process that is never told of a death."""
 

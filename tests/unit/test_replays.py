@@ -242,10 +242,10 @@ def test_where_there_are_none_the_remedy_is_told(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("ask", "words"),
     [
-        (lambda found: found.match(4, round=2), "round 2 has no match 4; there are 3"),
-        (lambda found: found.match(3), "there is no round 0; there are 2"),
+        (lambda found: found.match(4, round=2), "round 2 has no match 4; there is only 3"),
+        (lambda found: found.match(3), "there is no round 0; there is only 2"),
         (lambda found: found.match(3, round=2).episode(9, lane=2), "no episode 9 of lane 2; there are 0 to 2"),
-        (lambda found: found.match(3, round=2).episode(0, lane=1), "no lane 1; its lanes are 2 to 3"),
+        (lambda found: found.match(3, round=2).episode(0, lane=1), "no lane 1; there are 2 to 3"),
     ],
 )
 def test_what_is_not_there_is_told_with_what_is(ask: Any, words: str, tmp_path: Path) -> None:

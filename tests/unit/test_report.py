@@ -21,7 +21,8 @@ from arena.league.pairing import decided
 from arena.league.ratings import fit
 from arena.league.reading import read_results
 from arena.leg import ENDLESS
-from arena.records import tournament
+from arena.records import boundary, tournament
+from arena.records.boundary import Boundary
 from arena.records.folder import RunFolder
 from arena.records.lock import RunLock
 from arena.records.tournament import Terms
@@ -153,6 +154,15 @@ def test_the_standings_count_the_games_of_the_results(league: RunFolder, told: A
     assert all(row["low"] < row["elo"] < row["high"] for row in told["rows"])
 
 
+@pytest.mark.parametrize(("window", "words"), [(1, "newest round, and"), (2, "newest 2 rounds, and")])
+def test_one_round_of_a_window_is_no_plural(own: RunFolder, window: int, words: str) -> None:
+    text = own.config.read_text()
+    assert "league: null" in text
+    text = text.replace("algorithm: random", "algorithm: ppo")
+    own.config.write_text(text.replace("league: null", f"league: {{window: {window}}}"))
+    assert f"count for the {words}" in page(read_run(own.path))
+
+
 def test_the_page_says_whether_the_strengths_have_a_prior(own: RunFolder) -> None:
     assert fit(read_results(own, window=5)).prior == numbers(own)["standings"]["prior"]
     one = next(line for line in reversed(lines(own.episodes)) if line["seats"][0]["outcome"] == "win")
@@ -165,7 +175,7 @@ def test_the_page_says_where_too_many_games_were_cut_unless_lanes_play_a_number_
     whole = [line for line in lines(own.episodes) if not line.get("cut")]
     own.episodes.write_text("".join(json.dumps(line) + "\n" for line in whole))
     assert numbers(own)["standings"]["curtailed"] is None
-    cut = [{**whole[-1], "cut": True}] * 30
+    cut = [{**whole[-1], "episode": 1000 + number, "cut": True} for number in range(30)]
     own.episodes.write_text("".join(json.dumps(line) + "\n" for line in [*whole, *cut]))
     ratings = fit(read_results(own, window=5))
     games, player = min((ratings.of(seat["policy"]).games, seat["policy"]) for seat in cut[0]["seats"])
@@ -180,7 +190,8 @@ def test_the_page_says_whether_the_order_of_a_tournament_is_decided(own: RunFold
     assert (numbers(own)["standings"]["order"], "order of all players" in page(read_run(own.path))) == (None, False)
     tournament.write(own, Terms(greedy=True, error=0.1, elo=elo))
     found = decided(read_results(own), ["p0", "p1", "p2"], 0.1, elo=elo)
-    assert numbers(own)["standings"]["order"] == {"decided": found, "error": 0.1, "elo": elo}
+    order = numbers(own)["standings"]["order"]
+    assert order == {"decided": found, "error": 0.1, "elo": elo, "circular": False, "surprises": []}
     text = re.sub("<[^>]+>", "", page(read_run(own.path)))
     assert f"The order of all players {words}, at an error of 0.10; differences below {elo}" in text.replace(THIN, "")
 
@@ -188,7 +199,8 @@ def test_the_page_says_whether_the_order_of_a_tournament_is_decided(own: RunFold
 def test_the_page_says_whether_the_order_of_a_league_is_decided_that_ends_with_it(own: RunFolder) -> None:
     frozen = own.config.read_text().replace("frozen: false", "frozen: true")
     own.config.write_text(frozen.replace("league: null", "league: {decided: {elo: 1000}}"))
-    assert numbers(own)["standings"]["order"] == {"decided": True, "error": 0.05, "elo": 1000}
+    order = numbers(own)["standings"]["order"]
+    assert (order["decided"], order["error"], order["elo"]) == (True, 0.05, 1000)
 
 
 def test_the_batch_that_a_tournament_is_playing_does_not_count_in_its_standings(own: RunFolder) -> None:
@@ -536,6 +548,7 @@ def planned(*, match: int = 0, role: Any = None) -> str:
         ("rounds.jsonl", '{"version": 1, "round": 2, "start": 0}\n', "not numbered one after the other"),
         ("plan.json", '{"name": "x"}', "processes"),
         ("plan.json", "{", "damaged"),
+        ("plan.json", "[" * 20_000, "damaged"),
         ("plan.json", planned(match=1), "not numbered"),
         ("plan.json", planned(role={"role": "environment", "match": 7}), "no match 7"),
         ("plan.json", planned(role={"role": "worker", "match": 0, "policy": "p1", "entities": [1]}), "no seat of 'p1'"),
@@ -560,6 +573,75 @@ def test_a_damaged_folder_ends_with_exit_2_and_the_reason(
     assert file in told
     assert said in told
     assert not own.report.exists()
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"match": 10**23}, "line 1"),
+        ({"match": -1}, "`$.match`"),
+        ({"round": -1}, "`$.round`"),
+        ({"lane": -1}, "`$.lane`"),
+        ({"length": -5}, "`$.length`"),
+        ({"tick": 2**53}, "`$.tick`"),
+        ({"seats": [{"policy": "p0", "entities": [0], "return": 1.0}]}, "`outcome`"),
+        (
+            {"seats": [{"policy": "p9", "entities": [0], "return": 1.0, "outcome": None}]},
+            "'p9' is none of the policies",
+        ),
+    ],
+)
+def test_an_episode_that_nobody_can_have_played_ends_with_exit_2(
+    own: RunFolder, capsys: pytest.CaptureFixture[str], change: Any, said: str
+) -> None:
+    first, *others = lines(own.episodes)
+    own.episodes.write_text("".join(json.dumps(line) + "\n" for line in [{**first, **change}, *others]))
+    assert main(["report", str(own.path)]) == 2
+    told = capsys.readouterr().err
+    assert "episodes.jsonl: " in told
+    assert said in told
+
+
+@pytest.mark.parametrize(
+    ("file", "line"),
+    [
+        ("metrics.jsonl", {"policy": "p9", "update": 1, "ticks": 1, "samples": 1, "seconds": 0.1}),
+        (
+            "evaluations.jsonl",
+            {"policy": "p9", "ticks": 1, "episodes": 1, "return": 0.0, "return_std": 0.0, "length": 1.0},
+        ),
+    ],
+)
+def test_a_line_of_a_stranger_ends_with_exit_2(
+    own: RunFolder, capsys: pytest.CaptureFixture[str], file: str, line: Any
+) -> None:
+    with (own.path / file).open("a") as journal:
+        journal.write(json.dumps(line) + "\n")
+    assert main(["report", str(own.path)]) == 2
+    assert f"{file}: the run folder is damaged, or of another version of the arena: 'p9' is" in capsys.readouterr().err
+
+
+def test_an_episode_that_is_there_twice_ends_with_exit_2(own: RunFolder, capsys: pytest.CaptureFixture[str]) -> None:
+    whole = lines(own.episodes)
+    own.episodes.write_text("".join(json.dumps(line) + "\n" for line in [*whole, whole[7], whole[5]]))
+    assert main(["report", str(own.path)]) == 2
+    place = "round 0, match {match}, lane {lane}, episode {episode}".format(**whole[7])
+    assert f"episodes.jsonl: line {len(whole) + 1}: is damaged: {place} is there twice" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("file", ["episodes.jsonl", "metrics.jsonl"])
+def test_a_journal_that_is_shorter_than_at_the_newest_boundary_ends_with_exit_2(
+    own: RunFolder, capsys: pytest.CaptureFixture[str], file: str
+) -> None:
+    boundary.save(own, Boundary(tick=4000, journals=boundary.journal_bytes(own)))
+    read_run(own.path)
+    whole = (own.path / file).read_bytes()
+    kept = whole[: whole.index(b"\n", 1000) + 1]
+    (own.path / file).write_bytes(kept)
+    assert main(["report", str(own.path)]) == 2
+    told = capsys.readouterr().err
+    assert f"{file}: the run folder is damaged" in told
+    assert f"it has {len(kept)} bytes, at tick 4000 it had {len(whole)}" in told
 
 
 @pytest.mark.parametrize("file", ["config.yaml", "plan.json", "episodes.jsonl", "rounds.jsonl"])

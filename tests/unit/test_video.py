@@ -73,6 +73,24 @@ def test_where_nothing_can_be_written_it_is_told(tmp_path: Path) -> None:
         write_video(tmp_path / "full.gif", iter([plain(64, 64)]), per_second=4)
 
 
+@pytest.mark.parametrize("suffix", ["mp4", "gif"])
+def test_a_file_that_cannot_be_opened_is_told_in_a_line(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"{'v' * 247}.{suffix}"  # what stands beside it while it is written has a longer name
+    with pytest.raises(Unwritable) as caught:
+        write_video(path, iter([plain(64, 64)]), per_second=4)
+    assert str(caught.value) == f"{path} cannot be written: File name too long"
+
+
+def test_of_the_words_of_an_encoder_the_first_line_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def write_frames(*given: Any, **settings: Any) -> Any:
+        yield
+        raise OSError("[Errno 32] Broken pipe\n\nFFMPEG COMMAND:\nffmpeg -y")
+
+    monkeypatch.setattr(imageio_ffmpeg, "write_frames", write_frames)
+    with pytest.raises(Unwritable, match=r"Broken pipe$"):
+        write_video(tmp_path / "a.mp4", iter([plain(64, 64)]), per_second=4)
+
+
 def test_a_place_where_no_file_can_be_is_refused_before_anything_is_drawn(tmp_path: Path) -> None:
     (tmp_path / "taken.gif").mkdir()
     for path, words in ((tmp_path / "taken.gif", "is a folder; name a file"), (tmp_path / "no" / "a.gif", "no folder")):

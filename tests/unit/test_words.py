@@ -12,7 +12,7 @@ from arena.league.sequential import Verdict
 from arena.plan import make_plan
 from arena.records.faults import fault_words
 from arena.records.gates import VERDICTS, claim_words, gate_words
-from arena.screen.words import change_words, counted, round_words, some_words
+from arena.screen.words import change_words, counted, elo_words, round_words, some_words
 
 
 @pytest.mark.parametrize(
@@ -20,6 +20,11 @@ from arena.screen.words import change_words, counted, round_words, some_words
 )
 def test_one_thing_is_no_plural(number: int, words: str) -> None:
     assert counted(number, "match", "matches") == words
+
+
+@pytest.mark.parametrize(("value", "words"), [(-0.4, "+0"), (0.0, "+0"), (-0.6, "-1"), (1234.5, "+1234")])
+def test_an_elo_that_is_rounded_to_nothing_has_no_minus_sign(value: float, words: str) -> None:
+    assert elo_words(value) == words
 
 
 @pytest.mark.parametrize(

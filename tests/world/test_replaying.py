@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 import stat
 from collections.abc import Iterator
@@ -416,7 +417,7 @@ def test_all_is_verified_and_so_is_an_episode(duel: Path, capsys: pytest.Capture
     assert said(capsys, str(duel), "--match", "0", "--episode", "1", "--verify").endswith("9 ticks, all as recorded\n")
 
 
-def test_episodes_whose_replays_are_gone_are_counted_when_all_is_verified(
+def test_episodes_whose_replays_are_gone_are_counted_and_no_success_where_the_run_has_finished_and_nobody_has_died(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     match = match_of(play(GAMES["touchdown"], tmp_path))
@@ -424,8 +425,38 @@ def test_episodes_whose_replays_are_gone_are_counted_when_all_is_verified(
     path.write_bytes(path.read_bytes()[:-1])
     kept = len(read_replays(run).match(0).episodes())
     assert kept < whole
-    told = said(capsys, run, "--verify").splitlines()
+    told = said(capsys, run, "--verify", code=1).splitlines()
     assert told[-1] == f"  {whole - kept} more episodes of episodes.jsonl without a replay"
+    death = {"time": "2026-03-01T02:11:09.120+00:00", "kind": "process", "done": "moved", "seconds": 0.8}
+    Path(run, "faults.jsonl").write_text(json.dumps(death) + "\n")
+    assert said(capsys, run, "--verify").splitlines() == told
+    Path(run, "faults.jsonl").unlink()
+    max(Path(run, "boundaries").iterdir()).unlink()  # as if its end were to come
+    assert said(capsys, run, "--verify").splitlines() == told
+
+
+@pytest.mark.parametrize("asked", [[], ["--round", "0"]])
+def test_a_match_whose_replays_are_gone_is_named_when_all_is_verified(
+    asked: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = run_of("games:Countdown")
+    match = match_of(play({**data, "matches": data["matches"] * 2}, tmp_path), 1)
+    run, count = str(match.path.parents[2]), len(match.episodes())
+    (match.path / MANIFEST).unlink()
+    assert f"{match.path / MANIFEST}: is no replay, or is damaged: it is missing" in said(
+        capsys, run, "--verify", *asked, code=2
+    )
+    shutil.rmtree(match.path)
+    told = said(capsys, run, "--verify", *asked, code=1).splitlines()
+    assert told[-1] == f"round 0, match 1: no replays, though episodes.jsonl has {count} episodes"
+    assert len(said(capsys, run, "--verify", "--match", "0").splitlines()) == 1
+
+
+def test_a_line_that_lacks_something_is_damage(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = play(GAMES["touchdown"], tmp_path).folder
+    run.episodes.write_text(run.episodes.read_text().replace('"outcome":', '"incomes":', 1))
+    for asked in (["--match", "0"], ["--match", "0", "--episode", "1"], ["--verify"]):
+        assert "episodes.jsonl: line 1: is damaged: " in said(capsys, str(run.path), *asked, code=2)
 
 
 def test_a_difference_is_exit_1_and_a_damaged_file_exit_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -442,10 +473,12 @@ def test_a_difference_is_exit_1_and_a_damaged_file_exit_2(tmp_path: Path, capsys
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--match", "1"], "round 0 has no match 1; there are 0"),
-        (["--round", "3"], "there is no round 3; there are 0"),
+        (["--match", "1"], "round 0 has no match 1; there is only 0"),
+        (["--round", "3"], "there is no round 3; there is only 0"),
         (["--match", "0", "--episode", "99"], "match 0 has no episode 99 of lane 0; there are 0 to 8"),
-        (["--match", "0", "--episode", "1", "--lane", "3"], "match 0 has no lane 3; its lanes are 0 to 2"),
+        (["--match", "0", "--lane", "3"], "match 0 has no lane 3; there are 0 to 2"),
+        (["--lane", "3"], "match 0 has no lane 3; there are 0 to 2"),
+        (["--match", "0", "--episode", "1", "--lane", "3"], "match 0 has no lane 3; there are 0 to 2"),
         (["--episode", "1"], "--episode: an episode is counted within its match"),
         (["--video", "a.mp4"], "--video: a video is of one episode"),
         (["--match", "0", "--episode", "1", "--video", "a.avi"], "'a.avi' is no video; known: .gif, .mp4, .webp"),

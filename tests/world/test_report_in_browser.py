@@ -20,6 +20,7 @@ from browsers import DESK, PHONE, Browser, Scheme, Sheet, chromium, opened
 from league_folders import League, write_league
 from staging import play
 
+SHEET = (720, 1000)  # A4 with narrow margins, at 96 dots in an inch
 LOOKS: list[tuple[tuple[int, int], Scheme]] = [(DESK, "light"), (PHONE, "dark")]
 
 
@@ -133,6 +134,27 @@ def test_labels_of_an_axis_stand_apart_and_reach_its_end_on_a_phone(browser: Bro
     places.sort()
     assert all(before[1] < after[0] for before, after in pairwise(places))
     assert places[-1][2] in ("100%", "3000")
+
+
+def test_on_a_phone_the_interval_of_a_strength_is_seen_without_scrolling(browser: Browser, league: Path) -> None:
+    with opened(browser, (league / "report.html").as_uri(), size=PHONE) as sheet:
+        ends = sheet.page.evaluate(
+            "[...document.querySelectorAll('.standings tbody .interval')].map((c) => c.getBoundingClientRect().right)"
+        )
+    assert ends
+    assert max(ends) <= PHONE[0]
+
+
+@pytest.mark.parametrize("players", [12, 24])
+def test_on_paper_no_table_is_wider_than_the_sheet(browser: Browser, tmp_path: Path, players: int) -> None:
+    folder = write_league(tmp_path / "run", League(policies=players, episodes=10 * players, rounds=1))
+    with opened(browser, write_report(folder.path).as_uri(), size=SHEET) as sheet:
+        sheet.page.emulate_media(media="print")
+        sheet.page.evaluate("document.querySelectorAll('details').forEach((d) => (d.open = true))")
+        ends = sheet.page.evaluate(
+            "[...document.querySelectorAll('table, pre')].map((t) => t.getBoundingClientRect().left + t.scrollWidth)"
+        )
+    assert max(ends) <= SHEET[0]
 
 
 def test_charts_that_nobody_has_scrolled_to_are_on_a_picture_of_the_whole_page(browser: Browser, league: Path) -> None:

@@ -15,6 +15,7 @@ import pytest
 import yaml
 
 from arena.cli import main
+from arena.commands.contestants import players_of, read_sources
 from arena.config import load_config
 from arena.league.ratings import fit
 from arena.league.reading import read
@@ -23,6 +24,7 @@ from arena.records import tournament as terms
 from arena.records.condition import condition
 from arena.records.folder import RunFolder
 from arena.records.journal import JournalReader
+from arena.report.page import page
 from arena.report.reading import read_run
 from arena.report.sections import page_data, plain
 from staging import play
@@ -272,6 +274,32 @@ def test_a_configuration_adds_its_members(
     assert data["players"][0]["player"] == "high"
 
 
+def runs_called(tmp_path: Path, *names: str, policies: dict[str, Any] | None = None) -> list[str]:
+    """Runs of the same configuration, in folders of these names."""
+    left = [play(ladder(policies), tmp_path / str(place)).folder.path for place, _ in enumerate(names)]
+    return [str(path.rename(path.with_name(name))) for path, name in zip(left, names, strict=True)]
+
+
+def test_nobody_is_lost_where_a_run_is_called_as_another_one_would_be_told_apart(tmp_path: Path) -> None:
+    """By its folder: the second `duel` of three sources is not `duel-2` where the third is."""
+    sources = read_sources(runs_called(tmp_path, "duel", "duel", "duel-2"))
+    assert [source.label for source in sources] == ["duel", "duel-3", "duel-2"]
+
+
+def test_nobody_is_lost_where_a_policy_is_called_as_that_of_another_source_would_be_told_apart(tmp_path: Path) -> None:
+    learn = {"blue": {"algorithm": "players:Counts"}, "fixed": plays(1)}
+    first, second = runs_called(tmp_path, "duel", "other", policies=learn)
+    more = written(tmp_path, ladder({"duel.blue": plays(2), "dice": {"algorithm": "random"}}))
+    found = players_of(read_sources([first, second, more]), ["last"])
+    assert set(found) == {"duel.blue", "duel-2.blue", "other.blue", "fixed", "dice"}
+    assert found["duel.blue"].load is None
+    assert str(found["duel-2.blue"].load).startswith(str(Path(first).resolve()))
+
+
+def test_a_folder_of_whose_name_nothing_is_left_is_called_as_its_configuration(tmp_path: Path) -> None:
+    assert [source.label for source in read_sources(runs_called(tmp_path, "日本", "日 1"))] == ["ladder", "1"]
+
+
 def test_a_tournament_can_be_a_source_of_the_next(
     tmp_path: Path, runs: tuple[str, str], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -281,7 +309,72 @@ def test_a_tournament_can_be_a_source_of_the_next(
     assert players(data) == {"blue@0", "blue@20", "fixed"}
 
 
+# where strengths say nothing
+
+
+def circle() -> dict[str, Any]:
+    """Rock, paper and scissors, of which each beats one."""
+    game = {"make": "matrix", "kwargs": {"game": "rock_paper_scissors", "rounds": 1}}
+    return ladder({name: plays(move) for move, name in enumerate(("rock", "paper", "scissors"))}, envs={"g": game})
+
+
+def test_an_order_that_goes_round_in_a_circle_is_never_decided_and_the_whole_budget_is_played(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = written(tmp_path, circle())
+    out = tournament(capsys, tmp_path, path, "--episodes", "1200")
+    assert "these games do not fit one strength per player: " in out
+    assert "rock scores 100.0% against scissors (expected" in out
+    assert "the order is not decided after " in out
+    data = as_data(capsys, tmp_path, path, "--episodes", "1200", "--resume")
+    assert not data["decided"]
+    assert data["misfit"]["circular"]
+    assert data["misfit"]["p"] < 1e-6
+    assert data["games"] > 1100
+    found = read_run(tmp_path / "games")
+    order = plain(page_data(found))["standings"]["order"]
+    assert (order["decided"], order["circular"]) == (False, True)
+    words = page(found)
+    assert "These games do not fit one strength per player: " in words
+    assert "Who leads depends on who meets whom" in words
+
+
+def test_the_data_has_what_the_words_say_of_the_games(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = [written(tmp_path, ladder()), "--episodes", "96"]
+    words = tournament(capsys, tmp_path, *arguments)
+    assert "the strengths have a weak prior" in words
+    assert "were alike" in words
+    data = as_data(capsys, tmp_path, *arguments, "--resume")
+    assert data["prior"]
+    assert ["high", "low"] in data["alike"]
+    assert data["not_counted"] == {"without_winner": 0, "cut_short": 0, "interrupted": 0}
+    assert data["misfit"]["p"] > 0.001
+    assert (data["misfit"]["circular"], data["misfit"]["surprises"]) == (False, [])
+
+
 # what goes wrong
+
+
+def test_a_source_that_is_named_twice_is_refused(
+    tmp_path: Path, runs: tuple[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert "is named twice; " in mistake(capsys, tmp_path, runs[0], runs[0])
+    (tmp_path / "link").symlink_to(runs[0])
+    assert f"is named twice, as {runs[0]} too" in mistake(capsys, tmp_path, runs[0], str(tmp_path / "link"))
+
+
+@pytest.mark.parametrize("asked", ["", ",", " , "])
+def test_nobody_is_not_everybody(
+    tmp_path: Path, runs: tuple[str, str], capsys: pytest.CaptureFixture[str], asked: str
+) -> None:
+    assert "expected names of players" in mistake(capsys, tmp_path, runs[0], "--players", asked)
+
+
+@pytest.mark.parametrize("tick", ["²", "٢", "1" * 5000])
+def test_a_tick_that_is_no_number_is_no_player(
+    tmp_path: Path, runs: tuple[str, str], capsys: pytest.CaptureFixture[str], tick: str
+) -> None:
+    assert "there is no player " in mistake(capsys, tmp_path, runs[0], "--players", f"blue@{tick},fixed")
 
 
 def test_fewer_than_two_players_are_refused(
@@ -498,7 +591,9 @@ def test_when_it_is_over_is_on_record_and_stays_so_unless_something_else_is_aske
         data = as_data(capsys, tmp_path, path, "--episodes", "48", *arguments)
         assert (data["error"], data["elo"]) == (terms.read(folder).error, terms.read(folder).elo)
         order = numbers(folder)["standings"]["order"]
-        assert order == {name: data[name] for name in ("decided", "error", "elo")}
+        assert {name: order[name] for name in ("decided", "error", "elo")} == {
+            name: data[name] for name in ("decided", "error", "elo")
+        }
         return data["error"], data["elo"]
 
     assert asked("--error", "0.2") == (0.2, 20)
