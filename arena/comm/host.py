@@ -203,11 +203,6 @@ class Host:
         """Whether no role here can go on before something comes from outside."""
         return self._awaits_news or self._nap is not None
 
-    @property
-    def shared(self) -> bool:
-        """Whether several roles run here."""
-        return not self._alone
-
     def threads(self) -> Mapping[int, int]:
         """The numbers of the threads of the roles that have begun."""
         return {address: task.thread for address, task in self._tasks.items() if task.thread}

@@ -1,4 +1,4 @@
-"""A look into another process of this node that does not answer: its Python stacks, and whether it gets to run at all.
+"""A look into another process of this node that does not answer: its Python stacks.
 
 Every process keeps a file without a name. A signal makes it write its stacks there, in C, so also when Python's lock is
 held, and others read the file through `/proc/<pid>/fd`. The signal is a real-time one that nobody else uses.
@@ -12,7 +12,6 @@ import re
 import signal
 import threading
 import time
-from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -98,22 +97,3 @@ def _blocking(pid: int) -> set[str]:
             if mask is not None and int(mask[1], 16) >> (_SIGNAL - 1) & 1:
                 found.add(task.name)
     return found
-
-
-def delays(pid: int) -> dict[int, float]:
-    """Seconds that the threads of a process have been ready to run while others had the cores; nothing if unknown.
-
-    Source: Documentation/scheduler/sched-stats.rst of Linux, `/proc/<pid>/schedstat`.
-    """
-    found = {}
-    try:
-        for task in Path(f"/proc/{pid}/task").iterdir():
-            found[int(task.name)] = int((task / "schedstat").read_text().split()[1]) * 1e-9
-    except (OSError, IndexError, ValueError):  # it has gone, or this system does not count
-        return {}
-    return found
-
-
-def starved_seconds(before: Mapping[int, float], after: Mapping[int, float]) -> float:
-    """How long the thread that has waited most for a core has waited between two looks at `delays`."""
-    return max((seconds - before.get(task, 0.0) for task, seconds in after.items()), default=0.0)

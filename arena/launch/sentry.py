@@ -2,13 +2,13 @@
 
 The root's own watch (`arena.roles.watch`) needs its turn. So a thread looks whether the turn goes on, and ends the run
 when one call of a game, an algorithm or the recorder takes too long. The thread needs Python's lock: for a call that
-never gives it back there is a timer in C, which writes the stacks into a pipe and ends the process; a small process at
-the other end of the pipe (`arena.launch.last_words`) says what has happened.
+never gives it back there is a small process beside this one (`arena.launch.last_words`). The thread gives it signs of
+life through a pipe; when they fail to come it makes this process end, and says what has happened. It sees whether this
+process is able to run, which no timer in here could.
 """
 
 from __future__ import annotations
 
-import faulthandler
 import json
 import os
 import subprocess
@@ -23,17 +23,18 @@ from typing import IO
 
 from arena.comm import whereabouts
 from arena.comm.host import Host
-from arena.comm.peeking import delays, starved_seconds
 from arena.comm.whereabouts import State
 from arena.launch import last_words
 from arena.launch.console import tell
+from arena.launch.exit_signal import ExitSignal
 from arena.launch.terminal import terminal_columns
 from arena.messages import Failed
 from arena.run import Run
+from arena.running import delays, starved_seconds
 
 _LOOKS = 4  # within the limit
-_FIRST_LOOK = 0.02  # seconds
-_SLACK = 5.0  # seconds that the thread is given beyond the limit, however busy the machine is; then the timer rings
+_FIRST_LOOK = 0.002  # seconds; the names are to be told before a game keeps the lock
+_SLACK = 5.0  # seconds that the thread is given beyond the limit, however busy the machine is
 _SHOW_CURSOR = "\x1b[?25h\n"  # ECMA-48 with DEC's private modes
 
 
@@ -62,14 +63,15 @@ class Sentry:
         self._period = self._limit / _LOOKS
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="sentry", daemon=True)
-        self._speaker: subprocess.Popen[bytes] | None = None  # where there are games and algorithms beside the root
+        self._judge: subprocess.Popen[bytes] | None = None
+        self._exit = ExitSignal()
         self._turn, self._since, self._looked = -1, clock(), clock()
         self._delays = delays(os.getpid())
 
     def __enter__(self) -> Sentry:
-        if self._host.shared:
-            self._speaker = self._start_speaker()
-        self._arm()
+        self._judge = self._start_judge()
+        assert self._judge.stdin is not None
+        self._exit.arm(self._judge.stdin.fileno())
         self._thread.start()
         return self
 
@@ -78,10 +80,10 @@ class Sentry:
     ) -> None:
         self._over.set()
         self._thread.join(_SLACK)
-        faulthandler.cancel_dump_traceback_later()
-        if self._speaker is not None:
-            self._speaker.kill()  # it has nothing to say
-            self._speaker.communicate()
+        if self._judge is not None:
+            self._judge.kill()  # it has nothing to say
+            self._judge.communicate()
+            self._exit.disarm()
 
     def look(self) -> Failed | None:
         """Whether the turn goes on; why the run is to end, if it does not."""
@@ -115,13 +117,14 @@ class Sentry:
     def _name(self, address: int) -> str:
         return f"{self._run.describe(self._run.roles[address])} (rank 0)"
 
-    # --------------------------------------------------------------------------------------------- thread and timer
+    # --------------------------------------------------------------------------------------------- thread and judge
 
     def _watch(self) -> None:
-        self._over.wait(min(_FIRST_LOOK, self._period))
-        self._tell_speaker({thread: self._name(address) for address, thread in self._host.threads().items()})
+        while len(self._host.threads()) < len(self._host.whereabouts()) and not self._over.wait(_FIRST_LOOK):
+            pass
+        self._tell_judge({thread: self._name(address) for address, thread in self._host.threads().items()})
         while not self._over.wait(self._period):
-            self._arm()
+            self._tell_judge({})
             failure = self.look()
             if failure is not None:
                 self._say(failure)
@@ -134,25 +137,21 @@ class Sentry:
                 os.write(1, _SHOW_CURSOR.encode())
             tell(failure, self._console or os.fdopen(os.dup(2), "w"))
 
-    def _start_speaker(self) -> subprocess.Popen[bytes]:
+    def _start_judge(self) -> subprocess.Popen[bytes]:
         root = str(Path(last_words.__file__).parents[2])
-        program = f"import sys; sys.path.insert(0, {root!r}); from {last_words.__name__} import main; main()"
+        task = f"main({os.getpid()}, {self._exit.number:d}, {self._limit + self._period + _SLACK})"
+        program = f"import sys; sys.path.insert(0, {root!r}); from {last_words.__name__} import main; {task}"
         # In a session of its own: a launcher that ends our process group is not to silence it.
-        self._speaker = subprocess.Popen(
+        self._judge = subprocess.Popen(
             [sys.executable, "-I", "-S", "-c", program], stdin=subprocess.PIPE, start_new_session=True
         )
         heading = f"arena: the run has ended: {self._title()}, which keeps Python's lock"
-        self._tell_speaker({"heading": heading, "ending": self._hint})
-        return self._speaker
+        self._tell_judge({"heading": heading, "ending": self._hint})
+        return self._judge
 
-    def _tell_speaker(self, said: object) -> None:
-        if self._speaker is not None and self._speaker.stdin is not None:
-            self._speaker.stdin.write(json.dumps(said).encode() + b"\n")
-            self._speaker.stdin.flush()
-
-    def _arm(self) -> None:
-        """Winds the timer up; it runs down when this is not called again in time."""
-        speaker = self._speaker
-        pipe = 2 if speaker is None or speaker.stdin is None else speaker.stdin.fileno()
-        seconds = self._limit + self._period + _SLACK
-        faulthandler.dump_traceback_later(seconds, exit=True, file=pipe)
+    def _tell_judge(self, said: object) -> None:
+        """Gives a sign of life; without a judge, should something have killed it, there is still this thread."""
+        assert self._judge is not None and self._judge.stdin is not None
+        with suppress(BrokenPipeError):
+            self._judge.stdin.write(json.dumps(said).encode() + b"\n")
+            self._judge.stdin.flush()

@@ -26,16 +26,17 @@ from typing import Any
 
 from arena.comm import Endpoint, whereabouts
 from arena.comm.interface import ANYONE, Bytes, Order, Tag
-from arena.comm.peeking import Process, delays, peek, starved_seconds
+from arena.comm.peeking import Process, peek
 from arena.comm.whereabouts import Answer, Question, State, Whereabouts
 from arena.messages import Failed, Progress
 from arena.plan import RoleKind
 from arena.run import Run
+from arena.running import delays, starved_seconds
 from arena.stacks import Stack, running_stack
 
 _LOOKS = 8  # within the limit
 _SILENCE = 0.75  # of the time between two looks: who has said nothing for so long is asked
-_PATIENCE = 2.0  # seconds for the last answers, or the time between two looks
+_PATIENCE = 5.0  # seconds for the last answers, however short the limit: a busy node takes its time
 
 
 @dataclass
@@ -185,7 +186,7 @@ class Watch:
         for rank in self._ranks.values():
             if rank not in silent:
                 self._ask(rank, Question(stacks=True, peek=self._neighbours(rank, silent)))
-        end = self._clock() + min(_PATIENCE, self._period)
+        end = self._clock() + _PATIENCE
         while any(rank.asked for rank in self._ranks.values() if rank not in silent) and self._clock() < end:
             self._endpoint.sleep((0, Tag.TO_ROOT, ANYONE), end - self._clock())
 

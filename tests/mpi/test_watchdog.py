@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,7 +13,7 @@ from typing import Any
 import pytest
 
 from arena.launch import mpirun
-from launching import TESTS, Ended, arena, finish, left_behind, start, wait_for, write
+from launching import ARENA, TESTS, Ended, arena, finish, left_behind, living, start, wait_for, write
 
 LONG = {"make": "games:Dropout", "kwargs": {"lengths": [10**9, 10**9]}}  # its episodes do not end
 WAYS = ["spin", "sleep", "burn", "hold_lock"]
@@ -106,6 +108,15 @@ def test_a_game_that_hangs_among_other_roles_of_its_process_is_named(ranks: str,
     assert_named(ended, "environment of match 1 ('game')", "has not come back from one call", f"in {way}\n")
 
 
+@pytest.mark.parametrize("way", ["sleep", "hold_lock"])
+def test_a_callback_that_hangs_where_the_root_is_alone_is_named(way: str, tmp_path: Path) -> None:
+    ended = train(tmp_path, duel(LONG, callbacks=[{"class": "hanging:HangingListener", "options": {"way": way}}]))
+    assert ended.code == 1, ended.err
+    assert ended.err.startswith("arena: the run has ended: nothing has moved for "), ended.err
+    assert "root (rank 0) has not come back from one call" in ended.err
+    assert f"in {way}\n" in ended.err
+
+
 @pytest.mark.parametrize(("ranks", "transport"), [("7", "auto"), ("7", "mpi"), ("3", "auto")])
 def test_a_circle_of_waits_is_told_with_what_each_waits_for_and_where(
     ranks: str, transport: str, tmp_path: Path
@@ -144,6 +155,24 @@ def test_a_slow_but_living_run_is_not_ended(ranks: str, tmp_path: Path) -> None:
     data["matches"] = [{"env": "game", "seats": ["blue"], "copies": 2}]
     ended = train(tmp_path, data, "--ranks", ranks)
     assert ended.code == 0, ended.err
+
+
+@pytest.mark.parametrize("ranks", ["1", "3"])
+def test_a_run_that_was_paused_for_longer_than_the_limit_goes_on(ranks: str, tmp_path: Path) -> None:
+    """With one rank it alone is paused, else all that the run has started, and its launcher."""
+    data = duel({"make": "hanging:Slow", "kwargs": {"seconds": 0.02, "often": 200}}, ticks=200)
+    data["matches"] = [{"env": "game", "seats": ["blue"], "copies": 2}]
+    command = [*ARENA, "train", write(tmp_path, data), "--run-dir", "run", "--allow-unproved", "--ranks", ranks]
+    running = start(command, tmp_path)
+    wait_for((tmp_path / "run" / "config.yaml").exists)
+    paused = [running.pid] if ranks == "1" else living(tmp_path)
+    for pid in paused:
+        os.kill(pid, signal.SIGSTOP)
+    time.sleep(8.0)  # more than the limit, a look and the five seconds of patience that come on top
+    for pid in paused:
+        os.kill(pid, signal.SIGCONT)
+    ended = finish(running)
+    assert (ended.code, ended.err) == (0, ""), "it has gone on, and had not to be repaired"
 
 
 def test_a_call_may_take_longer_where_env_timeout_s_says_so(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from arena.comm import peeking
-from arena.comm.peeking import Process, delays, note_role, peek, starved_seconds, this_process
+from arena.comm.peeking import Process, note_role, peek, this_process
 
 LOCKED = """
 import os, re, sys
@@ -97,10 +97,3 @@ def test_each_thread_s_stack_is_told_under_the_address_of_its_newest_role() -> N
 
 def test_what_cannot_be_looked_into_shows_nothing() -> None:
     assert peek(Process("here", os.getpid(), -1)) == {}
-    assert delays(2**30) == {}
-
-
-def test_starving_counts_from_the_first_look_on_and_is_that_of_the_thread_that_starved_most() -> None:
-    assert starved_seconds({1: 5.0, 2: 1.0}, {1: 5.5, 2: 3.0, 3: 0.25}) == 2.0
-    assert starved_seconds({}, {}) == 0.0
-    assert all(seconds >= 0.0 for seconds in delays(os.getpid()).values())

@@ -123,7 +123,7 @@ def test_time_in_which_the_process_was_stopped_or_starved_does_not_count(
 
 @pytest.fixture
 def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The timer, which ends the process that runs the tests, leaves the thread all the time that it may need."""
+    """The judge, who ends the process that runs the tests, leaves the thread all the time that it may need."""
     monkeypatch.setattr(sentry, "_SLACK", 200.0)
 
 
@@ -153,5 +153,5 @@ def test_a_run_that_ends_well_leaves_no_thread_and_no_process() -> None:
     watching = Sentry(host, run)
     with watching:
         pass
-    assert watching._speaker is not None and watching._speaker.poll() is not None
+    assert watching._judge is not None and watching._judge.poll() is not None
     assert not any(thread.name == "sentry" for thread in threading.enumerate())

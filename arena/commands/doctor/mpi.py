@@ -48,7 +48,7 @@ rest.Barrier()
 print(f"one of {rest.size}", flush=True)
 os._exit(0)
 """
-_LIBRARY_SECONDS, _START_SECONDS, _DEATH_SECONDS = 20.0, 60.0, 10.0
+_LIBRARY_SECONDS, _START_SECONDS, _DEATH_SECONDS = 20.0, 60.0, 30.0
 _TRIED = 3  # processes, of which one is killed
 _MOST = 64  # processes, however many cores there are
 

@@ -1,0 +1,92 @@
+"""Who watches from outside counts only the time in which the watched process could run, and ends with it."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from arena.launch.last_words import Silence
+from launching import wait_for
+
+ROOT = str(Path(__file__).parents[2])
+
+
+def test_silence_lasts_from_look_to_look_until_it_is_broken() -> None:
+    silence = Silence(100.0, look=1.0)
+    assert [silence.look(now, stopped=False) for now in (101.0, 102.0, 102.5)] == [1.0, 2.0, 2.5]
+    silence.seconds = 0.0
+    assert silence.look(103.5, stopped=False) == 1.0
+
+
+def test_time_in_which_the_process_was_stopped_is_no_silence() -> None:
+    silence = Silence(100.0, look=1.0)
+    silence.look(101.0, stopped=False)
+    assert [silence.look(now, stopped=True) for now in (102.0, 103.0, 900.0)] == [1.0] * 3
+    assert silence.look(901.0, stopped=False) == 1.0, "it may have gone on only just now"
+    assert silence.look(902.0, stopped=False) == 2.0
+
+
+def test_time_in_which_nobody_looked_is_no_silence_but_for_two_looks() -> None:
+    silence = Silence(100.0, look=1.0)
+    assert silence.look(1000.0, stopped=False) == 2.0
+    assert silence.look(1001.0, stopped=False) == 3.0
+
+
+WATCHED = """
+import os, re, subprocess, sys, time
+from arena.launch.exit_signal import ExitSignal
+exit_signal = ExitSignal()
+program = "from arena.launch.last_words import main; main(%d, %d, 2.0)" % (os.getpid(), exit_signal.number)
+judge = subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, start_new_session=True)
+judge.stdin.write(b'{"heading": "it hangs", "ending": "that is all"}\\n')
+judge.stdin.flush()
+exit_signal.arm(judge.stdin.fileno())
+print(judge.pid, flush=True)
+def in_a_game():
+    re.match(r"(a+)+$", "a" * 40 + "b")
+"""
+
+
+def watched(program: str) -> tuple[subprocess.Popen[str], int]:
+    """A process that is watched, and the number of the one that watches."""
+    command = [sys.executable, "-c", WATCHED + program]
+    child = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert child.stdout is not None
+    return child, int(child.stdout.readline())
+
+
+def test_a_process_that_keeps_python_s_lock_exits_with_1_and_its_stack_is_told() -> None:
+    child, _ = watched("in_a_game()")
+    _, err = child.communicate(timeout=100)
+    assert child.returncode == 1
+    assert err.startswith("it hangs\n") and err.endswith("\nthat is all\n")
+    assert "in in_a_game" in err
+
+
+def test_where_hangups_are_ignored_it_ends_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.modules[__name__], "WATCHED", f"import signal; signal.signal(1, signal.SIG_IGN)\n{WATCHED}")
+    child, _ = watched("in_a_game()")
+    _, err = child.communicate(timeout=100)
+    assert child.returncode == signal.SIGRTMAX - 6
+    assert "in in_a_game" in err
+
+
+@pytest.mark.parametrize("held", ["", "subprocess.Popen(['sleep', '5'], pass_fds=[judge.stdin.fileno()])\n"])
+@pytest.mark.parametrize("way", ["os._exit(3)", "os.kill(os.getpid(), 9)"])
+def test_it_ends_without_a_word_when_the_process_does(held: str, way: str) -> None:
+    """Even if a child of that one keeps the pipe."""
+    child, judge = watched(f"{held}{way}")
+    _, err = child.communicate()
+    assert child.returncode in (3, -9)
+    assert err == ""
+    wait_for(lambda: not Path(f"/proc/{judge}").exists())
+
+
+def test_the_signal_means_what_it_meant_when_the_watch_is_over() -> None:
+    child, _ = watched("exit_signal.disarm(); judge.kill(); os.kill(os.getpid(), exit_signal.number)")
+    child.communicate()
+    assert child.returncode == -signal.SIGHUP
