@@ -13,6 +13,7 @@ import shlex
 import signal
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -36,39 +37,61 @@ _OVERRIDE_HELP = "change one value of the configuration, such as matches[0].lane
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command and gives its exit code; a usage error of argparse ends with exit 2 by itself."""
     present_streams()
-    arguments = _parser().parse_args(argv)
-    if os.getcwd() not in sys.path:
-        sys.path.append(os.getcwd())  # so that a configuration can name a user's own `my_module:MyWorker`
-    with guarded_output(lasts=arguments.plays):
-        return _status(arguments)
+    with guarded_output(lasts=False):
+        return _status(argv)
 
 
-def _status(arguments: argparse.Namespace) -> int:
+def _status(argv: Sequence[str] | None) -> int:
     """Runs a command; what the user has done wrong is told in a sentence."""
+    arguments = argparse.Namespace(plays=False)
     try:
-        status = int(arguments.command(arguments))
-        sys.stdout.flush()  # while there is somebody to tell what cannot be written
-        return status
+        _parser().parse_args(argv, arguments)
+        with guarded_output(lasts=arguments.plays):
+            return _done(arguments)
     except ConfigError as error:
-        print(f"arena: error: {error}", file=sys.stderr)
+        _tell(f"arena: error: {error}\n")
         return 2
     except Unwritable as error:  # not `error:`, which announces exit code 2, also to the launcher that hears it
-        print(f"arena: failed: {error}", file=sys.stderr)
+        _tell(f"arena: failed: {error}\n")
         return 1
     except BrokenPipeError:  # the reader, such as `head`, has seen enough
         if arguments.plays:
             raise  # no reader of ours: output that lasts needs none
         return _NOBODY_READS
     except KeyboardInterrupt as error:  # where nobody else has taken it, as while modules are imported
-        number: int = error.args[0] if error.args else signal.SIGINT
+        number = error.args[0] if error.args and isinstance(error.args[0], int) else signal.SIGINT
         return 128 + number
 
 
+def _done(arguments: argparse.Namespace) -> int:
+    if os.getcwd() not in sys.path:
+        sys.path.append(os.getcwd())  # so that a configuration can name a user's own `my_module:MyWorker`
+    status = int(arguments.command(arguments))
+    sys.stdout.flush()  # while there is somebody to tell what cannot be written
+    return status
+
+
+def _tell(text: str) -> None:
+    """Says on stderr why a command ends; its exit code says so where stderr takes nothing."""
+    with suppress(OSError):
+        print(text, end="", file=sys.stderr, flush=True)
+
+
 class _Parser(argparse.ArgumentParser):
-    """Takes options by their whole names: what is short for one today may be short for two tomorrow."""
+    """Takes options by their whole names: what is short for one today may be short for two tomorrow.
+
+    What it says goes out at once: what cannot be written of help is an error, of a usage error its exit code says
+    enough.
+    """
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings, allow_abbrev=False)
+
+    def _print_message(self, message: str, file: Any = None) -> None:
+        if file is sys.stdout:
+            _say(message.removesuffix("\n"))
+        else:
+            _tell(message)
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Refuses what is unknown: a command does so itself, and shows its own usage and the nearest option."""
@@ -608,7 +631,7 @@ def _slurm(arguments: argparse.Namespace) -> int:
         _say(text.removesuffix("\n"))
         return 0
     path = Path(arguments.output or f"{plan.name}.sbatch")
-    slurm.write_batch(path, text)
+    slurm.write_batch(path, text, option="--output" if arguments.output else "")
     _say(f"{path}: {job.words}\nsubmit it: {shlex.join(['sbatch', str(path)])}")
     return 0
 

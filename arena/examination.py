@@ -279,7 +279,7 @@ def _check_seats(layout: _Layout, policy: PolicyPlan, cls: type[Any]) -> tuple[s
         match, own = plan.matches[worker[0]], layout.spaces(worker)
         with located(path=match.seat_path(worker[1]), who=f"policy {policy.name!r} ({policy.algorithm})"):
             if shared is None or own != shared or match.lanes != plan.matches[policy.workers[0][0]].lanes:
-                faces[seat_face(cls, own.observations, own.actions, lanes=match.lanes)] = None
+                faces[seat_face(cls, own, lanes=match.lanes)] = None
             check_shared(cls, (shared or own).words(), own.words())
         shared = shared or own
     check_teams(cls, plan, policy)
@@ -328,42 +328,46 @@ def _try_out(layout: _Layout, policy: PolicyPlan, player: _Player, face: str) ->
 
 
 class SeatSpaces(NamedTuple):
-    """The spaces of a seat's entities, in their order."""
+    """The spaces of a seat's entities, in their order, and how long their masks are; 0 where there are none."""
 
     observations: tuple[Space[Any], ...]
     actions: tuple[Space[Any], ...]
+    mask_sizes: tuple[int, ...]
 
     def words(self) -> tuple[SpaceWords, ...]:
         """The spaces as text, which is cheap to send and to compare."""
         return tuple((repr(seen), repr(done)) for seen, done in zip(self.observations, self.actions, strict=True))
+
+    @property
+    def uniform(self) -> bool:
+        """Whether all entities have the same, so that their rows lie in one array."""
+        kinds = list(zip(*self, strict=True))
+        return all(kind == kinds[0] for kind in kinds)
 
     @classmethod
     def of(cls, interface: Interface, entities: Sequence[int]) -> SeatSpaces:
         return cls(
             tuple(interface.observation_spaces[index] for index in entities),
             tuple(interface.action_spaces[index] for index in entities),
+            tuple(interface.mask_sizes[index] for index in entities),
         )
 
 
-def seat_face(
-    cls: type[Any], observation_spaces: Sequence[Space[Any]], action_spaces: Sequence[Space[Any]], *, lanes: int
-) -> str:
+def seat_face(cls: type[Any], seat: SeatSpaces, *, lanes: int) -> str:
     """The face that a seat gives an algorithm, after asking the algorithm whether it can take the seat's spaces.
 
     Args:
         cls: the algorithm; its classmethod `check(observation_space, action_space)`, where it has one, is asked.
-        observation_spaces: of the seat's entities, in their order.
-        action_spaces: likewise.
+        seat: the spaces of its entities.
         lanes: of the match.
 
     Raises:
         ConfigError: no face fits, or the algorithm cannot take a space.
     """
-    pairs = list(zip(observation_spaces, action_spaces, strict=True))
-    uniform = all(pair == pairs[0] for pair in pairs)
-    face = choose_face(cls.face, lanes=lanes, entities=len(pairs), uniform_spaces=uniform)
+    pairs = list(zip(seat.observations, seat.actions, strict=True))
+    face = choose_face(cls.face, lanes=lanes, entities=len(pairs), uniform_spaces=seat.uniform)
     if hasattr(cls, "check"):
-        for observation_space, action_space in pairs[:1] if uniform else pairs:
+        for observation_space, action_space in pairs[:1] if seat.uniform else pairs:
             _ask(cls, observation_space, action_space)
     return face
 

@@ -109,7 +109,7 @@ class Memory:
     def aside(self) -> Memory:
         """The root's, while an evaluation or a rehearsal of the run is played.
 
-        It is asked to end as the run is, and what it hears of `schedules` the run knows too.
+        It is asked to end as the run is. Who learns says its schedule in a rehearsal, and the run knows it from there.
         """
         return Memory(stop=self.stop, schedules=self.schedules)
 

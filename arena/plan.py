@@ -502,7 +502,7 @@ def choose_face(
         faces: what the algorithm asks for: `gym`, `vector`, `parallel`, or several in the order of preference.
         lanes: of the match.
         entities: how many the seat drives.
-        uniform_spaces: whether all entities of the seat have equal spaces.
+        uniform_spaces: whether all entities of the seat have equal spaces, and all or none of them have masks.
 
     Raises:
         ConfigError: none of them fits; says why and what helps.
@@ -522,7 +522,10 @@ def choose_face(
 def _obstacle(face: str, lanes: int, entities: int, uniform_spaces: bool) -> str:
     """Why a seat cannot give a face, with a remedy; empty when it can."""
     if face == "vector" and not uniform_spaces:
-        return "needs equal spaces of all entities of the seat: give each entity a seat of its own"
+        return (
+            "needs equal spaces of all entities of the seat, and masks of all or of none: give each entity a seat of "
+            "its own"
+        )
     if face != "vector" and lanes > 1:
         return f"needs one lane, the match has {lanes}: set `lanes: 1` (and more `copies`)"
     if face == "gym" and entities > 1:

@@ -31,20 +31,27 @@ _PER_SECOND = 10.0  # ticks of games that do not say how fast they are to be sho
 _NO_SCREEN = {"SDL_VIDEODRIVER": "dummy", "SDL_AUDIODRIVER": "dummy", "PYGAME_HIDE_SUPPORT_PROMPT": "1"}
 
 
-def verify(match: MatchReplays) -> Iterator[tuple[Recording, list[Difference]]]:
+def verify(match: MatchReplays, *, lane: int | None = None) -> Iterator[tuple[Recording, list[Difference]]]:
     """Plays every recording of a match again, with the first difference of each of its lanes, if there is one.
+
+    Args:
+        match: of a run.
+        lane: this one alone, of the recordings that have it; None: all.
 
     Raises:
         ConfigError: a file is damaged, or the game is not as it was, see `Playback`.
     """
     for recording in match.recordings:
         found: dict[int | None, Difference] = {}
-        lanes = range(len(recording.lanes))
+        lanes = [position for position, number in enumerate(recording.lanes) if lane in (None, number)]
+        if not lanes:
+            continue
         with Playback(match.manifest, recording, lanes=lanes) as playback:
             try:
                 for event in playback.events():
                     for position in np.flatnonzero(event.lanes & ~event.same).tolist():
-                        found.setdefault(position, _difference(match, recording.lanes[position], event, position))
+                        number = recording.lanes[lanes[position]]
+                        found.setdefault(position, _difference(match, number, event, position))
             except ReplayDiffers as error:
                 found[None] = error.difference
         yield recording, list(found.values())

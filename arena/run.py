@@ -50,7 +50,7 @@ class Run:
         sampled: frozen policies that take random ones all the same.
         profile: whether every role measures where its time goes.
         allow_unproved: whether it begins although it can deadlock.
-        resumable: whether the command that plays it has a `--resume`.
+        has_resume: whether the command that plays it has a `--resume`.
     """
 
     plan: Plan
@@ -72,7 +72,7 @@ class Run:
     sampled: frozenset[str] = frozenset()
     profile: bool = False
     allow_unproved: bool = False
-    resumable: bool = True
+    has_resume: bool = True
 
     def after(self, leg: Leg) -> Run:
         """The run as it goes on from a boundary; one that only evaluates before it goes on has not begun by that."""

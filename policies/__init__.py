@@ -8,7 +8,7 @@
     dqn              DQN: deep Q-networks
     ddpg, td3        DDPG, TD3: deterministic policy gradients
     sac              SAC: soft actor-critic
-    maddpg, masac    MADDPG, MASAC: the last ones with critics that see a whole team
+    maddpg, masac    MADDPG, MASAC: DDPG and SAC with critics that see a whole team
     bc               BehaviourCloning: imitates who was recorded
     sb3              the algorithms of Stable-Baselines3 as members of a group
 

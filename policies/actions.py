@@ -141,7 +141,7 @@ class MultiBinaryHead(ActionHead):
 
 
 class BoxHead(ActionHead):
-    """Unbounded Gaussian; bounds are the game's business, the log-probability is that of the unclipped action."""
+    """Unbounded Gaussian, which learns from its own actions; the game gets them clipped, see `env_log_prob`."""
 
     def __init__(self, space: spaces.Box, log_std_init: float) -> None:
         super().__init__()

@@ -351,8 +351,7 @@ class BehaviourCloning(Learner):
         Raises:
             ConfigError: the state is not this algorithm's, or its network has another shape.
         """
-        if "network" not in state:
-            raise ConfigError(f"this is no state of bc: it has {', '.join(map(str, state)) or 'nothing'}")
+        self.check_state(state, self.state_dict())
         load_weights(self.network, state["network"])
         self.optimizer.load_state_dict(to_tensors(state["optimizer"]))
         self.updates, self.gradient_steps = int(state["updates"]), int(state["gradient_steps"])
@@ -360,7 +359,7 @@ class BehaviourCloning(Learner):
 
     @classmethod
     def sizes(cls, options: Mapping[str, Any], *, rows: int, ticks: int, workers: int) -> dict[str, int]:
-        """What `arena plan` shows: decisions per gradient step, gradient steps per update, updates per run.
+        """What `arena plan` shows, in the words of those who replay (`policies.off_policy`); a line tells of an update.
 
         Raises:
             ConfigError: an option that it cannot take, data that are not there or damaged, or too few ticks for one
@@ -376,6 +375,6 @@ class BehaviourCloning(Learner):
             )
         return {
             "samples per gradient step": given.batch_size * workers,
-            "gradient steps per update": given.gradient_steps,
-            "updates per run": ticks // given.train_every,
+            "gradient steps per run": ticks // given.train_every * given.gradient_steps,
+            "lines of metrics per run": ticks // given.train_every,
         }

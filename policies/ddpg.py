@@ -36,7 +36,6 @@ from policies.target import Target
 if TYPE_CHECKING:
     from arena.group import Group
 
-_HOW_NOISY = ("action_noise", "noise_theta")  # without effect where there is no noise
 _OF_CRITICS = ("critic_loss", "q_value")  # what every gradient step measures
 
 
@@ -69,7 +68,7 @@ class Options(OffPolicyOptions):
         if self.noise_theta == 0:
             raise wrong("noise_theta", self.noise_theta, "more than 0: noise that forgets nothing never changes")
         check_unused(self, "noise_theta", action_noise="gaussian")
-        check_unused(self, *_HOW_NOISY, noise_std=0)
+        check_unused(self, "action_noise", noise_std=0)
 
 
 def noise_of(options: Options, *, rows: int, outputs: int, generator: torch.Generator) -> ActionNoise:

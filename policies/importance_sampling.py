@@ -68,7 +68,7 @@ class _Weighed(NamedTuple):
     log_weight: float  # of w
     discounted: float  # G
     per_decision: float  # in units of exp(unit)
-    unit: float  # 0, or what brings the episode's largest weight down to exp(_LARGE)
+    unit: float  # see `_unit`, of the weights of its rewards
 
 
 def estimate(episodes: Iterable[Episode], *, target: LogProb, behaviour: LogProb, gamma: float = 1.0) -> Estimates:
@@ -98,11 +98,11 @@ def estimate(episodes: Iterable[Episode], *, target: LogProb, behaviour: LogProb
             f"there is no whole episode to estimate from; {left_out} were cut by the end of a leg, or idle"
         )
     log_weights, returns, per_decision, units = (np.array(column) for column in zip(*weighed, strict=True))
-    unit = float(units.max())
+    of_returns, of_rewards = _unit(log_weights[returns != 0]), float(units[per_decision != 0].max(initial=0.0))
     shares = np.exp(log_weights - log_weights.max()) if log_weights.max() > -math.inf else np.zeros(len(weighed))
     return Estimates(
-        ordinary=_mean(np.exp(log_weights - unit) * returns, unit),
-        per_decision=_mean(np.exp(units - unit) * per_decision, unit),
+        ordinary=_mean(_times_exp(returns, log_weights - of_returns), of_returns),
+        per_decision=_mean(_times_exp(per_decision, units - of_rewards), of_rewards),
         weighted=_weighted(shares, returns),
         mean_return=_mean(returns),
         episodes=len(weighed),
@@ -123,10 +123,23 @@ def _weigh(episode: Episode, target: LogProb, behaviour: LogProb, gamma: float) 
         raise ConfigError(f"{_place(episode)}: a log-probability or a reward is no number")
     rewards = gamma ** np.arange(len(log_ratios)) * episode.rewards
     log_weights = np.cumsum(log_ratios)
-    unit = max(0.0, float(log_weights.max(initial=0.0)) - _LARGE)
-    per_decision = before * math.exp(-unit) + float((np.exp(log_weights - unit) * rewards).sum())
+    unit = _unit(log_weights[rewards != 0])
+    per_decision = before * math.exp(-unit) + float(_times_exp(rewards, log_weights - unit).sum())
     last = float(log_weights[-1]) if len(rewards) else 0.0
     return _Weighed(last, before + float(rewards.sum()), per_decision, unit)
+
+
+def _unit(log_weights: NDArray[np.float64]) -> float:
+    """0, or what brings the largest of the weights down to exp(_LARGE).
+
+    Those of what is 0 are not asked: in their unit the others could be too small for float64.
+    """
+    return max(0.0, float(log_weights.max(initial=0.0)) - _LARGE)
+
+
+def _times_exp(values: NDArray[np.float64], log_weights: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Values times their weights; 0 is 0, also where the weight is more than float64 holds."""
+    return values * np.exp(np.where(values != 0, log_weights, 0.0))
 
 
 def _check_played(log_probs: NDArray[np.float64], episode: Episode) -> None:

@@ -6,7 +6,7 @@ root learns by itself from what everybody has seen, `alone`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from gymnasium.spaces import Space
@@ -88,6 +88,24 @@ class Learner:
             ConfigError: it cannot; the message says why.
         """
         action_head(space)
+
+    @classmethod
+    def check_state(
+        cls, state: Mapping[str, Any], expected: Collection[str], *, optional: Collection[str] = ()
+    ) -> None:
+        """Whether a stored state has the parts that one of this class has.
+
+        Args:
+            state: what is to be loaded.
+            expected: the names of these parts.
+            optional: those of them that may be missing.
+
+        Raises:
+            ConfigError: another one is missing, or there is one too many.
+        """
+        if not {*expected} - {*optional} <= state.keys() <= {*expected}:
+            found = ", ".join(map(str, state)) or "nothing"
+            raise ConfigError(f"this is no state of {cls.__name__}: it has {found}; expected {', '.join(expected)}")
 
 
 def alone(parameters: Iterable[Tensor], *, weight: float, **figures: float) -> Figures:

@@ -524,7 +524,8 @@ class OffPolicy(Learner, ABC):
         Raises:
             ConfigError: the state is not this algorithm's, or its networks have other shapes.
         """
-        self._check_state(state)
+        self.check_state(state, self.state_dict())
+        self._check_parts(state)
         load_weights(self.network, state["network"])
         for name, target in self.targets.items():
             target.load_state_dict(state["targets"][name])
@@ -534,13 +535,12 @@ class OffPolicy(Learner, ABC):
         self.intensity.load_state_dict(state["intensity"])
         self.gradient_steps, self.ticks_done = int(state["gradient_steps"]), int(state["ticks_done"])
 
-    def _check_state(self, state: Mapping[str, Any]) -> None:
+    def _check_parts(self, state: Mapping[str, Any]) -> None:
         mine = {"targets": set(self.targets), "optimizers": set(self.optimizers)}
-        found = {part: set(state.get(part, ())) for part in mine}
-        if "network" not in state or found != mine:
+        found = {part: set(state[part]) for part in mine}
+        if found != mine:
             raise ConfigError(
-                f"this is no state of {type(self).__name__} with these options: it has "
-                f"{', '.join(map(str, state)) or 'nothing'}, with {found}; expected {mine}"
+                f"this is no state of {type(self).__name__} with these options: it has {found}; expected {mine}"
             )
 
     def own_state_dict(self) -> dict[str, Any]:

@@ -555,10 +555,7 @@ class OnPolicy(Learner, ABC, Generic[Given]):
             ConfigError: the state is not this algorithm's, its network has another shape, or has learnt from normalised
                 observations while this one's are not, or the other way round.
         """
-        expected = self.state_dict().keys()
-        if not expected - {"normalization"} <= state.keys() <= expected:
-            name, found = type(self).__name__, ", ".join(map(str, state)) or "nothing"
-            raise ConfigError(f"this is no state of {name}: it has {found}; expected {', '.join(expected)}")
+        self.check_state(state, self.state_dict(), optional=["normalization"])
         load_weights(self.network, state["network"])
         self.optimizer.load_state_dict(to_tensors(state["optimizer"]))
         self.normalization.load_state_dict(state.get("normalization", {}))

@@ -79,7 +79,9 @@ def check_reachable(target_entropy: float | str, space: Space[Any]) -> None:
     if target_entropy == "auto":
         return
     wanted = float(target_entropy)
-    if isinstance(space, spaces.Discrete):
+    if isinstance(space, spaces.Discrete) and space.n == 1:
+        reached, expected = False, "auto, as there is nothing to choose"
+    elif isinstance(space, spaces.Discrete):
         most = math.log(space.n)
         reached, expected = 0 <= wanted < most, f"auto, or at least 0 and less than {most:.4g}, as uniform choice has"
     else:

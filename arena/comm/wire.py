@@ -241,11 +241,14 @@ class ReplyView:
         """What `pack_final` does when no row has ended."""
         self.header[3] = 0
 
-    def pack_final(self) -> None:
+    def pack_final(self, last_masks: Sequence[NDArray[np.int8] | None] | None = None) -> None:
         """Copies what the rows that ended have seen last to `final`, before the next episode's overwrites it.
 
         Where a last mask forbids everything (nobody is to act any more) it allows everything: whoever asks what the
         end of an episode that was cut is worth needs a choice.
+
+        Args:
+            last_masks: by position in the seat [L, mask_size], of the rows that ended; None: what is shown are theirs.
         """
         ended = self._ended_of_blocks()
         self.header[3] = sum(map(len, ended))
@@ -253,9 +256,24 @@ class ReplyView:
             for target, leaf in zip(final, leaves, strict=True):
                 target[: len(rows)] = leaf[rows]
         for block, target in self._final_masks.items():
-            masks = self.mask_rows[block][ended[block]]
+            masks = self._last_masks(block, ended[block], last_masks)
             masks[~masks.any(axis=1)] = 1
             target[: len(masks)] = masks
+
+    def _last_masks(
+        self, block: int, rows: NDArray[np.intp], given: Sequence[NDArray[np.int8] | None] | None
+    ) -> NDArray[np.int8]:
+        """Of rows of a block; a new array."""
+        found: NDArray[np.int8] = self.mask_rows[block][rows]
+        if given is None:
+            return found
+        entities = self._layout.blocks[block].entities
+        for position, entity in enumerate(entities):
+            mask = given[entity]
+            if mask is not None:
+                own = rows % len(entities) == position
+                found[own] = mask[rows[own] // len(entities)]
+        return found
 
     def final(self) -> list[tuple[NDArray[np.intp], list[NDArray[Any]]]]:
         """Per block the rows (of the block) that ended and the leaves of their last observations."""

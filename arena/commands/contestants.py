@@ -73,11 +73,12 @@ def read_sources(targets: Sequence[str]) -> list[Source]:
 
 def _check_different(sources: Sequence[Source]) -> None:
     known: dict[Path, str] = {}
-    for place, source in enumerate(sources):
-        before = known.setdefault(Path(source.path).resolve(), source.path)
-        if len(known) <= place:
-            also = f", as {before} too" if before != source.path else ""
+    for source in sources:
+        path = Path(source.path).resolve()
+        if path in known:
+            also = f", as {known[path]} too" if known[path] != source.path else ""
             raise ConfigError(f"is named twice{also}; its players would meet themselves", source=source.path)
+        known[path] = source.path
 
 
 def _free(label: str, taken: Container[str]) -> str:

@@ -119,12 +119,12 @@ class Tournament(HostingLeader):
         rule, batches = self._rule(run.folder), len(_whole(run.folder))
         played = read(run.folder, last=batches - 1)
         found = table(played.results, [*rounds.config_of(run).policies], rule)
-        uncounted = _uncounted(played, run, batches)
+        uncounted = _uncounted(played, run.folder, batches)
         if self._request.as_json:
             text = json.dumps(_data(found, rule, played.results.games, uncounted, run), indent=2)
         else:
             lines = [*standings_lines(found.rows), *prior_lines(prior=found.prior), *misfit_lines(found.misfit)]
-            lines += [*_verdict(found, rule, played.results.games), *_uncounted_lines(uncounted)]
+            lines += [*verdict_lines(found, rule, played.results.games), *_uncounted_lines(uncounted)]
             lines += repetition_words(alike(run), remedy="--sample")
             text = "\n".join([*lines, f"run folder: {run.path}"])
         sys.stdout.write(f"{text}\n")
@@ -233,10 +233,13 @@ def _progress(played: int, found: Table) -> str:
     leads = f"{best.player} leads with {elo_words(best.elo)} [{elo_words(best.low)}, {elo_words(best.high)}]"
     if found.misfit.circular:
         return f"{counted(played, 'game')}: {leads}, but some beat those that stand higher; all pairs play alike now"
+    if found.settled and not found.decided:
+        return f"{counted(played, 'game')}: {leads}, but the games of {_against(found)} speak against the order"
     return f"{counted(played, 'game')}: {leads}; {len(found.open)} of {len(found.doubts)} neighbours are open"
 
 
-def _verdict(found: Table, rule: Rule, played: int) -> list[str]:
+def verdict_lines(found: Table, rule: Rule, played: int) -> list[str]:
+    """Whether the order is decided, after so many games, and what keeps it open; who is as good as each other."""
     games = counted(played, "game")
     what = f"differences below {rule.elo:g} Elo not counted"
     same = [f"{doubt.upper} and {doubt.lower}" for doubt in found.equal]
@@ -244,8 +247,10 @@ def _verdict(found: Table, rule: Rule, played: int) -> list[str]:
     equal = [f"as good as each other, {why}: {', '.join(same)}"] if same else []
     if found.decided:
         return [f"the order is decided after {games}, at an error of {rule.error:g}, {what}", *equal]
-    if not found.open:
+    if found.misfit.circular:
         return [f"the order is not decided after {games}: some beat those that stand higher", *equal]
+    if found.settled:
+        return [f"the order is not decided after {games}: those of {_against(found)} speak against it", *equal]
     pairs = [f"{doubt.upper} and {doubt.lower} ({doubt.probability:.1%})" for doubt in found.open]
     together = ", together more than the error" if len(pairs) > 1 else ""
     return [
@@ -253,6 +258,11 @@ def _verdict(found: Table, rule: Rule, played: int) -> list[str]:
         f"that it is the other way round: {', '.join(pairs)}{together}",
         *equal,
     ]
+
+
+def _against(found: Table) -> str:
+    """The pairs whose own games speak against the order."""
+    return ", ".join(dict.fromkeys(f"{one[0]} and {other[0]}" for one, other in found.misfit.against))
 
 
 class _Uncounted(NamedTuple):
@@ -263,8 +273,8 @@ class _Uncounted(NamedTuple):
     interrupted: int
 
 
-def _uncounted(played: Reading, run: Run, batches: int) -> _Uncounted:
-    episodes = run.folder.episodes
+def _uncounted(played: Reading, folder: RunFolder, batches: int) -> _Uncounted:
+    episodes = folder.episodes
     lines = JournalReader(episodes) if episodes.exists() else ()
     interrupted = sum(line["round"] >= batches and not line.get("cut") for line in lines)
     return _Uncounted(played.unrated, played.aborted, interrupted)
@@ -303,6 +313,7 @@ def _data(found: Table, rule: Rule, played: int, uncounted: _Uncounted, run: Run
             "p": found.misfit.p,
             "circular": found.misfit.circular,
             "surprises": [surprise._asdict() for surprise in found.misfit.surprises],
+            "against": found.misfit.against,
         },
         "neighbours": [{**doubt._asdict(), "open": doubt in found.open} for doubt in found.doubts],
         "run_dir": str(run.path),

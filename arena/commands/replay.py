@@ -21,13 +21,11 @@ from arena.records.episode_line import PlayedEpisode, PlayedSeat
 from arena.records.faults import process_faults
 from arena.records.folder import RunFolder
 from arena.records.journal import JournalReader
+from arena.records.replay_format import files_in, start_and_lane
 from arena.replays import Episode, MatchReplays, Replays, read_replays
 from arena.screen.words import counted
 from arena.spaces import row
 from arena.video import Caption, Picture, Player, captioned, check_video, write_video
-
-Place = tuple[int, int]
-"""A round, and a match in it."""
 
 _COLORS = ("#1f77b4", "#d62728", "#2ca02c", "#ff7f0e", "#9467bd", "#8c564b", "#e377c2", "#7f7f7f")
 _FAILED = 1  # the exit status
@@ -73,7 +71,8 @@ def replay(
             _check_lane(matches, lane)
             if not verify:
                 return _list(matches, folder, lane, one=match is not None)
-            return _verify_all(matches, _without_replay(matches, folder, match, round), whole=_is_whole(folder))
+            missing = _without_replay(matches, folder, match, round, lane)
+            return _verify_all(matches, missing, lane, lost=_are_lost(missing, found, folder))
         return _one(matches[0], matches[0].episode(episode, lane=lane or 0), target, video, verify, per_second)
     except ReplayDiffers as error:
         _say(f"{error}")
@@ -99,7 +98,7 @@ def _check_lane(matches: Sequence[MatchReplays], lane: int | None) -> None:
 def _list(matches: Sequence[MatchReplays], folder: RunFolder, lane: int | None, *, one: bool) -> int:
     for match in matches:
         episodes = [episode for episode in match.episodes() if lane in (None, episode.lane)]
-        _say(f"{_title(match)}: {counted(len(episodes), 'episode')}, {_bytes(match)}")
+        _say(f"{_title(match)}: {counted(len(episodes), 'episode')}, {_size(match, lane)}")
         if one:
             lines = {at: line for at, line in _lines_of(folder, match).items() if lane in (None, at[0])}
             for episode in episodes:
@@ -115,7 +114,10 @@ def _title(match: MatchReplays) -> str:
     return f"round {manifest.round}, match {manifest.match}: {manifest.env}, {' '.join(policies.values())}"
 
 
-def _bytes(match: MatchReplays) -> str:
+def _size(match: MatchReplays, lane: int | None) -> str:
+    """The bytes of all lanes, which share files, and their ticks; of one lane its ticks."""
+    if lane is not None:
+        return counted(sum(recording.ticks for recording in match.recordings if lane in recording.lanes), "tick")
     size = sum(recording.path.stat().st_size for recording in match.recordings)
     ticks = sum(recording.ticks * len(recording.lanes) for recording in match.recordings)
     return f"{size / 1000:,.0f} kB for {ticks:,} ticks of lanes"
@@ -152,19 +154,22 @@ def _seat_result(seat: PlayedSeat) -> str:
 # ------------------------------------------------------------------------------------------------- all of it
 
 
-def _verify_all(matches: Sequence[MatchReplays], missing: Counter[Place], *, whole: bool) -> int:
+def _verify_all(
+    matches: Sequence[MatchReplays], missing: Sequence[PlayedEpisode], lane: int | None, *, lost: bool
+) -> int:
     """Plays it again.
 
     Args:
         matches: of which there are replays.
-        missing: how many episodes are on record without one.
-        whole: whether there should be a replay of each.
+        missing: episodes that are on record without one.
+        lane: None: all.
+        lost: whether there was a replay of one of those.
     """
-    status = _FAILED if whole and missing else 0
+    status, absent = _FAILED if lost else 0, Counter((line.round, line.match) for line in missing)
     for match in matches:
-        episodes, ticks, differences = len(match.episodes()), 0, 0
-        for recording, found in replaying.verify(match):
-            ticks += recording.ticks * len(recording.lanes)
+        episodes, ticks, differences = sum(lane in (None, one.lane) for one in match.episodes()), 0, 0
+        for recording, found in replaying.verify(match, lane=lane):
+            ticks += recording.ticks * (len(recording.lanes) if lane is None else 1)
             differences += len(found)
             for difference in found:
                 _say(str(difference))
@@ -172,26 +177,36 @@ def _verify_all(matches: Sequence[MatchReplays], missing: Counter[Place], *, who
             status = _FAILED
         else:
             _say(f"{_title(match)}: {counted(episodes, 'episode')}, {ticks:,} ticks of lanes, all as recorded")
-        if lost := missing[match.manifest[:2]]:
-            _say(f"  {counted(lost, 'more episode')} of episodes.jsonl without a replay")
-    for round, number in sorted(missing.keys() - {match.manifest[:2] for match in matches}):
-        episodes_lost = counted(missing[round, number], "episode")
-        _say(f"round {round}, match {number}: no replays, though episodes.jsonl has {episodes_lost}")
+        if more := absent[match.manifest[:2]]:
+            _say(f"  {counted(more, 'more episode')} of episodes.jsonl without a replay")
+    for round, number in sorted(absent.keys() - {match.manifest[:2] for match in matches}):
+        episodes_on_record = counted(absent[round, number], "episode")
+        _say(f"round {round}, match {number}: no replays, though episodes.jsonl has {episodes_on_record}")
     return status
 
 
 def _without_replay(
-    matches: Sequence[MatchReplays], folder: RunFolder, match: int | None, round: int | None
-) -> Counter[Place]:
-    """How many episodes are on record of which no replay is there, as far as they are asked for."""
+    matches: Sequence[MatchReplays], folder: RunFolder, match: int | None, round: int | None, lane: int | None
+) -> list[PlayedEpisode]:
+    """The episodes on record of which no replay is there, as far as they are asked for."""
     there = {(*one.manifest[:2], episode.lane, episode.number) for one in matches for episode in one.episodes()}
     rounds = round if match is None else round or 0
-    lines = (line for line in _lines(folder) if match in (None, line.match) and rounds in (None, line.round))
-    places = ((line.round, line.match, line.lane, line.episode) for line in lines)
-    return Counter(place[:2] for place in places if place not in there)
+    return [
+        line
+        for line in _lines(folder)
+        if match in (None, line.match) and rounds in (None, line.round) and lane in (None, line.lane)
+        if (line.round, line.match, line.lane, line.episode) not in there
+    ]
 
 
-def _is_whole(folder: RunFolder) -> bool:
+def _are_lost(missing: Sequence[PlayedEpisode], found: Replays, folder: RunFolder) -> bool:
+    """Whether one of them has had a replay: a run can keep them from a resume on, and then in all of its matches."""
+    starts = (start_and_lane(path)[0] for match in found.matches for path in files_in(match.path))
+    since = min(starts, default=0)
+    return any(line.tick - line.length >= since for line in missing) and _keeps_all(folder)
+
+
+def _keeps_all(folder: RunFolder) -> bool:
     """Whether the run has ended with a replay of every episode: it keeps them, and none has died with its process."""
     if not folder.config.is_file() or process_faults(folder.faults):
         return False

@@ -18,8 +18,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from arena.errors import ConfigError
-from arena.records.durable import replacing
+from arena.errors import ConfigError, Unwritable
+from arena.records.durable import check_place, replacing
 from arena.screen.words import counted
 
 _MARK = "# Written by `arena slurm`."
@@ -190,16 +190,24 @@ def batch_text(job: Job, program: Sequence[str], *, run_dir: str | None, home: P
     return "\n".join([*head, *values, _BODY])
 
 
-def write_batch(path: Path, text: str) -> None:
+def write_batch(path: Path, text: str, *, option: str = "") -> None:
     """Writes the batch file; over an older one, but over nothing else.
 
+    Args:
+        path: of the file.
+        text: of it.
+        option: of the command line that names it; empty: nobody has named it.
+
     Raises:
-        ConfigError: there is another file, or it cannot be written.
+        ConfigError: there is something else, or it cannot be written.
     """
+    check_place(path, option=option)
     try:
         if path.exists() and _MARK.encode() not in path.read_bytes():
             raise ConfigError("is there already, and is no batch file of ours; name another one", source=str(path))
         with replacing(path) as file:
             file.write(text.encode())
+    except Unwritable as error:
+        raise ConfigError(str(error), path=option) from error
     except OSError as error:
-        raise ConfigError(f"cannot be written: {error.strerror}", source=str(path)) from error
+        raise ConfigError(f"cannot be read: {error.strerror}", source=str(path)) from error

@@ -38,7 +38,6 @@ from arena.screen.profile import profile_json
 from arena.stages.evaluating import kept as keep_evaluation
 from arena.stages.prepare import abandon, begin
 from arena.stages.staging import next_stage as stage_after
-from arena.stopping import Stop
 
 if TYPE_CHECKING:
     from arena.comm.mpi import Team
@@ -83,7 +82,7 @@ def alone(
     except Deadlock as error:
         failure = Failed("no role can go on", str(error), exit_code=1)
     except BaseException as error:
-        failure = _failure(run, error)
+        failure = _failure(run, memory, error)
     finally:
         memory.unlock()
     tell(failure)
@@ -118,7 +117,7 @@ def _evaluated(run: Run, evaluation: Run, result: Result, memory: Memory) -> Out
         return run.leg
     if memory.stop.wanted:
         _end_callbacks(memory)
-        return _stopped(run, run.leg.start, memory.stop)
+        return _stopped(run, run.leg.start, memory)
     for line in keep_evaluation(run, evaluation, result.scoreboard):
         print(line, flush=True)
     return run.leg
@@ -131,7 +130,7 @@ def _conclude(run: Run, result: Result, memory: Memory, present: Callable[[Run, 
     if result.stopped_at is None:
         run.folder.requeue.unlink(missing_ok=True)
         return 0
-    return _stopped(run, result.stopped_at, memory.stop)
+    return _stopped(run, result.stopped_at, memory)
 
 
 def _end_callbacks(memory: Memory) -> None:
@@ -140,13 +139,14 @@ def _end_callbacks(memory: Memory) -> None:
         memory.callbacks.end()
 
 
-def _stopped(run: Run, tick: int, stop: Stop) -> int:
+def _stopped(run: Run, tick: int, memory: Memory) -> int:
+    stop = memory.stop
     if stop.requeue:
         run.folder.requeue.touch(mode=0o600)
     elif stop.number is None:  # by a callback: the run is over
         run.folder.requeue.unlink(missing_ok=True)
     by = f", {stop.words}" if stop.by else ""
-    left = again_words(run) if run.episodes is None else played_words(run)
+    left = again_words(run, memory) if run.episodes is None else played_words(run)
     print(f"arena: stopped at tick {tick}{by}; {left}", file=sys.stderr, flush=True)
     return stop.status
 
@@ -310,7 +310,7 @@ def _led(
     except BaseException as error:
         if team.mourns(error):
             raise PeerLost(str(error)) from error
-        failure = _failure(told, error)
+        failure = _failure(told, held, error)
         if not _is_from_launcher(error):
             tell(failure)
         held.unlock()
@@ -322,15 +322,15 @@ def _is_from_launcher(error: BaseException) -> bool:
     return isinstance(error, KeyboardInterrupt) and error.args == (signal.SIGTERM,) and mpirun.started_by_us()
 
 
-def _failure(run: Run, error: BaseException) -> Failed:
+def _failure(run: Run, memory: Memory, error: BaseException) -> Failed:
     if isinstance(error, RoleFailed):
         return error.failure
     if isinstance(error, KeyboardInterrupt):
-        return interrupted(run, error)
+        return interrupted(run, memory, error)
     return failure_of(error, "root, rank 0")
 
 
-def interrupted(run: Run, error: KeyboardInterrupt) -> Failed:
+def interrupted(run: Run, memory: Memory, error: KeyboardInterrupt) -> Failed:
     """What to say when a signal has ended a run at once; one that nobody has played leaves nothing behind."""
     number: int = error.args[0] if error.args else signal.SIGINT
     if not run.resumed and not run.folder.config.exists():
@@ -339,5 +339,5 @@ def interrupted(run: Run, error: KeyboardInterrupt) -> Failed:
     elif run.episodes is not None:
         words = played_words(run)
     else:
-        words = f"what was played is in {run.path}, {again_words(run, 'the newest boundary')}"
+        words = f"what was played is in {run.path}, {again_words(run, memory, 'the newest boundary')}"
     return Failed("root, rank 0", f"ended by {signal.Signals(number).name}; {words}", 128 + number)

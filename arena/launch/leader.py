@@ -66,6 +66,6 @@ class HostingLeader(ABC):
         """Plays rank 0's roles of an evaluation; as `lead`."""
         return hosting.lead_evaluation(team, host, run, evaluation, memory)
 
-    def interrupted(self, run: Run, error: KeyboardInterrupt) -> Failed:
+    def interrupted(self, run: Run, memory: Memory, error: KeyboardInterrupt) -> Failed:
         """What to say when a signal has ended a run at once; one that nobody has played leaves nothing behind."""
-        return hosting.interrupted(run, error)
+        return hosting.interrupted(run, memory, error)

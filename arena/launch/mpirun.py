@@ -153,7 +153,7 @@ def _open_mpi_version(launcher: str) -> int | None:
     return None if found is None else int(found[1])
 
 
-def run(ranks: int, program: Sequence[str], *, tolerant: bool = False, resumable: bool = True) -> int:
+def run(ranks: int, program: Sequence[str], *, tolerant: bool = False, has_resume: bool = True) -> int:
     """Starts a program under MPI and waits for it; returns its exit status.
 
     The launcher gets a session of its own, so that Ctrl-C reaches it once, through us, and takes all of it down. Open
@@ -163,7 +163,7 @@ def run(ranks: int, program: Sequence[str], *, tolerant: bool = False, resumable
         ranks: how many processes.
         program: what each of them runs.
         tolerant: whether the others go on when one dies.
-        resumable: whether the program has a `--resume`, which is told when it ends early.
+        has_resume: whether the program has a `--resume`, which is told when it ends early.
     """
     line, settings = command(find_launcher(), ranks, program, tolerant=tolerant)
     settings[_CONFIRM_VARIABLE] = "1"
@@ -174,7 +174,7 @@ def run(ranks: int, program: Sequence[str], *, tolerant: bool = False, resumable
             break
     if status == 0 and tolerant and not heard.confirmed:
         status = _NOBODY_LEFT
-    return _told(status, received, heard, resumable=resumable)
+    return _told(status, received, heard, has_resume=has_resume)
 
 
 def _run_once(line: Sequence[str], settings: Mapping[str, str]) -> tuple[int, list[int], _Heard]:
@@ -303,7 +303,7 @@ def confirm(stream: IO[str]) -> None:
         print(_CONFIRMATION, file=stream, flush=True)
 
 
-def _told(status: int, received: Sequence[int], heard: _Heard, *, resumable: bool = True) -> int:
+def _told(status: int, received: Sequence[int], heard: _Heard, *, has_resume: bool = True) -> int:
     """Says what a launcher's status cannot; returns the exit status: 128 + n after a signal to us, 1 after a kill."""
     killed = -status if status < 0 else status - 128 if 128 < status < 128 + signal.NSIG else 0
     if (received or killed) and sys.stdout.isatty():  # the display has ended with its process, in mid-sentence
@@ -311,13 +311,13 @@ def _told(status: int, received: Sequence[int], heard: _Heard, *, resumable: boo
         sys.stdout.flush()
     if received and status == 128 + signal.SIGUSR2:
         return 128 + received[0]  # the run has saved a boundary, and has said so
-    played = f"what was played is in the run folder{', --resume goes on with it' if resumable else ''}"
+    again = "; --resume goes on from the newest boundary, if there is one" if has_resume else ""
+    played = f"what was played is in the run folder{again}"
     if received:
         name = signal.Signals(received[0]).name
         sys.stderr.write(f"arena: ended by {name}; {played}\n")
         return 128 + received[0]
     if status == _NOBODY_LEFT and not heard.reason:
-        again = ", and --resume goes on from the newest boundary" if resumable else ""
         sys.stderr.write(
             f"arena: the run has ended: all its processes have died; the logs in its folder may say why{again}\n"
         )

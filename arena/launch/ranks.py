@@ -69,7 +69,7 @@ class Leader(Protocol):
     def lead_evaluation(self, team: Team, host: Host, run: Run, evaluation: Run, memory: Memory) -> int | Leg:
         """Plays rank 0's roles of an evaluation; as `lead`."""
 
-    def interrupted(self, run: Run, error: KeyboardInterrupt) -> Failed:
+    def interrupted(self, run: Run, memory: Memory, error: KeyboardInterrupt) -> Failed:
         """What to say when a signal has ended a run at once; one that nobody has played leaves nothing behind."""
 
 
@@ -266,7 +266,7 @@ class Rank:
         if role is not None and self._team.rank == 0:
             words = (
                 f"its process has died {DEATHS_AT_MOST} times since the last boundary; it is no accident, and the run "
-                f"ends; {again_words(self._run)}"
+                f"ends; {again_words(self._run, memory)}"
             )
             self._abort(Failed(self._run.describe(role), words, exit_code=1))
 
@@ -274,7 +274,7 @@ class Rank:
         """What to say of what has gone wrong here, between two stages of a run for instance."""
         run, rank = self._run, self._team.rank
         if rank == 0 and run is not None and isinstance(error, KeyboardInterrupt):
-            return self._leader().interrupted(run, error)
+            return self._leader().interrupted(run, self._memory, error)
         return failure_of(error, f"rank {rank}", run.source if run else "")
 
     def _no_death(self, error: Vanished) -> Failed:
@@ -314,7 +314,7 @@ def _why_not(run: Run, memory: Memory) -> str:
     if run.episodes is not None:
         return f"a process has died; {played_words(run)}"
     if not memory.keeps:
-        again = again_words(run, "the newest boundary")
+        again = again_words(run, memory, "the newest boundary")
         return f"a process has died, and `fault_tolerance` is off; {again}"
     return (
         "a process has died, and the run cannot go on without it: what some algorithm has learnt cannot be saved and "
@@ -322,9 +322,13 @@ def _why_not(run: Run, memory: Memory) -> str:
     )
 
 
-def again_words(run: Run, place: str = "there") -> str:
+def again_words(run: Run, memory: Memory, place: str = "there") -> str:
     """How a run that has ended early goes on, if it can."""
-    return f"--resume goes on from {place}" if run.resumable else "it cannot be resumed"
+    if not run.has_resume:
+        return "it cannot be resumed"
+    if not memory.repairable:
+        return "it cannot be resumed: what some algorithm has learnt cannot be saved and loaded"
+    return f"--resume goes on from {place}"
 
 
 def played_words(run: Run) -> str:

@@ -11,11 +11,20 @@ If the strengths are right e is 1 or less in the mean, however few the games, ho
 [0, 1] with mean q are spread no wider than a coin's), and whoever has chosen them by what was seen before. So is the
 product over M pairs of 1 + (e - 1) / (M + 1), which grows with one pair that lies far off as with many that do. Looked
 at after every game it comes above 1 / P with a probability of P at most (Ville 1939): `p` is that P. A test by
-chi-square would need many games of every pair, and a number of games that is fixed before. Here strengths are not known
-but fitted, to the same games: they come nearer to these than the true ones, which makes the evidence weaker.
+chi-square would need many games of every pair, and a number of games that is fixed before.
+
+Three things differ from Ville's here. Strengths are not known but fitted, to the same games: they come nearer to these
+than the true ones, which makes the evidence weaker. M counts the pairs that have met, so it grows and weighs those
+before anew. And p shifts with the sides that a pair has had. So `p` is no proven bound: in 383 simulated leagues that
+strengths fit it came below 0.7 after no batch.
 
 A misfit alone does not touch the order: in a game with luck the weakest win some games against anybody, more than
 strengths let them. It does where of two teams that lie far off the one that stands lower scores more.
+
+So sure an alarm comes late: pairs that stand next to each other play most games, and strengths follow these, so of a
+circle the pair that closes it has few games when the order looks decided. Before it is, no pair's own games may speak
+`against` it: e above 1, and the one that stands lower has no less than its half of the points. That has no error that
+could be stated. Where strengths are right it costs a few games of this pair; where they are not, most circles are seen.
 """
 
 from __future__ import annotations
@@ -65,10 +74,12 @@ class Misfit(NamedTuple):
     Args:
         p: how probable so much evidence is at most where they fit.
         surprises: the pairs that make it, those with most evidence first; none where `p` is `ALARM` or more.
+        against: the pairs whose own games speak against the order, whatever `p` is, those with most evidence first.
     """
 
     p: float = 1.0
     surprises: tuple[Surprise, ...] = ()
+    against: tuple[tuple[Team, Team], ...] = ()
 
     @property
     def circular(self) -> bool:
@@ -90,11 +101,13 @@ def misfit(results: Results, ratings: Ratings, *, elo: float) -> Misfit:
     evidence, prior = _evidence(pairs), math.log(len(pairs.teams) + 1)
     total = np.logaddexp(evidence - prior, math.log1p(-math.exp(-prior))).sum()
     p = math.exp(-max(0.0, float(total)))
-    if p >= ALARM:
-        return Misfit(p)
     order = np.argsort(-evidence, kind="stable")
+    contrary = _contrary(pairs) & (evidence > 0)
+    against = tuple(pairs.teams[place] for place in order if contrary[place])
+    if p >= ALARM:
+        return Misfit(p, against=against)
     found = [int(place) for place in order if evidence[place] > prior] or [int(order[0])]
-    return Misfit(p, tuple(_surprise(pairs, place) for place in found))
+    return Misfit(p, tuple(_surprise(pairs, place) for place in found), against)
 
 
 class _Pairs(NamedTuple):
@@ -166,6 +179,16 @@ def _evidence(pairs: _Pairs) -> Array:
     other = logsumexp(betaln(ahead + won, behind + lost) - betaln(ahead, behind), axis=0) - math.log(len(_WEIGHTS))
     near = np.clip(won / pairs.games, pairs.low, pairs.high)
     found: Array = other - xlogy(won, near) - xlog1py(lost, -near)
+    return found
+
+
+def _contrary(pairs: _Pairs) -> NDArray[np.bool_]:
+    """Whether the one that stands higher has no more than its half of the points, on the sides that it had, [M].
+
+    Where nobody stands higher, whether one of the two has more than the other.
+    """
+    better = (pairs.points / pairs.games - pairs.even).round(6)
+    found: NDArray[np.bool_] = (pairs.ahead * better <= 0) & ((pairs.ahead != 0) | (better != 0))
     return found
 
 

@@ -15,9 +15,9 @@ that the games are to resolve; of players that are closer than that, either orde
 
 With the ratio of the likelihoods r, a test is wrong with probability 1 / (1 + r); the order is decided when these
 probabilities, of each two neighbours the smaller one, add up to no more than the error. All this takes strengths for
-granted: where the games go round in a circle, see `misfit`, no order is decided. Players whose games all end
-alike can be settled by the second test alone: such games do not say who would win if they did not. Of equal players who
-win and lose, chance settles the order: either will do.
+granted: where a pair's own games speak against the order, as in a circle, see `misfit`, none is decided. Players
+whose games all end alike can be settled by the second test alone: such games do not say who would win if they did not.
+Of equal players who win and lose, chance settles the order: either will do.
 
 Who stands next to whom is itself found by chance. Where all players are `elo` apart that hardly matters; where several
 are as good as each other, and others just `elo` better, each of the ones may end beside each of the others, and the
@@ -90,7 +90,7 @@ def decided(results: Results, players: Sequence[str], error: float = 0.05, *, el
         return True
     if Standings(results, players, elo=elo).wrong > error:
         return False
-    return not misfit(results, fit(results, players=players), elo=elo).circular
+    return not misfit(results, fit(results, players=players), elo=elo).against
 
 
 class Standings:

@@ -4,15 +4,16 @@ Two players **meet** in every setting, on both sides, once in each lane. A batch
 players, fewer where the budget ends, and grows with what was played before: so there are few batches to wait for, and
 at most about a quarter of all games are played after the order was decided.
 
-An order by strengths says nothing where those go round in a circle, see `misfit`: then it depends on who meets whom.
-From there on all pairs meet equally often, until the budget ends.
+An order by strengths says nothing where games go round in a circle, see `misfit`: then it depends on who meets whom.
+While they seem to, all pairs meet equally often. Pairs that alone keep the order from being decided, as their own games
+speak against it, play the next batch.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from itertools import combinations
+from itertools import combinations, cycle, islice
 from typing import NamedTuple
 
 import msgspec
@@ -90,10 +91,10 @@ class Table(NamedTuple):
     @property
     def decided(self) -> bool:
         """Whether the order of all players is."""
-        return self._settled and not self.misfit.circular
+        return self.settled and not self.misfit.against
 
     @property
-    def _settled(self) -> bool:
+    def settled(self) -> bool:
         """Whether it would be if the games fitted strengths."""
         return sum(doubt.probability for doubt in self.doubts) <= self.error
 
@@ -103,7 +104,7 @@ class Table(NamedTuple):
 
         Those that have more than their share of the error, and the next larger ones, until they are more than it.
         """
-        if self._settled:
+        if self.settled:
             return []
         share, together, found = self.error / len(self.doubts), 0.0, set[Doubt]()
         for doubt in sorted(self.doubts, key=lambda doubt: -doubt.probability):
@@ -171,6 +172,8 @@ def next_batch(
     episodes = wanted // count
     if found.misfit.circular:
         pairs = _seldom_met(results, players, count=count, games=meeting * episodes)
+    elif found.settled:
+        pairs = [(one[0], other[0]) for one, other in islice(cycle(found.misfit.against), count)]
     else:
         pairs = most_informative(results, players, count=count, games=meeting * episodes, elo=rule.elo)
     return Batch(tuple(_meetings(settings, pairs)), episodes)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -50,22 +51,37 @@ def make_folder(path: Path) -> None:
         path.mkdir(mode=0o700, exist_ok=True)
 
 
-def check_place(path: Path, *, option: str) -> None:
-    """Refuses a file that a user has named where none can be, before any work is done for it.
+def check_place(path: Path, *, option: str = "") -> None:
+    """Refuses a file where none can be, or where something else is, before any work is done for it.
 
     Args:
         path: of the file.
-        option: of the command line that names it.
+        option: of the command line that names it; empty: nobody has named it.
 
     Raises:
-        ConfigError: its folder is not there or takes no files, or it is a folder itself.
+        ConfigError: its folder is not there or takes no files, its name is too long, or it is a folder or device.
     """
-    if not path.parent.is_dir():
+    try:
+        folder, there = _mode(path.parent), _mode(path)
+        if path.name:  # neither `.` nor `/`
+            _mode(part_of(path))  # whose name is longer
+    except OSError as error:
+        raise ConfigError(f"{str(path)!r} cannot be written: {error.strerror}", path=option) from error
+    if folder is None or not stat.S_ISDIR(folder):
         raise ConfigError(f"there is no folder {str(path.parent)!r}", path=option)
-    if path.is_dir():
-        raise ConfigError(f"{str(path)!r} is a folder; name a file", path=option)
-    if not os.access(path.parent, os.W_OK):
+    if there is not None and not stat.S_ISREG(there):
+        what = "a folder" if stat.S_ISDIR(there) else "no file that can be replaced"
+        raise ConfigError(f"{str(path)!r} is {what}; name a file", path=option)
+    if not os.access(path.parent, os.W_OK | os.X_OK):
         raise ConfigError(f"the folder {str(path.parent)!r} cannot be written to", path=option)
+
+
+def _mode(path: Path) -> int | None:
+    """What stands at a path; None where nothing does."""
+    try:
+        return path.stat().st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        return None
 
 
 @contextmanager

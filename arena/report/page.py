@@ -61,9 +61,11 @@ def write_report(path: Path | str, output: Path | str | None = None, *, replays:
         ConfigError: this is no run folder, or it is damaged; or the file cannot be where it is to be.
         Unwritable: the file cannot be written.
     """
-    target = RunFolder(Path(path)).report if output is None else Path(output)
+    folder = RunFolder(Path(path))
+    target = folder.report if output is None else Path(output)
+    if output is not None or folder.config.is_file():  # of what is no run `read_run` says so
+        check_place(target, option="" if output is None else "--output")
     files = read_run(path)
-    check_place(target, option="--output")
     text = page(files, replays=replays)
     with replacing(target) as file:
         file.write(text.encode())

@@ -12,15 +12,15 @@ from arena.config.rounds import players
 from arena.config.schema import Config
 from arena.league.alpha_rank import alpha_rank_with_uncertainty
 from arena.league.meta_game import Estimate
-from arena.league.misfit import Surprise, misfit
+from arena.league.misfit import Surprise
 from arena.league.nash_averaging import nash_average_with_uncertainty
 from arena.league.online import OnlineRatings
-from arena.league.pairing import decided
 from arena.league.payoff import Payoff, payoff
 from arena.league.ratings import Interval, Ratings, fit
 from arena.league.reading import Reading
 from arena.league.results import Results
 from arena.league.standings import Curtailed, curtailed, rows
+from arena.league.tournament import Rule, table
 from arena.records.condition import planned_ticks
 from arena.report.colors import Colors
 
@@ -177,9 +177,9 @@ def standings(
 def _order(results: Results, config: Config, rule: DecidedConfig) -> Order:
     """In a tournament, whose configuration is that of its first batch, all policies play."""
     names = [*config.policies] if config.league is None else players(config)
-    fitting = misfit(results, fit(results, players=names), elo=rule.elo)
-    known = decided(results, names, rule.error, elo=rule.elo)
-    return Order(known, rule.error, rule.elo, fitting.circular, [*fitting.surprises[:_MOST_SURPRISES]])
+    found = table(results, names, Rule(results.games, rule.error, rule.elo))
+    surprises = [*found.misfit.surprises[:_MOST_SURPRISES]]
+    return Order(found.decided, rule.error, rule.elo, found.misfit.circular, surprises)
 
 
 def _rows(ratings: Ratings, results: Results, online: OnlineRatings, colors: Colors) -> list[Standing]:

@@ -10,7 +10,7 @@ from arena.roles.watch import Watch
 from arena.stopwatch import Activity, RoleProfile, Stopwatch
 
 LOOK_SECONDS = 0.25
-"""The longest time for which nothing is heard."""
+"""For how long the root listens at a time; in between it looks after whoever hangs, and whether the run is to end."""
 
 
 class Hearing:

@@ -13,7 +13,7 @@ from arena.records.folder import RunFolder
 from arena.run import Repair, Run
 from arena.screen.words import counted, some_words
 
-_log = logging.getLogger("arena.roles.root")  # who speaks in the log
+_log = logging.getLogger(__name__)
 
 
 def note_repairs(run: Run) -> Iterator[str]:

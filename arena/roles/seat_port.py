@@ -57,12 +57,8 @@ class SeatPort:
 
     def pack_final(self, frame: Frame) -> None:
         """Keeps what the rows that ended have seen last; `frame`, of the step, is written and stays so."""
-        if frame.final_masks is None:
-            self.reply.pack_final()
-            return
-        self._write_masks(frame.final_masks, slice(None))
-        self.reply.pack_final()
-        self._write_masks(frame.masks, slice(None))
+        masks = frame.final_masks
+        self.reply.pack_final(None if masks is None else [masks[entity] for entity in self.entities])
 
     def write_nothing_played(self) -> None:
         """What a reply holds when a reset was asked for: no reward, nothing ended."""

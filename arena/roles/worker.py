@@ -119,16 +119,19 @@ class Worker:
 
     def _check_group(self, algorithm: type[Any]) -> None:
         """Holds the seat's spaces against those of the policy's first one, before an algorithm is made and may play."""
-        seat = self._seats[0]
-        own = SeatSpaces(seat.observation_spaces, seat.action_spaces).words()
+        own = self._spaces.words()
         with located(path=self._place, who=f"policy {self._policy.name!r}"):
             check_shared(algorithm, self._group.pool(own)[0], own)
         check_teams(algorithm, self._run.plan, self._policy)
 
-    def _build(self, algorithm: type[Any]) -> Any:
+    @property
+    def _spaces(self) -> SeatSpaces:
         seat = self._seats[0]
+        return SeatSpaces(seat.observation_spaces, seat.action_spaces, seat.mask_sizes)
+
+    def _build(self, algorithm: type[Any]) -> Any:
         with located(path=self._place, who=f"policy {self._policy.name!r}"):
-            face = seat_face(algorithm, seat.observation_spaces, seat.action_spaces, lanes=self._match.lanes)
+            face = seat_face(algorithm, self._spaces, lanes=self._match.lanes)
         self._env = make_proxy(face, self._seats)
         with located(inside=self._path):
             self._check_sizes(algorithm)

@@ -6,14 +6,16 @@ train` counts them: those of all matches together.
 
 from __future__ import annotations
 
-import json
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from arena.config import Config, load_config
+import msgspec
+
+from arena.config import load_config
 from arena.config.rounds import players
 from arena.errors import ConfigError
 from arena.records.boundary import newest_tick
@@ -35,6 +37,42 @@ _match, _tick = column("match"), column("tick")
 _PATIENCE = 5  # looks: whoever repairs a run, as its root has died, or takes it up again, writes after so long
 
 _ENDS = {Condition.ENDED_EARLY: "has ended early", Condition.KILLED: "was killed", Condition.UNDER_WAY: "goes on"}
+
+
+class _Seat(msgspec.Struct, frozen=True):
+    policy: str
+
+
+class _Match(msgspec.Struct, frozen=True):
+    match: int
+    seats: tuple[_Seat, ...]
+
+
+class _Matches(msgspec.Struct, frozen=True):
+    """What has to be known of `plan.json`, and of a line of `rounds.jsonl`."""
+
+    matches: tuple[_Match, ...]
+
+
+class FollowedFile:
+    """A file that is written as a whole, and may be written again: by a run that is taken up again.
+
+    Args:
+        path: of the file, which may not be there yet.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._seen: tuple[int, int, int] | None = None
+
+    def is_new(self) -> bool:
+        """Whether it was written since the last time that this was asked."""
+        try:
+            found = self._path.stat()
+        except FileNotFoundError:
+            return False
+        before, self._seen = self._seen, (found.st_ino, found.st_mtime_ns, found.st_size)
+        return self._seen != before
 
 
 class FollowedJournal:
@@ -82,18 +120,19 @@ class FollowedRounds:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._known = 0  # rounds
-        self.matches: Sequence[Mapping[str, Any]] = ()
+        self.matches: Sequence[_Match] = ()
 
     def fresh(self) -> list[dict[str, Any]]:
         """The lines of the new rounds; one that goes on after others are forgotten is new.
 
         Raises:
             ConfigError: the file is damaged, or of another version of the arena.
+            msgspec.ValidationError: the newest line has no matches.
         """
         found = lines_in(self._path)
         known = self._known if self._known <= len(found) else len(found) - 1
         self._known = len(found)
-        self.matches = found[-1]["matches"] if found else ()
+        self.matches = msgspec.convert(found[-1], _Matches).matches if found else ()
         return found[max(0, known) :]
 
 
@@ -102,27 +141,30 @@ class FollowedRun:
 
     Args:
         folder: of the run.
-        config: of the run.
 
     Attributes:
+        config: of the run; another one when it is taken up again with changes.
         scoreboard: how those policies fare that may play in its matches; others play in evaluations alone.
         planned: ticks of each match, in all rounds; None where the number of episodes decides.
     """
 
-    def __init__(self, folder: RunFolder, config: Config) -> None:
-        self.folder, self._config = folder, config
-        self.planned = planned_ticks(config)
-        self._policies = players(config)
+    def __init__(self, folder: RunFolder) -> None:
+        self.folder = folder
+        self._config_file = FollowedFile(folder.config)
+        self._config_file.is_new()  # before it is read: what is written from now on is
+        self.config = load_config(folder.config)
         self._rounds, self._faults = FollowedRounds(folder.rounds), FollowedJournal(folder.faults)
         self._first_look = True
         self._begin()
 
     def _begin(self) -> None:
-        self.scoreboard = Scoreboard(self._policies, snapshots=self.planned is None)
+        self.planned = planned_ticks(self.config)
+        self.scoreboard = Scoreboard(players(self.config), snapshots=self.planned is None)
         self._episodes, self._metrics = FollowedJournal(self.folder.episodes), FollowedJournal(self.folder.metrics)
         self._played: dict[int, int] = {}  # ticks by match, as its last episode tells
         self._learnt: dict[str, int] = {}  # ticks by policy, which all of its matches have played
-        self._plan: Sequence[Mapping[str, Any]] = ()  # the matches of a run of one round
+        self._plan_file = FollowedFile(self.folder.plan)
+        self._plan: Sequence[_Match] = ()  # the matches of a run of one round
 
     @property
     def boundary(self) -> int | None:
@@ -146,17 +188,17 @@ class FollowedRun:
         return None if self.planned is None or not self._matches else self.planned * len(self._matches)
 
     @property
-    def _matches(self) -> Sequence[Mapping[str, Any]]:
+    def _matches(self) -> Sequence[_Match]:
         return self._rounds.matches or self._plan
 
-    def _ticks_of(self, match: Mapping[str, Any]) -> int:
-        learnt = (self._learnt.get(seat["policy"], 0) for seat in match["seats"])
-        return max(self._played.get(match["match"], 0), *learnt)
+    def _ticks_of(self, match: _Match) -> int:
+        learnt = (self._learnt.get(seat.policy, 0) for seat in match.seats)
+        return max([self._played.get(match.match, 0), *learnt])
 
     @property
     def condition(self) -> Condition:
         """What has become of the run."""
-        return condition(self.folder, self._config, played=self.ticks)
+        return condition(self.folder, self.config, played=self.ticks)
 
     def look(self) -> list[str]:
         """Takes what is new; returns a line for each round that has begun and each fault, at first for the newest ones.
@@ -164,20 +206,22 @@ class FollowedRun:
         Raises:
             ConfigError: a file is damaged, or of another version.
         """
+        if self._config_file.is_new():
+            self.config = load_config(self.folder.config)
+            self._begin()
         if self._episodes.was_cut or self._metrics.was_cut:
             self._begin()
-        try:
+        with _reading(self.folder.episodes):
             for part in in_parts([episode_of(line) for line in self._episodes.fresh()]):
                 self.scoreboard.add(results_of(part))
                 self._count(part)
+        with _reading(self.folder.metrics):
             for line in self._metrics.fresh():
                 self._update(line)
-            if not self._plan and self.folder.plan.is_file():
-                self._plan = json.loads(self.folder.plan.read_text())["matches"]
-            return self._news()
-        except (KeyError, TypeError, ValueError, RecursionError) as error:
-            found = f"is damaged, or of another version of the arena: a line of a journal lacks something: {error!r}"
-            raise ConfigError(found, source=str(self.folder.path)) from error
+        with _reading(self.folder.plan):
+            if self._plan_file.is_new():
+                self._plan = msgspec.json.decode(self.folder.plan.read_bytes(), type=_Matches).matches
+        return self._news()
 
     def _count(self, episodes: Iterable[EpisodeRow]) -> None:
         for row in episodes:
@@ -185,17 +229,30 @@ class FollowedRun:
 
     def _news(self) -> list[str]:
         """What has happened since the last look; at the first one, the newest of each."""
-        rounds, faults = self._rounds.fresh(), self._faults.fresh()
+        with _reading(self.folder.rounds):
+            rounds = [_round_words(line) for line in self._rounds.fresh()]
+        with _reading(self.folder.faults):
+            faults = [_fault_words(line) for line in self._faults.fresh()]
         if not self._first_look:
-            return [*map(_round_words, rounds), *map(_fault_words, faults)]
+            return [*rounds, *faults]
         self._first_look = False
         before = [f"{counted(len(faults), 'fault')} so far"] if len(faults) > 1 else []
-        return [*map(_round_words, rounds[-1:]), *before, *map(_fault_words, faults[-1:])]
+        return [*rounds[-1:], *before, *faults[-1:]]
 
     def _update(self, line: dict[str, Any]) -> None:
         values = {name: value for name, value in line.items() if name not in UPDATE_FIELDS and value is not None}
         self.scoreboard.update(UpdateRecord(**{name: line[name] for name in UPDATE_FIELDS}, values=values))
         self._learnt[line["policy"]] = max(self._learnt.get(line["policy"], 0), line["ticks"])
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    """Says of what cannot be understood in the block which file it is from."""
+    try:
+        yield
+    except (AttributeError, KeyError, TypeError, ValueError, RecursionError, msgspec.MsgspecError) as error:
+        found = f"is damaged, or of another version of the arena: {type(error).__name__}: {error}"
+        raise ConfigError(found, source=str(path)) from error
 
 
 def watch(
@@ -219,9 +276,8 @@ def watch(
     folder = RunFolder(Path(path))
     if not folder.config.is_file():
         raise ConfigError("is no run folder: it has no config.yaml", source=str(path))
-    config = load_config(folder.config)
-    run = FollowedRun(folder, config)
-    screen = _Screen(run, config, columns)
+    run = FollowedRun(folder)
+    screen = _Screen(run, columns)
     try:
         _follow(run, screen, wait, running)
     except KeyboardInterrupt:
@@ -236,17 +292,17 @@ def watch(
 class _Screen:
     """The display of a run: another one when a round has another number of matches, as `arena train` has it."""
 
-    def __init__(self, run: FollowedRun, config: Config, columns: int) -> None:
+    def __init__(self, run: FollowedRun, columns: int) -> None:
         self._run, self._columns = run, columns
-        self._colors = {name: policy.color for name, policy in config.policies.items()}
         self.display: Display = silent_display()  # until there is something to show
-        self._total: int | None = -1  # that it was made for; -1: none was yet
+        self._begun = False
+        self._total: int | None = None  # that it was made for
 
     def show(self, news: Iterable[str]) -> None:
         """What has happened, each in a line, and the state of the run."""
-        if self._run.total != self._total:
+        if not self._begun or self._run.total != self._total:
             self.display.stop()
-            self.display, self._total = self._made(), self._run.total
+            self.display, self._begun, self._total = self._made(), True, self._run.total
         for words in news:
             self.display.message(words)
         self.display.update(self._run.done, self._run.scoreboard)
@@ -257,7 +313,7 @@ class _Screen:
             terminal=self._columns > 0,
             width=self._columns or None,
             total_ticks=self._run.total,
-            colors=self._colors,
+            colors={name: policy.color for name, policy in self._run.config.policies.items()},
         )
         display.start()
         return display

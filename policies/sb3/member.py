@@ -403,10 +403,13 @@ def _replay_sizes(options: Any, rows: int, ticks: int, workers: int) -> dict[str
             f"{options.learning_starts} before it learns, so nothing would be learnt; lower it, or train_freq",
             path="options.learning_starts",
         )
+    last = ticks // options.train_freq  # the updates are those after rollouts `last` - `updates` + 1 to `last`
+    between = max(options.train_freq, options.log_every)
+    earlier, newest = ((count * options.train_freq) // between for count in (last - updates + 1, last))
     return {
         "samples per gradient step": options.batch_size * workers,
-        "updates per run": updates,
-        "gradient steps per update": collected if options.gradient_steps < 0 else options.gradient_steps,
+        "gradient steps per run": updates * (collected if options.gradient_steps < 0 else options.gradient_steps),
+        "lines of metrics per run": newest - earlier + 1,
     }
 
 

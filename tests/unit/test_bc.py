@@ -299,6 +299,17 @@ def test_data_of_other_spaces_are_refused_when_it_is_made(data: Path) -> None:
 def test_the_plan_is_told_its_sizes(data: Path) -> None:
     assert BehaviourCloning.sizes({**SMALL, "data": str(data)}, rows=4, ticks=40, workers=2) == {
         "samples per gradient step": 16,
-        "gradient steps per update": 3,
-        "updates per run": 8,
+        "gradient steps per run": 8 * 3,
+        "lines of metrics per run": 8,
     }
+    bc = trained(data, ticks=43)
+    assert (len(bc.group.logged), bc.gradient_steps) == (8, 8 * 3)
+
+
+@pytest.mark.parametrize("missing", ["network", "optimizer", "updates", "gradient_steps", "played"])
+def test_a_state_without_one_of_its_parts_is_refused_in_words(missing: str, data: Path) -> None:
+    bc = worker(data)
+    state = bc.state_dict()
+    del state[missing]
+    with pytest.raises(ConfigError, match=r"no state of BehaviourCloning: it has .*; expected network, optimizer"):
+        bc.load_state_dict(state)

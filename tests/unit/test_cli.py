@@ -563,6 +563,20 @@ def test_an_output_that_takes_no_more_is_told_in_a_sentence(folder: Path, comman
     assert found.stderr == "arena: failed: the output cannot be written: No space left on device\n"
 
 
+@pytest.mark.parametrize("asked", [["--help"], ["--version"], ["tournament", "--help"]])
+@pytest.mark.parametrize("unbuffered", [[], ["-u"]])
+def test_help_that_cannot_be_written_is_told_too(asked: list[str], unbuffered: list[str]) -> None:
+    found = python_into("/dev/full", *unbuffered, "-m", "arena", *asked)
+    assert found.returncode == 1
+    assert found.stderr == "arena: failed: the output cannot be written: No space left on device\n"
+
+
+@pytest.mark.parametrize("mistake", [["plan", "nope.yaml"], ["plan"], ["plan", "x.yaml", "--nope"]])
+def test_a_mistake_that_cannot_be_told_ends_with_its_exit_code(folder: Path, mistake: list[str]) -> None:
+    with open("/dev/full", "w") as full:
+        assert subprocess.run([sys.executable, "-m", "arena", *mistake], stderr=full, env=ENVIRONMENT).returncode == 2
+
+
 def recorded(folder: Path) -> None:
     """Leaves a run with replays."""
     policies = {name: {"algorithm": "random"} for name in ("blue", "red")}
@@ -586,9 +600,9 @@ def test_where_stdout_is_closed_nothing_is_said_and_all_is_done(folder: Path) ->
         assert (found.returncode, found.stderr) == (0, ""), command
 
 
-@pytest.mark.parametrize(("given", "code"), [((), 130), ((15,), 143)])
+@pytest.mark.parametrize(("given", "code"), [((), 130), ((15,), 143), (("by a library",), 130)])
 def test_an_interrupt_that_nobody_else_takes_ends_a_command_quietly(
-    given: tuple[int, ...], code: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    given: tuple[Any, ...], code: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def interrupted(*_: Any, **__: Any) -> None:
         raise KeyboardInterrupt(*given)

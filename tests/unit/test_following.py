@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from arena.cli import main
-from arena.config import load_config
 from arena.errors import ConfigError
 from arena.leg import ENDLESS
+from arena.records.condition import Condition
 from arena.records.folder import RunFolder
 from arena.records.lock import RunLock, is_held
 from arena.screen.following import FollowedJournal, FollowedRun, watch
@@ -25,7 +25,7 @@ def folder(tmp_path: Path) -> RunFolder:
 
 
 def followed(folder: RunFolder) -> FollowedRun:
-    return FollowedRun(folder, load_config(folder.config))
+    return FollowedRun(folder)
 
 
 def test_a_journal_is_read_on_from_its_last_whole_line(tmp_path: Path) -> None:
@@ -230,6 +230,43 @@ def test_rounds_of_another_version_or_without_their_first_are_refused(
     folder.rounds.write_text(change(folder.rounds.read_text()))
     with pytest.raises(ConfigError, match=words):
         followed(folder).look()
+
+
+@pytest.mark.parametrize(
+    ("name", "before", "after"),
+    [
+        ("rounds.jsonl", '"matches":[{"match":', '"matches":[{"number":'),
+        ("rounds.jsonl", '"seats":', '"chairs":'),
+        ("rounds.jsonl", '"forks":{}', '"forks":7'),
+        ("plan.json", '"seats"', '"chairs"'),
+        ("plan.json", "{", "["),
+        ("metrics.jsonl", '"ticks"', '"tocks"'),
+        ("faults.jsonl", '"kind"', '"sort"'),
+    ],
+)
+def test_what_is_damaged_is_named_with_its_file(
+    folder: RunFolder, name: str, before: str, after: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = folder.path / name
+    path.write_text(path.read_text().replace(before, after))
+    assert main(["watch", str(folder.path)]) == 2
+    assert capsys.readouterr().err.startswith(f"arena: error: {path}: is damaged, or of another version of the arena: ")
+
+
+def test_a_run_that_is_taken_up_again_with_more_ticks_and_matches_is_counted_by_its_new_plan(folder: RunFolder) -> None:
+    folder.rounds.unlink()
+    folder.config.write_text(folder.config.read_text().replace("rounds: 3", "rounds: 1"))
+    run = followed(folder)
+    run.look()
+    assert run.total == 1000
+    plan = json.loads(folder.plan.read_text())
+    folder.plan.write_text(json.dumps({**plan, "matches": [{**plan["matches"][0], "match": n} for n in range(4)]}))
+    run.look()
+    assert run.total == 4 * 1000
+    folder.config.write_text(folder.config.read_text().replace("ticks: 1000", "ticks: 5000"))
+    run.look()
+    assert (run.planned, run.total) == (5000, 4 * 5000)
+    assert run.condition is Condition.ENDED_EARLY
 
 
 def test_a_folder_is_held_while_somebody_has_its_lock(tmp_path: Path) -> None:

@@ -154,6 +154,16 @@ def test_what_pays_nothing_adds_nothing_however_large_its_weight() -> None:
     assert nothing.ordinary == nothing.per_decision == (0.0, 0.0)
 
 
+def test_what_is_paid_keeps_its_weight_beside_one_that_was_large_only_where_nothing_was_paid() -> None:
+    def target(observations: Any, actions: Any, masks: Any) -> Any:
+        return np.array([0.0, -1000.0, 1000.0])[actions]
+
+    episodes = [episode([2, 1], [0.0, 5.0]), episode([0], [3.0]), episode([0], [1.0]), episode([2], [0.0])]
+    found = estimate(episodes, target=target, behaviour=weighing(0.0))
+    assert found.ordinary == found.per_decision == found.mean_return
+    assert found.ordinary.value == (5 + 3 + 1) / 4
+
+
 def test_weights_beyond_all_bounds_give_infinities_of_the_right_sign_or_what_they_cancel_to() -> None:
     def of(*rewards: float) -> Estimates:
         episodes = [episode([2], [reward]) for reward in rewards]

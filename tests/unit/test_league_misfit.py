@@ -8,6 +8,7 @@ from itertools import product
 import numpy as np
 import pytest
 
+from arena.commands.contesting import verdict_lines
 from arena.config.matches import MatchConfig
 from arena.league.misfit import ALARM, Misfit, misfit
 from arena.league.pairing import decided
@@ -19,6 +20,7 @@ from arena.screen.standings import misfit_lines
 Chances = Callable[[int, int], np.ndarray]
 """Who has the first side, and who the other -> of a win, a draw and a loss of the first, float64 [3]."""
 
+CIRCLE = np.array([[0.5, 0.61, 0.13], [0.39, 0.5, 0.61], [0.87, 0.39, 0.5]])  # the closing pair wins most
 MIXED = np.array([[0.8, 0.1, 0.1], [0.1, 0.8, 0.1], [0.1, 0.1, 0.8]])  # of rock, paper and scissors
 
 
@@ -98,6 +100,46 @@ def test_mirror_images_are_never_said_to_be_in_order_and_all_pairs_play_alike_th
     games = [score.games for score in tournament.results.pairs().values()]
     assert max(games) - min(games) <= 2 * 16 * 6
     assert max(abs(row.elo) for row in tournament.seen[-1].rows) < 20
+
+
+def test_the_order_of_a_circle_is_seldom_decided_though_the_pair_that_closes_it_plays_few_games() -> None:
+    def chances(first: int, second: int) -> np.ndarray:
+        return np.array([CIRCLE[first, second], 0.0, CIRCLE[second, first]])
+
+    seen = [Played(3, chances, seed, lanes=4, games=800).seen[-1] for seed in range(20)]
+    assert sum(found.decided for found in seen) <= 1  # 10 where no more is asked for than no sure alarm
+
+
+def hidden() -> Results:
+    """Whoever stands next to each other is settled, and strengths follow these games: the last pair has few."""
+    results = Results()
+    for first, second, score in (("a", "b", (113, 0, 71)), ("b", "c", (38, 0, 2)), ("a", "c", (8, 0, 8))):
+        results.add_score((first,), (second,), Score(*score))
+    return results
+
+
+def test_a_pair_whose_own_games_speak_against_the_order_keeps_it_open_and_plays_next() -> None:
+    rule, setting = Rule(1000, error=0.05, elo=20), MatchConfig(env="g", seats=("?", "?"), sides=((0,), (1,)))
+    found = table(hidden(), "abc", rule)
+    assert found.misfit.p > 0.05
+    assert found.misfit.against == ((("a",), ("c",)),)
+    assert (found.open, found.decided, decided(hidden(), "abc")) == ([], False, False)
+    batch = next_batch([setting], "abc", hidden(), rule, played=hidden().games)
+    assert batch is not None
+    assert {frozenset(match.seats) for match in batch.matches} == {frozenset("ac")}
+
+
+def test_the_pair_that_keeps_an_order_open_is_named() -> None:
+    rule = Rule(1000, error=0.05, elo=20)
+    (line,) = verdict_lines(table(hidden(), "abc", rule), rule, hidden().games)
+    assert line == "the order is not decided after 240 games: those of a and c speak against it"
+
+
+def test_a_pair_that_strengths_are_wrong_of_but_not_who_is_better_leaves_the_order_decided() -> None:
+    results = hidden()
+    results.add_score(("a",), ("c",), Score(wins=6, losses=1))
+    assert not found_in(results).against
+    assert decided(results, "abc")
 
 
 @pytest.mark.parametrize(

@@ -394,6 +394,11 @@ def test_states_that_do_not_fit_are_refused() -> None:
     dqn = worker(ScriptedEnv(VECTOR, CHOICE))
     with pytest.raises(ConfigError, match=r"no state of DQN.*it has rollout"):
         dqn.load_state_dict({"rollout": 1})
+    for part in dqn.state_dict():
+        state = dqn.state_dict()
+        del state[part]
+        with pytest.raises(ConfigError, match=r"no state of DQN: it has .*; expected network"):
+            dqn.load_state_dict(state)
     with pytest.raises(ConfigError, match="do not fit this network"):
         dqn.load_state_dict(worker(ScriptedEnv(VECTOR, CHOICE), hidden_sizes=(9,)).state_dict())
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from arena.config import parse_config
-from arena.launch import ranks
+from arena.launch import hosting, ranks
 from arena.launch.leader import HostingLeader
 from arena.launch.ranks import Rank, entered
 from arena.launch.repair import DEATHS_AT_MOST, Known, leg_after, often_dead, on_record, repaired
@@ -258,7 +258,24 @@ def test_a_death_that_ends_a_tournament_is_told_with_how_it_goes_on(tmp_path: Pa
 
 def test_a_death_is_told_without_resume_where_the_command_has_none(tmp_path: Path) -> None:
     assert "--resume" in ranks._why_not(run_of(tmp_path), Memory())
-    assert "--resume" not in ranks._why_not(replace(run_of(tmp_path), resumable=False), Memory())
+    assert "--resume" not in ranks._why_not(replace(run_of(tmp_path), has_resume=False), Memory())
+
+
+def test_a_run_is_not_said_to_go_on_where_what_is_learnt_cannot_be_saved_and_loaded(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run, memory = run_of(tmp_path), Memory(stop=Stop(number=signal.SIGINT))
+    memory.go(Leg(), repairable=False)
+    run.folder.config.write_text("name: test\n")
+    hosting._stopped(run, 849, memory)
+    told = [
+        capsys.readouterr().err,
+        ranks._why_not(run, memory),
+        hosting.interrupted(run, memory, KeyboardInterrupt(signal.SIGTERM)).message,
+    ]
+    for words in told:
+        assert "--resume" not in words
+        assert "it cannot be resumed: what some algorithm has learnt cannot be saved and loaded" in words
 
 
 class First:

@@ -681,15 +681,33 @@ def test_the_command_writes_the_page_into_the_run_folder_or_where_it_is_told(
 
 
 @pytest.mark.parametrize(
-    ("place", "words"), [("no/page.html", "there is no folder"), (".", "is a folder; name a file")]
+    ("place", "words"),
+    [
+        ("no/page.html", "there is no folder"),
+        (".", "is a folder; name a file"),
+        ("x" * 300, "cannot be written: File name too long"),
+        ("x" * 254, "cannot be written: File name too long"),  # beside which there is no room for its next version
+        ("fifo", "is no file that can be replaced; name a file"),
+    ],
 )
 def test_a_place_where_no_page_can_be_is_exit_2(
     own: RunFolder, tmp_path: Path, capsys: pytest.CaptureFixture[str], place: str, words: str
 ) -> None:
+    os.mkfifo(tmp_path / "fifo")
     assert main(["report", str(own.path), "--output", str(tmp_path / place)]) == 2
     told = capsys.readouterr().err
     assert told.startswith("arena: error: --output: ")
     assert words in told
+
+
+def test_a_page_for_which_there_is_no_place_is_told_before_the_run_is_read(
+    own: RunFolder, capsys: pytest.CaptureFixture[str]
+) -> None:
+    own.report.unlink(missing_ok=True)
+    own.report.mkdir()
+    own.episodes.write_text("damaged\n")
+    assert main(["report", str(own.path)]) == 2
+    assert capsys.readouterr().err == f"arena: error: {str(own.report)!r} is a folder; name a file\n"
 
 
 def test_a_page_that_the_disk_does_not_take_is_exit_1_and_no_mistake(

@@ -154,6 +154,7 @@ def test_the_temperature_grows_as_long_as_there_is_less_entropy_than_wanted(want
     [
         (CHOICE, 1.39, "auto, or at least 0 and less than 1.386, as uniform choice has: the actions are Discrete(4"),
         (CHOICE, -1.0, "at least 0"),
+        (spaces.Discrete(1), 0.0, "expected auto, as there is nothing to choose: the actions are Discrete(1)"),
         (NUMBERS, 1.39, "auto, or less than 1.386, as uniform numbers from -1 to 1 have: the actions are Box(-0.5"),
     ],
     ids=str,

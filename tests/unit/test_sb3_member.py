@@ -515,8 +515,20 @@ def test_sizes_tell_what_a_run_will_be() -> None:
     }
     env, options = env_for("DQN", ticks=100), {"learning_starts": 37, "train_freq": 3, "gradient_steps": -1}
     found = sizes["DQN"](options, rows=4, ticks=100, workers=2)
-    assert found == {"samples per gradient step": 64, "updates per run": 30, "gradient steps per update": 12}
+    assert found == {"samples per gradient step": 64, "gradient steps per run": 30 * 12, "lines of metrics per run": 1}
     assert played(worker("DQN", env, ticks=100, **options)).model._n_updates == 30 * 12
+
+
+@pytest.mark.parametrize(
+    ("ticks", "train_freq", "log_every", "learning_starts"),
+    [(41, 3, 10, 13), (40, 4, 10, 0), (39, 7, 5, 30), (30, 3, 3, 11), (16, 4, 100, 20), (61, 5, 12, 79)],
+)
+def test_sizes_count_the_lines_of_metrics(ticks: int, train_freq: int, log_every: int, learning_starts: int) -> None:
+    given = {"train_freq": train_freq, "log_every": log_every, "learning_starts": learning_starts}
+    said = registry.algorithm("sb3:DQN").sizes({**OPTIONS["DQN"], **given}, rows=4, ticks=ticks, workers=1)
+    member = played(worker("DQN", env_for("DQN", ticks=ticks), ticks=ticks, **given))
+    assert len(member.group.logged) == said["lines of metrics per run"]
+    assert member.model._n_updates == said["gradient steps per run"]
 
 
 @pytest.mark.parametrize(

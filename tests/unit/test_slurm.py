@@ -6,6 +6,7 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -17,6 +18,7 @@ import yaml
 from arena.cli import main
 from arena.commands.slurm import Job, batch_text, make_job, parse_time, train_command, write_batch
 from arena.errors import ConfigError
+from disk import full_above
 from launching import ARENA, Ended, environment, finish, start, wait_for
 
 # Behaves as `arena train` promises: at SIGUSR1 a checkpoint, the file `requeue`, exit 0; the third start is the last.
@@ -287,6 +289,34 @@ def test_the_file_is_private_replaces_an_older_one_and_nothing_else(tmp_path: Pa
         assert main(["slurm", "x.yaml", "--time", "1h"]) == 2
         assert main(["slurm", "x.yaml", "--time", "1h", "--output", "nowhere/x"]) == 2
     assert (tmp_path / "x.sbatch").read_text() == "my own"
+
+
+@pytest.mark.parametrize(
+    ("place", "words"),
+    [
+        ("no/x.sbatch", "--output: there is no folder 'no'"),
+        ("socket", "--output: 'socket' is no file that can be replaced; name a file"),
+        (".", "--output: '.' is a folder; name a file"),
+    ],
+)
+def test_a_place_where_no_file_can_be_is_named(
+    tmp_path: Path, place: str, words: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with socket.socket(socket.AF_UNIX) as neither_file_nor_folder:
+        neither_file_nor_folder.bind("socket")
+        assert main(["slurm", config(tmp_path), "--time", "1h", "--output", place]) == 2
+    assert capsys.readouterr().err == f"arena: error: {words}\n"
+
+
+def test_a_disk_that_does_not_take_the_file_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    config(tmp_path)
+    with full_above(100):
+        assert main(["slurm", "x.yaml", "--time", "1h"]) == 2
+    assert capsys.readouterr().err.startswith("arena: error: x.sbatch cannot be written: File too large")
 
 
 def test_the_file_goes_to_the_console_where_that_is_asked_for(

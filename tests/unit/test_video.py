@@ -75,10 +75,17 @@ def test_where_nothing_can_be_written_it_is_told(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("suffix", ["mp4", "gif"])
 def test_a_file_that_cannot_be_opened_is_told_in_a_line(tmp_path: Path, suffix: str) -> None:
-    path = tmp_path / f"{'v' * 247}.{suffix}"  # what stands beside it while it is written has a longer name
+    path = tmp_path / f"v.{suffix}"
+    (tmp_path / f".v.part.{suffix}").mkdir()  # where it stands while it is written
     with pytest.raises(Unwritable) as caught:
         write_video(path, iter([plain(64, 64)]), per_second=4)
-    assert str(caught.value) == f"{path} cannot be written: File name too long"
+    assert str(caught.value) == f"{path} cannot be written: Is a directory"
+
+
+def test_a_name_that_is_too_long_is_a_mistake(tmp_path: Path) -> None:
+    path = tmp_path / f"{'v' * 247}.gif"  # what stands beside it while it is written has a longer name
+    with pytest.raises(ConfigError, match="--video: .* cannot be written: File name too long"):
+        check_video(path)
 
 
 def test_of_the_words_of_an_encoder_the_first_line_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

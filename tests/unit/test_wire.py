@@ -362,6 +362,18 @@ def test_last_masks_are_told_apart_from_those_that_are_shown_also_when_the_game_
     assert [masks.tolist() for masks in port.reply.mask_rows] == [[everything] * LANES] * 2
 
 
+def test_a_last_mask_is_not_shown_where_the_frame_has_no_mask_of_now() -> None:
+    port = port_of((1, 3))
+    everywhere, nowhere = np.ones((LANES, 4), np.bool_), np.zeros((LANES, 4), np.bool_)
+    port.write_begin(marked_frame((1, 1, 1, 1)), everywhere[:, 0])
+    shown = [masks.tolist() for masks in port.reply.mask_rows]
+    last = [np.full((LANES, 2), (0, 1), np.int8)] * 4
+    frame = marked_frame(MARKS)._replace(masks=[None] * 4, final_masks=last)
+    port.write_step(Step(frame, np.zeros((LANES, 4)), everywhere, nowhere), ends=True)
+    assert [masks.tolist() for masks in port.reply.mask_rows] == shown
+    assert [masks.tolist() for _, masks in port.reply.final_masks()] == [[[0, 1]] * LANES] * 2
+
+
 def test_infos_of_an_episode_that_ended_are_apart_from_those_of_the_next() -> None:
     port = port_of((1, 3))
     ended = np.zeros((LANES, 4), np.bool_)

@@ -435,6 +435,37 @@ def test_episodes_whose_replays_are_gone_are_counted_and_no_success_where_the_ru
     assert said(capsys, run, "--verify").splitlines() == told
 
 
+def test_replays_that_are_kept_from_a_resume_on_are_asked_for_from_there_on(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = run_of("games:Countdown", blue=LEARNS, ticks=40)
+    play({**data, "record": "nothing"}, tmp_path, given=True)
+    match = match_of(play({**data, "ticks": 80}, tmp_path, resume=True))
+    run, kept = str(match.path.parents[2]), len(match.episodes())
+    told = said(capsys, run, "--verify").splitlines()
+    assert told[0].endswith(", 120 ticks of lanes, all as recorded")
+    assert told[1].endswith(" more episodes of episodes.jsonl without a replay")
+    path = match.recordings[-1].path
+    path.write_bytes(path.read_bytes()[:-1])
+    assert len(match_of(Path(run)).episodes()) < kept
+    said(capsys, run, "--verify", code=1)
+
+
+def test_a_lane_is_verified_and_counted_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    match = match_of(play(GAMES["touchdown"], tmp_path))
+    run = str(match.path.parents[2])
+    lanes = {lane: sum(one.lane == lane for one in match.episodes()) for lane in (0, 1)}
+    other_action(match.recordings[0].path, tick=12, lane=0, choices=5)
+    assert said(capsys, run, "--verify", "--lane", "1").splitlines() == [
+        f"round 0, match 0: game, blue red: {lanes[1]} episodes, 60 ticks of lanes, all as recorded"
+    ]
+    words = "match 0, lane 0, episode 1: tick 12, number 3 of the episode, is not what was recorded"
+    assert said(capsys, run, "--verify", "--lane", "0", code=1).splitlines() == [words]
+    assert said(capsys, run, "--lane", "0").splitlines() == [
+        f"round 0, match 0: game, blue red: {lanes[0]} episodes, 60 ticks"
+    ]
+
+
 @pytest.mark.parametrize("asked", [[], ["--round", "0"]])
 def test_a_match_whose_replays_are_gone_is_named_when_all_is_verified(
     asked: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]

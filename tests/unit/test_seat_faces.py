@@ -1,0 +1,42 @@
+"""The face that a seat gives an algorithm, by the spaces of its entities and their masks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+from arena.comm.wire import SeatLayout
+from arena.errors import ConfigError
+from arena.examination import SeatSpaces, seat_face
+from arena.interface import Interface
+
+NUMBERS, CHOICES = spaces.Box(-1, 1, (2,), np.float32), spaces.Discrete(3)
+
+
+class Vector:
+    face = "vector"
+
+
+class Either:
+    face = ("vector", "parallel")
+
+
+def seat_of(*mask_sizes: int) -> SeatSpaces:
+    count = len(mask_sizes)
+    names = tuple(f"e{index}" for index in range(count))
+    return SeatSpaces.of(Interface(names, (NUMBERS,) * count, (CHOICES,) * count, mask_sizes), range(count))
+
+
+@pytest.mark.parametrize(("mask_sizes", "face"), [((3, 3), "vector"), ((0, 0), "vector"), ((3, 0), "parallel")])
+def test_rows_lie_in_one_array_only_if_all_entities_have_masks_or_none_has(mask_sizes: Any, face: str) -> None:
+    seat = seat_of(*mask_sizes)
+    assert seat_face(Either, seat, lanes=1) == face
+    assert seat.uniform == SeatLayout.of(1, *seat).uniform == (face == "vector")
+
+
+def test_a_seat_in_which_some_have_masks_is_refused_to_who_needs_one_array() -> None:
+    with pytest.raises(ConfigError, match=r"'vector' needs equal spaces of .*, and masks of all or of none: give each"):
+        seat_face(Vector, seat_of(3, 0), lanes=1)
