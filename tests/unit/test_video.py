@@ -84,7 +84,7 @@ def test_a_file_that_cannot_be_opened_is_told_in_a_line(tmp_path: Path, suffix: 
 
 def test_a_name_that_is_too_long_is_a_mistake(tmp_path: Path) -> None:
     path = tmp_path / f"{'v' * 247}.gif"  # what stands beside it while it is written has a longer name
-    with pytest.raises(ConfigError, match="--video: .* cannot be written: File name too long"):
+    with pytest.raises(ConfigError, match=r"--video: .* cannot be written: File name too long"):
         check_video(path)
 
 
