@@ -123,7 +123,8 @@ def where_raised(error: BaseException) -> str:
 
 def _no_attribute(owner: Any, name: str) -> str:
     where = getattr(owner, "__file__", None) or repr(owner)
-    close = close_name(name, [other for other in dir(owner) if other[0] != "_"])
+    made = [one for one in dir(owner) if one[0] != "_" and callable(inspect.getattr_static(owner, one, None))]
+    close = close_name(name, made)  # never a module or a number that it has for itself
     return f"{where} has no {name!r}" + ("" if close is None else f"; did you mean {close!r}?")
 
 

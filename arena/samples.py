@@ -23,7 +23,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from arena.config.schema import load_config
 from arena.errors import ConfigError, nearest
+from arena.records.folder import RunFolder
 from arena.records.sample_format import (
     MANIFEST,
     VERSION,
@@ -92,6 +94,7 @@ class Episode:
         cut: the end of a leg has ended it, not the game: its return says nothing.
         idle_ticks: on how many of its turns nobody spoke for it.
         round: in which it was played; the first one is 0.
+        learning: its policy learnt in this run: no weights are those of all its actions.
     """
 
     match: int
@@ -111,6 +114,7 @@ class Episode:
     cut: bool
     idle_ticks: int
     round: int = 0
+    learning: bool = False
 
     @property
     def undiscounted(self) -> float:
@@ -128,6 +132,7 @@ class MatchSamples:
         env: its game, as the configuration names it.
         entities: of the game, in its order: name, policy, seat, spaces.
         round: of the run; the first one is 0.
+        learning: the policies that learnt meanwhile, as far as the run's configuration is there to say so.
     """
 
     path: Path
@@ -135,6 +140,7 @@ class MatchSamples:
     env: str
     entities: tuple[EntitySamples, ...]
     round: int = 0
+    learning: frozenset[str] = frozenset()
 
     def parts(self) -> Iterator[Part]:
         """All parts, one block of lanes after the other, each in the order in which it was played.
@@ -199,6 +205,7 @@ class MatchSamples:
             cut=bool(last.of(last.part.cut)[-1]),
             idle_ticks=int(waited.sum()),
             round=self.round,
+            learning=about.policy in self.learning,
         )
 
 
@@ -258,7 +265,8 @@ def read_samples(path: Path | str) -> Samples:
         path: a run folder, or the folder of its samples.
 
     Raises:
-        ConfigError: nothing was recorded here, or a manifest is damaged or of a newer arena.
+        ConfigError: nothing was recorded here, a manifest is damaged or of a newer arena, or the run's configuration
+            cannot be read.
     """
     path = Path(path)
     home = path / "samples" if (path / "samples").is_dir() else path
@@ -269,10 +277,19 @@ def read_samples(path: Path | str) -> Samples:
             "`samples` in it",
             source=str(path),
         )
-    return Samples(home, tuple(_match(file) for file in found))
+    learning = _learning(home)
+    return Samples(home, tuple(_match(file, learning) for file in found))
 
 
-def _match(path: Path) -> MatchSamples:
+def _learning(home: Path) -> frozenset[str]:
+    """The policies that learnt in the run of these samples; none where they lie without it."""
+    file = RunFolder(home.parent).config
+    if not file.is_file():
+        return frozenset()
+    return frozenset(name for name, policy in load_config(file).policies.items() if policy.learns)
+
+
+def _match(path: Path, learning: frozenset[str]) -> MatchSamples:
     try:
         written = json.loads(path.read_bytes())
         if written["version"] > VERSION:
@@ -285,7 +302,9 @@ def _match(path: Path) -> MatchSamples:
         raise
     except (OSError, ValueError, KeyError, TypeError, RecursionError, MemoryError) as error:
         raise ConfigError(f"is no manifest of recorded samples, or is damaged: {error}", source=str(path)) from error
-    return MatchSamples(path.parent, manifest.match, manifest.env, manifest.entities, round=manifest.round or 0)
+    return MatchSamples(
+        path.parent, manifest.match, manifest.env, manifest.entities, round=manifest.round or 0, learning=learning
+    )
 
 
 def _part(path: Path, columns: Mapping[str, Column], entities: Sequence[EntitySamples]) -> Part:

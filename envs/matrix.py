@@ -73,7 +73,8 @@ class Matrix:
 
     Args:
         lanes: games that step together.
-        game: a name out of `GAMES`; `prisoners_dilemma` if neither this nor `payoffs` is given.
+        game: `prisoners_dilemma` (also if neither this nor `payoffs` is given), `rock_paper_scissors`,
+            `matching_pennies`, `stag_hunt` or `two_step`.
         payoffs: a game of one's own: `[n_0][n_1][2]`, or `[n_0][n_1]` for what player 0 gets of player 1.
         rounds: ticks of an episode of a repeated game.
 

@@ -83,12 +83,13 @@ def estimate(episodes: Iterable[Episode], *, target: LogProb, behaviour: LogProb
         gamma: discount per action.
 
     Raises:
-        ConfigError: no episode is left, or the behaviour policy cannot have played them, or a ratio of
-            probabilities or a reward is no finite number.
+        ConfigError: no episode is left, or the behaviour policy learnt while it played them or cannot have played
+            them, or a ratio of probabilities or a reward is no finite number.
     """
     weighed: list[_Weighed] = []
     left_out = 0
     for episode in episodes:
+        _check_frozen(episode)
         if episode.cut or episode.idle_ticks:
             left_out += 1
         else:
@@ -140,6 +141,14 @@ def _unit(log_weights: NDArray[np.float64]) -> float:
 def _times_exp(values: NDArray[np.float64], log_weights: NDArray[np.float64]) -> NDArray[np.float64]:
     """Values times their weights; 0 is 0, also where the weight is more than float64 holds."""
     return values * np.exp(np.where(values != 0, log_weights, 0.0))
+
+
+def _check_frozen(episode: Episode) -> None:
+    if episode.learning:
+        raise ConfigError(
+            f"{_place(episode)}: the policy {episode.policy!r} learnt while it was recorded, so no weights are those "
+            "that have played; record it once more with `frozen: true` and `load:`"
+        )
 
 
 def _check_played(log_probs: NDArray[np.float64], episode: Episode) -> None:

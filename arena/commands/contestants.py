@@ -264,8 +264,21 @@ def _settings(source: Source) -> dict[_Game, MatchConfig]:
     """Each match of a source once, without its players."""
     with located(source=source.path):
         plan = make_plan(source.config)
+        _check_games(plan.matches)
         entries = [entry for _, entry in source.config.entries()]
         return {_game(match): _setting(match, entries[match.entry]) for match in plan.matches}
+
+
+def _check_games(matches: Sequence[MatchPlan]) -> None:
+    """Refuses several games of which one cannot be played by two: sides would not make its players meet the others."""
+    names = list(dict.fromkeys(match.env for match in matches))
+    alone = next((match for match in matches if len(_sides(match)) != 2), None)
+    if alone is not None and len({match.make for match in matches}) > 1:
+        raise ConfigError(
+            f"plays several games ({', '.join(names)}), and a match of {alone.env!r} has not two sides; a tournament "
+            "is of one game: write a configuration of that game alone, whose policies `load:` the checkpoints",
+            path=alone.path,
+        )
 
 
 def _game(match: MatchPlan) -> _Game:
@@ -288,16 +301,18 @@ def two_sides(match: MatchPlan) -> tuple[tuple[int, ...], ...]:
     Raises:
         ConfigError: it does not have two, or nobody knows which.
     """
-    if len(match.sides) == 2:
-        return match.sides
-    if len(match.seats) == 2 and not match.sides:
-        return (0,), (1,)
+    sides = _sides(match)
+    if len(sides) == 2:
+        return sides
     seats = f"of {counted(len(match.seats), 'seat')}, {'with' if match.sides else 'without'} `sides`"
-    raise ConfigError(
-        f"a match {seats}; two players meet where there are two sides: say `sides: [[0, ...], [...]]` where there are "
-        "two, by the seats' places",
-        path=match.path,
-    )
+    alone = len(match.seats) == 1
+    remedy = "" if alone else ": say `sides: [[0, ...], [...]]` where there are two, by the seats' places"
+    raise ConfigError(f"a match {seats}; two players meet where there are two sides{remedy}", path=match.path)
+
+
+def _sides(match: MatchPlan) -> tuple[tuple[int, ...], ...]:
+    """The seats of each side, as far as they are known: two seats are two sides."""
+    return ((0,), (1,)) if len(match.seats) == 2 and not match.sides else match.sides
 
 
 def _difference(first: Sequence[_Game], other: Sequence[_Game]) -> str:

@@ -1,12 +1,13 @@
 """A policy's state as bytes: a JSON text for its structure and one `.npy` file for each array. No pickle.
 
-    state  = None | bool | int | float | str | array | list | tuple | dict with keys str or int
+    state  = None | bool | int | float | str | array | list | tuple | dict with keys str, int or bytes
     array  = numpy array or scalar, or a torch tensor, which comes back as a numpy array
 
 In the JSON text, None, bool, int, str and finite floats stand for themselves and a list for a list. Everything else
 is an object with one key:
 
     {"tuple": [...]}   {"dict": [[key, value], ...]}   {"float": "7ff8000000000000"}   bits of NaN and infinities
+    {"bytes": "00ff"}          a key of a dict
     {"array": 3}       {"scalar": 3}                   the third array file; a scalar is an array without axes
 
 Subclasses are kept as what they are made of: an OrderedDict comes back as dict, a named tuple as tuple.
@@ -59,13 +60,21 @@ def _decode(structure: Any, arrays: Iterator[tuple[int, bytes]]) -> Any:
     if kind == "tuple":
         return tuple(_decode(item, arrays) for item in content)
     if kind == "dict":
-        return {key: _decode(value, arrays) for key, value in content}
+        return {_read_key(key): _decode(value, arrays) for key, value in content}
     if kind == "float":
         return struct.unpack(">d", bytes.fromhex(content))[0]
     if kind in ("array", "scalar"):
         array = _next_array(content, arrays)
         return array if kind == "array" else array[()]
     raise ValueError(f"unknown kind of value {kind!r}")
+
+
+def _read_key(key: Any) -> str | int | bytes:
+    if type(key) in (str, int):
+        return key  # type: ignore[no-any-return]
+    if not isinstance(key, dict) or list(key) != ["bytes"]:
+        raise ValueError(f"a key of a dict is text, a whole number or bytes, got {key!r}")
+    return bytes.fromhex(key["bytes"])
 
 
 def _next_array(number: Any, arrays: Iterator[tuple[int, bytes]]) -> NDArray[Any]:
@@ -116,10 +125,12 @@ def _encode(value: Any, where: str, arrays: list[bytes]) -> Any:
     return {"array": _store(_array(value, where), where, arrays)}
 
 
-def _key(key: Any, where: str) -> str | int:
+def _key(key: Any, where: str) -> str | int | dict[str, str]:
     if type(key) in (str, int):
         return key  # type: ignore[no-any-return]
-    raise TypeError(f"{where}: a key of a dict is a str or an int, got {key!r} of type {type(key).__name__}")
+    if type(key) is bytes:
+        return {"bytes": key.hex()}
+    raise TypeError(f"{where}: a key of a dict is a str, an int or bytes, got {key!r} of type {type(key).__name__}")
 
 
 def _array(value: Any, where: str) -> NDArray[Any]:

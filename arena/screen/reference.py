@@ -46,6 +46,7 @@ SHELVES: Mapping[str, Shelf] = {
     "generators": Shelf("generators of matches", _documented(GENERATORS)),
     "rules": Shelf("rules of matchmaking", _documented(RULES)),
 }
+_SECTIONS = {"envs": "environments", "policies": "algorithms", "matches": "generators"}  # where they are configured
 _BUILT_IN: Mapping[str, str] = {name: words for shelf in SHELVES.values() for name, words in shelf.entries.items()}
 
 
@@ -180,9 +181,12 @@ def listing() -> list[str]:
 
 
 def named(names: Sequence[str]) -> list[str]:
-    """Single names: `rules` stands for those of all rules, and `algorithms` for those that need no other library."""
+    """Single names: `rules` stands for those of all rules, and `algorithms` for those that need no other library.
+
+    A section of the configuration stands for what it is made of: `envs` for environments.
+    """
     found: list[str] = []
-    for name in names:
+    for name in (_SECTIONS.get(one, one) for one in names):
         known = SHELVES[name].entries if name in SHELVES else (name,)
         found += [one for one in known if name != "algorithms" or not registry.ALGORITHMS[one].extra]
     return found

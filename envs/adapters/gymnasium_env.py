@@ -10,8 +10,12 @@ import numpy as np
 from gymnasium.spaces import Space
 from numpy.typing import NDArray
 
+from arena.errors import GameError
 from arena.interface import Info
 from envs.adapters.game import Moment, picture
+
+_OF_RESET = ("observation", "info")
+_OF_STEP = ("observation", "reward", "terminated", "truncated", "info")
 
 
 class GymnasiumGame:
@@ -27,12 +31,13 @@ class GymnasiumGame:
 
     def reset(self, seed: int | None, options: Mapping[str, Any] | None) -> Moment:
         """Begins an episode."""
-        observation, info = self._env.reset(seed=seed, options=None if options is None else dict(options))
+        given = self._env.reset(seed=seed, options=None if options is None else dict(options))
+        observation, info = _checked(given, "reset", _OF_RESET)
         return _moment(observation, info, 0.0, terminated=False, truncated=False)
 
     def step(self, actions: Sequence[Any]) -> Moment:
         """One step."""
-        observation, reward, terminated, truncated, info = self._env.step(actions[0])
+        observation, reward, terminated, truncated, info = _checked(self._env.step(actions[0]), "step", _OF_STEP)
         return _moment(observation, info, reward, terminated=terminated, truncated=truncated)
 
     def render(self) -> NDArray[np.uint8] | str | None:
@@ -42,6 +47,13 @@ class GymnasiumGame:
     def close(self) -> None:
         """Closes the environment."""
         self._env.close()
+
+
+def _checked(given: Any, call: str, names: Sequence[str]) -> Sequence[Any]:
+    if isinstance(given, (tuple, list)) and len(given) == len(names):
+        return given
+    found = f"{len(given)} values" if isinstance(given, tuple) else f"one {type(given).__name__}"
+    raise GameError(f"{found} from {call}(); Gymnasium's gives {len(names)}: {', '.join(names)}")
 
 
 def _moment(observation: Any, info: Info, reward: Any, *, terminated: bool, truncated: bool) -> Moment:

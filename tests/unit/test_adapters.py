@@ -203,6 +203,27 @@ def test_an_observation_that_does_not_fit_its_space_is_named() -> None:
         adapt(Wrong, {}, 1).reset(ONE)
 
 
+class OfOldGym(Ticking):
+    """As games were before Gymnasium."""
+
+    def step(self, action: Any) -> Any:
+        observation, reward, over, _, info = super().step(action)
+        return observation, reward, over, info
+
+
+def test_a_game_of_the_old_interface_is_told_what_a_step_gives() -> None:
+    env = adapt(OfOldGym, {}, 1)
+    env.reset(ONE)
+    with pytest.raises(GameError, match=r"4 values from step\(\); Gymnasium's gives 5: observation, reward, term"):
+        env.step([np.zeros((1, 1), np.float32)])
+
+
+def test_a_reset_that_gives_the_observation_alone_is_told_what_it_gives(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Ticking, "reset", lambda self, **_: np.zeros(1, np.float32))
+    with pytest.raises(GameError, match=r"one ndarray from reset\(\); Gymnasium's gives 2: observation, info"):
+        adapt(Ticking, {}, 1).reset(ONE)
+
+
 def test_a_space_without_a_layout_is_named() -> None:
     class Wordy(Ticking):
         action_space = Text(5)

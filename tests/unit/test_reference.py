@@ -14,6 +14,7 @@ from arena.cli import main
 from arena.config import matches
 from arena.errors import ConfigError
 from arena.screen import reference
+from envs.matrix import GAMES
 
 OURS = [name for name, entry in registry.ALGORITHMS.items() if not entry.extra]
 UNUSED = dict.fromkeys(("mappo", "hppo"), ("recurrent", "hidden_size", "sequence_length"))
@@ -108,6 +109,18 @@ def test_an_unknown_algorithm_is_told_the_nearest(capsys: pytest.CaptureFixture[
 def test_capitals_are_no_other_name(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["list", "TOUCHDOWN"]) == 2
     assert "did you mean 'touchdown'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("section", "kind"), [("envs", "environments"), ("policies", "algorithms"), ("matches", "generators")]
+)
+def test_a_section_of_the_configuration_stands_for_what_it_is_made_of(section: str, kind: str) -> None:
+    assert reference.named([section]) == reference.named([kind])
+
+
+def test_every_matrix_game_is_named_where_the_game_is_shown() -> None:
+    (shown,) = (option.words for option in reference.options_of("matrix") if option.name == "game")
+    assert [name for name in GAMES if f"`{name}`" not in shown] == []
 
 
 def test_nothing_is_shown_where_a_name_is_unknown(capsys: pytest.CaptureFixture[str]) -> None:

@@ -45,6 +45,12 @@ def test_every_built_in_algorithm_is_found_and_is_described(name: str) -> None:
     assert registry.ALGORITHMS[name].description
 
 
+def test_a_module_is_no_name_that_was_meant_instead_of_a_class(folder: Path) -> None:
+    write(folder, "importing_worker.py", "import json as Wrker\n\nclass Worker: ...\n")
+    with pytest.raises(ConfigError, match="has no 'Wrke'; did you mean 'Worker'"):
+        registry.load_object("importing_worker:Wrke")
+
+
 def test_a_users_own_class_is_found_by_module_and_name(folder: Path) -> None:
     write(folder, "my_worker.py", "class Outer:\n    class Mine:\n        face = 'gym'\n        def run(self): pass\n")
     assert registry.algorithm("my_worker:Outer.Mine").__name__ == "Mine"

@@ -125,6 +125,13 @@ def test_another_policy_is_estimated_at_what_it_earns(samples: Samples, tmp_path
         assert abs(estimated.value - 5.0) < 4 * estimated.standard_error < 1.0
 
 
+def test_a_policy_that_learnt_while_it_was_recorded_is_no_behaviour_policy(tmp_path: Path) -> None:
+    samples = read_samples(play(countdown(PPO, ticks=40, record="samples"), tmp_path).folder.path)
+    blue = policy(samples)
+    with pytest.raises(ConfigError, match=r"the policy 'blue' learnt while it was recorded.*`frozen: true`"):
+        estimate(samples.episodes("blue"), target=blue.log_prob, behaviour=blue.log_prob)
+
+
 def test_a_policy_that_remembers_is_asked_episode_by_episode(tmp_path: Path) -> None:
     remembers = {"algorithm": "ppo", "options": {**PPO["options"], "recurrent": "gru", "hidden_size": 8}}
     learnt = play(countdown(remembers, ticks=64), tmp_path)
