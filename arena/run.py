@@ -41,6 +41,7 @@ class Run:
         concluded: whether nothing is left to play, after one.
         repairs: what has happened since its processes were started.
         words: what the user should know about a run that is resumed, a line each.
+        ticks_before: of all matches of earlier rounds together.
         episodes: each lane plays so many episodes, and the match ends when all have; None: the ticks decide. A round
             that ends so leaves nothing behind but its games: the next one begins at the tick that it has reached.
         rehearsal: nobody plays: it shows whether everybody could.
@@ -64,6 +65,7 @@ class Run:
     concluded: bool = False
     repairs: tuple[Repair, ...] = ()
     words: tuple[str, ...] = ()
+    ticks_before: int = 0
     episodes: int | None = None
     rehearsal: bool = False
     newcomers: frozenset[str] = frozenset()
@@ -82,6 +84,11 @@ class Run:
     @property
     def folder(self) -> RunFolder:
         return RunFolder(self.path)
+
+    @property
+    def total_ticks(self) -> int:
+        """Of all matches together in the end, if later rounds have as many as this one: they have no more."""
+        return self.ticks_before + len(self.plan.matches) * (self.plan.horizon - self.plan.start)
 
     @property
     def first_ticks(self) -> dict[int, int]:

@@ -70,12 +70,22 @@ def arena(cwd: Path, *arguments: str, timeout: float = 120.0, **changes: str) ->
 
 
 def by_hand(
-    cwd: Path, ranks: int, *arguments: str, timeout: float = 120.0, program: Sequence[str] = ARENA, **changes: str
+    cwd: Path,
+    ranks: int,
+    *arguments: str,
+    timeout: float = 120.0,
+    program: Sequence[str] = ARENA,
+    tolerant: bool = False,
+    **changes: str,
 ) -> Ended:
     """`mpirun -n RANKS arena ...`, with the flags that the README gives; or another program in the place of `arena`."""
-    line, settings = mpirun.command(mpirun.find_launcher(), ranks, [*program, *arguments])
+    line, settings = mpirun.command(mpirun.find_launcher(), ranks, [*program, *arguments], tolerant=tolerant)
     added = {name: value for name, value in settings.items() if name not in os.environ}
-    return finish(start(line, cwd, **added, **changes), timeout=timeout)
+    for _ in range(mpirun.STARTS):  # a person would try again, too
+        ended = finish(start(line, cwd, **added, **changes), timeout=timeout)
+        if mpirun.UNSTARTED not in ended.err:
+            break
+    return ended
 
 
 def write(cwd: Path, data: Any, name: str = "config.yaml") -> str:

@@ -48,7 +48,7 @@ from arena.records.scoreboard import Scoreboard
 from arena.records.tournament import Terms
 from arena.run import Run, Stage
 from arena.screen.display import Display, silent_display
-from arena.screen.standings import misfit_lines, prior_lines, standings_lines
+from arena.screen.standings import equal_lines, misfit_lines, prior_lines, standings_lines
 from arena.screen.words import counted, elo_words, repetition_words
 from arena.stages import rounds
 from arena.stages.evaluating import ENDLESS, alike
@@ -242,9 +242,7 @@ def verdict_lines(found: Table, rule: Rule, played: int) -> list[str]:
     """Whether the order is decided, after so many games, and what keeps it open; who is as good as each other."""
     games = counted(played, "game")
     what = f"differences below {rule.elo:g} Elo not counted"
-    same = [f"{doubt.upper} and {doubt.lower}" for doubt in found.equal]
-    why = "as nearly all of their games are drawn, or won by the same side"
-    equal = [f"as good as each other, {why}: {', '.join(same)}"] if same else []
+    equal = equal_lines(found.equal)
     if found.decided:
         return [f"the order is decided after {games}, at an error of {rule.error:g}, {what}", *equal]
     if found.misfit.circular:

@@ -96,14 +96,21 @@ def present(run: Run, scoreboard: Scoreboard) -> None:
 
 
 def _standings(run: Run) -> list[str]:
-    """Who is best at the end of a league; nothing where it has no two players who were rated."""
+    """Who is best at the end of a league, if two players were rated; and who has won its knockouts."""
     if run.plan.rounds == 1:
         return []
-    from arena.screen.standings import MOST, curtailed_lines, prior_lines, standings_lines
+    from arena.screen import standings as show
     from arena.stages import rounds  # a run of one round has no use for what rates its players
 
     found = rounds.league_standings(run)
+    won = show.champion_lines(rounds.league_champions(run))
     if len(found.rows) < 2:
-        return []
-    table = standings_lines(found.rows, most=MOST, always=rounds.config_of(run).policies)
-    return [*table, *prior_lines(prior=found.prior), *curtailed_lines(found.curtailed)]
+        return [*show.outdated_lines(found.outdated), *won]
+    return [
+        *show.standings_lines(found.rows, most=show.MOST, always=rounds.config_of(run).policies),
+        *show.outdated_lines(found.outdated),
+        *show.equal_lines(found.equal),
+        *show.prior_lines(prior=found.prior),
+        *show.curtailed_lines(found.curtailed),
+        *won,
+    ]

@@ -52,8 +52,8 @@ _OTHER_LINES = re.compile(
     r"prterun: pthread_mutex_lock|"  # its assertion, when many processes end at once
     r"NBC_Progress: an error \d+ was found|Error in NBC_Start_round"  # Open MPI's when a process dies that is missed
 )
-_UNSTARTED = "The PMIx server's listener thread failed to start"
-_STARTS = 3  # how often the launcher is started at most
+UNSTARTED = "The PMIx server's listener thread failed to start"
+STARTS = 3  # how often a launcher that says this is started at most
 _CULPRIT = re.compile(r"(?:Process name: \[.*,|process rank )(\d+)\b")
 _BANNERS = (
     "MPI_ABORT was invoked",
@@ -168,7 +168,7 @@ def run(ranks: int, program: Sequence[str], *, tolerant: bool = False, has_resum
     line, settings = command(find_launcher(), ranks, program, tolerant=tolerant)
     settings[_CONFIRM_VARIABLE] = "1"
     settings[TERMINAL_VARIABLE] = str(shutil.get_terminal_size().columns if sys.stdout.isatty() else 0)
-    for _ in range(_STARTS):
+    for _ in range(STARTS):
         status, received, heard = _run_once(line, settings)
         if received or not heard.unstarted:
             break
@@ -280,7 +280,7 @@ class _Heard:
             if line.strip() == _CONFIRMATION:
                 self.confirmed = True
                 continue
-            self.unstarted = self.unstarted or _UNSTARTED in line
+            self.unstarted = self.unstarted or UNSTARTED in line
             self.reason = self.reason or line.startswith("arena: ")
             self.mistake = self.mistake or line.startswith("arena: error: ")
             found = _CULPRIT.search(line)

@@ -18,7 +18,7 @@ def display_for(run: Run) -> Display:
         sys.stdout,
         terminal=columns > 0,
         width=columns or None,
-        total_ticks=run.plan.horizon * len(run.plan.matches),
+        total_ticks=run.total_ticks,
         colors={name: policy.color for name, policy in run.plan.policies.items()},
     )
 

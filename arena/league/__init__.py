@@ -13,6 +13,7 @@ What to do next
     sequential      is A better than B by d Elo         pairing     which pair to play, is the order decided
     tournament      batches until it is                 misfit      do games go round in a circle
     standings       what comes out, as rows             exploitation    what can be won from a policy
+    winning         who has won the knockouts of a run
 
 Nothing here knows MPI or torch. What computes imports scipy, which takes a while; results and reading do not.
 """

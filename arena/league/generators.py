@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 import msgspec
 import numpy as np
@@ -20,6 +20,8 @@ from arena.config.matches import KnockoutConfig, MatchConfig, Pair, SwissConfig,
 from arena.league.ratings import Ratings, fit
 from arena.league.results import Encounter, Results
 from arena.league.rounds import names_of
+
+_DIGITS = 5  # of an Elo: rounding of the fit alone makes nobody better, and is far less
 
 Pairings: TypeAlias = tuple[tuple[str, ...], ...]
 """Who meets whom; one alone has a bye."""
@@ -39,13 +41,23 @@ def shares(
         pairings: its own of this round.
         games: of each match of the round, with what the match was made of, be it of this tournament or not.
     """
+    results = results_of(entry, pairings, games)
+    return {name: _share(results[frozenset(players)], name, players) for players in pairings for name in players}
+
+
+def results_of(
+    entry: KnockoutConfig | SwissConfig,
+    pairings: Pairings,
+    games: Iterable[tuple[MatchConfig, Sequence[Encounter]]],
+) -> Mapping[frozenset[str], Results]:
+    """The games of each pairing of one round; as `shares`."""
     own = {*map(_game, entry.written_out(teams(entry, pairings)))}
     results = {frozenset(players): Results() for players in pairings}
     for match, found in games:
         if _game(match) in own:
             for game in found:
                 results[names_of(match)].add(*game)
-    return {name: _share(results[frozenset(players)], name, players) for players in pairings for name in players}
+    return results
 
 
 def _game(match: MatchConfig) -> bytes:
@@ -78,6 +90,12 @@ class Judge:
         """The better one of two, or the one who had a bye."""
         return max(players, key=lambda name: (made[name], self._elo(name), self._rng.random()))
 
+    def reason(self, players: Sequence[str], made: Shares) -> Literal["points", "rating", "coin"]:
+        """What `winner` tells the two by."""
+        if len({made[name] for name in players}) > 1:
+            return "points"
+        return "rating" if len({*map(self._elo, players)}) > 1 else "coin"
+
     def standings(self, players: Sequence[str], made: Sequence[Shares]) -> list[str]:
         """The players of a Swiss tournament, the best first."""
         points = {name: sum(share[name] for share in made) for name in players}
@@ -87,7 +105,7 @@ class Judge:
     def _elo(self, player: str) -> float:
         if self._fitted is None:
             self._fitted = fit(self._results)
-        return self._fitted.of(player).elo if player in self._fitted.players else 0.0
+        return round(self._fitted.of(player).elo, _DIGITS) if player in self._fitted.players else 0.0
 
 
 def opening(entry: KnockoutConfig | SwissConfig) -> Pairings:

@@ -4,6 +4,7 @@
     next_round    rounds, results and returns so far -> the next round
     round_config  the configuration of one round, from which its plan is made
     is_over       whether there is nothing left to find out
+    champions     who has won the knockouts that are over
 
 Between two rounds, in this order: exploiters that are due begin anew; snapshots join and leave; the worst of a
 population become copies of the best; every generator says who meets whom. All of it is pure and deterministic: whatever
@@ -14,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import PurePath
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 
@@ -35,7 +36,18 @@ from arena.league.pairing import decided
 from arena.league.results import Played, Results
 from arena.league.rounds import Fork, GateRecord, History, Player, Round, names_of, player_of, snapshot_name
 
-__all__ = ["Fork", "GateRecord", "Player", "Round", "first_round", "is_over", "next_round", "round_config"]
+__all__ = [
+    "Champion",
+    "Fork",
+    "GateRecord",
+    "Player",
+    "Round",
+    "champions",
+    "first_round",
+    "is_over",
+    "next_round",
+    "round_config",
+]
 
 
 def first_round(config: Config) -> Round:
@@ -85,6 +97,66 @@ def next_round(
 def looks_back(config: Config) -> bool:
     """Whether it matters what was played long ago: to a gate, or to a tournament within the league."""
     return bool(gated(config)) or any(isinstance(entry, _TOURNAMENTS) for _, entry in _generators(config))
+
+
+class Champion(NamedTuple):
+    """Who has won a knockout, and by what.
+
+    Args:
+        place: of the knockout in the configuration.
+        player: who has won it.
+        against: the other one in the final.
+        by: the points of the final's games; where they are shared the higher rating; where that is the same a coin.
+        points: of the winner in the final.
+        games: of the final that count.
+    """
+
+    place: str
+    player: str
+    against: str
+    by: Literal["points", "rating", "coin"]
+    points: float
+    games: int
+
+
+def champions(
+    config: Config, before: Sequence[Round], results: Callable[[int], Results], played: Played
+) -> list[Champion]:
+    """Who has won the knockouts that are over: those with whom `next_round` goes on.
+
+    Args:
+        config: of the league.
+        before: all rounds that were played to their ends.
+        results: of the games that count after a round, by its number.
+        played: the games of all rounds.
+    """
+    found = []
+    for place, entry in over(config, len(before)):
+        history = History(config, before[: entry.rounds], played[: entry.rounds])
+        found.append(_champion(config, history, results(entry.rounds - 1), place, entry))
+    return found
+
+
+def over(config: Config, rounds: int) -> list[tuple[str, KnockoutConfig]]:
+    """The knockouts that have their winners after so many rounds, with their places."""
+    return [
+        (place, entry)
+        for place, entry in _generators(config)
+        if isinstance(entry, KnockoutConfig) and entry.rounds <= rounds
+    ]
+
+
+def _champion(config: Config, history: History, results: Results, place: str, entry: KnockoutConfig) -> Champion:
+    """Who has won a knockout with the last round of a history."""
+    judge = generators.Judge(results, stream(config.seed, history.number, Purpose.COINS))
+    ((player,),) = _next_pairings(config, history, judge)[place]
+    *_, pairings = history.pairings(place)
+    *_, games = history.games()
+    (final,) = pairings
+    (against,) = {*final} - {player}
+    score = generators.results_of(entry, pairings, games)[frozenset(final)].between(player, against)
+    reason = judge.reason(final, generators.shares(entry, pairings, games))
+    return Champion(place, player, against, reason, score.points, score.games)
 
 
 def is_over(config: Config, before: Sequence[Round], results: Results) -> bool:
@@ -251,18 +323,14 @@ class _Written(NamedTuple):
 def _written_out(config: Config, history: History, field: Field, judge: generators.Judge) -> _Written:
     rng = stream(config.seed, history.number, Purpose.OPPONENTS)
     tested = {name: newest for name in gated(config) if (newest := field.newest(name)) is not None}
-    games = [*history.games()]
     matches: list[MatchConfig] = []
-    pairings: dict[str, generators.Pairings] = {}
+    pairings = _next_pairings(config, history, judge)
     for place, entry in config.places():
         if isinstance(entry, MatchConfig):
             matches.append(entry)
             continue
         generator = generator_of(entry)
         if isinstance(generator, _TOURNAMENTS):
-            before = history.pairings(place)
-            made = [generators.shares(generator, *one) for one in zip(before, games, strict=True)]
-            pairings[place] = generators.next_pairings(generator, before, made, judge)
             matches += generator.written_out(generators.teams(generator, pairings[place]))
         elif isinstance(generator, MatchmakingConfig):
             drawn = matchmaking.draw(generator, field, rng, tested=tested)
@@ -270,6 +338,17 @@ def _written_out(config: Config, history: History, field: Field, judge: generato
         else:
             matches += generator.matches()
     return _Written(tuple(matches), pairings)
+
+
+def _next_pairings(config: Config, history: History, judge: generators.Judge) -> dict[str, generators.Pairings]:
+    """Of all tournaments, one after the other: they share the judge's coins."""
+    games, found = [*history.games()], {}
+    for place, entry in _generators(config):
+        if isinstance(entry, _TOURNAMENTS):
+            before = history.pairings(place)
+            made = [generators.shares(entry, *one) for one in zip(before, games, strict=True)]
+            found[place] = generators.next_pairings(entry, before, made, judge)
+    return found
 
 
 def _players(config: Config, matches: Sequence[MatchConfig]) -> dict[str, Player]:

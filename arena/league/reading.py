@@ -42,6 +42,7 @@ class Reading(NamedTuple):
         stale: games that are too old.
         unfinished: lines that a kill has left incomplete: 0 or 1.
         cut: per player the games with others that would have counted, but for the end of a leg which has cut them.
+        outdated: players who have games older than the window, and none that counts; sorted.
     """
 
     results: Results
@@ -52,6 +53,7 @@ class Reading(NamedTuple):
     stale: int
     unfinished: int
     cut: Mapping[str, int]
+    outdated: Sequence[str] = ()
 
 
 def read(
@@ -82,15 +84,19 @@ def read(
     encounters: list[Encounter] = []
     dropped: Counter[_Dropped] = Counter()
     cut: Counter[str] = Counter()
+    old, oldest = set[str](), _oldest(rounds, window)
     for episode, found in referee.judged(_lines(reader, _EpisodeLine)):
         if isinstance(found, Encounter):
             encounters.append(found)
         else:
             dropped[found] += 1
+        if found is _Dropped.STALE and episode.round < oldest:
+            old.update(seat.policy for seat in episode.seats)
         if episode.cut:
             cut.update(referee.missed_by(episode))
+    results = Results(encounters)
     return Reading(
-        Results(encounters),
+        results,
         encounters,
         episodes=len(encounters) + dropped.total(),
         unrated=dropped[_Dropped.UNRATED],
@@ -98,6 +104,7 @@ def read(
         stale=dropped[_Dropped.STALE],
         unfinished=reader.unfinished,
         cut=cut,
+        outdated=sorted(old.difference(results.players)),
     )
 
 
@@ -242,12 +249,17 @@ def _newest(episodes: JournalReader) -> int:
 
 def _since(config: Config, rounds: Sequence[_RoundLine], window: int | None) -> dict[str, int]:
     """From which round on the games of a policy count; of those that are not named all do."""
-    oldest = 0 if window is None else max(0, len(rounds) - window)
+    oldest = _oldest(rounds, window)
     since = {name: oldest for name, policy in config.policies.items() if policy.learns}
     for line in rounds:
         for name in {*line.forks, *line.resets}:
             since[name] = max(since.get(name, 0), line.round)
     return since
+
+
+def _oldest(rounds: Sequence[_RoundLine], window: int | None) -> int:
+    """The first round of the window."""
+    return 0 if window is None else max(0, len(rounds) - window)
 
 
 class _Dropped(Enum):

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 from arena.config.schema import Config
 from arena.league.ratings import Ratings, fit
 from arena.league.results import Results, Score
+
+if TYPE_CHECKING:
+    from arena.league.tournament import Doubt  # which has tables of these rows
 
 ENOUGH = 30
 """Finished games for each that the end of a leg has cut, from which on a rating is taken for unbiased.
@@ -51,11 +54,15 @@ class LeagueTable(NamedTuple):
         rows: of all players that are rated, the best first.
         prior: whether the strengths have a weak prior: see `Ratings`.
         curtailed: who is rated worst because games were cut; None where that is too little to matter.
+        outdated: who is not rated, as all of its games are older than the window.
+        equal: the neighbours that have proved to be as good as each other.
     """
 
     rows: list[Row]
     prior: bool
     curtailed: Curtailed | None
+    outdated: Sequence[str] = ()
+    equal: Sequence[Doubt] = ()
 
 
 class Curtailed(NamedTuple):

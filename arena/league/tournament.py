@@ -20,7 +20,7 @@ import msgspec
 
 from arena.config.matches import MatchConfig, SeatEntry
 from arena.league.misfit import Misfit, misfit
-from arena.league.pairing import Standings, most_informative
+from arena.league.pairing import RESOLUTION, Standings, most_informative
 from arena.league.ratings import fit
 from arena.league.results import Results
 from arena.league.standings import Row, rows
@@ -128,10 +128,26 @@ def table(results: Results, players: Sequence[str], rule: Rule) -> Table:
         rule: when the tournament is over.
     """
     standings = Standings(results, players, elo=rule.elo)
-    neighbours = zip(standings.order, standings.order[1:], standings.doubts, standings.equal, strict=False)
     ratings = fit(results, players=players)
-    doubts, fitting = [Doubt(*found) for found in neighbours], misfit(results, ratings, elo=rule.elo)
-    return Table(rows(ratings, results), doubts, rule.error, ratings.prior, fitting)
+    fitting = misfit(results, ratings, elo=rule.elo)
+    return Table(rows(ratings, results), _doubts(standings), rule.error, ratings.prior, fitting)
+
+
+def equals(results: Results, players: Sequence[str], *, error: float = 0.05, elo: float = RESOLUTION) -> list[Doubt]:
+    """The neighbours in the standings that have proved to be as good as each other.
+
+    Args:
+        results: all games so far.
+        players: whose order it is.
+        error: how large all doubts together may be.
+        elo: the difference that the games are to resolve.
+    """
+    return Table([], _doubts(Standings(results, players, elo=elo)), error, prior=False).equal if players else []
+
+
+def _doubts(standings: Standings) -> list[Doubt]:
+    neighbours = zip(standings.order, standings.order[1:], standings.doubts, standings.equal, strict=False)
+    return [Doubt(*found) for found in neighbours]
 
 
 def widened(settings: Sequence[MatchConfig], players: int, rule: Rule) -> tuple[MatchConfig, ...]:

@@ -89,6 +89,16 @@ def lines_in(path: Path) -> list[dict[str, Any]]:
     return found
 
 
+def ticks_before(starts: Sequence[int], matches: Sequence[int]) -> int:
+    """The ticks of all matches together of all rounds but the last one.
+
+    Args:
+        starts: per round the tick at which it begins, the first one first.
+        matches: per round how many it has.
+    """
+    return sum(count * (end - start) for count, start, end in zip(matches, starts, starts[1:], strict=False))
+
+
 def options_at(planned: Sequence[Round], tick: int) -> Mapping[str, dict[str, Any]]:
     """The options with which what policies had learnt at a tick was learnt, where the configuration says others.
 

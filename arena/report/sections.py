@@ -9,7 +9,9 @@ import msgspec
 
 from arena import __version__
 from arena.config.league import DecidedConfig, LeagueConfig
+from arena.league.league import Champion
 from arena.league.reading import read as read_encounters
+from arena.league.winning import knockouts_won
 from arena.report.colors import Colors
 from arena.report.learning import Evaluation, Learning, Logged, evaluations, learning_curves, logged_values
 from arena.report.lengths import Lengths, lengths
@@ -34,6 +36,7 @@ class PageData(msgspec.Struct, frozen=True):
     lengths: list[Lengths]
     evaluations: list[Evaluation]
     lineage: Lineage
+    champions: list[Champion]
     plan: PlanPicture
     time: Timing | None
     faults: list[dict[str, Any]]
@@ -60,6 +63,7 @@ def page_data(files: RunFiles, replays: Sequence[Replay] = ()) -> PageData:
         lengths=lengths(files.episodes, last=None if summary.ticks_planned is None else summary.ticks),
         evaluations=evaluations(files),
         lineage=lineage(files.rounds),
+        champions=knockouts_won(files.folder, files.config, reached=files.boundary or 0),
         plan=plan_picture(files.plan, colors),
         time=timing(files.profile),
         faults=[dict(fault) for fault in files.faults],

@@ -20,7 +20,7 @@ from arena.league.ratings import Interval, Ratings, fit
 from arena.league.reading import Reading
 from arena.league.results import Results
 from arena.league.standings import Curtailed, curtailed, rows
-from arena.league.tournament import Rule, table
+from arena.league.tournament import Doubt, Rule, equals, table
 from arena.records.condition import planned_ticks
 from arena.report.colors import Colors
 
@@ -115,6 +115,8 @@ class Standings(msgspec.Struct, frozen=True):
         curtailed: whose games were cut most; None where that is too little to matter, and where lanes play a number of
             games, whatever their length.
         order: None where nobody has asked for one that is decided.
+        equal: the neighbours that have proved to be as good as each other.
+        outdated: who is not rated, as all of its games are older than the window.
     """
 
     rows: list[Standing]
@@ -130,6 +132,8 @@ class Standings(msgspec.Struct, frozen=True):
     window: int | None
     curtailed: Curtailed | None
     order: Order | None
+    equal: list[Doubt]
+    outdated: list[str]
 
     @property
     def span(self) -> tuple[float, float]:
@@ -171,7 +175,13 @@ def standings(
         window=window,
         curtailed=None if planned_ticks(config) is None else curtailed(ratings, reading.cut, config),
         order=None if rule is None else _order(reading.results, config, rule),
+        equal=_equal(reading.results, rule or DecidedConfig()),
+        outdated=[*reading.outdated],
     )
+
+
+def _equal(results: Results, rule: DecidedConfig) -> list[Doubt]:
+    return equals(results, results.players, error=rule.error, elo=rule.elo)
 
 
 def _order(results: Results, config: Config, rule: DecidedConfig) -> Order:

@@ -10,6 +10,7 @@ import numpy as np
 
 from arena.config.rounds import players
 from arena.records.condition import Condition, condition, planned_ticks
+from arena.records.rounds import ticks_before
 from arena.records.scoreboard import WINDOW
 from arena.report.colors import Colors
 from arena.report.episodes import Floats
@@ -27,6 +28,8 @@ class Summary(msgspec.Struct, frozen=True):
         seconds: between the two; or those of an update, which count on when a run is resumed, if they are more.
         ticks: that every match has played; `ticks_planned` of all rounds together, None where the number of episodes
             decides, as in a tournament.
+        match_ticks: of all matches of all rounds together; `match_ticks_planned` of those in the end, if later rounds
+            have as many matches as the newest.
         episodes: that are results; `cut`: those that the end of a leg has cut.
         samples: of all policies together, as their last updates say.
         unfinished: incomplete last lines of journals, which were skipped.
@@ -41,6 +44,8 @@ class Summary(msgspec.Struct, frozen=True):
     seed: int
     ticks: int
     ticks_planned: int | None
+    match_ticks: int
+    match_ticks_planned: int | None
     rounds: int
     rounds_planned: int
     processes: int
@@ -84,6 +89,7 @@ class PolicyRow(msgspec.Struct, frozen=True):
 def summarise(files: RunFiles) -> Summary:
     """The summary of a run."""
     config, episodes, newest = files.config, files.episodes, _newest(files)
+    ticks, planned = ticks_played(files), planned_ticks(files.config)
     began = files.folder.config.stat().st_mtime
     ended = max(began, files.journals.written)
     return Summary(
@@ -94,8 +100,10 @@ def summarise(files: RunFiles) -> Summary:
         ended=_iso(ended),
         seconds=max([ended - began, *(update.seconds for update in newest.values())]),
         seed=config.seed,
-        ticks=ticks_played(files),
-        ticks_planned=planned_ticks(config),
+        ticks=ticks,
+        ticks_planned=planned,
+        match_ticks=_match_ticks(files, ticks),
+        match_ticks_planned=None if planned is None else _match_ticks(files, planned),
         rounds=max(1, len(files.rounds)),
         rounds_planned=config.rounds,
         processes=files.plan.processes,
@@ -115,6 +123,14 @@ def _state(files: RunFiles) -> Condition:
     if files.journals.going:
         return Condition.UNDER_WAY
     return condition(files.folder, files.config, played=ticks_played(files))
+
+
+def _match_ticks(files: RunFiles, tick: int) -> int:
+    """Of all matches together, when those of the newest round have come to a tick."""
+    if not files.rounds:
+        return tick * len(files.plan.matches)
+    starts, matches = [line.start for line in files.rounds], [len(line.matches) for line in files.rounds]
+    return ticks_before(starts, matches) + matches[-1] * max(0, tick - starts[-1])
 
 
 def ticks_played(files: RunFiles) -> int:

@@ -49,6 +49,12 @@ class Ledger:
             for match in run.plan.matches
         }
 
+    @property
+    def done(self) -> int:
+        """Ticks of all matches together, those of earlier rounds as well."""
+        begun = self._run.plan.start if self._run.episodes is None else 0
+        return self._run.ticks_before + sum(tick - begun for tick in self.ticks.values())
+
     def recall(self, counts: Mapping[int, list[int]]) -> None:
         """Takes over what was counted before, in this process; the score has it."""
         self.counts |= {match: list(found) for match, found in counts.items()}

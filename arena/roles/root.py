@@ -254,7 +254,7 @@ class Root:
 
     def _show(self, ledger: Ledger) -> None:
         ledger.poll()
-        self._display.update(sum(ledger.ticks.values()), self.scoreboard)
+        self._display.update(ledger.done, self.scoreboard)
 
     # --------------------------------------------------------------------------------------------- when they have ended
 

@@ -27,7 +27,7 @@ from arena.records.journal import JournalReader
 from arena.records.lines import UPDATE_FIELDS, EpisodeRow, UpdateRecord, column
 from arena.records.lock import is_held
 from arena.records.results import in_parts, results_of
-from arena.records.rounds import lines_in
+from arena.records.rounds import lines_in, ticks_before
 from arena.records.scoreboard import Scoreboard
 from arena.screen.display import Display, make_display, silent_display, summary_lines
 from arena.screen.words import change_words, counted
@@ -115,12 +115,15 @@ class FollowedRounds:
 
     Attributes:
         matches: of the newest round; none before the first look, and where there are no rounds.
+        start: the tick at which that begins.
+        ticks_before: of all matches of earlier rounds together.
     """
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._known = 0  # rounds
         self.matches: Sequence[_Match] = ()
+        self.start = self.ticks_before = 0
 
     def fresh(self) -> list[dict[str, Any]]:
         """The lines of the new rounds; one that goes on after others are forgotten is new.
@@ -133,6 +136,8 @@ class FollowedRounds:
         known = self._known if self._known <= len(found) else len(found) - 1
         self._known = len(found)
         self.matches = msgspec.convert(found[-1], _Matches).matches if found else ()
+        self.start = found[-1]["start"] if found else 0
+        self.ticks_before = ticks_before([line["start"] for line in found], [len(line["matches"]) for line in found])
         return found[max(0, known) :]
 
 
@@ -178,14 +183,18 @@ class FollowedRun:
 
     @property
     def done(self) -> int:
-        """Ticks of all matches of the newest round together, as far as the files tell."""
-        reached = self.boundary or 0
-        return sum(max(reached, self._ticks_of(match)) for match in self._matches)
+        """Ticks of all matches of all rounds together, as far as the files tell."""
+        begun = self._rounds.start
+        reached = max(begun, self.boundary or 0)
+        played = sum(max(reached, self._ticks_of(match)) - begun for match in self._matches)
+        return self._rounds.ticks_before + played
 
     @property
     def total(self) -> int | None:
-        """What `done` will be in the end; None where nobody knows."""
-        return None if self.planned is None or not self._matches else self.planned * len(self._matches)
+        """What `done` will be in the end, if later rounds have as many matches as the newest; None: nobody knows."""
+        if self.planned is None or not self._matches:
+            return None
+        return self._rounds.ticks_before + (self.planned - self._rounds.start) * len(self._matches)
 
     @property
     def _matches(self) -> Sequence[_Match]:
@@ -274,6 +283,9 @@ def watch(
         ConfigError: this is no run folder, or it is damaged.
     """
     folder = RunFolder(Path(path))
+    if not folder.path.is_dir():
+        found = "there is no such run folder; a run that is starting has one when all its processes are ready"
+        raise ConfigError(found, source=str(path))
     if not folder.config.is_file():
         raise ConfigError("is no run folder: it has no config.yaml", source=str(path))
     run = FollowedRun(folder)

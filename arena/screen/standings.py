@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
+from arena.league.league import Champion
 from arena.league.misfit import Misfit
 from arena.league.standings import ENOUGH, Curtailed, Row
-from arena.screen.words import elo_words
+from arena.league.tournament import Doubt
+from arena.screen.words import counted, elo_words
 
 MOST = 12  # lines
 _MOST_SURPRISES = 3
@@ -38,6 +40,32 @@ def prior_lines(*, prior: bool) -> list[str]:
         "the strengths have a weak prior (a deviation of 400 Elo, about as heavy as one game), as some have won or "
         "lost all of their games against the others, or have not met them"
     ]
+
+
+def equal_lines(equal: Sequence[Doubt]) -> list[str]:
+    """Who is as good as each other, and why; nothing where nobody is."""
+    if not equal:
+        return []
+    pairs = ", ".join(f"{doubt.upper} and {doubt.lower}" for doubt in equal)
+    return [f"as good as each other, as nearly all of their games are drawn, or won by the same side: {pairs}"]
+
+
+def outdated_lines(players: Sequence[str]) -> list[str]:
+    """Who is not in the table, and why; a line for each."""
+    return [f"not rated: {player} (all its games are older than the window)" for player in players]
+
+
+def champion_lines(champions: Sequence[Champion]) -> list[str]:
+    """Who has won each knockout, and by what."""
+    return [f"{one.player} has won {one.place}, {_by(one)}" for one in champions]
+
+
+def _by(won: Champion) -> str:
+    final = f"{won.points:g} of {counted(won.games, 'point')} in the final against {won.against}"
+    if won.by == "points":
+        return f"with {final}"
+    what = "by the higher rating" if won.by == "rating" else "by a coin, as the ratings are the same"
+    return f"{what}, after {final}"
 
 
 def misfit_lines(found: Misfit) -> list[str]:

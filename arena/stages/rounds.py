@@ -23,10 +23,12 @@ from arena.config import Config, parse_config, yaml_text
 from arena.config.league import LeagueConfig
 from arena.errors import ConfigError
 from arena.league import league
-from arena.league.league import Round
+from arena.league.league import Champion, Round
 from arena.league.reading import Reading, read, read_played, read_returns
 from arena.league.rounds import player_of
 from arena.league.standings import LeagueTable, league_table
+from arena.league.tournament import equals
+from arena.league.winning import knockouts_won
 from arena.leg import Leg
 from arena.plan import Plan, make_plan
 from arena.records import checkpoint
@@ -74,14 +76,21 @@ def next_round(run: Run) -> Run | None:
     plan = plan_of(config, following, run.folder, ranks=run.plan.processes, spares=len(run.plan.idle_ranks))
     records.keep(run.folder, before, following, plan)
     _forget(run.folder, before)
-    return replace(run, plan=plan, leg=_leg(run, config, before, following, plan), words=())
+    leg, ticks_before = _leg(run, config, before, following, plan), _ticks_before(run.folder, following.number)
+    return replace(run, plan=plan, leg=leg, words=(), ticks_before=ticks_before)
 
 
 def league_standings(run: Run) -> LeagueTable:
     """The standings after the newest round; without rows where nobody has won or lost."""
     config = config_of(run)
     found = _reading(run, config)
-    return league_table(found.results, found.cut, config)
+    table, equal = league_table(found.results, found.cut, config), equals(found.results, found.results.players)
+    return table._replace(outdated=found.outdated, equal=equal)
+
+
+def league_champions(run: Run) -> list[Champion]:
+    """Who has won the knockouts that are over."""
+    return knockouts_won(run.folder, config_of(run))
 
 
 def _reading(run: Run, config: Config) -> Reading:
@@ -105,7 +114,13 @@ def again(run: Run, config: Config, tick: int) -> Run:
     if number >= len(found):
         raise ConfigError(f"lacks round {number}, which was played at tick {tick}", source=str(run.folder.rounds))
     plan = plan_of(config, found[number], run.folder, ranks=run.plan.processes, spares=config.spares)
-    return replace(run, plan=plan)
+    return replace(run, plan=plan, ticks_before=_ticks_before(run.folder, number))
+
+
+def _ticks_before(folder: RunFolder, number: int) -> int:
+    """Of all matches of the rounds before this one together."""
+    lines = records.lines_in(folder.rounds)[: number + 1]
+    return records.ticks_before([line["start"] for line in lines], [len(line["matches"]) for line in lines])
 
 
 def plan_of(config: Config, planned: Round, folder: RunFolder, *, ranks: int, spares: int) -> Plan:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import sys
 from collections.abc import Iterator
@@ -12,10 +11,9 @@ from typing import Any
 
 import pytest
 
-from arena.launch import mpirun
 from arena.records import checkpoint
 from faulty_players import name_of
-from launching import ARENA, TESTS, Ended, arena, episodes, finish, left_behind, start, wait_for, write
+from launching import ARENA, TESTS, Ended, arena, by_hand, episodes, finish, left_behind, start, wait_for, write
 
 SOON = 100.0  # seconds, most of which the start takes on a machine that does other things
 
@@ -108,9 +106,7 @@ def test_a_simulator_does_not_outlive_the_run_that_fails_with_it(tmp_path: Path)
 def test_a_root_whose_disk_is_full_ends_the_run_in_a_sentence(tmp_path: Path) -> None:
     program = [sys.executable, str(TESTS / "faulty_root.py")]
     config = write(tmp_path, run_of(ticks=10**6))
-    line, settings = mpirun.command(mpirun.find_launcher(), 5, [*program, "train", config, "--run-dir", "run"])
-    added = {name: value for name, value in settings.items() if name not in os.environ}
-    ended = finish(start(line, tmp_path, FLUSHES="9", **added), timeout=SOON)
+    ended = by_hand(tmp_path, 5, "train", config, "--run-dir", "run", program=program, timeout=SOON, FLUSHES="9")
     check_sentence(ended, ".jsonl cannot be written: No space left on device")
     assert checkpoint.load(tmp_path / "run" / "checkpoints" / "blue").ticks > 0
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from arena.launch import mpirun
-from launching import TESTS, Ended, arena, finish, left_behind, start, wait_for, write
+from launching import TESTS, Ended, arena, by_hand, left_behind, wait_for, write
 
 
 @pytest.fixture(autouse=True)
@@ -61,10 +59,8 @@ def test_averages_are_the_same_to_the_bit_on_one_rank_on_three_and_on_seven(
 
 @pytest.mark.parametrize("elsewhere", ["2", "3,6"])
 def test_averages_are_the_same_to_the_bit_on_two_nodes(elsewhere: str, expected: list[float], tmp_path: Path) -> None:
-    program = [sys.executable, str(TESTS / "other_node.py"), "train", write(tmp_path, learners()), "--run-dir", "two"]
-    line, settings = mpirun.command(mpirun.find_launcher(), 7, program)
-    added = {name: value for name, value in settings.items() if name not in os.environ}
-    two = finish(start(line, tmp_path, RANKS_ELSEWHERE=elsewhere, **added))
+    program, config = [sys.executable, str(TESTS / "other_node.py")], write(tmp_path, learners())
+    two = by_hand(tmp_path, 7, "train", config, "--run-dir", "two", program=program, RANKS_ELSEWHERE=elsewhere)
     assert expected == digests(two, tmp_path / "two")
 
 

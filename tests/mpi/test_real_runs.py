@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 
-from arena.launch import mpirun
 from launching import ARENA, TESTS, arena, by_hand, episodes, finish, left_behind, start, wait_for, write
 
 CONFIGS = Path(__file__).parent.parent.parent / "configs"
@@ -100,9 +99,7 @@ def test_processes_of_two_nodes_play_as_those_of_one(elsewhere: str, tmp_path: P
     blue = {"algorithm": "ppo", "options": {"n_steps": 20}}
     config = write(tmp_path, duel(blue, ticks=100))
     program = [sys.executable, str(TESTS / "other_node.py")]
-    line, settings = mpirun.command(mpirun.find_launcher(), 4, [*program, "train", config, "--run-dir", "two"])
-    added = {name: value for name, value in settings.items() if name not in os.environ}
-    two = finish(start(line, tmp_path, RANKS_ELSEWHERE=elsewhere, **added))
+    two = by_hand(tmp_path, 4, "train", config, "--run-dir", "two", program=program, RANKS_ELSEWHERE=elsewhere)
     assert two.code == 0, two.err
     assert arena(tmp_path, "train", config, "--run-dir", "one", "--ranks", "1").code == 0
     assert episodes(tmp_path / "two") == episodes(tmp_path / "one")

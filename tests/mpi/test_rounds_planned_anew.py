@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 
 from test_rounds_over_mpi import everything
 
-from arena.launch import mpirun
 from arena.records.journal import JournalReader
-from launching import TESTS, arena, finish, left_behind, start, wait_for, write
+from launching import TESTS, arena, by_hand, left_behind, wait_for, write
 
 
 def test_a_round_whose_planner_has_died_is_the_same_round(tmp_path: Path) -> None:
@@ -29,10 +27,8 @@ def test_a_round_whose_planner_has_died_is_the_same_round(tmp_path: Path) -> Non
     }
     config = write(tmp_path, data)
     assert arena(tmp_path, "train", config, "--run-dir", "whole", "--ranks", "1").code == 0
-    program = [sys.executable, str(TESTS / "dying_planner.py"), "train", config, "--run-dir", "run"]
-    line, settings = mpirun.command(mpirun.find_launcher(), 4, program, tolerant=True)
-    added = {name: value for name, value in settings.items() if name not in os.environ}
-    ended = finish(start(line, tmp_path, **added))
+    program = [sys.executable, str(TESTS / "dying_planner.py")]
+    ended = by_hand(tmp_path, 4, "train", config, "--run-dir", "run", program=program, tolerant=True)
     assert ended.out.count("\nround ") == data["rounds"], ended.err
     (fault,) = JournalReader(tmp_path / "run" / "faults.jsonl")
     matches = [len(told["matches"]) for told in JournalReader(tmp_path / "run" / "rounds.jsonl")]

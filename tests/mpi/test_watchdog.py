@@ -12,8 +12,7 @@ from typing import Any
 
 import pytest
 
-from arena.launch import mpirun
-from launching import ARENA, TESTS, Ended, arena, finish, left_behind, living, start, wait_for, write
+from launching import ARENA, TESTS, Ended, arena, by_hand, finish, left_behind, living, start, wait_for, write
 
 LONG = {"make": "games:Dropout", "kwargs": {"lengths": [10**9, 10**9]}}  # its episodes do not end
 WAYS = ["spin", "sleep", "burn", "hold_lock"]
@@ -140,10 +139,8 @@ def test_a_circle_in_one_process_is_told_at_once(tmp_path: Path) -> None:
 def test_on_another_node_who_hangs_is_named_and_a_neighbour_there_sees_the_stack(
     elsewhere: str, tmp_path: Path
 ) -> None:
-    program = [sys.executable, str(TESTS / "other_node.py"), "train", write(tmp_path, hangs("hold_lock"))]
-    line, settings = mpirun.command(mpirun.find_launcher(), 5, [*program, "--run-dir", "run"])
-    added = {name: value for name, value in settings.items() if name not in os.environ}
-    ended = finish(start(line, tmp_path, RANKS_ELSEWHERE=elsewhere, **added))
+    program, config = [sys.executable, str(TESTS / "other_node.py")], write(tmp_path, hangs("hold_lock"))
+    ended = by_hand(tmp_path, 5, "train", config, "--run-dir", "run", program=program, RANKS_ELSEWHERE=elsewhere)
     assert "environment of match 1 ('game') (rank 3) has not come back from one call for " in ended.err
     assert ("in hold_lock\n" in ended.err) == (elsewhere == "3,4"), "a process alone on its node is seen by nobody"
 

@@ -89,7 +89,7 @@ def test_rounds_and_faults_are_told_when_they_come(folder: RunFolder) -> None:
     ]
 
 
-def test_ticks_are_those_of_all_matches_of_the_newest_round(folder: RunFolder) -> None:
+def test_ticks_are_those_of_all_matches_of_all_rounds(folder: RunFolder) -> None:
     rounds, episodes = (path.read_text().splitlines(keepends=True) for path in (folder.rounds, folder.episodes))
     for path in (folder.metrics, *folder.boundaries.iterdir()):
         path.unlink()
@@ -102,7 +102,7 @@ def test_ticks_are_those_of_all_matches_of_the_newest_round(folder: RunFolder) -
     (folder.boundaries / "000000001000.json").write_text("{}\n")
     folder.rounds.write_text("".join(rounds[:2]))
     run.look()
-    assert (run.done, run.total) == (3 * 1000, 3 * 3000), "three matches from tick 1000 on"
+    assert (run.done, run.total) == (1000, 1000 + 3 * 2000), "three matches from tick 1000 on"
 
 
 def test_of_the_rounds_before_the_first_look_only_the_newest_is_told(folder: RunFolder) -> None:
@@ -131,10 +131,17 @@ def test_rounds_that_are_planned_again_are_told_again_and_those_before_them_are_
     assert told(run, planned[0], fewer) == ["round 1"]
 
 
+def test_a_run_without_a_folder_may_be_starting(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="there is no such run folder; a run that is starting has one when all its"):
+        watch(tmp_path / "run", columns=0)
+    with pytest.raises(ConfigError, match=r"is no run folder: it has no config\.yaml"):
+        watch(tmp_path, columns=0)
+
+
 def test_a_run_that_has_ended_is_shown_once(folder: RunFolder, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["watch", str(folder.path)]) == 0
     shown = capsys.readouterr().out.splitlines()
-    assert any(line.startswith("9000/9000 ticks of all matches  100 %") for line in shown)
+    assert any(line.startswith("7000/7000 ticks of all matches  100 %") for line in shown)
     assert f"run folder: {folder.path}" in shown
 
 
@@ -156,7 +163,7 @@ def test_it_says_how_the_run_has_ended(
     assert watch(folder.path, columns=0, wait=lambda seconds: None) == 0
     shown = capsys.readouterr().out.splitlines()
     assert said in shown
-    assert any(line.startswith("9000 ticks of all matches  ") for line in shown) == (ticks == ENDLESS)
+    assert any(line.startswith("7000 ticks of all matches  ") for line in shown) == (ticks == ENDLESS)
 
 
 @pytest.mark.parametrize(("looks", "waits"), [([True, False, True, False], 7), ([False], 4)])

@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from arena.league.league import Round, first_round, is_over, next_round, round_config
+from arena.league.generators import Judge
+from arena.league.league import Round, champions, first_round, is_over, next_round, round_config
 from arena.league.results import Results, Score
 from arena.plan import make_plan
 from simulated_leagues import encounters, entry, league, played, roles, stronger
@@ -108,6 +110,32 @@ def test_a_drawn_knockout_goes_to_the_higher_rating_and_of_equals_to_a_coin_that
     coins = [winner(Results(), seed) for seed in range(12)]
     assert set(coins) == {"a", "b"}
     assert coins == [winner(Results(), seed) for seed in range(12)]
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("by", ["points", "rating", "coin"])
+def test_the_champion_of_a_knockout_is_who_goes_on_when_other_matches_do(by: str, seed: int) -> None:
+    matches = entry("knockout", policies=["a", "b"]), entry("round_robin", policies=["c", "d"])
+    config, results = league(*matches, rounds=3, seed=seed), Results()
+    results.add_score(("a",), ("b",), Score(wins=by == "rating", draws=2))
+    final = Score(wins=1, draws=3) if by == "points" else Score(wins=1, losses=1)
+    games = [{0: encounters(("b",), ("a",), final)}]
+    (won,) = champions(config, [first_round(config)], lambda _: results, games)
+    rounds = [first_round(config)]
+    for _ in range(2):
+        rounds.append(next_round(config, rounds, results, {}, [*games, {}][: len(rounds)]))
+        assert rounds[-1].pairings["matches[0].knockout"] == ((won.player,),)
+    assert champions(config, rounds, lambda _: results, [*games, {}, {}]) == [won]
+    assert (won.by, won.points, won.games) == (by, 2.5 if by == "points" else 1.0, 4 if by == "points" else 2)
+    assert won.player == {"points": "b", "rating": "a"}.get(by, won.player)
+
+
+def test_players_that_rounding_alone_tells_apart_have_the_same_rating() -> None:
+    results = Results()
+    for first, second in (("a", "b"), ("c", "d"), ("a", "c")):
+        results.add_score((first,), (second,), Score(draws=10))
+    judge = Judge(results, np.random.default_rng(0))
+    assert judge.reason(("a", "c"), {"a": 0.5, "c": 0.5}) == "coin"
 
 
 @pytest.mark.parametrize("seed", range(6))

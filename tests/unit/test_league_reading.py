@@ -142,6 +142,13 @@ def test_games_of_a_policy_that_learns_grow_old_and_those_of_others_do_not(folde
     assert (found.stale, read(folder).stale) == (1, 0)
 
 
+def test_who_has_only_games_that_are_older_than_the_window_is_named(folder: RunFolder) -> None:
+    write_rounds(folder, {}, {}, {})
+    write_episodes(folder, episode(("a", "b"), "win"), episode(("a", "s"), "win", round=2))
+    assert read(folder, window=2).outdated == ["b"]
+    assert read(folder).outdated == []
+
+
 def test_a_frozen_policy_does_not_grow_old(folder: RunFolder) -> None:
     frozen = parse_config(config(a={"algorithm": "ppo", "frozen": True}), source="league.yaml")
     folder.write_config(resolved_yaml(frozen))

@@ -293,6 +293,17 @@ def test_a_run_goes_on_with_the_round_that_was_played_at_its_tick(tick: int, num
     assert plan_at(run, tick).round == number
 
 
+@pytest.mark.parametrize(("tick", "before"), [(100, 0), (101, 200), (200, 200)])
+def test_a_run_that_goes_on_counts_the_ticks_of_earlier_rounds_by_the_matches_that_those_had(
+    tick: int, before: int, tmp_path: Path
+) -> None:
+    names = ("a", "b", "c", "d")
+    run = at(begun(tmp_path / "run", config({"knockout": {"env": "game", "policies": names}}, policies=names)), 1)
+    assert (run.ticks_before, run.total_ticks) == (200, 200 + 100 * (run.plan.rounds - 1))
+    first = replace(run, plan=make_plan(rounds.config_of(run)), ticks_before=0)
+    assert rounds.again(first, rounds.config_of(run), tick).ticks_before == before
+
+
 def test_a_round_that_is_not_on_record_is_named(tmp_path: Path) -> None:
     run = begun(tmp_path / "run", config(DUEL))
     with pytest.raises(ConfigError, match="lacks round 1, which was played at tick 150"):

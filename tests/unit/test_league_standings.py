@@ -11,7 +11,8 @@ import pytest
 from arena.league.ratings import fit
 from arena.league.results import Results, Score
 from arena.league.standings import ENOUGH, Curtailed, Row, curtailed, league_table, rows
-from arena.screen.standings import curtailed_lines, prior_lines, standings_lines
+from arena.league.tournament import equals
+from arena.screen.standings import curtailed_lines, equal_lines, outdated_lines, prior_lines, standings_lines
 from simulated_leagues import league
 
 PAIR = {"env": "game", "seats": ["a", "b"]}
@@ -126,5 +127,18 @@ def test_below_the_table_is_said_what_has_to_be_known_of_it() -> None:
     assert ["a weak prior" in said for said in prior_lines(prior=found.prior)] == [True]
 
 
+def test_who_draws_nearly_all_games_is_said_to_be_as_good_as_the_other_and_who_wins_some_is_not() -> None:
+    drawn = Results()
+    drawn.add_score(("a",), ("b",), Score(wins=2, draws=900))
+    drawn.add_score(("b",), ("c",), Score(wins=300, draws=300, losses=200))
+    (said,) = equal_lines(equals(drawn, drawn.players))
+    assert said == "as good as each other, as nearly all of their games are drawn, or won by the same side: a and b"
+    assert equal_lines(equals(Results(), ())) == []
+
+
+def test_who_is_not_in_the_table_is_named() -> None:
+    assert outdated_lines(["r"]) == ["not rated: r (all its games are older than the window)"]
+
+
 def test_a_league_in_which_nobody_has_met_has_no_rows() -> None:
-    assert league_table(Results(), {"a": 9}, league(PAIR)) == ([], False, None)
+    assert league_table(Results(), {"a": 9}, league(PAIR)) == ([], False, None, (), ())

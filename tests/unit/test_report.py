@@ -163,6 +163,19 @@ def test_one_round_of_a_window_is_no_plural(own: RunFolder, window: int, words: 
     assert f"count for the {words}" in page(read_run(own.path))
 
 
+def test_the_page_names_who_is_not_rated_as_all_of_its_games_are_too_old(own: RunFolder) -> None:
+    text = own.config.read_text().replace("algorithm: random", "algorithm: ppo")
+    own.config.write_text(text.replace("league: null", "league: {window: 1}"))
+    newest = max(line["round"] for line in lines(own.episodes))
+
+    def counts(line: dict[str, Any]) -> bool:
+        return line["round"] < newest or all(not seat["policy"].startswith("p2") for seat in line["seats"])
+
+    own.episodes.write_text("".join(json.dumps(line) + "\n" for line in lines(own.episodes) if counts(line)))
+    assert "p2" in numbers(own)["standings"]["outdated"]
+    assert "Not rated: p2 (all its games are older than the window)." in page(read_run(own.path))
+
+
 def test_the_page_says_whether_the_strengths_have_a_prior(own: RunFolder) -> None:
     assert fit(read_results(own, window=5)).prior == numbers(own)["standings"]["prior"]
     one = next(line for line in reversed(lines(own.episodes)) if line["seats"][0]["outcome"] == "win")

@@ -12,7 +12,9 @@ from arena.cli import main
 from arena.league.reading import read_results
 from arena.records.folder import RunFolder
 from arena.records.journal import JournalReader
+from arena.report.page import page
 from arena.report.reading import read_run
+from arena.report.sections import page_data
 from arena.report.summary import summarise
 
 
@@ -92,6 +94,39 @@ def test_a_league_with_nothing_left_to_find_out_has_finished_before_its_last_rou
     summary = summarise(read_run(run))
     assert summary.state == "finished"
     assert summary.rounds < 9
+
+
+def test_a_knockout_ends_with_its_winner_and_the_ticks_that_all_its_rounds_have_played(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, run = tmp_path / "league.yaml", tmp_path / "run"
+    players = {"weak": plays(0), "strong": plays(1), "feeble": plays(0), "poor": plays(0)}
+    matches = [{"knockout": {"env": "g", "policies": ["feeble", "poor", "weak", "strong"]}}]
+    path.write_text(yaml.safe_dump({**CONFIG, "rounds": 2, "policies": players, "matches": matches}))
+    assert main(["train", str(path), "--ranks", "1", "--run-dir", str(run)]) == 0
+    trained = capsys.readouterr().out.splitlines()
+    won = [line for line in trained if "has won matches[0].knockout" in line]
+    assert [line.partition(" in the final")[0] for line in won] == [
+        "strong has won matches[0].knockout, with 10 of 10 points"
+    ]
+    assert main(["watch", str(run)]) == 0
+    watched = capsys.readouterr().out.splitlines()
+    for told in (trained, watched):
+        assert any(line.startswith("60/60 ticks of all matches  100 %") for line in told), "2 x 20 and 1 x 20"
+    found = page_data(read_run(run))
+    assert (found.summary.match_ticks, found.summary.match_ticks_planned) == (60, 60)
+    assert [(one.player, one.points, one.games) for one in found.champions] == [("strong", 10, 10)]
+    assert "strong has won <code>matches[0].knockout</code>, with" in page(read_run(run))
+
+
+def test_a_league_of_draws_says_that_nobody_is_better(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path, run = tmp_path / "league.yaml", tmp_path / "run"
+    players = {"weak": plays(1), "strong": plays(1)}
+    path.write_text(yaml.safe_dump({**CONFIG, "rounds": 2, "ticks": 600, "policies": players}))
+    assert main(["train", str(path), "--ranks", "1", "--run-dir", str(run)]) == 0
+    said = "s good as each other, as nearly all of their games are drawn, or won by the same side: strong and weak"
+    assert f"a{said}" in capsys.readouterr().out.splitlines()
+    assert f"A{said}." in page(read_run(run))
 
 
 def test_a_league_that_ends_before_its_last_round_is_evaluated_at_its_end(tmp_path: Path) -> None:

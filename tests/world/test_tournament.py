@@ -418,6 +418,24 @@ def test_a_match_without_two_sides_is_refused(tmp_path: Path, capsys: pytest.Cap
     assert "matches[0]: a match of 3 seats, without `sides`" in mistake(capsys, tmp_path, written(tmp_path, data))
 
 
+def test_a_match_of_one_seat_is_not_told_to_name_sides(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    envs = {"g": {"make": "cover", "kwargs": {"players": 1}}}
+    data = ladder(envs=envs, matches=[{"env": "g", "seats": ["low"]}])
+    error = mistake(capsys, tmp_path, written(tmp_path, data))
+    assert "matches[0]: a match of 1 seat, without `sides`; two players meet where there are two sides\n" in error
+
+
+def test_several_games_of_which_one_is_for_one_alone_are_told_what_a_tournament_takes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = ladder()
+    data["envs"]["alone"] = {"make": "cover", "kwargs": {"players": 1}}
+    data["matches"] = [*data["matches"], {"env": "alone", "seats": ["low"]}]
+    error = mistake(capsys, tmp_path, written(tmp_path, data))
+    assert "plays several games (g, alone), and a match of 'alone' has not two sides; a tournament is of one" in error
+    assert "say `sides" not in error
+
+
 def test_games_that_do_not_count_end_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     data = ladder(envs={"g": {"make": "matrix", "kwargs": {"game": "stag_hunt"}}})
     data["policies"] = {"one": plays(0), "other": plays(1)}
