@@ -7,8 +7,8 @@
 
 They live in the process of the root, are called in the configuration's order, and are told of a line when it is on
 record: it reaches its file within a second. While a callback is at work nothing is recorded and no leg ends, so work
-that takes long belongs into a thread of its own. When the root's process has died and the run goes on without it, they
-are made anew where the root is then. A callback that raises ends the run.
+that takes long belongs into a thread of its own. When a process has died and the run goes back to its newest boundary,
+callbacks are made anew, as by `--resume`. A callback that raises ends the run.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class StartedRun(NamedTuple):
         folder: the run folder.
         plan: as in its `plan.json`.
         resumed: whether an earlier part of the run is on record, of which this callback has not heard: after
-            `--resume`, or after the death of the root's process.
+            `--resume`, or after a death, when the run goes back to its newest boundary.
     """
 
     folder: Path
@@ -176,7 +176,7 @@ class Callbacks:
         self.hears_updates = bool(self._listeners["on_update"])
 
     def start(self, folder: Path, plan: Callable[[], Mapping[str, Any]], *, resumed: bool) -> None:
-        """The run begins; where it is repaired, those that have heard of it go on without a word."""
+        """The run begins, or goes on after an evaluation; callbacks are told the first time."""
         if not self._started and self._listeners["on_start"]:
             self._tell("on_start", StartedRun(folder, plan(), resumed))
         self._started = True

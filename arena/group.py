@@ -55,7 +55,6 @@ class Group:
         report: called with `log`'s values, once per update.
         keep: called with `save`'s state, once per update.
         stopwatch: measures what the worker does.
-        remember: called with `save`'s state by every member, in runs that survive the death of a process.
     """
 
     def __init__(
@@ -73,7 +72,6 @@ class Group:
         keep: Callable[[Any], None],
         reduce: str = "ordered",
         stopwatch: Stopwatch | None = None,
-        remember: Callable[[Any], None] | None = None,
     ) -> None:
         self.size = len(members)
         self.rank = members.index(endpoint.address)
@@ -88,7 +86,6 @@ class Group:
         self._fragments = Fragments(endpoint, members) if sync == "samples" and reduce == "fast" else None
         self._report = report
         self._keep = keep
-        self._remember = remember
         self.updates = 0  # how many this member has logged; the others of the policy have made the same ones
         self._stopwatch = stopwatch or StoppedWatch()
 
@@ -236,8 +233,6 @@ class Group:
         Args:
             state: a container of arrays, or better a function that returns it: it is called only when needed.
         """
-        if self._remember is not None:
-            self._remember(state)
         if self.speaks:
             self._keep(state)
 

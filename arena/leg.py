@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from arena.records.lines import EpisodeRow
-
 ENDLESS = 2**40
 """Ticks of a run, where the number of episodes decides."""
 
@@ -17,36 +15,24 @@ class Leg:
     """A part of a run, from one tick at which everything is saved to the next.
 
     At its end every match has played the same ticks, unfinished episodes are cut, and all roles end; the next leg makes
-    them anew from what was saved. So a run that is resumed, or repaired, is the run that was never interrupted.
+    them anew from what was saved. So a run that is resumed, or goes back to its newest boundary because a process has
+    died, is the run that was never interrupted.
 
     Args:
         start: the tick at which it begins.
-        ticks: of the matches that do not begin at `start`, because a run was repaired in mid-leg, their ticks.
         episodes: per (match, lane) that has any, how many episodes it has on record.
         updates: per policy that has any, how many updates.
         seconds: per policy that has updates, the `seconds` of the last one.
         left: the workers, as (match, seat), whose `run` has returned: their seats idle.
         restore: per policy the checkpoint whose state it takes on.
-        recent: after a repair, the episodes that ended last, some of which may not be on record.
         own: at the beginning of a round, per worker, as (match, seat), the file with what it alone has to begin with;
             None: what its seat had at `start`.
     """
 
     start: int = 0
-    ticks: Mapping[int, int] = field(default_factory=dict)
     episodes: Mapping[tuple[int, int], int] = field(default_factory=dict)
     updates: Mapping[str, int] = field(default_factory=dict)
     seconds: Mapping[str, float] = field(default_factory=dict)
     left: frozenset[tuple[int, int]] = frozenset()
     restore: Mapping[str, Path] = field(default_factory=dict)
-    recent: tuple[EpisodeRow, ...] = ()
     own: Mapping[tuple[int, int], Path] | None = None
-
-    @property
-    def repaired(self) -> bool:
-        """Whether some of it was played before, and interrupted."""
-        return bool(self.ticks)
-
-    def tick_of(self, match: int) -> int:
-        """The tick at which a match begins."""
-        return self.ticks.get(match, self.start)

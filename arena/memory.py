@@ -1,21 +1,10 @@
-"""What a process knows of a run that would be lost with the roles that know it: kept for the repair after a death.
-
-a worker        keeps the policy's state whenever the algorithm offers it (`group.save`), at the end of a leg, and when
-                it is interrupted; what is offered it sends to its environment's process as well
-an environment  leaves how far its match has come, and the episodes that may not be on record yet
-the root        leaves the score and the counts
-"""
+"""What one process knows of a run beside its roles: what the root carries from leg to leg, what a repair needs."""
 
 from __future__ import annotations
 
-import pickle
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from itertools import zip_longest
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING
 
-from arena.leg import Leg
-from arena.records.lines import EpisodeRow, column
 from arena.stopping import Stop
 
 if TYPE_CHECKING:
@@ -26,85 +15,51 @@ if TYPE_CHECKING:
     from arena.stopwatch import RoleProfile
 
 
-_lane, _episode = column("lane"), column("episode")
-
-
-class Learnt(NamedTuple):
-    """A policy as it was after an update."""
-
-    update: int  # its number; 0: before the first
-    ticks: int  # that the match of the worker who tells had played
-    seconds: float  # since the policy's worker began
-    state: bytes  # pickled
-
-    @classmethod
-    def of(cls, update: int, ticks: int, seconds: float, state: Any) -> Learnt:
-        """A copy: what the algorithm does with its arrays afterwards changes nothing here."""
-        return cls(update, ticks, seconds, pickle.dumps(state, protocol=pickle.HIGHEST_PROTOCOL))
-
-    def load(self) -> Any:
-        """The state."""
-        return pickle.loads(self.state)
-
-
-class Standing(NamedTuple):
-    """How far a match has come."""
-
-    tick: int
-    episodes: tuple[int, ...] = ()  # per lane how many; empty where only the tick is known
-    recent: tuple[EpisodeRow, ...] = ()  # the last ones, some of which may not be on record
-
-    def merged(self, other: Standing) -> Standing:
-        """What two processes know together."""
-        episodes = tuple(map(max, zip_longest(self.episodes, other.episodes, fillvalue=0)))
-        recent = {(_lane(row), _episode(row)): row for row in (*self.recent, *other.recent)}
-        return Standing(max(self.tick, other.tick), episodes, tuple(recent.values()))
-
-
 @dataclass
 class Memory:
     """Filled by the roles of one process.
 
     Args:
-        keeps: whether it is of any use, as the run can be repaired.
-        policies: by name, the newest state that this process has seen.
-        matches: by number, how far those have come whose roles were here.
+        tolerant: whether the run goes on when a process dies.
         scoreboard: of the root.
-        counts: of the root: per match and lane how many episodes it has heard of, all of which are on record.
         stop: what signals have asked this process for, if it leads the run.
         callbacks: of the root.
         concluded: whether this process has shown the result of the run.
         profiles: of the root: where the time of each role went.
-        leg: the newest leg that a role here has heard of.
-        begun: whether somebody has played.
-        repairable: whether the run can go on without those who die: everything that is learnt can be saved and loaded.
-        left: the workers, as (match, seat), whose `run` has returned.
+        begun: whether a role here has begun to play, so that the run folder has a boundary.
+        repairable: whether all that is learned can be saved and loaded, so that a leg can be played again.
+        tick: the farthest tick that a role here has seen of its match, when it was interrupted.
         lock: of the run folder, held by the process that leads the run from its beginning to its end.
         schedules: of the root: by policy that learns when its algorithm says that its workers meet.
     """
 
-    keeps: bool = False
-    policies: dict[str, Learnt] = field(default_factory=dict)
-    matches: dict[int, Standing] = field(default_factory=dict)
+    tolerant: bool = False
     scoreboard: Scoreboard | None = None
-    counts: Mapping[int, list[int]] = field(default_factory=dict)
     stop: Stop = field(default_factory=Stop)
     callbacks: Callbacks | None = None
     concluded: bool = False
     profiles: dict[Profiled, RoleProfile] = field(default_factory=dict)
-    leg: Leg | None = None
     begun: bool = False
     repairable: bool = True
-    left: set[tuple[int, int]] = field(default_factory=set)
+    tick: int = 0
     lock: RunLock | None = None
     schedules: dict[str, str] = field(default_factory=dict)
 
-    def go(self, leg: Leg, *, repairable: bool) -> None:
-        """Notes that a leg is played; what was known of the one before is in what it begins from."""
-        if self.leg is not None and leg.start > self.leg.start:
-            self.policies.clear()
-            self.matches.clear()
-        self.leg, self.begun, self.repairable = leg, True, repairable
+    def go(self, *, repairable: bool) -> None:
+        """Notes that a leg begins."""
+        self.begun, self.repairable = True, repairable
+
+    def reach(self, tick: int) -> None:
+        """Notes how far a match has come."""
+        self.tick = max(self.tick, tick)
+
+    def roll_back(self) -> None:
+        """Forgets what was counted and told since the boundary to which the run goes back; it is read from the folder.
+
+        Callbacks are made anew, as by `--resume`, because the old ones have been told of what is played again.
+        """
+        self.scoreboard, self.callbacks, self.tick = None, None, 0
+        self.stop.by = ""
 
     def aside(self) -> Memory:
         """The root's, while an evaluation or a rehearsal of the run is played.
@@ -114,7 +69,7 @@ class Memory:
         return Memory(stop=self.stop, schedules=self.schedules)
 
     def spend(self, who: Profiled, profile: RoleProfile) -> None:
-        """Adds to where somebody's time went."""
+        """Adds to where the time of a role went."""
         before = self.profiles.get(who)
         self.profiles[who] = profile if before is None else before.plus(profile)
 
@@ -123,19 +78,3 @@ class Memory:
         if self.lock is not None:
             self.lock.release()
             self.lock = None
-
-    def begin_round(self) -> None:
-        """Forgets the matches, and who had left them: those of the next round are others."""
-        self.counts = {}
-        self.left.clear()
-
-    def learn(self, policy: str, learnt: Learnt) -> None:
-        """Keeps a policy's state if it is newer than what is kept."""
-        known = self.policies.get(policy)
-        if known is None or known[:2] <= learnt[:2]:
-            self.policies[policy] = learnt
-
-    def note(self, match: int, standing: Standing) -> None:
-        """Keeps how far a match has come, beside what is known already."""
-        known = self.matches.get(match)
-        self.matches[match] = standing if known is None else known.merged(standing)

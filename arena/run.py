@@ -16,12 +16,13 @@ from arena.records.folder import RunFolder
 
 
 class Repair(NamedTuple):
-    """What has happened to a run that goes on though some of its processes have died."""
+    """The death of some processes of a run, which goes back to its newest boundary and goes on with the others."""
 
     died: tuple[int, ...]  # ranks of the plan that was played
     plan: Plan  # that one
     homes: tuple[int, ...]  # the ranks, numbered anew, that host now what those had hosted
-    leg: int  # the tick at which the leg that is played now has begun
+    leg: int  # the tick of the boundary to which the run goes back
+    replayed: int  # ticks beyond it that the farthest match had played, as far as the survivors know
     began: float  # when the process that tells of it heard of the death, by its monotonic clock
 
 
@@ -39,7 +40,8 @@ class Run:
         leg: what is played now.
         begun: whether somebody has played, before an evaluation or a repair.
         concluded: whether nothing is left to play, after one.
-        repairs: what has happened since its processes were started.
+        repairs: the deaths of processes since its processes were started.
+        faults_before: deaths on record in the run folder when its processes were started.
         words: what the user should know about a run that is resumed, a line each.
         ticks_before: of all matches of earlier rounds together.
         episodes: each lane plays so many episodes, and the match ends when all have; None: the ticks decide. A round
@@ -64,6 +66,7 @@ class Run:
     begun: bool = False
     concluded: bool = False
     repairs: tuple[Repair, ...] = ()
+    faults_before: int = 0
     words: tuple[str, ...] = ()
     ticks_before: int = 0
     episodes: int | None = None
@@ -93,7 +96,7 @@ class Run:
     @property
     def first_ticks(self) -> dict[int, int]:
         """Per match the tick at which it begins."""
-        return {match.match: self.leg.tick_of(match.match) for match in self.plan.matches}
+        return {match.match: self.leg.start for match in self.plan.matches}
 
     @cached_property
     def roles(self) -> tuple[Role, ...]:
@@ -110,7 +113,7 @@ class Run:
     def environment_seed(self, match: MatchPlan, lane: int) -> int:
         """The seed of a lane's game."""
         seed = seeding.environment_seed(self.plan.seed, entry=match.entry, copy=match.copy, lane=lane)
-        return self._from_here(seed, match.match)
+        return self._from_here(seed)
 
     def worker_seed(self, role: Role) -> int:
         """The seed of a worker's own stream: exploration, shuffling."""
@@ -118,15 +121,15 @@ class Run:
         match = self.plan.matches[role.match]
         policy = match.seats[role.seat].policy
         seed = seeding.worker_seed(self.plan.seed, policy=policy, entry=match.entry, copy=match.copy, seat=role.seat)
-        return self._from_here(seed, match.match)
+        return self._from_here(seed)
 
     def policy_seed(self, policy: str) -> int:
         """The seed that all workers of a policy share: initial weights."""
         return seeding.policy_seed(self.plan.seed, policy=policy)
 
-    def _from_here(self, seed: int, match: int) -> int:
+    def _from_here(self, seed: int) -> int:
         """Every leg has streams of its own: none sees the games of another again."""
-        tick = self.leg.tick_of(match)
+        tick = self.leg.start
         return seed if tick == 0 else int(np.random.SeedSequence([seed, tick]).generate_state(1)[0])
 
     def describe(self, role: Role) -> str:

@@ -1,15 +1,11 @@
-"""Chaos: runs of which one to three processes are killed at random moments, and the same runs undisturbed.
+"""Chaos: runs of random configurations whose processes are killed, against the same runs undisturbed.
 
-Blue learns touchdown with PPO against random actions, in two matches: seven processes. Each killed run gets SIGKILL for
-one, two or three of them at once or at moments of their own, the root among them in every third run; the moments are
-uniform over the time from when all processes have joined until an undisturbed run would have ended. A run counts as
-survived if it ends with exit status 0, leaves no process behind and no line of its records broken.
-
-All runs of a turn have the same seed, another one in every turn. The learning curve is looked at where it rises: the
-share of blue's wins in each third of the first 900 episodes, and in the last 200. The interval of undisturbed runs is
-the range of their values.
-
-In each turn four runs are killed and one is left alone.
+Every configuration is another one (see `random_runs`): algorithms, leagues of every generator, evaluations, recordings,
+2 to 7 ranks. One to three of its processes get SIGKILL, the root's in every third run: while the processes join, in
+mid-leg, at a boundary, in an evaluation, when a round changes, at the same moment or one after the other, also while
+the run is being repaired. A run counts as survived if it ends with exit status 0 and leaves no process behind, and as
+equal if its episodes, checkpoints, snapshots, recordings, and the lines of its updates, evaluations and rounds are to
+the last byte those of the run that plays the same configuration on one process without a death.
 """
 
 from __future__ import annotations
@@ -22,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from statistics import median
@@ -31,28 +28,11 @@ import yaml
 
 import runs
 from harness import Case, Report, Sample, Settings, Summary, interleave, main, method, say
+from random_runs import RandomRun, differences, left_by, random_run
 
-_KILLED_PER_TURN = 4
-CURVE = {
-    "wins in episodes 1 to 300": slice(0, 300),
-    "wins in episodes 301 to 600": slice(300, 600),
-    "wins in episodes 601 to 900": slice(600, 900),
-    "wins in the last 200": slice(-200, None),
-}
 _RANK = b"OMPI_COMM_WORLD_RANK="
-
-
-def config(ticks: int, seed: int) -> dict[str, Any]:
-    """Blue learns against random, in two matches."""
-    return {
-        "name": "chaos",
-        "seed": seed,
-        "ticks": ticks,
-        "checkpoint_every": max(1, ticks // 4),
-        "envs": {"game": {"make": "touchdown", "kwargs": {"max_steps": 200}}},
-        "policies": {"blue": {"algorithm": "ppo", "options": {"n_steps": 64}}, "red": {"algorithm": "random"}},
-        "matches": [{"env": "game", "seats": ["blue", "red"], "lanes": 8, "copies": 2}],
-    }
+_LIMIT_S = 300  # after which a run counts as standing still
+MOMENTS = ("start", "leg", "leg", "boundary", "evaluation", "round", "again")
 
 
 def ranks_in(folder: Path) -> dict[int, int]:
@@ -65,115 +45,134 @@ def ranks_in(folder: Path) -> dict[int, int]:
     return found
 
 
-def play(ticks: int, seed: int, kills: int = 0, *, seconds: float, chance: random.Random, root: bool = False) -> Sample:
-    """One run, `kills` of whose processes are killed within so many seconds; what has become of it."""
-    with tempfile.TemporaryDirectory(prefix="chaos-") as name:
-        folder = Path(name).resolve()
-        (folder / "config.yaml").write_text(yaml.safe_dump(config(ticks, seed)))
-        command = [sys.executable, "-m", "arena", "train", "config.yaml", "--run-dir", "run"]
-        log = (folder / "said").open("w")
-        begun = time.monotonic()
-        process = subprocess.Popen(
+def _started(folder: Path, ranks: int | str) -> subprocess.Popen[bytes]:
+    """`arena train` of the configuration in a folder."""
+    command = [
+        sys.executable,
+        "-m",
+        "arena",
+        "train",
+        "config.yaml",
+        "--run-dir",
+        f"run-{ranks}",
+        "--ranks",
+        str(ranks),
+    ]
+    with (folder / f"said-{ranks}").open("w") as log:
+        return subprocess.Popen(
             command, cwd=folder, env=runs.environment(), stdout=log, stderr=log, start_new_session=True
         )
-        moments = sorted(chance.uniform(0, seconds) for _ in range(kills))
-        if chance.random() < 0.5:
-            moments = [moments[0]] * kills if kills else []
-        victims = [0] * root + chance.sample(range(1, 7), kills - root)
-        chance.shuffle(victims)
-        while len(list((folder / "run" / "logs").glob("rank-*.log"))) < 6 and process.poll() is None:
-            time.sleep(0.01)
-        joined = time.monotonic()
-        pids = ranks_in(folder)
-        died = 0
-        for moment, victim in zip(moments, victims, strict=True):
-            time.sleep(max(0.0, joined + moment - time.monotonic()))
-            with suppress(ProcessLookupError):
-                if process.poll() is None and victim in pids:
-                    os.kill(pids[victim], signal.SIGKILL)
-                    died += 1
-        try:
-            status = process.wait(120)
-        except subprocess.TimeoutExpired:
-            status = -1
-        ended = time.monotonic()
-        time.sleep(0.2)
-        left = len(ranks_in(folder))
+
+
+def _await(moment: str, run: Path, chance: random.Random, over: Callable[[], bool]) -> None:
+    """Returns when it is time for a death, or the run is over, or such a moment has not come for a while."""
+    deadline = time.monotonic() + chance.uniform(0.5, 8.0)
+
+    def signs() -> int:
+        if moment == "boundary":
+            return len(list(run.glob("boundaries/*.json")))
+        if moment == "evaluation":
+            return len(list(run.glob("evaluations/*/episodes.jsonl")))
+        if moment == "round":
+            rounds = run / "rounds.jsonl"
+            return rounds.stat().st_size if rounds.exists() else 0
+        faults = run / "faults.jsonl"  # "again": while or right after the run is repaired
+        return faults.stat().st_size if faults.exists() else 0
+
+    if moment in ("start", "leg"):
+        time.sleep(chance.uniform(0.0, 0.5 if moment == "start" else 3.0))
+        return
+    if moment == "again":
+        time.sleep(chance.uniform(0.0, 0.3))
+        return
+    before = signs()
+    while signs() == before and not over() and time.monotonic() < deadline:
+        time.sleep(0.002)
+    time.sleep(chance.choice([0.0, 0.0, 0.01, 0.1]))
+
+
+def play_killed(folder: Path, drawn: RandomRun, chance: random.Random, *, root: bool) -> Sample:
+    """Plays a run some of whose processes are killed; how it has ended."""
+    kills = min(chance.randint(1, 3), drawn.ranks - 1 + drawn.config["spares"])
+    process = _started(folder, drawn.ranks)
+    run = folder / f"run-{drawn.ranks}"
+    while len(list((run / "logs").glob("rank-*.log"))) < drawn.ranks - 1 and process.poll() is None:
+        time.sleep(0.005)
+    pids = ranks_in(folder)
+    victims = [0] * root + chance.sample(sorted(set(pids) - {0}), kills - root) if pids else []
+    chance.shuffle(victims)
+    moments = [chance.choice(MOMENTS) for _ in victims]
+    died = 0
+    for moment, victim in zip(moments, victims, strict=True):
+        _await(moment, run, chance, lambda: process.poll() is not None)
         with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        for pid in ranks_in(folder).values():
-            os.kill(pid, signal.SIGKILL)
-        if status:
-            say((folder / "said").read_text()[-2000:])
-        found = judged(folder / "run")
-    return {
-        "exit status": status,
-        "processes left": left,
-        "processes killed": died,
-        "s from the joining to the end": ended - joined,
-        "s in all": ended - begun,
-        **found,
-    }
-
-
-def judged(run: Path) -> dict[str, float]:
-    """What a run's folder says."""
-    broken, wins = 0, []
-    for path in run.glob("*.jsonl"):
-        for raw in path.read_bytes().splitlines(keepends=True):
-            try:
-                line = json.loads(raw)
-            except ValueError:
-                line = None
-            broken += line is None or not raw.endswith(b"\n")
-            if path.name == "episodes.jsonl" and line is not None and line["seats"][0]["outcome"]:
-                wins.append(line["seats"][0]["outcome"] == "win")
+            if process.poll() is None:
+                os.kill(pids[victim], signal.SIGKILL)
+                died += 1
+    try:
+        status = process.wait(_LIMIT_S)
+    except subprocess.TimeoutExpired:
+        status = -1
+    time.sleep(0.2)
+    left = len(ranks_in(folder))
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    for pid in ranks_in(folder).values():
+        os.kill(pid, signal.SIGKILL)
     faults = run / "faults.jsonl"
-    repairs = [json.loads(line)["seconds"] for line in faults.read_text().splitlines()] if faults.exists() else []
-    figures = {
-        "broken lines": broken,
-        "repairs": len(repairs),
-        "episodes": len(wins),
-        **{name: sum(wins[part]) / max(1, len(wins[part])) for name, part in CURVE.items()},
-    }
-    return figures | ({"s of a repair": median(repairs)} if repairs else {})
+    repairs = [json.loads(line) for line in faults.read_text().splitlines()] if faults.exists() else []
+    found = {"exit status": status, "processes left": left, "processes killed": died, "repairs": len(repairs)}
+    if repairs:
+        found["s of a repair"] = median(line["seconds"] for line in repairs)
+        found["ticks played again"] = sum(line["replayed"] for line in repairs)
+    if status:
+        say(f"{drawn.config['name']}: {(folder / f'said-{drawn.ranks}').read_text()[-2000:]}")
+    return found
+
+
+def chaos(seed: int, *, root: bool) -> Sample:
+    """One configuration, undisturbed on one process and killed on several."""
+    drawn = random_run(seed)
+    with tempfile.TemporaryDirectory(prefix="chaos-") as name:
+        folder = Path(name).resolve()
+        (folder / "config.yaml").write_text(yaml.safe_dump(drawn.config, sort_keys=False))
+        undisturbed = _started(folder, 1).wait(_LIMIT_S)
+        if undisturbed:
+            raise SystemExit(f"{drawn.config['name']} does not end:\n{(folder / 'said-1').read_text()[-3000:]}")
+        found = play_killed(folder, drawn, random.Random(seed), root=root)
+        unlike: list[str] = []
+        if not found["exit status"]:
+            unlike = differences(left_by(folder / "run-1"), left_by(folder / f"run-{drawn.ranks}"))
+            if unlike:
+                say(f"{drawn.config['name']}: not the same: {', '.join(unlike[:6])}")
+    return {**found, "files that differ": len(unlike)}
 
 
 def survived(sample: Sample) -> bool:
+    """Whether a run has ended well."""
+    return not (sample["exit status"] or sample["processes left"])
+
+
+def equal(sample: Sample) -> bool:
     """Whether a run has ended as if nothing had happened."""
-    return not (sample["exit status"] or sample["processes left"] or sample["broken lines"])
+    return survived(sample) and not sample["files that differ"]
 
 
 def benchmark(settings: Settings) -> Report:
-    """Kills, and counts who goes on."""
-    ticks = settings.pick(8000, 3000)
-    chance = random.Random(20)
-    seed = chance.randrange(10**6)
-    usual = play(ticks, seed, seconds=0.0, chance=chance)["s from the joining to the end"]
-    number = iter(range(10**6))
-
-    def calm() -> Sample:
-        nonlocal seed
-        seed = chance.randrange(10**6)  # the first of a turn: those that follow take it too
-        return play(ticks, seed, seconds=0.0, chance=chance)
+    """Kills, and compares."""
+    seeds = iter(range(10**6))
 
     def killed() -> Sample:
-        kills = chance.randint(1, 3)
-        return play(ticks, seed, kills, seconds=usual, chance=chance, root=next(number) % 3 == 0)
+        seed = next(seeds)
+        return chaos(seed, root=seed % 3 == 0)
 
-    cases = [Case("undisturbed", calm)] + [Case(f"killed {index + 1}", killed) for index in range(_KILLED_PER_TURN)]
-    measured = interleave(cases, settings.repeats, say=say)
-    struck = [sample for case in cases[1:] for sample in measured.samples[case.name]]
-    measured.samples = {"undisturbed": measured.samples["undisturbed"], "killed": struck}
+    measured = interleave([Case("killed", killed)], settings.repeats * settings.pick(20, 2), say=say)
+    struck: list[Any] = measured.samples["killed"]
     report = Report("chaos", "Runs whose processes are killed", measured, method(__doc__))
-    share = sum(map(survived, struck)) / len(struck)
-    report.at_least(f"share of {len(struck)} killed runs that survived", Summary((share,)), 1.0)
+    for name, holds in (("survived", survived), ("are equal to the undisturbed run", equal)):
+        share = sum(map(holds, struck)) / len(struck)
+        report.at_least(f"share of {len(struck)} killed runs that {name}", Summary((share,)), 1.0)
     report.at_most("s of a repair", measured.summary("killed", "s of a repair"), 2)
-    for figure in CURVE:
-        undisturbed, found = (measured.summary(case, figure) for case in ("undisturbed", "killed"))
-        inside = sum(undisturbed.low <= value <= undisturbed.high for value in found.values) / len(found.values)
-        report.at_least(f"{figure}: median of the killed", Summary((found.median,)), undisturbed.low)
-        report.at_least(f"{figure}: share of the killed in the undisturbed range", Summary((inside,)), 0.9)
     return report
 
 

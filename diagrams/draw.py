@@ -465,9 +465,7 @@ def legs() -> str:
     sheet.heading("A run is a row of legs", "each begins from what the one before it has saved")
     _leg_row(sheet, plan)
     after, order = rehosted(plan, [rank for rank in range(plan.processes) if rank != dead])
-    sheet.text(
-        36, 276, "A process dies: the others take up the leg, with what each policy had learnt", bold=True, size=15
-    )
+    sheet.text(36, 276, "A process dies: the others go back to the newest boundary", bold=True, size=15)
     for rank in range(plan.processes):
         hosts = plan.ranks[rank]
         _rank_card(sheet, scene, 36 + 140 * rank, 298, f"rank {rank}", hosts, gone=rank == dead)

@@ -40,8 +40,8 @@ class Intensity:
 
         Args:
             collected: transitions of the block.
-            held: transitions that the group's replay was given so far, these included. A run that was repaired goes on
-                with an empty one, and waits again.
+            held: transitions that the group's replay was given so far, these included. A run that goes on
+                with other seats may begin with an empty one, and waits again.
             minibatch: transitions of one gradient step, those of all workers; 0: nobody has any.
         """
         self.collected += collected

@@ -41,10 +41,9 @@ class Order(IntEnum):
 
     WHERE = 1  # what do your roles do?
     HERE = 2  # the answer
-    KEEP = 3  # keep the state of this policy, should its workers die
-    STOP = 4  # to an environment: end the leg at this tick, if you have not come so far
-    FRAGMENT = 5  # to a group's root: learn from these samples
-    WEIGHTS = 6  # from a group's root: play with these weights
+    STOP = 3  # to an environment: end the leg at this tick, if you have not come so far
+    FRAGMENT = 4  # to a group's root: learn from these samples
+    WEIGHTS = 5  # from a group's root: play with these weights
 
 
 Obey: TypeAlias = Callable[[int, Bytes], None]

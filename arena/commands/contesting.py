@@ -52,7 +52,8 @@ from arena.screen.standings import equal_lines, misfit_lines, prior_lines, stand
 from arena.screen.words import counted, elo_words, repetition_words
 from arena.stages import rounds
 from arena.stages.evaluating import ENDLESS, alike
-from arena.stages.prepare import given, prepare
+from arena.stages.prepare import prepare
+from arena.stages.resuming import checkpoints_given
 
 _ERROR, _ELO = 0.05, 20.0  # where nothing is asked for
 _STREAM = 0x746F7572  # tells a tournament's random streams from those of what it is made of
@@ -111,7 +112,7 @@ class Tournament(HostingLeader):
         following = Round(number=len(before), start=run.leg.start, matches=batch.matches)
         plan = rounds.plan_of(config, following, run.folder, ranks=run.plan.processes, spares=0)
         records.keep(run.folder, before, following, plan)
-        leg = Leg(start=run.leg.start, restore=given(plan))
+        leg = Leg(start=run.leg.start, restore=checkpoints_given(plan))
         return Stage(replace(run, plan=plan, leg=leg, episodes=batch.episodes))
 
     def present(self, run: Run, scoreboard: Scoreboard) -> None:

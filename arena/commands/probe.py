@@ -176,6 +176,7 @@ def probe_text(plan: Plan, found: Probe) -> str:
     low, high, total = min(expected.memory), max(expected.memory), sum(expected.memory)
     each = f"{low:.0f}" if round(low) == round(high) else f"{low:.0f} to {high:.0f}"
     processes = counted(plan.processes, "process", "processes")
+    again = min(plan.checkpoint_every, plan.ticks)
     return "\n".join(
         [
             f"probe: {found.ticks} ticks of match {found.match.match} ({found.match.env}) with random actions in one "
@@ -183,6 +184,8 @@ def probe_text(plan: Plan, found: Probe) -> str:
             f"predicted for {processes} on {counted(cores, 'core')}: at most "
             f"{expected.ticks_per_second:.0f} match ticks/s; {each} MiB of unshared memory per process, "
             f"{total:.0f} MiB in all",
+            f"after the death of a process at most {counted(again, 'tick')} are played again, for at least "
+            f"{again * len(plan.matches) / expected.ticks_per_second:.1f} s: `checkpoint_every` bounds them",
             "the model: all matches are like this one; a tick of them all takes as long as the busiest process works "
             "for it, or all work on all cores. On top come networks that act and learn, MPI's own memory, and messages "
             "between processes: many more processes than cores reach half of it or less",

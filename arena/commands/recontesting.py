@@ -18,8 +18,8 @@ from arena.records import rounds, tournament
 from arena.records.folder import RunFolder
 from arena.run import Run
 from arena.stages.planning import checked_plan
-from arena.stages.prepare import existing_folder, given
-from arena.stages.resuming import GAME, SAME_MATCH, compared, numbered
+from arena.stages.prepare import existing_folder
+from arena.stages.resuming import GAME, SAME_MATCH, checkpoints_given, compared, numbered
 
 _PLAYER = ("algorithm", "options", "load")
 _SETTING = tuple(field for field in SAME_MATCH if field != "seats")
@@ -51,7 +51,7 @@ def continued(config: Config, *, ranks: int, run_dir: str | None, greedy: bool) 
         raise ConfigError("there is no tournament to go on with: its files are damaged", source=str(folder.path))
     kept = msgspec.structs.replace(before, rounds=max(before.rounds, config.rounds))
     plan = checked_plan(kept, ranks=ranks)
-    leg = replace(found.leg(folder), restore=given(plan))
+    leg = replace(found.leg(folder), restore=checkpoints_given(plan))
     return Run(plan, folder.path, config=resolved_yaml(kept), resumed=True, leg=leg)
 
 

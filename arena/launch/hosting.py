@@ -16,7 +16,7 @@ from arena.comm.host import Host
 from arena.errors import ConfigError, Deadlock, PeerLost
 from arena.launch import mpirun
 from arena.launch.console import log_beside_display, tell
-from arena.launch.ranks import Main, again_words, entered, names_of, played_words
+from arena.launch.ranks import Main, again_words, names_of, played_words
 from arena.launch.sentry import Sentry
 from arena.launch.terminal import display_for
 from arena.leg import Leg
@@ -67,7 +67,7 @@ def alone(
         log_beside_display(run, run.roles)
         lock(run, memory)
         while (stage := next_stage(run)) is not None:
-            run = entered(run, stage, memory)
+            run = stage.run
             if stage.evaluation is not None:
                 own = memory.aside()
                 result = in_one_process(stage.evaluation, silent_display(), own, watched=True)
@@ -178,7 +178,9 @@ def in_one_process(run: Run, display: Display, memory: Memory | None = None, *, 
     return results[0]
 
 
-def _record(endpoint: Endpoint, run: Run, display: Display, memory: Memory) -> Result:
+def _record(
+    endpoint: Endpoint, run: Run, display: Display, memory: Memory, ready: Callable[[], None] = lambda: None
+) -> Result:
     root = Root(endpoint, run, display, memory)
     callbacks = memory.callbacks = memory.callbacks or Callbacks(run.plan.callbacks, memory.stop)
     try:
@@ -187,6 +189,7 @@ def _record(endpoint: Endpoint, run: Run, display: Display, memory: Memory) -> R
         if error.failure.exit_code == _MISTAKE:
             abandon(run)
         raise
+    ready()
     if run.rehearsal:
         root.dismiss()
         return Result(root.scoreboard, rehearsal=True)
@@ -196,7 +199,7 @@ def _record(endpoint: Endpoint, run: Run, display: Display, memory: Memory) -> R
             display.message(f"run folder: {run.path}")
         resumed_at = run.leg.start if run.resumed else None
         with Recorder(run.folder, run.first_ticks, resumed_at=resumed_at, callbacks=callbacks) as recorder:
-            callbacks.start(run.path, partial(to_json, run.plan), resumed=run.resumed or bool(run.repairs))
+            callbacks.start(run.path, partial(to_json, run.plan), resumed=run.resumed)
             memory.stop.heeded = True
             way = root.record(recorder)
     if run.profile:
@@ -253,7 +256,7 @@ def lead(
         team: all processes.
         host: of the roles of rank 0.
         run: the run.
-        memory: keeps what they know, should the run have to be repaired.
+        memory: of this process.
         present: shows the result.
         display: shows the progress; None: as it fits the terminal.
 
@@ -296,9 +299,13 @@ def _led(
     results: list[Result] = []
     told, held = whole or (run, memory)
 
+    def tell_repairs() -> None:
+        for words in note_repairs(told):
+            print(words, flush=True)
+
     def main_of(role: Role) -> Main:
         if role.kind is RoleKind.ROOT:
-            return lambda endpoint: results.append(_record(endpoint, run, display, memory))
+            return lambda endpoint: results.append(_record(endpoint, run, display, memory, tell_repairs))
         return lambda endpoint: perform(endpoint, run, role, memory=memory, private=False)
 
     try:

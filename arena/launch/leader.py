@@ -14,6 +14,7 @@ from arena.records.scoreboard import Scoreboard
 from arena.run import Run, Stage
 from arena.screen.display import Display
 from arena.stages import staging
+from arena.stages.resuming import forget
 
 if TYPE_CHECKING:
     from arena.comm.mpi import Team
@@ -45,6 +46,10 @@ class HostingLeader(ABC):
             ConfigError: another process writes into it.
         """
         hosting.lock(run, memory)
+
+    def roll_back(self, run: Run) -> None:
+        """Brings the run folder back to the boundary from which the run goes on after a death."""
+        forget(run)
 
     def next_stage(self, run: Run) -> Stage | None:
         """What is played next; None if the run is over."""

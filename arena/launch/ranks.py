@@ -21,7 +21,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 from arena import stopping
-from arena.comm import Endpoint, Order, Tag
+from arena.comm import Endpoint, Tag
 from arena.comm.host import Host
 from arena.errors import ConfigError, PeerLost, Vanished
 from arena.launch import mpirun
@@ -62,6 +62,9 @@ class Leader(Protocol):
 
     def lock(self, run: Run, memory: Memory) -> None:
         """Takes the run folder for this process, until the run ends."""
+
+    def roll_back(self, run: Run) -> None:
+        """Brings the run folder back to the boundary from which the run goes on after a death."""
 
     def next_stage(self, run: Run) -> Stage | None:
         """What is played next; None if the run is over."""
@@ -153,16 +156,16 @@ class Rank:
         first = self._team.rank == 0
         if first:
             self._leader().lock(run, self._memory)
+            if run.begun and run.repairs:
+                self._leader().roll_back(run)
         while (stage := self._next_stage(run)) is not None:
-            self._run = run = entered(run, stage, self._memory)
+            self._run = run = stage.run
             outcome = self._host(run, stage.evaluation)
             if run.plan.staged:
                 outcome = _told_by_first(self._team, outcome)
             if isinstance(outcome, int):
                 return outcome if first else 0
             self._run = run = run.after(outcome)
-            if stage.evaluation is None:
-                self._memory.go(outcome, repairable=self._memory.repairable)
         return self._leader().conclude(run, self._memory) if first else 0
 
     def _next_stage(self, run: Run) -> Stage | None:
@@ -177,11 +180,11 @@ class Rank:
         signal.alarm(0)
         self._run = run
         self._team.patience = max(_PATIENCE, run.plan.watchdog_s, run.plan.env_timeout_s or 0.0)
-        self._memory.keeps = self._team.tolerant and run.plan.fault_tolerance != "off"
+        self._memory.tolerant = self._team.tolerant and run.plan.fault_tolerance != "off"
         if self._team.rank != 0:
             stopping.ignore()
             speak_into(run.folder.log_path(self._team.rank))
-        if self._memory.keeps and not run.plan.ranks[self._team.rank]:
+        if self._memory.tolerant and not run.plan.ranks[self._team.rank]:
             import_algorithms(run)  # a spare is of use at once
 
     def _host(self, run: Run, evaluation: Run | None) -> int | Leg:
@@ -192,7 +195,6 @@ class Rank:
         ranks = [played.plan.rank_of(role) for role in played.roles]
         outside = self._mpi.MpiOutside(team, ranks, shared_memory=played.plan.transport == "auto")
         host = Host(names_of(played, roles), outside, size=len(played.roles))
-        host.obey(Order.KEEP, lambda _, data: memory.learn(*unpack(data)))
         outcome: int | Leg = 0
         try:
             if team.rank != 0:
@@ -250,7 +252,7 @@ class Rank:
         if run is None:
             self._team = self._team.survivors()
             return
-        if memory.begun and not (memory.keeps and memory.repairable):
+        if memory.begun and not (memory.tolerant and memory.repairable):
             self._team = self._team.survivors()
             if self._team.rank == 0:
                 self._abort(Failed("root", _why_not(run, memory), exit_code=1))
@@ -303,17 +305,10 @@ class Rank:
         return status
 
 
-def entered(run: Run, stage: Stage, memory: Memory) -> Run:
-    """The run as it is in a stage; what was counted in a round before is forgotten."""
-    if stage.run.plan.round != run.plan.round:
-        memory.begin_round()
-    return stage.run
-
-
 def _why_not(run: Run, memory: Memory) -> str:
     if run.episodes is not None:
         return f"a process has died; {played_words(run)}"
-    if not memory.keeps:
+    if not memory.tolerant:
         again = again_words(run, memory, "the newest boundary")
         return f"a process has died, and `fault_tolerance` is off; {again}"
     return (

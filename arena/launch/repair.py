@@ -1,32 +1,25 @@
-"""Taking up a run again after some of its processes have died.
+"""Takes up a run again after some of its processes have died: with the survivors, from the newest boundary.
 
-mourning   everybody is let out of what it waits for, and agrees that somebody has died
-meeting    those who live tell each other what they know: the newest state of each policy, how far matches have come
-planning   the same everywhere, from what was told: who hosts what, and the leg that is played now
-handing    who has the newest state of a policy writes it to a file, as for any other leg
+agreed       every survivor is let out of what it waits for, and knows of the death
+gathered     the survivors tell each other who is left, whether the run has begun, and who has asked it to stop
+rolled back  the first survivor finds the newest boundary, as `--resume` does, and tells the others the run from there;
+             roles of dead processes move to survivors, all others stay where they are
 
-Another death meanwhile begins all of it anew. What is lost is what nobody who lives has known: at most the unfinished
-update of each policy, unfinished episodes, and records that had not left a dead root.
+Another death meanwhile begins all of it anew. Nothing but the run folder says where the run goes on, so a run that
+loses processes is the run that did not: the ticks since the boundary are played again, with the same random streams.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from arena.leg import Leg
-from arena.memory import Learnt, Memory, Standing
+from arena.memory import Memory
 from arena.messages import pack, unpack
 from arena.plan import Role
-from arena.records import boundary as boundaries
-from arena.records import checkpoint
-from arena.records.checkpoint import Checkpoint
-from arena.records.journal import JournalReader
 from arena.rehosting import rehosted
-from arena.roles.leg_end import leg_from, next_boundary
 from arena.run import Repair, Run
 
 if TYPE_CHECKING:
@@ -40,24 +33,20 @@ class Known(NamedTuple):
     """What one process tells the others."""
 
     rank: int  # in the plan that was played
-    policies: Mapping[str, tuple[int, int, float]]  # update, ticks and seconds of the states that it has
-    matches: Mapping[int, Standing]
-    left: frozenset[tuple[int, int]]
-    leg: Leg | None  # the newest one that it has heard of
-    begun: bool
+    begun: bool  # a role has begun to play, so there is a boundary to go back to
     concluded: bool  # the result was shown
     asked_to_stop: int | None  # by which signal
-    boundary: Leg | None = None  # of the first process: the leg that begins from the newest boundary, if that is newer
+    tick: int  # the farthest one that it has seen
 
 
 def repaired(team: Team, run: Run, memory: Memory, lost_at: float) -> tuple[Team, Run]:
-    """The team of those who live, and the run as they take it up again; a collective of theirs.
+    """The team of the survivors, and the run as they take it up again. A collective of the survivors.
 
     Args:
-        team: all processes, all of whom know that somebody has died.
-        run: what was played.
+        team: all processes; every survivor knows that some have died.
+        run: what was played; the same at every rank.
         memory: what this process knows.
-        lost_at: when it has heard of the death, by its monotonic clock.
+        lost_at: when this process has heard of the death, by its monotonic clock.
     """
     rank = team.rank
     while True:
@@ -71,129 +60,47 @@ def repaired(team: Team, run: Run, memory: Memory, lost_at: float) -> tuple[Team
             team.revoke()
         if team.agree(found is not None):
             assert found is not None
+            memory.roll_back()
             return found
 
 
 def _meet(team: Team, run: Run, rank: int, memory: Memory, lost_at: float) -> tuple[Team, Run]:
-    alive = [unpack(told) for told in team.gather(pack(rank))]
-    boundary = None
-    if team.rank == 0:
-        boundary = _newer_boundary(run, memory)
-        if 0 not in alive:  # the root has taken its counts along; what it has written is there
-            for match, standing in on_record(run).items():
-                memory.note(match, standing)
-    known = [Known(*unpack(told)) for told in team.gather(pack(tuple(_known(rank, memory, boundary))))]
-    plan, order = rehosted(run.plan, alive)
-    leg, owners = leg_after(run, known)
-    for name, (owner, path) in owners.items():
-        if owner == rank:
-            _hand_over(run, name, memory.policies[name], path)
-    if leg is known[0].boundary:  # it has everything that was known of the leg before
-        memory.policies.clear()
-        memory.matches.clear()
+    own = Known(rank, memory.begun, memory.concluded, memory.stop.number, memory.tick)
+    known = [Known(*unpack(told)) for told in team.gather(pack(tuple(own)))]
+    alive = [told.rank for told in known]
+    begun = run.begun or any(told.begun for told in known)
+    decided = pack(_rolled_back(run, alive) if begun else _from_the_start(run, alive)) if team.rank == 0 else b""
+    following, order = unpack(team.broadcast(decided))
     memory.stop.number = next((told.asked_to_stop for told in known if told.asked_to_stop is not None), None)
-    team.gather(b"")  # nobody begins before everything is written
     if order != alive:
         team = team.in_order(order.index(rank))
     dead = tuple(sorted(set(range(run.plan.processes)) - set(alive)))
-    homes = tuple(sorted({plan.rank_of(role) for rank in dead for role in run.plan.ranks[rank]}))
-    return team, replace(
-        run,
-        plan=plan,
-        leg=leg,
-        begun=run.begun or any(told.begun for told in known),
-        concluded=any(told.concluded for told in known) or leg.start >= run.plan.horizon,
-        rehearsals=0,  # the last one may have been interrupted, and a dead root has taken along what it heard in them
-        repairs=(*run.repairs, Repair(dead, run.plan, homes, leg.start, lost_at)),
-    )
+    orphans = {role for lost in dead for role in run.plan.ranks[lost]}
+    homes = tuple(number for number, roles in enumerate(following.plan.ranks) if not orphans.isdisjoint(roles))
+    start = following.leg.start
+    replayed = max(0, max(told.tick for told in known) - start)
+    repair = Repair(dead, run.plan, homes, start, replayed, lost_at)
+    concluded = following.concluded or any(told.concluded for told in known)
+    return team, replace(following, concluded=concluded, repairs=(*run.repairs, repair))
 
 
-def _known(rank: int, memory: Memory, boundary: Leg | None) -> Known:
-    return Known(
-        rank=rank,
-        policies={name: (held.update, held.ticks, held.seconds) for name, held in memory.policies.items()},
-        matches=memory.matches,
-        left=frozenset(memory.left),
-        leg=memory.leg,
-        begun=memory.begun,
-        concluded=memory.concluded,
-        asked_to_stop=memory.stop.number,
-        boundary=boundary,
-    )
+def _from_the_start(run: Run, alive: Sequence[int]) -> tuple[Run, list[int]]:
+    """A run that has not begun, on the survivors, and which rank of the old plan each of their ranks is."""
+    plan, order = rehosted(run.plan, alive)
+    return replace(run, plan=plan, rehearsals=0), order  # a dead root has taken along what it heard in rehearsals
 
 
-def _newer_boundary(run: Run, memory: Memory) -> Leg | None:
-    """The leg that begins from a boundary of which nobody may have heard: its root has died before it could tell."""
-    found = boundaries.last(run.folder)
-    known = max(run.leg.start, -1 if memory.leg is None else memory.leg.start)
-    if found is None or found.tick <= known:
-        return None
-    return leg_from(found, run.plan, run.leg, run.folder)
+def _rolled_back(run: Run, alive: Sequence[int]) -> tuple[Run, list[int]]:
+    """The run as it goes on from its newest boundary, on the survivors, and their order as in `_from_the_start`."""
+    from arena.stages.resuming import rolled_back  # reads configurations, which other processes have no use for
 
-
-def _hand_over(run: Run, name: str, held: Learnt, path: Path) -> None:
-    algorithm = run.plan.policies[name].algorithm
-    checkpoint.write(path, Checkpoint(held.load(), name, algorithm, held.ticks, held.update, run.leg.start))
-
-
-def leg_after(run: Run, known: Sequence[Known]) -> tuple[Leg, dict[str, tuple[int, Path]]]:
-    """The leg that is played after a death, and for each policy that somebody knows: who, and where it belongs."""
-    legs = [run.leg, *(told.leg for told in known if told.leg is not None)]
-    leg = max(legs, key=lambda leg: leg.start)  # of equal ones the run's own, which a repair may have made
-    if not (run.begun or any(told.begun for told in known)):
-        return leg, {}  # whatever boundaries there are, they are of an earlier part of the run
-    newest = known[0].boundary
-    if newest is not None and newest.start > leg.start:
-        return newest, {}
-    if leg.start >= run.plan.ticks:
-        return leg, {}  # all is played; its last evaluation may not be
-    until = next_boundary(run.plan, leg.start)
-    standings = {match.match: _standing(leg, match.match, match.lanes, until, known) for match in run.plan.matches}
-    owners = {}
-    updates, seconds = dict(leg.updates), dict(leg.seconds)
-    for name, policy in run.plan.policies.items():
-        tellers = [told for told in known if told.policies.get(name, (-1,))[0] >= leg.updates.get(name, 0)]
-        if policy.frozen or not tellers:
-            continue
-        best = max(tellers, key=lambda told: (told.policies[name][:2], -told.rank))
-        owners[name] = best.rank, run.folder.checkpoints_path(name) / "repair.ckpt"
-        updates[name], _, seconds[name] = best.policies[name]
-    after = replace(
-        leg,
-        ticks={match: standing.tick for match, standing in standings.items()},
-        episodes={
-            (match, lane): count
-            for match, standing in standings.items()
-            for lane, count in enumerate(standing.episodes)
-            if count
-        },
-        updates=updates,
-        seconds=seconds,
-        left=leg.left.union(*(told.left for told in known)),
-        restore={**leg.restore, **{name: path for name, (_, path) in owners.items()}},
-        recent=tuple(row for standing in standings.values() for row in standing.recent),
-    )
-    return after, owners
-
-
-def _standing(leg: Leg, match: int, lanes: int, until: int, known: Sequence[Known]) -> Standing:
-    """How far a match has come, as far as somebody knows."""
-    found = Standing(leg.tick_of(match), tuple(leg.episodes.get((match, lane), 0) for lane in range(lanes)))
-    for told in known:
-        found = found.merged(told.matches.get(match, found))
-    return found._replace(tick=min(found.tick, until - 1))  # the last tick tells everybody that it is the last
-
-
-def on_record(run: Run) -> dict[int, Standing]:
-    """How far the matches have come by the run's own records."""
-    found = boundaries.last(run.folder)
-    start = found.journals[run.folder.episodes.name] if found is not None else 0
-    standings: dict[int, Standing] = {}
-    for line in JournalReader(run.folder.episodes, start=start) if run.folder.episodes.exists() else ():
-        counts = (0,) * line["lane"] + (line["episode"] + 1,)
-        known = standings.get(line["match"], Standing(0))
-        standings[line["match"]] = known.merged(Standing(line["tick"], counts))
-    return standings
+    idle = [rank for rank in run.plan.idle_ranks if rank in alive]
+    spares = max(0, len(idle) + len(alive) - run.plan.processes)  # as many as the dead have not used up
+    found = rolled_back(run, ranks=len(alive), spares=spares)
+    if found.plan.round != run.plan.round:  # its roles are others, and placed anew
+        return found, list(alive)
+    plan, order = rehosted(run.plan, alive)
+    return replace(found, plan=plan), order
 
 
 def often_dead(run: Run) -> Role | None:

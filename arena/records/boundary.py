@@ -8,6 +8,7 @@ length: so no line is lost or doubled. What was written after the newest boundar
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -86,11 +87,19 @@ def newest(folder: RunFolder) -> Boundary | None:
     Raises:
         ConfigError: it was written by a newer arena.
     """
+    return next(whole(folder), None)
+
+
+def whole(folder: RunFolder) -> Iterator[Boundary]:
+    """The boundaries of which everything is whole, the newest one first.
+
+    Raises:
+        ConfigError: one was written by a newer arena.
+    """
     for path in reversed(_files(folder)):
         boundary = _read(path)
         if boundary is not None and _is_whole(folder, boundary):
-            return boundary
-    return None
+            yield boundary
 
 
 def newest_tick(folder: RunFolder) -> int | None:

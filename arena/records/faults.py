@@ -2,7 +2,8 @@
 
 Every line has `time` (ISO 8601, UTC) and `kind`; the rest depends on the kind:
 
-    process       ranks (that died, of the plan that was played), done, seconds (until everybody could go on)
+    process       ranks (that died, of the plan that was played), done, replayed (ticks that are played again), seconds
+                  (until all ranks could go on)
     environment   match, tick, lanes (whose unfinished episodes are dropped), error, seconds (until it went on)
 
 The file is there only if something has failed. A resumed run goes on with it: a fault remains a fault, also where
@@ -56,6 +57,12 @@ def process_faults(path: Path) -> int:
     """How many deaths of processes a file of faults tells of."""
     lines = JournalReader(path) if path.exists() else ()
     return sum(line["kind"] == FaultKind.PROCESS.value for line in lines)
+
+
+def was_repaired_in_mid_leg(path: Path) -> bool:
+    """Whether an earlier version has repaired the run without going back to a boundary: its lines lack `replayed`."""
+    lines = JournalReader(path) if path.exists() else ()
+    return any(line["kind"] == FaultKind.PROCESS.value and "replayed" not in line for line in lines)
 
 
 def fault_words(line: Mapping[str, Any]) -> str:

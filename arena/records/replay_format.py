@@ -210,7 +210,7 @@ def chunks_in(path: Path) -> Iterator[Chunk]:
         at += _HEAD.size + size
 
 
-def discard_after(folder: Path, tick: int, *, lane: int | None = None) -> None:
+def discard_after(folder: Path, tick: int) -> None:
     """Brings the replays of a match back to what they were at a tick; does nothing where there are none.
 
     Nobody may be writing here.
@@ -218,13 +218,10 @@ def discard_after(folder: Path, tick: int, *, lane: int | None = None) -> None:
     Args:
         folder: of the match.
         tick: what was played after it is forgotten.
-        lane: only the files of the lanes that begin with this one.
     """
     newest: dict[int, Path] = {}  # of what stays, by its first lane: files before it have no later ticks
     for path in files_in(folder):
         start, first = start_and_lane(path)
-        if lane is not None and first != lane:
-            continue
         if start >= tick:
             path.unlink()
         else:

@@ -29,7 +29,6 @@ from arena.records.replay_format import (
     Begin,
     Chunk,
     Manifest,
-    discard_after,
     file_path,
     files_in,
     folder_of,
@@ -80,10 +79,6 @@ class ReplayWriter:
         self._begins: list[Begin] = []
         self._failed: list[int] = []
         self._begun = False  # whether the file is
-
-    def discard_after(self, tick: int) -> None:
-        """Forgets what an interrupted leg has written of later ticks, which are played again."""
-        discard_after(self._folder, tick, lane=self._lanes[0])
 
     def begin(
         self,

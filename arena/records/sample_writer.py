@@ -67,10 +67,6 @@ class SampleWriter:
         ]
         self._played = 0  # ticks since the last part
 
-    def discard_after(self, tick: int) -> None:
-        """Forgets what an interrupted leg has written of later ticks, which are played again."""
-        discard_after(self._folder, tick, lane=int(self._lanes[0]))
-
     def begin(self, frame: Frame, lanes: NDArray[np.bool_]) -> None:
         """Takes the first observations of the lanes [L] in which an episode begins."""
         self._see(self._played, frame, lanes)
@@ -207,7 +203,7 @@ class _EntityColumns:
         return found
 
 
-def discard_after(folder: Path, tick: int, *, lane: int | None = None) -> None:
+def discard_after(folder: Path, tick: int) -> None:
     """Brings the parts of a match back to what they were at a tick; does nothing where there are none.
 
     Nobody may be writing here. A part that goes beyond the tick keeps its earlier ticks.
@@ -215,11 +211,8 @@ def discard_after(folder: Path, tick: int, *, lane: int | None = None) -> None:
     Args:
         folder: of the match.
         tick: what was played after it is forgotten.
-        lane: only the parts of the lanes that begin with this one.
     """
     for path in parts_in(folder):
-        if lane is not None and path.name != part_path(folder, start=start_of(path), lane=lane).name:
-            continue
         if start_of(path) >= tick:
             path.unlink()
         else:

@@ -51,7 +51,7 @@ class EarlyEnd:
         """Asks for an end soon, of matches that have come so far."""
         self.asked = True
         seconds = max(time.monotonic() - self._began, 1e-3)
-        fastest = max(tick - self._leg.tick_of(match) for match, tick in ticks.items()) / seconds
+        fastest = (max(ticks.values()) - self._leg.start) / seconds
         self._order(max(ticks.values()) + math.ceil(_SECONDS_AHEAD * fastest) + 2, ticks)
 
     def hear(self, answer: Stopping, ticks: Mapping[int, int]) -> None:

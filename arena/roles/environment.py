@@ -12,11 +12,10 @@ over       every block is                                                       
 from __future__ import annotations
 
 import time
-from collections import deque
 from operator import attrgetter
 
 from arena.comm import Bytes, Endpoint, Order, Tag
-from arena.memory import Memory, Standing
+from arena.memory import Memory
 from arena.messages import Done, Go, Progress, Ready, Stopping, expect, pack
 from arena.plan import MatchPlan, Role, RoleKind
 from arena.records.lines import EpisodeRecord
@@ -26,7 +25,6 @@ from arena.run import Run
 from arena.stopwatch import stopwatch
 
 _REPORT_SECONDS = 0.25  # how often the root hears of progress
-_MAY_BE_LOST = 8  # reports that a root may not have written down when it dies
 
 
 class Environment:
@@ -36,7 +34,7 @@ class Environment:
         endpoint: this role's place in the world.
         run: the run that it belongs to.
         match: the match.
-        memory: keeps how far it has come, should the run have to be repaired.
+        memory: is told how far the match has come when it is interrupted.
     """
 
     def __init__(self, endpoint: Endpoint, run: Run, match: MatchPlan, memory: Memory) -> None:
@@ -64,15 +62,13 @@ class Environment:
         self._hold: int | None = None  # the tick before which the leg's end has to be told
         endpoint.obey(Order.STOP, self._stop_at)
         self._memory = memory
-        self._leg = run.leg
-        self._recent: deque[tuple[EpisodeRecord, ...]] = deque(maxlen=_MAY_BE_LOST)
 
     def play(self) -> None:
         """The whole leg; returns when it is over and everybody was told."""
         try:
             self._play()
         except BaseException:
-            self._remember()
+            self._memory.reach(self.tick)
             for block in self._blocks:  # a game may have processes of its own, which nobody else would end
                 block.abandon()
             raise
@@ -82,7 +78,7 @@ class Environment:
             block.begin()
         self._endpoint.send(0, Tag.TO_ROOT, pack(Ready(self._role)))
         go = expect(Go, self._endpoint.receive(0, Tag.FROM_ROOT))
-        self._memory.go(self._leg, repairable=go.repairable)
+        self._memory.go(repairable=go.repairable)
         for block in self._blocks:
             block.go(go.until)
         while playing := [block for block in self._blocks if not block.over]:
@@ -98,7 +94,6 @@ class Environment:
         self._report(last=True)
         for block in self._blocks:  # before the last word: a game that cannot be closed is this run's failure
             block.close()
-        self._remember()
         done = Done(self._role, self.tick, self._stopwatch.profile(), episodes=self._episodes)
         self._endpoint.send(0, Tag.TO_ROOT, pack(done))
 
@@ -123,12 +118,6 @@ class Environment:
     def _episodes(self) -> tuple[int, ...]:
         return tuple(count for block in self._blocks for count in block.episodes)
 
-    def _remember(self) -> None:
-        """Leaves what is known of the match; which of the last reports have been written down, nobody here knows."""
-        self._recent.append(self._finished())
-        recent = tuple(record for finished in self._recent for record in finished)
-        self._memory.note(self._match.match, Standing(self.tick, self._episodes, recent))
-
     @property
     def tick(self) -> int:
         """Ticks that all lanes have played."""
@@ -136,9 +125,7 @@ class Environment:
 
     def _report(self, *, last: bool = False) -> None:
         self._reported = time.monotonic()
-        finished = self._finished()
-        self._recent.append(finished)
-        progress = Progress(self._match.match, self.tick, finished, last=last)
+        progress = Progress(self._match.match, self.tick, self._finished(), last=last)
         self._endpoint.send(0, Tag.TO_ROOT, pack(progress))
 
     def _finished(self) -> tuple[EpisodeRecord, ...]:

@@ -82,7 +82,7 @@ class LaneBlock:
         self._all_actions = self._joint_actions(frozenset())  # of the entities, where they are written: views
         before = [run.leg.episodes.get((match.match, lane), 0) for lane in lanes]
         self._account = EpisodeAccount(match, seat_entities, lanes, before, round=run.plan.round)
-        self._lockstep = Lockstep(len(self._ports), run.plan.ticks, run.leg.tick_of(match.match))
+        self._lockstep = Lockstep(len(self._ports), run.plan.ticks, run.leg.start)
         self._seat_entities = seat_entities
         self._samples = self._sample_writer() if run.plan.record == "samples" and run.episodes is None else None
         self._replays = self._replay_writer() if run.plan.record == "replays" and not run.rehearsal else None
@@ -172,10 +172,6 @@ class LaneBlock:
     def go(self, tick: int) -> None:
         """Everybody is ready for the leg, which ends with this tick."""
         self._lockstep.budget = tick
-        if self._run.leg.repaired:
-            for pen in (self._samples, self._replays):
-                if pen is not None:
-                    pen.discard_after(self.tick)
 
     def play_until(self, tick: int) -> None:
         """Sets another end of the leg."""

@@ -22,11 +22,13 @@ def note_repairs(run: Run) -> Iterator[str]:
     Raises:
         Unwritable: the file of faults cannot be written.
     """
-    for repair in run.repairs[process_faults(run.folder.faults) :]:
+    if not run.repairs:
+        return
+    for repair in run.repairs[process_faults(run.folder.faults) - run.faults_before :]:
         words = repair_words(replace(run, plan=repair.plan), repair)
         seconds = time.monotonic() - repair.began
         _log.warning("%s", words)
-        fields = {"ranks": repair.died, "done": words, "seconds": round(seconds, 3)}
+        fields = {"ranks": repair.died, "done": words, "replayed": repair.replayed, "seconds": round(seconds, 3)}
         FaultLog(run.folder.faults).append(FaultKind.PROCESS, fields)
         yield f"{words}; repaired in {seconds:.2f} s"
 
@@ -37,7 +39,9 @@ def repair_words(run: Run, repair: Repair) -> str:
     where = f"rank{'s' * (len(repair.homes) > 1)} {', '.join(map(str, repair.homes))}"
     living = run.plan.processes - len(repair.died)
     words = f"{some_words(dead)} died; {counted(living, 'process goes on', 'processes go on')}, numbered anew"
-    return words + (f"; what {'it' if len(dead) == 1 else 'they'} did is now on {where}" if repair.homes else "")
+    if repair.homes:
+        words += f"; what {'it' if len(dead) == 1 else 'they'} did is now on {where}"
+    return f"{words}; back to tick {repair.leg}, {counted(repair.replayed, 'tick')} to be played again"
 
 
 def note_restart(folder: RunFolder, restarted: Restarted) -> str:

@@ -31,9 +31,9 @@ from arena.records.scoreboard import Scoreboard
 from arena.roles import leg_end
 from arena.roles.early_end import EarlyEnd
 from arena.roles.hearing import Hearing
-from arena.roles.ledger import Ledger, updates_on_record
+from arena.roles.ledger import Ledger
 from arena.roles.leg_end import WayOn
-from arena.roles.mending import note_repairs, note_restart
+from arena.roles.mending import note_restart
 from arena.roles.readiness import is_resumable, refuse_unplayable, schedules_of
 from arena.roles.watch import Watch
 from arena.run import Run
@@ -133,12 +133,9 @@ class Root:
             while (way := self._play(ledger)).leg is not None:
                 self._leg = way.leg
                 self.gather()
-        except BaseException:
-            for match, standing in ledger.standings().items():
-                self._memory.note(match, standing)
-            raise
         finally:
-            self._memory.scoreboard, self._memory.counts = self.scoreboard, ledger.counts
+            self._memory.reach(max(ledger.ticks.values()))
+            self._memory.scoreboard = self.scoreboard
             self._display.stop()
         for name in sorted(self._stateless):
             self._display.message(f"no checkpoints of {name!r}: its algorithm has no state_dict()")
@@ -146,20 +143,11 @@ class Root:
         return way
 
     def _opened(self, recorder: Recorder) -> Ledger:
-        """The ledger with what the run has on record; what a repair has found beside it is added."""
+        """The ledger with what the run has on record."""
         run, memory = self._run, self._memory
-        ledger = Ledger(run, recorder, self.scoreboard, counting=memory.keeps)
+        ledger = Ledger(run, recorder, self.scoreboard)
         if memory.scoreboard is None:
             ledger.read()
-        else:
-            ledger.recall(memory.counts)
-        for progress in ledger.found():
-            ledger.progress(progress)
-            self._show(ledger)
-        if run.repairs:
-            for words in note_repairs(run):
-                self._display.message(words)
-            ledger.pass_over(updates_on_record(run.folder))
         return ledger
 
     def _tell_round(self) -> None:
@@ -172,7 +160,7 @@ class Root:
     def _play(self, ledger: Ledger) -> WayOn:
         """Records a leg for which everybody is ready."""
         until, repairable = self._until(), self.resumable
-        self._memory.go(self._leg, repairable=repairable)
+        self._memory.go(repairable=repairable)
         self._tell(Go(until, repairable))
         end = EarlyEnd(self._endpoint, self._run, self._leg, until, repairable=repairable)
         news = self._news(partial(self._consider_stop, ledger, end))

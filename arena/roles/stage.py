@@ -33,7 +33,7 @@ def perform(
         endpoint: the role's place in the world.
         run: the run.
         role: which role.
-        memory: keeps what the role knows, should the run have to be repaired.
+        memory: of this process: is told how far the match has come when the run is interrupted.
         communicator: for `group.comm`.
         private: whether the process hosts no other role.
 

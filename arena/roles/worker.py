@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Any
 
 from arena import registry
 from arena.acting import play
-from arena.comm import Endpoint, Order, Tag
+from arena.comm import Endpoint, Tag
 from arena.comm.wire import link_size
 from arena.errors import BudgetReached, located
 from arena.examination import SeatSpaces, check_checkpoint, check_shared, check_teams, learners_of, seat_face
 from arena.group import Group
-from arena.memory import Learnt, Memory, Standing
+from arena.memory import Memory
 from arena.messages import Done, Go, Left, Ready, Update, Welcome, expect, pack
 from arena.plan import ONLY_ACT, MatchPlan, PolicyPlan, Role, RoleKind
 from arena.proxy import Seat, Turns, make_proxy
@@ -42,7 +42,7 @@ class Worker:
         endpoint: this role's place in the world.
         run: the run that it belongs to.
         role: which seat of which match.
-        memory: keeps what the policy has learnt, should the run have to be repaired.
+        memory: is told how far the match has come when the run is interrupted.
         communicator: a plain mpi4py communicator of the policy's workers, None where there is no MPI.
         private: whether this process is the worker's own, so that its global random streams may be seeded.
     """
@@ -62,7 +62,6 @@ class Worker:
         self._log = PolicyLog(endpoint, run, self._policy, ticks=self._ticks, updates=lambda: self._group.updates)
         self._stopwatch = stopwatch(run.profile)
         self._was_ready = False
-        self._offers = False  # whether the algorithm offers its state after each update
         self._until = run.plan.ticks
         algorithm = registry.worker_class(
             self._policy.algorithm, self._policy.options, acts=run.plan.acts(self._policy), path=self._path
@@ -92,7 +91,6 @@ class Worker:
             comm=communicator,
             report=self._log.update,
             keep=lambda state: self._saving.offer(state),
-            remember=self._remember if self._memory.keeps else None,
             stopwatch=self._stopwatch,
         )
 
@@ -160,10 +158,10 @@ class Worker:
         check_checkpoint(held, path, self._policy, type(self._algorithm))
         with located(path=f"{self._path}.load", who=str(path)):
             self._algorithm.load_state_dict(held.state)
-            keeps_own = hasattr(self._algorithm, "load_own_state_dict") and not self._run.leg.repaired
-            own = self._saving.load_own(self._role) if keeps_own else None
-            if own is not None:
-                self._algorithm.load_own_state_dict(own)
+            if hasattr(self._algorithm, "load_own_state_dict"):
+                own = self._saving.load_own(self._role)
+                if own is not None:
+                    self._algorithm.load_own_state_dict(own)
 
     def _ticks(self) -> int:
         """Ticks that the match has played, as far as all seats know."""
@@ -179,25 +177,20 @@ class Worker:
         self._stopwatch.switch(Activity.WAITING_FOR_MATCH)
         go = expect(Go, self._endpoint.receive(0, Tag.FROM_ROOT))
         self._until = go.until
-        self._memory.go(self._run.leg, repairable=go.repairable)
+        self._memory.go(repairable=go.repairable)
         self._stopwatch.think()
-        if self._keeps and self._group.is_root and not self._run.leg.start and not self._run.leg.repaired:
+        if self._keeps and self._group.is_root and not self._run.leg.start:
             self._saving.save(self._algorithm.state_dict(), boundary=0)
         try:
             returned = self._has_left or self._play()
-        except BaseException as error:
-            if self._endpoint.mourns(error):
-                self._leave_word()
+        except BaseException:
+            self._memory.reach(self._ticks())
             raise
         for seat in self._seats:
             seat.leave()
         returned = returned and not all(seat.over for seat in self._seats)
-        if returned:
-            self._memory.left.add((self._match.match, self._run.plan.seat(self._role).index))
         if returned and not self._has_left:
             self._endpoint.send(0, Tag.TO_ROOT, pack(Left(self._role, self._ticks())))
-        if self._keeps and self._memory.keeps:
-            self._learn(self._algorithm.state_dict())
         saved = self._leave_group()
         stateless = self._learns and not hasattr(self._algorithm, "state_dict")
         profile = self._stopwatch.profile()
@@ -212,29 +205,6 @@ class Worker:
             self._runner()()
             return True
         return False
-
-    def _remember(self, state: Any) -> None:
-        """Keeps a copy of the policy's state, here and in the environment's process."""
-        self._offers = True
-        learnt = self._learn(state() if callable(state) else state)
-        if self._group.speaks:
-            environment = self._run.address(Role(RoleKind.ENVIRONMENT, self._match.match))
-            self._endpoint.order(environment, Order.KEEP, pack((self._policy.name, learnt)))
-
-    def _leave_word(self) -> None:
-        """Leaves what is known here when the run is interrupted.
-
-        The state after the last update was kept if the algorithm offers it to `group.save`; if it does not, what it
-        has now must do.
-        """
-        self._memory.note(self._match.match, Standing(self._ticks()))
-        if self._keeps and not self._offers:
-            self._learn(self._algorithm.state_dict())
-
-    def _learn(self, state: Any) -> Learnt:
-        learnt = Learnt.of(self._log.updates, self._ticks(), self._log.seconds, state)
-        self._memory.learn(self._policy.name, learnt)
-        return learnt
 
     @cached_property
     def _saving(self) -> Saving:

@@ -45,8 +45,7 @@ def evaluation_due(run: Run, *, ends: bool = False) -> Run | None:
     """
     if run.plan.evaluate_every is None:
         return None
-    begins_here = all(tick == run.leg.start for tick in run.leg.ticks.values())  # else it was repaired in mid-leg
-    due = begins_here and (ends or run.plan.evaluates_at(run.leg.start))
+    due = ends or run.plan.evaluates_at(run.leg.start)
     return _evaluation(run) if due and run.leg.start not in evaluations.evaluated(run.folder) else None
 
 

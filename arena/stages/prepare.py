@@ -7,22 +7,20 @@ abandon    somebody cannot begin, by the user's mistake: no empty folder is to t
 
 from __future__ import annotations
 
-from collections.abc import Container
 from dataclasses import replace
 from pathlib import Path
 
 from arena.config import Config, resolved_yaml
-from arena.errors import located
 from arena.leg import Leg
-from arena.plan import Plan, to_json
+from arena.plan import to_json
 from arena.records import boundary as boundaries
-from arena.records import checkpoint
 from arena.records.boundary import Boundary
+from arena.records.faults import process_faults
 from arena.records.folder import RunFolder
 from arena.records.lock import refuse_held
 from arena.run import Run
 from arena.stages.planning import checked_plan
-from arena.stages.resuming import forget, resumed
+from arena.stages.resuming import checkpoints_given, forget, resumed
 
 
 def prepare(config: Config, *, ranks: int | None, run_dir: str | None = None, resume: bool = False) -> Run:
@@ -42,9 +40,8 @@ def prepare(config: Config, *, ranks: int | None, run_dir: str | None = None, re
     if resume:
         folder = existing_folder(config, run_dir)
         run = resumed(Run(plan, folder.path, config=resolved_yaml(config)), config)
-        restore = {**given(run.plan, without=run.leg.restore), **run.leg.restore}
-        return replace(run, leg=replace(run.leg, restore=restore))
-    restore = given(plan)
+        return replace(run, faults_before=process_faults(folder.faults))
+    restore = checkpoints_given(plan)
     place, named = _place(config, run_dir), run_dir is not None
     made = not (named and place.exists())
     folder = RunFolder.open(place, given=named)
@@ -95,13 +92,3 @@ def abandon(run: Run) -> None:
     """Removes the folder of a new run that has not begun, or what was put into it where it was there before."""
     if not run.resumed:
         run.folder.remove_unbegun(whole=run.made_folder)
-
-
-def given(plan: Plan, *, without: Container[str] = ()) -> dict[str, Path]:
-    """What the configuration's `load` says, for policies that are not among those `without` need of it."""
-    found = {}
-    for policy in plan.policies.values():
-        if policy.load is not None and policy.name not in without:
-            with located(path=f"policies.{policy.name}.load"):
-                found[policy.name] = checkpoint.find(policy.load, policy.name)
-    return found

@@ -1,23 +1,28 @@
 """Going on with a run: from which boundary, with whose weights, after which records.
 
-`resumed` only reads; `forget` forgets what came after the boundary, when everybody is ready to go on from it.
+`resumed`, for `--resume`, and `rolled_back`, after the death of a process, only read; `forget` removes what came after
+the boundary, when all roles are ready to go on from it.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
-from arena.config import Config, load_config
+from arena.config import Config, load_config, parse_config
+from arena.config import yaml_text as yaml
 from arena.config.matches import KnockoutConfig, MatchConfig, SwissConfig, generator_of
-from arena.errors import ConfigError
+from arena.errors import ConfigError, located
 from arena.leg import Leg
 from arena.plan import ONLY_ACT, Plan
 from arena.records import boundary as boundaries
 from arena.records import checkpoint, evaluations
 from arena.records.boundary import Boundary
+from arena.records.faults import was_repaired_in_mid_leg
+from arena.records.folder import RunFolder
 from arena.run import Run
 from arena.succession import Worker, seats_of, successions
 
@@ -39,7 +44,7 @@ def resumed(run: Run, config: Config) -> Run:
     folder = run.folder
     before = load_config(folder.config)
     _check_same(before, config, str(folder.config))
-    found = boundaries.newest(folder)
+    found, passed_over = _newest(folder)
     if found is None:
         raise ConfigError(
             "there is no tick to go on from: the run has not come to the end of a leg (every `checkpoint_every` ticks, "
@@ -47,21 +52,88 @@ def resumed(run: Run, config: Config) -> Run:
             f"out and {_ANEW}",
             source=str(folder.path),
         )
-    if run.plan.rounds > 1:
-        from arena.stages import rounds  # a run of one round has no use for what rates its players
-
-        run = rounds.again(run, config, found.tick)
-    over = found.tick >= run.plan.horizon
-    if over and not (run.plan.evaluates_at(found.tick) and found.tick not in evaluations.evaluated(folder)):
+    run = _at(found, run, config, ranks=run.plan.processes, spares=config.spares)
+    if run.concluded and not (run.plan.evaluates_at(found.tick) and found.tick not in evaluations.evaluated(folder)):
         raise ConfigError(
             f"the run has played {found.tick} ticks, the configuration asks for {run.plan.horizon}: there is "
             f"nothing left to do; ask for more with {'--ticks' if run.plan.rounds == 1 else '--set rounds=...'}",
             source=str(folder.path),
         )
-    leg = _reseated(found.leg(folder), found, run)
-    restore = {**run.leg.restore, **leg.restore}
-    words = (*_anew_words(run.plan, found), *_change_words(before, config, found, run))
-    return replace(run, resumed=True, concluded=over, leg=replace(leg, restore=restore), words=words)
+    return replace(run, words=(*passed_over, *_anew_words(run.plan, found), *_change_words(before, config, found, run)))
+
+
+def _newest(folder: RunFolder) -> tuple[Boundary | None, list[str]]:
+    """The newest boundary from which the run can go on, and a line if newer ones are passed over.
+
+    Earlier versions went on in mid-leg after a death. Where that has left the workers of a group at different places of
+    their rollouts, the run would stand still.
+    """
+    found = boundaries.whole(folder)
+    newest = chosen = next(found, None)
+    if newest is None or not was_repaired_in_mid_leg(folder.faults):
+        return newest, []
+    while chosen is not None and _out_of_step(folder, chosen):
+        chosen = next(found, None)
+    if chosen is None or chosen is newest:
+        return chosen, []
+    return chosen, [
+        f"goes back to the boundary at tick {chosen.tick}, not the newest one at {newest.tick}: an earlier version has "
+        "repaired this run in mid-leg, which left the workers of a group at different places of their rollouts"
+    ]
+
+
+def _out_of_step(folder: RunFolder, boundary: Boundary) -> bool:
+    """Whether workers of one group, in seats alike, have kept rollouts of different lengths at a boundary."""
+    lengths: dict[tuple[str, str], list[dict[str, int]]] = {}
+    for seat in boundary.seats:
+        if seat.policy not in boundary.checkpoints or seat.worker in boundary.left:
+            continue
+        path = checkpoint.own_path_of(folder.checkpoints_path(seat.policy), boundary.tick, seat.worker)
+        kept = checkpoint.load(path).state if path.exists() else {}
+        found = {name: len(value) if hasattr(value, "shape") else value for name, value in kept.items()}
+        ticks = {name: value for name, value in found.items() if isinstance(value, int)}
+        lengths.setdefault((seat.policy, seat.game), []).append(ticks)
+    return any(one != others[0] for others in lengths.values() for one in others)
+
+
+def rolled_back(run: Run, *, ranks: int, spares: int) -> Run:
+    """The run as it goes on from its newest boundary after the death of some of its processes.
+
+    Args:
+        run: as it was played; it has begun.
+        ranks: how many processes are left.
+        spares: how many of them may be kept free.
+
+    Raises:
+        ConfigError: the run folder is damaged.
+    """
+    config = parse_config(yaml.load(run.config, source=run.source), source=run.source)
+    found = boundaries.newest(run.folder)
+    if found is None:
+        raise ConfigError("the run has begun, but no boundary in its folder is whole", source=str(run.path))
+    return replace(_at(found, run, config, ranks=ranks, spares=spares), begun=True, words=())
+
+
+def _at(found: Boundary, run: Run, config: Config, *, ranks: int, spares: int) -> Run:
+    """The run at a boundary: the plan of the round that was played there, and the leg that begins there."""
+    if run.plan.rounds > 1:
+        from arena.stages import rounds  # a run of one round has no use for what rates its players
+
+        run = rounds.again(run, config, found.tick, ranks=ranks, spares=spares)
+    leg = _reseated(found.leg(run.folder), found, run)
+    restore = {**checkpoints_given(run.plan, without=leg.restore), **leg.restore}
+    concluded = found.tick >= run.plan.horizon
+    return replace(run, resumed=True, concluded=concluded, leg=replace(leg, restore=restore))
+
+
+def checkpoints_given(plan: Plan, *, without: Container[str] = ()) -> dict[str, Path]:
+    """What the configuration's `load` says, for policies that are not among those `without` need of it."""
+    found = {}
+    for policy in plan.policies.values():
+        if policy.load is not None and policy.name not in without:
+            with located(path=f"policies.{policy.name}.load"):
+                found[policy.name] = checkpoint.find(policy.load, policy.name)
+    return found
 
 
 def forget(run: Run) -> None:

@@ -98,13 +98,15 @@ def _reading(run: Run, config: Config) -> Reading:
     return read(run.folder, window=window, last=run.plan.round)
 
 
-def again(run: Run, config: Config, tick: int) -> Run:
+def again(run: Run, config: Config, tick: int, *, ranks: int, spares: int) -> Run:
     """The run with the plan of the round that was played at a tick, or that has ended there.
 
     Args:
         run: of the first round's plan, in the folder of an earlier part of the run.
         config: of the run.
         tick: at which it goes on.
+        ranks: how many processes there are.
+        spares: how many of them may at most be kept free.
 
     Raises:
         ConfigError: the round is not on record.
@@ -113,7 +115,7 @@ def again(run: Run, config: Config, tick: int) -> Run:
     found = records.read(run.folder)
     if number >= len(found):
         raise ConfigError(f"lacks round {number}, which was played at tick {tick}", source=str(run.folder.rounds))
-    plan = plan_of(config, found[number], run.folder, ranks=run.plan.processes, spares=config.spares)
+    plan = plan_of(config, found[number], run.folder, ranks=ranks, spares=spares)
     return replace(run, plan=plan, ticks_before=_ticks_before(run.folder, number))
 
 

@@ -231,7 +231,7 @@ def test_a_save_leaves_what_another_worker_is_just_writing(tmp_path: Path, bound
 def test_a_run_that_goes_on_finds_nothing_unfinished(tmp_path: Path) -> None:
     put(tmp_path, 40)
     own = put_own(tmp_path, 40)
-    for path in (own, checkpoint.path_of(tmp_path, 40), checkpoint.path_of(tmp_path, 50), tmp_path / "repair.ckpt"):
+    for path in (own, checkpoint.path_of(tmp_path, 40), checkpoint.path_of(tmp_path, 50), tmp_path / "other.ckpt"):
         part_of(path).write_bytes(b"PK")
     checkpoint.discard_after(tmp_path, 40)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["000000000040.ckpt", own.name]

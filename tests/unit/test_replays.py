@@ -178,16 +178,6 @@ def test_what_is_cut_at_a_tick_is_as_if_it_had_never_been_played(legs: list[int]
             assert recording.begins[0].anew
 
 
-def test_only_the_lanes_asked_for_are_cut(tmp_path: Path) -> None:
-    Pen(tmp_path).play(5).close()
-    discard_after(folder(tmp_path), 2, lane=7)
-    assert recordings(tmp_path)[0].ticks == 5
-    discard_after(folder(tmp_path), 2, lane=2)
-    assert recordings(tmp_path)[0].ticks == 2
-    discard_after(folder(tmp_path), 0)
-    assert files_in(folder(tmp_path)) == []
-
-
 def test_files_that_are_not_cut_are_not_written_again(tmp_path: Path) -> None:
     Pen(tmp_path).play(5).close()
     Pen(tmp_path, start=5).play(5).close()

@@ -72,18 +72,6 @@ def test_every_leg_has_new_streams_and_keeps_the_seed_of_the_initial_weights() -
     assert len({run.policy_seed("blue") for run in runs}) == 1
 
 
-def test_a_match_that_begins_its_leg_at_a_tick_of_its_own_has_the_streams_of_that_tick() -> None:
-    repaired, there = run_of(DUEL, DUEL, start=3, ticks={1: 5}), run_of(DUEL, DUEL, start=5)
-    before = run_of(DUEL, DUEL, start=3)
-    of_match = [
-        {place: seed for place, seed in environment_seeds(run).items() if place[0] == 1}
-        for run in (repaired, there, before)
-    ]
-    assert of_match[0] == of_match[1] != of_match[2]
-    roles = [role for role in repaired.plan.roles(RoleKind.WORKER) if role.match == 0]
-    assert [repaired.worker_seed(role) for role in roles] == [before.worker_seed(role) for role in roles]
-
-
 def test_seeds_fit_in_32_bits() -> None:
     assert all(0 <= seed < 2**32 for tick in (0, 3) for seed in all_seeds(run_of(DUEL, start=tick)))
 

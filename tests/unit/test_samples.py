@@ -89,13 +89,11 @@ def test_what_is_cut_at_a_tick_is_as_if_it_had_never_been_played(legs: list[int]
         assert ended == [end for end in np.cumsum(legs).tolist() for _ in LANES if end <= until]
 
 
-def test_only_the_lanes_asked_for_are_cut_and_unfinished_files_go(tmp_path: Path) -> None:
+def test_samples_are_cut_and_unfinished_files_removed(tmp_path: Path) -> None:
     played(tmp_path, 1, 5)
     folder = folder_of(tmp_path, 3)
     (folder / ".000000000005.lane-0002.npz.part").write_bytes(b"half")
-    discard_after(folder, 2, lane=7)
-    assert ticks(tmp_path) == [[1, 2, 3, 4, 5]]
-    discard_after(folder, 2, lane=2)
+    discard_after(folder, 2)
     assert ticks(tmp_path) == [[1, 2]]
     assert sorted(path.name for path in folder.iterdir()) == ["000000000000.lane-0002.npz", MANIFEST]
 
