@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from arena.config import parse_config
+from arena.config import parse_config, resolved_yaml
+from arena.errors import ConfigError
 from arena.launch import hosting, ranks
 from arena.launch.leader import HostingLeader
 from arena.launch.ranks import Rank
@@ -20,6 +21,9 @@ from arena.leg import Leg
 from arena.memory import Memory
 from arena.messages import Failed
 from arena.plan import Role, RoleKind, make_plan
+from arena.records import boundary
+from arena.records.boundary import Boundary
+from arena.records.folder import RunFolder
 from arena.records.scoreboard import Scoreboard
 from arena.roles.mending import note_repairs
 from arena.roles.stage import failure_of
@@ -65,11 +69,66 @@ class Survivor:
     def agree(self, agreed: bool) -> bool:
         return agreed
 
+    def mourns(self, error: BaseException) -> bool:
+        return False
+
 
 def test_a_run_that_nobody_has_played_is_rehearsed_from_the_beginning(tmp_path: Path) -> None:
     team: Any = Survivor()
     _, run = repaired(team, replace(run_of(tmp_path), rehearsals=1), Memory(), 0.0)
     assert (run.plan.processes, run.begun, run.rehearsals) == (1, False, 0)
+
+
+def begun(path: Path, **config: Any) -> Run:
+    """A run that was played from tick 100 on, in a folder with boundaries at 0, 100 and 200."""
+    parsed = parse_config({**DATA, **config}, source="test")
+    folder = RunFolder.open(path / "run")
+    for tick in (0, 100, 200):
+        boundary.save(folder, Boundary(tick=tick, updates={"blue": tick // 10}, left=[(0, 1)] if tick else []))
+    return Run(make_plan(parsed), folder.path, config=resolved_yaml(parsed), leg=Leg(start=100))
+
+
+def test_repair_goes_back_to_the_newest_boundary(tmp_path: Path) -> None:
+    team: Any = Survivor(rank=4)
+    memory = Memory(begun=True, tick=241, scoreboard=Scoreboard([]), stop=Stop(number=signal.SIGUSR1, by="a callback"))
+    _, run = repaired(team, begun(tmp_path), memory, 0.0)
+    assert (run.leg.start, run.leg.updates, run.leg.left) == (200, {"blue": 20}, {(0, 1)})
+    assert (run.begun, run.resumed, run.concluded) == (True, True, False)
+    assert (run.repairs[-1].died, run.repairs[-1].leg, run.repairs[-1].replayed) == ((0, 1, 2, 3, 5, 6), 200, 41)
+    assert (memory.scoreboard, memory.tick, memory.stop.by) == (None, 0, ""), "read and counted anew"
+    assert memory.stop.number == signal.SIGUSR1, "a signal is not sent again"
+
+
+def test_repair_plays_the_boundary_before_a_damaged_one(tmp_path: Path) -> None:
+    team: Any = Survivor()
+    run = begun(tmp_path)
+    (run.folder.boundaries / "000000000200.json").write_text("{")
+    _, found = repaired(team, run, Memory(begun=True, tick=241), 0.0)
+    assert (found.leg.start, found.repairs[-1].replayed) == (100, 141)
+
+
+def test_repair_says_that_no_boundary_is_whole(tmp_path: Path) -> None:
+    team: Any = Survivor()
+    run = begun(tmp_path)
+    for path in run.folder.boundaries.iterdir():
+        path.unlink()
+    with pytest.raises(ConfigError, match="the run has begun, but no boundary in its folder is whole"):
+        repaired(team, run, Memory(begun=True), 0.0)
+
+
+def test_a_death_at_the_last_boundary_concludes_the_run(tmp_path: Path) -> None:
+    team: Any = Survivor()
+    _, run = repaired(team, begun(tmp_path, ticks=200), Memory(begun=True, tick=200), 0.0)
+    assert (run.concluded, run.repairs[-1].replayed) == (True, 0)
+
+
+def test_deaths_on_record_from_before_a_resume_hide_no_new_ones(tmp_path: Path) -> None:
+    run = run_of(tmp_path)
+    death = Repair((5,), run.plan, (2,), 100, 3, 0.0)
+    assert len(list(note_repairs(replace(run, repairs=(death,))))) == 1
+    resumed = replace(run, faults_before=1, repairs=(death, death))
+    assert len(list(note_repairs(resumed))) == 2
+    assert list(note_repairs(resumed)) == [], "they are on record"
 
 
 def test_what_is_heard_in_a_rehearsal_the_run_knows_too_and_it_ends_when_the_run_is_asked_to() -> None:

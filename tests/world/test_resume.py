@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -13,12 +14,14 @@ from typing import Any
 import pytest
 
 from arena.commands.leading import announced
+from arena.config import parse_config
 from arena.errors import ConfigError
 from arena.records import checkpoint
 from arena.records.folder import RunFolder
 from arena.records.journal import JournalReader
 from arena.records.lock import is_left
 from arena.roles.root import RoleFailed
+from arena.stages.prepare import prepare
 from staging import Played, play
 
 COUNTS = {"algorithm": "players:Counts"}
@@ -490,3 +493,36 @@ def test_who_has_checkpoints_or_is_frozen_is_not_told_of(tmp_path: Path) -> None
     assert "no checkpoints" not in first.shown
     frozen = {**COUNTS, "frozen": True, "load": str(first.folder.path)}
     assert "no checkpoints" not in play(duel(blue=frozen), tmp_path).shown
+
+
+def halved(path: Path) -> None:
+    """Shortens what a worker alone had, as an earlier version left it when it repaired a run in mid-leg."""
+    found = checkpoint.load(path)
+    state = {
+        name: value[: len(value) // 2] if hasattr(value, "shape") else value for name, value in found.state.items()
+    }
+    checkpoint.write(path, replace(found, state=state))
+
+
+def test_resume_passes_over_boundaries_that_an_earlier_repair_left_out_of_step(tmp_path: Path) -> None:
+    learner = {"algorithm": "ppo", "options": {"n_steps": 16, "hidden_sizes": [8]}}
+    data = duel(ticks=70, blue=learner, copies=2)
+    folder = play(data, tmp_path, given=True).folder
+    for tick in (60, 70):
+        halved(checkpoint.own_path_of(folder.checkpoints_path("blue"), tick, (1, 0)))
+    fault = {"time": "2026-01-01", "kind": "process", "ranks": [1], "done": "rank 1 died", "seconds": 0.1}
+    for line, start in (({**fault, "replayed": 3}, 70), (fault, 40)):
+        folder.faults.write_text(json.dumps(line) + "\n")
+        run = prepare(
+            parse_config({"name": "test", **data, "ticks": 90}, source="test"),
+            ranks=1,
+            run_dir=str(folder.path),
+            resume=True,
+        )
+        assert run.leg.start == start
+        assert any("earlier version has repaired" in words for words in run.words) == (start == 40)
+    played = resume({**data, "ticks": 90}, tmp_path)
+    undisturbed = play({**data, "ticks": 90}, tmp_path / "whole", given=True)
+    assert [line for line in played.episodes if line["tick"] <= 60] == [
+        line for line in undisturbed.episodes if line["tick"] <= 60
+    ]
