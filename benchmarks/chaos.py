@@ -66,6 +66,14 @@ def _started(folder: Path, ranks: int | str) -> subprocess.Popen[bytes]:
 
 def _await(moment: str, run: Path, chance: random.Random, over: Callable[[], bool]) -> None:
     """Returns when it is time for a death, or the run is over, or such a moment has not come for a while."""
+    if moment == "start":
+        time.sleep(chance.uniform(0.0, 1.0))
+        return
+    while not (run / "config.yaml").exists() and not over():
+        time.sleep(0.005)
+    if moment in ("leg", "again"):  # again: also while the run is being repaired
+        time.sleep(chance.uniform(0.0, 3.0 if moment == "leg" else 0.3))
+        return
     deadline = time.monotonic() + chance.uniform(0.5, 8.0)
 
     def signs() -> int:
@@ -73,18 +81,9 @@ def _await(moment: str, run: Path, chance: random.Random, over: Callable[[], boo
             return len(list(run.glob("boundaries/*.json")))
         if moment == "evaluation":
             return len(list(run.glob("evaluations/*/episodes.jsonl")))
-        if moment == "round":
-            rounds = run / "rounds.jsonl"
-            return rounds.stat().st_size if rounds.exists() else 0
-        faults = run / "faults.jsonl"  # "again": while or right after the run is repaired
-        return faults.stat().st_size if faults.exists() else 0
+        rounds = run / "rounds.jsonl"
+        return rounds.stat().st_size if rounds.exists() else 0
 
-    if moment in ("start", "leg"):
-        time.sleep(chance.uniform(0.0, 0.5 if moment == "start" else 3.0))
-        return
-    if moment == "again":
-        time.sleep(chance.uniform(0.0, 0.3))
-        return
     before = signs()
     while signs() == before and not over() and time.monotonic() < deadline:
         time.sleep(0.002)

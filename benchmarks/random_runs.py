@@ -117,7 +117,7 @@ def _learner(chance: random.Random, algorithms: tuple[str, ...]) -> Config:
     own = algorithm.startswith("sb3:")
     options: Config
     if algorithm in ("ppo", "a2c", "mappo", "hppo"):
-        options = {"n_steps": chance.choice([5, 16, 24, 48, 64])}
+        options = {"n_steps": chance.choice([5, 16, 24, 48, 64] if algorithm != "hppo" else [16, 24])}
         if algorithm != "a2c":
             options |= {"minibatch_size": 64, "n_epochs": 2}
     elif own and algorithm in ("sb3:PPO", "sb3:A2C"):

@@ -20,7 +20,6 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
-from itertools import chain
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -109,12 +108,13 @@ def games_of(results: Results, players: Sequence[str]) -> Games:
 def _differences(pairs: Sequence[tuple[Team, Team]], players: Sequence[str], *, sided: int = 0) -> Matrix:
     """Of each pair the first team minus the second, [M, P + 1]; with the first side in so many of the first rows."""
     index = {name: place for place, name in enumerate(players)}
+    unlike = [(row, *pair) for row, pair in enumerate(pairs) if pair[0] != pair[1]]  # else its players may be unrated
     parts = {  # rounded once: teams that are equal differ by 0
         team: [(index[name], count / len(team)) for name, count in Counter(team).items()]
-        for team in set(chain.from_iterable(pairs))
+        for team in {team for _, *pair in unlike for team in pair}
     }
-    found = [(row, place, part) for row, (team, _) in enumerate(pairs) for place, part in parts[team]]
-    found += [(row, place, -part) for row, (_, team) in enumerate(pairs) for place, part in parts[team]]
+    found = [(row, place, part) for row, team, _ in unlike for place, part in parts[team]]
+    found += [(row, place, -part) for row, _, team in unlike for place, part in parts[team]]
     found += [(row, len(players), 1.0) for row in range(sided)]
     return _matrix(found, (len(pairs), len(players) + 1))
 

@@ -338,3 +338,13 @@ def test_with_draws_there_is_a_maximum_where_the_likelihood_comes_to_rest() -> N
     found = [davidson.has_maximum(davidson.games_of(results, "abc")) for results, _ in cases]
     assert found == [stops for _, stops in cases]
     assert len(set(found)) == 2
+
+
+def test_games_of_a_player_that_has_met_only_itself_tell_the_worth_of_a_side() -> None:
+    results = Results()
+    for outcome, count in (("win", 30), ("loss", 10)):
+        results.add(("a",), ("a",), outcome, count=count)
+        results.add(("b",), ("c",), outcome, count=5)
+    ratings = fit(results)
+    assert ratings.players == ("b", "c")
+    assert ratings.side[0] > 0
