@@ -12,7 +12,8 @@ a worker its seat's face (`seat_face`), its group's spaces (`check_shared`) and 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -177,8 +178,19 @@ def make_game(match: MatchPlan, lanes: int) -> BatchedEnv:
     """
     with located(path=f"envs.{match.env}.make"):
         registry.environment_factory(match.make)
-    try:
+    with constructor_errors_told(match):
         return adapted_game(match, lanes)
+
+
+@contextmanager
+def constructor_errors_told(match: MatchPlan) -> Iterator[None]:
+    """Turns what an environment's constructor raises into a sentence: most often its arguments are wrong.
+
+    Raises:
+        ConfigError: in the place of any other error; that one is in the message, and is the cause.
+    """
+    try:
+        yield
     except ConfigError:
         raise
     except Exception as error:
