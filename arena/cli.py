@@ -12,7 +12,7 @@ import os
 import shlex
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -497,7 +497,7 @@ def _check(arguments: argparse.Namespace) -> int:
 
     plan = _load_plan(arguments.config, arguments.overrides, None)
     config = load_config(arguments.config, arguments.overrides)
-    examination = _examine(plan, config, arguments.config, conformance=True)
+    examination = _examine(plan, config, arguments.config, conformance=lambda line: _tell(f"{line}\n"))
     proof, later = prove_plan(plan, examination), _later(plan, config, examination)
     for line in (*examination.lines, *gate_lines(config), schedule_text(proof, later)):
         _say(line)
@@ -663,7 +663,7 @@ def _load_plan(path: str, overrides: Sequence[str], ranks: int | None) -> Plan:
         return make_plan(load_config(path, overrides), ranks=ranks)
 
 
-def _examine(plan: Plan, config: Config, path: str, *, conformance: bool = False) -> Examination:
+def _examine(plan: Plan, config: Config, path: str, *, conformance: Callable[[str], None] | None = None) -> Examination:
     """Holds against environments and algorithms whoever will ever sit anywhere."""
     from arena.examination import examine
     from arena.stages.rehearsing import rehearsals
