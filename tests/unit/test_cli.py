@@ -758,13 +758,21 @@ def test_an_unknown_option_is_told_the_nearest_with_the_usage_of_its_command(
     ("make", "words"),
     [
         ("CartPole-v1", "a game of Gymnasium is written 'gymnasium:CartPole-v1'"),
+        ("gymnasium.CartPole-v1", "a game of Gymnasium is written 'gymnasium:CartPole-v1'"),
         ("mpe2.simple_tag_v3", "a game of PettingZoo is written 'pettingzoo:mpe2.simple_tag_v3'"),
+        ("pettingzoo.classic.rps_v2", "a game of PettingZoo is written 'pettingzoo:classic.rps_v2'"),
     ],
 )
 def test_a_game_of_another_library_is_told_how_it_is_written(
     folder: Path, capsys: pytest.CaptureFixture[str], make: str, words: str
 ) -> None:
     assert words in error_of(capsys, "plan", write(folder, envs={"game": {"make": make}}))
+
+
+def test_the_nearest_game_of_gymnasium_is_suggested_once(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = write(folder, envs={"game": {"make": "gymnasium:cartpole-v1"}})
+    told = error_of(capsys, "plan", path)
+    assert told.endswith(": Environment `cartpole` doesn't exist. Did you mean 'CartPole-v1'?")
 
 
 def test_plan_says_when_policies_are_evaluated_and_who_plays(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
