@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from arena import __version__
 from arena.errors import ConfigError, Unwritable, located, nearest
 from arena.screen.lasting import guarded_output, present_streams
+from arena.stopping import restored_handlers
 
 if TYPE_CHECKING:
     from arena.config import Config
@@ -35,9 +36,12 @@ _OVERRIDE_HELP = "change one value of the configuration, such as matches[0].lane
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs one command and gives its exit code; a usage error of argparse ends with exit 2 by itself."""
+    """Runs one command and gives its exit code; a usage error of argparse ends with exit 2 by itself.
+
+    What signals do is afterwards what it was before. Outside of the main thread no signal ends a run gracefully.
+    """
     present_streams()
-    with guarded_output(lasts=False):
+    with restored_handlers(), guarded_output(lasts=False):
         return _status(argv)
 
 
