@@ -108,7 +108,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A user's folder with a module of their own; the command line puts it on Python's path."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
-    monkeypatch.setattr(examination, "_PATIENCE", 3600.0)  # a busy machine is no reason for another line
     (tmp_path / "own.py").write_text(WORKERS)
     importlib.invalidate_caches()
     yield tmp_path
