@@ -75,7 +75,7 @@ def examine(
     rehearsals: Sequence[Plan] = (),
     conformance: Callable[[str], None] | None = None,
 ) -> Examination:
-    """Makes each distinct environment once, and holds seats and algorithms against it.
+    """Makes each distinct environment once, or twice to compare them, and holds seats and algorithms against it.
 
     Args:
         plan: of the run, or of its first round.
