@@ -85,11 +85,11 @@ class Kind(Unkind):
         return [0, 1], [0.0, 0.0], False, [{}, {}]
 
 class Remembers(Kind):
-    """Plays another game after its first reset of an object, the same one in every new object."""
+    """Begins otherwise after every other reset of an object, likewise in every new object."""
     resets = 0
     def reset(self):
         self.resets += 1
-        return [int(self.resets > 1), 0]
+        return [self.resets % 2, 0]
 
 class Unseeded(Kind):
     """Draws from a stream that no seed begins."""
