@@ -12,7 +12,7 @@ import os
 import shlex
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from arena import __version__
 from arena.errors import ConfigError, Unwritable, located, nearest
 from arena.screen.lasting import guarded_output, present_streams
+from arena.stopping import restored_handlers
 
 if TYPE_CHECKING:
     from arena.config import Config
@@ -35,9 +36,12 @@ _OVERRIDE_HELP = "change one value of the configuration, such as matches[0].lane
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs one command and gives its exit code; a usage error of argparse ends with exit 2 by itself."""
+    """Runs one command and gives its exit code; a usage error of argparse ends with exit 2 by itself.
+
+    What signals do is afterwards what it was before. Outside of the main thread no signal ends a run gracefully.
+    """
     present_streams()
-    with guarded_output(lasts=False):
+    with restored_handlers(), guarded_output(lasts=False):
         return _status(argv)
 
 
@@ -497,7 +501,7 @@ def _check(arguments: argparse.Namespace) -> int:
 
     plan = _load_plan(arguments.config, arguments.overrides, None)
     config = load_config(arguments.config, arguments.overrides)
-    examination = _examine(plan, config, arguments.config, conformance=True)
+    examination = _examine(plan, config, arguments.config, conformance=lambda line: _tell(f"{line}\n"))
     proof, later = prove_plan(plan, examination), _later(plan, config, examination)
     for line in (*examination.lines, *gate_lines(config), schedule_text(proof, later)):
         _say(line)
@@ -663,7 +667,7 @@ def _load_plan(path: str, overrides: Sequence[str], ranks: int | None) -> Plan:
         return make_plan(load_config(path, overrides), ranks=ranks)
 
 
-def _examine(plan: Plan, config: Config, path: str, *, conformance: bool = False) -> Examination:
+def _examine(plan: Plan, config: Config, path: str, *, conformance: Callable[[str], None] | None = None) -> Examination:
     """Holds against environments and algorithms whoever will ever sit anywhere."""
     from arena.examination import examine
     from arena.stages.rehearsing import rehearsals

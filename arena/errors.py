@@ -20,6 +20,7 @@ import difflib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
+_MOST_LISTED = 40  # names in a message
 _CLOSE = 0.65  # of difflib's ratio: one letter too many, too few, wrong or exchanged in a word of four is close
 
 
@@ -157,7 +158,13 @@ def nearest(name: str, known: Iterable[str]) -> str:
     names = sorted(known)
     close = close_name(name, names)
     hint = "" if close is None else f"did you mean {close!r}? "
-    return f"{hint}known: {', '.join(names) if names else 'none'}"
+    return f"{hint}known: {listed(names) if names else 'none'}"
+
+
+def listed(names: Sequence[str]) -> str:
+    """Names in a message; of a long list the first ones, and how many there are in all."""
+    more = f", ... ({len(names)} in all)" if len(names) > _MOST_LISTED else ""
+    return f"{', '.join(names[:_MOST_LISTED])}{more}"
 
 
 def close_name(name: str, known: Iterable[str]) -> str | None:

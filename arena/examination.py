@@ -3,7 +3,7 @@
     examine(plan)                      entities, faces, options, sizes; what `arena plan` needs. An algorithm that can
                                        be tried out is made once for its first seat, with what it is to begin with
     examine(plan, rehearsals=...)      likewise who sits where in later rounds and in evaluations: what a run rehearses
-    examine(plan, conformance=True)    plays each environment through the checks of `arena.testing` too: `arena check`
+    examine(plan, conformance=print)   plays each environment through the checks of `arena.testing` too: `arena check`
 
 Some of it is checked again when a run starts, by the role that knows the thing anyway: an environment its idle action,
 a worker its seat's face (`seat_face`), its group's spaces (`check_shared`) and its checkpoint.
@@ -12,7 +12,9 @@ a worker its seat's face (`seat_face`), its group's spaces (`check_shared`) and 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
 
 SpaceWords = tuple[str, str]  # an entity's observation and action space
 _PROBE_LANES = 1
+_PATIENCE = 5.0  # seconds that the checks of an environment may take without a word
 
 _MOST_ROWS = 100_000  # of a seat that is tried out: what more of them need is not to be taken for a plan
 
@@ -66,13 +69,19 @@ class Examination:
         return tuple(self.interfaces[match].entities[index] for index in self.seats[match][seat])
 
 
-def examine(plan: Plan, *, rehearsals: Sequence[Plan] = (), conformance: bool = False) -> Examination:
-    """Makes each distinct environment once, and holds seats and algorithms against it.
+def examine(
+    plan: Plan,
+    *,
+    rehearsals: Sequence[Plan] = (),
+    conformance: Callable[[str], None] | None = None,
+) -> Examination:
+    """Makes each distinct environment once, or twice to compare them, and holds seats and algorithms against it.
 
     Args:
         plan: of the run, or of its first round.
         rehearsals: who sits where at other times, see `arena.stages.rehearsing`.
-        conformance: whether environments are played through the checks of their interface.
+        conformance: is told, in a line, of an environment whose checks take long; None: environments are made, but not
+            played through the checks of their interface.
 
     Raises:
         ConfigError: the first thing that is wrong, with its place in the configuration.
@@ -142,13 +151,20 @@ class _Layout(NamedTuple):
         return SeatSpaces.of(self.interfaces[match], self.seats[match][seat])
 
 
-def _layout(plan: Plan, known: dict[str, Interface], conformance: bool, report: Callable[[str], None]) -> _Layout:
+def _layout(
+    plan: Plan,
+    known: dict[str, Interface],
+    conformance: Callable[[str], None] | None,
+    report: Callable[[str], None],
+) -> _Layout:
     """Makes the environments of a plan; those that are made like a known one are not made again."""
     for match in plan.matches:
         key = _likeness(match)
         if key not in known:
-            known[key] = _examine_environment(match, conformance)
-            report(_environment_line(match, known[key], conformance))
+            known[key], breaches = _examine_environment(match, conformance)
+            report(_environment_line(match, known[key], conformance=conformance is not None and not breaches))
+            for breach in breaches:
+                report(f"warning: environment {match.env}: {breach}")
     interfaces = tuple(known[_likeness(match)] for match in plan.matches)
     seats = tuple(check_seats(match, interface) for match, interface in zip(plan.matches, interfaces, strict=True))
     return _Layout(plan, interfaces, seats)
@@ -158,15 +174,42 @@ def _likeness(match: MatchPlan) -> str:
     return json.dumps([match.make, match.env_kwargs, match.wrappers, match.idle_action], default=repr)
 
 
-def _examine_environment(match: MatchPlan, conformance: bool) -> Interface:
-    game = make_game(match, _PROBE_LANES)
-    try:
-        if conformance:
-            _check_conformance(game, match)
+def _examine_environment(
+    match: MatchPlan, conformance: Callable[[str], None] | None
+) -> tuple[Interface, Sequence[str]]:
+    """An environment's interface, and in which points it breaks it that a run can live with."""
+    if conformance is None:
+        with closing(make_game(match, _PROBE_LANES)) as game:
+            check_idle_action(match, game.interface)
+            return game.interface, ()
+    with (
+        _told_while_slow(f"environment {match.env}: still being made and checked", conformance),
+        closing(make_game(match, _PROBE_LANES)) as game,
+        closing(make_game(match, _PROBE_LANES)) as again,
+    ):
+        breaches = _check_conformance(game, again, match)
         check_idle_action(match, game.interface)
-        return game.interface
+        return game.interface, breaches
+
+
+@contextmanager
+def _told_while_slow(words: str, tell: Callable[[str], None]) -> Iterator[None]:
+    """Says after 5 seconds, and whenever twice the time has passed, that something still goes on."""
+    over = threading.Event()
+
+    def watch() -> None:
+        waited, due = 0.0, _PATIENCE
+        while not over.wait(due - waited):
+            tell(f"{words}, after {due:g} s")
+            waited, due = due, 2 * due
+
+    watcher = threading.Thread(target=watch, daemon=True)
+    watcher.start()
+    try:
+        yield
     finally:
-        game.close()
+        over.set()
+        watcher.join()
 
 
 def make_game(match: MatchPlan, lanes: int) -> BatchedEnv:
@@ -177,8 +220,19 @@ def make_game(match: MatchPlan, lanes: int) -> BatchedEnv:
     """
     with located(path=f"envs.{match.env}.make"):
         registry.environment_factory(match.make)
-    try:
+    with constructor_errors_told(match):
         return adapted_game(match, lanes)
+
+
+@contextmanager
+def constructor_errors_told(match: MatchPlan) -> Iterator[None]:
+    """Turns what an environment's constructor raises into a sentence: most often its arguments are wrong.
+
+    Raises:
+        ConfigError: in the place of any other error; that one is in the message, and is the cause.
+    """
+    try:
+        yield
     except ConfigError:
         raise
     except Exception as error:
@@ -204,17 +258,24 @@ def adapted_game(match: MatchPlan, lanes: int) -> BatchedEnv:
         raise ConfigError(f"environment {match.env!r}: {argument}{error.message}", path=match.path) from error
 
 
-def _check_conformance(game: BatchedEnv, match: MatchPlan) -> None:
+def _check_conformance(game: BatchedEnv, again: BatchedEnv, match: MatchPlan) -> Sequence[str]:
+    """Plays an environment, and another one that was made like it; returns what a run can live with.
+
+    Raises:
+        ConfigError: what it cannot live with.
+    """
     from arena.testing import check_batched_env
 
+    breaches: list[str] = []
     try:
-        check_batched_env(game)
+        check_batched_env(game, again=again, tolerate=breaches.append)
     except Exception as error:
         raise ConfigError(
             f"environment {match.env!r} does not behave as the interface asks: {type(error).__name__}: {error}"
             f"{registry.where_raised(error)}",
             path=match.path,
         ) from error
+    return breaches
 
 
 def check_idle_action(match: MatchPlan, interface: Interface) -> None:
@@ -470,7 +531,7 @@ def _sizes(cls: type[Any], plan: Plan, policy: PolicyPlan, learners: Sequence[Le
     return {str(name): int(size) for name, size in sizes[0].items()} if len(sizes) == 1 else {}
 
 
-def _environment_line(match: MatchPlan, interface: Interface, conformance: bool) -> str:
+def _environment_line(match: MatchPlan, interface: Interface, *, conformance: bool) -> str:
     kept = ", keeps the interface" if conformance else ""
     kwargs = f" with {match.env_kwargs}" if match.env_kwargs else ""
     within = wrapped_words(match)

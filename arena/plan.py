@@ -19,7 +19,7 @@ from enum import Enum
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from arena.errors import ConfigError, nearest
+from arena.errors import ConfigError, listed, nearest
 from arena.packing import Load, pack
 
 if TYPE_CHECKING:
@@ -481,13 +481,14 @@ def _cover_message(
 ) -> str:
     faults = []
     if missing:
-        faults.append(f"nobody plays {', '.join(missing)}")
+        faults.append(f"nobody plays {listed(missing)}")
     if doubled:
-        faults.append(f"more than one seat plays {', '.join(doubled)}")
-    for entity in unknown:
-        hint = f"; {nearest(entity, names)}" if isinstance(entity, str) else ""
-        faults.append(f"there is no entity {entity!r}{hint}")
-    numbered = ", ".join(f"{index} {name}" for index, name in enumerate(names))
+        faults.append(f"more than one seat plays {listed(doubled)}")
+    if unknown:
+        hint = next((f"; {nearest(entity, names)}" for entity in unknown if isinstance(entity, str)), "")
+        what = "is no entity" if len(unknown) == 1 else "are no entities"
+        faults.append(f"there {what} {listed([repr(entity) for entity in unknown])}{hint}")
+    numbered = listed([f"{index} {name}" for index, name in enumerate(names)])
     return f"the seats must cover its {len(names)} entities ({numbered}) exactly once; they name {asked}: " + "; ".join(
         faults
     )

@@ -305,7 +305,7 @@ def _library_words(name: str) -> str:
     if version is None or ":" in name:
         return ""
     library, source = {"-": ("Gymnasium", "gymnasium"), "_": ("PettingZoo", "pettingzoo")}[version[1]]
-    return f"a game of {library} is written '{source}:{name}'; "
+    return f"a game of {library} is written '{source}:{name.removeprefix(f'{source}.')}'; "
 
 
 def _check_installed(name: str, entry: Entry | None) -> None:

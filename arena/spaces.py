@@ -90,6 +90,8 @@ def copy_rows(space: Space[Any], source: Any, target: Any, rows: Any) -> None:
         TypeError: an array would lose its meaning in the space's dtype (a float where an action is an integer).
         ValueError: an array does not have the shape that the space says; numpy would stretch it silently.
     """
+    if source is None:
+        raise TypeError(f"None is no batch of {space}; a sample is needed for each of its rows")
     for array, into in zip(flatten(space, source), flatten(space, target), strict=True):
         _check_dtype(space, array, into)
         if array.shape != into.shape:
@@ -134,8 +136,11 @@ def check_choices(space: Space[Any], sample: Any, rows: NDArray[np.bool_] | None
         rows: bool [B], the rows of a batch that matter; None: all.
 
     Raises:
+        TypeError: there is no sample: None.
         ValueError: a value of a Discrete, MultiDiscrete or MultiBinary space is out of its range.
     """
+    if sample is None:
+        raise TypeError(f"None is no action of {space}; an action is needed on every tick")
     if isinstance(space, (spaces.Dict, spaces.Tuple)):
         for key, part in _parts(space):
             check_choices(part, sample[key], rows)

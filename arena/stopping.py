@@ -9,7 +9,9 @@ a callback         save a boundary, end with 0: the run is over
 from __future__ import annotations
 
 import signal
-from collections.abc import Collection
+import threading
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FrameType
 
@@ -61,7 +63,7 @@ class Stop:
         self.by = self.by or who
 
     def listen(self, *, at_once: Collection[int] = ()) -> None:
-        """Takes the signals of this process, which must do so in its main thread.
+        """Takes the signals of this process; does nothing outside of its main thread, which alone can take them.
 
         Args:
             at_once: the signals that end the run at once.
@@ -70,6 +72,8 @@ class Stop:
             KeyboardInterrupt: one has come before.
         """
         self._at_once = at_once
+        if not takes_signals():
+            return
         for number in WISHES:
             signal.signal(number, self._hear)
         early, self._early = self._early, None
@@ -89,6 +93,23 @@ class Stop:
         self.number = number if self.number is None else self.number
         if again or not self.heeded or number in self._at_once:
             raise KeyboardInterrupt(number)
+
+
+def takes_signals() -> bool:
+    """Whether the calling thread may say what a signal does: the main thread alone."""
+    return threading.current_thread() is threading.main_thread()
+
+
+@contextmanager
+def restored_handlers() -> Iterator[None]:
+    """When this is left, the signals do what they did before."""
+    before = {number: signal.getsignal(number) for number in WISHES}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            if handler is not None and takes_signals():  # None: it was not Python that has set it
+                signal.signal(number, handler)
 
 
 def ignore() -> None:

@@ -31,7 +31,7 @@ from harness import Case, Report, Sample, Settings, Summary, interleave, main, m
 from random_runs import RandomRun, differences, left_by, random_run
 
 _RANK = b"OMPI_COMM_WORLD_RANK="
-_LIMIT_S = 300  # after which a run counts as standing still
+_LIMIT_S = 600  # after which a run counts as standing still
 MOMENTS = ("start", "leg", "leg", "boundary", "evaluation", "round", "again")
 
 

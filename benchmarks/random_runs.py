@@ -81,7 +81,7 @@ def _duel(chance: random.Random) -> Config:
             targets = {"main": ["blue"], "main_exploiters": ["red"], "league_exploiters": ["green"]}
             entry["rule"] = {"exploiters": {**targets, "reset": {"after": 1, "beats": 0.6}}}
         generator = "matchmaking"
-    found |= {"rounds": chance.randint(2, 4), "matches": [{generator: entry}]}
+    found |= {"rounds": 2 if generator == "mixtures" else chance.randint(2, 4), "matches": [{generator: entry}]}
     if generator == "matchmaking" and chance.random() < 0.5:
         found["league"] = {"snapshots": {"keep": 2}}
     elif chance.random() < 0.3 and entry.get("rule") is None and policies["blue"] is policies["red"]:

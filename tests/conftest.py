@@ -9,6 +9,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadScopeScheduling
 
+from arena import examination
+
 HERE = Path(__file__).parent
 
 settings.register_profile(
@@ -19,6 +21,12 @@ settings.register_profile(
     derandomize="CI" in os.environ,  # there what fails was changed; developers see other examples each time
 )
 settings.load_profile("arena")
+
+
+@pytest.fixture(autouse=True)
+def _patient_checks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`arena check` says nothing of games that take long, as all do on a busy machine."""
+    monkeypatch.setattr(examination, "_PATIENCE", 3600.0)
 
 
 class Rows(LoadScopeScheduling):  # type: ignore[misc]  # xdist is not typed

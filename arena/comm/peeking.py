@@ -22,6 +22,7 @@ _SIGNAL = getattr(signal, "SIGRTMAX", 0) - 5
 _ANSWER_SECONDS = 2.0  # the signal is answered as soon as the process gets to run, or not at all
 _LOOK_SECONDS = 0.01
 _BLOCKED = re.compile(r"^SigBlk:\t([0-9a-f]+)$", re.MULTILINE)
+_PENDING = re.compile(r"^ShdPnd:\t([0-9a-f]+)$", re.MULTILINE)
 _NOTE = re.compile(r"role (-?\d+) (\d+)$", re.MULTILINE)
 
 
@@ -81,8 +82,11 @@ def _asked(process: Process) -> str:
     before, deaf = file.stat().st_size, _blocking(process.pid)
     os.kill(process.pid, _SIGNAL)
     end = time.monotonic() + _ANSWER_SECONDS
-    # While a thread writes, the signal is blocked in it: it may be interrupted there for long, so no pause is an end.
-    while time.monotonic() < end and (file.stat().st_size == before or _blocking(process.pid) - deaf):
+    # The signal is pending until a thread takes it, then blocked in this thread while it writes: it may be interrupted
+    # there for long, so no pause is an end; and a note of a role makes the file grow, too.
+    while time.monotonic() < end and (
+        file.stat().st_size == before or _is_pending(process.pid) or _blocking(process.pid) - deaf
+    ):
         time.sleep(_LOOK_SECONDS)
     content = file.read_bytes()
     return content[:before].decode(errors="replace") + "\0" + content[before:].decode(errors="replace")
@@ -93,7 +97,17 @@ def _blocking(pid: int) -> set[str]:
     found = set()
     for task in Path(f"/proc/{pid}/task").iterdir():
         with suppress(OSError):  # it has ended
-            mask = _BLOCKED.search((task / "status").read_text())
-            if mask is not None and int(mask[1], 16) >> (_SIGNAL - 1) & 1:
+            if _has_signal(_BLOCKED, task):
                 found.add(task.name)
     return found
+
+
+def _is_pending(pid: int) -> bool:
+    """Whether the signal has been sent to a process and no thread of it has taken it yet."""
+    return _has_signal(_PENDING, Path(f"/proc/{pid}"))
+
+
+def _has_signal(mask: re.Pattern[str], task: Path) -> bool:
+    """Whether the signal is in a mask of signals. Source: proc_pid_status(5) of Linux."""
+    found = mask.search((task / "status").read_text())
+    return found is not None and bool(int(found[1], 16) >> (_SIGNAL - 1) & 1)

@@ -132,6 +132,8 @@ def _convert_leaf(kind: Any, value: Any, path: str) -> Any:
     except msgspec.ValidationError as error:
         arm = next((arm for arm in (kind, *get_args(kind)) if _is_struct(arm)), None)
         such = "" if arm is None else f"; a mapping such as {_outline(arm)}"
+        if value is not None and not isinstance(value, (str, Mapping, Sequence)) and "`str" in str(error):
+            such += f'; in quotes it is text: "{show(value)}"'
         raise ConfigError(f"found {show(value)}: {_plain(str(error))}{such}", path=path) from error
 
 
@@ -182,6 +184,10 @@ def _require_list(value: Any, path: str) -> None:
 
 
 def _check_name(name: Any, path: str) -> None:
+    if not isinstance(name, str) and is_name(show(name)):
+        raise ConfigError(
+            f'found the name {show(name)}, which YAML does not read as text; write "{show(name)}"', path=path
+        )
     if not is_name(name):
         raise ConfigError(f"the name {show(name)} cannot be used; {NAME_RULE}", path=path)
 

@@ -21,6 +21,7 @@ from typing import IO
 
 from arena.errors import ConfigError
 from arena.hosts import allocated, shares
+from arena.stopping import takes_signals
 
 _UNDER_A_LAUNCHER = ("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "PMI_ID", "MPI_LOCALRANKID")
 _CONFIRM_VARIABLE = "ARENA_CONFIRM"  # there if somebody waits for the words below
@@ -388,7 +389,7 @@ def _forwarding(process: subprocess.Popen[str], *, graceful: bool) -> Iterator[l
     def pass_on(number: int, _frame: FrameType | None) -> None:
         process.send_signal(number)
 
-    handlers = {signal.SIGINT: stop, signal.SIGTERM: stop, signal.SIGUSR1: pass_on}
+    handlers = {signal.SIGINT: stop, signal.SIGTERM: stop, signal.SIGUSR1: pass_on} if takes_signals() else {}
     before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
     try:
         yield received

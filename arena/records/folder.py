@@ -85,6 +85,11 @@ class RunFolder:
                 self.path.rmdir()
 
     @property
+    def may_be_starting(self) -> bool:
+        """Whether nothing is here but what a run has before it begins; a folder that is missing may be made yet."""
+        return not self.path.exists() or (self.path.is_dir() and _is_unbegun(self.path))
+
+    @property
     def lock(self) -> Path:
         """Locked while somebody writes into the folder."""
         return self.path / "lock"

@@ -5,7 +5,7 @@ failed     the game has raised, or has said what its interface does not allow: w
            on to whoever called; with `restart` the call returns None
 anew       `renew` closes the game, whatever that does, makes another one, and begins an episode in every lane
 
-A game that fails when it is made, or in its first reset, would do so again: that is always the run's failure.
+A game that fails when it is made, or in its first reset, would do so again: that always ends the run.
 """
 
 from __future__ import annotations

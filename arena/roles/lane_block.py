@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from numpy.typing import NDArray
 from arena.comm import Endpoint, Tag
 from arena.comm.wire import link_size
 from arena.errors import GameError, Unwritable
-from arena.examination import adapted_game, check_idle_action
+from arena.examination import adapted_game, check_idle_action, constructor_errors_told
 from arena.interface import Frame, Step
 from arena.lockstep import Joint, Lockstep
 from arena.messages import Restarted, Welcome, pack, unpack
@@ -75,7 +76,9 @@ class LaneBlock:
         self._part, self._parts = part, parts
         self._stopwatch = stopwatch
         seeds = [run.environment_seed(match, lane) for lane in lanes]
-        self._game = Guard(lambda: adapted_game(match, len(lanes)), lanes=lanes, seeds=seeds, limit=limit)
+        # Before anything was played, a game that cannot be made is a mistake of the configuration.
+        with constructor_errors_told(match) if run.leg.start == 0 else nullcontext():
+            self._game = Guard(lambda: adapted_game(match, len(lanes)), lanes=lanes, seeds=seeds, limit=limit)
         seat_entities = check_seats(match, self._game.interface)
         check_idle_action(match, self._game.interface)
         self._ports, self._write_step = self._lay_table(seat_entities)

@@ -34,6 +34,7 @@ from arena.screen.words import change_words, counted
 
 LOOK_EVERY = 1.0  # seconds
 _match, _tick = column("match"), column("tick")
+_START_LOOKS = 60  # for a run whose processes are starting
 _PATIENCE = 5  # looks: whoever repairs a run, as its root has died, or takes it up again, writes after so long
 
 _ENDS = {Condition.ENDED_EARLY: "has ended early", Condition.KILLED: "was killed", Condition.UNDER_WAY: "goes on"}
@@ -283,11 +284,10 @@ def watch(
         ConfigError: this is no run folder, or it is damaged.
     """
     folder = RunFolder(Path(path))
-    if not folder.path.is_dir():
-        found = "there is no such run folder; a run that is starting has one when all its processes are ready"
-        raise ConfigError(found, source=str(path))
-    if not folder.config.is_file():
-        raise ConfigError("is no run folder: it has no config.yaml", source=str(path))
+    try:
+        _await_start(folder, wait)
+    except KeyboardInterrupt:
+        return 0
     run = FollowedRun(folder)
     screen = _Screen(run, columns)
     try:
@@ -299,6 +299,26 @@ def watch(
     for line in [_end_words(run), *summary_lines(run.scoreboard, folder.path)]:
         screen.display.message(line)
     return 0
+
+
+def _await_start(folder: RunFolder, wait: Callable[[float], None]) -> None:
+    """Waits for the configuration, which a run writes when all its processes are ready.
+
+    Raises:
+        ConfigError: this is no run folder, or no run has begun in it for a minute.
+    """
+    for look in range(_START_LOOKS):
+        if folder.config.is_file():
+            return
+        if not folder.may_be_starting:
+            raise ConfigError("is no run folder: it has no config.yaml", source=str(folder.path))
+        if look == 0:
+            print(f"{folder.path}: no run has begun here yet; waiting for one, Ctrl-C ends it", flush=True)
+        wait(LOOK_EVERY)
+    raise ConfigError(
+        f"no run has begun here for {_START_LOOKS * LOOK_EVERY:.0f} s; name the folder of a run, as runs/<name>",
+        source=str(folder.path),
+    )
 
 
 class _Screen:

@@ -210,7 +210,7 @@ def _check_same(before: Config, now: Config, source: str) -> None:
     differences = list(_differences(before, now))
     if differences:
         raise ConfigError(
-            f"--resume goes on with the same policies, environments and matches, but {'; '.join(differences)}. "
+            f"--resume goes on with the same policies in the same games, but {'; '.join(differences)}. "
             f"Go back to that, or {_ANEW}",
             source=source,
         )
@@ -223,15 +223,33 @@ def _differences(before: Config, now: Config) -> Iterator[str]:
         yield f"rounds was {before.rounds}, is {now.rounds}"
     yield from compared("policies", before.policies, now.policies, ("algorithm", "frozen"))
     yield from compared("envs", before.envs, now.envs, GAME)
+    if now.rounds > 1:
+        yield from _league_differences(before, now)
+        return
     old, new = (tuple(entry for _, entry in config.entries()) for config in (before, now))
     if len(old) != len(new):
         yield f"matches: had {len(old)} descriptions, has {len(new)}"
         return
     yield from compared("matches", numbered(old), numbered(new), SAME_MATCH)
+
+
+def _league_differences(before: Config, now: Config) -> Iterator[str]:
+    """What differs in the rounds to come: other players may meet, as often as it is wanted, but not in another game."""
+    known = [_setting(match) for _, match in before.entries()]
+    other = {path: _setting(match) for path, match in now.entries() if _setting(match) not in known}
+    for path, setting in other.items():
+        had = " or ".join(dict.fromkeys(map(_words, known)))
+        yield f"{path} is played with {_words(setting)}, the league was with {had}"
     played, planned = _tournaments(before), _tournaments(now)
     for place in sorted(played.keys() | planned.keys()):
         if played.get(place) != planned.get(place):
             yield f"{place}.policies was {_words(played.get(place))}, is {_words(planned.get(place))}"
+
+
+def _setting(match: MatchConfig) -> dict[str, Any]:
+    """In what a match is played, whoever plays in it."""
+    fields = {field: getattr(match, field) for field in SAME_MATCH}
+    return {**fields, "seats": len(match.seats)}
 
 
 def _tournaments(config: Config) -> dict[str, tuple[str, ...]]:

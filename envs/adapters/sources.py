@@ -30,8 +30,8 @@ def gymnasium_factory(name: str) -> Callable[..., gymnasium.Env[Any, Any]]:
         gymnasium.spec(registered)
     except gymnasium.error.Error as error:
         close = close_name(registered, gymnasium.registry)
-        hint = "" if close is None else f"; did you mean {close!r}?"
-        raise ConfigError(f"Gymnasium cannot make {name!r}: {error}{hint}") from error
+        found = str(error) if close is None else f"{str(error).partition(' Did you mean')[0]} Did you mean {close!r}?"
+        raise ConfigError(f"Gymnasium cannot make {name!r}: {found}") from error
     return partial(gymnasium.make, registered)
 
 

@@ -43,6 +43,33 @@ def test_a_plan_that_can_deadlock_is_refused_with_its_circle_and_leaves_nothing(
     wait_for(lambda: not left_behind(tmp_path))
 
 
+COMMANDS: dict[str, Callable[[Path, str], Ended]] = {
+    **{f"train {way}": lambda folder, config, way=way: WAYS[way](folder, "train", config) for way in WAYS},
+    "evaluate": lambda folder, config: arena(folder, "evaluate", config),
+    "tournament": lambda folder, config: arena(folder, "tournament", config),
+    "tournament over ranks": lambda folder, config: arena(folder, "tournament", config, "--ranks", "2"),
+}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize(
+    ("kwargs", "found"),
+    [({"gravity": 3}, "TypeError: "), ({"num_actions": 4}, "AssertionError: ")],
+    ids=["an argument it does not take", "a value it does not take"],
+)
+def test_wrong_arguments_of_a_game_are_one_sentence_and_leave_nothing(
+    command: str, kwargs: dict[str, Any], found: str, tmp_path: Path
+) -> None:
+    game = {"make": "pettingzoo:classic.rps_v2", "kwargs": kwargs}
+    config = write(tmp_path, duel({"algorithm": "random"}, envs={"game": game}))
+    ended = COMMANDS[command](tmp_path, config)
+    assert ended.code == 2, ended.err
+    line = next(line for line in ended.err.splitlines() if "arena: error: " in line)
+    assert f"environment 'game' could not be made with {kwargs}: {found}" in line
+    assert "Traceback" not in ended.err
+    assert not list(tmp_path.glob("runs/*"))
+
+
 def test_many_processes_are_refused_at_once_and_none_hangs(tmp_path: Path) -> None:
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "mine").touch()

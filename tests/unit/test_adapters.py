@@ -598,7 +598,7 @@ def no_game() -> int:
             "unexpected keyword argument 'team_siz'; did you mean 'team_size'",
         ),
         (lambda: adapt(Pennies, {"end": "all"}, 1), "did you mean 'ending'"),
-        (lambda: gymnasium_factory("CartPol-v1"), "Gymnasium cannot make 'CartPol-v1': .* did you mean 'CartPole-v1'"),
+        (lambda: gymnasium_factory("CartPol-v1"), "Gymnasium cannot make 'CartPol-v1': .* Did you mean 'CartPole-v1'"),
         (lambda: gymnasium_factory("no_such_module:Game-v0"), "no_such_module cannot be imported"),
         (
             lambda: pettingzoo_factory("mpe2.simple_tug_v3"),

@@ -8,6 +8,7 @@ import os
 import re
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -15,11 +16,13 @@ from typing import Any
 
 import pytest
 
+from arena import cli, examination
 from arena.cli import _parser, main
 from arena.config import yaml_text
 from arena.config.matches import GENERATORS, RULES
 from arena.records import checkpoint
 from arena.registry import ALGORITHMS, ENVIRONMENTS, WRAPPERS
+from envs import matrix
 
 WORKERS = '''
 class Base:
@@ -76,6 +79,27 @@ class Unkind:
         return [0, 0]
     def step(self, actions):
         return [0, 7], [0.0, 0.0], False, [{}, {}]
+
+class Kind(Unkind):
+    def step(self, actions):
+        return [0, 1], [0.0, 0.0], False, [{}, {}]
+
+class Remembers(Kind):
+    """Begins otherwise after every other reset of an object, likewise in every new object."""
+    resets = 0
+    def reset(self):
+        self.resets += 1
+        return [self.resets % 2, 0]
+
+class Unseeded(Kind):
+    """Draws from a stream that no seed begins."""
+    def step(self, actions):
+        import secrets
+        return [secrets.randbelow(2), 1], [secrets.randbelow(2**40) / 7, 0.0], False, [{}, {}]
+
+class NoScreen(Kind):
+    def render(self):
+        raise RuntimeError("No available video device")
 '''
 
 
@@ -294,6 +318,63 @@ def test_check_calls_a_configuration_valid_at_the_end_alone(folder: Path, capsys
     assert not any("valid" in line for line in before)
     assert main(["check", "duel.yaml", "--set", "policies.blue.options.gian=2"]) == 2
     assert "valid" not in capsys.readouterr().out
+
+
+def checked(folder: Path, make: str, capsys: pytest.CaptureFixture[str]) -> list[str]:
+    """What `arena check` says of a game with two entities, which is valid."""
+    config = write(folder, envs={"game": {"make": make}}, matches=[{"env": "game", "seats": ["red", "red"]}])
+    assert main(["check", config, "--set", "policies.red.algorithm=random"]) == 0
+    captured = capsys.readouterr()
+    assert captured.err == ""
+    return [line for line in captured.out.splitlines() if "environment game" in line]
+
+
+def test_check_compares_two_games_that_were_made_anew(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (line,) = checked(folder, "own:Remembers", capsys)
+    assert line.endswith("keeps the interface")
+
+
+def test_check_warns_of_a_game_that_is_not_repeatable_and_of_its_cost(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    line, warning = checked(folder, "own:Unseeded", capsys)
+    assert "keeps the interface" not in line
+    assert re.fullmatch(
+        r"warning: environment game: frame \d+: the same seeds and actions gave another game the second time; .* It "
+        r"can be trained on, but replays of it can differ, and a resumed run from the run that was not interrupted",
+        warning,
+    )
+
+
+def test_check_warns_of_a_game_that_needs_a_screen_and_names_render(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, warning = checked(folder, "own:NoScreen", capsys)
+    assert warning.startswith("warning: environment game: render() raised RuntimeError: No available video device; ")
+    assert warning.endswith("It can be trained on, but there are no pictures of it in videos and in the report")
+
+
+def test_check_says_that_a_slow_game_is_still_checked(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told = threading.Event()
+
+    def tell(text: str) -> None:
+        lines.append(text)
+        told.set()
+
+    class Slow(matrix.Matrix):
+        def reset(self, *arguments: Any) -> Any:
+            assert told.wait(60), "a line is said while the game is played"
+            return super().reset(*arguments)
+
+    lines: list[str] = []
+    kwargs, matches = {"game": "rock_paper_scissors"}, [{"env": "game", "seats": ["red", "red"]}]
+    monkeypatch.setattr(cli, "_tell", tell)
+    monkeypatch.setattr(examination, "_PATIENCE", 0.01)
+    monkeypatch.setattr(matrix, "Matrix", Slow)
+    assert main(["check", write(folder, envs={"game": {"make": "matrix", "kwargs": kwargs}}, matches=matches)]) == 0
+    assert lines[0] == "environment game: still being made and checked, after 0.01 s\n"
 
 
 def test_environments_that_are_made_alike_are_made_once(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -676,13 +757,21 @@ def test_an_unknown_option_is_told_the_nearest_with_the_usage_of_its_command(
     ("make", "words"),
     [
         ("CartPole-v1", "a game of Gymnasium is written 'gymnasium:CartPole-v1'"),
+        ("gymnasium.CartPole-v1", "a game of Gymnasium is written 'gymnasium:CartPole-v1'"),
         ("mpe2.simple_tag_v3", "a game of PettingZoo is written 'pettingzoo:mpe2.simple_tag_v3'"),
+        ("pettingzoo.classic.rps_v2", "a game of PettingZoo is written 'pettingzoo:classic.rps_v2'"),
     ],
 )
 def test_a_game_of_another_library_is_told_how_it_is_written(
     folder: Path, capsys: pytest.CaptureFixture[str], make: str, words: str
 ) -> None:
     assert words in error_of(capsys, "plan", write(folder, envs={"game": {"make": make}}))
+
+
+def test_the_nearest_game_of_gymnasium_is_suggested_once(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = write(folder, envs={"game": {"make": "gymnasium:cartpole-v1"}})
+    told = error_of(capsys, "plan", path)
+    assert told.endswith(": Environment `cartpole` doesn't exist. Did you mean 'CartPole-v1'?")
 
 
 def test_plan_says_when_policies_are_evaluated_and_who_plays(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -131,11 +132,43 @@ def test_rounds_that_are_planned_again_are_told_again_and_those_before_them_are_
     assert told(run, planned[0], fewer) == ["round 1"]
 
 
-def test_a_run_without_a_folder_may_be_starting(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="there is no such run folder; a run that is starting has one when all its"):
-        watch(tmp_path / "run", columns=0)
+def test_a_run_that_is_starting_is_waited_for(
+    folder: RunFolder, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = tmp_path / "starting"
+    steps = [
+        lambda: RunFolder.open(place, given=True),
+        lambda: (place / "lock").touch(),
+        lambda: shutil.copytree(folder.path, place, dirs_exist_ok=True),
+    ]
+    assert watch(place, columns=0, wait=lambda _: steps.pop(0)() if steps else None) == 0
+    shown = capsys.readouterr().out
+    assert steps == []
+    assert shown.startswith(f"{place}: no run has begun here yet; waiting for one, Ctrl-C ends it\n")
+    assert shown.count("waiting") == 1
+    assert f"run folder: {place}" in shown
+
+
+def test_a_run_that_never_begins_is_not_waited_for_any_longer(tmp_path: Path) -> None:
+    waits: list[float] = []
+    with pytest.raises(ConfigError, match=r"no run has begun here for 60 s; name the folder of a run"):
+        watch(tmp_path / "run", columns=0, wait=waits.append)
+    assert sum(waits) == 60.0
+
+
+def test_ctrl_c_ends_the_wait_for_a_run(tmp_path: Path) -> None:
+    def interrupted(_: float) -> None:
+        raise KeyboardInterrupt
+
+    assert watch(tmp_path / "run", columns=0, wait=interrupted) == 0
+
+
+def test_another_folder_is_no_run_and_not_waited_for(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").touch()
     with pytest.raises(ConfigError, match=r"is no run folder: it has no config\.yaml"):
-        watch(tmp_path, columns=0)
+        watch(tmp_path, columns=0, wait=lambda _: pytest.fail("it waits"))
+    with pytest.raises(ConfigError, match=r"is no run folder: it has no config\.yaml"):
+        watch(tmp_path / "notes.txt", columns=0, wait=lambda _: pytest.fail("it waits"))
 
 
 def test_a_run_that_has_ended_is_shown_once(folder: RunFolder, capsys: pytest.CaptureFixture[str]) -> None:

@@ -60,6 +60,7 @@ def test_a_process_that_is_interrupted_while_it_writes_is_waited_for(monkeypatch
         kill(pid, signal.SIGSTOP)
         goes_on.start()
 
+    monkeypatch.setattr(peeking, "_ANSWER_SECONDS", 60.0)
     with subprocess.Popen([sys.executable, "-c", DEEP + LOCKED], cwd=root, stdout=subprocess.PIPE, text=True) as child:
         assert child.stdout is not None
         process = Process("here", child.pid, int(child.stdout.readline()))
@@ -67,12 +68,55 @@ def test_a_process_that_is_interrupted_while_it_writes_is_waited_for(monkeypatch
         while not (seen := peek(process)) or seen[7][-1].function != "match":
             assert child.poll() is None
         with monkeypatch.context() as patch:
-            patch.setattr(peeking, "_ANSWER_SECONDS", 60.0)
             patch.setattr(os, "kill", interrupted)
             seen_later = peek(process)
         goes_on.join()
         child.kill()
     assert seen_later == seen
+
+
+NOTED = """
+import os, sys
+from arena.comm.peeking import note_role, this_process
+descriptor = this_process("here").descriptor
+note_role(7)
+if os.fork() == 0:  # shares the place in the file, so that it writes where its parent would
+    sys.stdin.readline()
+    note_role(0)
+    os._exit(0)
+print(descriptor, flush=True)
+os.wait()
+sys.stdin.readline()
+"""
+
+
+def test_a_note_before_the_stacks_are_written_is_not_taken_for_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    root, kill, pipe = str(Path(__file__).parents[2]), os.kill, subprocess.PIPE
+
+    def delayed(pid: int, number: int) -> None:
+        """The process is stopped before it takes the signal, and meanwhile a note of a role is written."""
+        kill(pid, signal.SIGSTOP)
+        os.waitid(os.P_PID, pid, os.WSTOPPED)
+        kill(pid, number)
+        file = Path(f"/proc/{pid}/fd/{process.descriptor}")
+        before = file.stat().st_size
+        child.stdin.write("\n")
+        child.stdin.flush()
+        while file.stat().st_size == before:
+            pass
+        goes_on.start()
+
+    with subprocess.Popen([sys.executable, "-c", NOTED], cwd=root, stdin=pipe, stdout=pipe, text=True) as child:
+        assert child.stdin is not None and child.stdout is not None
+        process = Process("here", child.pid, int(child.stdout.readline()))
+        goes_on = threading.Timer(0.3, kill, (child.pid, signal.SIGCONT))
+        with monkeypatch.context() as patch:
+            patch.setattr(peeking, "_ANSWER_SECONDS", 60.0)
+            patch.setattr(os, "kill", delayed)
+            seen = peek(process)
+        goes_on.join()
+        child.kill()
+    assert [frame.function for frame in seen[7]] == ["<module>"]
 
 
 def test_each_thread_s_stack_is_told_under_the_address_of_its_newest_role() -> None:

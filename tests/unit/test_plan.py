@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -249,6 +250,7 @@ def test_any_cover_by_index_or_name_resolves_to_the_indices(order: list[int], by
         ((0, "blue_0"), "nobody plays blue_1; more than one seat plays blue_0"),
         ((0, 1, 2), "there is no entity 2"),
         ((0, "blu_1"), "there is no entity 'blu_1'; did you mean 'blue_1'?"),
+        ((0, 1, 2, "blu_1"), "there are no entities 2, 'blu_1'; did you mean 'blue_1'?"),
     ],
 )
 def test_seats_that_do_not_cover_the_entities_once_are_refused(asked: tuple[Any, ...], message: str) -> None:
@@ -257,6 +259,16 @@ def test_seats_that_do_not_cover_the_entities_once_are_refused(asked: tuple[Any,
         resolve_entities(seats, ("blue_0", "blue_1"))
     assert message in str(caught.value)
     assert f"2 entities (0 blue_0, 1 blue_1) exactly once; they name {len(asked)}" in str(caught.value)
+
+
+@pytest.mark.parametrize(("entities", "seats"), [(4, 162), (162, 4)])
+def test_what_is_wrong_with_many_seats_is_said_in_a_short_message(entities: int, seats: int) -> None:
+    seated = [SeatPlan(index, "blue", (index,)) for index in range(seats)]
+    with pytest.raises(ConfigError) as caught:
+        resolve_entities(seated, tuple(f"walker_{index}" for index in range(entities)))
+    assert len(str(caught.value)) < 1500
+    assert f"they name {seats}" in str(caught.value)
+    assert re.search(r"\.\.\. \(15[89]|\.\.\. \(162 in all\)", str(caught.value))
 
 
 @pytest.mark.parametrize(

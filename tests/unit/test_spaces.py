@@ -276,6 +276,14 @@ def test_a_choice_that_a_space_does_not_have_is_refused(space: Space[Any], wrong
         check_choices(space, wrong)
 
 
+@pytest.mark.parametrize("space", [Discrete(3), MultiDiscrete([2, 3]), Box(0, 1), Dict(a=Discrete(2))], ids=str)
+def test_none_is_refused_as_an_action_and_as_a_batch(space: Space[Any]) -> None:
+    with pytest.raises(TypeError, match=r"^None is no action of .*; an action is needed on every tick$"):
+        check_choices(space, None)
+    with pytest.raises(TypeError, match=r"^None is no batch of .*; a sample is needed for each of its rows$"):
+        BatchWriter(space, empty_batch(space, 2)).write(None, lambda: np.ones(2, np.bool_))
+
+
 @pytest.mark.parametrize(
     ("space", "wrong"),
     [

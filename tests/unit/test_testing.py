@@ -119,6 +119,49 @@ def test_randomness_that_is_not_from_the_seeds_is_found() -> None:
     check_batched_env(Unseeded(), ticks=20, repeatable=False)
 
 
+def test_two_objects_are_compared_where_two_are_given() -> None:
+    class Remembers(Countdown):
+        """Pays more after the first reset of all lanes."""
+
+        resets = 0
+
+        def reset(self, lanes: Any, seeds: Any = None, options: Any = None) -> Frame:
+            self.resets += bool(lanes.all() and seeds)
+            return super().reset(lanes, seeds, options)
+
+        def step(self, actions: Sequence[Any]) -> Step:
+            step = super().step(actions)
+            return step._replace(rewards=step.rewards * self.resets)
+
+    with pytest.raises(ContractBroken, match="another game the second time"):
+        check_batched_env(Remembers(), ticks=20)
+    check_batched_env(Remembers(), ticks=20, again=Remembers())
+
+
+def test_what_a_run_can_live_with_is_told_and_anything_else_raised() -> None:
+    class Weak(Countdown):
+        def step(self, actions: Sequence[Any]) -> Step:
+            step = super().step(actions)
+            return step._replace(rewards=step.rewards * np.random.default_rng().random())
+
+        def render(self) -> Any:
+            raise OSError("no screen")
+
+    class Broken(Weak):
+        def step(self, actions: Sequence[Any]) -> Step:
+            return super().step(actions)._replace(rewards=np.full((2, 2), np.nan))
+
+    told: list[str] = []
+    check_batched_env(Weak(), ticks=20, tolerate=told.append)
+    assert ["another game the second time" in told[0], "render() raised OSError: no screen" in told[1]] == [True] * 2
+    assert ["replays" in told[0], "pictures" in told[1]] == [True] * 2
+    with pytest.raises(ContractBroken, match=r"render\(\) raised OSError: no screen"):
+        check_batched_env(Weak(), ticks=20, repeatable=False)
+    with pytest.raises(ContractBroken, match="must be finite"):
+        check_batched_env(Broken(), ticks=20, tolerate=told.append)
+    assert len(told) == 2
+
+
 @pytest.mark.parametrize(
     ("field", "value", "message"),
     [
@@ -144,7 +187,7 @@ def test_a_picture_has_three_colours() -> None:
         def render(self) -> Any:
             return np.zeros((4, 4), np.uint8)
 
-    with pytest.raises(ContractBroken, match=r"render gave uint8\(4, 4\)"):
+    with pytest.raises(ContractBroken, match=r"render\(\) gave uint8\(4, 4\)"):
         check_batched_env(Flat())
 
 

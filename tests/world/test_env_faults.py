@@ -163,10 +163,22 @@ def test_a_game_that_fails_again_and_again_ends_the_run_with_its_last_error(tmp_
     assert losses(tmp_path / "run" / "faults.jsonl").restarts == MOST_RESTARTS
 
 
-@pytest.mark.parametrize(("fault", "at"), [("make", 1), ("reset", 1), ("reset", 2), ("make", 2)])
-def test_a_game_that_cannot_even_begin_ends_the_run(fault: str, at: int, tmp_path: Path) -> None:
-    with pytest.raises(RoleFailed, match=f"RuntimeError: the game cannot be {fault.replace('make', 'made')}") as caught:
+@pytest.mark.parametrize(("fault", "at"), [("make", 1), ("make", 2), ("reset", 1)])  # the reset that asks for masks
+def test_a_game_that_cannot_be_made_is_a_mistake_and_leaves_no_folder(fault: str, at: int, tmp_path: Path) -> None:
+    words = (
+        rf"could not be made with .*'fault': '{fault}'.*: RuntimeError: the game cannot be "
+        rf"{fault.replace('make', 'made')} \(.*faulty_games.py, line \d+\)$"
+    )
+    with pytest.raises(RoleFailed, match=words) as caught:
         play(alone(fault=fault, at=at, lanes=2, faulty=2, player={"algorithm": "random"}), tmp_path)
+    assert caught.value.failure.exit_code == 2
+    assert "Traceback" not in caught.value.failure.message
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_game_that_cannot_even_begin_ends_the_run(tmp_path: Path) -> None:
+    with pytest.raises(RoleFailed, match="RuntimeError: the game cannot be reset") as caught:
+        play(alone(fault="reset", at=2, lanes=2, faulty=2, player={"algorithm": "random"}), tmp_path)
     assert caught.value.failure.exit_code == 1
     assert caught.value.failure.message.count("Traceback") == 1
     assert not (tmp_path / "run" / "faults.jsonl").exists()

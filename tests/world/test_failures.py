@@ -100,9 +100,7 @@ def test_an_algorithm_that_exits_or_cannot_say_why_ends_the_run_as_any_other(
 @pytest.mark.parametrize(
     ("fault", "at", "words"),
     [
-        ("make", 1, "RuntimeError: the game cannot be made"),
-        ("make", 4, "RuntimeError: the game cannot be made"),
-        ("reset", 1, "RuntimeError: the game cannot be reset"),
+        ("make", 5, "RuntimeError: the game cannot be made"),  # the first one of the second leg
         ("reset", 2, "RuntimeError: the game cannot be reset"),
         ("reset", 4, "RuntimeError: the game cannot be reset"),
         ("raise", 1, "RuntimeError: the game cannot be stepped"),
@@ -111,7 +109,7 @@ def test_an_algorithm_that_exits_or_cannot_say_why_ends_the_run_as_any_other(
     ],
 )
 def test_a_game_that_raises_is_told_with_its_match(fault: str, at: int, words: str, tmp_path: Path) -> None:
-    env = {"make": "faulty_games:Faulty", "kwargs": {"fault": fault, "at": at, "faulty": 4}}
+    env = {"make": "faulty_games:Faulty", "kwargs": {"fault": fault, "at": at, "faulty": 8}}
     check_told_once(failure_in(run_of(env=env), tmp_path), words, "environment of match")
 
 

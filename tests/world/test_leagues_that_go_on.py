@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -152,6 +153,60 @@ def test_when_matches_that_have_changed_are_played_is_said(tmp_path: Path, tick:
     entry = {**data["matches"][0]["matchmaking"], "lanes": 3}
     changed = {**data, "rounds": rounds, "matches": [{"matchmaking": entry}]}
     assert "".join(prepared(changed, folder.path, resume=True).words) == words
+
+
+CHANGES: dict[str, dict[str, Any]] = {
+    "copies": {"copies": 3},
+    "both sides": {"both_sides": True},
+    "fewer policies": {"policies": ["two"]},
+    "more policies": {"policies": ["one", "two", "three"]},
+    "fictitious": {"rule": "fictitious"},
+    "uncertainty": {"rule": "uncertainty"},
+    "exploiters": {"rule": {"exploiters": {"main": ["one"], "main_exploiters": ["two"]}}},
+    "another generator": {"round_robin": {"env": "game", "policies": ["one", "three"]}},
+}
+
+
+@pytest.mark.parametrize("tick", [TICKS, TICKS + TICKS // 2], ids=["between rounds", "within a round"])
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_league_goes_on_with_others_who_meet_from_the_next_round_on(change: str, tick: int, tmp_path: Path) -> None:
+    data = {**past_selves(), "checkpoint_every": TICKS // 2}
+    data["policies"] = {**data["policies"], "three": LEARNER}
+    folder = play({**data, "rounds": 2}, tmp_path / "run")
+    discard_after(folder, tick)
+    begun = [planned.matches for planned in records.read(folder)][: 1 + (tick > TICKS)]
+    entry = {**data["matches"][0]["matchmaking"], **CHANGES[change]}
+    matches = [CHANGES[change]] if "round_robin" in CHANGES[change] else [{"matchmaking": entry}]
+    play({**data, "matches": matches}, folder.path, resume=True)
+    rounds = [planned.matches for planned in records.read(folder)]
+    assert len(rounds) == 3
+    assert rounds[: len(begun)] == begun
+    met = [match.names for match in rounds[-1]]
+    matches_of = Counter(name.partition("@")[0] for match in rounds[-1] for name in (match.names[0],) * match.copies)
+    expected = {
+        "copies": matches_of == {"one": 3, "two": 3},
+        "both sides": matches_of.total() == 4 and any("@" in first for first, _ in met),
+        "fewer policies": matches_of == {"two": 1},
+        "more policies": matches_of == {"one": 1, "two": 1, "three": 1},
+        "exploiters": any(first == "two" and second.startswith("one") for first, second in met),
+        "another generator": met == [("one", "three")],
+    }
+    assert expected.get(change, matches_of == {"one": 1, "two": 1}), met
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"team_size": 2}, r'"env_kwargs": \{\}, "seats": 4|"seats": 4, .*the league was with .*"seats": 2'),
+        ({"env_kwargs": {"rounds": 3}}, r'"env_kwargs": \{"rounds": 3\}\}, the league was with .*"env_kwargs": \{\}'),
+    ],
+)
+def test_a_league_does_not_go_on_in_another_game(change: dict[str, Any], words: str, tmp_path: Path) -> None:
+    data = past_selves()
+    folder = play({**data, "rounds": 2}, tmp_path / "run")
+    entry = {**data["matches"][0]["matchmaking"], **change}
+    with pytest.raises(ConfigError, match=rf"matches\[0\].matchmaking is played with .*{words}"):
+        prepared({**data, "matches": [{"matchmaking": entry}]}, folder.path, resume=True)
 
 
 @pytest.mark.parametrize("tick", [2 * TICKS, 3 * TICKS], ids=["between rounds", "within a round"])

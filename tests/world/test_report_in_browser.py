@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+from collections import Counter
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -145,6 +146,18 @@ def test_on_a_phone_the_interval_of_a_strength_is_seen_without_scrolling(browser
     assert max(ends) <= PHONE[0]
 
 
+@pytest.mark.parametrize(("width", "rows"), [(1400, [4, 3]), (800, [4, 3]), (390, [2, 2, 3])])
+def test_the_figures_at_the_top_fill_their_rows(browser: Browser, tmp_path: Path, width: int, rows: list[int]) -> None:
+    folder = write_league(tmp_path / "run", League(policies=2, episodes=20, rounds=1))
+    with opened(browser, write_report(folder.path).as_uri(), size=(width, 900)) as sheet:
+        boxes = [tile.bounding_box() for tile in sheet.page.locator(".facts div").all()]
+        right = sheet.page.locator(".facts").bounding_box()
+    tops = Counter(round(box["y"]) for box in boxes if box is not None)
+    assert [tops[top] for top in sorted(tops)] == rows
+    ends = {round(max(b["x"] + b["width"] for b in boxes if b and round(b["y"]) == top)) for top in tops}
+    assert right is not None and ends == {round(right["x"] + right["width"])}
+
+
 @pytest.mark.parametrize("players", [12, 24])
 def test_on_paper_no_table_is_wider_than_the_sheet(browser: Browser, tmp_path: Path, players: int) -> None:
     folder = write_league(tmp_path / "run", League(policies=players, episodes=10 * players, rounds=1))
@@ -205,7 +218,17 @@ def test_a_replay_is_played_on_a_canvas(browser: Browser, tmp_path: Path) -> Non
         first = sheet.page.evaluate(picture)
         sheet.page.locator(".replay input").fill("10")
         assert sheet.page.evaluate(picture) != first
-        sheet.page.locator(".replay button").click()
+        # Drawn, as common fonts lack a sign for pause; in one go, as the replay ends by itself.
+        signs = sheet.page.evaluate(
+            """() => {
+                const button = document.querySelector(".replay button");
+                const shown = () => [...button.querySelectorAll("path")].filter((p) => p.getBoundingClientRect().width);
+                const before = shown().map((p) => p.getAttribute("class"));
+                button.click();
+                return [before, shown().map((p) => p.getAttribute("class")), button.textContent];
+            }"""
+        )
+        assert signs == [["play"], ["pause"], ""]
         sheet.wait_until("Number(document.querySelector('.replay input').value) > 10")
         assert sheet.complaints == []
 

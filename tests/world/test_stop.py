@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import signal
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from arena.config import parse_config
+from arena.cli import main
+from arena.config import parse_config, yaml_text
 from arena.launch import hosting
 from arena.memory import Memory
 from arena.records import boundary
@@ -117,3 +119,29 @@ def test_a_second_signal_ends_at_once_and_so_does_one_that_nobody_heeds() -> Non
     assert (stop.wanted, stop.requeue, stop.status) == (True, True, 0)
     with pytest.raises(KeyboardInterrupt):
         stop._hear(signal.SIGINT, None)
+
+
+@pytest.mark.parametrize("threaded", [False, True])
+def test_main_leaves_no_handler_behind_and_runs_in_any_thread(
+    threaded: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    game = {"make": "matrix", "kwargs": {"game": "rock_paper_scissors", "rounds": 2}}
+    policies = {"blue": {"algorithm": "random"}, "red": {"algorithm": "random"}}
+    matches = [{"env": "game", "seats": ["blue", "red"]}]
+    data = {"ticks": 20, "envs": {"game": game}, "policies": policies, "matches": matches}
+    (tmp_path / "duel.yaml").write_text(yaml_text.dump(data))
+    monkeypatch.chdir(tmp_path)
+
+    def run() -> None:
+        statuses.append(main(["train", "duel.yaml", "--ranks", "1"]))
+
+    statuses: list[int] = []
+    before = [signal.getsignal(number) for number in WISHES]
+    if threaded:
+        thread = threading.Thread(target=run)
+        thread.start()
+        thread.join()
+    else:
+        run()
+    assert statuses == [0]
+    assert [signal.getsignal(number) for number in WISHES] == before

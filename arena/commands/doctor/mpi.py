@@ -19,12 +19,15 @@ mpi4py.rc.initialize = False
 from mpi4py import MPI
 print(MPI.Get_library_version().splitlines()[0].partition(", package")[0].strip("\\0 "))
 """
+# An answer is one write of one line, with a line end before it, so that other output on the same pipe does not mix with
+# it: with PYTHONUNBUFFERED, print() writes a line and its end separately.
 _MEET = """
+import os
 from arena.launch.mpirun import die_with_parent
 die_with_parent()
 from mpi4py import MPI
 MPI.COMM_WORLD.Barrier()
-print(f"one of {MPI.COMM_WORLD.size}", flush=True)
+os.write(1, f"\\none of {MPI.COMM_WORLD.size}\\n".encode())
 """
 # The last rank is killed; the others revoke, shrink and meet again. MPI_Finalize could hang after that.
 _LOSE_ONE = """
@@ -45,7 +48,7 @@ while not world.Is_revoked():
         world.Revoke()
 rest = world.Shrink()
 rest.Barrier()
-print(f"one of {rest.size}", flush=True)
+os.write(1, f"\\none of {rest.size}\\n".encode())
 os._exit(0)
 """
 _LIBRARY_SECONDS, _START_SECONDS, _DEATH_SECONDS = 20.0, 60.0, 30.0

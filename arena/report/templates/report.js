@@ -109,7 +109,7 @@
     function pause() {
       clearInterval(timer);
       timer = null;
-      button.textContent = "\u25b6";
+      button.classList.remove("playing");
     }
     function step() {
       if (Number(slider.value) >= pictures - 1) return pause();
@@ -119,7 +119,7 @@
     function play() {
       if (Number(slider.value) >= pictures - 1) slider.value = 0;
       timer = setInterval(step, 1000 / perSecond);
-      button.textContent = "\u23f8\ufe0e";
+      button.classList.add("playing");
     }
     button.addEventListener("click", () => (timer ? pause() : play()));
     slider.addEventListener("input", () => { pause(); show(); });
