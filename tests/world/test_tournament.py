@@ -329,7 +329,7 @@ def test_an_order_that_goes_round_in_a_circle_is_never_decided_and_the_whole_bud
     assert re.search(
         "no order fits players that beat each other in a circle: [a-z]+ beats [a-z]+ beats [a-z]+ beats ", out
     )
-    assert re.search("the order is not decided after [0-9,]+ games: those of [a-z]+ and [a-z]+ contradict it\n", out)
+    assert re.search("the order is not decided after [0-9,]+ games: those of .* contradict it\n", out)
     data = as_data(capsys, tmp_path, path, "--episodes", "1200", "--resume")
     assert not data["decided"]
     assert {*data["contradictions"][0]["circle"]} == {"rock", "paper", "scissors"}
@@ -477,7 +477,7 @@ def test_games_that_do_not_count_end_it(tmp_path: Path, capsys: pytest.CaptureFi
     data["matches"] = [{"env": "g", "seats": ["one", "other"]}]
     capsys.readouterr()
     assert main(["tournament", written(tmp_path, data), "--run-dir", str(tmp_path / "games")]) == 2
-    assert "none of 64 games counts" in capsys.readouterr().err
+    assert "none of 32 games counts" in capsys.readouterr().err
 
 
 def test_a_budget_that_is_too_small_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
