@@ -249,6 +249,11 @@ def _add_tournament(commands: Any) -> None:
         metavar="WHICH",
         help="of runs: first, last, or numbers of ticks (default: last)",
     )
+    tournament.add_argument(
+        "--untrained",
+        action="store_true",
+        help="take policies of configurations that learn and `load:` no checkpoint with their first weights",
+    )
     tournament.add_argument("--sample", action="store_true", help="sampled actions instead of the most likely ones")
     tournament.add_argument("--ranks", type=_count, metavar="N", help="processes (default: 1, everything in this one)")
     tournament.add_argument("--run-dir", metavar="DIR", help="its folder (default: runs/<name>-tournament)")
@@ -540,6 +545,7 @@ def _tournament(arguments: argparse.Namespace) -> int:
         run_dir=arguments.run_dir,
         resume=arguments.resume,
         as_json=arguments.json,
+        untrained=arguments.untrained,
     )
 
 

@@ -147,13 +147,19 @@ class Ordered(NamedTuple):
 
 
 def sequential(truth: Truth, *, error: float, elo: float, batch: int, rng: np.random.Generator) -> Ordered:
-    """Plays the most informative pairs, a batch of games at a time, until the order is decided."""
-    results = Results()
+    """Plays every pair twice, as on both sides; then a batch of the most informative games, or where pairs whose own
+    games contradict the order alone keep it open, as many of these as they have had, until the order is decided.
+    """
+    results = round_robin(truth, 2, rng)
     while True:
         standings = pairing.Standings(results, truth.players, elo=elo)
-        if standings.wrong <= error:
+        settled, contrary = standings.wrong <= error, standings.contradictions()
+        if settled and not contrary:
             return Ordered(is_right(truth, standings.order, elo), results.games)
-        names = [standings.next_pair() for _ in range(batch)]
+        if settled:
+            names = [(pair.upper, pair.lower) for pair in contrary for _ in range(pair.games)]
+        else:
+            names = [standings.next_pair() for _ in range(batch)]
         play(truth, [(int(a[1:]), int(b[1:])) for a, b in names], 1, rng, results)
 
 

@@ -101,7 +101,9 @@ def _read(target: str) -> Source:
 # who plays
 
 
-def players_of(sources: Sequence[Source], labels: Sequence[str], asked: Sequence[str] = ()) -> dict[str, PolicyConfig]:
+def players_of(
+    sources: Sequence[Source], labels: Sequence[str], asked: Sequence[str] = (), *, untrained: bool = False
+) -> dict[str, PolicyConfig]:
     """The players of a tournament, frozen, by name.
 
     Args:
@@ -109,9 +111,10 @@ def players_of(sources: Sequence[Source], labels: Sequence[str], asked: Sequence
         labels: which checkpoints: `first`, `last`, or a number of ticks. Of `last` alone a player has the policy's
             name, else the tick behind it as well.
         asked: names of players, as `blue` or `blue@5000`; none: all.
+        untrained: whether policies of configurations that learn may play with their first weights.
 
     Raises:
-        ConfigError: there is no such player or checkpoint, or there are fewer than two players.
+        ConfigError: there is no such player or checkpoint, one has learnt nothing, or there are fewer than two players.
     """
     members = _members(sources)
     everybody = {name: play for member in members.values() for name, play in _versions(member, labels)}
@@ -122,7 +125,28 @@ def players_of(sources: Sequence[Source], labels: Sequence[str], asked: Sequence
             "`--checkpoints`, or a configuration with other policies",
             source=", ".join(source.path for source in sources),
         )
+    if not untrained:
+        _check_trained([members[name] for name in chosen if name in members])
     return chosen
+
+
+def _check_trained(members: Sequence[_Member]) -> None:
+    """Refuses policies of configurations that would play with their first weights."""
+    policies = {member.name: member.source.config.policies[member.policy] for member in members}
+    fresh = [
+        member
+        for member in members
+        if member.source.folder is None and policies[member.name].learns and policies[member.name].load is None
+    ]
+    if fresh:
+        more = f" (also {', '.join(member.policy for member in fresh[1:4])})" if len(fresh) > 1 else ""
+        raise ConfigError(
+            f"learns and has no checkpoint{more}, so that its first weights would be ranked; give it `load:`, "
+            "name a run folder in place of the configuration, say `frozen: true` if it has nothing to learn, or use "
+            "`--untrained`",
+            path=f"policies.{fresh[0].policy}",
+            source=fresh[0].source.path,
+        )
 
 
 def player_of(source: Source, name: str) -> PolicyConfig:

@@ -23,6 +23,7 @@ from arena.commands.tournament import Request
 from arena.config.matches import MatchConfig
 from arena.config.schema import Config, PolicyConfig
 from arena.errors import ConfigError
+from arena.intervals import of_share
 from arena.launch.leader import HostingLeader
 from arena.league.reading import Reading, read
 from arena.league.results import Results
@@ -48,7 +49,7 @@ from arena.records.scoreboard import Scoreboard
 from arena.records.tournament import Terms
 from arena.run import Run, Stage
 from arena.screen.display import Display, silent_display
-from arena.screen.standings import equal_lines, misfit_lines, prior_lines, standings_lines
+from arena.screen.standings import contradiction_lines, equal_lines, prior_lines, standings_lines, unmet_lines
 from arena.screen.words import counted, elo_words, repetition_words
 from arena.stages import rounds
 from arena.stages.evaluating import ENDLESS, alike
@@ -124,7 +125,9 @@ class Tournament(HostingLeader):
         if self._request.as_json:
             text = json.dumps(_data(found, rule, played.results.games, uncounted, run), indent=2)
         else:
-            lines = [*standings_lines(found.rows), *prior_lines(prior=found.prior), *misfit_lines(found.misfit)]
+            lines = [*standings_lines(found.rows), *prior_lines(prior=found.prior)]
+            lines += unmet_lines(found.unmet, players=len(found.rows))
+            lines += contradiction_lines(found.contradictions)
             lines += [*verdict_lines(found, rule, played.results.games), *_uncounted_lines(uncounted)]
             lines += repetition_words(alike(run), remedy="--sample")
             text = "\n".join([*lines, f"run folder: {run.path}"])
@@ -158,7 +161,7 @@ def rule_of(request: Request, before: Terms | None = None) -> Rule:
 def opening(request: Request) -> tuple[Config, Batch]:
     """The configuration of a tournament, and its first batch, which is what the configuration's matches are."""
     sources, rule = read_sources(request.targets), rule_of(request)
-    players = players_of(sources, request.checkpoints, request.players)
+    players = players_of(sources, request.checkpoints, request.players, untrained=request.untrained)
     envs, settings = settings_of(sources)
     if _take_lanes(settings, players):
         settings = widened(settings, len(players), rule)
@@ -232,10 +235,12 @@ def _check_counted(played: Reading, source: str) -> None:
 def _progress(played: int, found: Table) -> str:
     best = found.rows[0]
     leads = f"{best.player} leads with {elo_words(best.elo)} [{elo_words(best.low)}, {elo_words(best.high)}]"
-    if found.misfit.circular:
-        return f"{counted(played, 'game')}: {leads}, but some beat those that stand higher; all pairs play alike now"
+    if found.unmet:
+        return f"{counted(played, 'game')}: {leads}; {counted(len(found.unmet), 'pair')} still to meet"
+    if any(pair.circle for pair in found.contradictions):
+        return f"{counted(played, 'game')}: {leads}, but players beat each other in a circle; its pairs play now"
     if found.settled and not found.decided:
-        return f"{counted(played, 'game')}: {leads}, but the games of {_against(found)} speak against the order"
+        return f"{counted(played, 'game')}: {leads}, but the games of {_contradicting(found)} contradict the order"
     return f"{counted(played, 'game')}: {leads}; {len(found.open)} of {len(found.doubts)} neighbours are open"
 
 
@@ -246,10 +251,8 @@ def verdict_lines(found: Table, rule: Rule, played: int) -> list[str]:
     equal = equal_lines(found.equal)
     if found.decided:
         return [f"the order is decided after {games}, at an error of {rule.error:g}, {what}", *equal]
-    if found.misfit.circular:
-        return [f"the order is not decided after {games}: some beat those that stand higher", *equal]
-    if found.settled:
-        return [f"the order is not decided after {games}: those of {_against(found)} speak against it", *equal]
+    if found.contradictions:
+        return [f"the order is not decided after {games}: those of {_contradicting(found)} contradict it", *equal]
     pairs = [f"{doubt.upper} and {doubt.lower} ({doubt.probability:.1%})" for doubt in found.open]
     together = ", together more than the error" if len(pairs) > 1 else ""
     return [
@@ -259,9 +262,10 @@ def verdict_lines(found: Table, rule: Rule, played: int) -> list[str]:
     ]
 
 
-def _against(found: Table) -> str:
-    """The pairs whose own games speak against the order."""
-    return ", ".join(dict.fromkeys(f"{one[0]} and {other[0]}" for one, other in found.misfit.against))
+def _contradicting(found: Table) -> str:
+    """The pairs whose own games contradict the order."""
+    pairs = [f"{pair.upper} and {pair.lower}" for pair in found.contradictions]
+    return pairs[0] if len(pairs) == 1 else f"{counted(len(pairs), 'pair')}, as {pairs[0]},"
 
 
 class _Uncounted(NamedTuple):
@@ -298,6 +302,7 @@ def _data(found: Table, rule: Rule, played: int, uncounted: _Uncounted, run: Run
                 "games": row.score.games,
                 **row.score._asdict(),
                 "score": row.share,
+                "score_interval": None if row.share is None else of_share(row.score.points, row.score.games),
             }
             for row in found.rows
         ],
@@ -308,12 +313,8 @@ def _data(found: Table, rule: Rule, played: int, uncounted: _Uncounted, run: Run
         "not_counted": uncounted._asdict(),
         "prior": found.prior,
         "alike": alike(run),
-        "misfit": {
-            "p": found.misfit.p,
-            "circular": found.misfit.circular,
-            "surprises": [surprise._asdict() for surprise in found.misfit.surprises],
-            "against": found.misfit.against,
-        },
+        "contradictions": [pair._asdict() for pair in found.contradictions],
+        "unmet": found.unmet,
         "neighbours": [{**doubt._asdict(), "open": doubt in found.open} for doubt in found.doubts],
         "run_dir": str(run.path),
     }

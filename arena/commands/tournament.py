@@ -29,6 +29,7 @@ class Request(NamedTuple):
     run_dir: str | None
     as_json: bool
     resume: bool = False
+    untrained: bool = False
 
 
 def tournament(
@@ -44,6 +45,7 @@ def tournament(
     run_dir: str | None = None,
     resume: bool = False,
     as_json: bool = False,
+    untrained: bool = False,
 ) -> int:
     """Takes this process's part in a tournament, or starts it. Returns the exit status.
 
@@ -59,12 +61,13 @@ def tournament(
         run_dir: the tournament's folder; None: `runs/<name>-tournament`, or the next free name.
         resume: go on with the one that is in the folder.
         as_json: print the result as data.
+        untrained: take policies that learn and have no checkpoint with their first weights; otherwise they are refused.
 
     Raises:
         ConfigError: a mistake of the user; under a launcher it is told here, once, and 2 is returned.
     """
     chosen = tuple(players), tuple(checkpoints)
-    request = Request(tuple(targets), *chosen, episodes, error, elo, greedy, run_dir, as_json, resume)
+    request = Request(tuple(targets), *chosen, episodes, error, elo, greedy, run_dir, as_json, resume, untrained)
     if mpirun.under_launcher():
         mpirun.settle()
         with uncollected():

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
-from arena.config.fields import Count, Shortened
+from arena.config.fields import Count, Share, Shortened
 
 Elo = Annotated[float, Meta(gt=0, le=4000)]
 Error = Annotated[float, Meta(gt=0, lt=1)]
@@ -65,7 +65,7 @@ class EvolutionConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     """Population-based training: the worst become copies of the best, with other options."""
 
     every: Count = 1  # rounds
-    share: Half = 0.25  # of the population: so many of the worst take over from as many of the best
+    share: Share = 0.25  # of the population, at most 0.5: so many of the worst take over from as many of the best
     by: Literal["return", "rating"] = "return"  # mean return of the newest round; or the rating
     policies: tuple[str, ...] | None = None  # the population; null: all that learn
     perturb: dict[str, PerturbConfig] = {}  # by option

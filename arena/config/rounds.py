@@ -296,6 +296,11 @@ def _check_enough_games(config: Config, gate: GateConfig, name: str, path: str) 
 
 def _check_evolution(config: Config, rule: EvolutionConfig, path: str) -> None:
     _check_every(config, rule.every, f"{path}.every")
+    if not 0 < rule.share <= 0.5:
+        raise ConfigError(
+            f"found {rule.share:g}; above 0 and at most 0.5, or a policy would be among the best and the worst",
+            path=f"{path}.share",
+        )
     _check_population(config, rule, f"{path}.policies")
     found = populations(config, rule)
     if not found:

@@ -11,7 +11,7 @@ What to do next
     matchmaking     whom a learner meets                snapshots   which past selves it may meet
     population      copies of the best                  draws       what is left to chance
     sequential      is A better than B by d Elo         pairing     which pair to play, is the order decided
-    tournament      batches until it is                 misfit      do games go round in a circle
+    tournament      batches until it is                 contradictions  which pairs contradict it
     standings       what comes out, as rows             exploitation    what can be won from a policy
     winning         who has won the knockouts of a run
 

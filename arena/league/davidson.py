@@ -142,6 +142,12 @@ def chances(differences: Array, log_nu: float) -> Array:
     return found
 
 
+def score(difference: float, nu: float) -> float:
+    """Expected points of the first of two teams, 1 for a win and 1/2 for a draw, for a difference in nats."""
+    won, drawn, _ = chances(np.array(difference), log_of(nu)).tolist()
+    return float(won + drawn / 2)
+
+
 def best_first(strengths: Array) -> NDArray[np.intp]:
     """The places of strengths, the largest first; of those that rounding alone tells apart the first one."""
     found: NDArray[np.intp] = np.argsort(-strengths.round(_DIGITS), kind="stable")

@@ -15,7 +15,7 @@ that the games are to resolve; of players that are closer than that, either orde
 
 With the ratio of the likelihoods r, a test is wrong with probability 1 / (1 + r); the order is decided when these
 probabilities, of each two neighbours the smaller one, add up to no more than the error. All this takes strengths for
-granted: where a pair's own games speak against the order, as in a circle, see `misfit`, none is decided. Players
+granted, so no order is decided while a pair's own games contradict it, see `contradictions`. Players
 whose games all end alike can be settled by the second test alone: such games do not say who would win if they did not.
 Of equal players who win and lose, chance settles the order: either will do.
 
@@ -40,8 +40,7 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from arena.league import davidson
-from arena.league.misfit import misfit
-from arena.league.ratings import fit
+from arena.league.contradictions import Contradiction, contradictions
 from arena.league.results import Results
 
 Array: TypeAlias = NDArray[np.float64]
@@ -88,9 +87,8 @@ def decided(results: Results, players: Sequence[str], error: float = 0.05, *, el
     """
     if len(set(players)) < 2:
         return True
-    if Standings(results, players, elo=elo).wrong > error:
-        return False
-    return not misfit(results, fit(results, players=players), elo=elo).against
+    standings = Standings(results, players, elo=elo)
+    return standings.wrong <= error and not standings.contradictions()
 
 
 class Standings:
@@ -113,6 +111,7 @@ class Standings:
         at = [place for place in davidson.best_first(fitted.strengths) if everybody[place] in wanted]
         self.order = tuple(everybody[place] for place in at)
         self._elo = elo / davidson.ELO
+        self._results, self._fitted = results, fitted
         self._strengths = fitted.strengths[at]
         self._covariance = fitted.covariance[np.ix_(at, at)]
         self._nu = fitted.nu
@@ -135,6 +134,11 @@ class Standings:
     def equal(self) -> tuple[bool, ...]:
         """Of each two neighbours, whether it is surer that they are equal than which one is better."""
         return tuple((self._equal_ratios.max(axis=0) > self._ratios).tolist())
+
+    def contradictions(self) -> list[Contradiction]:
+        """The pairs of players whose own games contradict the order."""
+        elo, strengths = self._elo * davidson.ELO, self._strengths.tolist()
+        return contradictions(self._results, self.order, strengths, self._fitted, elo=elo)
 
     def next_pair(self, *, of: str | None = None, games: int = 1) -> tuple[str, str]:
         """The pair to play next; from then on its games count as played, with no surprise.

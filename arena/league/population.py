@@ -48,7 +48,7 @@ def _exploited(
     """Each of the worst, and the one of the best that it becomes a copy of: of nobody whose fitness is NaN."""
     known = {name: fitness[name] for name in population if not math.isnan(fitness[name])}
     ordered = sorted(population, key=lambda name: (known.get(name, -math.inf), name))
-    count = min(max(1, int(share * len(ordered))), len(ordered) // 2)
+    count = min(max(1, math.floor(round(share * len(ordered), 9))), len(ordered) // 2)  # 0.29 of 100 are 29
     worst, last = ordered[:count], ordered[len(ordered) - count :]
     best = [name for name in last if name in known]
     return [(name, best[rng.integers(len(best))]) for name in worst] if best else []

@@ -1,25 +1,29 @@
-"""A tournament: batch after batch of the games that say most about the order of its players, until it is decided.
+"""A tournament: every pair meets, then those pairs play whose games say most about the order, until it is decided.
 
 Two players **meet** in every setting, on both sides, once in each lane. A batch has as many meetings as there are
 players, fewer where the budget ends, and grows with what was played before: so there are few batches to wait for, and
 at most about a quarter of all games are played after the order was decided.
 
-An order by strengths says nothing where games go round in a circle, see `misfit`: then it depends on who meets whom.
-While they seem to, all pairs meet equally often. Pairs that alone keep the order from being decided, as their own games
-speak against it, play the next batch.
+**Coverage first.** The first batches let every pair meet once, as far as the budget reaches; only then are games
+concentrated on the pairs that say most. A circle, as of rock, paper and scissors, cannot be seen without the games of
+the pair that closes it, and where these are missing the strengths of its players are arbitrary.
+
+**Contradictions.** No order is decided while the own games of a pair contradict it, see `contradictions`. Where such
+pairs alone keep it open, each of them plays as many games again as it has had. While players beat each other in a
+circle, all pairs of the circle play, those with the fewest games first, whatever else is open.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from itertools import combinations, cycle, islice
+from itertools import combinations
 from typing import NamedTuple
 
 import msgspec
 
 from arena.config.matches import MatchConfig, SeatEntry
-from arena.league.misfit import Misfit, misfit
+from arena.league.contradictions import Contradiction, unmet
 from arena.league.pairing import RESOLUTION, Standings, most_informative
 from arena.league.ratings import fit
 from arena.league.results import Results
@@ -79,23 +83,25 @@ class Table(NamedTuple):
         doubts: about every two neighbours, the best ones first.
         error: how large all doubts together may be.
         prior: whether the strengths have a weak prior: see `Ratings`.
-        misfit: how badly the games fit strengths at all.
+        contradictions: the pairs whose own games contradict the order, those with the highest players first.
+        unmet: the pairs that have not met in a game that counts.
     """
 
     rows: list[Row]
     doubts: list[Doubt]
     error: float
     prior: bool
-    misfit: Misfit = Misfit()
+    contradictions: Sequence[Contradiction] = ()
+    unmet: Sequence[tuple[str, str]] = ()
 
     @property
     def decided(self) -> bool:
         """Whether the order of all players is."""
-        return self.settled and not self.misfit.against
+        return self.settled and not self.contradictions
 
     @property
     def settled(self) -> bool:
-        """Whether it would be if the games fitted strengths."""
+        """Whether it would be if no pair contradicted it."""
         return sum(doubt.probability for doubt in self.doubts) <= self.error
 
     @property
@@ -129,8 +135,8 @@ def table(results: Results, players: Sequence[str], rule: Rule) -> Table:
     """
     standings = Standings(results, players, elo=rule.elo)
     ratings = fit(results, players=players)
-    fitting = misfit(results, ratings, elo=rule.elo)
-    return Table(rows(ratings, results), _doubts(standings), rule.error, ratings.prior, fitting)
+    contradictions, not_met = standings.contradictions(), unmet(results, players)
+    return Table(rows(ratings, results), _doubts(standings), rule.error, ratings.prior, contradictions, not_met)
 
 
 def equals(results: Results, players: Sequence[str], *, error: float = 0.05, elo: float = RESOLUTION) -> list[Doubt]:
@@ -151,14 +157,16 @@ def _doubts(standings: Standings) -> list[Doubt]:
 
 
 def widened(settings: Sequence[MatchConfig], players: int, rule: Rule) -> tuple[MatchConfig, ...]:
-    """The settings with as many lanes as are fast, but no more than leave everybody some meetings in the budget.
+    """The settings with as many lanes as are fast, but no more than leave each player some meetings in the budget.
+
+    When every pair has met, at least half of the budget is left, if one lane allows that.
 
     Args:
         settings: as their configuration has them.
         players: how many there are.
         rule: with the budget.
     """
-    lanes = min(_LANES, rule.games // (8 * players * len(settings)))
+    lanes = min(_LANES, rule.games // (max(8, 2 * (players - 1)) * players * len(settings)))
     return tuple(msgspec.structs.replace(setting, lanes=max(setting.lanes, lanes)) for setting in settings)
 
 
@@ -170,7 +178,7 @@ def games_of_a_meeting(settings: Sequence[MatchConfig]) -> int:
 def next_batch(
     settings: Sequence[MatchConfig], players: Sequence[str], results: Results, rule: Rule, *, played: int
 ) -> Batch | None:
-    """What is played next; None if the order is decided or the budget is used.
+    """What is played next; None if the order is decided, after every pair has met, or the budget is used.
 
     Args:
         settings: in which players meet: descriptions with two sides, whoever sits there.
@@ -181,26 +189,39 @@ def next_batch(
     """
     meeting = games_of_a_meeting(settings)
     left = (rule.games - played) // meeting  # meetings
-    if left < 1 or (found := table(results, players, rule)).decided:
+    if left < 1:
+        return None
+    if due := every_pair(players)[played // meeting :]:
+        return Batch(tuple(_meetings(settings, due[: min(left, len(players))])), episodes=1)
+    found = table(results, players, rule)
+    if found.decided:
         return None
     wanted = min(left, max(len(players), played // (_PART * meeting)))
     count = min(wanted, len(players))
     episodes = wanted // count
-    if found.misfit.circular:
-        pairs = _seldom_met(results, players, count=count, games=meeting * episodes)
+    if circles := [pair.circle for pair in found.contradictions if pair.circle]:
+        pairs = _seldom_met(circles, results, count=count, games=meeting * episodes)
     elif found.settled:
-        pairs = [(one[0], other[0]) for one, other in islice(cycle(found.misfit.against), count)]
+        again = [(pair.upper, pair.lower) for pair in found.contradictions for _ in range(-(-pair.games // meeting))]
+        pairs, episodes = again[:wanted], 1
     else:
         pairs = most_informative(results, players, count=count, games=meeting * episodes, elo=rule.elo)
     return Batch(tuple(_meetings(settings, pairs)), episodes)
 
 
-def _seldom_met(results: Results, players: Sequence[str], *, count: int, games: int) -> list[tuple[str, str]]:
-    """The pairs that have played least, one after the other, each with so many games more."""
-    played = dict.fromkeys(combinations(sorted(players), 2), 0)
-    for teams, score in results.pairs().items():
-        one, other = sorted(team[0] for team in teams)  # a player fills its whole side
-        played[one, other] += score.games
+def every_pair(players: Sequence[str]) -> list[tuple[str, str]]:
+    """All pairs in the order in which they meet first: after each round of as many pairs as players all met alike."""
+    count = len(players)
+    pairs = [(place, (place + apart) % count) for apart in range(1, count // 2 + 1) for place in range(count)]
+    distinct = dict[frozenset[int], tuple[int, int]]()
+    for pair in pairs:
+        distinct.setdefault(frozenset(pair), pair)  # of an even number the last round has each pair twice
+    return [(players[one], players[other]) for one, other in distinct.values()]
+
+
+def _seldom_met(circles: Sequence[Sequence[str]], results: Results, *, count: int, games: int) -> list[tuple[str, str]]:
+    """The pairs within circles that have played least, one after the other, each with so many games more."""
+    played = {pair: results.between(*pair).games for circle in circles for pair in combinations(sorted(circle), 2)}
     found = []
     for _ in range(count):
         found.append(min(played, key=played.__getitem__))

@@ -36,7 +36,7 @@ def forget_after(folder: RunFolder, tick: int) -> None:
 
 
 def _line(tick: int, name: str, score: Score) -> dict[str, Any]:
-    """Of a policy; wins, draws and losses are shares of the games that had a winner, null where none had."""
+    """Of a policy; wins, draws and losses are shares of the `games` that had a winner or were drawn."""
     games = score.games.count
     return {
         "ticks": tick,
@@ -45,6 +45,7 @@ def _line(tick: int, name: str, score: Score) -> dict[str, Any]:
         "return": score.returns.mean,
         "return_std": score.returns.deviation,
         "length": score.lengths.mean,
+        "games": games,
         "wins": score.wins / games if games else None,
         "draws": score.draws / games if games else None,
         "losses": score.losses / games if games else None,

@@ -148,7 +148,10 @@ def _evaluated(rows: Sequence[Evaluation], color: str) -> Trace:
 
 
 def _share_won(rows: Sequence[Evaluation], color: str) -> Trace:
-    return {**_points(rows, color), "y": [row.wins for row in rows]}
+    above = [row.won[1] - row.wins if row.won and row.wins is not None else None for row in rows]
+    below = [row.wins - row.won[0] if row.won and row.wins is not None else None for row in rows]
+    bars = {"type": "data", "symmetric": False, "array": above, "arrayminus": below, "thickness": 1.2, "width": 3}
+    return {**_points(rows, color), "y": [row.wins for row in rows], "error_y": {**bars, "color": color}}
 
 
 def _points(rows: Sequence[Evaluation], color: str) -> Trace:

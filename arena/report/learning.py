@@ -7,7 +7,7 @@ from collections import defaultdict
 import msgspec
 import numpy as np
 
-from arena.intervals import half_of_mean
+from arena.intervals import half_of_mean, of_share
 from arena.report.curves import Curve, curve, edges_for
 from arena.report.episodes import EpisodeTable
 from arena.report.reading import RunFiles, Update
@@ -32,7 +32,8 @@ class Logged(msgspec.Struct, frozen=True):
 class Evaluation(msgspec.Struct, frozen=True):
     """How a policy did in one evaluation; `margin` is half of the 95 % interval of its mean return.
 
-    One episode has no margin.
+    One episode has no margin. `won` is the 95 % interval of the share of games won (Wilson); None where there was no
+    game, or where the line does not say how many games there were.
     """
 
     ticks: int
@@ -41,6 +42,7 @@ class Evaluation(msgspec.Struct, frozen=True):
     mean: float | None
     margin: float | None
     wins: float | None
+    won: tuple[float, float] | None
     draws: float | None
     losses: float | None
 
@@ -95,6 +97,7 @@ def evaluations(files: RunFiles) -> list[Evaluation]:
             mean=line.return_,
             margin=None if line.return_std is None else half_of_mean(line.episodes, line.return_std),
             wins=line.wins,
+            won=of_share(line.wins * line.games, line.games) if line.wins is not None and line.games else None,
             draws=line.draws,
             losses=line.losses,
         )

@@ -101,6 +101,7 @@ class EvaluationLine(msgspec.Struct, frozen=True):
     return_: float | None = msgspec.field(name="return")
     return_std: float | None
     length: float | None
+    games: int | None = None  # that the shares are of; older lines lack it
     wins: float | None = None
     draws: float | None = None
     losses: float | None = None

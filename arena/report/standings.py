@@ -11,8 +11,8 @@ from arena.config.league import DecidedConfig
 from arena.config.rounds import players
 from arena.config.schema import Config
 from arena.league.alpha_rank import alpha_rank_with_uncertainty
+from arena.league.contradictions import Contradiction
 from arena.league.meta_game import Estimate
-from arena.league.misfit import Surprise
 from arena.league.nash_averaging import nash_average_with_uncertainty
 from arena.league.online import OnlineRatings
 from arena.league.payoff import Payoff, payoff
@@ -25,7 +25,7 @@ from arena.records.condition import planned_ticks
 from arena.report.colors import Colors
 
 MOST_IN_MATRIX = 24  # players: more cells than 24 x 24 nobody reads
-_MOST_SURPRISES = 3
+_MOST_PAIRS = 3
 SAMPLES = 200  # of the payoffs' posterior
 MOST_ONLINE = 20_000  # games that the online rating follows: it takes a tenth of a millisecond for each
 
@@ -93,15 +93,18 @@ class Order(msgspec.Struct, frozen=True):
     """Whether the order of all players is decided as it was asked for: at an error, by differences of `elo` or more.
 
     Args:
-        circular: whether it cannot be, as somebody beats those that stand higher.
-        surprises: pairs whose games do not fit one strength per player, see `misfit`: those with most evidence.
+        contradictions: pairs whose own games contradict it, the first few of `contradicting`; while there are any it is
+            not decided.
+        unmet: the first few of the `not_met` pairs that have not met in a game that counts.
     """
 
     decided: bool
     error: float
     elo: float
-    circular: bool
-    surprises: list[Surprise]
+    contradictions: list[Contradiction]
+    contradicting: int
+    unmet: list[tuple[str, str]]
+    not_met: int
 
 
 class Standings(msgspec.Struct, frozen=True):
@@ -188,8 +191,15 @@ def _order(results: Results, config: Config, rule: DecidedConfig) -> Order:
     """In a tournament, whose configuration is that of its first batch, all policies play."""
     names = [*config.policies] if config.league is None else players(config)
     found = table(results, names, Rule(results.games, rule.error, rule.elo))
-    surprises = [*found.misfit.surprises[:_MOST_SURPRISES]]
-    return Order(found.decided, rule.error, rule.elo, found.misfit.circular, surprises)
+    return Order(
+        decided=found.decided,
+        error=rule.error,
+        elo=rule.elo,
+        contradictions=[*found.contradictions[:_MOST_PAIRS]],
+        contradicting=len(found.contradictions),
+        unmet=[*found.unmet[:_MOST_PAIRS]],
+        not_met=len(found.unmet),
+    )
 
 
 def _rows(ratings: Ratings, results: Results, online: OnlineRatings, colors: Colors) -> list[Standing]:

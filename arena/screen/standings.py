@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
+from arena.intervals import of_share
+from arena.league.contradictions import Contradiction
 from arena.league.league import Champion
-from arena.league.misfit import Misfit
 from arena.league.standings import ENOUGH, Curtailed, Row
 from arena.league.tournament import Doubt
 from arena.screen.words import counted, elo_words
 
 MOST = 12  # lines
-_MOST_SURPRISES = 3
+_MOST_PAIRS = 3
 
 
 def standings_lines(rows: Sequence[Row], *, most: int | None = None, always: Collection[str] = ()) -> list[str]:
@@ -25,7 +26,7 @@ def standings_lines(rows: Sequence[Row], *, most: int | None = None, always: Col
     if not rows:
         return []
     shown = _shown(rows, len(rows) if most is None else most, always)
-    cells = [("rank", "player", "Elo", "95 % interval", "games", "score"), *map(_cells, shown)]
+    cells = [("rank", "player", "Elo", "95 % interval", "games", "score", "95 % interval"), *map(_cells, shown)]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     lines = [_line(row, widths) for row in cells]
     left_out = len(rows) - len(shown)
@@ -68,26 +69,41 @@ def _by(won: Champion) -> str:
     return f"{what}, after {final}"
 
 
-def misfit_lines(found: Misfit) -> list[str]:
-    """That the games do not fit one strength per player, which do not, and what that means; nothing where they do."""
-    if not found.surprises:
+def contradiction_lines(found: Sequence[Contradiction]) -> list[str]:
+    """The pairs whose own games contradict the order, their circles, and what says more; nothing without such pairs."""
+    if not found:
         return []
     pairs = [
-        f"{_team(one.first)} scores {one.score:.1%} against {_team(one.second)} (expected {one.expected:.1%})"
-        for one in found.surprises[:_MOST_SURPRISES]
+        f"{one.lower} scores {one.score:.1%} [{one.low:.1%}, {one.high:.1%}] against {one.upper}, which stands higher"
+        for one in found[:_MOST_PAIRS]
     ]
-    left_out = len(found.surprises) - len(pairs)
-    more = [f"{left_out} more pairs"] if left_out > 1 else ["one more pair"] if left_out else []
-    what = (
-        "who leads depends on who meets whom; see payoffs and Nash averaging in the report"
-        if found.circular
-        else "that leaves the order as it is, but how many Elo are between two depends on who meets whom"
-    )
-    return [f"these games do not fit one strength per player: {', '.join([*pairs, *more])}; {what}"]
+    circles = {frozenset(one.circle): one.circle for one in reversed(found) if one.circle}
+    beaten = [" beats ".join([*circle, circle[0]]) for circle in reversed(circles.values())]
+    words = [f"the games of some pairs contradict the order: {'; '.join([*pairs, *_left_out(len(found), 'pair')])}"]
+    if beaten:
+        shown = "; ".join([*beaten[:_MOST_PAIRS], *_left_out(len(beaten), "circle")])
+        words.append(f"no order fits players that beat each other in a circle: {shown}")
+    return [*words, "see payoffs and Nash averaging in the report, which need no order"]
 
 
-def _team(team: Sequence[str]) -> str:
-    return " and ".join(dict.fromkeys(team))
+def unmet_lines(pairs: Sequence[tuple[str, str]], *, players: int) -> list[str]:
+    """Which pairs have not met; nothing where all have.
+
+    Args:
+        pairs: those that have not.
+        players: how many there are.
+    """
+    if not pairs:
+        return []
+    named = [f"{one} and {other}" for one, other in pairs[:_MOST_PAIRS]]
+    return [
+        f"{len(pairs)} of {counted(players * (players - 1) // 2, 'pair')} have not met in a game that counts: "
+        f"{', '.join([*named, *_left_out(len(pairs), 'pair')])}"
+    ]
+
+
+def _left_out(count: int, what: str) -> list[str]:
+    return [f"and {counted(count - _MOST_PAIRS, f'more {what}')}"] if count > _MOST_PAIRS else []
 
 
 def curtailed_lines(found: Curtailed | None) -> list[str]:
@@ -109,9 +125,12 @@ def _shown(rows: Sequence[Row], most: int, always: Collection[str]) -> list[Row]
 
 
 def _cells(row: Row) -> tuple[str, ...]:
-    share = "-" if row.share is None else f"{row.share:.1%}"
+    share, ends = "-", "-"
+    if row.share is not None:
+        low, high = of_share(row.score.points, row.score.games)
+        share, ends = f"{row.share:.1%}", f"[{low:.1%}, {high:.1%}]"
     interval = f"[{elo_words(row.low)}, {elo_words(row.high)}]"
-    return str(row.rank), row.player, elo_words(row.elo), interval, str(row.score.games), share
+    return str(row.rank), row.player, elo_words(row.elo), interval, str(row.score.games), share, ends
 
 
 def _line(cells: Sequence[str], widths: Sequence[int]) -> str:

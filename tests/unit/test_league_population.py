@@ -153,3 +153,9 @@ def test_whole_numbers_stay_whole_and_bounds_hold(value: float, rule: PerturbCon
     (found,) = explored({"x": rule}, {"x": value}, np.random.default_rng(0)).values()
     assert found == expected
     assert type(found) is type(expected)
+
+
+def test_a_share_of_a_population_is_not_rounded_down_by_its_representation() -> None:
+    scores = {f"p{place:03d}": float(place) for place in range(100)}
+    rule, options = EvolutionConfig(share=0.29), {name: {} for name in scores}  # 0.29 x 100 is 28.999999999999996
+    assert len(forks(rule, [[*scores]], scores, options, np.random.default_rng(0))) == 29

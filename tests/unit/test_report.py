@@ -17,6 +17,7 @@ import pytest
 
 from arena.cli import main
 from arena.config import parse_config
+from arena.intervals import of_share
 from arena.league.pairing import decided
 from arena.league.ratings import fit
 from arena.league.reading import read_results
@@ -204,7 +205,15 @@ def test_the_page_says_whether_the_order_of_a_tournament_is_decided(own: RunFold
     tournament.write(own, Terms(greedy=True, error=0.1, elo=elo))
     found = decided(read_results(own), ["p0", "p1", "p2"], 0.1, elo=elo)
     order = numbers(own)["standings"]["order"]
-    assert order == {"decided": found, "error": 0.1, "elo": elo, "circular": False, "surprises": []}
+    assert order == {
+        "decided": found,
+        "error": 0.1,
+        "elo": elo,
+        "contradictions": [],
+        "contradicting": 0,
+        "unmet": [],
+        "not_met": 0,
+    }
     text = re.sub("<[^>]+>", "", page(read_run(own.path)))
     assert f"The order of all players {words}, at an error of 0.10; differences below {elo}" in text.replace(THIN, "")
 
@@ -453,6 +462,16 @@ def test_of_many_faults_the_newest_are_told_first_and_none_is_left_out(own: RunF
     told = re.findall(r"match 1, tick (\d+): the game was made anew", text)
     assert told == [str(tick) for tick in [*range(10, 40), *range(10)]]
     assert "<summary>10 before them</summary>" in text
+
+
+def test_shares_of_games_won_in_evaluations_have_intervals(own: RunFolder) -> None:
+    line = {**lines(own.evaluations)[0], "wins": 0.75, "draws": 0.0, "losses": 0.25}
+    older = {name: value for name, value in line.items() if name != "games"}
+    own.evaluations.write_text("".join(json.dumps(one) + "\n" for one in ({**line, "games": 16}, older)))
+    found = numbers(own)["evaluations"]
+    assert found[0]["won"] == pytest.approx(of_share(12, 16))
+    assert found[1]["won"] is None
+    assert 'data-path="evaluations.0.won.0"' in page(read_run(own.path))
 
 
 def test_a_policy_that_plays_in_evaluations_alone_says_so(own: RunFolder) -> None:

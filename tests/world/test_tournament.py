@@ -17,6 +17,7 @@ import yaml
 from arena.cli import main
 from arena.commands.contestants import players_of, read_sources
 from arena.config import load_config
+from arena.intervals import of_share
 from arena.league.ratings import fit
 from arena.league.reading import read
 from arena.records import rounds
@@ -323,20 +324,23 @@ def test_an_order_that_goes_round_in_a_circle_is_never_decided_and_the_whole_bud
 ) -> None:
     path = written(tmp_path, circle())
     out = tournament(capsys, tmp_path, path, "--episodes", "1200")
-    assert "these games do not fit one strength per player: " in out
-    assert "rock scores 100.0% against scissors (expected" in out
-    assert re.search("the order is not decided after [0-9,]+ games: some beat those that stand higher\n", out)
+    assert "the games of some pairs contradict the order: " in out
+    assert re.search(r"(rock|paper|scissors) scores 100\.0% \[9[0-9]\.[0-9]%, 100\.0%\] against ", out)
+    assert re.search(
+        "no order fits players that beat each other in a circle: [a-z]+ beats [a-z]+ beats [a-z]+ beats ", out
+    )
+    assert re.search("the order is not decided after [0-9,]+ games: those of .* contradict it\n", out)
     data = as_data(capsys, tmp_path, path, "--episodes", "1200", "--resume")
     assert not data["decided"]
-    assert data["misfit"]["circular"]
-    assert data["misfit"]["p"] < 1e-6
+    assert {*data["contradictions"][0]["circle"]} == {"rock", "paper", "scissors"}
+    assert data["unmet"] == []
     assert data["games"] > 1100
     found = read_run(tmp_path / "games")
     order = plain(page_data(found))["standings"]["order"]
-    assert (order["decided"], order["circular"]) == (False, True)
+    assert (order["decided"], order["contradicting"], order["not_met"]) == (False, len(data["contradictions"]), 0)
     words = page(found)
-    assert "These games do not fit one strength per player: " in words
-    assert "Who leads depends on who meets whom" in words
+    assert "The games of some pairs contradict the order: " in words
+    assert " need no order" in words
 
 
 def test_the_data_has_what_the_words_say_of_the_games(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -348,8 +352,39 @@ def test_the_data_has_what_the_words_say_of_the_games(tmp_path: Path, capsys: py
     assert data["prior"]
     assert ["high", "low"] in data["alike"]
     assert data["not_counted"] == {"without_winner": 0, "cut_short": 0, "interrupted": 0}
-    assert data["misfit"]["p"] > 0.001
-    assert (data["misfit"]["circular"], data["misfit"]["surprises"]) == (False, [])
+    assert (data["contradictions"], data["unmet"]) == ([], [])
+    for row in data["players"]:
+        assert row["score_interval"] == pytest.approx(of_share(row["wins"] + row["draws"] / 2, row["games"]))
+
+
+def test_pairs_that_the_budget_does_not_reach_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tournament(capsys, tmp_path, written(tmp_path, ladder()), "--episodes", "16")
+    assert "1 of 3 pairs have not met in a game that counts: " in out
+
+
+UNTRAINED = {"blue": {"algorithm": "players:Counts"}, "red": {"algorithm": "players:Counts"}, "fixed": plays(1)}
+
+
+def test_policies_that_learn_and_have_no_checkpoint_are_refused_with_the_remedies(
+    tmp_path: Path, runs: tuple[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = written(tmp_path, ladder(UNTRAINED), "fresh.yaml")
+    error = mistake(capsys, tmp_path, path)
+    assert "policies.blue: learns and has no checkpoint (also red)" in error
+    for remedy in ("`load:`", "run folder", "`--untrained`"):
+        assert remedy in error
+    loaded = {name: entry | {"load": runs[0]} if name == "blue" else entry for name, entry in UNTRAINED.items()}
+    assert "policies.red: learns" in mistake(capsys, tmp_path, written(tmp_path, ladder(loaded), "half.yaml"))
+
+
+@pytest.mark.parametrize("arguments", [["--untrained"], ["--players", "fixed,blue"]])
+def test_first_weights_play_where_they_are_asked_for_or_are_frozen(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str]
+) -> None:
+    frozen = {} if arguments == ["--untrained"] else {"frozen": True}
+    policies = UNTRAINED | {"blue": UNTRAINED["blue"] | frozen}
+    data = as_data(capsys, tmp_path, written(tmp_path, ladder(policies)), "--episodes", "48", *arguments)
+    assert "blue" in players(data)
 
 
 # what goes wrong
@@ -442,7 +477,7 @@ def test_games_that_do_not_count_end_it(tmp_path: Path, capsys: pytest.CaptureFi
     data["matches"] = [{"env": "g", "seats": ["one", "other"]}]
     capsys.readouterr()
     assert main(["tournament", written(tmp_path, data), "--run-dir", str(tmp_path / "games")]) == 2
-    assert "none of 64 games counts" in capsys.readouterr().err
+    assert "none of 32 games counts" in capsys.readouterr().err
 
 
 def test_a_budget_that_is_too_small_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,276 @@
+"""Pairs whose own games contradict an order: those of circles do, those of transitive leagues do not for long."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import combinations
+
+import numpy as np
+import pytest
+
+from arena.commands.contesting import verdict_lines
+from arena.config.matches import MatchConfig
+from arena.intervals import of_share
+from arena.league.contradictions import Contradiction
+from arena.league.pairing import Standings, decided
+from arena.league.results import Results, Score
+from arena.league.tournament import Rule, Table, every_pair, next_batch, table
+from arena.screen.standings import contradiction_lines, unmet_lines
+
+Chances = Callable[[int, int], np.ndarray]
+"""Who has the first side, and who the other -> of a win, a draw and a loss of the first, float64 [3]."""
+
+CIRCLE = np.array([[0.5, 0.61, 0.13], [0.39, 0.5, 0.61], [0.87, 0.39, 0.5]])  # the closing pair wins most
+MIXED = np.array([[0.8, 0.1, 0.1], [0.1, 0.8, 0.1], [0.1, 0.1, 0.8]])  # of rock, paper and scissors
+
+
+def davidson(strengths: np.ndarray, *, nu: float = 0.0, side: float = 0.0) -> Chances:
+    def chances(first: int, second: int) -> np.ndarray:
+        odds = 10 ** ((strengths[first] - strengths[second] + side) / 800)
+        weights = np.array([odds, nu, 1 / odds])
+        return np.asarray(weights / weights.sum())
+
+    return chances
+
+
+def with_luck(strengths: np.ndarray, share: float) -> Chances:
+    """So many games are won by either with the same chance, the others as strengths say."""
+    usual = davidson(strengths)
+    return lambda first, second: (1 - share) * usual(first, second) + share * np.array([0.5, 0.0, 0.5])
+
+
+def mirrored(first: int, second: int) -> np.ndarray:
+    """Mixtures of rock, paper and scissors that are mirror images of each other: all are equally good."""
+    joint = np.outer(MIXED[first], MIXED[second])
+    won = sum(joint[move, move - 1] for move in range(3))
+    return np.array([won, np.trace(joint), 1 - won - np.trace(joint)])
+
+
+def found_in(results: Results, *, elo: float = 20) -> list[Contradiction]:
+    return Standings(results, results.players, elo=elo).contradictions()
+
+
+BEATS = np.array([[0, -1, 1], [1, 0, -1], [-1, 1, 0]])  # rock, paper and scissors
+
+
+def with_a_player_of_chance(first: int, second: int) -> np.ndarray:
+    """Rock, paper, scissors, and a fourth player that draws its moves."""
+    if 3 in (first, second):
+        return np.full(3, 1 / 3)
+    found = BEATS[first, second]
+    return np.array([found > 0, found == 0, found < 0], np.float64)
+
+
+class Played:
+    """A whole tournament, what is said of it looked at after every batch."""
+
+    def __init__(self, players: int, chances: Chances, seed: int, *, lanes: int, games: int, elo: float = 20) -> None:
+        names, rng = [f"p{number}" for number in range(players)], np.random.default_rng(seed)
+        setting = MatchConfig(env="g", seats=("?", "?"), sides=((0,), (1,)), lanes=lanes)
+        rule = Rule(games, error=0.05, elo=elo)
+        self.results, self.seen = Results(), list[Table]()
+        while (batch := next_batch([setting], names, self.results, rule, played=self.results.games)) is not None:
+            for match in batch.matches:
+                first, second = (str(name) for name in match.seats)
+                count = match.copies * match.lanes * batch.episodes
+                score = Score(*rng.multinomial(count, chances(int(first[1:]), int(second[1:]))).tolist())
+                self.results.add_score((first,), (second,), score, sided=True)
+            self.seen.append(table(self.results, names, rule))
+
+
+def circle(games: int = 96) -> Results:
+    """The second of each two, as a wins against b, b against c, and c against a."""
+    results = Results()
+    for first, second, count in (("a", "b", games), ("b", "c", 2 * games), ("c", "a", games // 3)):
+        results.add_score((first,), (second,), Score(wins=count))
+    return results
+
+
+@pytest.mark.parametrize("lanes", [1, 4, 16])
+def test_rock_paper_scissors_and_chance_all_meet_and_are_not_ordered(lanes: int) -> None:
+    for seed in range(3):
+        tournament = Played(4, with_a_player_of_chance, seed, lanes=lanes, games=800)
+        last = tournament.seen[-1]
+        assert not last.unmet
+        assert len(tournament.results.pairs()) == 6
+        assert not any(found.decided for found in tournament.seen)
+        circles = {frozenset(pair.circle) for found in tournament.seen for pair in found.contradictions}
+        assert frozenset({"p0", "p1", "p2"}) in circles
+        strengths = [row.elo for row in last.rows if row.player != "p3"]
+        assert max(strengths) - min(strengths) < 150
+
+
+def test_every_pair_meets_once_before_any_pair_meets_again() -> None:
+    tournament = Played(7, davidson(300.0 * np.arange(7)), 0, lanes=2, games=21 * 4)
+    assert {score.games for score in tournament.results.pairs().values()} == {4}
+    assert len(tournament.results.pairs()) == 21
+    sides = tournament.results.by_side()
+    assert {score.games for score in sides.values()} == {2}
+    assert len(sides) == 42
+
+
+@pytest.mark.parametrize("players", [2, 3, 6, 7])
+def test_all_players_meet_equally_often_while_pairs_meet_first(players: int) -> None:
+    names = [f"p{number}" for number in range(players)]
+    pairs = every_pair(names)
+    assert {frozenset(pair) for pair in pairs} == {frozenset(pair) for pair in combinations(names, 2)}
+    assert len(pairs) == players * (players - 1) // 2
+    for rounds in range(1, (players - 1) // 2 + 1):
+        met = [name for pair in pairs[: rounds * players] for name in pair]
+        assert {met.count(name) for name in names} == {2 * rounds}
+
+
+def test_a_budget_that_ends_first_leaves_pairs_that_are_named() -> None:
+    tournament = Played(5, davidson(np.zeros(5)), 0, lanes=1, games=12)
+    unmet = tournament.seen[-1].unmet
+    assert len(unmet) == 4
+    (line,) = unmet_lines(unmet, players=5)
+    assert line.startswith("4 of 10 pairs have not met in a game that counts: p0 and ")
+    assert line.endswith(", and 1 more pair")
+    assert unmet_lines([], players=5) == []
+
+
+def test_a_circle_contradicts_every_order_and_is_named() -> None:
+    found = found_in(circle())
+    assert found
+    for pair in found:
+        assert pair.beats
+        assert pair.circle in {("a", "b", "c"), ("b", "c", "a"), ("c", "a", "b")}
+        assert pair.circle[:2] == (pair.lower, pair.upper)
+        assert pair.score == 1
+        assert 0.5 < pair.low < pair.high == 1
+
+
+def test_a_circle_has_no_order_that_is_decided() -> None:
+    results = circle()
+    assert not decided(results, "abc")
+    assert not table(results, "abc", Rule(games=1000, error=0.05, elo=20)).decided
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_mirror_images_are_never_said_to_be_in_order_and_all_pairs_play_alike(seed: int) -> None:
+    tournament = Played(3, mirrored, seed, lanes=16, games=2000)
+    assert not any(found.decided for found in tournament.seen)
+    assert tournament.results.games > 2000 - 2 * 16
+    games = [score.games for score in tournament.results.pairs().values()]
+    assert max(games) - min(games) <= 2 * 16 * 6
+    assert max(abs(row.elo) for row in tournament.seen[-1].rows) < 30
+
+
+def test_the_order_of_a_circle_is_seldom_decided_though_the_pair_that_closes_it_plays_few_games() -> None:
+    def chances(first: int, second: int) -> np.ndarray:
+        return np.array([CIRCLE[first, second], 0.0, CIRCLE[second, first]])
+
+    seen = [Played(3, chances, seed, lanes=4, games=800).seen[-1] for seed in range(20)]
+    assert sum(found.decided for found in seen) <= 2  # 19 where a lower player has to beat the upper one
+
+
+def hidden() -> Results:
+    """Neighbors are settled, and the pair of the first and the last player has few games."""
+    results = Results()
+    for first, second, score in (("a", "b", (113, 0, 71)), ("b", "c", (38, 0, 2)), ("a", "c", (8, 0, 8))):
+        results.add_score((first,), (second,), Score(*score))
+    return results
+
+
+def test_a_pair_whose_own_games_contradict_the_order_keeps_it_open_and_plays_again() -> None:
+    rule, setting = Rule(1000, error=0.05, elo=20), MatchConfig(env="g", seats=("?", "?"), sides=((0,), (1,)))
+    found = table(hidden(), "abc", rule)
+    (pair,) = found.contradictions
+    assert (pair.lower, pair.upper, pair.score, pair.games, pair.beats, pair.circle) == ("c", "a", 0.5, 16, False, ())
+    assert (pair.low, pair.high) == of_share(8, 16)
+    assert (found.open, found.decided, decided(hidden(), "abc")) == ([], False, False)
+    batch = next_batch([setting], "abc", hidden(), rule, played=hidden().games)
+    assert batch is not None
+    assert {frozenset(match.seats) for match in batch.matches} == {frozenset("ac")}
+    assert sum(match.copies for match in batch.matches) * batch.episodes == 16
+
+
+def test_the_pair_that_keeps_an_order_open_is_named() -> None:
+    rule = Rule(1000, error=0.05, elo=20)
+    (line,) = verdict_lines(table(hidden(), "abc", rule), rule, hidden().games)
+    assert line == "the order is not decided after 240 games: those of a and c contradict it"
+
+
+def test_a_pair_that_strengths_are_wrong_of_but_not_who_is_better_leaves_the_order_decided() -> None:
+    results = hidden()
+    results.add_score(("a",), ("c",), Score(wins=20, losses=2))
+    assert not found_in(results)
+    assert decided(results, "abc")
+
+
+def test_the_sides_that_a_pair_had_are_no_contradiction() -> None:
+    """The second player of a pair scores more, as it alone has had the side that is better."""
+    results = Results()
+    for first, second, wins in (("a", "b", 80), ("b", "a", 72), ("b", "c", 80), ("c", "b", 72), ("c", "a", 68)):
+        results.add_score((first,), (second,), Score(wins=wins, losses=100 - wins), sided=True)
+    assert Standings(results, "abc").order == ("a", "b", "c")
+    assert results.between("c", "a") == Score(wins=68, losses=32)
+    assert not found_in(results)
+
+
+@pytest.mark.parametrize(
+    ("players", "chances", "lanes", "elo"),
+    [
+        (3, davidson(np.zeros(3), nu=0.5), 4, 100),
+        (6, davidson(100.0 * np.arange(6), nu=0.3, side=100.0), 1, 100),
+        (6, davidson(300.0 * np.arange(6)), 1, 50),  # with upsets of which fewer than one is expected
+        (8, davidson(60.0 * np.arange(8), nu=2.0), 4, 60),
+    ],
+)
+def test_transitive_tournaments_come_to_an_end(players: int, chances: Chances, lanes: int, elo: float) -> None:
+    for seed in range(5):
+        tournament = Played(players, chances, seed, lanes=lanes, games=20_000, elo=elo)
+        assert tournament.seen[-1].decided
+        assert tournament.results.games < 10_000
+
+
+def test_circles_of_less_than_the_difference_that_counts_contradict_nothing() -> None:
+    results = Results()
+    for first, second in (("a", "b"), ("b", "c"), ("c", "a")):
+        results.add_score((first,), (second,), Score(wins=53_000, losses=47_000))  # 21 Elo, where 0 are expected
+    assert not found_in(results, elo=25)
+    assert found_in(results, elo=15)[0].circle
+
+
+@pytest.mark.parametrize("games", [(4000, 3640, 360), (400, 364, 36)])
+def test_luck_does_not_fit_strengths_and_leaves_the_order_as_it_is(games: tuple[int, int, int]) -> None:
+    count, won, lost = games
+    results = Results()
+    for first, second in (("a", "b"), ("b", "c")):
+        results.add_score((first,), (second,), Score(count * 9 // 10, 0, count // 10))
+    results.add_score(("a",), ("c",), Score(won, 0, lost))  # 91 % where 98.8 % would fit the other two pairs
+    assert not found_in(results)
+    assert decided(results, "abc")
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_tournament_of_a_game_with_luck_is_decided(seed: int) -> None:
+    strengths = np.array([0.0, 200.0, 500.0, 600.0, 800.0])
+    tournament = Played(5, with_luck(strengths, 0.2), seed, lanes=4, games=4000, elo=50)
+    assert tournament.seen[-1].decided
+    assert [row.player for row in tournament.seen[-1].rows] == ["p4", "p3", "p2", "p1", "p0"]
+
+
+def test_the_side_that_wins_contradicts_nothing_where_pairs_differ_in_what_it_is_worth() -> None:
+    results = Results()
+    for first, second in (("a", "b"), ("b", "a")):  # whoever is first wins; against c it does not matter
+        results.add_score((first,), (second,), Score(wins=200), sided=True)
+        for one, other, score in ((first, "c", Score(150, 0, 50)), ("c", first, Score(50, 0, 150))):
+            results.add_score((one,), (other,), score, sided=True)
+    assert not found_in(results)
+
+
+def test_without_games_nothing_is_contradicted() -> None:
+    assert not Standings(Results(), "ab").contradictions()
+    assert table(Results(), "abc", Rule(100, 0.05, 20)).unmet == [("a", "b"), ("a", "c"), ("b", "c")]
+
+
+def test_contradictions_are_said_with_their_scores_and_intervals_and_what_needs_no_order() -> None:
+    found = found_in(circle())
+    pairs, circles, remedy = contradiction_lines(found)
+    low = f"{of_share(found[0].games, found[0].games)[0]:.1%}"
+    assert f"scores 100.0% [{low}, 100.0%] against {found[0].upper}, which stands higher" in pairs
+    assert circles.endswith(f"{' beats '.join([*found[0].circle, found[0].circle[0]])}")
+    assert remedy == "see payoffs and Nash averaging in the report, which need no order"
+    assert contradiction_lines([]) == []
