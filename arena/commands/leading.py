@@ -105,9 +105,10 @@ def _standings(run: Run) -> list[str]:
     found = rounds.league_standings(run)
     won = show.champion_lines(rounds.league_champions(run))
     if len(found.rows) < 2:
-        return [*show.outdated_lines(found.outdated), *won]
+        return [*found.without_winner, *show.outdated_lines(found.outdated), *won]
     return [
         *show.standings_lines(found.rows, most=show.MOST, always=rounds.config_of(run).policies),
+        *found.without_winner,
         *show.outdated_lines(found.outdated),
         *show.equal_lines(found.equal),
         *show.prior_lines(prior=found.prior),

@@ -56,6 +56,7 @@ class LeagueTable(NamedTuple):
         curtailed: who is rated worst because games were cut; None where that is too little to matter.
         outdated: who is not rated, as all of its games are older than the window.
         equal: the neighbours that have proved to be as good as each other.
+        without_winner: why games are not rated that have no winners; a line for each.
     """
 
     rows: list[Row]
@@ -63,6 +64,7 @@ class LeagueTable(NamedTuple):
     curtailed: Curtailed | None
     outdated: Sequence[str] = ()
     equal: Sequence[Doubt] = ()
+    without_winner: Sequence[str] = ()
 
 
 class Curtailed(NamedTuple):

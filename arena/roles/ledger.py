@@ -7,12 +7,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from arena.memory import Standing
 from arena.messages import Progress
 from arena.records import boundary as boundaries
-from arena.records.episode_line import episode_of
+from arena.records.episode_line import episode_of, unsettled
 from arena.records.folder import RunFolder
 from arena.records.journal import JournalReader, kept_lines
 from arena.records.lines import EpisodeRow, UpdateRecord, column
+from arena.records.outcome import Winners
 from arena.records.recorder import Recorder
-from arena.records.results import in_parts, results_of
+from arena.records.results import in_parts
 from arena.records.scoreboard import Scoreboard
 from arena.run import Run
 
@@ -34,6 +35,7 @@ class Ledger:
         updates: per policy that has any how many updates.
         seconds: per policy that has updates the `seconds` of its last one.
         counts: per match and lane how many episodes have ended.
+        without_winner: games that have shown that they have no winners, and of which nothing has been said yet.
     """
 
     def __init__(self, run: Run, recorder: Recorder, scoreboard: Scoreboard, *, counting: bool) -> None:
@@ -43,6 +45,7 @@ class Ledger:
         self._counting = counting
         self._told: Mapping[str, int] = {}  # per policy an update up to which all are on record
         self.ticks = run.first_ticks
+        self.without_winner: list[str] = []
         self.updates, self.seconds = dict(run.leg.updates), dict(run.leg.seconds)
         self.counts = {
             match.match: [run.leg.episodes.get((match.match, lane), 0) for lane in range(match.lanes)]
@@ -58,14 +61,16 @@ class Ledger:
     def recall(self, counts: Mapping[int, list[int]]) -> None:
         """Takes over what was counted before, in this process; the score has it."""
         self.counts |= {match: list(found) for match, found in counts.items()}
+        self._recorder.winners = Winners(self._scoreboard.winners.without)
 
     def read(self) -> None:
         """Scores and counts what is on record."""
         self.counts = {match: [0] * len(counts) for match, counts in self.counts.items()}
         before = kept_lines(self._run.folder.episodes, keep=lambda _: True)
         for part in in_parts(episode_of(line) for _, line in before):
-            self._scoreboard.add(results_of(part))
+            self.without_winner += self._scoreboard.take(part)
             self._count(row for row in part if self._goes_on(row))
+        self._recorder.winners = Winners(self._scoreboard.winners.without)
 
     def found(self) -> Iterator[Progress]:
         """What a repair has found that is not on record, one episode after the other; each is to be noted at once."""
@@ -84,6 +89,7 @@ class Ledger:
         if self._counting:
             self._count(told.episodes)
         self._scoreboard.add(self._recorder.episodes(told.match, told.tick, told.episodes, last=told.last))
+        self.without_winner += self._scoreboard.winners.see(unsettled(told.episodes))
 
     def update(self, record: UpdateRecord) -> None:
         """Records that a policy has learnt once more."""

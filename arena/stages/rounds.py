@@ -85,7 +85,7 @@ def league_standings(run: Run) -> LeagueTable:
     config = config_of(run)
     found = _reading(run, config)
     table, equal = league_table(found.results, found.cut, config), equals(found.results, found.results.players)
-    return table._replace(outdated=found.outdated, equal=equal)
+    return table._replace(outdated=found.outdated, equal=equal, without_winner=found.without_winner)
 
 
 def league_champions(run: Run) -> list[Champion]:
