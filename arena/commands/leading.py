@@ -113,5 +113,6 @@ def _standings(run: Run) -> list[str]:
         *show.equal_lines(found.equal),
         *show.prior_lines(prior=found.prior),
         *show.curtailed_lines(found.curtailed),
+        *(() if found.caution is None else show.caution_lines(found.caution, run.path)),
         *won,
     ]
