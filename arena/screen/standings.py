@@ -13,6 +13,7 @@ from arena.screen.words import counted, elo_words
 
 MOST = 12  # lines
 _MOST_SURPRISES = 3
+_MOST_SINGLE = 6  # players that have met one opponent
 
 
 def standings_lines(rows: Sequence[Row], *, most: int | None = None, always: Collection[str] = ()) -> list[str]:
@@ -70,8 +71,10 @@ def caution_lines(found: Caution, run_dir: Path | str) -> list[str]:
             f"`arena tournament {run_dir}` rates checkpoints"
         )
     if found.single:
-        pairs = ", ".join(f"{player} (only {opponent})" for player, opponent in found.single.items())
-        lines.append(f"met a single opponent, so the rating rests on that opponent's: {pairs}")
+        pairs = [f"{player} (only {opponent})" for player, opponent in found.single.items()]
+        more = [f"and {len(pairs) - _MOST_SINGLE} more"] if len(pairs) > _MOST_SINGLE else []
+        named = ", ".join([*pairs[:_MOST_SINGLE], *more])
+        lines.append(f"met a single opponent, so the rating rests on that opponent's: {named}")
     return lines
 
 
