@@ -283,7 +283,7 @@ def _games(episodes: JournalReader, config: Config) -> _Games:
     for line in _lines(episodes, _EpisodeLine):
         newest = max(newest, line.round)
         envs[line.env] = None
-        if not line.settled:
+        if not line.settled and line.seats and line.seats[0].outcome is None:  # few show anything
             winners.see([line.ending])
     rules = {env: config.envs[env].outcome for env in envs if env in config.envs}
     return _Games(winners, rules, newest)
@@ -325,6 +325,7 @@ class _Referee:
         self._matches = {line.round: line.matches for line in rounds}
         self._since = since
         self._games = games
+        self._known: dict[Any, tuple[Encounter, ...] | _Dropped] = {}
 
     def judged(
         self, episodes: Iterable[_EpisodeLine]
@@ -356,17 +357,28 @@ class _Referee:
         return frozenset(name for one in found if one.first != one.second for name in (*one.first, *one.second))
 
     def _judge(self, episode: _EpisodeLine) -> tuple[Encounter, ...] | _Dropped:
-        """What a finished game says."""
-        players = [seat.policy for seat in episode.seats]
+        """What a finished game says; of the same players in the same match there are few ways to end."""
         if episode.cut or any(seat.idle_ticks for seat in episode.seats):
             return _Dropped.ABORTED
+        players, outcomes = tuple(seat.policy for seat in episode.seats), tuple(seat.outcome for seat in episode.seats)
+        if episode.env in self._games.winners.without:
+            outcomes = self._games.winners.outcomes(episode.ending)
+        if len(players) > 2 and self._ranks(episode):
+            return self._judged(episode, players, outcomes)
+        key = (episode.round, episode.match, episode.env, players, outcomes)
+        if key not in self._known:
+            self._known[key] = self._judged(episode, players, outcomes)
+        return self._known[key]
+
+    def _judged(
+        self, episode: _EpisodeLine, players: Sequence[str], outcomes: Sequence[Outcome | None]
+    ) -> tuple[Encounter, ...] | _Dropped:
         sides, returns = self._sides(episode), list[float]()
         if sorted(seat for side in sides for seat in side) != list(range(len(players))):
             return _Dropped.UNRATED
-        ending = episode.ending
-        if ending.settled and self._ranks(episode):
-            returns = side_returns(ending.returns, ending.entities, sides)
-        found = encounters_of(players, sides, self._games.winners.outcomes(ending), returns)
+        if episode.settled and self._ranks(episode):
+            returns = side_returns(episode.ending.returns, episode.ending.entities, sides)
+        found = encounters_of(players, sides, outcomes, returns)
         if not found:
             return _Dropped.UNRATED
         return _Dropped.STALE if any(self._since.get(name, 0) > episode.round for name in players) else found

@@ -107,7 +107,8 @@ def tabulate(episodes: Iterable[PlayedEpisode]) -> EpisodeTable:
     for number, episode in enumerate(episodes):
         places.extend((episode.round, episode.match, episode.lane, episode.episode))
         ending = episode.ending
-        winners.see([ending])
+        if not any(ending.outcomes):  # few show anything
+            winners.see([ending])
         flags = (episode.terminated, episode.truncated, episode.cut, stands(ending))
         rows.extend((envs[episode.env], episode.round, episode.match, episode.tick, episode.length, *flags))
         for seat in () if episode.cut else episode.seats:
