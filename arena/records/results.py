@@ -50,16 +50,6 @@ class Results(NamedTuple):
         """Per decided game, the share that was won."""
         return [won for won, _, _ in self.games]
 
-    @property
-    def drawn(self) -> list[float]:
-        """Per decided game, the share that was drawn."""
-        return [drawn for _, drawn, _ in self.games]
-
-    @property
-    def lost(self) -> list[float]:
-        """Per decided game, the share that was lost."""
-        return [lost for _, _, lost in self.games]
-
 
 def results_of(episodes: Sequence[EpisodeRow]) -> dict[str, Results]:
     """The results of episodes of one match, by policy, in the order of the seats; episodes that were cut are none.
