@@ -90,6 +90,10 @@ class GameError(ArenaError):
         return f"the game gave{whom}{where}{when} {self.found}"
 
 
+class NotZeroSum(ArenaError):
+    """An episode has other returns than the rule `outcome: zero_sum` of its game allows; the message says which."""
+
+
 class Unwritable(ArenaError, OSError):
     """A file or folder of a run cannot be written; the message says which one, why, and what remains."""
 

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from arena.errors import ConfigError, listed, nearest
 from arena.packing import Load, pack
@@ -30,6 +30,9 @@ Entity = int | str
 """An entity as the configuration names it: its index in the environment, or its name."""
 
 FACES = ("gym", "vector", "parallel")
+OutcomeRule = Literal["info", "zero_sum", "higher_return", "none"]
+"""How it is decided who has won an episode of a game: see `arena.records.outcome`."""
+
 ONLY_ACT = frozenset({"random", "scripted"})  # algorithms that never learn and need no torch
 MOST_ROLES = 50_000
 """Of a run, and processes of it: larger plans are typing errors, and building them takes long."""
@@ -86,6 +89,7 @@ class MatchPlan:
     path: str = ""  # where in the configuration the description stands, as `matches[0]`
     pipeline: int = 1  # in how many blocks the lanes move, one after the other
     sides: tuple[tuple[int, ...], ...] = ()  # the seats that play together, against the others; none: nobody knows
+    outcome: OutcomeRule | None = None  # how it is decided who has won
 
     @property
     def blocks(self) -> tuple[range, ...]:
@@ -316,6 +320,7 @@ def _match(config: Config, *, entry: int, copy: int, path: str, description: Mat
         path=path,
         pipeline=description.pipeline,
         sides=description.known_sides,
+        outcome=env.outcome,
     )
 
 

@@ -282,6 +282,7 @@ class _Game(NamedTuple):
     wrappers: str
     entities: str
     sides: str
+    outcome: str
 
 
 def _settings(source: Source) -> dict[_Game, MatchConfig]:
@@ -312,6 +313,7 @@ def _game(match: MatchPlan) -> _Game:
         _words([[name, argument] for name, argument in match.wrappers]),
         _words([list(seat.entities) for seat in match.seats]),
         _words([list(side) for side in two_sides(match)]),
+        _words(match.outcome),
     )
 
 

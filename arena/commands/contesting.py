@@ -123,12 +123,13 @@ class Tournament(HostingLeader):
         found = table(played.results, [*rounds.config_of(run).policies], rule)
         uncounted = _uncounted(played, run.folder, batches)
         if self._request.as_json:
-            text = json.dumps(_data(found, rule, played.results.games, uncounted, run), indent=2)
+            text = json.dumps(_data(found, rule, played, uncounted, run), indent=2)
         else:
             lines = [*standings_lines(found.rows), *prior_lines(prior=found.prior)]
             lines += unmet_lines(found.unmet, players=len(found.rows))
             lines += contradiction_lines(found.contradictions)
             lines += [*verdict_lines(found, rule, played.results.games), *_uncounted_lines(uncounted)]
+            lines += played.without_winner
             lines += repetition_words(alike(run), remedy="--sample")
             text = "\n".join([*lines, f"run folder: {run.path}"])
         sys.stdout.write(f"{text}\n")
@@ -173,6 +174,14 @@ def opening(request: Request) -> tuple[Config, Batch]:
             f"both sides; ask for {meeting} or more",
             path="--episodes",
         )
+    for name in dict.fromkeys(setting.env for setting in settings):
+        if envs[name].outcome == "none":
+            raise ConfigError(
+                "found none, so its games have no winners, and there is no order to find out; set higher_return, "
+                "zero_sum or info",
+                path=f"envs.{name}.outcome",
+                source=sources[0].path,
+            )
     base = sources[0].config
     config = msgspec.structs.replace(
         base,
@@ -224,10 +233,10 @@ def _check_counted(played: Reading, source: str) -> None:
         ConfigError: none of them counts.
     """
     if played.episodes and not played.results.games:
+        reasons = "".join(f"; {line}" for line in played.without_winner)
         raise ConfigError(
             f"none of {counted(played.episodes, 'game')} counts: {played.unrated} had no winner and no draw, "
-            f"{played.aborted} were cut short; a game says who has won by the sums of rewards of its two sides, or by "
-            "`outcome` in its infos",
+            f"{played.aborted} were cut short{reasons}",
             source=source,
         )
 
@@ -290,7 +299,7 @@ def _uncounted_lines(found: _Uncounted) -> list[str]:
     return [f"not counted: {', '.join(words)}"] if words else []
 
 
-def _data(found: Table, rule: Rule, played: int, uncounted: _Uncounted, run: Run) -> dict[str, Any]:
+def _data(found: Table, rule: Rule, played: Reading, uncounted: _Uncounted, run: Run) -> dict[str, Any]:
     return {
         "players": [
             {
@@ -309,8 +318,9 @@ def _data(found: Table, rule: Rule, played: int, uncounted: _Uncounted, run: Run
         "decided": found.decided,
         "error": rule.error,
         "elo": rule.elo,
-        "games": played,
+        "games": played.results.games,
         "not_counted": uncounted._asdict(),
+        "without_winner": played.without_winner,
         "prior": found.prior,
         "alike": alike(run),
         "contradictions": [pair._asdict() for pair in found.contradictions],

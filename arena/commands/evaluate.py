@@ -260,7 +260,9 @@ def _play(contest: Contest, folder: Path, episodes: int, *, greedy: bool) -> int
         for policy, title in contest.titles.items():
             sys.stdout.write(f"{title}: {result_words(scoreboard.policies[policy])}\n")
             sys.stdout.flush()
-        sys.stdout.writelines(f"{line}\n" for line in alike_words(run, remedy="--sample"))
+        rules = {match.env: match.outcome for match in run.plan.matches}
+        words = [*scoreboard.winners.words(rules), *alike_words(run, remedy="--sample")]
+        sys.stdout.writelines(f"{line}\n" for line in words)
 
     status = hosting.alone(run, present, silent_display())
     if status == _MISTAKE:

@@ -105,12 +105,14 @@ def _standings(run: Run) -> list[str]:
     found = rounds.league_standings(run)
     won = show.champion_lines(rounds.league_champions(run))
     if len(found.rows) < 2:
-        return [*show.outdated_lines(found.outdated), *won]
+        return [*found.without_winner, *show.outdated_lines(found.outdated), *won]
     return [
         *show.standings_lines(found.rows, most=show.MOST, always=rounds.config_of(run).policies),
+        *found.without_winner,
         *show.outdated_lines(found.outdated),
         *show.equal_lines(found.equal),
         *show.prior_lines(prior=found.prior),
         *show.curtailed_lines(found.curtailed),
+        *(() if found.caution is None else show.caution_lines(found.caution, run.path)),
         *won,
     ]

@@ -63,6 +63,6 @@ def _other_actions(folder: RunFolder, *, greedy: bool) -> Iterator[str]:
 
 def _differences(before: Config, now: Config) -> Iterator[str]:
     yield from compared("players", before.policies, now.policies, _PLAYER)
-    yield from compared("envs", before.envs, now.envs, GAME)
+    yield from compared("envs", before.envs, now.envs, (*GAME, "outcome"))
     old, new = (numbered(distinct_settings([match for _, match in config.entries()])) for config in (before, now))
     yield from compared("matches", old, new, _SETTING)

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -21,6 +22,7 @@ from arena.records.episode_line import PlayedEpisode, PlayedSeat
 from arena.records.faults import process_faults
 from arena.records.folder import RunFolder
 from arena.records.journal import JournalReader
+from arena.records.outcome import Winners
 from arena.records.replay_format import files_in, start_and_lane
 from arena.replays import Episode, MatchReplays, Replays, read_replays
 from arena.screen.words import counted
@@ -129,9 +131,14 @@ def _place(episode: Episode) -> str:
 
 
 def _lines_of(folder: RunFolder, match: MatchReplays) -> dict[tuple[int, int], PlayedEpisode]:
-    """What `episodes.jsonl` has of a match, by lane and episode."""
-    place = match.manifest[:2]
-    return {(line.lane, line.episode): line for line in _lines(folder) if (line.round, line.match) == place}
+    """What `episodes.jsonl` has of a match, by lane and episode; outcomes as all episodes together show them."""
+    place, winners = match.manifest[:2], Winners()
+    winners.see(line.ending for line in _lines(folder))
+    found = {(line.lane, line.episode): line for line in _lines(folder) if (line.round, line.match) == place}
+    for line in found.values():
+        if not winners.holds(line.ending):
+            line.seats = tuple(msgspec.structs.replace(seat, outcome=None) for seat in line.seats)
+    return found
 
 
 def _lines(folder: RunFolder) -> Iterator[PlayedEpisode]:

@@ -14,7 +14,7 @@ from arena.config.matches import (
     SeatEntry,
     generator_of,
 )
-from arena.config.rounds import check_rounds
+from arena.config.rounds import check_rounds, check_winners
 from arena.config.seatings import check_drawn
 from arena.errors import ConfigError, nearest
 from arena.plan import MOST_ROLES
@@ -47,6 +47,7 @@ def check(config: Config) -> None:
             _check_generator(config, generator_of(entry), path)
     if config.roles >= MOST_ROLES:
         raise ConfigError(f"asks for {config.roles + 1} roles, more than {MOST_ROLES}; lower `copies`", path="matches")
+    check_winners(config)
     check_rounds(config)
     check_drawn(config)
     if config.evaluation is not None:

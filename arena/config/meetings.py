@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
@@ -62,9 +63,11 @@ def _reduced(given: Sum, told: Mapping[str, Sum]) -> Sum:
 def _differences(config: Config) -> Iterator[Sum]:
     for _, entry in config.places():
         if isinstance(entry, MatchConfig):
-            if len(entry.known_sides) == 2:
-                first, second = ([entry.names[seat] for seat in side] for side in entry.known_sides)
-                yield _from_first(first, second)
+            sides = entry.known_sides
+            ranked = config.envs[entry.env].outcome == "higher_return"  # then each two of any number of sides meet
+            teams = [[entry.names[seat] for seat in side] for side in sides] or [[name] for name in entry.names]
+            if len(sides) == 2 or ranked:
+                yield from (_from_first(*pair) for pair in itertools.combinations(teams, 2))
         elif isinstance(generator := generator_of(entry), MatchmakingConfig):
             yield from _matched(generator, config)
         else:

@@ -17,6 +17,7 @@ from arena.config.matches import (
     MatchConfig,
     MatchmakingConfig,
     PastSelvesRule,
+    SwissConfig,
     UncertaintyRule,
     generator_of,
 )
@@ -60,6 +61,39 @@ def players(config: Config) -> tuple[str, ...]:
         else:
             found |= {*generator_of(entry).members}
     return tuple(name for name in config.policies if name in found)
+
+
+def needs_winners(config: Config, env: str) -> list[str]:
+    """What in a configuration depends on who has won in a game, by its places."""
+    found = []
+    for path, entry in _generators(config):
+        draws = isinstance(entry, MatchmakingConfig) and entry.draws_others
+        by_results = draws and not isinstance(entry.rule, PastSelvesRule)  # type: ignore[attr-defined]  # just asked
+        if entry.env == env and (by_results or isinstance(entry, (KnockoutConfig, SwissConfig))):
+            found.append(path)
+    league = config.league or LeagueConfig()
+    if any(entry.env == env for _, entry in _matchmaking(config)):
+        found += ["league.snapshots.gate"] * bool(gated(config))
+        found += ["league.snapshots.keep_by"] * (league.snapshots.keep_by == "spread")
+    if all(entry.env == env for _, entry in config.entries()):
+        found += ["league.evolution.by"] * (league.evolution is not None and league.evolution.by == "rating")
+        found += ["league.decided"] * (league.decided is not None)
+    return found
+
+
+def check_winners(config: Config) -> None:
+    """Refuses a game without winners where rounds depend on who has won.
+
+    Raises:
+        ConfigError: the first such game, with its place.
+    """
+    for name, env in config.envs.items():
+        if env.outcome == "none" and (needed := needs_winners(config, name)):
+            raise ConfigError(
+                f"found none, but {' and '.join(needed)} cannot do without winners; set higher_return, zero_sum or "
+                "info, or leave these out",
+                path=f"envs.{name}.outcome",
+            )
 
 
 def populations(config: Config, rule: EvolutionConfig) -> tuple[tuple[str, ...], ...]:

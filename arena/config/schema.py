@@ -24,7 +24,7 @@ from arena.config.league import LeagueConfig
 from arena.config.matches import GeneratorEntry, MatchConfig, RoundRobinConfig, SeatEntry, generator_of
 from arena.config.rounds import may_be_frozen
 from arena.errors import ConfigError, close_name
-from arena.plan import ONLY_ACT
+from arena.plan import ONLY_ACT, OutcomeRule
 
 __all__ = [
     "CallbackConfig",
@@ -50,6 +50,7 @@ class EnvConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     kwargs: dict[str, Any] = {}  # given to the environment when it is made
     wrappers: tuple[WrapperEntry, ...] = ()  # around it, the innermost first: a name, or {name: its arguments}
     idle_action: Any = None  # what a seat does that nobody plays; null: the space's no-op
+    outcome: OutcomeRule | None = None  # who has won; null: the infos, else the returns as long as the game is zero-sum
 
     @property
     def wrapped_in(self) -> tuple[tuple[str, Any], ...]:

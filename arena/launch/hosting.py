@@ -27,7 +27,6 @@ from arena.records.episode_line import episode_of
 from arena.records.journal import kept_lines
 from arena.records.lock import RunLock
 from arena.records.recorder import Recorder
-from arena.records.results import in_parts, results_of
 from arena.records.scoreboard import Scoreboard
 from arena.roles.mending import note_repairs
 from arena.roles.root import RoleFailed, Root
@@ -118,7 +117,7 @@ def _evaluated(run: Run, evaluation: Run, result: Result, memory: Memory) -> Out
     if memory.stop.wanted:
         _end_callbacks(memory)
         return _stopped(run, run.leg.start, memory)
-    for line in keep_evaluation(run, evaluation, result.scoreboard):
+    for line in keep_evaluation(run, evaluation, result.scoreboard, _scoreboard(run, memory).winners):
         print(line, flush=True)
     return run.leg
 
@@ -234,12 +233,16 @@ def conclude(run: Run, memory: Memory, present: Callable[[Run, Scoreboard], None
         return memory.stop.status if memory.stop.wanted else 0
     for words in note_repairs(run):
         print(words, flush=True)
-    scoreboard = memory.scoreboard
-    if scoreboard is None:
-        scoreboard = Scoreboard(run.plan.players())
-        for part in in_parts(episode_of(line) for _, line in kept_lines(run.folder.episodes, keep=lambda _: True)):
-            scoreboard.add(results_of(part))
-    return _conclude(run, Result(scoreboard), memory, present)
+    return _conclude(run, Result(_scoreboard(run, memory)), memory, present)
+
+
+def _scoreboard(run: Run, memory: Memory) -> Scoreboard:
+    """That of a run between two stages: as this process knows it, or from the records."""
+    if memory.scoreboard is not None:
+        return memory.scoreboard
+    found = Scoreboard(run.plan.players())
+    found.take(episode_of(line) for _, line in kept_lines(run.folder.episodes, keep=lambda _: True))
+    return found
 
 
 def lead(

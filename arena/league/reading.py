@@ -4,9 +4,12 @@
     rounds.jsonl, or plan.json     the sides of each match; in a league also who has begun anew, and when
     episodes.jsonl                 how the games ended
 
-A game does not count where it has no winner or not two sides; where it was not played to its end, or a seat stood
-idle; and where it is old: a policy that learns is another player after a while. A line that a kill has left
-incomplete is counted and skipped.
+A game does not count where it has no winner, or not two sides, unless the higher return decides; where it was not
+played to its end, or a seat stood idle; and where it is old: a policy that learns is another player after a while. A
+line that a kill has left incomplete is counted and skipped.
+
+Whether a game has winners is a property of all of its episodes: see `arena.records.outcome`. So the episodes are read
+twice: first for what they show of their game, then for the results.
 """
 
 from __future__ import annotations
@@ -22,10 +25,11 @@ import msgspec
 
 from arena.config import Config, load_config
 from arena.errors import ConfigError
-from arena.league.results import Encounter, Played, Results, encounter_of
+from arena.league.results import Encounter, Played, Results, encounters_of
+from arena.plan import OutcomeRule
 from arena.records.folder import RunFolder
 from arena.records.journal import JournalReader
-from arena.records.outcome import Outcome
+from arena.records.outcome import Ending, Outcome, Winners, side_returns
 
 S = TypeVar("S", bound=msgspec.Struct)
 
@@ -35,7 +39,7 @@ class Reading(NamedTuple):
 
     Args:
         results: of the games that count.
-        encounters: these games, in the order in which they ended.
+        encounters: these games, in the order in which they ended; one of several sides is one for each two of them.
         episodes: how many games there were: those that count, and the three kinds below.
         unrated: games without a winner, or not of two sides.
         aborted: games that were cut, or in which a seat stood idle.
@@ -43,6 +47,7 @@ class Reading(NamedTuple):
         unfinished: lines that a kill has left incomplete: 0 or 1.
         cut: per player the games with others that would have counted, but for the end of a leg which has cut them.
         outdated: players who have games older than the window, and none that counts; sorted.
+        without_winner: a line for each game that has no winners: why, and what helps.
     """
 
     results: Results
@@ -54,6 +59,7 @@ class Reading(NamedTuple):
     unfinished: int
     cut: Mapping[str, int]
     outdated: Sequence[str] = ()
+    without_winner: Sequence[str] = ()
 
 
 def read(
@@ -77,17 +83,20 @@ def read(
     Raises:
         ConfigError: a file is missing, damaged, or of another version of the arena.
     """
-    rounds = _rounds(folder, journal)
-    rounds = rounds[: 1 + (_newest(journal(folder.episodes)) if last is None else last)]
-    referee = _Referee(rounds, _since(load_config(folder.config), rounds, window))
+    config, rounds = load_config(folder.config), _rounds(folder, journal)
+    games = _games(journal(folder.episodes), config)
+    rounds = rounds[: 1 + (games.newest if last is None else last)]
+    referee = _Referee(rounds, _since(config, rounds, window), games)
     reader = journal(folder.episodes)
     encounters: list[Encounter] = []
     dropped: Counter[_Dropped] = Counter()
+    counted = 0
     cut: Counter[str] = Counter()
     old, oldest = set[str](), _oldest(rounds, window)
     for episode, found in referee.judged(_lines(reader, _EpisodeLine)):
-        if isinstance(found, Encounter):
-            encounters.append(found)
+        if not isinstance(found, _Dropped):
+            encounters.extend(found)
+            counted += 1
         else:
             dropped[found] += 1
         if found is _Dropped.STALE and episode.round < oldest:
@@ -98,13 +107,14 @@ def read(
     return Reading(
         results,
         encounters,
-        episodes=len(encounters) + dropped.total(),
+        episodes=counted + dropped.total(),
         unrated=dropped[_Dropped.UNRATED],
         aborted=dropped[_Dropped.ABORTED],
         stale=dropped[_Dropped.STALE],
         unfinished=reader.unfinished,
         cut=cut,
         outdated=sorted(old.difference(results.players)),
+        without_winner=games.winners.words(games.rules),
     )
 
 
@@ -125,9 +135,10 @@ def read_played(folder: RunFolder, *, last: int | None = None) -> Played:
     """
     rounds = _rounds(folder)[: None if last is None else last + 1]
     found: list[dict[int, list[Encounter]]] = [{} for _ in rounds]
-    for episode, judged in _Referee(rounds, {}).judged(_lines(JournalReader(folder.episodes), _EpisodeLine)):
-        if isinstance(judged, Encounter):
-            found[episode.round].setdefault(episode.match, []).append(judged)
+    games = _games(JournalReader(folder.episodes), load_config(folder.config))
+    for episode, judged in _Referee(rounds, {}, games).judged(_lines(JournalReader(folder.episodes), _EpisodeLine)):
+        if not isinstance(judged, _Dropped):
+            found[episode.round].setdefault(episode.match, []).extend(judged)
     return found
 
 
@@ -187,6 +198,8 @@ class _RoundLine(msgspec.Struct, frozen=True):
 class _SeatLine(msgspec.Struct, frozen=True, gc=False):
     policy: str
     outcome: Outcome | None
+    return_: float | None = msgspec.field(name="return", default=None)
+    entities: tuple[int | str, ...] = (0,)
     idle_ticks: int = 0
 
 
@@ -197,17 +210,26 @@ class _EpisodeLine(msgspec.Struct, frozen=True, gc=False):
     match: int
     seats: tuple[_SeatLine, ...]
     env: str = ""
+    lane: int = 0
+    episode: int = 0
     cut: bool = False
+    settled: bool = False
+
+    @property
+    def ending(self) -> Ending:
+        return Ending(
+            self.env,
+            (self.round, self.match, self.lane, self.episode),
+            tuple(seat.outcome for seat in self.seats),
+            tuple(math.nan if seat.return_ is None else seat.return_ for seat in self.seats),
+            tuple(len(seat.entities) for seat in self.seats),
+            self.settled,
+            self.cut,
+        )
 
     @property
     def line_up(self) -> tuple[str, ...]:
         return (self.env, *(seat.policy for seat in self.seats))
-
-
-class _RoundOfEpisode(msgspec.Struct, frozen=True, gc=False):
-    """The same line, read for nothing else."""
-
-    round: int
 
 
 class _SeatReturn(msgspec.Struct, frozen=True, gc=False):
@@ -242,9 +264,29 @@ def _lines(reader: JournalReader, kind: type[S]) -> Iterator[S]:
     return reader.structs(kind) if reader.path.exists() else iter(())
 
 
-def _newest(episodes: JournalReader) -> int:
-    """The newest round of which a game is on record; the first one if there is no game."""
-    return max((line.round for line in _lines(episodes, _RoundOfEpisode)), default=0)
+class _Games(NamedTuple):
+    """What all episodes together say.
+
+    Args:
+        winners: which games have winners.
+        rules: per game that was played its rule.
+        newest: the newest round of which a game is on record; the first one if there is no game.
+    """
+
+    winners: Winners
+    rules: Mapping[str, OutcomeRule | None]
+    newest: int = 0
+
+
+def _games(episodes: JournalReader, config: Config) -> _Games:
+    winners, envs, newest = Winners(), dict[str, None](), 0
+    for line in _lines(episodes, _EpisodeLine):
+        newest = max(newest, line.round)
+        envs[line.env] = None
+        if not line.settled and line.seats and line.seats[0].outcome is None:  # few show anything
+            winners.see([line.ending])
+    rules = {env: config.envs[env].outcome for env in envs if env in config.envs}
+    return _Games(winners, rules, newest)
 
 
 def _since(config: Config, rounds: Sequence[_RoundLine], window: int | None) -> dict[str, int]:
@@ -276,49 +318,74 @@ class _Referee:
     Args:
         rounds: that were played.
         since: per policy the round from which on its games count.
+        games: what the episodes have shown.
     """
 
-    def __init__(self, rounds: Sequence[_RoundLine], since: Mapping[str, int]) -> None:
+    def __init__(self, rounds: Sequence[_RoundLine], since: Mapping[str, int], games: _Games) -> None:
         self._matches = {line.round: line.matches for line in rounds}
         self._since = since
-        self._known: dict[tuple[int, int, str, tuple[_SeatLine, ...]], Encounter | _Dropped] = {}
+        self._games = games
+        self._known: dict[Any, tuple[Encounter, ...] | _Dropped] = {}
 
-    def judged(self, episodes: Iterable[_EpisodeLine]) -> Iterator[tuple[_EpisodeLine, Encounter | _Dropped]]:
+    def judged(
+        self, episodes: Iterable[_EpisodeLine]
+    ) -> Iterator[tuple[_EpisodeLine, tuple[Encounter, ...] | _Dropped]]:
         """The games of these rounds, and what each says."""
         return ((episode, self._judge(episode)) for episode in episodes if episode.round in self._matches)
 
     def missed_by(self, episode: _EpisodeLine) -> frozenset[str]:
         """Whom a game that was cut would have rated, if the first side had won; nobody where it would not count."""
-        first = next(iter(self._sides(episode)), ())
-        seats = tuple(
-            msgspec.structs.replace(seat, outcome="win" if number in first else "loss")
-            for number, seat in enumerate(episode.seats)
-        )
-        found = self._judge(msgspec.structs.replace(episode, seats=seats, cut=False))
-        if not isinstance(found, Encounter) or found.first == found.second:
+        sides = self._sides(episode)
+        if episode.env in self._games.winners.without or self._games.rules.get(episode.env) == "none":
             return frozenset()
-        return frozenset({*found.first, *found.second})
+        first = next(iter(sides), ())
+        found = self._judge(
+            msgspec.structs.replace(
+                episode,
+                seats=tuple(
+                    msgspec.structs.replace(
+                        seat, outcome="win" if number in first else "loss", return_=float(number in first)
+                    )
+                    for number, seat in enumerate(episode.seats)
+                ),
+                cut=False,
+                settled=True,
+            )
+        )
+        if isinstance(found, _Dropped):
+            return frozenset()
+        return frozenset(name for one in found if one.first != one.second for name in (*one.first, *one.second))
 
-    def _judge(self, episode: _EpisodeLine) -> Encounter | _Dropped:
-        """What a finished game says; of the same seats in the same match there are few ways to end."""
-        if episode.cut:
+    def _judge(self, episode: _EpisodeLine) -> tuple[Encounter, ...] | _Dropped:
+        """What a finished game says; of the same players in the same match there are few ways to end."""
+        if episode.cut or any(seat.idle_ticks for seat in episode.seats):
             return _Dropped.ABORTED
-        key = (episode.round, episode.match, episode.env, episode.seats)
+        players, outcomes = tuple(seat.policy for seat in episode.seats), tuple(seat.outcome for seat in episode.seats)
+        if episode.env in self._games.winners.without:
+            outcomes = self._games.winners.outcomes(episode.ending)
+        if len(players) > 2 and self._ranks(episode):
+            return self._judged(episode, players, outcomes)
+        key = (episode.round, episode.match, episode.env, players, outcomes)
         if key not in self._known:
-            self._known[key] = self._judged(episode)
+            self._known[key] = self._judged(episode, players, outcomes)
         return self._known[key]
 
-    def _judged(self, episode: _EpisodeLine) -> Encounter | _Dropped:
-        players = [seat.policy for seat in episode.seats]
-        if any(seat.idle_ticks for seat in episode.seats):
-            return _Dropped.ABORTED
-        sides = self._sides(episode)
+    def _judged(
+        self, episode: _EpisodeLine, players: Sequence[str], outcomes: Sequence[Outcome | None]
+    ) -> tuple[Encounter, ...] | _Dropped:
+        sides, returns = self._sides(episode), list[float]()
         if sorted(seat for side in sides for seat in side) != list(range(len(players))):
             return _Dropped.UNRATED
-        found = encounter_of(players, sides, [seat.outcome for seat in episode.seats])
-        if found is None:
+        if episode.settled and self._ranks(episode):
+            returns = side_returns(episode.ending.returns, episode.ending.entities, sides)
+        found = encounters_of(players, sides, outcomes, returns)
+        if not found:
             return _Dropped.UNRATED
         return _Dropped.STALE if any(self._since.get(name, 0) > episode.round for name in players) else found
+
+    def _ranks(self, episode: _EpisodeLine) -> bool:
+        """Whether the higher return decides."""
+        return self._games.rules.get(episode.env) == "higher_return"
 
     def _sides(self, episode: _EpisodeLine) -> tuple[tuple[int, ...], ...]:
         """The sides of its match.
@@ -334,4 +401,6 @@ class _Referee:
         match = matches[episode.match % len(matches)]
         if match.line_up != episode.line_up:
             match = next((other for other in matches if other.line_up == episode.line_up), match)
+        if not match.sides and self._ranks(episode):
+            return tuple((seat,) for seat in range(len(episode.seats)))
         return match.sides

@@ -7,9 +7,10 @@ player, and another team than `("a",)`. Player names are those of policies; a sn
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import combinations
 from typing import NamedTuple, TypeAlias
 
-from arena.records.outcome import Outcome
+from arena.records.outcome import Outcome, compared
 
 Team: TypeAlias = tuple[str, ...]
 Played: TypeAlias = "Sequence[Mapping[int, Sequence[Encounter]]]"
@@ -159,27 +160,39 @@ class Results:
         return total
 
 
-def encounter_of(
-    players: Sequence[str], sides: Sequence[Sequence[int]], outcomes: Sequence[Outcome | None]
-) -> Encounter | None:
-    """What a finished game says about who is better; None if it says nothing.
+def encounters_of(
+    players: Sequence[str],
+    sides: Sequence[Sequence[int]],
+    outcomes: Sequence[Outcome | None],
+    returns: Sequence[float] = (),
+) -> tuple[Encounter, ...]:
+    """What a finished game says about who is better; () if it says nothing.
 
-    It says nothing where it has not exactly two sides, where somebody has no outcome, where those of one side differ,
-    or where the two sides contradict each other.
+    A game of two sides says nothing where a seat has no outcome, where those of one side differ, or where the two sides
+    contradict each other. A game of more sides says nothing unless the higher return decides: then each two of them
+    have met.
 
     Args:
         players: per seat, who sat there.
         sides: the seat indices of each side.
         outcomes: per seat.
+        returns: per side, where the higher one decides; else (), as outcomes say.
     """
+    teams = [tuple(sorted(players[seat] for seat in side)) for side in sides]
+    if len(sides) != 2:
+        return tuple(
+            Encounter(first, second, outcome)
+            for (first, mine), (second, theirs) in combinations(zip(teams, returns, strict=False), 2)
+            if (outcome := compared(mine, theirs)) is not None
+        )
     found = [{outcomes[seat] for seat in side} for side in sides]
-    if len(sides) != 2 or any(len(said) != 1 for said in found):
-        return None
+    if any(len(said) != 1 for said in found):
+        return ()
     (mine,), (theirs,) = found
     if mine is None or _OTHER[mine] != theirs:
-        return None
-    first, second = (tuple(sorted(players[seat] for seat in side)) for side in sides)
-    return Encounter(first, second, mine)
+        return ()
+    first, second = teams
+    return (Encounter(first, second, mine),)
 
 
 def _renamed(team: Team, old: str, new: str) -> Team:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+import msgspec
+
 from arena.config.schema import Config
 from arena.league.ratings import Ratings, fit
 from arena.league.results import Results, Score
@@ -56,6 +58,8 @@ class LeagueTable(NamedTuple):
         curtailed: who is rated worst because games were cut; None where that is too little to matter.
         outdated: who is not rated, as all of its games are older than the window.
         equal: the neighbours that have proved to be as good as each other.
+        without_winner: why games are not rated that have no winners; a line for each.
+        caution: what the numbers do not tell.
     """
 
     rows: list[Row]
@@ -63,6 +67,22 @@ class LeagueTable(NamedTuple):
     curtailed: Curtailed | None
     outdated: Sequence[str] = ()
     equal: Sequence[Doubt] = ()
+    without_winner: Sequence[str] = ()
+    caution: Caution | None = None
+
+
+class Caution(msgspec.Struct, frozen=True):
+    """What a table of ratings does not tell.
+
+    Args:
+        learners: rated players that learn; each is rated as one player over the games of the window.
+        window: in rounds; None: all rounds, or there is one.
+        single: rated players that have met one opponent only, with that opponent; none where two players are rated.
+    """
+
+    learners: list[str]
+    window: int | None
+    single: dict[str, str]
 
 
 class Curtailed(NamedTuple):
@@ -93,6 +113,25 @@ def league_table(results: Results, cut: Mapping[str, int], config: Config) -> Le
         return LeagueTable([], prior=False, curtailed=None)
     ratings = fit(results)
     return LeagueTable(rows(ratings, results), ratings.prior, curtailed(ratings, cut, config))
+
+
+def caution(results: Results, config: Config, *, window: int | None) -> Caution:
+    """What a table of these results does not tell.
+
+    Args:
+        results: of the games that count.
+        config: of the run.
+        window: of so many of the newest rounds the games of policies that learn count; None: of all.
+    """
+    rated, learners = results.players, config.learners
+    met: dict[str, set[str]] = {player: set() for player in rated}
+    for first, second in results.pairs():
+        for mine, theirs in ((first, second), (second, first)):
+            for player in mine:
+                met[player].update(theirs)
+    others = {player: opponents - {player} for player, opponents in met.items()}
+    single = {player: min(found) for player, found in others.items() if len(found) == 1 and len(rated) > 2}
+    return Caution([player for player in rated if player in learners], window, single)
 
 
 def curtailed(ratings: Ratings, cut: Mapping[str, int], config: Config) -> Curtailed | None:

@@ -51,6 +51,7 @@ class EpisodeRecord(NamedTuple):
         truncated: whether it was cut from outside, for at least one entity.
         seats: one item per seat of the match, in the plan's order.
         cut: whether nothing but the end of a leg ended it: it has no outcome, and no statistics take it for a result.
+        settled: whether its outcomes hold even if other episodes show that the game is not zero-sum: see `outcome`.
     """
 
     round: int
@@ -64,12 +65,13 @@ class EpisodeRecord(NamedTuple):
     truncated: bool
     seats: tuple[SeatRecord, ...]
     cut: bool = False
+    settled: bool = False
 
 
 SeatRow = tuple[str, tuple[int | str, ...], float, Outcome | None, int]
 """A `SeatRecord`, or the plain tuple of its items."""
 
-EpisodeRow = tuple[int, int, str, int, int, int, int, bool, bool, tuple[SeatRow, ...], bool]
+EpisodeRow = tuple[int, int, str, int, int, int, int, bool, bool, tuple[SeatRow, ...], bool, bool]
 """An `EpisodeRecord`, or the plain tuple of its items: what the root reads of the thousands that come in a second."""
 
 
@@ -114,7 +116,7 @@ class UpdateRecord:
 
 def plain(record: EpisodeRow) -> EpisodeRow:
     """The same record without its names: plain tuples are pickled and read again several times as fast."""
-    return (*record[:9], tuple(map(tuple, record[9])), record[10])  # type: ignore[arg-type]  # tuple() forgets the items' types
+    return (*record[:9], tuple(map(tuple, record[9])), *record[10:])  # type: ignore[arg-type]  # tuple() forgets the items' types
 
 
 def update_line(record: UpdateRecord) -> dict[str, Any]:

@@ -1,54 +1,143 @@
-"""Who won an episode.
+"""Who has won an episode, by the rule of its game, and whether that still holds when other episodes are known.
 
-A game may say it itself: `infos["outcome"]` of an entity is `"win"`, `"loss"` or `"draw"`. Anything else under that
-key is taken as not said, because games of other people use the word for other things. Where a game says nothing, the
-returns decide if, and only if, they are those of two sides that play for a zero sum.
+The rule is `envs.<name>.outcome` of the configuration:
+
+    info            what the infos say: `infos["outcome"]` of an entity is `"win"`, `"loss"` or `"draw"`
+    zero_sum        the returns, which have to be those of two sides that add up to zero
+    higher_return   the side with the higher return wins
+    none            no episode has a winner
+    null            the infos where they say anything, else the returns as long as the game is zero-sum
+
+`outcomes` decides one episode. With null that is not the last word: a game is zero-sum only if all of its episodes are.
+From the first episode on that is not, no episode of this game has a winner unless its infos name one, earlier episodes
+included. `Winners` knows which games have shown that; all that counts games asks it.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
-from typing import Literal, get_args
+from typing import Literal, NamedTuple, get_args
+
+from arena.errors import NotZeroSum
+from arena.plan import OutcomeRule
 
 Outcome = Literal["win", "loss", "draw"]
 
 _NAMES: dict[object, Outcome] = {name: name for name in get_args(Outcome)}
-_TOLERANCE = 1e-9  # of the sum of magnitudes: returns are float64 sums of rewards
+_ZERO = 1e-7  # of the sum of magnitudes: what float32 rewards, shared among a team, add up to beside zero
+_LEAST = 1e-8  # what long sums of rewards that cancel add up to beside zero
+_EQUAL = 1e-9  # of the larger return: returns are float64 sums of rewards
 
 
-def outcomes(returns: Sequence[float], stated: Sequence[object], *, entities: Sequence[int]) -> list[Outcome | None]:
-    """The outcome of an episode for each seat, None where the game has no winner.
+class Verdict(NamedTuple):
+    """How an episode has ended.
 
-    What the game states counts first. A seat about which it says nothing is filled in from the returns, unless the
-    returns contradict something that it did say.
+    Args:
+        outcomes: per seat; None where it has no winner.
+        settled: whether that holds whatever other episodes show: the infos or a rule of the configuration decided.
+    """
 
-    The returns decide when all of this holds: at least two seats; all returns finite; their sum over all entities is
-    zero; and at most two different values among the seats. Then the seats above zero have won and those below have
-    lost; if all are zero it is a draw. So `+1 +1 -1 -1` and `+3 -1 -1 -1` have winners, `+2 -1.5 -0.5` and anything
-    shared has none. Zero for everybody is a draw even in a game that has no winners in other episodes: one episode
-    cannot show the difference, and a game that minds says so itself.
+    outcomes: tuple[Outcome | None, ...]
+    settled: bool
+
+
+def outcomes(
+    returns: Sequence[float],
+    stated: Sequence[object],
+    *,
+    entities: Sequence[int],
+    rule: OutcomeRule | None = None,
+    sides: Sequence[Sequence[int]] = (),
+) -> Verdict:
+    """How an episode has ended, by the rule of its game.
+
+    Returns decide by zero sum when all of this holds: at least two seats; all returns finite; their sum over all
+    entities is zero; and at most two different values among the seats. Then the seats above zero have won and those
+    below have lost; if all are zero it is a draw. So `+1 +1 -1 -1` and `+3 -1 -1 -1` have winners, `+2 -1.5 -0.5` and
+    anything shared has none.
 
     Args:
         returns: per seat, the mean over its entities of the sum of rewards.
-        stated: per seat, what the infos hold under `"outcome"`, None where they hold nothing.
+        stated: per seat, what the infos hold under `"outcome"`, None where they hold nothing. Words other than
+            `"win"`, `"loss"` and `"draw"` are not looked at, as games of other people use the key for other things.
         entities: per seat, how many entities it drives; the zero sum is over entities, not over seats.
+        rule: of the game; None: a seat about which the infos say nothing is filled in from the returns, unless these
+            contradict what the infos say of another seat.
+        sides: the seats of each side; (): each seat is a side of its own. Of use to `higher_return` alone.
 
     Raises:
-        ValueError: the three do not have the same length.
+        ValueError: the first three do not have the same length.
+        NotZeroSum: the rule is `zero_sum`, and the returns are not.
     """
     if not len(returns) == len(stated) == len(entities):
         raise ValueError(
             f"one item per seat expected; got {len(returns)} returns, {len(stated)} stated, {len(entities)} entities"
         )
-    said = [_NAMES.get(item) if isinstance(item, str) else None for item in stated]
-    if None not in said:
-        return said
+    nobody: tuple[Outcome | None, ...] = (None,) * len(returns)
+    said = tuple(_NAMES.get(item) if isinstance(item, str) else None for item in stated)
+    if rule == "none":
+        return Verdict(nobody, settled=True)
+    if rule == "info":
+        return Verdict(said, settled=True)
+    if rule == "higher_return":
+        return Verdict(_by_rank(returns, entities, sides), settled=True)
+    if rule == "zero_sum":
+        if is_not_zero_sum(returns, entities):
+            raise NotZeroSum
+        return Verdict(_by_returns(tuple(returns), tuple(entities)), settled=True)
+    if said == nobody:
+        return Verdict(_by_returns(tuple(returns), tuple(entities)), settled=False)
     decided = _by_returns(tuple(returns), tuple(entities))
-    if any(mine is not None and mine != other for mine, other in zip(said, decided, strict=True)):
-        return said
-    return [*decided]
+    if None not in said or any(mine not in (None, other) for mine, other in zip(said, decided, strict=True)):
+        return Verdict(said, settled=True)
+    return Verdict(decided, settled=True)
+
+
+def is_not_zero_sum(returns: Sequence[float], entities: Sequence[int]) -> bool:
+    """Whether the returns of seats show that a game is not one of two sides that add up to zero.
+
+    One seat alone shows nothing, nor do returns that are not finite.
+    """
+    known = len(returns) > 1 and all(map(math.isfinite, returns))
+    return known and None in _by_returns(tuple(returns), tuple(entities))
+
+
+def side_returns(returns: Sequence[float], entities: Sequence[int], sides: Sequence[Sequence[int]]) -> list[float]:
+    """The mean return of the entities of each side; (): each seat is a side of its own."""
+    if not sides:
+        return [*returns]
+    return [
+        math.fsum(returns[seat] * entities[seat] for seat in side) / sum(entities[seat] for seat in side)
+        for side in sides
+    ]
+
+
+def compared(first: float, second: float) -> Outcome | None:
+    """How the first of two sides has fared, by their returns; None where one is not finite."""
+    if not (math.isfinite(first) and math.isfinite(second)):
+        return None
+    if abs(first - second) <= _EQUAL * max(1.0, abs(first), abs(second)):
+        return "draw"
+    return "win" if first > second else "loss"
+
+
+def _by_rank(
+    returns: Sequence[float], entities: Sequence[int], sides: Sequence[Sequence[int]]
+) -> tuple[Outcome | None, ...]:
+    """The best side wins, and the others lose; where several are the best, they draw."""
+    nobody: tuple[Outcome | None, ...] = (None,) * len(returns)
+    if len(returns) < 2 or not all(map(math.isfinite, returns)):
+        return nobody
+    means = side_returns(returns, entities, sides)
+    best = max(means)
+    level = [compared(mean, best) == "draw" for mean in means]
+    ends: list[Outcome | None] = [*nobody]
+    for side, among_best in zip(sides or [(seat,) for seat in range(len(returns))], level, strict=True):
+        for seat in side:
+            ends[seat] = "loss" if not among_best else "draw" if sum(level) > 1 else "win"
+    return tuple(ends)
 
 
 @lru_cache(maxsize=256)  # most games end in one of a few ways
@@ -57,7 +146,7 @@ def _by_returns(returns: tuple[float, ...], entities: tuple[int, ...]) -> tuple[
     if len(returns) < 2 or not all(math.isfinite(value) for value in returns):
         return nobody
     shares = [value * count for value, count in zip(returns, entities, strict=True)]
-    slack = _TOLERANCE * math.fsum(map(abs, shares))
+    slack = max(_LEAST, _ZERO * math.fsum(map(abs, shares)))
     if abs(math.fsum(shares)) > slack or not _two_sided(returns, slack):
         return nobody
     return tuple("win" if value > slack else "loss" if value < -slack else "draw" for value in returns)
@@ -66,3 +155,98 @@ def _by_returns(returns: tuple[float, ...], entities: tuple[int, ...]) -> tuple[
 def _two_sided(returns: Sequence[float], slack: float) -> bool:
     low, high = min(returns), max(returns)
     return all(value - low <= slack or high - value <= slack for value in returns)
+
+
+class Ending(NamedTuple):
+    """What has to be known of a finished episode, from whichever file or message.
+
+    Args:
+        env: the name of its game.
+        place: round, match, lane, and number of the episode.
+        outcomes: per seat, as they were decided when the episode was over.
+        returns: per seat; not finite where the file has null.
+        entities: per seat how many.
+        settled: as in `Verdict`.
+        cut: whether the end of a leg has cut it, so that it is no result.
+    """
+
+    env: str
+    place: tuple[int, int, int, int]
+    outcomes: tuple[Outcome | None, ...]
+    returns: tuple[float, ...]
+    entities: tuple[int, ...]
+    settled: bool
+    cut: bool
+
+
+class Winners:
+    """Which games have winners, as far as their episodes have shown.
+
+    Attributes:
+        without: per game that has shown that it is not zero-sum, and has no rule of its own, the episode that did.
+    """
+
+    def __init__(self, without: Mapping[str, Ending] | None = None) -> None:
+        self.without: dict[str, Ending] = dict(without or {})
+
+    def see(self, episodes: Iterable[Ending]) -> list[str]:
+        """Takes finished episodes; returns the games that have shown just now that they are not zero-sum."""
+        found = []
+        for one in episodes:
+            shows = not (one.settled or one.cut) and not any(one.outcomes) and one.env not in self.without
+            if shows and is_not_zero_sum(one.returns, one.entities):
+                self.without[one.env] = one
+                found.append(one.env)
+        return found
+
+    def holds(self, one: Ending) -> bool:
+        """Whether the outcomes of an episode hold."""
+        return one.env not in self.without or stands(one)
+
+    def outcomes(self, one: Ending) -> tuple[Outcome | None, ...]:
+        """Per seat how an episode has ended, as far as is known by now."""
+        return one.outcomes if self.holds(one) else (None,) * len(one.outcomes)
+
+    def words(self, rules: Mapping[str, OutcomeRule | None]) -> list[str]:
+        """A line for each game without winners: why that is, and what to do.
+
+        Args:
+            rules: per game that is played its rule.
+        """
+        return [
+            *(without_winner_words(self.without[env]) for env, rule in rules.items() if env in self.without),
+            *(
+                f"no winners in {env!r}: `envs.{env}.outcome` is none, so its games are not rated"
+                for env, rule in rules.items()
+                if rule == "none"
+            ),
+        ]
+
+
+def stands(one: Ending) -> bool:
+    """Whether the outcomes of an episode hold even if its game is not zero-sum.
+
+    Runs of older versions do not say what has decided: outcomes that the returns do not show were in the infos.
+    """
+    return one.settled or (any(one.outcomes) and one.outcomes != _by_returns(one.returns, one.entities))
+
+
+def without_winner_words(one: Ending) -> str:
+    """Why a game has no winners: the episode that has shown that it is not zero-sum; and the key that helps."""
+    return (
+        f"no winners in {one.env!r}: its returns do not add up to zero ({place_words(one.place)}: "
+        f"{returns_words(one.returns)}) and its infos name no winner, so its games are not rated; set "
+        f"`envs.{one.env}.outcome` to higher_return if the higher return wins, or to none"
+    )
+
+
+def place_words(place: tuple[int, int, int, int]) -> str:
+    """`round 0, match 1, lane 2, episode 3`."""
+    names = ("round", "match", "lane", "episode")
+    return ", ".join(f"{name} {number}" for name, number in zip(names, place, strict=True))
+
+
+def returns_words(returns: Sequence[float]) -> str:
+    """`returns 4.5 and 2`."""
+    *others, last = (f"{value:.6g}" for value in returns)
+    return f"returns {', '.join(others)} and {last}" if others else f"return {last}"

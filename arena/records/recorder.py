@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import TYPE_CHECKING
 
 from arena.errors import Unwritable
-from arena.records.episode_line import episode_line
+from arena.records.episode_line import EpisodeLine, ending_of, episode_line, unsettled, without_winner
 from arena.records.folder import RunFolder
 from arena.records.journal import Journal, as_read
 from arena.records.lines import EpisodeRow, UpdateRecord, update_line
 from arena.records.ordering import InOrder
+from arena.records.outcome import Winners
 from arena.records.results import Results, results_of
 from arena.records.tensorboard import ScalarFile
 
@@ -62,6 +63,10 @@ class Recorder:
         callbacks: are told of every line.
         clock: seconds, for the flushes.
         now: wall time in seconds, for TensorBoard.
+
+    Attributes:
+        winners: which games have winners, as far as the episodes that are written show; set it to what earlier ones
+            in the folder have shown.
     """
 
     def __init__(
@@ -81,6 +86,7 @@ class Recorder:
         self._clock, self._now = clock, now
         self._episodes = Journal(folder.episodes)
         self._order = InOrder(ticks)
+        self.winners = Winners()
         self._metrics = Journal(folder.metrics)
         self._scalar_files: dict[str, ScalarFile] = {}
         self._played: dict[str, _Means] = {}  # of finished episodes, by policy
@@ -118,14 +124,16 @@ class Recorder:
             CallbackFailed: a callback that was told of them has raised.
         """
         results = results_of(finished)
-        lines = [episode_line(row) for row in self._order.add(match, tick, finished, last=last)]
+        lines = self._lines(self._order.add(match, tick, finished, last=last))
         self._episodes.extend(lines)
         self._tick = max(self._tick, tick)
         for policy, brought in results.items():
             means = self._played.setdefault(policy, _Means())
             means.extend("return", brought.returns)
             means.extend("length", brought.lengths)
-            means.extend("win_rate", brought.won)
+            without = brought.env in self.winners.without
+            won = [share for share, settled in zip(brought.won, brought.settled, strict=True) if settled or not without]
+            means.extend("win_rate", won)
         self.poll()
         if self._tell_episode is not None:
             for line in lines:
@@ -169,7 +177,7 @@ class Recorder:
             return
         self._closed = True
         try:
-            self._episodes.extend([episode_line(row) for row in self._order.rest()])
+            self._episodes.extend(self._lines(self._order.rest()))
             self.flush()
         finally:
             with ExitStack() as stack:
@@ -179,6 +187,15 @@ class Recorder:
                     *(f.close for f in self._scalar_files.values()),
                 ):
                     stack.callback(close)
+
+    def _lines(self, rows: Iterable[EpisodeRow]) -> list[EpisodeLine]:
+        """Episodes in the order of the file, without outcomes from the first one on that shows that they have none."""
+        lines = []
+        for row in rows:
+            self.winners.see(unsettled([row]))
+            holds = row[2] not in self.winners.without or self.winners.holds(ending_of(row))
+            lines.append(episode_line(row if holds else without_winner(row)))
+        return lines
 
     def _write_scalars(self) -> None:
         played, self._played = self._played, {}

@@ -7,7 +7,7 @@ column: what is done for each episode alone is done by C.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain, groupby, islice
+from itertools import chain, compress, groupby, islice
 from operator import mul
 from typing import NamedTuple
 
@@ -20,6 +20,7 @@ Shares = tuple[float, float, float]
 
 _WHOLE: dict[Outcome, Shares] = {"win": (1.0, 0.0, 0.0), "draw": (0.0, 1.0, 0.0), "loss": (0.0, 0.0, 1.0)}
 _length, _seats, _cut = column("length"), column("seats"), column("cut")
+_env, _settled = column("env"), column("settled")
 
 
 class Results(NamedTuple):
@@ -32,6 +33,8 @@ class Results(NamedTuple):
             or something between the two where it sat on both sides.
         places: per episode, where it stands among all.
         decided: per decided game likewise.
+        env: the name of the game.
+        settled: per decided game, whether its outcome holds even if the game turns out not to be zero-sum.
     """
 
     returns: Sequence[float]
@@ -39,21 +42,13 @@ class Results(NamedTuple):
     games: Sequence[Shares]
     places: Sequence[Place]
     decided: Sequence[Place]
+    env: str
+    settled: Sequence[bool]
 
     @property
     def won(self) -> list[float]:
         """Per decided game, the share that was won."""
         return [won for won, _, _ in self.games]
-
-    @property
-    def drawn(self) -> list[float]:
-        """Per decided game, the share that was drawn."""
-        return [drawn for _, drawn, _ in self.games]
-
-    @property
-    def lost(self) -> list[float]:
-        """Per decided game, the share that was lost."""
-        return [lost for _, _, lost in self.games]
 
 
 def results_of(episodes: Sequence[EpisodeRow]) -> dict[str, Results]:
@@ -65,7 +60,7 @@ def results_of(episodes: Sequence[EpisodeRow]) -> dict[str, Results]:
     episodes = [episode for episode in episodes if not _cut(episode)]
     if not episodes or not _seats(episodes[0]):
         return {}
-    lengths, all_seats, places = (list(map(read, episodes)) for read in (_length, _seats, place_of))
+    lengths, all_seats, places, settled = (list(map(read, episodes)) for read in (_length, _seats, place_of, _settled))
     policies, entities, returns, outcomes, _ = zip(*chain.from_iterable(all_seats), strict=True)
     count = len(all_seats[0])
     _check_seats(policies, entities, count, len(episodes))
@@ -77,8 +72,18 @@ def results_of(episodes: Sequence[EpisodeRow]) -> dict[str, Results]:
     for policy, seats in sides.items():
         own = [sizes[seat] for seat in seats]
         means = _means([returns[seat::count] for seat in seats], own)
-        games, decided = _games([outcomes[seat::count] for seat in seats], own, places)
-        found[policy] = Results(means, lengths, games, places, decided)
+        ends = list(zip(*(outcomes[seat::count] for seat in seats), strict=True))
+        shares = {end: _shares(end, own) for end in set(ends)}  # there are few ways in which a game can end
+        won = [shares[end] is not None for end in ends]
+        found[policy] = Results(
+            returns=means,
+            lengths=lengths,
+            games=[game for end in ends if (game := shares[end]) is not None],
+            places=places,
+            decided=list(compress(places, won)),
+            env=_env(episodes[0]),
+            settled=list(compress(settled, won)),
+        )
     return found
 
 
@@ -89,8 +94,8 @@ def in_parts(episodes: Iterable[EpisodeRow], most: int = 1000) -> Iterator[list[
             yield part
 
 
-def _line_up(episode: EpisodeRow) -> list[tuple[str, tuple[int | str, ...]]]:
-    return [(policy, entities) for policy, entities, *_ in _seats(episode)]
+def _line_up(episode: EpisodeRow) -> tuple[str, list[tuple[str, tuple[int | str, ...]]]]:
+    return _env(episode), [(policy, entities) for policy, entities, *_ in _seats(episode)]
 
 
 def _check_seats(policies: tuple[str, ...], entities: tuple[object, ...], count: int, episodes: int) -> None:
@@ -107,16 +112,6 @@ def _means(returns: Sequence[Sequence[float]], sizes: Sequence[int]) -> Sequence
         return returns[0]
     entities = sum(sizes)
     return [sum(map(mul, values, sizes)) / entities for values in zip(*returns, strict=True)]
-
-
-def _games(
-    outcomes: Sequence[Sequence[Outcome | None]], sizes: Sequence[int], places: Sequence[Place]
-) -> tuple[list[Shares], list[Place]]:
-    """The shares of each decided game, and its place; `outcomes` are per seat and episode, `places` per episode."""
-    ends = list(zip(*outcomes, strict=True))
-    shares = {end: _shares(end, sizes) for end in set(ends)}  # there are few ways in which a game can end
-    games = [found for end in ends if (found := shares[end]) is not None]
-    return games, [place for end, place in zip(ends, places, strict=True) if shares[end] is not None]
 
 
 def _shares(outcomes: Sequence[Outcome | None], sizes: Sequence[int]) -> Shares | None:

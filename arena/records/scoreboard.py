@@ -5,11 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import compress
 from operator import itemgetter, mul
+from typing import NamedTuple
 
-from arena.records.lines import UpdateRecord
+from arena.records.episode_line import unsettled
+from arena.records.lines import EpisodeRow, UpdateRecord
 from arena.records.ordering import Place
-from arena.records.results import Results
+from arena.records.outcome import Winners
+from arena.records.results import Results, in_parts, results_of
 
 WINDOW = 100  # how many of the first and of the last values are kept
 _HELD = 10 * WINDOW  # how many wait, at most, until the last ones are chosen: so sorting costs little for each
@@ -25,6 +29,10 @@ class First:
         """Takes more values with their places, which rise."""
         if places and (len(self._held) < WINDOW or places[0] < self._held[-1][0]):
             self._held = _in_order([*self._held, *zip(places, values, strict=True)])[:WINDOW]
+
+    def take(self, other: First) -> None:
+        """Takes those of others."""
+        self._held = _in_order([*self._held, *other._held])[:WINDOW]
 
     @property
     def values(self) -> list[float]:
@@ -43,6 +51,11 @@ class Last:
         self._held.extend(zip(places[-WINDOW:], values[-WINDOW:], strict=True))
         if len(self._held) > _HELD:
             self._choose()
+
+    def take(self, other: Last) -> None:
+        """Takes those of others."""
+        self._held += other._held
+        self._choose()
 
     @property
     def values(self) -> list[float]:
@@ -101,6 +114,19 @@ class Series(Total):
         self.first.extend(places, values)
         self.last.extend(places, values)
 
+    @classmethod
+    def of(cls, parts: Sequence[Series]) -> Series:
+        """Several of them as one; of a single one itself."""
+        if len(parts) == 1:
+            return parts[0]
+        found = cls(
+            sum(part.count for part in parts), sum(part.total for part in parts), sum(part.squares for part in parts)
+        )
+        for part in parts:
+            found.first.take(part.first)
+            found.last.take(part.last)
+        return found
+
     @property
     def first_mean(self) -> float | None:
         """Over the first 100, or fewer."""
@@ -126,30 +152,90 @@ def _mean(values: Sequence[float]) -> float | None:
     return sum(values) / len(values) if values else None
 
 
+class Kind(NamedTuple):
+    """A kind of decided games: of one environment, and whether their outcomes hold even if it is not zero-sum."""
+
+    env: str
+    settled: bool
+
+
+@dataclass
+class Games:
+    """The decided games of one kind.
+
+    Args:
+        won: per game, the share of it that the policy won: 1, or 0 for a loss or a draw, or between the two where it
+            sat on both sides.
+        drawn: likewise, the share that was drawn.
+        wins: games won; draws and losses likewise. A policy that plays against itself wins and loses half a game.
+    """
+
+    won: Series = field(default_factory=Series)
+    drawn: Series = field(default_factory=Series)
+    wins: float = 0.0
+    draws: float = 0.0
+    losses: float = 0.0
+
+    def add(self, results: Results, chosen: Sequence[bool]) -> None:
+        """Takes those decided games of a policy that are chosen."""
+        places, games = list(compress(results.decided, chosen)), list(compress(results.games, chosen))
+        won, drawn, lost = zip(*games, strict=True)
+        self.won.extend(places, won)
+        self.drawn.extend(places, drawn)
+        self.wins += sum(won)
+        self.draws += sum(drawn)
+        self.losses += sum(lost)
+
+
 @dataclass
 class Score:
     """How one policy fares.
 
     Args:
+        winners: which games have winners; those of the others do not count, though they were decided before.
         returns: per episode, the mean over the policy's entities of their return.
         lengths: per episode, its ticks.
-        games: per decided game, the share of it that the policy won: 1, or 0 for a loss or a draw, or between the
-            two where it sat on both sides.
-        drawn: likewise, the share that was drawn.
-        wins: games won; draws and losses likewise. A policy that plays against itself wins and loses half a game.
+        decided: the games of each kind.
         values: what the last update logged.
         updates: how many it has logged.
     """
 
+    winners: Winners = field(default_factory=Winners)
     returns: Series = field(default_factory=Series)
     lengths: Total = field(default_factory=Total)
-    games: Series = field(default_factory=Series)
-    drawn: Series = field(default_factory=Series)
-    wins: float = 0.0
-    draws: float = 0.0
-    losses: float = 0.0
+    decided: dict[Kind, Games] = field(default_factory=dict)
     values: Mapping[str, float] = field(default_factory=dict)
     updates: int = 0
+
+    @property
+    def games(self) -> Series:
+        """Per game that counts, the share of it that the policy won."""
+        return Series.of([games.won for games in self._counting])
+
+    @property
+    def drawn(self) -> Series:
+        """Per game that counts, the share of it that was drawn."""
+        return Series.of([games.drawn for games in self._counting])
+
+    @property
+    def wins(self) -> float:
+        """Games won."""
+        return sum(games.wins for games in self._counting)
+
+    @property
+    def draws(self) -> float:
+        """Games drawn."""
+        return sum(games.draws for games in self._counting)
+
+    @property
+    def losses(self) -> float:
+        """Games lost."""
+        return sum(games.losses for games in self._counting)
+
+    @property
+    def _counting(self) -> list[Games]:
+        without = self.winners.without
+        return [games for kind, games in self.decided.items() if kind.settled or kind.env not in without]
 
     @property
     def episodes(self) -> int:
@@ -163,14 +249,11 @@ class Score:
 
     def add(self, results: Results) -> None:
         """Takes what finished episodes brought the policy."""
-        won, drawn = results.won, results.drawn
         self.returns.extend(results.places, results.returns)
         self.lengths.add(results.lengths)
-        self.games.extend(results.decided, won)
-        self.drawn.extend(results.decided, drawn)
-        self.wins += sum(won)
-        self.draws += sum(drawn)
-        self.losses += sum(results.lost)
+        for settled in {*results.settled}:
+            kind = Kind(results.env, settled)
+            self.decided.setdefault(kind, Games()).add(results, [one is settled for one in results.settled])
 
 
 class Scoreboard:
@@ -180,10 +263,14 @@ class Scoreboard:
         policies: those that are known.
         snapshots: whether those are shown too, as in a tournament, of which they are the players; a league may have
             many.
+        winners: which games have winners, as far as is known from elsewhere.
     """
 
-    def __init__(self, policies: Iterable[str] = (), *, snapshots: bool = False) -> None:
-        self.policies: dict[str, Score] = {name: Score() for name in policies}
+    def __init__(
+        self, policies: Iterable[str] = (), *, snapshots: bool = False, winners: Winners | None = None
+    ) -> None:
+        self.winners = winners or Winners()
+        self.policies: dict[str, Score] = {name: Score(self.winners) for name in policies}
         self._snapshots = snapshots
 
     @property
@@ -196,6 +283,14 @@ class Scoreboard:
         for policy, brought in results.items():
             self._score(policy).add(brought)
 
+    def take(self, episodes: Iterable[EpisodeRow]) -> list[str]:
+        """Takes recorded episodes; returns the games that have shown just now that they have no winners."""
+        found = []
+        for part in in_parts(episodes):
+            self.add(results_of(part))
+            found += self.winners.see(unsettled(part))
+        return found
+
     def update(self, record: UpdateRecord) -> None:
         """Takes an update of a policy."""
         score = self._score(record.policy)
@@ -204,5 +299,5 @@ class Scoreboard:
 
     def _score(self, policy: str) -> Score:
         if policy not in self.policies:
-            self.policies[policy] = Score()
+            self.policies[policy] = Score(self.winners)
         return self.policies[policy]

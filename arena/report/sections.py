@@ -25,12 +25,13 @@ from arena.report.timing import Timing, timing
 
 
 class PageData(msgspec.Struct, frozen=True):
-    """The whole page; `files` says from which bytes it was made."""
+    """The whole page; `files` says from which bytes it was made, `without_winner` why games are not rated."""
 
     arena: str
     summary: Summary
     policies: list[PolicyRow]
     standings: Standings | None
+    without_winner: list[str]
     learning: Learning
     logged: dict[str, dict[str, Logged]]
     lengths: list[Lengths]
@@ -58,6 +59,7 @@ def page_data(files: RunFiles, replays: Sequence[Replay] = ()) -> PageData:
         summary=summary,
         policies=policy_rows(files, colors),
         standings=standings(reading, files.config, colors, window=window, rule=_rule(files)),
+        without_winner=[*reading.without_winner],
         learning=learning_curves(files, last=summary.ticks),
         logged=logged_values(files.updates),
         lengths=lengths(files.episodes, last=None if summary.ticks_planned is None else summary.ticks),

@@ -19,7 +19,7 @@ from arena.league.payoff import Payoff, payoff
 from arena.league.ratings import Interval, Ratings, fit
 from arena.league.reading import Reading
 from arena.league.results import Results
-from arena.league.standings import Curtailed, curtailed, rows
+from arena.league.standings import Caution, Curtailed, caution, curtailed, rows
 from arena.league.tournament import Doubt, Rule, equals, table
 from arena.records.condition import planned_ticks
 from arena.report.colors import Colors
@@ -120,6 +120,7 @@ class Standings(msgspec.Struct, frozen=True):
         order: None where nobody has asked for one that is decided.
         equal: the neighbours that have proved to be as good as each other.
         outdated: who is not rated, as all of its games are older than the window.
+        caution: what the numbers do not tell of policies that learn, and of players with one opponent.
     """
 
     rows: list[Standing]
@@ -137,6 +138,7 @@ class Standings(msgspec.Struct, frozen=True):
     order: Order | None
     equal: list[Doubt]
     outdated: list[str]
+    caution: Caution
 
     @property
     def span(self) -> tuple[float, float]:
@@ -180,6 +182,7 @@ def standings(
         order=None if rule is None else _order(reading.results, config, rule),
         equal=_equal(reading.results, rule or DecidedConfig()),
         outdated=[*reading.outdated],
+        caution=caution(reading.results, config, window=window),
     )
 
 

@@ -7,10 +7,11 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from arena.errors import NotZeroSum
 from arena.interface import Info, Step
 from arena.plan import MatchPlan
 from arena.records.lines import EpisodeRecord, SeatRecord
-from arena.records.outcome import outcomes
+from arena.records.outcome import Verdict, outcomes, place_words, returns_words
 
 
 class EpisodeAccount:
@@ -101,7 +102,11 @@ class EpisodeAccount:
                 self._stated[int(lane), int(entity)] = said
 
     def finish(self, lanes: NDArray[np.bool_], tick: int) -> list[EpisodeRecord]:
-        """The records of the episodes that ended at `tick` in these lanes [L]; the lanes' accounts begin anew."""
+        """The records of the episodes that ended at `tick` in these lanes [L]; the lanes' accounts begin anew.
+
+        Raises:
+            NotZeroSum: the game is said to be zero-sum, and an episode was not.
+        """
         over = lanes.nonzero()[0]
         numbers = over.tolist()
         columns = zip(
@@ -125,10 +130,12 @@ class EpisodeAccount:
                 length=length,
                 terminated=terminated,
                 truncated=truncated,
-                seats=self._seat_records(lane, returns, idle),
+                seats=self._seat_records(verdict, returns, idle),
                 cut=bool(self._cut[lane]),
+                settled=verdict.settled,
             )
             for lane, episode, length, terminated, truncated, returns, idle in columns
+            for verdict in (self._verdict(lane, episode, returns),)
         ]
         self.episodes[over] += 1
         self.restart(over)
@@ -151,12 +158,30 @@ class EpisodeAccount:
             gone = {*lanes.tolist()}
             self._stated = {place: said for place, said in self._stated.items() if place[0] not in gone}
 
-    def _seat_records(self, lane: int, returns: Sequence[float], idle: Sequence[int]) -> tuple[SeatRecord, ...]:
-        stated = self._stated_of(lane)
-        decided = [None] * len(returns) if self._cut[lane] else outcomes(returns, stated, entities=self._entity_counts)
+    def _verdict(self, lane: int, episode: int, returns: Sequence[float]) -> Verdict:
+        """How an episode has ended, by the rule of the game."""
+        if self._cut[lane]:
+            return Verdict((None,) * len(returns), settled=False)
+        match = self._match
+        try:
+            return outcomes(
+                returns,
+                self._stated_of(lane),
+                entities=self._entity_counts,
+                rule=match.outcome,
+                sides=match.sides,
+            )
+        except NotZeroSum as error:
+            place = place_words((self._round, match.match, self._lanes[lane], episode))
+            raise NotZeroSum(
+                f"{place} has the {returns_words(returns)}, which are not those of two sides that add up to zero, but "
+                f"`envs.{match.env}.outcome` is zero_sum; set higher_return if the higher return wins, or none"
+            ) from error
+
+    def _seat_records(self, verdict: Verdict, returns: Sequence[float], idle: Sequence[int]) -> tuple[SeatRecord, ...]:
         return tuple(
             SeatRecord(seat.policy, seat.entities, value, outcome, ticks)
-            for seat, value, outcome, ticks in zip(self._match.seats, returns, decided, idle, strict=True)
+            for seat, value, outcome, ticks in zip(self._match.seats, returns, verdict.outcomes, idle, strict=True)
         )
 
     def _stated_of(self, lane: int) -> list[str | None]:

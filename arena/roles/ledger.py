@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from arena.messages import Progress
-from arena.records.episode_line import episode_of
+from arena.records.episode_line import episode_of, unsettled
 from arena.records.journal import kept_lines
 from arena.records.lines import UpdateRecord
+from arena.records.outcome import Winners
 from arena.records.recorder import Recorder
-from arena.records.results import in_parts, results_of
+from arena.records.results import in_parts
 from arena.records.scoreboard import Scoreboard
 from arena.run import Run
 
@@ -24,6 +25,7 @@ class Ledger:
         ticks: per match how far it has come.
         updates: per policy that has any how many updates.
         seconds: per policy that has updates the `seconds` of its last one.
+        without_winner: games that have shown that they have no winners, and of which nothing has been said yet.
     """
 
     def __init__(self, run: Run, recorder: Recorder, scoreboard: Scoreboard) -> None:
@@ -31,6 +33,8 @@ class Ledger:
         self._recorder = recorder
         self._scoreboard = scoreboard
         self.ticks = run.first_ticks
+        self.without_winner: list[str] = []
+        recorder.winners = Winners(scoreboard.winners.without)
         self.updates, self.seconds = dict(run.leg.updates), dict(run.leg.seconds)
 
     @property
@@ -43,12 +47,14 @@ class Ledger:
         """Scores what is on record."""
         before = kept_lines(self._run.folder.episodes, keep=lambda _: True)
         for part in in_parts(episode_of(line) for _, line in before):
-            self._scoreboard.add(results_of(part))
+            self.without_winner += self._scoreboard.take(part)
+        self._recorder.winners = Winners(self._scoreboard.winners.without)
 
     def progress(self, told: Progress) -> None:
         """Records that a match has moved."""
         self.ticks[told.match] = told.tick
         self._scoreboard.add(self._recorder.episodes(told.match, told.tick, told.episodes, last=told.last))
+        self.without_winner += self._scoreboard.winners.see(unsettled(told.episodes))
 
     def update(self, record: UpdateRecord) -> None:
         """Records that a policy has learnt once more."""

@@ -18,6 +18,8 @@ from itertools import islice
 from typing import Any
 
 from arena.comm import Endpoint, Tag
+from arena.config import parse_config, yaml_text
+from arena.config.rounds import needs_winners
 from arena.errors import ArenaError, ConfigError
 from arena.memory import Memory
 from arena.messages import Done, Failed, Go, Left, Next, Progress, Ready, Restarted, Stopping, Update, pack
@@ -26,6 +28,7 @@ from arena.records import boundary as boundaries
 from arena.records.boundary import Boundary
 from arena.records.checkpoint import duplicate, path_of
 from arena.records.journal import JournalReader
+from arena.records.outcome import without_winner_words
 from arena.records.recorder import Recorder
 from arena.records.scoreboard import Scoreboard
 from arena.roles import leg_end
@@ -39,7 +42,7 @@ from arena.roles.watch import Watch
 from arena.run import Run
 from arena.screen.display import Display
 from arena.screen.profile import Profiled
-from arena.screen.words import change_words, round_words
+from arena.screen.words import change_words, round_words, some_words
 from arena.stopwatch import RoleProfile, stopwatch
 
 
@@ -242,7 +245,24 @@ class Root:
 
     def _show(self, ledger: Ledger) -> None:
         ledger.poll()
+        while ledger.without_winner:
+            self._without_winner(ledger.without_winner.pop())
         self._display.update(ledger.done, self.scoreboard)
+
+    def _without_winner(self, env: str) -> None:
+        """Says that a game has shown that it has no winners, unless a rule has been set for it since.
+
+        Raises:
+            RoleFailed: the rounds of the league depend on who has won.
+        """
+        run, shown = self._run, self.scoreboard.winners.without[env]
+        if all(match.outcome is not None for match in run.plan.matches if match.env == env):
+            return
+        needed = needs_winners(parse_config(yaml_text.load(run.config, source=run.source), source=run.source), env)
+        if needed:
+            words = f"{without_winner_words(shown)}; {some_words(needed)} cannot do without"
+            raise RoleFailed(Failed("root, rank 0", words, exit_code=1))
+        self._display.message(without_winner_words(shown))
 
     # --------------------------------------------------------------------------------------------- when they have ended
 

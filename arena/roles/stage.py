@@ -11,7 +11,7 @@ from typing import Any
 
 from arena import seeding
 from arena.comm import Endpoint, Tag
-from arena.errors import CallbackFailed, ConfigError, PeerLost, RunStopped, Unwritable
+from arena.errors import CallbackFailed, ConfigError, NotZeroSum, PeerLost, RunStopped, Unwritable
 from arena.leg import Leg
 from arena.memory import Memory
 from arena.messages import Failed, Next, expect, pack
@@ -64,7 +64,7 @@ def failure_of(error: BaseException, who: str, source: str = "") -> Failed:
     if isinstance(error, ConfigError):
         placed = ConfigError(error.message, path=error.path, source=error.source or source)
         return Failed(who, str(placed), exit_code=2)
-    if isinstance(error, Unwritable):
+    if isinstance(error, (NotZeroSum, Unwritable)):
         return Failed(who, str(error), exit_code=1)
     if isinstance(error, KeyboardInterrupt):  # between two stages of a run: nobody who knows more has taken it
         number: int = error.args[0] if error.args else signal.SIGINT

@@ -26,7 +26,7 @@ from arena.records.folder import RunFolder
 from arena.records.journal import JournalReader
 from arena.records.lines import UPDATE_FIELDS, EpisodeRow, UpdateRecord, column
 from arena.records.lock import is_held
-from arena.records.results import in_parts, results_of
+from arena.records.outcome import without_winner_words
 from arena.records.rounds import lines_in, ticks_before
 from arena.records.scoreboard import Scoreboard
 from arena.screen.display import Display, make_display, silent_display, summary_lines
@@ -222,16 +222,21 @@ class FollowedRun:
         if self._episodes.was_cut or self._metrics.was_cut:
             self._begin()
         with _reading(self.folder.episodes):
-            for part in in_parts([episode_of(line) for line in self._episodes.fresh()]):
-                self.scoreboard.add(results_of(part))
-                self._count(part)
+            episodes = [episode_of(line) for line in self._episodes.fresh()]
+            without = [self._without_winner(env) for env in self.scoreboard.take(episodes)]
+            self._count(episodes)
         with _reading(self.folder.metrics):
             for line in self._metrics.fresh():
                 self._update(line)
         with _reading(self.folder.plan):
             if self._plan_file.is_new():
                 self._plan = msgspec.json.decode(self.folder.plan.read_bytes(), type=_Matches).matches
-        return self._news()
+        return [*self._news(), *filter(None, without)]
+
+    def _without_winner(self, env: str) -> str:
+        """That a game has shown that it has no winners; nothing where a rule has been set for it since."""
+        rule = self.config.envs[env].outcome if env in self.config.envs else None
+        return without_winner_words(self.scoreboard.winners.without[env]) if rule is None else ""
 
     def _count(self, episodes: Iterable[EpisodeRow]) -> None:
         for row in episodes:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from pathlib import Path
 
 from arena.intervals import of_share
 from arena.league.contradictions import Contradiction
 from arena.league.league import Champion
-from arena.league.standings import ENOUGH, Curtailed, Row
+from arena.league.standings import ENOUGH, Caution, Curtailed, Row
 from arena.league.tournament import Doubt
 from arena.screen.words import counted, elo_words
 
 MOST = 12  # lines
 _MOST_PAIRS = 3
+_MOST_SINGLE = 6  # players that have met one opponent
 
 
 def standings_lines(rows: Sequence[Row], *, most: int | None = None, always: Collection[str] = ()) -> list[str]:
@@ -49,6 +51,32 @@ def equal_lines(equal: Sequence[Doubt]) -> list[str]:
         return []
     pairs = ", ".join(f"{doubt.upper} and {doubt.lower}" for doubt in equal)
     return [f"as good as each other, as nearly all of their games are drawn, or won by the same side: {pairs}"]
+
+
+def caution_lines(found: Caution, run_dir: Path | str) -> list[str]:
+    """What the ratings of policies that learn mean, and who has met one opponent only; nothing where neither applies.
+
+    Args:
+        found: what the table does not tell.
+        run_dir: the run folder.
+    """
+    lines = []
+    if found.learners:
+        games = "all of its games"
+        if found.window is not None:
+            games = "its games of the newest " + (f"{found.window} rounds" if found.window > 1 else "round")
+        each = "it is rated as one player" if len(found.learners) == 1 else "each is rated as one player"
+        verb = "learns" if len(found.learners) == 1 else "learn"
+        lines.append(
+            f"{', '.join(found.learners)} {verb}: {each} over {games}, though it changes meanwhile; "
+            f"`arena tournament {run_dir}` rates checkpoints"
+        )
+    if found.single:
+        pairs = [f"{player} (only {opponent})" for player, opponent in found.single.items()]
+        more = [f"and {len(pairs) - _MOST_SINGLE} more"] if len(pairs) > _MOST_SINGLE else []
+        named = ", ".join([*pairs[:_MOST_SINGLE], *more])
+        lines.append(f"met a single opponent, so the rating rests on that opponent's: {named}")
+    return lines
 
 
 def outdated_lines(players: Sequence[str]) -> list[str]:

@@ -24,6 +24,7 @@ from arena.leg import ENDLESS as ENDLESS
 from arena.records import evaluations
 from arena.records.durable import make_folder
 from arena.records.journal import JournalReader
+from arena.records.outcome import Winners, without_winner_words
 from arena.records.repetition import repeated
 from arena.records.scoreboard import Scoreboard
 from arena.run import Run
@@ -107,12 +108,23 @@ def _matches(config: Config, seats: tuple[SeatEntry, ...] | None) -> tuple[Match
     return tuple(entry for number, entry in enumerate(entries) if entry not in entries[:number])
 
 
-def kept(run: Run, evaluation: Run, scoreboard: Scoreboard) -> Iterator[str]:
-    """Writes down how the policies did, and says it in a line for each; and whether their games were all alike."""
+def kept(run: Run, evaluation: Run, scoreboard: Scoreboard, winners: Winners) -> Iterator[str]:
+    """Writes down how the policies did, and says it in a line for each; and whether their games were all alike.
+
+    Args:
+        run: the run.
+        evaluation: of it, which is over.
+        scoreboard: of the evaluation.
+        winners: the games that have winners, as the run has shown.
+    """
+    shown = [env for env in scoreboard.winners.without if env not in winners.without]
+    scoreboard.winners.without.update(winners.without)
     evaluations.keep(run.folder, run.leg.start, scoreboard)
     for name, score in scoreboard.policies.items():
         if score.episodes:
             yield f"tick {run.leg.start}, evaluation of {name}: {result_words(score)}"
+    for env in shown:
+        yield f"tick {run.leg.start}, evaluation: {without_winner_words(scoreboard.winners.without[env])}"
     for line in alike_words(evaluation, remedy="`greedy: false`"):
         yield f"tick {run.leg.start}, evaluation: {line}"
 

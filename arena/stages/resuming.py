@@ -198,6 +198,12 @@ def _change_words(before: Config, config: Config, found: Boundary, run: Run) -> 
             "copies or lanes have changed, so the matches have other numbers or lanes than before: each lane counts "
             "its episodes on from those that episodes.jsonl has of the same match and lane number"
         )
+    for name, env in config.envs.items():
+        if env.outcome != (old := before.envs[name].outcome):
+            yield (
+                f"envs.{name}.outcome was {_words(old)}, is {_words(env.outcome)}: episodes on record keep the "
+                "outcomes that they have"
+            )
     anew = (before.matches, before.league) != (config.matches, config.league)
     if plan.rounds > 1 and found.tick < plan.ticks and anew:
         last = plan.round + 1 == plan.rounds

@@ -26,7 +26,7 @@ from arena.league import league
 from arena.league.league import Champion, Round
 from arena.league.reading import Reading, read, read_played, read_returns
 from arena.league.rounds import player_of
-from arena.league.standings import LeagueTable, league_table
+from arena.league.standings import LeagueTable, caution, league_table
 from arena.league.tournament import equals
 from arena.league.winning import knockouts_won
 from arena.leg import Leg
@@ -84,8 +84,9 @@ def league_standings(run: Run) -> LeagueTable:
     """The standings after the newest round; without rows where nobody has won or lost."""
     config = config_of(run)
     found = _reading(run, config)
+    cautioned = caution(found.results, config, window=(config.league or LeagueConfig()).window)
     table, equal = league_table(found.results, found.cut, config), equals(found.results, found.results.players)
-    return table._replace(outdated=found.outdated, equal=equal)
+    return table._replace(outdated=found.outdated, equal=equal, without_winner=found.without_winner, caution=cautioned)
 
 
 def league_champions(run: Run) -> list[Champion]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import pytest
 
-from arena.league.results import Encounter, Results, Score, encounter_of
+from arena.league.results import Encounter, Results, Score, encounters_of
 from arena.records.outcome import Outcome
 
 
@@ -77,4 +78,19 @@ TWO = ((0, 1), (2,))
 def test_a_game_counts_where_two_sides_agree_on_how_it_ended(
     sides: Sequence[Sequence[int]], outcomes: Sequence[Outcome | None], expected: Encounter | None
 ) -> None:
-    assert encounter_of(("b", "a", "c"), sides, outcomes) == expected
+    assert encounters_of(("b", "a", "c"), sides, outcomes) == (() if expected is None else (expected,))
+
+
+def test_in_a_game_of_several_sides_each_two_have_met_if_returns_decide() -> None:
+    sides = ((0,), (1,), (2,))
+    found = encounters_of(("a", "b", "c"), sides, ("win", "loss", "loss"), (3.0, 1.0, 1.0))
+    assert found == (
+        Encounter(("a",), ("b",), "win"),
+        Encounter(("a",), ("c",), "win"),
+        Encounter(("b",), ("c",), "draw"),
+    )
+
+
+def test_sides_without_a_finite_return_have_not_met() -> None:
+    found = encounters_of(("a", "b", "c"), ((0,), (1,), (2,)), (None,) * 3, (2.0, math.nan, 1.0))
+    assert found == (Encounter(("a",), ("c",), "win"),)

@@ -8,11 +8,20 @@ from typing import Any
 import numpy as np
 import pytest
 
+from arena.config import parse_config
+from arena.config.schema import Config
 from arena.league.ratings import fit
 from arena.league.results import Results, Score
-from arena.league.standings import ENOUGH, Curtailed, Row, curtailed, league_table, rows
+from arena.league.standings import ENOUGH, Caution, Curtailed, Row, caution, curtailed, league_table, rows
 from arena.league.tournament import equals
-from arena.screen.standings import curtailed_lines, equal_lines, outdated_lines, prior_lines, standings_lines
+from arena.screen.standings import (
+    caution_lines,
+    curtailed_lines,
+    equal_lines,
+    outdated_lines,
+    prior_lines,
+    standings_lines,
+)
 from simulated_leagues import league
 
 PAIR = {"env": "game", "seats": ["a", "b"]}
@@ -141,4 +150,49 @@ def test_who_is_not_in_the_table_is_named() -> None:
 
 
 def test_a_league_in_which_nobody_has_met_has_no_rows() -> None:
-    assert league_table(Results(), {"a": 9}, league(PAIR)) == ([], False, None, (), ())
+    assert league_table(Results(), {"a": 9}, league(PAIR)) == ([], False, None, (), (), (), None)
+
+
+def robin(**algorithms: str) -> Config:
+    given = {
+        "ticks": 10,
+        "rounds": 3,
+        "envs": {"game": {"make": "touchdown"}},
+        "policies": {name: {"algorithm": algorithm} for name, algorithm in algorithms.items()},
+        "matches": [{"round_robin": {"env": "game", "policies": [*algorithms]}}],
+    }
+    return parse_config(given, source="league.yaml")
+
+
+def test_rated_learners_and_who_has_met_one_opponent_only_are_named() -> None:
+    results = Results()
+    results.add(("a",), ("b",), "win")
+    results.add(("b",), ("c",), "win")
+    results.add(("c",), ("d",), "draw")
+    results.add(("a",), ("d@10",), "win")
+    found = caution(results, robin(a="ppo", b="random", c="random", d="ppo"), window=5)
+    assert found == Caution(["a", "d"], 5, {"d": "c", "d@10": "a"})
+
+
+def test_a_team_mate_is_no_opponent_unless_it_was_on_the_other_side() -> None:
+    results = Results()
+    results.add(("a", "b"), ("c",), "win")
+    assert caution(results, robin(a="random", b="random", c="random"), window=5).single == {"a": "c", "b": "c"}
+
+
+def test_two_players_are_not_said_to_have_met_one_opponent_only() -> None:
+    results = Results()
+    results.add(("a",), ("b",), "win")
+    assert caution(results, robin(a="random", b="random"), window=5) == Caution([], 5, {})
+
+
+def test_cautions_are_said_where_they_apply() -> None:
+    assert caution_lines(Caution([], 5, {}), "runs/x") == []
+    learner, single = caution_lines(Caution(["a", "b"], 5, {"c": "b"}), "runs/x")
+    assert "a, b learn: each is rated as one player over its games of the newest 5 rounds" in learner
+    assert "`arena tournament runs/x`" in learner
+    assert single.endswith("c (only b)")
+    (learner,) = caution_lines(Caution(["a"], None, {}), "x")
+    assert "a learns: it is rated as one player over all of its games" in learner
+    (single,) = caution_lines(Caution([], None, {f"p{number}": "a" for number in range(8)}), "x")
+    assert single.endswith("p5 (only a), and 2 more")

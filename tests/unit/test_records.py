@@ -9,6 +9,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -134,9 +135,9 @@ def by_hand(row: EpisodeRow) -> bytes:
     """The line of an episode, with its keys written out."""
     keys = ("round", "match", "env", "lane", "episode", "tick", "length", "terminated", "truncated")
     seat_keys = ("policy", "entities", "return", "outcome", "idle_ticks")
-    *head, played, cut = row
+    *head, played, cut, settled = row
     seats = [dict(zip(seat_keys, seat, strict=True)) for seat in played]
-    marked = {"cut": True} if cut else {}
+    marked = {name: True for name, flag in (("cut", cut), ("settled", settled)) if flag}
     return msgspec.json.encode({**dict(zip(keys, head, strict=True)), "seats": seats, **marked}) + b"\n"
 
 
@@ -153,6 +154,7 @@ EPISODES = st.builds(
     EpisodeRecord,
     *(COUNTS, COUNTS, st.text(), COUNTS, COUNTS, COUNTS, COUNTS, st.booleans(), st.booleans()),
     st.lists(SEATS, max_size=3).map(tuple),
+    st.booleans(),
     st.booleans(),
 )
 
@@ -174,7 +176,7 @@ def test_records_can_be_sent_between_processes() -> None:
 def test_progress_is_sent_without_the_names_of_its_records() -> None:
     sent = unpack(pack(Progress(3, 50, (EPISODE, EPISODE))))
     assert sent == Progress(3, 50, (EPISODE, EPISODE))
-    assert {type(part) for row in sent.episodes for part in (row, *row[-2])} == {tuple}
+    assert {type(part) for row in sent.episodes for part in (row, *row[9])} == {tuple}
 
 
 def test_an_episode_that_cannot_be_recorded_leaves_no_trace_of_its_message(folder: RunFolder) -> None:
@@ -208,6 +210,25 @@ def test_closing_twice_or_after_an_error_keeps_every_line(folder: RunFolder) -> 
         raise KeyboardInterrupt
     recorder.close()
     assert len(list(JournalReader(folder.episodes))) == len(list(JournalReader(folder.metrics))) == 1
+
+
+def test_outcomes_are_written_until_an_episode_is_not_zero_sum_unless_they_are_settled(folder: RunFolder) -> None:
+    def episode(number: int, gains: tuple[float, float], ends: Any, *, settled: bool = False) -> EpisodeRecord:
+        seats = tuple(SeatRecord(name, (0,), gain, end) for name, gain, end in zip("ab", gains, ends, strict=True))
+        return EpisodeRecord(0, 0, "game", 0, number, number, 1, True, False, seats, settled=settled)
+
+    rows = [
+        episode(1, (0.0, 0.0), ("draw", "draw")),
+        episode(2, (1.0, 0.0), (None, None)),
+        episode(3, (1.0, -1.0), ("win", "loss")),
+        episode(4, (3.0, 1.0), ("win", "loss"), settled=True),
+    ]
+    with Recorder(folder, {0: 0}) as recorder:
+        brought = recorder.episodes(0, 5, rows)
+        assert [*recorder.winners.without] == ["game"]
+    told = [[seat["outcome"] for seat in line["seats"]] for line in JournalReader(folder.episodes)]
+    assert told == [["draw", "draw"], [None, None], [None, None], ["win", "loss"]]
+    assert brought["a"].won == [0.0, 1.0, 1.0]  # what the scoreboard makes of them, see there
 
 
 def test_a_closed_recorder_takes_nothing_more(folder: RunFolder) -> None:

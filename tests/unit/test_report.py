@@ -177,6 +177,39 @@ def test_the_page_names_who_is_not_rated_as_all_of_its_games_are_too_old(own: Ru
     assert "Not rated: p2 (all its games are older than the window)." in page(read_run(own.path))
 
 
+def test_the_page_says_how_learners_are_rated_and_who_has_met_one_opponent_only(own: RunFolder) -> None:
+    before = numbers(own)["standings"]["caution"]
+    assert (before["learners"], before["window"]) == ([], 5)
+    assert "p2" not in before["single"]
+    text = own.config.read_text().replace("algorithm: random", "algorithm: ppo")
+    own.config.write_text(text)
+
+    def counts(line: dict[str, Any]) -> bool:
+        names = {seat["policy"] for seat in line["seats"]}
+        return "p2" not in names or "p1" in names
+
+    own.episodes.write_text("".join(json.dumps(line) + "\n" for line in lines(own.episodes) if counts(line)))
+    found = numbers(own)["standings"]["caution"]
+    assert (found["learners"], found["single"]["p2"]) == (["p0", "p1", "p2"], "p1")
+    said = page(read_run(own.path))
+    assert "p0, p1, p2 learn: each is rated as one player over its games of the newest 5 rounds" in said
+    assert "<code>arena tournament</code>" in said
+    assert "Met a single opponent" in said
+
+
+def test_a_page_has_no_wins_of_a_game_that_is_not_zero_sum(own: RunFolder) -> None:
+    """Also in evaluations that were written before that was seen."""
+    assert any(line["wins"] is not None for line in numbers(own)["evaluations"])
+    *others, last = lines(own.episodes)
+    for seat in last["seats"]:
+        seat.update({"outcome": None, "return": 2.0})
+    own.episodes.write_text("".join(json.dumps(line) + "\n" for line in [*others, last]))
+    told = numbers(own)
+    assert told["standings"] is None
+    assert {row["wins"] for row in [*told["policies"], *told["evaluations"]]} == {None}
+    assert "`envs.touchdown.outcome`" in told["without_winner"][0]
+
+
 def test_the_page_says_whether_the_strengths_have_a_prior(own: RunFolder) -> None:
     assert fit(read_results(own, window=5)).prior == numbers(own)["standings"]["prior"]
     one = next(line for line in reversed(lines(own.episodes)) if line["seats"][0]["outcome"] == "win")

@@ -49,8 +49,8 @@ def test_a_message_brings_what_its_episodes_bring_one_by_one(records: list[Episo
         assert list(found.lengths) == [record.length for record in records]
         assert found.returns == pytest.approx([float(slow_mean(record, policy)) for record in records])
         games = [shares for record in records if (shares := slow_shares(record, policy)) is not None]
-        columns = [[float(shares[part]) for shares in games] for part in range(3)]
-        assert [found.won, found.drawn, found.lost] == [pytest.approx(column) for column in columns]
+        assert found.won == [shares[0] for shares in found.games]
+        assert [*found.games] == [pytest.approx([*map(float, shares)]) for shares in games]
 
 
 @given(messages())

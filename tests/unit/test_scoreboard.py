@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arena.records.lines import EpisodeRecord, SeatRecord, UpdateRecord
+from arena.records.lines import EpisodeRecord, EpisodeRow, SeatRecord, UpdateRecord
 from arena.records.ordering import Place
 from arena.records.outcome import Outcome
 from arena.records.results import results_of
@@ -173,3 +173,43 @@ def test_one_episode_has_no_interval() -> None:
     board = Scoreboard()
     board.add(results_of([episode(seat("blue", 1.0, None))]))
     assert "return 1.00, length" in result_words(board.policies["blue"])
+
+
+def in_game(
+    env: str, tick: int, gains: tuple[float, float], *ends: Outcome | None, settled: bool = False
+) -> EpisodeRow:
+    seats = tuple(SeatRecord(name, (0,), gain, end) for name, gain, end in zip("ab", gains, ends, strict=True))
+    return EpisodeRecord(0, 0, env, 0, tick, tick, 10, True, False, seats, settled=settled)
+
+
+def test_games_of_an_environment_that_is_not_zero_sum_are_taken_back_and_those_of_others_are_not() -> None:
+    board = Scoreboard("ab")
+    sure = in_game("general", 3, (5.0, 3.0), "win", "loss", settled=True)
+    assert (
+        board.take([in_game("general", 1, (0.0, 0.0), "draw", "draw"), in_game("zero", 2, (1.0, -1.0), "win", "loss")])
+        == []
+    )
+    score = board.policies["a"]
+    assert (score.wins, score.draws, score.losses, score.games.count) == (1.0, 1.0, 0.0, 2)
+    assert board.take([sure, in_game("general", 4, (1.0, 0.0), None, None)]) == ["general"]
+    assert (score.wins, score.draws, score.losses, score.games.count) == (2.0, 0.0, 0.0, 2)
+    assert board.take([in_game("general", 5, (2.0, -2.0), "win", "loss")]) == []
+    assert (score.games.count, score.win_rate, score.episodes) == (2, 1.0, 5)
+
+
+@given(st.permutations(range(6)))
+def test_what_counts_does_not_depend_on_which_episode_is_heard_of_first(order: list[int]) -> None:
+    rows = [
+        in_game("general", 1, (0.0, 0.0), "draw", "draw"),
+        in_game("general", 2, (1.0, 0.0), None, None),
+        in_game("general", 3, (5.0, 3.0), "loss", "win", settled=True),
+        in_game("zero", 4, (1.0, -1.0), "win", "loss"),
+        in_game("zero", 5, (0.0, 0.0), "draw", "draw"),
+        in_game("zero", 6, (-1.0, 1.0), "loss", "win"),
+    ]
+    board = Scoreboard("ab")
+    for place in order:
+        board.take([rows[place]])
+    score = board.policies["a"]
+    assert (score.wins, score.draws, score.losses) == (1.0, 1.0, 2.0)
+    assert score.games.last.values == score.games.first.values == [0.0, 1.0, 0.0, 0.0]

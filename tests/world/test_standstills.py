@@ -19,7 +19,7 @@ def league(game: Any, *matches: Any, **algorithms: str) -> dict[str, Any]:
     return {"name": "league", **common, "policies": policies, "matches": [*matches]}
 
 
-AT_ONCE = {"make": "games:Dropout", "kwargs": {"lengths": [5, 5]}}
+AT_ONCE = {"make": "games:Dropout", "kwargs": {"lengths": [5, 5]}, "outcome": "higher_return"}
 TEAMS = {"make": "touchdown", "kwargs": {"team_size": 2, "max_steps": 8}}
 
 AGAIN = league(

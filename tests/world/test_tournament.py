@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 import pytest
 import yaml
+from gymnasium import spaces
 
 from arena.cli import main
 from arena.commands.contestants import players_of, read_sources
@@ -181,11 +182,25 @@ def test_a_budget_of_one_batch_is_a_run_of_one_round(tmp_path: Path, capsys: pyt
     assert not data["decided"]
 
 
+class NamesDraws:
+    """A game of one tick for two: its infos name a draw if both do the same, else nothing; returns are shared."""
+
+    def __init__(self) -> None:
+        self.observation_spaces = [spaces.Discrete(1)] * 2
+        self.action_spaces = [spaces.Discrete(2)] * 2
+
+    def reset(self) -> list[int]:
+        return [0, 0]
+
+    def step(self, actions: list[int]) -> tuple[list[int], list[float], bool, list[dict[str, Any]]]:
+        said = {"outcome": "draw"} if actions[0] == actions[1] else {}
+        return [0, 0], [3.0, 3.0], True, [said, said]
+
+
 def test_games_that_do_not_count_are_not_among_those_after_which_the_order_is_decided(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    both = [[[0, 0], [3, 3]], [[3, 3], [0, 0]]]  # who does the same as the other has a draw, else nobody knows
-    game = {"g": {"make": "matrix", "kwargs": {"payoffs": both, "rounds": 1}}}
+    game = {"g": {"make": f"{__name__}:NamesDraws"}}
     path = written(tmp_path, ladder({name: {"algorithm": "random"} for name in ("one", "other")}, envs=game))
     out = tournament(capsys, tmp_path, path, "--episodes", "36")
     found = read(RunFolder(tmp_path / "games"))

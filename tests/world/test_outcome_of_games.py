@@ -1,0 +1,236 @@
+"""Who has won in general-sum games: every command obeys `outcome`, and says why a game is not rated."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from arena.cli import main
+from arena.config import parse_config
+from arena.errors import ConfigError
+from arena.league.reading import read
+from arena.records.folder import RunFolder
+from arena.records.journal import JournalReader
+from arena.report.page import page
+from arena.report.reading import read_run
+from arena.report.sections import page_data
+
+PAYOFFS = [[[0, 0], [0, 1]], [[1, 0], [1, 1]]]  # a tick of foraging is worth 1, whatever the other one does
+FORAGERS: dict[str, Any] = {
+    "forager": {"algorithm": "scripted", "options": {"action": 1}},
+    "chance": {"algorithm": "random"},
+    "idler": {"algorithm": "scripted", "options": {"action": 0}},
+}
+KEY = "`envs.forage.outcome`"
+
+
+def config(outcome: str | None, **keys: Any) -> dict[str, Any]:
+    game = {"make": "matrix", "kwargs": {"payoffs": PAYOFFS, "rounds": 4}, "outcome": outcome}
+    robin = {"env": "forage", "policies": [*FORAGERS], "lanes": 2, "both_sides": True}
+    usual = {"ticks": 40, "rounds": 2, "envs": {"forage": game}, "matches": [{"round_robin": robin}]}
+    return {**usual, "policies": FORAGERS, **keys}
+
+
+def train(tmp_path: Path, outcome: str | None, *more: str, **keys: Any) -> int:
+    path = tmp_path / "league.yaml"
+    path.write_text(yaml.safe_dump(config(outcome, **keys)))
+    return main(["train", str(path), "--ranks", "1", "--run-dir", str(tmp_path / "run"), *more])
+
+
+def table(text: str) -> list[str]:
+    rows = [line.split() for line in text.splitlines()]
+    return [row[1] for row in rows if len(row) > 2 and row[0].isdigit() and row[1] in FORAGERS]
+
+
+def test_the_higher_return_ranks_players_of_a_general_sum_game(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert train(tmp_path, "higher_return") == 0
+    assert table(capsys.readouterr().out) == ["forager", "chance", "idler"]
+    found = page_data(read_run(tmp_path / "run"))
+    assert found.standings is not None
+    assert [row.player for row in found.standings.rows] == ["forager", "chance", "idler"]
+    assert found.without_winner == []
+
+
+def test_a_game_that_is_not_zero_sum_has_no_rating_and_a_line_that_says_why(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert train(tmp_path, None) == 0
+    out = capsys.readouterr().out
+    reasons = [line for line in out.splitlines() if KEY in line]
+    assert table(out) == []
+    assert len(reasons) == 2, "when it is seen, and in the place of the standings"
+    assert reasons[0] == reasons[1]
+    assert not [line for line in out.splitlines() if "won " in line]
+    reading = read(RunFolder(tmp_path / "run"))
+    assert (reading.results.games, reading.unrated) == (0, reading.episodes)
+    found = page_data(read_run(tmp_path / "run"))
+    assert found.standings is None
+    assert [row.wins for row in found.policies] == [None] * 3
+    assert found.learning.won == {}
+    assert found.without_winner == reasons[:1]
+    assert "Not rated: no winners in" in page(read_run(tmp_path / "run"))
+
+
+def test_earlier_episodes_lose_their_winners_too_and_later_ones_are_written_without(tmp_path: Path) -> None:
+    assert train(tmp_path, None) == 0
+    lines = [*JournalReader(RunFolder(tmp_path / "run").episodes)]
+    first = next(at for at, line in enumerate(lines) if sum(seat["return"] for seat in line["seats"]))
+    later = {seat["outcome"] for line in lines[first:] for seat in line["seats"]}
+    assert later == {None}
+
+
+def test_without_winners_is_as_it_says(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert train(tmp_path, "none") == 0
+    out = capsys.readouterr().out
+    assert table(out) == []
+    assert f"no winners in 'forage': {KEY} is none" in out
+
+
+def test_a_game_said_to_be_zero_sum_ends_the_run_with_the_episode_that_is_not(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert train(tmp_path, "zero_sum") == 1
+    said = capsys.readouterr().err
+    assert "round 0, match 0, lane 0, episode 0 has the returns 4 and " in said
+    assert "`envs.forage.outcome` is zero_sum" in said
+    assert "Traceback" not in said
+
+
+def test_an_unknown_rule_is_refused_with_the_ones_that_there_are() -> None:
+    with pytest.raises(ConfigError, match=r"outcome: found 'higher'.*higher_return, info, none, zero_sum"):
+        parse_config(config("higher"), source="x.yaml")
+
+
+@pytest.mark.parametrize(
+    ("keys", "path"),
+    [
+        ({"matches": [{"knockout": {"env": "forage", "policies": [*FORAGERS]}}]}, r"matches\[0\].knockout"),
+        ({"matches": [{"swiss": {"env": "forage", "policies": [*FORAGERS]}}]}, r"matches\[0\].swiss"),
+        ({"league": {"decided": {}}}, "league.decided"),
+        (
+            {
+                "policies": {**FORAGERS, "learner": {"algorithm": "ppo"}},
+                "matches": [
+                    {
+                        "matchmaking": {
+                            "env": "forage",
+                            "policies": ["learner"],
+                            "against": ["chance"],
+                            "rule": "fictitious",
+                            "copies": 2,
+                        }
+                    }
+                ],
+                "league": {"snapshots": {"gate": {"elo": 400}}},
+                "rounds": 9,
+            },
+            r"matches\[0\].matchmaking and league.snapshots.gate",
+        ),
+    ],
+    ids=["knockout", "swiss", "decided", "gate"],
+)
+def test_what_needs_winners_is_refused_in_a_game_that_has_none(keys: dict[str, Any], path: str) -> None:
+    with pytest.raises(ConfigError, match=rf"envs.forage.outcome: found none, but {path} cannot do without"):
+        parse_config(config("none", **keys), source="x.yaml")
+    parse_config(config("higher_return", **keys), source="x.yaml")
+
+
+def test_a_league_that_needs_winners_ends_when_the_game_shows_that_it_has_none(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    matches = [{"knockout": {"env": "forage", "policies": [*FORAGERS]}}]
+    assert train(tmp_path, None, matches=matches) == 1
+    said = capsys.readouterr().err
+    assert KEY in said
+    assert "matches[0].knockout cannot do without" in said
+
+
+def test_three_sides_are_ranked_and_each_two_of_them_have_met(tmp_path: Path) -> None:
+    envs = {"line": {"make": f"{__name__}:Line", "outcome": "higher_return"}}
+    seats = ["forager", "chance", "idler"]
+    assert train(tmp_path, None, envs=envs, matches=[{"env": "line", "seats": seats}]) == 0
+    reading = read(RunFolder(tmp_path / "run"))
+    assert reading.episodes == 80
+    assert reading.results.games == 3 * 80
+    assert reading.results.between("forager", "idler").wins == 80
+    chance = reading.results.between("forager", "chance")
+    assert chance.losses == 0
+    assert chance.wins > 0 < chance.draws
+
+
+class Line:
+    """A game of one tick for three; each is paid for its own action alone."""
+
+    def __init__(self) -> None:
+        from gymnasium import spaces
+
+        self.observation_spaces = [spaces.Discrete(1)] * 3
+        self.action_spaces = [spaces.Discrete(2)] * 3
+
+    def reset(self) -> list[int]:
+        return [0] * 3
+
+    def step(self, actions: list[int]) -> tuple[list[int], list[float], bool, list[dict[str, Any]]]:
+        return [0] * 3, [float(action) for action in actions], True, [{}] * 3
+
+
+def test_a_tournament_without_winners_says_why_and_one_by_returns_is_decided(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "league.yaml"
+    for outcome, status in ((None, 2), ("none", 2), ("higher_return", 0)):
+        path.write_text(yaml.safe_dump(config(outcome)))
+        target = tmp_path / f"tournament-{outcome}"
+        given = ["tournament", str(path), "--sample", "--episodes", "300", "--json", "--run-dir", str(target)]
+        assert main(given) == status
+        said = capsys.readouterr()
+        if status:
+            assert "envs.forage.outcome" in said.err
+        else:
+            found = json.loads(said.out)
+            assert [row["player"] for row in found["players"]] == ["forager", "chance", "idler"]
+            assert found["without_winner"] == []
+
+
+def test_an_evaluation_has_no_winners_where_training_has_shown_that_there_are_none(tmp_path: Path) -> None:
+    """Idlers in the evaluation never score: each of its games by itself looks like a draw."""
+    keys: dict[str, Any] = {
+        "rounds": 1,
+        "checkpoint_every": 20,
+        "evaluation": {"every": 20, "episodes": 2, "seats": ["idler", "idler"]},
+        "matches": [{"env": "forage", "seats": ["forager", "idler"]}],
+    }
+    assert train(tmp_path, None, **keys) == 0
+    lines = [*JournalReader(RunFolder(tmp_path / "run").evaluations)]
+    assert [(line["policy"], line["return"], line["draws"]) for line in lines] == [("idler", 0.0, None)] * len(lines)
+    assert lines
+
+
+def test_a_resumed_run_knows_what_its_records_have_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What is played after the resumption is zero-sum; the config of a folder of old has no such key."""
+    assert train(tmp_path, None, rounds=1, ticks=20) == 0
+    folder = RunFolder(tmp_path / "run")
+    folder.config.write_text(folder.config.read_text().replace("    outcome: null\n", ""))
+    assert "outcome" not in folder.config.read_text()
+    capsys.readouterr()
+    assert train(tmp_path, None, "--resume", rounds=1, ticks=40) == 0
+    assert KEY in capsys.readouterr().out
+    assert read(folder).results.games == 0
+
+
+def test_a_resumed_run_may_set_the_rule_for_what_is_played_from_then_on(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert train(tmp_path, None, rounds=1, ticks=20) == 0
+    before = read(RunFolder(tmp_path / "run")).episodes
+    capsys.readouterr()
+    assert train(tmp_path, "higher_return", "--resume", rounds=1, ticks=40) == 0
+    assert 'envs.forage.outcome was null, is "higher_return"' in capsys.readouterr().out
+    found = read(RunFolder(tmp_path / "run"))
+    assert (found.unrated, found.results.games) == (before, found.episodes - before)
