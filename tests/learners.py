@@ -118,6 +118,20 @@ class HoldsDescriptors(OfManyRows):
         super().run()
 
 
+class NotesFirstTicks(OfManyRows):
+    """Notes the ticks of its proxy at the beginning of each leg, when it is made and after the first reset."""
+
+    def __init__(self, env: Any, group: Any, *, ticks: int) -> None:
+        super().__init__(env, group, ticks=ticks)
+        self.begins = env.ticks
+
+    def run(self) -> None:
+        before = self.env.ticks
+        self.env.reset()
+        NOTES.append((self.begins, before, self.env.ticks))
+        super().run()
+
+
 class HoldsMemory(OfManyRows):
     """Notes at every sixtieth meeting how much memory Python has given out."""
 

@@ -76,6 +76,7 @@ class Seat:
         welcome: what the environment says about the seat.
         link: this seat's end of the link.
         seed: the worker's seed, for what a proxy draws by itself (such as `action_space.sample()`).
+        start: the tick of the match at which the leg begins.
         before_first_request: called when the worker plays.
         turns: shared by all seats of the worker; None where there is but one.
         stopwatch: measures what the worker does.
@@ -87,6 +88,7 @@ class Seat:
         link: Link,
         *,
         seed: int,
+        start: int = 0,
         before_first_request: Callable[[], None] = lambda: None,
         stopwatch: Stopwatch | None = None,
         turns: Turns | None = None,
@@ -102,6 +104,7 @@ class Seat:
         self.uniform = layout.uniform
         self.rows = layout.rows
         self.seed = seed
+        self._start = start
         self.request = RequestView(layout, link.outbox)
         self.reply = ReplyView(layout, link.inbox)
         self.infos: Mapping[int, Info] = NO_INFOS  # by row, of what is shown now
@@ -121,7 +124,7 @@ class Seat:
     @property
     def ticks(self) -> int:
         """Ticks that the match has played, as far as this seat knows."""
-        return self.reply.tick if self._begun else 0
+        return self.reply.tick if self._begun else self._start
 
     @property
     def over(self) -> bool:

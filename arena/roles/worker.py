@@ -112,6 +112,7 @@ class Worker:
             welcome,
             self._endpoint.link(environment, link_size(welcome.layout()), welcome.part),
             seed=self._group.seed,
+            start=self._run.leg.tick_of(self._match.match),
             before_first_request=self._ready,
             stopwatch=self._stopwatch,
             turns=turns,
