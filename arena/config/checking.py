@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from arena.config.converting import NAME_RULE, is_name, is_snapshot_name, show
+from arena.config.independent import check_independent
 from arena.config.matches import (
     GauntletConfig,
     Generator,
@@ -49,6 +50,7 @@ def check(config: Config) -> None:
         raise ConfigError(f"asks for {config.roles + 1} roles, more than {MOST_ROLES}; lower `copies`", path="matches")
     check_rounds(config)
     check_drawn(config)
+    check_independent(config)
     if config.evaluation is not None:
         _check_evaluation(config, config.evaluation)
 

@@ -18,7 +18,7 @@ from itertools import islice
 from typing import Any
 
 from arena.comm import Endpoint, Tag
-from arena.errors import ArenaError, ConfigError
+from arena.errors import ArenaError, ConfigError, located
 from arena.memory import Memory
 from arena.messages import Done, Failed, Go, Left, Next, Progress, Ready, Restarted, Stopping, Update, pack
 from arena.plan import Plan, Role, RoleKind
@@ -262,6 +262,11 @@ class Root:
         """Writes down that the run can go on from here, and says how it does."""
         if self._run.episodes is not None:
             return self._conclude_games(ledger)
+        try:
+            with located(source=self._run.source):
+                leg_end.refuse_loss(tick, self._run.plan, done, self._leg.left)
+        except ConfigError as refusal:
+            raise RoleFailed(Failed("root, rank 0", str(refusal), exit_code=2)) from refusal
         for match in ledger.ticks:  # also one that nobody plays any more
             ledger.progress(Progress(match, tick, ()))
             self._show(ledger)

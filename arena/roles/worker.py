@@ -20,7 +20,15 @@ from arena.acting import play
 from arena.comm import Endpoint, Order, Tag
 from arena.comm.wire import link_size
 from arena.errors import BudgetReached, located
-from arena.examination import SeatSpaces, check_checkpoint, check_shared, check_teams, learners_of, seat_face
+from arena.examination import (
+    SeatSpaces,
+    check_checkpoint,
+    check_independence,
+    check_shared,
+    check_teams,
+    learners_of,
+    seat_face,
+)
 from arena.group import Group
 from arena.memory import Learnt, Memory, Standing
 from arena.messages import Done, Go, Left, Ready, Update, Welcome, expect, pack
@@ -124,6 +132,7 @@ class Worker:
         with located(path=self._place, who=f"policy {self._policy.name!r}"):
             check_shared(algorithm, self._group.pool(own)[0], own)
         check_teams(algorithm, self._run.plan, self._policy)
+        check_independence(algorithm, self._policy)
 
     @property
     def _spaces(self) -> SeatSpaces:
@@ -182,6 +191,7 @@ class Worker:
         self._until = go.until
         self._memory.go(self._run.leg, repairable=go.repairable)
         self._stopwatch.think()
+        self._group.calls.clear()  # those before were not the algorithm's `run`
         if self._keeps and self._group.is_root and not self._run.leg.start and not self._run.leg.repaired:
             self._saving.save(self._algorithm.state_dict(), boundary=0)
         try:
@@ -199,10 +209,13 @@ class Worker:
             self._endpoint.send(0, Tag.TO_ROOT, pack(Left(self._role, self._ticks())))
         if self._keeps and self._memory.keeps:
             self._learn(self._algorithm.state_dict())
+        alone = self._learnt_alone()
         saved = self._leave_group()
         stateless = self._learns and not hasattr(self._algorithm, "state_dict")
         profile = self._stopwatch.profile()
-        done = Done(self._role, self._ticks(), profile, saved=saved, returned=returned, stateless=stateless)
+        done = Done(
+            self._role, self._ticks(), profile, saved=saved, returned=returned, stateless=stateless, alone=alone
+        )
         self._endpoint.send(0, Tag.TO_ROOT, pack(done))
         # Its parts know each other: their memory and descriptors would stay until Python looks for garbage.
         vars(self).clear()
@@ -268,6 +281,15 @@ class Worker:
     def _resumable(self) -> bool:
         """Whether the algorithm can go on in the next leg: it does not learn, or its state is kept and taken on."""
         return not self._learns or all(hasattr(self._algorithm, name) for name in ("state_dict", "load_state_dict"))
+
+    def _learnt_alone(self) -> bytes | None:
+        """A digest of what this worker has learnt in the leg if its group has not met; the root compares them."""
+        apart = self._group.size > 1 and not self._group.calls and not self._group.exchanges and not self._has_left
+        if not (apart and self._keeps):
+            return None
+        from arena.roles.saving import digest
+
+        return digest(self._algorithm.state_dict())
 
     def _leave_group(self) -> int | None:
         """Leaves; the boundary of the checkpoint that this worker has written last, None if it has written none.
