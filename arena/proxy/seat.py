@@ -9,6 +9,7 @@ them in turn, so what is said to one must be said to the other before the first 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -79,6 +80,7 @@ class Seat:
         start: the tick of the match at which the leg begins.
         before_first_request: called when the worker plays.
         turns: shared by all seats of the worker; None where there is but one.
+        calls: counts the requests for new episodes.
         stopwatch: measures what the worker does.
     """
 
@@ -92,6 +94,7 @@ class Seat:
         before_first_request: Callable[[], None] = lambda: None,
         stopwatch: Stopwatch | None = None,
         turns: Turns | None = None,
+        calls: Counter[str] | None = None,
     ) -> None:
         layout = welcome.layout()
         self.lanes = welcome.lanes
@@ -116,6 +119,7 @@ class Seat:
         self._link = link
         self._before_first_request = before_first_request
         self._turns = turns
+        self._calls: Counter[str] = Counter() if calls is None else calls
         self._begun = False
         self._played = False
         self._pending = False  # a request has no reply yet
@@ -164,6 +168,7 @@ class Seat:
         options: Mapping[str, Any] | None,
     ) -> None:
         """Sends what `restart` asks for; `hear` waits for it."""
+        self._calls["reset"] += 1
         self.say(RequestKind.RESET, pack((lanes, seeds, options)))
 
     def leave(self) -> None:

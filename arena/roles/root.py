@@ -69,7 +69,7 @@ class Root:
         self._run = run
         self._display = display
         self._memory = memory
-        self._hearing = Hearing(endpoint, Watch(endpoint, run), stopwatch(run.profile))
+        self._hearing = Hearing(endpoint, Watch(endpoint, run, tell=display.message), stopwatch(run.profile))
         self._others = [role for role in run.roles if role.kind is not RoleKind.ROOT]
         self._leg = run.leg  # that is played, or for which all get ready
         self._ready: dict[Role, Ready] = {}

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import inspect
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import cached_property
@@ -72,11 +73,14 @@ class Worker:
         self._was_ready = False
         self._offers = False  # whether the algorithm offers its state after each update
         self._until = run.plan.ticks
+        self._requests: Counter[str] = Counter()  # to the game, beside steps
         algorithm = registry.worker_class(
             self._policy.algorithm, self._policy.options, acts=run.plan.acts(self._policy), path=self._path
         )
         self._schedule = registry.schedule_of(algorithm)
         self._group = self._join(communicator)
+        calls, requests = self._group.calls, self._requests
+        endpoint.tally(lambda: calls + requests)
         calm_libraries()
         if private:
             seed_libraries(self._group.seed)
@@ -124,6 +128,7 @@ class Worker:
             before_first_request=self._ready,
             stopwatch=self._stopwatch,
             turns=turns,
+            calls=self._requests,
         )
 
     def _check_group(self, algorithm: type[Any]) -> None:
