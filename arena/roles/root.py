@@ -262,11 +262,8 @@ class Root:
         """Writes down that the run can go on from here, and says how it does."""
         if self._run.episodes is not None:
             return self._conclude_games(ledger)
-        try:
-            with located(source=self._run.source):
-                leg_end.refuse_loss(tick, self._run.plan, done, self._leg.left)
-        except ConfigError as refusal:
-            raise RoleFailed(Failed("root, rank 0", str(refusal), exit_code=2)) from refusal
+        if tick == self._until():  # in a leg that was cut workers may not have met because of that
+            self._refuse_loss(tick, done)
         for match in ledger.ticks:  # also one that nobody plays any more
             ledger.progress(Progress(match, tick, ()))
             self._show(ledger)
@@ -276,6 +273,13 @@ class Root:
         self._tell_callbacks(boundary)
         leg = leg_end.leg_from(boundary, self._run.plan, self._leg, self._run.folder)
         return leg_end.way_on(self._run.plan, leg, stopping=self._memory.stop.wanted)
+
+    def _refuse_loss(self, tick: int, done: dict[Role, Done]) -> None:
+        try:
+            with located(source=self._run.source):
+                leg_end.refuse_loss(tick, self._run.plan, done, self._leg.left)
+        except ConfigError as refusal:
+            raise RoleFailed(Failed("root, rank 0", str(refusal), exit_code=2)) from refusal
 
     def _conclude_games(self, ledger: Ledger) -> WayOn:
         """Nobody has learnt; another round goes on where the longest match has ended, also when the run is resumed."""

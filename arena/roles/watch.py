@@ -10,6 +10,9 @@ once; one that is in a game or an algorithm does not, so its silence is how long
     telling    everybody is asked for stacks; who does not answer is looked into by a process of its node. If the
                suspicion still holds then, the run ends
 
+Roles that are busy move no match either if a worker calls its group, or resets its game, and never steps. When no match
+has played a tick for ten times `watchdog_s`, a line says which worker has called what how often; the run goes on.
+
 Answers are believed only together: the times for which their roles say that they have waited overlap by more than a
 message can be under way.
 

@@ -8,10 +8,12 @@ from typing import Any
 import pytest
 from test_legs import left_by
 
+from arena.cli import main
 from arena.commands.evaluate import evaluate
 from arena.records import boundary as boundaries
 from arena.records import checkpoint
 from arena.roles.root import RoleFailed
+from launching import write
 from staging import Played, play
 
 RANDOM = {"algorithm": "random"}
@@ -56,17 +58,29 @@ def test_workers_that_meet_in_some_legs_go_on(tmp_path: Path) -> None:
     assert played.updates[-1]["update"] == 200 // 7
 
 
+def test_a_leg_that_is_cut_does_not_blame_workers_that_had_no_time_to_meet(tmp_path: Path) -> None:
+    data = copies("LearnsAlone", every=200)
+    data["callbacks"] = [{"class": "listeners:Stops", "options": {"where": "episode"}}]
+    last = boundaries.last(play(data, tmp_path).folder)
+    assert last is not None and 0 < last.tick < 200
+
+
 def test_one_worker_has_nobody_to_meet(tmp_path: Path) -> None:
     data = copies("LearnsAlone")
     data["matches"][0]["copies"] = 1
     assert len(weights(play(data, tmp_path), "blue")) > 1
 
 
-def test_a_class_that_says_independent_asks_for_the_key_before_anything_is_played(tmp_path: Path) -> None:
+def test_a_class_that_says_independent_asks_for_the_key_before_anything_is_played(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     with pytest.raises(RoleFailed) as found:
         play(copies("SaysAlone"), tmp_path)
     assert found.value.failure.exit_code == 2
     assert "policies.blue: the policy has 2 workers, and SaysAlone says" in found.value.failure.message
+    assert main(["check", write(tmp_path, copies("SaysAlone"))]) == 2
+    assert capsys.readouterr().err == f"arena: error: config.yaml: {found.value.failure.message}\n"
     assert play(copies("SaysAlone", independent=True), tmp_path).updates
 
 
