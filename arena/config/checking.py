@@ -50,9 +50,9 @@ def check(config: Config) -> None:
         raise ConfigError(f"asks for {config.roles + 1} roles, more than {MOST_ROLES}; lower `copies`", path="matches")
     check_rounds(config)
     check_drawn(config)
-    check_independent(config)
     if config.evaluation is not None:
         _check_evaluation(config, config.evaluation)
+    check_independent(config)
 
 
 def _check_wrappers(wrappers: Sequence[WrapperEntry], path: str) -> None:

@@ -12,7 +12,6 @@ only worker of a policy keeps the policy's name.
 from __future__ import annotations
 
 import itertools
-from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NoReturn
 
@@ -33,8 +32,6 @@ def check_independent(config: Config) -> None:
     """
     for name, count in _workers(config).items():
         policy = config.policies[name]
-        if not policy.independent:
-            continue
         if policy.sync == "samples":
             _refuse(name, "independent workers pool no samples, but `sync` is `samples`; leave out one of the two")
         if not policy.learns:
@@ -69,8 +66,7 @@ def _check_names(config: Config, policy: str, workers: Sequence[str]) -> None:
 
 def expanded(config: Config) -> Config:
     """The configuration in which each worker of an independent policy is a policy of its own."""
-    independent = {name for name, policy in config.policies.items() if policy.independent}
-    workers = {name: count for name, count in _workers(config).items() if name in independent and count > 1}
+    workers = {name: count for name, count in _workers(config).items() if count > 1}
     policies: dict[str, PolicyConfig] = {}
     for name, policy in config.policies.items():
         names = [worker_name(name, number) for number in range(workers[name])] if name in workers else [name]
@@ -100,12 +96,13 @@ def worker_name(policy: str, number: int) -> str:
     return f"{policy}#{number}"
 
 
-def _workers(config: Config) -> Counter[str]:
-    """How many workers each policy has in the first round."""
-    found = Counter(dict.fromkeys(config.policies, 0))
-    for _, match in config.entries():
-        for seat in match.seats:
-            found[_policy(seat)] += match.copies
+def _workers(config: Config) -> dict[str, int]:
+    """How many workers each independent policy has in the first round."""
+    found = {name: 0 for name, policy in config.policies.items() if policy.independent}
+    for _, match in config.entries() if found else ():
+        for policy in map(_policy, match.seats):
+            if policy in found:
+                found[policy] += match.copies
     return found
 
 

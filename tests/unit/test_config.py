@@ -145,6 +145,11 @@ def test_independent_needs_a_policy_that_learns_from_its_own_samples(override: s
     assert words in error.message
 
 
+def test_evaluations_with_a_seat_of_no_policy_are_refused_as_such() -> None:
+    data = independent(TEAMS, evaluation={"every": 10_000, "seats": [[], "red"]})
+    assert error_of(data).path == "evaluation.seats[0]"
+
+
 def test_the_name_of_an_independent_worker_is_not_taken_by_another_policy() -> None:
     data = independent(TEAMS)
     data["policies"]["blue#1"] = {"algorithm": "random"}
