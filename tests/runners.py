@@ -181,7 +181,7 @@ class SumsByMpi(Player):
         import torch
 
         self.env.reset()
-        self.group.comm = Counted(self.group.comm)
+        self.group._comm = Counted(self.group.comm)
         for _ in range(3):
             parameter = torch.nn.Parameter(torch.zeros(3))
             parameter.grad = torch.full((3,), float(self.group.rank))
