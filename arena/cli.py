@@ -68,6 +68,9 @@ def _status(argv: Sequence[str] | None) -> int:
 
 
 def _done(arguments: argparse.Namespace) -> int:
+    from arena.launch import mpirun
+
+    mpirun.settle()  # before NumPy is imported: with --ranks 1 no launcher of ours has done so
     if os.getcwd() not in sys.path:
         sys.path.append(os.getcwd())  # so that a configuration can name a user's own `my_module:MyWorker`
     status = int(arguments.command(arguments))

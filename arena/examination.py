@@ -344,6 +344,7 @@ def _check_seats(layout: _Layout, policy: PolicyPlan, cls: type[Any]) -> tuple[s
             check_shared(cls, (shared or own).words(), own.words())
         shared = shared or own
     check_teams(cls, plan, policy)
+    check_independence(cls, policy)
     if policy.workers:
         _check_state(cls, plan, policy)
     return tuple(faces)
@@ -487,6 +488,21 @@ def check_teams(cls: type[Any], plan: Plan, policy: PolicyPlan) -> None:
             "fast with sync: samples lets no worker wait for another, but those of a team have to tell each other what "
             "they see; set reduce: ordered, or seat the team together, as in seats: [[blue, blue], red]",
             path=f"policies.{policy.name}.reduce",
+        )
+
+
+def check_independence(cls: type[Any], policy: PolicyPlan) -> None:
+    """Refuses several workers of one policy where the algorithm's class says that they never meet.
+
+    Raises:
+        ConfigError: the class says `independent = True`, the policy learns, and the configuration does not say that
+            its workers are independent.
+    """
+    if getattr(cls, "independent", False) and not policy.frozen and len(policy.workers) > 1:
+        raise ConfigError(
+            f"the policy has {len(policy.workers)} workers, and {cls.__name__} says `independent = True`: they never "
+            "meet; set `independent: true`, and each worker is a policy of its own",
+            path=f"policies.{policy.name}",
         )
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import pickle
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -80,7 +81,7 @@ class Group:
         self.seed = seed
         self.shared_seed = shared_seed
         self.teams = tuple((rank,) for rank in range(self.size)) if teams is None else teams
-        self.comm = comm
+        self._comm = comm
         self._exchange = exchange_of(endpoint, members, policy)
         self._mpi_sums = reduce == "fast" and comm is not None and self.size > 1
         self._fragments = Fragments(endpoint, members) if sync == "samples" and reduce == "fast" else None
@@ -88,6 +89,14 @@ class Group:
         self._keep = keep
         self.updates = 0  # how many this member has logged; the others of the policy have made the same ones
         self._stopwatch = stopwatch or StoppedWatch()
+        self.calls: Counter[str] = Counter()  # collectives of this leg, by name
+        self.exchanges = False  # whether the algorithm has taken `comm` or `fragments`, in whose use nothing is seen
+
+    @property
+    def comm(self) -> Any:
+        """A plain mpi4py communicator of the group; None unless each worker has its own process."""
+        self.exchanges = self.exchanges or self._comm is not None
+        return self._comm
 
     @property
     def speaks(self) -> bool:
@@ -206,6 +215,7 @@ class Group:
 
         Then the workers meet in no collective while they play: only the root learns, logs and saves.
         """
+        self.exchanges = self.exchanges or self._fragments is not None
         return self._fragments
 
     def check_equal(self, module: Any) -> None:
@@ -260,13 +270,14 @@ class Group:
         mine = mine * np.float32(share) if share else np.zeros_like(mine)
         total = np.empty_like(mine)
         before = self._stopwatch.switch(Activity.WAITING_FOR_GROUP)
-        wait_until(self.comm.Iallreduce(mine, total).Test)
+        wait_until(self._comm.Iallreduce(mine, total).Test)
         self._stopwatch.switch(before)
         return total
 
     def _meet(self, operation: Operation, *pieces: Piece) -> memoryview:
         """One collective; the result is to be read before the next one."""
         self._check_member(operation)
+        self.calls[operation.name.lower()] += 1
         before = self._stopwatch.switch(Activity.WAITING_FOR_GROUP)
         result = self._exchange.meet(operation, *pieces)
         self._stopwatch.switch(before)

@@ -53,6 +53,7 @@ class Done:
     saved: int | None = None  # the boundary of the checkpoint that a worker has written of its policy
     returned: bool = False  # whether a worker's `run` has ended by itself
     stateless: bool = False  # a worker that may have learnt something, of which no checkpoint could be kept
+    alone: bytes | None = None  # of a worker that has not met its group in this leg: a digest of its state
 
 
 @dataclass(frozen=True)

@@ -118,6 +118,47 @@ class HoldsDescriptors(OfManyRows):
         super().run()
 
 
+class LearnsAlone(OfManyRows):
+    """Learns as it plays and never calls its group.
+
+    Args:
+        after: how many ticks it plays before it begins to learn.
+    """
+
+    def __init__(self, env: Any, group: Any, *, ticks: int, after: int = 0) -> None:
+        super().__init__(env, group, ticks=ticks)
+        self.after = after
+
+    def learn(self, *seen: Any) -> None:
+        self.seen.append(float(sum(np.sum(np.asarray(item, np.float64)) for item in seen)))
+        if len(self.seen) == MEETS_EVERY and self.env.ticks > self.after:
+            self.weights = _DECAY * self.weights + [np.mean(self.seen), self.seen[-1], self.rng.random()]
+            self.group.log(first=self.weights[0])
+            self.group.save(self.state_dict)
+        if len(self.seen) == MEETS_EVERY:
+            self.seen.clear()
+
+
+class SaysAlone(LearnsAlone):
+    """The same, and its class says so."""
+
+    independent = True
+
+
+class NotesFirstTicks(OfManyRows):
+    """Notes the ticks of its proxy at the beginning of each leg, when it is made and after the first reset."""
+
+    def __init__(self, env: Any, group: Any, *, ticks: int) -> None:
+        super().__init__(env, group, ticks=ticks)
+        self.begins = env.ticks
+
+    def run(self) -> None:
+        before = self.env.ticks
+        self.env.reset()
+        NOTES.append((self.begins, before, self.env.ticks))
+        super().run()
+
+
 class HoldsMemory(OfManyRows):
     """Notes at every sixtieth meeting how much memory Python has given out."""
 

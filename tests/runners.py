@@ -181,7 +181,7 @@ class SumsByMpi(Player):
         import torch
 
         self.env.reset()
-        self.group.comm = Counted(self.group.comm)
+        self.group._comm = Counted(self.group.comm)
         for _ in range(3):
             parameter = torch.nn.Parameter(torch.zeros(3))
             parameter.grad = torch.full((3,), float(self.group.rank))
@@ -242,3 +242,24 @@ class SlowToBuild(Player):
         time.sleep(20)
 
     def run(self) -> None: ...
+
+
+class NeverSteps(Player):
+    """Resets its game, or calls its group, until a file `go` is there; then it plays."""
+
+    face = "vector"
+    schedule = "ticks"
+
+    def __init__(self, env: Any, group: Any, *, ticks: int, calls: str) -> None:
+        super().__init__(env, group, ticks=ticks)
+        self.calls = calls
+
+    def run(self) -> None:
+        self.env.reset()
+        go = 0.0
+        while not go:
+            if self.calls == "reset":
+                self.env.reset()
+            go = self.group.maximum(float(os.path.exists("go"))) if self.calls == "group" else os.path.exists("go")
+        while True:
+            self.env.step(np.zeros(self.env.num_envs, np.int64))

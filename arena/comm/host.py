@@ -74,6 +74,7 @@ class Host:
         self._news = False  # whether anything but orders has come since that role fell asleep
         self._alarm: tuple[float, int] | None = None  # when to wake whom
         self._orders: dict[tuple[int, int], Obey] = {(ANYONE, Order.WHERE): self._answer}  # to whom, which
+        self._tallies: dict[int, Callable[[], Mapping[str, int]]] = {}  # address -> how often the role has done what
         self._looked = 0.0  # outside, the last time
         self.turns = 0  # how often another role has had its turn, or the root has listened
         self._awaits_news = False  # whether all roles of this process wait for news from outside
@@ -227,9 +228,19 @@ class Host:
     def _answer(self, source: int, data: Bytes) -> None:
         question: Question = whereabouts.unpack(data)
         peeked = tuple(peek(process) for process in question.peek)
-        answer = Answer(question, self.whereabouts(stacks=question.stacks), peeked)
+        roles = self.whereabouts(stacks=question.stacks)
+        counted = tuple(role._replace(calls=self._calls_of(role.address)) for role in roles)
+        answer = Answer(question, counted, peeked)
         own = next(iter(self._tasks))
         self.send(source, Tag.ORDER, own, bytes([Order.HERE]) + whereabouts.pack(answer))
+
+    def _calls_of(self, address: int) -> tuple[tuple[str, int], ...]:
+        count = self._tallies.get(address)
+        return () if count is None else tuple(count().items())
+
+    def tally(self, address: int, count: Callable[[], Mapping[str, int]]) -> None:
+        """From now on `count` says how often the role at an address has done what."""
+        self._tallies[address] = count
 
     def obey(self, order: Order, do: Obey, address: int = ANYONE) -> None:
         """From now on `do` is done when this order comes to the role at an address, or to any of this process."""
@@ -349,6 +360,9 @@ class HostedEndpoint:
 
     def obey(self, order: Order, do: Obey) -> None:
         self._host.obey(order, do, self.address)
+
+    def tally(self, count: Callable[[], Mapping[str, int]]) -> None:
+        self._host.tally(self.address, count)
 
     def mourns(self, error: BaseException) -> bool:
         return self._host.mourns(error)

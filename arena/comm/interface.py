@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import IntEnum
 from typing import NamedTuple, Protocol, TypeAlias
 
@@ -148,6 +148,10 @@ class Endpoint(Protocol):
 
     def obey(self, order: Order, do: Obey) -> None:
         """From now on `do` is done when this role is given this order, in whatever role's turn that is."""
+        ...
+
+    def tally(self, count: Callable[[], Mapping[str, int]]) -> None:
+        """From now on `count` says how often this role has done what; the root asks for it."""
         ...
 
     def mourns(self, error: BaseException) -> bool:

@@ -55,6 +55,7 @@ class Whereabouts(NamedTuple):
     awaited: Channel | None = None  # of one that waits
     seconds: float = 0.0  # for so long
     stack: Stack = ()
+    calls: tuple[tuple[str, int], ...] = ()  # what it has done since its leg began, and how often
 
     def words(self, names: Names) -> str:
         """In a sentence."""

@@ -69,7 +69,6 @@ def tournament(
     chosen = tuple(players), tuple(checkpoints)
     request = Request(tuple(targets), *chosen, episodes, error, elo, greedy, run_dir, as_json, resume, untrained)
     if mpirun.under_launcher():
-        mpirun.settle()
         with uncollected():
             from arena.launch.ranks import in_the_world
         return in_the_world(lambda: _leader(request))

@@ -67,7 +67,6 @@ def train(
 
 
 def _as_rank(request: Request) -> int:
-    mpirun.settle()
     with uncollected():
         from arena.launch.ranks import in_the_world
     return in_the_world(lambda: _leader(request))

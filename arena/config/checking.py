@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from arena.config.converting import NAME_RULE, is_name, is_snapshot_name, show
+from arena.config.independent import check_independent
 from arena.config.matches import (
     GauntletConfig,
     Generator,
@@ -52,6 +53,7 @@ def check(config: Config) -> None:
     check_drawn(config)
     if config.evaluation is not None:
         _check_evaluation(config, config.evaluation)
+    check_independent(config)
 
 
 def _check_wrappers(wrappers: Sequence[WrapperEntry], path: str) -> None:

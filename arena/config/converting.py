@@ -14,7 +14,9 @@ from arena.config.fields import Keyed, Shortened
 from arena.errors import ConfigError, nearest
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}\Z")
-_SNAPSHOT = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}@[0-9]{1,16}\Z")
+_POLICY = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}(#[0-9]{1,5})?"  # the number is that of an independent worker
+_POLICY_NAME = re.compile(rf"{_POLICY}\Z")
+_SNAPSHOT = re.compile(rf"{_POLICY}@[0-9]{{1,16}}\Z")
 NAME_RULE = "a name becomes a folder: letters, digits, '_', '-' and '.', the first a letter or digit, at most 100"
 _SHOWN = 80  # characters of a wrong value in a message
 _OUTLINED = 6  # keys of a mapping that a message shows
@@ -113,7 +115,7 @@ def _holds_mapping(value: Mapping[Any, Any]) -> bool:
 def _convert_named(kind: type[S], value: Any, path: str) -> dict[str, S]:
     _require_mapping(value, path)
     for name in value:
-        if not (path == "policies" and is_snapshot_name(name)):
+        if not (path == "policies" and is_policy_name(name)):
             _check_name(name, path)
     return {name: convert(kind, item, joined(path, name)) for name, item in value.items()}
 
@@ -198,6 +200,11 @@ def _check_name(name: Any, path: str) -> None:
 def is_name(name: Any) -> bool:
     """Whether a name can be one of a run, an environment or a policy."""
     return isinstance(name, str) and _NAME.match(name) is not None
+
+
+def is_policy_name(name: Any) -> bool:
+    """Whether a name can be one of a policy, of an independent worker, as `blue#1`, or of a snapshot of either."""
+    return is_snapshot_name(name) or (isinstance(name, str) and _POLICY_NAME.match(name) is not None)
 
 
 def is_snapshot_name(name: Any) -> bool:

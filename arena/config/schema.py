@@ -20,6 +20,7 @@ from arena.config import yaml_text
 from arena.config.checking import check
 from arena.config.converting import convert, show
 from arena.config.fields import Color, Count, Natural, Seconds, Text
+from arena.config.independent import expanded
 from arena.config.league import LeagueConfig
 from arena.config.matches import GeneratorEntry, MatchConfig, RoundRobinConfig, SeatEntry, generator_of
 from arena.config.rounds import may_be_frozen
@@ -68,6 +69,7 @@ class PolicyConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     load: Text | None = None  # checkpoint to begin with; relative to the current directory
     sync: Literal["gradients", "samples"] = "gradients"  # what the workers of the policy pool
     reduce: Literal["ordered", "fast"] = "ordered"  # gradients are summed in the workers' order, or as MPI likes
+    independent: bool = False  # each worker learns alone, as a policy of its own: blue#0, blue#1, ...
 
     @property
     def learns(self) -> bool:
@@ -176,6 +178,9 @@ def parse_config(data: Mapping[str, Any], *, source: str, overrides: Sequence[st
         source: where it came from; its stem is the default of `name`.
         overrides: of the form `key.path=value`.
 
+    Returns:
+        the configuration, in which each worker of an independent policy is a policy of its own.
+
     Raises:
         ConfigError: anything that is wrong.
     """
@@ -185,6 +190,7 @@ def parse_config(data: Mapping[str, Any], *, source: str, overrides: Sequence[st
     try:
         config = convert(Config, {"name": Path(source).stem, **overridden.data}, "")
         check(config)
+        config = expanded(config)
     except ConfigError as error:
         raise overridden.blame(error, source) from error
     return config

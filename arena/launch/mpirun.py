@@ -28,7 +28,9 @@ _CONFIRM_VARIABLE = "ARENA_CONFIRM"  # there if somebody waits for the words bel
 _CONFIRMATION = "arena: the run has ended well"
 TERMINAL_VARIABLE = "ARENA_TERMINAL"  # columns of the user's terminal, 0: there is none
 _SETTINGS = {
-    "OMP_NUM_THREADS": "1",  # many processes share the cores; NumPy would start a thread per core in each of them
+    # Many processes share the cores; NumPy and torch would start a thread per core in each of them. OpenBLAS, MKL and
+    # OpenMP all read this one where the user has not set theirs.
+    "OMP_NUM_THREADS": "1",
 }
 _ON_ONE_NODE = {
     # Open MPI: leaves network fabrics alone, to which no message goes. Looking for them costs a second of sleep.

@@ -9,6 +9,7 @@ them in turn, so what is said to one must be said to the other before the first 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -76,8 +77,10 @@ class Seat:
         welcome: what the environment says about the seat.
         link: this seat's end of the link.
         seed: the worker's seed, for what a proxy draws by itself (such as `action_space.sample()`).
+        start: the tick of the match at which the leg begins.
         before_first_request: called when the worker plays.
         turns: shared by all seats of the worker; None where there is but one.
+        calls: counts the requests for new episodes.
         stopwatch: measures what the worker does.
     """
 
@@ -87,9 +90,11 @@ class Seat:
         link: Link,
         *,
         seed: int,
+        start: int = 0,
         before_first_request: Callable[[], None] = lambda: None,
         stopwatch: Stopwatch | None = None,
         turns: Turns | None = None,
+        calls: Counter[str] | None = None,
     ) -> None:
         layout = welcome.layout()
         self.lanes = welcome.lanes
@@ -102,6 +107,7 @@ class Seat:
         self.uniform = layout.uniform
         self.rows = layout.rows
         self.seed = seed
+        self._start = start
         self.request = RequestView(layout, link.outbox)
         self.reply = ReplyView(layout, link.inbox)
         self.infos: Mapping[int, Info] = NO_INFOS  # by row, of what is shown now
@@ -113,6 +119,7 @@ class Seat:
         self._link = link
         self._before_first_request = before_first_request
         self._turns = turns
+        self._calls: Counter[str] = Counter() if calls is None else calls
         self._begun = False
         self._played = False
         self._pending = False  # a request has no reply yet
@@ -121,7 +128,7 @@ class Seat:
     @property
     def ticks(self) -> int:
         """Ticks that the match has played, as far as this seat knows."""
-        return self.reply.tick if self._begun else 0
+        return self.reply.tick if self._begun else self._start
 
     @property
     def over(self) -> bool:
@@ -161,6 +168,7 @@ class Seat:
         options: Mapping[str, Any] | None,
     ) -> None:
         """Sends what `restart` asks for; `hear` waits for it."""
+        self._calls["reset"] += 1
         self.say(RequestKind.RESET, pack((lanes, seeds, options)))
 
     def leave(self) -> None:

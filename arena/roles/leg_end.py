@@ -5,14 +5,15 @@ Nothing here touches the disk, or anybody.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
+from arena.errors import ConfigError
 from arena.leg import Leg
 from arena.messages import Done
-from arena.plan import Plan, Role
+from arena.plan import Plan, Role, RoleKind
 from arena.records.boundary import Boundary
 from arena.records.checkpoint import ticks_of
 from arena.records.folder import RunFolder
@@ -114,6 +115,32 @@ def _saved(tick: int, plan: Plan, done: Mapping[Role, Done]) -> dict[str, int]:
         if word.saved is not None:
             saved.setdefault(plan.seat(role).policy, []).append(word.saved)
     return {name: tick if tick in written else max(written) for name, written in saved.items()}
+
+
+def refuse_loss(tick: int, plan: Plan, done: Mapping[Role, Done], left: Collection[tuple[int, int]]) -> None:
+    """Refuses to go on where the workers of a policy have learnt different things and have not met.
+
+    A checkpoint has the state of one of them; the others would begin the next leg with it.
+
+    Args:
+        tick: at which the leg has ended.
+        plan: that is played.
+        done: what everybody has said last.
+        left: the workers, as (match, seat), that have not played in the leg.
+
+    Raises:
+        ConfigError: with the policy's place.
+    """
+    for name, policy in plan.policies.items():
+        playing = [worker for worker in policy.workers if worker not in left]
+        states = {done[Role(RoleKind.WORKER, *worker)].alone for worker in playing}
+        if len(states) > 1 and None not in states:
+            raise ConfigError(
+                f"its {len(policy.workers)} workers have not met their group before tick {tick} and have learned "
+                "different things, of which only the first worker's would be kept; let the algorithm call its group, "
+                "as `group.average_gradients(...)`, or set `independent: true`, and each worker is a policy of its own",
+                path=f"policies.{name}",
+            )
 
 
 def resting_at(tick: int, plan: Plan, leg: Leg, folder: RunFolder) -> dict[str, Resting]:

@@ -20,7 +20,7 @@ from typing import Any
 from arena.comm import Endpoint, Tag
 from arena.config import parse_config, yaml_text
 from arena.config.rounds import needs_winners
-from arena.errors import ArenaError, ConfigError
+from arena.errors import ArenaError, ConfigError, located
 from arena.memory import Memory
 from arena.messages import Done, Failed, Go, Left, Next, Progress, Ready, Restarted, Stopping, Update, pack
 from arena.plan import Plan, Role, RoleKind
@@ -72,7 +72,7 @@ class Root:
         self._run = run
         self._display = display
         self._memory = memory
-        self._hearing = Hearing(endpoint, Watch(endpoint, run), stopwatch(run.profile))
+        self._hearing = Hearing(endpoint, Watch(endpoint, run, tell=display.message), stopwatch(run.profile))
         self._others = [role for role in run.roles if role.kind is not RoleKind.ROOT]
         self._leg = run.leg  # that is played, or for which all get ready
         self._ready: dict[Role, Ready] = {}
@@ -270,6 +270,8 @@ class Root:
         """Writes down that the run can go on from here, and says how it does."""
         if self._run.episodes is not None:
             return self._conclude_games(ledger)
+        if tick == self._until():  # in a leg that was cut workers may not have met because of that
+            self._refuse_loss(tick, done)
         for match in ledger.ticks:  # also one that nobody plays any more
             ledger.progress(Progress(match, tick, ()))
             self._show(ledger)
@@ -279,6 +281,13 @@ class Root:
         self._tell_callbacks(boundary)
         leg = leg_end.leg_from(boundary, self._run.plan, self._leg, self._run.folder)
         return leg_end.way_on(self._run.plan, leg, stopping=self._memory.stop.wanted)
+
+    def _refuse_loss(self, tick: int, done: dict[Role, Done]) -> None:
+        try:
+            with located(source=self._run.source):
+                leg_end.refuse_loss(tick, self._run.plan, done, self._leg.left)
+        except ConfigError as refusal:
+            raise RoleFailed(Failed("root, rank 0", str(refusal), exit_code=2)) from refusal
 
     def _conclude_games(self, ledger: Ledger) -> WayOn:
         """Nobody has learnt; another round goes on where the longest match has ended, also when the run is resumed."""

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from arena.plan import PolicyPlan, Role
 from arena.records import checkpoint
+from arena.records import state as states
 from arena.records.checkpoint import Checkpoint
 from arena.run import Run
 
@@ -85,6 +88,19 @@ class Saving:
             "update": self._updates(),
             "boundary": boundary,
         }
+
+
+def digest(state: Any) -> bytes:
+    """The same for equal states alone.
+
+    Raises:
+        TypeError: a part of the state cannot be kept.
+    """
+    structure, arrays = states.encode(state)
+    found = hashlib.sha256(json.dumps(structure).encode())
+    for array in arrays:
+        found.update(array)
+    return found.digest()
 
 
 def _seat(role: Role) -> tuple[int, int]:

@@ -10,6 +10,9 @@ once; one that is in a game or an algorithm does not, so its silence is how long
     telling    everybody is asked for stacks; who does not answer is looked into by a process of its node. If the
                suspicion still holds then, the run ends
 
+Roles that are busy move no match either if a worker calls its group, or resets its game, and never steps. When no match
+has played a tick for ten times `watchdog_s`, a line says which worker has called what how often; the run goes on.
+
 Answers are believed only together: the times for which their roles say that they have waited overlap by more than a
 message can be under way.
 
@@ -36,6 +39,8 @@ from arena.stacks import Stack, running_stack
 
 _LOOKS = 8  # within the limit
 _SILENCE = 0.75  # of the time between two looks: who has said nothing for so long is asked
+_IDLE_LIMITS = 10  # of the limit: a line says that no match has played a tick for so long, and for ten times as long
+_MOST_CALLERS = 4  # workers that such a line names
 _PATIENCE = 5.0  # seconds for the last answers, however short the limit: a busy node takes its time
 
 
@@ -68,12 +73,21 @@ class Watch:
     Args:
         endpoint: the root's place in the world.
         run: the run.
+        tell: shows a line to the user.
         clock: seconds.
     """
 
-    def __init__(self, endpoint: Endpoint, run: Run, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        run: Run,
+        *,
+        tell: Callable[[str], None],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._endpoint = endpoint
         self._run = run
+        self._tell = tell
         self._clock = clock
         self._limit = run.plan.watchdog_s
         self._call_limit = run.plan.env_timeout_s or run.plan.watchdog_s
@@ -90,6 +104,8 @@ class Watch:
             if role.match is not None:
                 self._players[role.match].append(self._rank_of[run.address(role)])
         self._moved = now
+        self._ticks: dict[int, int] = {}  # that each match has played, as far as is known
+        self._note_tick(now)
         self._due = now + self._period
         self._collected: dict[int, Stack] = {}
         endpoint.obey(Order.HERE, self._hear)
@@ -98,6 +114,7 @@ class Watch:
         """The root listens from now on; what was before is not held against anybody."""
         now = self._clock()
         self._moved, self._due = now, now + self._period
+        self._note_tick(now)
         for rank in self._ranks.values():
             rank.alive, rank.roles = now, ()
 
@@ -109,7 +126,12 @@ class Watch:
     def moved(self, source: int, message: Any) -> None:
         """Something has come from a role: its process lives, and so do those that have played a tick with it."""
         self._moved = now = self._clock()
-        living = self._players[message.match] if isinstance(message, Progress) else [self._rank_of[source]]
+        living = [self._rank_of[source]]
+        if isinstance(message, Progress):
+            living = self._players[message.match]
+            if message.tick > self._ticks.get(message.match, self._run.leg.start):
+                self._ticks[message.match] = message.tick
+                self._note_tick(now)
         for rank in living:
             rank.alive, rank.roles = now, ()
 
@@ -126,7 +148,26 @@ class Watch:
             failure = self._suspicion(self._clock())
         for rank in self._ranks.values():
             self._mind(rank, self._clock())
+        if failure is None and self._clock() - self._ticked >= self._next_word:
+            self._tell_of_calls(self._clock() - self._ticked)
         return failure
+
+    def _note_tick(self, now: float) -> None:
+        """Notes when a match has last played a tick; a line is due when none has for `_next_word` seconds."""
+        self._ticked, self._next_word = now, _IDLE_LIMITS * self._limit
+
+    def _tell_of_calls(self, seconds: float) -> None:
+        """Says what the workers do instead of steps. The run goes on: learning between two ticks may take long."""
+        self._next_word *= _IDLE_LIMITS
+        self._collect()
+        busy = sorted(self._known(), key=lambda role: sum(count for _, count in role.calls), reverse=True)
+        words = [f"{self._name(role.address)}: {_calls_words(role.calls)}" for role in busy if role.calls]
+        if words:
+            more = f"; and {len(words) - _MOST_CALLERS} more" if len(words) > _MOST_CALLERS else ""
+            self._tell(
+                f"no match has played a tick for {seconds:.0f} s, but workers are busy; their calls in this leg: "
+                f"{'; '.join(words[:_MOST_CALLERS])}{more}"
+            )
 
     def _mind(self, rank: _Rank, now: float) -> None:
         if now - rank.alive < _SILENCE * self._period:
@@ -139,6 +180,7 @@ class Watch:
     def _forgive(self, late: float) -> None:
         if late > self._period:
             self._moved += late
+            self._ticked += late
             for rank in self._ranks.values():
                 rank.alive += late
 
@@ -264,3 +306,8 @@ class Watch:
         role = self._run.roles[address]
         rank = "" if role.kind is RoleKind.ROOT else f" (rank {self._run.plan.rank_of(role)})"
         return self._run.describe(role) + rank
+
+
+def _calls_words(calls: Iterable[tuple[str, int]]) -> str:
+    """As `average 1200 times, reset once`."""
+    return ", ".join(f"{name} {'once' if count == 1 else f'{count} times'}" for name, count in calls)

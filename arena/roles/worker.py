@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import inspect
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import cached_property
@@ -20,7 +21,15 @@ from arena.acting import play
 from arena.comm import Endpoint, Tag
 from arena.comm.wire import link_size
 from arena.errors import BudgetReached, located
-from arena.examination import SeatSpaces, check_checkpoint, check_shared, check_teams, learners_of, seat_face
+from arena.examination import (
+    SeatSpaces,
+    check_checkpoint,
+    check_independence,
+    check_shared,
+    check_teams,
+    learners_of,
+    seat_face,
+)
 from arena.group import Group
 from arena.memory import Memory
 from arena.messages import Done, Go, Left, Ready, Update, Welcome, expect, pack
@@ -63,11 +72,14 @@ class Worker:
         self._stopwatch = stopwatch(run.profile)
         self._was_ready = False
         self._until = run.plan.ticks
+        self._requests: Counter[str] = Counter()  # to the game, beside steps
         algorithm = registry.worker_class(
             self._policy.algorithm, self._policy.options, acts=run.plan.acts(self._policy), path=self._path
         )
         self._schedule = registry.schedule_of(algorithm)
         self._group = self._join(communicator)
+        calls, requests = self._group.calls, self._requests
+        endpoint.tally(lambda: calls + requests)
         calm_libraries()
         if private:
             seed_libraries(self._group.seed)
@@ -110,9 +122,11 @@ class Worker:
             welcome,
             self._endpoint.link(environment, link_size(welcome.layout()), welcome.part),
             seed=self._group.seed,
+            start=self._run.leg.start,
             before_first_request=self._ready,
             stopwatch=self._stopwatch,
             turns=turns,
+            calls=self._requests,
         )
 
     def _check_group(self, algorithm: type[Any]) -> None:
@@ -121,6 +135,7 @@ class Worker:
         with located(path=self._place, who=f"policy {self._policy.name!r}"):
             check_shared(algorithm, self._group.pool(own)[0], own)
         check_teams(algorithm, self._run.plan, self._policy)
+        check_independence(algorithm, self._policy)
 
     @property
     def _spaces(self) -> SeatSpaces:
@@ -179,6 +194,7 @@ class Worker:
         self._until = go.until
         self._memory.go(repairable=go.repairable)
         self._stopwatch.think()
+        self._group.calls.clear()  # those before were not the algorithm's `run`
         if self._keeps and self._group.is_root and not self._run.leg.start:
             self._saving.save(self._algorithm.state_dict(), boundary=0)
         try:
@@ -191,10 +207,13 @@ class Worker:
         returned = returned and not all(seat.over for seat in self._seats)
         if returned and not self._has_left:
             self._endpoint.send(0, Tag.TO_ROOT, pack(Left(self._role, self._ticks())))
+        alone = self._learnt_alone()
         saved = self._leave_group()
         stateless = self._learns and not hasattr(self._algorithm, "state_dict")
         profile = self._stopwatch.profile()
-        done = Done(self._role, self._ticks(), profile, saved=saved, returned=returned, stateless=stateless)
+        done = Done(
+            self._role, self._ticks(), profile, saved=saved, returned=returned, stateless=stateless, alone=alone
+        )
         self._endpoint.send(0, Tag.TO_ROOT, pack(done))
         # Its parts know each other: their memory and descriptors would stay until Python looks for garbage.
         vars(self).clear()
@@ -237,6 +256,15 @@ class Worker:
     def _resumable(self) -> bool:
         """Whether the algorithm can go on in the next leg: it does not learn, or its state is kept and taken on."""
         return not self._learns or all(hasattr(self._algorithm, name) for name in ("state_dict", "load_state_dict"))
+
+    def _learnt_alone(self) -> bytes | None:
+        """A digest of what this worker has learnt in the leg if its group has not met; the root compares them."""
+        apart = self._group.size > 1 and not self._group.calls and not self._group.exchanges and not self._has_left
+        if not (apart and self._keeps):
+            return None
+        from arena.roles.saving import digest
+
+        return digest(self._algorithm.state_dict())
 
     def _leave_group(self) -> int | None:
         """Leaves; the boundary of the checkpoint that this worker has written last, None if it has written none.

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from arena.records.journal import JournalReader
-from launching import ARENA, arena, finish, left_behind, start, wait_for, write
+from launching import ARENA, TESTS, arena, finish, left_behind, start, wait_for, write
 
 
 @pytest.fixture(autouse=True)
@@ -92,6 +92,33 @@ def test_a_run_whose_processes_were_all_killed_twice_leaves_the_bytes_of_one_tha
     assert ended.code == 0, ended.err
     assert "goes on at tick" in ended.out
     assert left_by(run) == left_by(tmp_path / "whole")
+
+
+def test_a_script_of_one_file_in_two_matches_goes_on_after_a_kill_to_the_same_curves(tmp_path: Path) -> None:
+    """As it is: it knows nothing of the arena, imports torch when it runs, and its workers never meet."""
+    blue = {"algorithm": "scripts:Script", "independent": True, "options": {"path": str(TESTS / "single_file.py")}}
+    data = duel(ticks=2400, every=300, blue=blue)
+    data["envs"] = {"game": {"make": "gymnasium:CartPole-v1"}}
+    data["matches"] = [{"env": "game", "seats": ["blue"], "copies": 2}]
+    command = ["train", write(tmp_path, data), "--ranks", "3"]
+    undisturbed = arena(tmp_path, *command, "--run-dir", "whole")
+    assert undisturbed.code == 0, undisturbed.err
+    expected = left_by(tmp_path / "whole")
+    for updates in (expected["updates"][f"blue#{number}"] for number in range(2)):
+        lengths = [update["length"] for update in updates]
+        assert sum(lengths[-20:]) > sum(lengths[:20]), "it learns"
+    assert expected["updates"]["blue#0"][-1]["loss"] != expected["updates"]["blue#1"][-1]["loss"]
+
+    (tmp_path / "halt").write_text("700")
+    process = start([*ARENA, *command, "--run-dir", "run"], tmp_path)
+    wait_for(lambda: newest_boundary(tmp_path / "run") >= 600, timeout=200)
+    assert kill_everybody(tmp_path) >= 3
+    assert finish(process).code != 0
+    (tmp_path / "halt").unlink()
+    ended = arena(tmp_path, *command, "--run-dir", "run", "--resume")
+    assert ended.code == 0, ended.err
+    assert "goes on at tick 600" in ended.out
+    assert left_by(tmp_path / "run") == expected
 
 
 def test_a_run_that_goes_on_in_another_packing_leaves_the_same_bytes(tmp_path: Path) -> None:

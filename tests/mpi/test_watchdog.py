@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import sys
 import time
@@ -178,3 +179,25 @@ def test_a_call_may_take_longer_where_env_timeout_s_says_so(tmp_path: Path) -> N
     assert train(tmp_path, data).code == 0
     ended = train(tmp_path, {**data, "env_timeout_s": 0.5}, "--run-dir", "again")
     assert_named(ended, "one call of a game or an algorithm may take 0.5 s; `env_timeout_s` can give it more")
+
+
+@pytest.mark.parametrize(("calls", "ranks"), [("reset", 1), ("reset", 3), ("group", 1), ("group", 5)])
+def test_workers_that_are_busy_without_a_tick_are_told_and_go_on(calls: str, ranks: int, tmp_path: Path) -> None:
+    data = {
+        "ticks": 50,
+        "watchdog_s": 0.2,
+        "env_timeout_s": 60.0,
+        "envs": {"game": {"make": "gymnasium:CartPole-v1"}},
+        "policies": {"blue": {"algorithm": "runners:NeverSteps", "options": {"calls": calls}}},
+        "matches": [{"env": "game", "seats": ["blue"], "copies": 1 if calls == "reset" else 2}],
+    }
+    command = [*ARENA, "train", write(tmp_path, data), "--run-dir", "run", "--ranks", str(ranks)]
+    process = start(command, tmp_path, PYTHONUNBUFFERED="1")
+    assert process.stdout is not None
+    told = next((line for line in process.stdout if "no match has played a tick" in line), "the run has ended")
+    (tmp_path / "go").touch()
+    ended = finish(process)
+    assert (ended.code, ended.err) == (0, "")
+    where = "worker of policy 'blue' in seat 0 of match 0 (rank "
+    assert where in told
+    assert re.match(r"\d+\): " + {"reset": "reset", "group": "maximum"}[calls] + r" \d+ times", told.split(where)[1])

@@ -82,6 +82,82 @@ def test_round_robins_are_written_out_as_matches_of_teams() -> None:
     assert second == MatchConfig(env="game", seats=("blue", "blue", "red", "red"), sides=((0, 1), (2, 3)))
 
 
+def independent(*matches: Any, **changes: Any) -> dict[str, Any]:
+    """A configuration whose blue policy has workers that learn alone."""
+    blue, red = {"algorithm": "ppo", "independent": True}, {"algorithm": "random"}
+    return {"ticks": 100, "envs": VALID["envs"], "policies": {"blue": blue, "red": red}, "matches": matches, **changes}
+
+
+TEAMS = {"env": "game", "seats": ["blue", "blue", "red", "red"]}
+
+
+def test_each_worker_of_an_independent_policy_is_a_policy_of_its_own() -> None:
+    together = {"env": "game", "seats": [["blue", "blue"], ["red", "red"]], "lanes": 3}
+    others = {"env": "game", "seats": [["red"] * 4], "copies": 5}
+    pair = {"round_robin": {"env": "game", "policies": ["red", "blue"], "team_size": 2}}
+    config = parse(independent({**TEAMS, "copies": 2}, others, together, pair))
+    assert list(config.policies) == [*(f"blue#{number}" for number in range(7)), "red"]
+    assert not any(policy.independent for policy in config.policies.values())
+    assert [(match.seats, match.known_sides, match.copies, match.lanes) for _, match in config.entries()] == [
+        (("blue#0", "blue#1", "red", "red"), ((0, 1), (2, 3)), 1, 1),
+        (("blue#2", "blue#3", "red", "red"), ((0, 1), (2, 3)), 1, 1),
+        ((("red",) * 4,), (), 5, 1),
+        ((("blue#4", "blue#4"), ("red", "red")), ((0,), (1,)), 1, 3),
+        (("red", "red", "blue#5", "blue#6"), ((0, 1), (2, 3)), 1, 1),
+    ]
+    assert {len(policy.workers) for name, policy in make_plan(config).policies.items() if name != "red"} == {1}
+    assert parse(yaml_text.load(resolved_yaml(config), source="resolved")) == config
+
+
+def test_the_only_worker_of_an_independent_policy_keeps_the_name() -> None:
+    robin = {"round_robin": {"env": "game", "policies": ["blue", "red"]}}
+    config = parse(independent(robin))
+    assert config == parse(independent(robin), "policies.blue.independent=false")
+
+
+@pytest.mark.parametrize(
+    ("data", "place", "words"),
+    [
+        (independent(TEAMS, rounds=2), "policies.blue.independent", "several rounds"),
+        (independent(TEAMS, scale=True), "policies.blue.independent", "`scale: true`"),
+        (
+            independent(TEAMS, evaluation={"every": 10_000, "seats": ["blue", "blue", "red", "red"]}),
+            "evaluation.seats",
+            "has 2 independent workers",
+        ),
+    ],
+)
+def test_independent_workers_are_refused_where_a_policy_is_one_player(
+    data: dict[str, Any], place: str, words: str
+) -> None:
+    error = error_of(data)
+    assert error.path == place
+    assert words in error.message
+
+
+@pytest.mark.parametrize(
+    ("override", "words"),
+    [("sync=samples", "pool no samples"), ("frozen=true", "does not learn"), ("algorithm=random", "does not learn")],
+)
+def test_independent_needs_a_policy_that_learns_from_its_own_samples(override: str, words: str) -> None:
+    error = error_of(independent(TEAMS), f"policies.blue.{override}")
+    assert error.path == "policies.blue.independent"
+    assert words in error.message
+
+
+def test_evaluations_with_a_seat_of_no_policy_are_refused_as_such() -> None:
+    data = independent(TEAMS, evaluation={"every": 10_000, "seats": [[], "red"]})
+    assert error_of(data).path == "evaluation.seats[0]"
+
+
+def test_the_name_of_an_independent_worker_is_not_taken_by_another_policy() -> None:
+    data = independent(TEAMS)
+    data["policies"]["blue#1"] = {"algorithm": "random"}
+    assert error_of(data).path == "policies.blue#1"
+    data["policies"]["blue#2"] = data["policies"].pop("blue#1")
+    assert list(parse(data).policies) == ["blue#0", "blue#1", "red", "blue#2"]
+
+
 def test_the_data_given_is_not_changed() -> None:
     before = copy.deepcopy(VALID)
     parse(VALID, "policies.blue.options.learning_rate=1", "matches[0].lanes=2", "envs.game.kwargs.more=1")

@@ -34,7 +34,7 @@ def group_at(endpoint: Any, members: Sequence[int], notes: list[Any] | None = No
         endpoint,
         tuple(members),
         policy="blue",
-        sync="gradients",
+        sync=more.pop("sync", "gradients"),
         seed=endpoint.address,
         shared_seed=7,
         comm=more.pop("comm", None),
@@ -190,6 +190,22 @@ def test_a_worker_alone_keeps_its_gradients_to_the_bit() -> None:
     before = gradients(module)
     together(lambda group: group.average_gradients(module.parameters(), weight=7.0), [0])
     assert gradients(module) == before
+
+
+def test_a_group_counts_its_collectives_and_notes_that_other_ways_to_meet_were_taken() -> None:
+    def work(group: Group) -> tuple[dict[str, int], bool]:
+        assert not group.calls and not group.exchanges
+        group.mean(1.0)
+        group.mean(2.0)
+        group.share(3)
+        calls = dict(group.calls)
+        assert group.comm is None and group.fragments is None
+        return calls, group.exchanges
+
+    assert together(work) == [({"average": 2, "broadcast": 1}, False)] * 3
+    for way in ("comm", "fragments"):
+        more = {"comm": object(), "reduce": "fast", "sync": "samples"}
+        assert all(together(lambda group, way=way: bool(getattr(group, way)) and group.exchanges, **more))
 
 
 def test_scalars_come_back_by_their_names() -> None:

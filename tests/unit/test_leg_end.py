@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from arena.config import parse_config
+from arena.errors import ConfigError
 from arena.leg import Leg
 from arena.messages import Done
 from arena.plan import Plan, Role, RoleKind, make_plan
@@ -18,6 +20,7 @@ from arena.roles.leg_end import (
     boundary_at,
     leg_from,
     next_boundary,
+    refuse_loss,
     resting_at,
     way_on,
     way_on_after_games,
@@ -106,6 +109,31 @@ def test_the_checkpoint_of_a_leg_that_ended_early_is_the_one_for_its_end_or_the_
     plan = plan_of(matches=[{"env": "game", "seats": ["blue", "blue"]}])
     said = [Done(role, 80, saved=tick) for role, tick in zip((BLUE, RED), saved, strict=True)]
     assert boundary(80, *said, plan=plan).checkpoints == {"blue": newest}
+
+
+TWICE = [{"env": "game", "seats": ["blue", "red"], "copies": 2}]
+
+
+@pytest.mark.parametrize(
+    ("states", "left", "refused"),
+    [
+        ((b"one", b"other"), (), True),
+        ((b"one", b"one"), (), False),
+        ((b"one", None), (), False),  # it has met its group, which the other one had left
+        ((None, None), (), False),
+        ((b"one", b"other"), ((1, 0),), False),  # it plays no more, and has nothing new
+    ],
+)
+def test_a_run_does_not_go_on_where_workers_that_have_not_met_have_learned_different_things(
+    states: tuple[bytes | None, ...], left: tuple[tuple[int, int], ...], refused: bool
+) -> None:
+    plan = plan_of(matches=TWICE)
+    workers = [Role(RoleKind.WORKER, match, seat) for match in range(2) for seat in range(2)]
+    done = {role: Done(role, 100, alone=states[role.match or 0] if role.seat == 0 else None) for role in workers}
+    with pytest.raises(ConfigError) if refused else nullcontext() as caught:
+        refuse_loss(100, plan, done, left)
+    if refused:
+        assert caught is not None and caught.value.path == "policies.blue"
 
 
 def test_who_rests_keeps_its_checkpoint_and_a_copy_needs_one_of_its_own() -> None:

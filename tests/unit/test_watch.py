@@ -46,6 +46,8 @@ class World:
         self.obeyed: dict[Order, Obey] = {}
         self.asked: list[int] = []
         self.owed: list[tuple[int, Bytes]] = []
+        self.calls: dict[int, tuple[tuple[str, int], ...]] = {}  # by address, what its role has called how often
+        self.told: list[str] = []
 
     def clock(self) -> float:
         return self.now
@@ -75,7 +77,8 @@ class World:
             if nap is not None:
                 self.owed.remove((to, data))
                 question = unpack(data)
-                role = Whereabouts(to, State.WAITS, nap[0], self.now - nap[1], IN_GAME if question.stacks else ())
+                stack, calls = IN_GAME if question.stacks else (), self.calls.get(to, ())
+                role = Whereabouts(to, State.WAITS, nap[0], self.now - nap[1], stack, calls)
                 peeked = tuple({self.address_of(process): IN_GAME} for process in question.peek)
                 self.obeyed[Order.HERE](to, pack(Answer(question, (role,), peeked)))
 
@@ -95,7 +98,7 @@ def world() -> World:
 def watch_of(world: World, **changes: Any) -> Watch:
     run = Run(make_plan(parse_config({**CONFIG, **changes}, source="test")), Path("nowhere"))
     endpoint: Any = world
-    return Watch(endpoint, run, clock=world.clock)
+    return Watch(endpoint, run, tell=world.told.append, clock=world.clock)
 
 
 def pass_time(world: World, watch: Watch, seconds: float, *, each: Callable[[], None] = lambda: None) -> Any:
@@ -234,11 +237,51 @@ def test_a_run_that_moves_is_asked_nothing(world: World) -> None:
     watching = watch_of(world)
 
     def move() -> None:
-        watching.moved(1, Progress(0, 1, ()))
-        watching.moved(4, Progress(1, 1, ()))
+        tick = int(world.now)
+        watching.moved(1, Progress(0, tick, ()))
+        watching.moved(4, Progress(1, tick, ()))
 
     assert pass_time(world, watching, 100.0, each=move) is None
     assert world.asked == []
+
+
+def test_workers_that_call_and_never_step_are_told_once_and_then_at_ten_times_the_time(world: World) -> None:
+    watching = watch_of(world)
+    world.calls = {BLUE: (("average", 120),), RED: (("reset", 1), ("pool", 2))}
+    for address in range(1, 7):
+        world.waits(address, ENVIRONMENT, Tag.REPLY)
+    told_at = []
+
+    def goes_round() -> None:
+        watching.moved(1, Progress(0, 0, ()))
+        watching.moved(4, Progress(1, 0, ()))
+        if len(told_at) < len(world.told):
+            told_at.append(world.now)
+
+    begun = world.now
+    assert pass_time(world, watching, 1000.0, each=goes_round) is None
+    assert [round((moment - begun) / 80.0) for moment in told_at] == [1, 10]
+    assert world.told[0].startswith("no match has played a tick for 8")
+    assert world.told[0].endswith(
+        "worker of policy 'blue' in seat 0 of match 0 (rank 2): average 120 times; "
+        "worker of policy 'red' in seat 1 of match 0 (rank 3): reset once, pool 2 times"
+    )
+
+
+def test_nothing_is_told_of_calls_while_some_match_plays_or_where_no_worker_calls(world: World) -> None:
+    watching = watch_of(world)
+    world.calls = {BLUE: (("average", 120),)}
+    for address in range(1, 7):
+        world.waits(address, ENVIRONMENT, Tag.REPLY)
+
+    def plays() -> None:
+        watching.moved(1, Progress(0, 0, ()))
+        watching.moved(4, Progress(1, int(world.now), ()))
+
+    pass_time(world, watching, 200.0, each=plays)
+    world.calls = {}
+    pass_time(world, watching, 200.0, each=lambda: watching.moved(4, Progress(1, 0, ())))
+    assert world.told == []
 
 
 def test_time_in_which_the_root_did_not_run_is_not_held_against_anybody(world: World) -> None:

@@ -252,6 +252,15 @@ def test_a_frozen_policy_plays_the_same_in_all_legs_and_after_a_resume(tmp_path:
     assert not whole.folder.checkpoints_path("red").exists()
 
 
+@pytest.mark.parametrize("pipeline", [1, 2])
+def test_a_proxy_knows_the_tick_at_which_a_leg_begins(pipeline: int, tmp_path: Path) -> None:
+    data = league({**DUEL, "lanes": 2, "pipeline": pipeline}, blue=learner("NotesFirstTicks"), red=RANDOM)
+    first = played_in(tmp_path, {**data, "ticks": 100}).notes
+    second = played_in(tmp_path, data, resume=True).notes
+    begins = [note for note in first + second if note[0] != "loaded"]
+    assert begins == [(tick,) * 3 for tick in (0, 50, 100, 150)]
+
+
 def test_what_a_worker_alone_has_makes_the_difference(tmp_path: Path) -> None:
     """The comparisons above can fail."""
     data = CASES["ppo"]()

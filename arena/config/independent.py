@@ -1,0 +1,110 @@
+"""Policies whose workers learn independently of each other: each worker becomes a policy of its own.
+
+    policies: {blue: {algorithm: ppo, independent: true}}       policies: {"blue#0": {algorithm: ppo}, "blue#1": ...}
+    matches: [{env: game, seats: [blue, red], copies: 2}]       matches: [{env: game, seats: ["blue#0", red]},
+                                                                          {env: game, seats: ["blue#1", red]}]
+
+The configuration on the left means the one on the right, so weights, checkpoints, logs and ratings of the workers are
+apart without a rule of their own. Workers are numbered in the order of the matches, their copies and their seats. The
+only worker of a policy keeps the policy's name.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NoReturn
+
+import msgspec
+
+from arena.config.matches import MatchConfig, SeatEntry
+from arena.errors import ConfigError
+
+if TYPE_CHECKING:
+    from arena.config.schema import Config, PolicyConfig
+
+
+def check_independent(config: Config) -> None:
+    """Refuses `independent` together with keys that need one policy of several workers.
+
+    Raises:
+        ConfigError: the first contradiction, with its place.
+    """
+    for name, count in _workers(config).items():
+        policy = config.policies[name]
+        if policy.sync == "samples":
+            _refuse(name, "independent workers pool no samples, but `sync` is `samples`; leave out one of the two")
+        if not policy.learns:
+            _refuse(name, "a policy that does not learn has nothing that its workers could keep apart; leave it out")
+        if config.rounds > 1:
+            _refuse(name, "in a run of several rounds a policy is one player; give each worker a policy of its own")
+        if config.scale:
+            _refuse(name, "with `scale: true` the number of workers is not known; set `copies` instead of `scale`")
+        if count > 1:
+            _check_names(config, name, [worker_name(name, number) for number in range(count)])
+
+
+def _refuse(policy: str, reason: str) -> NoReturn:
+    raise ConfigError(f"is not allowed here: {reason}", path=f"policies.{policy}.independent")
+
+
+def _check_names(config: Config, policy: str, workers: Sequence[str]) -> None:
+    for name in workers:
+        if name in config.policies:
+            raise ConfigError(
+                f"is the name of a worker of the independent policy {policy!r}; use another name",
+                path=f"policies.{name}",
+            )
+    seats = () if config.evaluation is None else config.evaluation.seats or ()
+    if policy in map(_policy, seats):
+        raise ConfigError(
+            f"{policy!r} has {len(workers)} independent workers, and it is not known which of them is meant; leave "
+            "`seats` out, and each is evaluated in its own matches",
+            path="evaluation.seats",
+        )
+
+
+def expanded(config: Config) -> Config:
+    """The configuration in which each worker of an independent policy is a policy of its own."""
+    workers = {name: count for name, count in _workers(config).items() if count > 1}
+    policies: dict[str, PolicyConfig] = {}
+    for name, policy in config.policies.items():
+        names = [worker_name(name, number) for number in range(workers[name])] if name in workers else [name]
+        policies |= dict.fromkeys(names, msgspec.structs.replace(policy, independent=False))
+    numbers = {name: itertools.count() for name in workers}
+
+    def renamed(seat: SeatEntry) -> SeatEntry:
+        policy = _policy(seat)
+        if policy not in workers:
+            return seat
+        name = worker_name(policy, next(numbers[policy]))
+        return name if isinstance(seat, str) else (name,) * len(seat)
+
+    matches: list[MatchConfig] = []
+    for _, match in config.entries() if workers else ():
+        if not workers.keys() & {*match.names}:
+            matches.append(match)
+            continue
+        for _ in range(match.copies):
+            seats, sides = tuple(map(renamed, match.seats)), match.known_sides or None
+            matches.append(msgspec.structs.replace(match, seats=seats, sides=sides, copies=1))
+    return msgspec.structs.replace(config, policies=policies, matches=tuple(matches) or config.matches)
+
+
+def worker_name(policy: str, number: int) -> str:
+    """The name of one of the workers of an independent policy."""
+    return f"{policy}#{number}"
+
+
+def _workers(config: Config) -> dict[str, int]:
+    """How many workers each independent policy has in the first round."""
+    found = {name: 0 for name, policy in config.policies.items() if policy.independent}
+    for _, match in config.entries() if found else ():
+        for policy in map(_policy, match.seats):
+            if policy in found:
+                found[policy] += match.copies
+    return found
+
+
+def _policy(seat: SeatEntry) -> str:
+    return seat if isinstance(seat, str) else seat[0]

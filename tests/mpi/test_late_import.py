@@ -1,0 +1,41 @@
+"""torch that is imported in `run()` is seeded and has one thread, as if it had been there from the beginning."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from launching import arena, write
+
+
+def told_by(folder: Path, ranks: int, **changes: str) -> list[dict[str, Any]]:
+    """What the worker has written down, leg after leg."""
+    folder.mkdir()
+    data = {
+        "ticks": 20,
+        "checkpoint_every": 10,
+        "envs": {"game": {"make": "gymnasium:CartPole-v1"}},
+        "policies": {"blue": {"algorithm": "late_import:ImportsLate"}},
+        "matches": [{"env": "game", "seats": ["blue"]}],
+    }
+    ended = arena(folder, "train", write(folder, data), "--ranks", str(ranks), **changes)
+    assert ended.code == 0, ended.err
+    return [json.loads(line) for line in (folder / "told.jsonl").read_text().splitlines()]
+
+
+@pytest.mark.parametrize("ranks", [1, 3])
+def test_late_torch_draws_the_same_numbers_in_every_run(ranks: int, tmp_path: Path) -> None:
+    first, again = ([told["drawn"] for told in told_by(tmp_path / name, ranks)] for name in ("first", "again"))
+    assert first == again
+    assert len(first) == 2 and first[0] != first[1], "each leg has a stream of its own"
+
+
+@pytest.mark.parametrize("ranks", [1, 3])
+def test_late_torch_has_one_thread(ranks: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    assert [told["limit"] for told in told_by(tmp_path / "unset", ranks)] == ["1", "1"]
+    told = told_by(tmp_path / "set", ranks, OMP_NUM_THREADS="3")
+    assert [(leg["threads"], leg["limit"]) for leg in told] == [(1, "3"), (1, "3")]

@@ -1,0 +1,113 @@
+"""Workers that never meet: a run that would lose what they have learned ends, and independent ones keep it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from test_legs import left_by
+
+from arena.cli import main
+from arena.commands.evaluate import evaluate
+from arena.records import boundary as boundaries
+from arena.records import checkpoint
+from arena.roles.root import RoleFailed
+from launching import write
+from staging import Played, play
+
+RANDOM = {"algorithm": "random"}
+
+
+def copies(name: str, *, every: int = 50, options: Any = None, **policy: Any) -> dict[str, Any]:
+    """Two matches of a learner against one that plays at random."""
+    blue = {"algorithm": f"learners:{name}", "options": options or {}, **policy}
+    return {
+        "ticks": 200,
+        "seed": 3,
+        "checkpoint_every": every,
+        "envs": {"game": {"make": "touchdown", "kwargs": {"max_steps": 30}}},
+        "policies": {"blue": blue, "red": RANDOM},
+        "matches": [{"env": "game", "seats": ["blue", "red"], "lanes": 2, "copies": 2}],
+    }
+
+
+def weights(played: Played, policy: str) -> list[list[float]]:
+    """Those of each checkpoint of a policy, the oldest first."""
+    files = checkpoint.list_checkpoints(played.folder.checkpoints_path(policy))
+    return [checkpoint.load(file).state["weights"].tolist() for file in files]
+
+
+# ------------------------------------------------------------------------------------------------- what would be lost
+
+
+@pytest.mark.parametrize(("after", "tick"), [(0, 50), (60, 100)])
+def test_workers_that_learn_without_meeting_end_the_run(after: int, tick: int, tmp_path: Path) -> None:
+    with pytest.raises(RoleFailed) as found:
+        play(copies("LearnsAlone", options={"after": after}), tmp_path)
+    failure = found.value.failure
+    assert failure.exit_code == 2
+    assert failure.message.startswith(f"policies.blue: its 2 workers have not met their group before tick {tick} ")
+    assert "group.average_gradients" in failure.message and "`independent: true`" in failure.message
+
+
+def test_workers_that_meet_in_some_legs_go_on(tmp_path: Path) -> None:
+    played = play(copies("OfManyRows", every=5), tmp_path)  # they meet every 7 ticks
+    last = boundaries.last(played.folder)
+    assert last is not None and last.tick == 200
+    assert played.updates[-1]["update"] == 200 // 7
+
+
+def test_a_leg_that_is_cut_does_not_blame_workers_that_had_no_time_to_meet(tmp_path: Path) -> None:
+    data = copies("LearnsAlone", every=200)
+    data["callbacks"] = [{"class": "listeners:Stops", "options": {"where": "episode"}}]
+    last = boundaries.last(play(data, tmp_path).folder)
+    assert last is not None and 0 < last.tick < 200
+
+
+def test_one_worker_has_nobody_to_meet(tmp_path: Path) -> None:
+    data = copies("LearnsAlone")
+    data["matches"][0]["copies"] = 1
+    assert len(weights(play(data, tmp_path), "blue")) > 1
+
+
+def test_a_class_that_says_independent_asks_for_the_key_before_anything_is_played(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(RoleFailed) as found:
+        play(copies("SaysAlone"), tmp_path)
+    assert found.value.failure.exit_code == 2
+    assert "policies.blue: the policy has 2 workers, and SaysAlone says" in found.value.failure.message
+    assert main(["check", write(tmp_path, copies("SaysAlone"))]) == 2
+    assert capsys.readouterr().err == f"arena: error: config.yaml: {found.value.failure.message}\n"
+    assert play(copies("SaysAlone", independent=True), tmp_path).updates
+
+
+# ---------------------------------------------------------------------------------------------------- independent ones
+
+
+def test_each_independent_worker_goes_on_with_what_it_has_learned(tmp_path: Path) -> None:
+    data = copies("LearnsAlone", independent=True)
+    whole = play(data, tmp_path / "whole", given=True)
+    blue = [weights(whole, f"blue#{number}") for number in range(2)]
+    assert all(len(kept) > 2 for kept in blue)
+    assert blue[0][0] == blue[1][0], "nothing learned yet"
+    assert all(first != second for first, second in zip(blue[0][1:], blue[1][1:], strict=True))
+    assert {line["policy"] for line in whole.updates} == {"blue#0", "blue#1"}
+
+    play({**data, "ticks": 100}, tmp_path / "parted", given=True)
+    parted = play(data, tmp_path / "parted", resume=True)
+    assert parted.run.leg.start == 100
+    assert left_by(parted.folder) == left_by(whole.folder)
+
+
+def test_independent_workers_are_players_of_their_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data = copies("SaysAlone", independent=True)
+    data["policies"]["blue"] = {"algorithm": "learners:MeetsItself", "independent": True}
+    played = play(data, tmp_path)
+    players = {tuple(seat["policy"] for seat in episode["seats"]) for episode in played.episodes}
+    assert players == {("blue#0", "red"), ("blue#1", "red")}
+    assert set(played.scoreboard.policies) == {"blue#0", "blue#1", "red"}
+    assert evaluate(str(played.folder.path), episodes=4) == 0
+    assert "blue#1 at its last checkpoint: " in capsys.readouterr().out
