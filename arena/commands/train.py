@@ -7,6 +7,7 @@ function that takes it: a launcher needs no NumPy, and of the ranks the first al
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
@@ -69,8 +70,13 @@ def train(
 
 
 def _alone(request: Request) -> int:
-    leader = _leader(request)
-    return leader.alone(leader.prepare(1))
+    # SIGUSR1 would end a process that is not yet ready to save; `Stop.listen` receives it later.
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
+    try:
+        leader = _leader(request)
+        return leader.alone(leader.prepare(1))
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _as_rank(request: Request) -> int:
