@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from arena.config import Config
     from arena.examination import Examination
     from arena.plan import Plan
+    from arena.process_count import ProcessCount, RanksWanted
 
 _DESCRIPTION = "Many policies learning with and against each other, in many copies of many games, over MPI."
 _NOBODY_READS = 128 + 13  # as of a program that SIGPIPE ends
@@ -150,8 +151,9 @@ def _add_train(commands: Any) -> None:
     train = commands.add_parser(
         "train",
         help="run a configuration",
-        description="Under mpirun or srun: takes its roles in the run. Otherwise: starts mpirun itself with a process "
-        "for each role, or with as many as --ranks says.",
+        description="Under mpirun or srun: takes its roles in the run. Otherwise: starts mpirun itself with as many "
+        "processes as --ranks or the configuration says; by default one for each core, at least 2, at most one for "
+        "each role.",
     )
     _add_config(train)
     _add_run(train, folder="runs/<name>")
@@ -362,7 +364,12 @@ def _add_slurm(commands: Any) -> None:
     slurm.add_argument("--time", required=True, metavar="TIME", help="limit of each start: 4h, 1d12h, 90m, 04:00:00")
     slurm.add_argument("--nodes", type=_count, default=1, metavar="N", help="hosts (default: 1)")
     ranks = slurm.add_mutually_exclusive_group()
-    ranks.add_argument("--ranks", type=_count, metavar="N", help="processes in all (default: one for each role)")
+    ranks.add_argument(
+        "--ranks",
+        type=_count,
+        metavar="N",
+        help="processes in all (default: the configuration's `ranks`, if that is a number, else one for each role)",
+    )
     ranks.add_argument("--ranks-per-node", type=_count, metavar="N", help="processes on each host")
     slurm.add_argument("--output", metavar="FILE", help="the batch file (default: <name>.sbatch; -: to the console)")
     _add_run(slurm, folder="runs/<name>-<number of the job>")
@@ -389,7 +396,11 @@ def _add_config(parser: argparse.ArgumentParser) -> None:
 
 def _add_ranks(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--ranks", type=_count, metavar="N", help="processes (default: one for each role); 1: everything in this one"
+        "--ranks",
+        type=_ranks,
+        metavar="N",
+        help="processes: a number, 1: everything in this one; auto: one for each core; one_per_role (default: the "
+        "configuration's `ranks`, auto)",
     )
 
 
@@ -401,6 +412,17 @@ def _count(text: str) -> int:
     if not (number.is_integer() and 1 <= number < _TOO_MANY):
         raise argparse.ArgumentTypeError(f"expected an integer >= 1, got {text!r}")
     return int(number)
+
+
+def _ranks(text: str) -> RanksWanted:
+    if text == "auto":
+        return "auto"
+    if text == "one_per_role":
+        return "one_per_role"
+    try:
+        return _count(text)
+    except argparse.ArgumentTypeError:
+        raise argparse.ArgumentTypeError(f"expected an integer >= 1, auto or one_per_role, got {text!r}") from None
 
 
 def _number(text: str) -> int:
@@ -472,8 +494,9 @@ def _plan(arguments: argparse.Namespace) -> int:
     from arena.screen import plan_text as show
     from arena.screen.rounds_text import rounds_lines
 
-    plan = _load_plan(arguments.config, arguments.overrides, arguments.ranks)
     config = load_config(arguments.config, arguments.overrides)
+    count = _process_count(config, arguments.ranks)
+    plan = _load_plan(arguments.config, arguments.overrides, count.number)
     rounds = rounds_lines(config)
     examination = _examine(plan, config, arguments.config)
     hosts = _hosts(plan, arguments.hosts)
@@ -492,6 +515,7 @@ def _plan(arguments: argparse.Namespace) -> int:
             rounds=rounds,
             later=_later(plan, config, examination),
             evaluation=config.evaluation,
+            ranks=count.words,
         )
         _say(text)
     if arguments.probe:
@@ -505,15 +529,16 @@ def _check(arguments: argparse.Namespace) -> int:
     from arena.config import load_config
     from arena.screen.plan_text import prove_plan, schedule_text
     from arena.screen.rounds_text import gate_lines
-    from arena.screen.words import counted
+    from arena.screen.words import processes_words
 
-    plan = _load_plan(arguments.config, arguments.overrides, None)
     config = load_config(arguments.config, arguments.overrides)
-    examination = _examine(plan, config, arguments.config, conformance=lambda line: _tell(f"{line}\n"))
+    plan = _load_plan(arguments.config, arguments.overrides, _process_count(config, None).number)
+    examination = _examine(plan, config, arguments.config, conformance=lambda line: _tell(f"{line}
+"))
     proof, later = prove_plan(plan, examination), _later(plan, config, examination)
     for line in (*examination.lines, *gate_lines(config), schedule_text(proof, later)):
         _say(line)
-    _say(f"plan: {counted(plan.processes, 'process', 'processes')}")
+    _say(f"plan: {processes_words(plan.processes, len(plan.roles()))}")
     refused = proof.circle is not None or later
     but = "; `arena train` refuses it without --allow-unproved, as it can deadlock" if refused else ""
     _say(f"configuration {arguments.config}: valid{but}")
@@ -632,9 +657,12 @@ def _hosts(plan: Plan, said: str | None) -> Sequence[str]:
 
 def _slurm(arguments: argparse.Namespace) -> int:
     from arena.commands import slurm
+    from arena.config import load_config
 
     overrides = [*arguments.overrides, *([f"ticks={arguments.ticks}"] if arguments.ticks is not None else [])]
     ranks = arguments.nodes * arguments.ranks_per_node if arguments.ranks_per_node else arguments.ranks
+    if ranks is None and isinstance(wanted := load_config(arguments.config, overrides).ranks, int):
+        ranks = wanted  # "auto" would count the cores of the machine that submits
     plan = _load_plan(arguments.config, overrides, ranks)
     job = slurm.make_job(plan.name, time=arguments.time, nodes=arguments.nodes, tasks=plan.processes)
     flags = [*["--profile"] * arguments.profile, *["--allow-unproved"] * arguments.allow_unproved]
@@ -666,6 +694,12 @@ def _doctor(arguments: argparse.Namespace) -> int:
 def _say(text: str) -> None:
     """Prints, at once; raises what `guarded_output` does."""
     print(text, flush=True)
+
+
+def _process_count(config: Config, said: RanksWanted | None) -> ProcessCount:
+    from arena.process_count import process_count
+
+    return process_count(config, said, os.environ)
 
 
 def _load_plan(path: str, overrides: Sequence[str], ranks: int | None) -> Plan:

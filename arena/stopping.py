@@ -25,7 +25,8 @@ class Stop:
 
     Args:
         number: of the first signal; None: nothing.
-        heeded: whether somebody will see to it. Until then, and when asked again, a signal ends the run at once.
+        heeded: whether the run looks at it. Until then, and when repeated, SIGINT, SIGTERM and SIGUSR2 end the run at
+            once; SIGUSR1 always waits until the run can be saved.
         by: which part of the run itself has asked first, such as a callback; empty: none.
     """
 
@@ -33,6 +34,7 @@ class Stop:
     heeded: bool = False
     by: str = ""
     _at_once: Collection[int] = ()
+    _told_to_end: bool = False  # by a signal other than SIGUSR1
     _early: int | None = None  # the first signal before anybody listened
 
     @property
@@ -76,6 +78,7 @@ class Stop:
             return
         for number in WISHES:
             signal.signal(number, self._hear)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, WISHES)  # one that was held back while the process started comes now
         early, self._early = self._early, None
         if early is not None:
             self._hear(early, None)
@@ -89,8 +92,10 @@ class Stop:
         self._early = number if self._early is None else self._early
 
     def _hear(self, number: int, _frame: FrameType | None) -> None:
-        again = self.number is not None
         self.number = number if self.number is None else self.number
+        if number == signal.SIGUSR1:
+            return
+        again, self._told_to_end = self._told_to_end, True
         if again or not self.heeded or number in self._at_once:
             raise KeyboardInterrupt(number)
 

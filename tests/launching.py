@@ -89,8 +89,8 @@ def by_hand(
 
 
 def write(cwd: Path, data: Any, name: str = "config.yaml") -> str:
-    """Writes a configuration file; returns its name."""
-    (cwd / name).write_text(yaml.safe_dump(data))
+    """Writes a configuration file; returns its name. Runs have one process per role, on any machine, unless told."""
+    (cwd / name).write_text(yaml.safe_dump({"ranks": "one_per_role", **data} if isinstance(data, dict) else data))
     return name
 
 

@@ -6,6 +6,8 @@ function that takes it: a launcher needs no NumPy, and of the ranks the first al
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
@@ -16,6 +18,7 @@ from arena.launch import mpirun
 
 if TYPE_CHECKING:
     from arena.commands.leading import Leading
+    from arena.process_count import RanksWanted
 
 
 class Request(NamedTuple):
@@ -37,7 +40,7 @@ def train(
     run_dir: str | None = None,
     ticks: int | None = None,
     resume: bool = False,
-    ranks: int | None = None,
+    ranks: RanksWanted | None = None,
     profile: bool = False,
     allow_unproved: bool = False,
 ) -> int:
@@ -51,19 +54,29 @@ def train(
         resume: go on with the run that is in the folder.
         profile: measure where every role's time goes.
         allow_unproved: start also what can deadlock.
-        ranks: how many processes to start; None: one for each role; 1: none, everything in this one.
+        ranks: how many processes to start; None: as the configuration's `ranks` says; 1: none, everything in this one.
 
     Raises:
         ConfigError: a mistake in the configuration; under a launcher it is told here, once, and 2 is returned.
     """
     said = (*overrides, *((f"ticks={ticks}",) if ticks is not None else ()))
-    request = Request(path, said, run_dir, resume, profile, allow_unproved, ranks is not None)
+    known = ranks is not None or mpirun.started_by_us()
+    request = Request(path, said, run_dir, resume, profile, allow_unproved, known)
     if mpirun.under_launcher():
         return _as_rank(request)
     if ranks == 1:
+        return _alone(request)
+    return _start(request, ranks)
+
+
+def _alone(request: Request) -> int:
+    # SIGUSR1 would end a process that is not yet ready to save; `Stop.listen` receives it later.
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
+    try:
         leader = _leader(request)
         return leader.alone(leader.prepare(1))
-    return _start(request, ranks)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _as_rank(request: Request) -> int:
@@ -78,11 +91,15 @@ def _leader(request: Request) -> Leading:
     return Leading(request)
 
 
-def _start(request: Request, ranks: int | None) -> int:
+def _start(request: Request, ranks: RanksWanted | None) -> int:
     from arena.config import load_config
+    from arena.process_count import process_count
     from arena.stages.planning import checked_plan
 
     with located(source=request.path):  # a mistake is said once, before any process starts
-        plan = checked_plan(load_config(request.path, request.overrides), ranks=ranks)
+        config = load_config(request.path, request.overrides)
+        plan = checked_plan(config, ranks=process_count(config, ranks, os.environ).number)
+    if plan.processes == 1:
+        return _alone(request._replace(ranks_said=True))
     program = [sys.executable, "-m", "arena", *sys.argv[1:]]
     return mpirun.run(plan.processes, program, tolerant=plan.fault_tolerance != "off")

@@ -135,6 +135,11 @@ def _convert_leaf(kind: Any, value: Any, path: str) -> Any:
     try:
         return msgspec.convert(value, kind, strict=True)
     except msgspec.ValidationError as error:
+        words = [word for arm in get_args(kind) if get_origin(arm) is Literal for word in get_args(arm)]
+        if words:  # else msgspec would name the other type alone
+            raise ConfigError(
+                f"found {show(value)}; expected an integer >= 1, or {' or '.join(words)}", path=path
+            ) from error
         arm = next((arm for arm in (kind, *get_args(kind)) if _is_struct(arm)), None)
         such = "" if arm is None else f"; a mapping such as {_outline(arm)}"
         if value is not None and not isinstance(value, (str, Mapping, Sequence)) and "`str" in str(error):

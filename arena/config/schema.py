@@ -105,6 +105,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     matches: tuple[MatchConfig | GeneratorEntry, ...]  # what is played
     league: LeagueConfig | None = None  # what happens between two rounds; null: the defaults of its keys
     scale: bool = False  # repeat all matches until the ranks are used up
+    ranks: Literal["auto", "one_per_role"] | Count = "auto"  # processes that `arena train` starts; auto: one per core
     checkpoint_every: Count = 10_000  # ticks from one boundary to the next: everything is saved, and can go on from it
     evaluation: EvaluationConfig | None = None  # while they learn; null: none
     callbacks: tuple[Text | CallbackConfig, ...] = ()  # classes that are told what happens; or "package.module:Class"

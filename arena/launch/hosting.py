@@ -350,4 +350,6 @@ def interrupted(run: Run, memory: Memory, error: KeyboardInterrupt) -> Failed:
         words = played_words(run)
     else:
         words = f"what was played is in {run.path}, {again_words(run, memory, 'the newest boundary')}"
-    return Failed("root, rank 0", f"ended by {signal.Signals(number).name}; {words}", 128 + number)
+    # `arena train` sends SIGUSR2 for the SIGINT or SIGTERM that it got itself.
+    by = "asked to stop" if number == signal.SIGUSR2 else f"ended by {signal.Signals(number).name}"
+    return Failed("root, rank 0", f"{by}; {words}", 128 + number)

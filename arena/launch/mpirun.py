@@ -26,6 +26,7 @@ from arena.stopping import takes_signals
 _UNDER_A_LAUNCHER = ("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "PMI_ID", "MPI_LOCALRANKID")
 _CONFIRM_VARIABLE = "ARENA_CONFIRM"  # there if somebody waits for the words below
 _CONFIRMATION = "arena: the run has ended well"
+_JOINED = "arena: a process has joined"  # MPI lets the first one go on when all have come
 TERMINAL_VARIABLE = "ARENA_TERMINAL"  # columns of the user's terminal, 0: there is none
 _SETTINGS = {
     # Many processes share the cores; NumPy and torch would start a thread per core in each of them. OpenBLAS, MKL and
@@ -42,6 +43,7 @@ _ULFM_SINCE = 5  # the version of Open MPI
 _SAVING_SECONDS = 30.0  # for a run that is asked to end
 _GRACE_SECONDS = 5.0  # for one that is told to
 _STUCK_SECONDS = 10.0  # for a launcher all of whose processes are gone: Open MPI's may hang when many end at once
+_JOINING_SECONDS = 5.0  # for the other processes to join after one has died; MPI would wait for it without end
 _LOOK_SECONDS = 1.0  # between two looks at these
 _LOOK_FOR_SIGNALS_SECONDS = 0.25  # one that comes in the instant before a sleep is noted, but does not interrupt it
 _BATCH_SYSTEMS = ("SLURM_JOB_ID", "PBS_NODEFILE", "LSB_DJOB_HOSTFILE", "PE_HOSTFILE")  # of their allocations
@@ -172,7 +174,7 @@ def run(ranks: int, program: Sequence[str], *, tolerant: bool = False, has_resum
     settings[_CONFIRM_VARIABLE] = "1"
     settings[TERMINAL_VARIABLE] = str(shutil.get_terminal_size().columns if sys.stdout.isatty() else 0)
     for _ in range(STARTS):
-        status, received, heard = _run_once(line, settings)
+        status, received, heard = _run_once(line, settings, ranks)
         if received or not heard.unstarted:
             break
     if status == 0 and tolerant and not heard.confirmed:
@@ -180,7 +182,7 @@ def run(ranks: int, program: Sequence[str], *, tolerant: bool = False, has_resum
     return _told(status, received, heard, has_resume=has_resume)
 
 
-def _run_once(line: Sequence[str], settings: Mapping[str, str]) -> tuple[int, list[int], _Heard]:
+def _run_once(line: Sequence[str], settings: Mapping[str, str], ranks: int) -> tuple[int, list[int], _Heard]:
     """The launcher's exit status, the signals that we got meanwhile, and what was said."""
     graceful = _open_mpi_version(line[0]) is not None
     process = subprocess.Popen(
@@ -199,6 +201,7 @@ def _run_once(line: Sequence[str], settings: Mapping[str, str]) -> tuple[int, li
     reader.start()
     if not any(name in os.environ for name in _BATCH_SYSTEMS):  # there processes may live on other hosts, unseen
         threading.Thread(target=_end_if_stuck, args=(process,), daemon=True).start()
+        threading.Thread(target=_end_if_unjoined, args=(process, heard, ranks), daemon=True).start()
     with _forwarding(process, graceful=graceful) as received:
         status = _end_of(process)
     reader.join(_GRACE_SECONDS)
@@ -227,6 +230,34 @@ def _end_if_stuck(process: subprocess.Popen[str]) -> None:
     _kill(process)
 
 
+def _end_if_unjoined(process: subprocess.Popen[str], heard: _Heard, ranks: int) -> None:
+    """Kills a launcher and its processes when one dies before MPI is ready. Where `/proc` is missing: never."""
+    seen: set[int] = set()
+    since = time.monotonic()
+    while process.poll() is None and not heard.joined:
+        alive = {child for child in _children(process.pid) if _is_rank(child)}
+        if not seen or alive - seen or len(alive) == ranks:  # none yet, more of them, or all
+            since = time.monotonic()
+        seen |= alive
+        if time.monotonic() - since > _JOINING_SECONDS:
+            heard.unjoined = True
+            for rank in alive:  # they may not yet have asked to die with their launcher
+                with suppress(ProcessLookupError):
+                    os.kill(rank, signal.SIGKILL)
+            _kill(process)
+        time.sleep(_LOOK_FOR_SIGNALS_SECONDS)
+
+
+def _is_rank(pid: int) -> bool:
+    """Whether a child of a launcher is a process of the run; launchers start others, too."""
+    try:
+        variables = Path("/proc", str(pid), "environ").read_bytes().split(b"\0")
+    except OSError:  # it has ended meanwhile
+        return False
+    names = {variable.partition(b"=")[0].decode(errors="replace") for variable in variables}
+    return any(name in names for name in _UNDER_A_LAUNCHER)
+
+
 def _is_read() -> bool:
     """Whether stdout and stderr take words: the launcher, too, waits for a reader who pauses, as after Ctrl-S."""
     ready = select.poll()
@@ -237,11 +268,16 @@ def _is_read() -> bool:
 
 def _has_children(pid: int) -> bool:
     """Whether a process has children that live."""
+    return any(not _is_over(child) for child in _children(pid))
+
+
+def _children(pid: int) -> list[int]:
+    """The children of a process; none where it has ended."""
     told = (path.read_text().split() for path in Path("/proc", str(pid), "task").glob("*/children"))
     try:
-        return any(not _is_over(int(child)) for children in told for child in children)
+        return [int(child) for children in told for child in children]
     except OSError:  # it has ended meanwhile
-        return False
+        return []
 
 
 def _is_over(pid: int) -> bool:
@@ -259,6 +295,8 @@ class _Heard:
     Args:
         confirmed: whether the run has said that it has ended well.
         unstarted: whether the launcher could not even start.
+        joined: whether all processes of the run have joined.
+        unjoined: whether the launcher was killed because a process had died before that.
         reason: whether the arena has said why the run has ended.
         rank: of the process that has ended first, if the launcher has named one.
         mistake: whether that was a mistake of the user.
@@ -266,6 +304,8 @@ class _Heard:
 
     confirmed: bool = False
     unstarted: bool = False
+    joined: bool = False
+    unjoined: bool = False
     reason: bool = False
     rank: str = ""
     mistake: bool = False
@@ -283,6 +323,9 @@ class _Heard:
             if line.strip() == _CONFIRMATION:
                 self.confirmed = True
                 continue
+            if line.strip() == _JOINED:
+                self.joined = True
+                continue
             self.unstarted = self.unstarted or UNSTARTED in line
             self.reason = self.reason or line.startswith("arena: ")
             self.mistake = self.mistake or line.startswith("arena: error: ")
@@ -295,6 +338,13 @@ class _Heard:
 def started_by_us() -> bool:
     """Whether an `arena train` has started the launcher of this process."""
     return _CONFIRM_VARIABLE in os.environ
+
+
+def tell_joined(stream: IO[str]) -> None:
+    """Tells the `arena train` that has started the launcher, if one has, that all processes have joined."""
+    if started_by_us():
+        stream.write(f"{_JOINED}\n")  # at once, as many processes write
+        stream.flush()
 
 
 def confirm(stream: IO[str]) -> None:
@@ -316,6 +366,9 @@ def _told(status: int, received: Sequence[int], heard: _Heard, *, has_resume: bo
         return 128 + received[0]  # the run has saved a boundary, and has said so
     again = "; --resume goes on from the newest boundary, if there is one" if has_resume else ""
     played = f"what was played is in the run folder{again}"
+    if heard.unjoined and not received:
+        sys.stderr.write("arena: the run has ended: one of its processes has died while they started; start it again\n")
+        return 1
     if received:
         name = signal.Signals(received[0]).name
         sys.stderr.write(f"arena: ended by {name}; {played}\n")

@@ -86,7 +86,9 @@ def in_the_world(leader: Callable[[], Leader]) -> int:
     stop = Stop()
     stop.note()
     signal.alarm(_START_SECONDS)  # MPI waits for ever for a process that dies before it has joined
-    return Rank(_start_mpi(), leader, stop).take_part()
+    mpi = _start_mpi()
+    mpirun.tell_joined(sys.stderr)
+    return Rank(mpi, leader, stop).take_part()
 
 
 class Rank:

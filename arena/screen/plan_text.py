@@ -29,6 +29,7 @@ def plan_text(
     rounds: Sequence[str] = (),
     later: Sequence[str] = (),
     evaluation: EvaluationConfig | None = None,
+    ranks: str = "",
 ) -> str:
     """Everything that `arena plan` prints.
 
@@ -41,13 +42,20 @@ def plan_text(
         rounds: what comes after this one, as `rounds_lines` says it, where there are several.
         later: how a later round can deadlock, in lines, if one can.
         evaluation: of the policies while they learn, if there is one.
+        ranks: why the plan has as many processes as it has.
     """
     proof = prove_plan(plan, examination)
     sections = [
         _table(plan, examination),
         "\n".join(_matches_lines(plan)),
         *(["\n".join(rounds)] if rounds else []),
-        "\n".join([f"processes: {_processes(plan)}", *(_packing_lines(plan) if plan.packed else ())]),
+        "\n".join(
+            [
+                f"processes: {_processes(plan)}",
+                *([ranks] if ranks else []),
+                *(_packing_lines(plan) if plan.packed else ()),
+            ]
+        ),
         *(["\n".join(hosts)] if hosts else []),
         "\n".join(_policy_lines(plan, examination)),
         *([_evaluation_text(evaluation, plan)] if evaluation is not None else []),

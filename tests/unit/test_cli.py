@@ -123,6 +123,7 @@ def write(folder: Path, **changes: Any) -> str:
             "red": {"algorithm": "own:Gym", "color": "#d62728"},
         },
         "matches": [{"env": "game", "seats": [["blue", "blue"], "red", "red"]}],
+        "ranks": "one_per_role",
         **changes,
     }
     (folder / "duel.yaml").write_text(yaml_text.dump(data))
@@ -236,6 +237,7 @@ def test_plan_for_few_ranks_says_what_each_of_them_hosts(folder: Path, capsys: p
     packing = next(part for part in out.split("\n\n") if part.startswith("processes"))
     assert packing.splitlines() == [
         "processes: 13 roles on 3 processes: 1 root + 3 environments + 9 workers",
+        "--ranks: 3",
         "rank 0 hosts root, 1 environment, 3 workers (1 blue, 2 red) of match 0",
         "rank 1 hosts 1 environment, 3 workers (1 blue, 2 red) of match 1",
         "rank 2 hosts 1 environment, 3 workers (1 blue, 2 red) of match 2",

@@ -67,7 +67,7 @@ def test_what_starts_the_launcher_waits_for_it_without_numpy(tmp_path: Path) -> 
         "from arena import cli\nfrom arena.launch import mpirun\nstarted = []\n"
         "mpirun.under_launcher = lambda: False\n"
         "mpirun.run = lambda ranks, program, **_: started.append(ranks) or 0\n"
-        "assert cli.main(['train', 'config.yaml']) == 0 and started == [4]"
+        "assert cli.main(['train', 'config.yaml', '--ranks', 'one_per_role']) == 0 and started == [4]"
     )
     loaded = loaded_after(program, cwd=tmp_path)
     assert "arena.plan" in loaded

@@ -382,3 +382,12 @@ def stdout_that_is_full() -> Iterator[int]:
         os.dup2(kept, 1)
         for descriptor in (kept, reading, writing):
             os.close(descriptor)
+
+
+def test_a_launcher_is_ended_when_a_process_dies_before_all_have_joined(
+    lonely: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(mpirun, "_JOINING_SECONDS", 0.5)
+    launcher(lonely / "system", does="PATH=/bin:/usr/bin\nPMIX_RANK=0 sleep 60 &\nPMIX_RANK=1 sleep 0 &\nwait")
+    assert mpirun.run(2, ["true"], tolerant=True) == 1
+    assert "one of its processes has died while they started" in capsys.readouterr().err

@@ -74,7 +74,7 @@ def test_the_plan_of_the_example_is_the_one_shown(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(readme.ROOT)
-    assert main(["plan", "configs/touchdown_2v2.yaml"]) == 0
+    assert main(["plan", "configs/touchdown_2v2.yaml", "--ranks", "one_per_role"]) == 0
     assert capsys.readouterr().out.strip() in readme.TEXT
 
 

@@ -44,20 +44,39 @@ def own_signals() -> Any:
         signal.signal(number, handler)
 
 
-@pytest.mark.parametrize("number", [signal.SIGUSR1, signal.SIGUSR2])
-def test_a_signal_that_comes_before_anybody_listens_ends_nobody_and_is_heard_then(
-    number: signal.Signals, own_signals: None
-) -> None:
+def test_sigusr2_before_listening_ends_the_run_then(own_signals: None) -> None:
     stop = Stop()
     stop.note()
-    signal.raise_signal(number)
+    signal.raise_signal(signal.SIGUSR2)
     assert not stop.wanted
     with pytest.raises(KeyboardInterrupt) as caught:
         stop.listen()
-    assert caught.value.args == (number,)
-    assert stop.number == number
+    assert caught.value.args == (signal.SIGUSR2,)
+    assert stop.number == signal.SIGUSR2
     stop.heeded = True
     stop.listen()  # once is enough
+
+
+@pytest.mark.parametrize("blocked", [True, False])
+def test_sigusr1_before_listening_waits_for_a_boundary(blocked: bool, own_signals: None) -> None:
+    stop = Stop()
+    if blocked:
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
+    else:
+        stop.note()
+    signal.raise_signal(signal.SIGUSR1)
+    assert not stop.wanted
+    stop.listen()
+    assert (stop.wanted, stop.requeue, stop.status) == (True, True, 0)
+
+
+def test_sigusr1_repeated_changes_nothing_and_a_later_sigterm_is_the_first() -> None:
+    stop = Stop(heeded=True)
+    for number in (signal.SIGUSR1, signal.SIGUSR1, signal.SIGTERM, signal.SIGUSR1):
+        stop._hear(number, None)
+    assert (stop.requeue, stop.status) == (True, 0)
+    with pytest.raises(KeyboardInterrupt):
+        stop._hear(signal.SIGTERM, None)
 
 
 def stopped(data: Mapping[str, Any], path: Path, *, resume: bool = False) -> tuple[hosting.Result, RunFolder]:
@@ -117,6 +136,7 @@ def test_a_second_signal_ends_at_once_and_so_does_one_that_nobody_heeds() -> Non
     stop = Stop(heeded=True)
     stop._hear(signal.SIGUSR1, None)
     assert (stop.wanted, stop.requeue, stop.status) == (True, True, 0)
+    stop._hear(signal.SIGINT, None)
     with pytest.raises(KeyboardInterrupt):
         stop._hear(signal.SIGINT, None)
 

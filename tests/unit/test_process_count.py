@@ -1,0 +1,122 @@
+"""How many processes `arena train` starts: the key `ranks`, `--ranks`, cores, quotas and allocations."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from arena.cli import main
+from arena.config import Config, parse_config
+from arena.config.yaml_text import dump
+from arena.errors import ConfigError
+from arena.process_count import process_count, usable_cores
+
+
+def config_of(**changes: Any) -> Config:
+    return parse_config(data_of(**changes), source="counted.yaml")
+
+
+def data_of(**changes: Any) -> dict[str, Any]:
+    """Six roles."""
+    return {
+        "ticks": 10,
+        "envs": {"game": {"make": "touchdown", "kwargs": {"team_size": 2}}},
+        "policies": {"blue": {"algorithm": "random"}},
+        "matches": [{"env": "game", "seats": ["blue"] * 4}],
+        **changes,
+    }
+
+
+@pytest.fixture
+def cores(monkeypatch: pytest.MonkeyPatch) -> Any:
+    def have(number: int, total: int = 64) -> None:
+        monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(number)), raising=False)
+        monkeypatch.setattr(os, "cpu_count", lambda: total)
+
+    return have
+
+
+@pytest.mark.parametrize(("available", "number"), [(1, 2), (2, 2), (4, 4), (6, 6), (64, 6)])
+def test_auto_is_one_process_per_core_within_bounds(available: int, number: int, cores: Any, tmp_path: Path) -> None:
+    cores(available)
+    found = process_count(config_of(), None, {}, files=tmp_path)
+    assert found.number == number
+    assert f"{available} core" in found.words
+
+
+def test_spares_come_on_top_of_the_cores(cores: Any, tmp_path: Path) -> None:
+    cores(3)
+    assert process_count(config_of(spares=2), None, {}, files=tmp_path).number == 5
+
+
+@pytest.mark.parametrize(("wanted", "number"), [("one_per_role", None), (4, 4), (1, 1)])
+def test_the_key_decides_and_the_option_comes_before_it(wanted: Any, number: int | None, cores: Any) -> None:
+    cores(3)
+    assert process_count(config_of(ranks=wanted), None, {}).number == number
+    assert process_count(config_of(ranks=5), wanted, {}).number == number
+
+
+def cgroup(files: Path, lines: str, **quotas: str) -> Path:
+    (files / "proc/self").mkdir(parents=True)
+    (files / "proc/self/cgroup").write_text(lines)
+    for name, text in quotas.items():
+        path = files / "sys/fs/cgroup" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return files
+
+
+@pytest.mark.parametrize(
+    ("lines", "quotas", "number"),
+    [
+        ("0::/a/b\n", {"a/b/cpu.max": "max 100000\n", "a/cpu.max": "350000 100000\n"}, 3),
+        ("0::/of/the/host\n", {"cpu.max": "50000 100000\n"}, 1),
+        ("0::/\n", {}, 8),
+        ("4:cpu,cpuacct:/x\n0::/\n", {"cpu/x/cpu.cfs_quota_us": "200000", "cpu/x/cpu.cfs_period_us": "100000"}, 2),
+        ("4:cpu:/\n", {"cpu/cpu.cfs_quota_us": "-1", "cpu/cpu.cfs_period_us": "100000"}, 8),
+        ("4:memory:/x\n", {"memory/x/cpu.cfs_quota_us": "1", "memory/x/cpu.cfs_period_us": "1"}, 8),
+    ],
+)
+def test_the_quota_of_a_cgroup_limits_the_cores(
+    lines: str, quotas: dict[str, str], number: int, cores: Any, tmp_path: Path
+) -> None:
+    cores(8)
+    assert usable_cores(cgroup(tmp_path, lines, **quotas))[0] == number
+
+
+def test_in_an_allocation_its_slots_count(cores: Any, tmp_path: Path) -> None:
+    cores(64)
+    slurm = {"SLURM_JOB_NODELIST": "n[1-2]", "SLURM_TASKS_PER_NODE": "2(x2)"}
+    assert process_count(config_of(), None, slurm).number == 4
+    alone = {"SLURM_JOB_NODELIST": "n1", "SLURM_TASKS_PER_NODE": "1"}
+    assert process_count(config_of(spares=1), None, alone).number == 1
+    (tmp_path / "nodes").write_text("a\na\nb\n")
+    assert process_count(config_of(), None, {"PBS_NODEFILE": str(tmp_path / "nodes")}).number == 3
+    (tmp_path / "hosts").write_text("a 3 all.q UNDEFINED\nb 2 all.q UNDEFINED\n")
+    assert process_count(config_of(), None, {"PE_HOSTFILE": str(tmp_path / "hosts")}).number == 5
+
+
+@pytest.mark.parametrize("wrong", [0, -1, "many", 1.5, True])
+def test_other_values_are_refused_in_a_sentence(wrong: Any) -> None:
+    with pytest.raises(ConfigError, match=r"ranks: found .*expected an integer >= 1, or auto or one_per_role"):
+        config_of(ranks=wrong)
+
+
+def test_plan_says_how_many_processes_and_why(
+    cores: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cores(3, total=3)
+    monkeypatch.chdir(tmp_path)
+    Path("six.yaml").write_text(dump(data_of()))
+    assert main(["plan", "six.yaml"]) == 0
+    out = capsys.readouterr().out
+    assert "processes: 6 roles on 3 processes" in out
+    assert "\nranks: auto (3 cores)\n" in out
+    assert main(["plan", "six.yaml", "--ranks", "one_per_role"]) == 0
+    assert "\nprocesses: 6 = " in capsys.readouterr().out
+    with pytest.raises(SystemExit, match="2"):
+        main(["plan", "six.yaml", "--ranks", "0"])
+    assert "expected an integer >= 1, auto or one_per_role, got '0'" in capsys.readouterr().err
