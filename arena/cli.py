@@ -533,8 +533,7 @@ def _check(arguments: argparse.Namespace) -> int:
 
     config = load_config(arguments.config, arguments.overrides)
     plan = _load_plan(arguments.config, arguments.overrides, _process_count(config, None).number)
-    examination = _examine(plan, config, arguments.config, conformance=lambda line: _tell(f"{line}
-"))
+    examination = _examine(plan, config, arguments.config, conformance=lambda line: _tell(f"{line}\n"))
     proof, later = prove_plan(plan, examination), _later(plan, config, examination)
     for line in (*examination.lines, *gate_lines(config), schedule_text(proof, later)):
         _say(line)
