@@ -117,7 +117,7 @@ def _evaluated(run: Run, evaluation: Run, result: Result, memory: Memory) -> Out
     if memory.stop.wanted:
         _end_callbacks(memory)
         return _stopped(run, run.leg.start, memory)
-    for line in keep_evaluation(run, evaluation, result.scoreboard, _scoreboard(run, memory).winners):
+    for line in keep_evaluation(run, evaluation, _scored(evaluation), _scoreboard(run, memory).winners):
         print(line, flush=True)
     return run.leg
 
@@ -237,9 +237,12 @@ def conclude(run: Run, memory: Memory, present: Callable[[Run, Scoreboard], None
 
 
 def _scoreboard(run: Run, memory: Memory) -> Scoreboard:
-    """That of a run between two stages: as this process knows it, or from the records."""
-    if memory.scoreboard is not None:
-        return memory.scoreboard
+    """The score of a run between two stages: as this process knows it, or from the records."""
+    return memory.scoreboard or _scored(run)
+
+
+def _scored(run: Run) -> Scoreboard:
+    """The score that the records give, whose order does not depend on the match that is heard of first."""
     found = Scoreboard(run.plan.players())
     found.take(episode_of(line) for _, line in kept_lines(run.folder.episodes, keep=lambda _: True))
     return found
