@@ -50,7 +50,7 @@ def config(ticks: int, seed: int) -> dict[str, Any]:
         "ticks": ticks,
         "checkpoint_every": max(1, ticks // 4),
         "envs": {"game": {"make": "touchdown", "kwargs": {"max_steps": 200}}},
-        "policies": {"blue": {"algorithm": "ppo", "options": {"n_steps": 64}}, "red": {"algorithm": "random"}},
+        "policies": {"blue": {"algorithm": "ppo", "options": runs.PPO}, "red": {"algorithm": "random"}},
         "matches": [{"env": "game", "seats": ["blue", "red"], "lanes": 8, "copies": 2}],
     }
 

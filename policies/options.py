@@ -10,6 +10,9 @@ from typing import Any
 
 from arena.errors import ConfigError, nearest
 
+AUTO = "auto"
+"""The value of an option that is computed from how the policy plays: rows, workers, ticks."""
+
 
 def wrong(name: str, value: object, expected: str) -> ConfigError:
     """The error for an option's value, with its place in the configuration."""
@@ -47,6 +50,21 @@ def check_numbers(
             continue
         if not is_number(value, whole=whole) or not at_least <= value <= at_most or value <= more_than:
             raise wrong(name, value, expected)
+
+
+def check_auto(options: object, *names: str, at_least: float) -> None:
+    """Checks that options are whole numbers; `auto` is taken where it is the default.
+
+    Raises:
+        ConfigError: one is something else.
+    """
+    defaults = {field.name: field.default for field in dataclasses.fields(options)}  # type: ignore[arg-type]
+    for name in names:
+        value = getattr(options, name)
+        if defaults[name] != AUTO:
+            check_numbers(options, name, at_least=at_least, whole=True)
+        elif value != AUTO and not (is_number(value, whole=True) and value >= at_least):
+            raise wrong(name, value, f"{AUTO}, or a whole number, at least {at_least:g}")
 
 
 def check_choice(options: object, name: str, known: Iterable[str]) -> None:
