@@ -33,8 +33,9 @@ def check_numbers(
     at_most: float = math.inf,
     whole: bool = False,
     optional: bool = False,
+    or_auto: bool = False,
 ) -> None:
-    """Checks that options are numbers in a range; `optional` also takes None.
+    """Checks that options are numbers in a range; `optional` also takes None, `or_auto` is named in the message.
 
     A range begins with `at_least`, or beyond `more_than`.
 
@@ -43,7 +44,8 @@ def check_numbers(
     """
     least = f"more than {more_than:g}" if more_than > -math.inf else f"at least {at_least:g}"
     top = f" and at most {at_most:g}" if at_most < math.inf else ""
-    expected = f"a {'whole ' if whole else ''}number, {least}{top}{', or null' if optional else ''}"
+    first, last = "auto, or " if or_auto else "", ", or null" if optional else ""
+    expected = f"{first}a {'whole ' if whole else ''}number, {least}{top}{last}"
     for name in names:
         value = getattr(options, name)
         if optional and value is None:
@@ -52,19 +54,19 @@ def check_numbers(
             raise wrong(name, value, expected)
 
 
-def check_auto(options: object, *names: str, at_least: float) -> None:
-    """Checks that options are whole numbers; `auto` is taken where it is the default.
+def check_auto(
+    options: object, *names: str, at_least: float = -math.inf, more_than: float = -math.inf, whole: bool = True
+) -> None:
+    """Checks that options are numbers in a range, as `check_numbers` does; `auto` is taken where it is the default.
 
     Raises:
         ConfigError: one is something else.
     """
     defaults = {field.name: field.default for field in dataclasses.fields(options)}  # type: ignore[arg-type]
     for name in names:
-        value = getattr(options, name)
-        if defaults[name] != AUTO:
-            check_numbers(options, name, at_least=at_least, whole=True)
-        elif value != AUTO and not (is_number(value, whole=True) and value >= at_least):
-            raise wrong(name, value, f"{AUTO}, or a whole number, at least {at_least:g}")
+        if defaults[name] != AUTO or getattr(options, name) != AUTO:
+            known = defaults[name] == AUTO
+            check_numbers(options, name, at_least=at_least, more_than=more_than, whole=whole, or_auto=known)
 
 
 def check_choice(options: object, name: str, known: Iterable[str]) -> None:

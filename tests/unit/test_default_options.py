@@ -7,9 +7,15 @@ from typing import Any
 import pytest
 
 from arena.errors import ConfigError
+from policies.ddpg import DDPG
+from policies.dqn import DQN
 from policies.hppo import HPPO
+from policies.maddpg import MADDPG
 from policies.mappo import MAPPO
+from policies.masac import MASAC
 from policies.ppo import PPO
+from policies.sac import SAC
+from policies.td3 import TD3
 
 
 def settled(*, rows: int, workers: int = 1, ticks: int = 1_000_000, **options: Any) -> tuple[int | str, int | str]:
@@ -73,3 +79,60 @@ def test_a_minibatch_has_64_transitions_of_each_worker_or_a_32nd_of_a_large_roll
     rows: int, workers: int, size: int
 ) -> None:
     assert settled(rows=rows, workers=workers)[1] == size
+
+
+# ------------------------------------------------------------------------------------------------------------ a replay
+
+
+def replayed(algorithm: Any, *, rows: int, workers: int = 1, **options: Any) -> tuple[float | str, int | str]:
+    given = algorithm.Options(**options).settled(rows=rows, workers=workers)
+    return given.training_intensity, given.batch_size
+
+
+@pytest.mark.parametrize("algorithm", [SAC, TD3, DDPG])
+@pytest.mark.parametrize(("rows", "intensity"), [(1, 256), (4, 91), (16, 32), (10_000, 1)])
+def test_one_row_has_a_gradient_step_per_tick_and_more_rows_less_than_in_proportion(
+    algorithm: Any, rows: int, intensity: int
+) -> None:
+    assert replayed(algorithm, rows=rows) == (intensity, 256)
+
+
+@pytest.mark.parametrize(("rows", "intensity"), [(1, 16), (4, 8), (16, 4), (1000, 1)])
+def test_dqn_replays_by_the_root_of_the_rows(rows: int, intensity: int) -> None:
+    assert replayed(DQN, rows=rows) == (intensity, 64)
+
+
+@pytest.mark.parametrize("algorithm", [SAC, TD3, DDPG, DQN])
+def test_the_intensity_depends_on_the_rows_of_all_workers(algorithm: Any) -> None:
+    assert replayed(algorithm, rows=1, workers=4)[0] == replayed(algorithm, rows=4)[0]
+
+
+@pytest.mark.parametrize(("workers", "size"), [(1, 256), (2, 128), (3, 86), (4, 64), (16, 64)])
+def test_the_workers_share_a_gradient_step_of_256_transitions(workers: int, size: int) -> None:
+    assert replayed(SAC, rows=1, workers=workers)[1] == size
+
+
+def test_what_is_given_of_a_replay_stays() -> None:
+    assert replayed(SAC, rows=4, workers=2, batch_size=7, training_intensity=1.5) == (1.5, 7)
+
+
+@pytest.mark.parametrize("algorithm", [MADDPG, MASAC])
+@pytest.mark.parametrize("option", ["batch_size", "training_intensity"])
+def test_auto_is_refused_by_algorithms_of_teams(algorithm: Any, option: str) -> None:
+    with pytest.raises(ConfigError, match=rf"options\.{option}: got 'auto', expected a"):
+        algorithm.Options(**{option: "auto"})
+
+
+def test_auto_is_no_batch_size_of_dqn() -> None:
+    with pytest.raises(ConfigError, match=r"options\.batch_size: got 'auto', expected a whole number"):
+        DQN.Options(batch_size="auto")
+
+
+def test_the_plan_shows_how_often_a_sample_is_replayed() -> None:
+    assert SAC.sizes({}, rows=4, ticks=2500, workers=1) == {
+        "replays per sample": 91,
+        "samples per gradient step": 256,
+        "gradient steps per run": 3199,
+        "lines of metrics per run": 2,
+    }
+    assert "replays per sample" not in SAC.sizes({"training_intensity": 91}, rows=4, ticks=2500, workers=1)
