@@ -155,7 +155,7 @@ _ON_POLICY = ("n_steps", "gamma", "gae_lambda", "ent_coef", "vf_coef", "max_grad
 _PPO = {"minibatch_size": "batch_size", "n_epochs": "n_epochs", "clip_range": "clip_range"}
 _USUAL = {  # options of every row of an algorithm that gives no others
     "ppo": {"n_steps": 128, "minibatch_size": 256, "n_epochs": 4},
-    "a2c": {"n_steps": 8, "learning_rate": 1e-3},
+    "a2c": {"n_steps": 8, "learning_rate": 1e-3, "learning_rate_schedule": "constant"},
 }
 _OFF_POLICY = ("buffer_size", "learning_starts", "batch_size", "gamma", "tau")
 _EXTRA = {

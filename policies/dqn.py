@@ -44,6 +44,7 @@ class Options(OffPolicyOptions):
     """
 
     learning_rate: float = 1e-3  # step size of Adam; 0 plays without learning
+    learning_rate_schedule: str = "linear"  # constant, or linear: falls to 0 at the end of the run
     training_intensity: float | str = AUTO  # transitions replayed per one collected; auto: 16 / sqrt(group's rows)
     n_step: int = 3  # rewards that a transition sums before it asks for a value
     double: bool = True  # the network chooses the next action, the target network says what it is worth
