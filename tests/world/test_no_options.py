@@ -14,15 +14,15 @@ SMALL = {"hidden_sizes": [8]}
 
 @pytest.mark.parametrize("sync", ["gradients", "samples"])
 def test_workers_with_different_numbers_of_rows_meet_after_the_same_ticks(tmp_path: Path, sync: str) -> None:
-    """The worker with 3 rows and the one with 1 would have rollouts of 341 and 1024 ticks if each asked only itself."""
+    """By its own row the first worker, which logs, would have rollouts of 375 ticks, an eighth of the run."""
     data = {
         "ticks": 3000,
         "seed": 3,
         "envs": {"game": TOUCHDOWN},
         "policies": {"blue": {"algorithm": "ppo", "options": SMALL, "sync": sync}, "red": {"algorithm": "random"}},
         "matches": [
-            {"env": "game", "seats": ["blue", "red"], "lanes": 3},
             {"env": "game", "seats": ["blue", "red"], "lanes": 1},
+            {"env": "game", "seats": ["blue", "red"], "lanes": 3},
         ],
     }
     played = play(data, tmp_path, given=True)
