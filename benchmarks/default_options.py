@@ -194,7 +194,8 @@ def _add(folder: Path, row: Row, side: str, seed: int, result: dict[str, Any], *
     rows = _read(folder)
     rows.setdefault(key_of(row, side), {}).setdefault(side, {})[str(seed)] = result
     seconds = round(time.time() - begun, 1)
-    facts = {"quick": False, "repeats": len(SEEDS), "begun": round(begun), "seconds": seconds}
+    repeats = max(len(seeds) for sides in rows.values() for seeds in sides.values())
+    facts = {"quick": False, "repeats": repeats, "begun": round(begun), "seconds": seconds}
     load = {"before": before, "after": machine.load()}
     harness.write({**content(rows), **facts, "machine": machine.describe(), "load": load}, folder)
 

@@ -115,7 +115,14 @@ def everything(replay: Replay) -> Transitions:
     return replay._at(torch.nonzero(replay._complete).squeeze(1), torch.ones(replay.size))
 
 
-FULL = {"train_every": 12, "learning_starts": 0, "batch_size": 48, "training_intensity": 4.0, "gamma": 0.9}
+FULL = {
+    "learning_rate_schedule": "constant",
+    "train_every": 12,
+    "learning_starts": 0,
+    "batch_size": 48,
+    "training_intensity": 4.0,
+    "gamma": 0.9,
+}
 
 
 def full_batch(group: ThreadGroup, fragments: list[Fragment], **options: Any) -> DQN:
