@@ -25,7 +25,7 @@ from policies.on_policy import OnPolicy, OnPolicyOptions
 from policies.options import AUTO, check_auto, check_numbers, wrong
 from policies.rollout import Batch
 
-_LEAST = 64  # transitions of each worker in a minibatch with `minibatch_size: auto`
+_LEAST = 64  # transitions in a minibatch with `minibatch_size: auto`; of N workers each has 64 / sqrt(N)
 _MINIBATCHES = 32  # a large rollout is split into so many at most
 
 Given = TypeVar("Given", bound="Options")
@@ -39,7 +39,7 @@ class Options(OnPolicyOptions):
         ConfigError: a value of the wrong kind or out of its range, or two that contradict each other.
     """
 
-    minibatch_size: int | str = AUTO  # most transitions per worker and gradient step; auto: 64, or a rollout / 32
+    minibatch_size: int | str = AUTO  # transitions per worker and gradient step; auto: at least 64 / sqrt(workers)
     n_epochs: int = 10  # passes over each rollout
     clip_range: float = 0.2  # epsilon of the clipped surrogate
     clip_range_vf: float | None = None  # how far a value may move per update; null: freely
@@ -63,7 +63,7 @@ class Options(OnPolicyOptions):
             return given
         least = given.sequence_length if given.recurrent is not None else 1
         part = -(-int(given.n_steps) * rows // _MINIBATCHES)
-        return dataclasses.replace(given, minibatch_size=max(least, _LEAST, part))
+        return dataclasses.replace(given, minibatch_size=max(least, round(_LEAST / math.sqrt(workers)), part))
 
 
 class PPO(OnPolicy[Options]):

@@ -64,8 +64,8 @@ def test_the_plan_shows_what_auto_becomes() -> None:
         "ticks per rollout": 256,
         "samples per update": 2048,
         "updates per run": 390,
-        "samples per gradient step": 128,
-        "gradient steps per update": 160,
+        "samples per gradient step": 90,
+        "gradient steps per update": 230,
     }
 
 
@@ -74,10 +74,10 @@ def test_the_shortest_run_learns_with_default_options(ticks: int) -> None:
     assert PPO.sizes({}, rows=1, ticks=ticks, workers=1)["updates per run"] >= 1
 
 
-@pytest.mark.parametrize(("rows", "workers", "size"), [(1, 1, 64), (16, 1, 64), (1, 4, 64), (1000, 1, 1000)])
-def test_a_minibatch_has_64_transitions_of_each_worker_or_a_32nd_of_a_large_rollout(
-    rows: int, workers: int, size: int
-) -> None:
+@pytest.mark.parametrize(
+    ("rows", "workers", "size"), [(1, 1, 64), (16, 1, 64), (1, 4, 32), (4, 16, 16), (1000, 1, 1000)]
+)
+def test_a_minibatch_is_shared_by_the_workers_and_a_32nd_of_a_large_rollout(rows: int, workers: int, size: int) -> None:
     assert settled(rows=rows, workers=workers)[1] == size
 
 
