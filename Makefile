@@ -52,6 +52,7 @@ bench: $(READY)
 
 bench-learning: $(READY)
 	$(BIN)/python benchmarks/learning.py $(BENCH)
+	$(BIN)/python benchmarks/default_options.py
 	$(BIN)/python benchmarks/report.py
 
 bench-peers: $(PEERS)/.ready

@@ -53,6 +53,7 @@ class Group:
         reduce: `ordered`: gradients are summed in the order of the group ranks, samples are gathered from all; `fast`:
             gradients are summed as MPI likes, where there is a `comm` and nobody has left, samples are learnt from as
             they come, see `fragments`.
+        rows: lanes x entities of the worker that has the most; None where that is not known.
         report: called with `log`'s values, once per update.
         keep: called with `save`'s state, once per update.
         stopwatch: measures what the worker does.
@@ -72,6 +73,7 @@ class Group:
         report: Callable[[Mapping[str, float]], None],
         keep: Callable[[Any], None],
         reduce: str = "ordered",
+        rows: int | None = None,
         stopwatch: Stopwatch | None = None,
     ) -> None:
         self.size = len(members)
@@ -82,6 +84,7 @@ class Group:
         self.shared_seed = shared_seed
         self.teams = tuple((rank,) for rank in range(self.size)) if teams is None else teams
         self._comm = comm
+        self.rows = rows
         self._exchange = exchange_of(endpoint, members, policy)
         self._mpi_sums = reduce == "fast" and comm is not None and self.size > 1
         self._fragments = Fragments(endpoint, members) if sync == "samples" and reduce == "fast" else None

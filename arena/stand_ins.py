@@ -91,6 +91,7 @@ class Told:
     teams: tuple[tuple[int, ...], ...] = ((0,),)
     fragments: Any = None
     comm: Any = None
+    rows: int | None = None
 
 
 def tried_out(

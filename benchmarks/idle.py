@@ -36,7 +36,7 @@ def learning(ticks: int) -> dict[str, Any]:
         "name": "learning",
         "ticks": ticks,
         "envs": {"game": runs.clocked("envs.touchdown:Touchdown", {"team_size": 2}, every=10)},
-        "policies": {name: {"algorithm": "ppo", "options": {"n_steps": 64}} for name in ("blue", "red")},
+        "policies": {name: {"algorithm": "ppo", "options": runs.PPO} for name in ("blue", "red")},
         "matches": [{"env": "game", "seats": ["blue", "blue", "red", "red"], "lanes": 16}],
     }
 

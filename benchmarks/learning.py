@@ -61,7 +61,7 @@ def measure(row: Row, seed: int, *, peers: bool = True) -> Result:
         Unavailable: the game or the algorithm is not there.
         Failed: a command did not end well.
     """
-    _check_needs(row)
+    check_needs(row)
     begun, load = time.time(), machine.load()
     with runs.arena(row.training(seed), ranks=1, timeout=TIMEOUT) as run:
         played = evaluated(row, run.folder, seed)
@@ -74,7 +74,7 @@ def measure(row: Row, seed: int, *, peers: bool = True) -> Result:
     return {"figures": figures, "curve": curve, "peer": theirs, "steps": row.steps, **where}
 
 
-def _check_needs(row: Row) -> None:
+def check_needs(row: Row) -> None:
     missing = [name for name in row.needs if importlib.util.find_spec(name) is None]
     if missing:
         raise Unavailable(f"needs the module {' and '.join(missing)}, which is not installed here")

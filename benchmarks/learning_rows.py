@@ -46,13 +46,14 @@ class Row:
     Args:
         name: of the row, for `--rows`.
         make: the game, as in a configuration.
-        steps: of the environment, summed over lanes.
+        steps: of the environment, summed over lanes and copies.
         policies: as in a configuration; those that learn are frozen for the evaluation, with what they have learnt.
         seats: who plays in training.
         goals: of the evaluation; the learning curve is of the first one's value.
         kwargs: of the game.
         wrappers: around it.
         lanes: of the match.
+        copies: of the match: each has a worker per seat, and all workers of a policy learn as one group.
         evaluation: who plays in the evaluation, a match for each; empty: as in training.
         episodes: at least so many of each match.
         peer: Stable-Baselines3's part; None: it has no such algorithm, or cannot play such a game.
@@ -68,6 +69,7 @@ class Row:
     kwargs: Mapping[str, Any] = field(default_factory=dict)
     wrappers: Sequence[Any] = ()
     lanes: int = 8
+    copies: int = 1
     evaluation: Sequence[Sequence[Any]] = ()
     episodes: int = 50
     peer: Peer | None = None
@@ -75,7 +77,7 @@ class Row:
 
     @property
     def ticks(self) -> int:
-        return self.steps // self.lanes
+        return self.steps // (self.lanes * self.copies)
 
     def training(self, seed: int) -> dict[str, Any]:
         """The configuration that learns."""
@@ -85,7 +87,7 @@ class Row:
             "ticks": self.ticks,
             "envs": {"game": self._game},
             "policies": dict(self.policies),
-            "matches": [{"env": "game", "seats": list(self.seats), "lanes": self.lanes}],
+            "matches": [{"env": "game", "seats": list(self.seats), "lanes": self.lanes, "copies": self.copies}],
         }
 
     def evaluating(self, run: str, seed: int) -> dict[str, Any]:
@@ -151,8 +153,10 @@ def wins(policy: str, *, seat: int) -> Value:
 
 _ON_POLICY = ("n_steps", "gamma", "gae_lambda", "ent_coef", "vf_coef", "max_grad_norm", "normalize_advantage")
 _PPO = {"minibatch_size": "batch_size", "n_epochs": "n_epochs", "clip_range": "clip_range"}
-_PPO_DEFAULTS = {"n_steps": 128, "minibatch_size": 256, "n_epochs": 4}  # the arena's, where it has others
-_A2C_DEFAULTS = {"n_steps": 8, "learning_rate": 1e-3}
+_USUAL = {  # options of every row of an algorithm that gives no others
+    "ppo": {"n_steps": 128, "minibatch_size": 256, "n_epochs": 4},
+    "a2c": {"n_steps": 8, "learning_rate": 1e-3, "learning_rate_schedule": "constant"},
+}
 _OFF_POLICY = ("buffer_size", "learning_starts", "batch_size", "gamma", "tau")
 _EXTRA = {
     "DQN": ("exploration_fraction", "exploration_initial_eps", "exploration_final_eps", "max_grad_norm"),
@@ -165,7 +169,7 @@ _NOISE = ("action_noise", "noise_std", "noise_theta")
 
 def sb3_on_policy(algorithm: str, options: Mapping[str, Any]) -> Peer:
     """The same for an algorithm that learns from rollouts; a linear schedule is told as a word."""
-    given = {**(_PPO_DEFAULTS if algorithm == "PPO" else _A2C_DEFAULTS), **options}
+    given = {**_USUAL[algorithm.lower()], **options}
     renamed = {name: name for name in _ON_POLICY} | (_PPO if algorithm == "PPO" else {})
     own = {theirs: given[ours] for ours, theirs in renamed.items() if ours in given}
     if algorithm == "A2C":
@@ -208,7 +212,7 @@ def single(name: str, game: str, steps: int, limit: float, *, at_most: bool = Fa
 
 def learner(algorithm: str, name: str) -> dict[str, Any]:
     """A policy with the options that stand below this name."""
-    return {"algorithm": algorithm, "options": OPTIONS[name]}
+    return {"algorithm": algorithm, "options": {**_USUAL.get(algorithm, {}), **OPTIONS[name]}}
 
 
 def rollouts(algorithm: str, name: str) -> Peer:

@@ -43,7 +43,7 @@ def learning(pipeline: int, ticks: int) -> dict[str, Any]:
         "name": "pipeline",
         "ticks": ticks,
         "envs": {"game": runs.clocked("envs.touchdown:Touchdown", {})},
-        "policies": {"blue": {"algorithm": "ppo", "options": {"n_steps": 64}}, "red": {"algorithm": "random"}},
+        "policies": {"blue": {"algorithm": "ppo", "options": runs.PPO}, "red": {"algorithm": "random"}},
         "matches": [{"env": "game", "seats": ["blue", "red"], "lanes": 64, "pipeline": pipeline}],
     }
 

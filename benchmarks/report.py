@@ -22,6 +22,7 @@ ORDER = (
     "image_game",
     "ppo_touchdown",
     "learning",
+    "default_options",
     "group_update",
     "idle",
     "start",

@@ -35,7 +35,8 @@ class Options(OnPolicyOptions):
     """
 
     learning_rate: float = 1e-3  # step size of Adam; 0 plays without learning
-    n_steps: int = 8  # ticks per rollout, which is one gradient step
+    learning_rate_schedule: str = "linear"  # constant, or linear: falls to 0 at the end of the run
+    n_steps: int = 5  # ticks per rollout, which is one gradient step
     gae_lambda: float = 1.0  # how far advantages look ahead: 0 one step, 1 to the end
     normalize_advantage: bool = False  # to mean 0 and deviation 1 over all the group's transitions
 

@@ -29,7 +29,7 @@ from policies.critics import ActorAndCritics, Critics
 from policies.distributions import normal
 from policies.learning import Average, Figures
 from policies.off_policy import OffPolicy, OffPolicyOptions
-from policies.options import check_choice, check_numbers, check_unused, wrong
+from policies.options import AUTO, check_choice, check_numbers, check_unused, wrong
 from policies.replay import Transitions
 from policies.target import Target
 
@@ -49,9 +49,9 @@ class Options(OffPolicyOptions):
 
     learning_rate: float = 1e-3  # step size of Adam, for the actor and for the critic; 0 plays without learning
     buffer_size: int = 1_000_000  # observations that the group's replay holds at most; the oldest go first
-    batch_size: int = 256  # transitions per worker in one gradient step
+    batch_size: int | str = AUTO  # transitions per worker in one gradient step; auto: 256 / workers, at least 64
     train_every: int = 1  # ticks between two meetings of the group, at which it learns
-    training_intensity: float = 256.0  # transitions that are replayed per transition collected
+    training_intensity: float | str = AUTO  # transitions replayed per one collected; auto: 256 / (group's rows)^(3/4)
     tau: float = 0.005  # how far the target networks move to what is learnt; 1: they become a copy
     target_update_interval: int = 1  # gradient steps between two moves of the target networks
     max_grad_norm: float | None = None  # longest gradient that is stepped on; null: any
@@ -59,6 +59,8 @@ class Options(OffPolicyOptions):
     action_noise: str = "gaussian"  # gaussian, or correlated: an Ornstein-Uhlenbeck process, new in each episode
     noise_std: float = 0.1  # its standard deviation, in actions from -1 to 1
     noise_theta: float = 0.15  # of the correlated noise: how much of itself it forgets per tick
+
+    ALONE, FALLS = 256.0, 0.75
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -29,7 +29,7 @@ from policies.distributions import allow, gumbel
 from policies.learning import Figures
 from policies.networks import Encoder, mlp
 from policies.off_policy import OffPolicy, OffPolicyOptions
-from policies.options import check_falls, check_flag, check_numbers, check_unused
+from policies.options import AUTO, check_falls, check_flag, check_numbers, check_unused
 from policies.perceptron import Storage
 from policies.replay import Transitions
 from policies.target import Target
@@ -44,12 +44,16 @@ class Options(OffPolicyOptions):
     """
 
     learning_rate: float = 1e-3  # step size of Adam; 0 plays without learning
+    learning_rate_schedule: str = "linear"  # constant, or linear: falls to 0 at the end of the run
+    training_intensity: float | str = AUTO  # transitions replayed per one collected; auto: 16 / sqrt(group's rows)
     n_step: int = 3  # rewards that a transition sums before it asks for a value
     double: bool = True  # the network chooses the next action, the target network says what it is worth
     dueling: bool = True  # the network's last layer gives a value and advantages
     exploration_fraction: float = 0.16  # part of the run in which epsilon falls
     exploration_initial_eps: float = 1.0  # probability of a random action in the beginning
     exploration_final_eps: float = 0.05  # and after it has fallen
+
+    ALONE, FALLS = 16.0, 0.5
 
     def __post_init__(self) -> None:
         super().__post_init__()

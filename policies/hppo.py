@@ -60,6 +60,9 @@ class Options(ppo.Options):
         ConfigError: a value of the wrong kind or out of its range, or two that contradict each other.
     """
 
+    n_steps: int | str = 128  # ticks per rollout
+    minibatch_size: int | str = 256  # transitions per worker in one gradient step, at most
+    n_epochs: int = 4  # passes over each rollout
     n_options: int = 4  # what the manager can pick
     option_ticks: int = 8  # actions that an option lasts, if the episode does not end before
     target_kl: float | None = None  # an update stops when worker's or manager's KL exceeds 1.5 times this; null: never
@@ -67,7 +70,7 @@ class Options(ppo.Options):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_numbers(self, "n_options", "option_ticks", at_least=1, whole=True)
-        if self.option_ticks > self.n_steps:
+        if self.option_ticks > int(self.n_steps):
             raise wrong("option_ticks", self.option_ticks, f"{self.n_steps} at most: a rollout of n_steps ends before")
         if self.recurrent is not None:
             raise wrong("recurrent", self.recurrent, "null: an option is what this policy remembers; or take ppo")
@@ -238,7 +241,7 @@ class HPPO(PPO):
     def _rollout(self) -> OptionRollout:
         given, rows = self.options, self.env.num_envs
         space = self.env.single_observation_space
-        return OptionRollout(space, self.head, ticks=given.n_steps, rows=rows, option_ticks=given.option_ticks)
+        return OptionRollout(space, self.head, ticks=self.n_steps, rows=rows, option_ticks=given.option_ticks)
 
     # ------------------------------------------------------------------------------------------------------ to play
 

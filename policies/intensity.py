@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from fractions import Fraction
+from typing import Any
 
 
 class Intensity:
@@ -23,6 +24,8 @@ class Intensity:
         collected: by the group, in the whole run.
         waited: those of them that came while the replay was not used yet.
         replayed: by the group.
+
+    Both begin anew where the rate has changed since the account was stored, see `load_state_dict`.
     """
 
     def __init__(self, rate: float, *, starts: int) -> None:
@@ -56,10 +59,16 @@ class Intensity:
         self.replayed += steps * minibatch
         return steps
 
-    def state_dict(self) -> dict[str, int]:
-        """The counts."""
-        return {"collected": self.collected, "waited": self.waited, "replayed": self.replayed}
+    def state_dict(self) -> dict[str, Any]:
+        """The counts, and the rate by which they were made."""
+        counts = {"collected": self.collected, "waited": self.waited, "replayed": self.replayed}
+        return {**counts, "rate": list(self._rate)}
 
-    def load_state_dict(self, state: Mapping[str, int]) -> None:
-        """Goes on from stored counts."""
-        self.collected, self.waited, self.replayed = (int(state[name]) for name in self.state_dict())
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Goes on from stored counts; a rate that differs from the stored one holds for what is collected from now on.
+
+        Otherwise a higher rate would be made up for all at once, and a lower one would stop the learning for a while.
+        """
+        self.collected, self.waited, self.replayed = (int(state[name]) for name in ("collected", "waited", "replayed"))
+        if tuple(state.get("rate", self._rate)) != self._rate:  # older states do not have it
+            self.waited, self.replayed = self.collected, 0

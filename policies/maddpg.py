@@ -50,8 +50,8 @@ class Options(ddpg.Options):
     learning_rate: float = 1e-3  # step size of Adam, for actors and critics; 0 plays without learning
     buffer_size: int = 1_000_000  # joint observations that the group's replay holds at most; the oldest go first
     learning_starts: int = 1_000  # joint transitions that the group collects with random actions before it learns
-    batch_size: int = 256  # joint transitions per team in one gradient step
-    training_intensity: float = 16.0  # joint transitions that are replayed per joint transition collected
+    batch_size: int | str = 256  # joint transitions per team in one gradient step
+    training_intensity: float | str = 16.0  # joint transitions that are replayed per joint transition collected
     train_every: int = 4  # ticks between two meetings of the group, at which it learns
     gamma: float = 0.95  # discount per joint transition
     tau: float = 0.01  # how far the target networks move to what is learnt; 1: they become a copy

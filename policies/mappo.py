@@ -55,7 +55,10 @@ class Options(ppo.Options):
     """
 
     learning_rate: float = 5e-4  # step size of Adam; 0 plays without learning
+    n_steps: int | str = 128  # ticks per rollout
     ent_coef: float = 0.01  # weight of the entropy bonus
+    minibatch_size: int | str = 256  # transitions per worker in one gradient step, at most
+    n_epochs: int = 4  # passes over each rollout
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -24,11 +24,12 @@ between two meetings.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import numpy as np
 import torch
@@ -44,7 +45,16 @@ from policies.experience import Experience, Fragment
 from policies.intensity import Intensity
 from policies.learning import Average, Figures, Learner, alone, check_autoreset
 from policies.normalization import ObservationNormalizer, Statistics, check_normalization, joined, pooled
-from policies.options import check_choice, check_flag, check_numbers, check_sizes, check_unused, wrong
+from policies.options import (
+    AUTO,
+    check_auto,
+    check_choice,
+    check_flag,
+    check_numbers,
+    check_sizes,
+    check_unused,
+    wrong,
+)
 from policies.perceptron import ACTIVATIONS
 from policies.replay import Replay, Transitions
 from policies.rollout import to_leaves, to_mask
@@ -55,6 +65,11 @@ from policies.tensors import load_weights, to_arrays, to_tensors
 if TYPE_CHECKING:
     from arena.fragments import Fragments
     from arena.group import Group
+
+_MINIBATCH = 256  # transitions of the group in a gradient step with `batch_size: auto`,
+_LEAST = 64  # but no fewer of each worker
+
+Given = TypeVar("Given", bound="OffPolicyOptions")
 
 
 @dataclass(frozen=True)
@@ -70,9 +85,9 @@ class OffPolicyOptions:
     adam_epsilon: float = 1e-8  # Adam's epsilon: weights whose gradients are smaller than this move less
     buffer_size: int = 100_000  # observations that the group's replay holds at most; the oldest go first
     learning_starts: int = 1_000  # transitions that the group collects with random actions before it learns
-    batch_size: int = 64  # transitions per worker in one gradient step
+    batch_size: int | str = 64  # transitions per worker in one gradient step
     train_every: int = 4  # ticks between two meetings of the group, at which it learns
-    training_intensity: float = 16.0  # transitions that are replayed per transition collected
+    training_intensity: float | str = AUTO  # transitions that are replayed per transition collected
     gamma: float = 0.99  # discount per transition
     n_step: int = 1  # rewards that a transition sums before it asks for a value
     prioritized: bool = False  # replay what the values are most wrong about more often
@@ -89,12 +104,17 @@ class OffPolicyOptions:
     device: str = "cpu"  # cpu, cuda, or auto: cuda where there is one
     log_every: int = 1_000  # ticks between two lines of metrics, rounded up to a meeting
 
+    ALONE: ClassVar[float]  # `training_intensity: auto` of a group with one row
+    FALLS: ClassVar[float]  # and the power of the group's rows by which it falls
+
     def __post_init__(self) -> None:
-        counts = ("batch_size", "train_every", "n_step", "target_update_interval", "log_every")
+        counts = ("train_every", "n_step", "target_update_interval", "log_every")
         check_numbers(self, "buffer_size", *counts, at_least=1, whole=True)
+        check_auto(self, "batch_size", at_least=1)
+        check_auto(self, "training_intensity", more_than=0, whole=False)
         check_numbers(self, "learning_starts", at_least=0, whole=True)
         check_numbers(self, "learning_rate", at_least=0)
-        check_numbers(self, "adam_epsilon", "training_intensity", more_than=0)
+        check_numbers(self, "adam_epsilon", more_than=0)
         check_numbers(self, "gamma", "priority_alpha", "priority_beta", at_least=0, at_most=1)
         check_numbers(self, "tau", more_than=0, at_most=1)
         check_numbers(self, "priority_epsilon", at_least=0)
@@ -112,6 +132,20 @@ class OffPolicyOptions:
             raise wrong("priority_epsilon", 0, "more than 0: what has no error would never be replayed again")
         if self.prioritized and self.priority_alpha == 0:
             raise wrong("priority_alpha", 0, "more than 0 where prioritized is true: else all is replayed as often")
+
+    def settled(self: Given, *, rows: int, workers: int) -> Given:
+        """The same options with a number in place of every `auto`.
+
+        Args:
+            rows: of the group's worker that has the most.
+            workers: of the group.
+        """
+        numbers: dict[str, Any] = {}
+        if self.batch_size == AUTO:
+            numbers["batch_size"] = max(_LEAST, -(-_MINIBATCH // workers))
+        if self.training_intensity == AUTO:
+            numbers["training_intensity"] = max(1, round(self.ALONE / (rows * workers) ** self.FALLS))
+        return dataclasses.replace(self, **numbers)
 
 
 class OffPolicy(Learner, ABC):
@@ -145,6 +179,7 @@ class OffPolicy(Learner, ABC):
 
     def __init__(self, env: VectorEnv[Any, Any, Any], group: Group, *, ticks: int, **options: Any) -> None:
         super().__init__(env, group, ticks=ticks, **options)
+        self.options = self.options.settled(rows=group.rows or env.num_envs, workers=group.size)
         self.read_spaces(env.single_observation_space, env.single_action_space)
         self.network = self.build(torch.Generator().manual_seed(group.shared_seed)).to(self.device)
         self.optimizers, self.targets = self.make_optimizers(), {}
@@ -568,8 +603,8 @@ class OffPolicy(Learner, ABC):
         Raises:
             ConfigError: it cannot be made with these options, this seat or this group.
         """
-        given = cls.Options(**options)
-        room = max(given.batch_size, given.learning_starts, given.n_step)
+        given = cls.Options(**options).settled(rows=group.rows or env.num_envs, workers=group.size)
+        room = max(int(given.batch_size), given.learning_starts, given.n_step)
         return cls(env, group, ticks=ticks, **{**options, "buffer_size": min(room, given.buffer_size)})
 
     @classmethod
@@ -584,17 +619,20 @@ class OffPolicy(Learner, ABC):
         """
         given = cls.Options(**options)
         check_budget(given, rows=rows, ticks=ticks, workers=workers)
-        due = given.training_intensity * (rows * ticks * workers - given.learning_starts)
+        settled = given.settled(rows=rows, workers=workers)
+        intensity, minibatch = float(settled.training_intensity), int(settled.batch_size) * workers
+        due = intensity * (rows * ticks * workers - given.learning_starts)
         meetings = ticks // given.train_every
         return {
-            "samples per gradient step": given.batch_size * workers,
-            "gradient steps per run": math.floor(due / (given.batch_size * workers)),
+            **({"replays per sample": round(intensity)} if given.training_intensity == AUTO else {}),
+            "samples per gradient step": minibatch,
+            "gradient steps per run": math.floor(due / minibatch),
             "lines of metrics per run": meetings * given.train_every // max(given.log_every, given.train_every),
         }
 
 
 def _check_fits(options: OffPolicyOptions, name: str) -> None:
-    if getattr(options, name) > options.buffer_size:
+    if getattr(options, name) != AUTO and getattr(options, name) > options.buffer_size:
         raise ConfigError(
             f"{getattr(options, name)} is more than buffer_size, {options.buffer_size}; lower {name}, or raise "
             "buffer_size",

@@ -24,6 +24,7 @@ learns from sequences of transitions instead of single ones.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -43,7 +44,16 @@ from policies.devices import DEVICES, moved
 from policies.learning import Average, Figures, Learner, alone, check_autoreset
 from policies.networks import ActorCritic, Encoder
 from policies.normalization import Normalization, check_normalization, joined
-from policies.options import check_choice, check_flag, check_idle, check_numbers, check_sizes, check_unused
+from policies.options import (
+    AUTO,
+    check_auto,
+    check_choice,
+    check_flag,
+    check_idle,
+    check_numbers,
+    check_sizes,
+    check_unused,
+)
 from policies.perceptron import ACTIVATIONS
 from policies.recurrent import RECURRENT, Recollection, RecurrentEncoder, chopped
 from policies.returns import Advantages, Trajectories, advantages_of
@@ -55,6 +65,9 @@ if TYPE_CHECKING:
     from arena.fragments import Fragments
     from arena.group import Group
 
+_ROLLOUT = 2048  # transitions of the group in a rollout with `n_steps: auto`
+_SHORTEST = 32  # ticks that such a rollout has at least, however many rows play,
+_UPDATES = 8  # unless the run were too short for as many rollouts
 _CHUNK = 1024  # transitions judged at once: bounds the memory that images need
 
 MEMORY = ("recurrent", "hidden_size", "sequence_length")
@@ -74,7 +87,7 @@ class OnPolicyOptions:
     learning_rate: float = 3e-4  # step size of Adam; 0 plays without learning
     learning_rate_schedule: str = "constant"  # constant, or linear: falls to 0 at the end of the run
     adam_epsilon: float = 1e-5  # Adam's epsilon: weights whose gradients are smaller than this move less
-    n_steps: int = 128  # ticks per rollout
+    n_steps: int | str = AUTO  # ticks per rollout; auto: 2048 transitions of the group, in at least 32 ticks
     gamma: float = 0.99  # discount per transition
     gae_lambda: float = 0.95  # how far advantages look ahead: 0 one step, 1 to the end
     ent_coef: float = 0.0  # weight of the entropy bonus
@@ -95,7 +108,8 @@ class OnPolicyOptions:
     check_every: int = 100  # updates between checks that all workers hold equal weights; 0: never
 
     def __post_init__(self) -> None:
-        check_numbers(self, "n_steps", "hidden_size", "sequence_length", at_least=1, whole=True)
+        check_auto(self, "n_steps", at_least=1)
+        check_numbers(self, "hidden_size", "sequence_length", at_least=1, whole=True)
         check_numbers(self, "learning_rate", "ent_coef", "vf_coef", at_least=0)
         check_numbers(self, "gamma", "gae_lambda", at_least=0, at_most=1)
         check_numbers(self, "max_grad_norm", more_than=0, optional=True)
@@ -111,6 +125,19 @@ class OnPolicyOptions:
         if self.recurrent is not None:
             check_choice(self, "recurrent", RECURRENT)
         check_unused(self, "hidden_size", "sequence_length", recurrent=None)
+
+    def settled(self: Given, *, rows: int, workers: int, ticks: int) -> Given:
+        """The same options with a number in place of every `auto`.
+
+        Args:
+            rows: of the group's worker that has the most.
+            workers: of the group.
+            ticks: of the whole run.
+        """
+        if self.n_steps != AUTO:
+            return self
+        wanted = max(_SHORTEST, _ROLLOUT // (rows * workers))
+        return dataclasses.replace(self, n_steps=max(1, min(wanted, ticks // _UPDATES)))
 
 
 class Sights(NamedTuple):
@@ -162,6 +189,8 @@ class OnPolicy(Learner, ABC, Generic[Given]):
 
     def __init__(self, env: VectorEnv[Any, Any, Any], group: Group, *, ticks: int, **options: Any) -> None:
         super().__init__(env, group, ticks=ticks, **options)
+        self.options = self.options.settled(rows=group.rows or env.num_envs, workers=group.size, ticks=ticks)
+        self.n_steps = int(self.options.n_steps)
         self.head = action_head(env.single_action_space, log_std_init=self.options.log_std_init)
         if not isinstance(self.head, BoxHead):
             check_idle(self.options, "log_std_init", where=f"the actions are {env.single_action_space}")
@@ -175,7 +204,7 @@ class OnPolicy(Learner, ABC, Generic[Given]):
     def _rollout(self) -> Rollout:
         size = self.network.encoder.memory_size
         space, rows = self.env.single_observation_space, self.env.num_envs
-        return Rollout(space, self.head, ticks=self.options.n_steps, rows=rows, memory_size=size)
+        return Rollout(space, self.head, ticks=self.n_steps, rows=rows, memory_size=size)
 
     def _network(self) -> ActorCritic:
         given, generator = self.options, torch.Generator().manual_seed(self.group.shared_seed)
@@ -201,13 +230,13 @@ class OnPolicy(Learner, ABC, Generic[Given]):
     def run(self) -> None:
         """Collects and learns until the environment raises `BudgetReached`."""
         check_autoreset(self.env, type(self).__name__)
-        _check_budget(self.options, self.ticks)
+        _check_budget(self.n_steps, self.ticks)
         self._begin()
         rollout = self.rollout
         rollout.begin(*self.env.reset())
         while True:
             self.collect(rollout)
-            done = self.ticks_done + self.options.n_steps
+            done = self.ticks_done + self.n_steps
             for figures in self._updates(rollout):
                 self.ticks_done = done
                 self.updates += 1
@@ -371,7 +400,7 @@ class OnPolicy(Learner, ABC, Generic[Given]):
 
     def _learn_as_it_comes(self, rollout: Rollout, fragments: Fragments) -> Iterator[Figures]:
         """Hands a rollout over; the root learns from all that has come, the others take up its newest weights."""
-        slots = self.options.n_steps * rollout.rows  # counted, as who acts on how many of them differs
+        slots = self.n_steps * rollout.rows  # counted, as who acts on how many of them differs
         fragments.offer(self._fragment(rollout), slots)
         if not self.group.is_root:
             self._take_up(fragments.latest())
@@ -587,23 +616,22 @@ class OnPolicy(Learner, ABC, Generic[Given]):
 
     @classmethod
     def sizes(cls, options: Mapping[str, Any], *, rows: int, ticks: int, workers: int) -> dict[str, int]:
-        """What `arena plan` shows: transitions per update when all rows act, updates per run.
+        """What `arena plan` shows: transitions per update when all rows act, updates per run, what `auto` becomes.
 
         Raises:
             ConfigError: an option that the algorithm cannot take, or a rollout longer than the run.
         """
         given = cls.Options(**options)
-        _check_budget(given, ticks)
-        return {
-            "samples per update": given.n_steps * rows * workers,
-            "updates per run": ticks // given.n_steps,
-        }
+        n_steps = int(given.settled(rows=rows, workers=workers, ticks=ticks).n_steps)
+        _check_budget(n_steps, ticks)
+        sizes = {"samples per update": n_steps * rows * workers, "updates per run": ticks // n_steps}
+        return {"ticks per rollout": n_steps, **sizes} if given.n_steps == AUTO else sizes
 
 
-def _check_budget(options: OnPolicyOptions, ticks: int) -> None:
-    if options.n_steps > ticks:
+def _check_budget(n_steps: int, ticks: int) -> None:
+    if n_steps > ticks:
         raise ConfigError(
-            f"a rollout of {options.n_steps} ticks does not fit into a run of {ticks}, so nothing would be learnt; "
-            f"set n_steps to {ticks} or less, or ticks to {options.n_steps} or more",
+            f"a rollout of {n_steps} ticks does not fit into a run of {ticks}, so nothing would be learnt; "
+            f"set n_steps to {ticks} or less, or ticks to {n_steps} or more",
             path="options.n_steps",
         )

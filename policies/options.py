@@ -10,6 +10,9 @@ from typing import Any
 
 from arena.errors import ConfigError, nearest
 
+AUTO = "auto"
+"""The value of an option that is computed from how the policy plays: rows, workers, ticks."""
+
 
 def wrong(name: str, value: object, expected: str) -> ConfigError:
     """The error for an option's value, with its place in the configuration."""
@@ -30,8 +33,9 @@ def check_numbers(
     at_most: float = math.inf,
     whole: bool = False,
     optional: bool = False,
+    or_auto: bool = False,
 ) -> None:
-    """Checks that options are numbers in a range; `optional` also takes None.
+    """Checks that options are numbers in a range; `optional` also takes None, `or_auto` is named in the message.
 
     A range begins with `at_least`, or beyond `more_than`.
 
@@ -40,13 +44,29 @@ def check_numbers(
     """
     least = f"more than {more_than:g}" if more_than > -math.inf else f"at least {at_least:g}"
     top = f" and at most {at_most:g}" if at_most < math.inf else ""
-    expected = f"a {'whole ' if whole else ''}number, {least}{top}{', or null' if optional else ''}"
+    first, last = "auto, or " if or_auto else "", ", or null" if optional else ""
+    expected = f"{first}a {'whole ' if whole else ''}number, {least}{top}{last}"
     for name in names:
         value = getattr(options, name)
         if optional and value is None:
             continue
         if not is_number(value, whole=whole) or not at_least <= value <= at_most or value <= more_than:
             raise wrong(name, value, expected)
+
+
+def check_auto(
+    options: object, *names: str, at_least: float = -math.inf, more_than: float = -math.inf, whole: bool = True
+) -> None:
+    """Checks that options are numbers in a range, as `check_numbers` does; `auto` is taken where it is the default.
+
+    Raises:
+        ConfigError: one is something else.
+    """
+    defaults = {field.name: field.default for field in dataclasses.fields(options)}  # type: ignore[arg-type]
+    for name in names:
+        if defaults[name] != AUTO or getattr(options, name) != AUTO:
+            known = defaults[name] == AUTO
+            check_numbers(options, name, at_least=at_least, more_than=more_than, whole=whole, or_auto=known)
 
 
 def check_choice(options: object, name: str, known: Iterable[str]) -> None:

@@ -9,10 +9,11 @@ The first two, and how a group learns, are those of `policies.on_policy`; here i
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 import torch
@@ -21,8 +22,13 @@ from torch import Tensor
 from policies.learning import Average, Figures
 from policies.networks import ActorCritic, Features
 from policies.on_policy import OnPolicy, OnPolicyOptions
-from policies.options import check_numbers, wrong
+from policies.options import AUTO, check_auto, check_numbers, wrong
 from policies.rollout import Batch
+
+_LEAST = 64  # transitions in a minibatch with `minibatch_size: auto`; of N workers each has 64 / sqrt(N)
+_MINIBATCHES = 32  # a large rollout is split into so many at most
+
+Given = TypeVar("Given", bound="Options")
 
 
 @dataclass(frozen=True)
@@ -33,20 +39,31 @@ class Options(OnPolicyOptions):
         ConfigError: a value of the wrong kind or out of its range, or two that contradict each other.
     """
 
-    minibatch_size: int = 256  # transitions per worker in one gradient step, at most
-    n_epochs: int = 4  # passes over each rollout
+    minibatch_size: int | str = AUTO  # transitions per worker and gradient step; auto: at least 64 / sqrt(workers)
+    n_epochs: int = 10  # passes over each rollout
     clip_range: float = 0.2  # epsilon of the clipped surrogate
     clip_range_vf: float | None = None  # how far a value may move per update; null: freely
     target_kl: float | None = None  # an update stops when the group's KL exceeds 1.5 times this; null: never
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_numbers(self, "minibatch_size", "n_epochs", at_least=1, whole=True)
+        check_auto(self, "minibatch_size", at_least=1)
+        check_numbers(self, "n_epochs", at_least=1, whole=True)
         check_numbers(self, "clip_range", at_least=0)
         check_numbers(self, "clip_range_vf", "target_kl", more_than=0, optional=True)
-        if self.recurrent is not None and self.sequence_length > self.minibatch_size:
-            most = f"{self.minibatch_size} at most: a minibatch of minibatch_size transitions holds whole sequences"
+        size = self.minibatch_size
+        if self.recurrent is not None and not isinstance(size, str) and self.sequence_length > size:
+            most = f"{size} at most: a minibatch of minibatch_size transitions holds whole sequences"
             raise wrong("sequence_length", self.sequence_length, most)
+
+    def settled(self: Given, *, rows: int, workers: int, ticks: int) -> Given:
+        """The same options with a number in place of every `auto`."""
+        given = super().settled(rows=rows, workers=workers, ticks=ticks)
+        if given.minibatch_size != AUTO:
+            return given
+        least = given.sequence_length if given.recurrent is not None else 1
+        part = -(-int(given.n_steps) * rows // _MINIBATCHES)
+        return dataclasses.replace(given, minibatch_size=max(least, round(_LEAST / math.sqrt(workers)), part))
 
 
 class PPO(OnPolicy[Options]):
@@ -66,7 +83,7 @@ class PPO(OnPolicy[Options]):
 
     def minibatches(self, transitions: int, *, workers: int = 1) -> int:
         """Into how many minibatches so many transitions, of one worker or of several, are split."""
-        return math.ceil(transitions / (self.options.minibatch_size * workers))
+        return math.ceil(transitions / (int(self.options.minibatch_size) * workers))
 
     def optimize(self, batch: Batch, minibatches: int, average: Average) -> Figures:
         """Some epochs of gradient steps; the means of what was measured on the way."""
@@ -163,12 +180,16 @@ class PPO(OnPolicy[Options]):
 
     @classmethod
     def sizes(cls, options: Mapping[str, Any], *, rows: int, ticks: int, workers: int) -> dict[str, int]:
-        """What `arena plan` shows: transitions per update when all rows act, updates per run, gradient steps.
+        """What `arena plan` shows: as of any of these algorithms, and gradient steps per update.
 
         Raises:
             ConfigError: an option that PPO cannot take, or a rollout longer than the run.
         """
         given = cls.Options(**options)
+        settled = given.settled(rows=rows, workers=workers, ticks=ticks)
+        minibatch_size = int(settled.minibatch_size)
+        minibatches = math.ceil(int(settled.n_steps) * rows / minibatch_size)
         sizes = super().sizes(options, rows=rows, ticks=ticks, workers=workers)
-        minibatches = math.ceil(given.n_steps * rows / given.minibatch_size)
+        if given.minibatch_size == AUTO:
+            sizes["samples per gradient step"] = minibatch_size * workers
         return {**sizes, "gradient steps per update": minibatches * given.n_epochs}

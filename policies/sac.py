@@ -33,7 +33,7 @@ from policies.critics import ActorAndCritics, Critics
 from policies.distributions import allow, normal, uniform_entropy
 from policies.learning import Figures
 from policies.off_policy import OffPolicy, OffPolicyOptions
-from policies.options import check_unused, is_number, wrong
+from policies.options import AUTO, check_unused, is_number, wrong
 from policies.replay import Transitions
 from policies.target import Target
 
@@ -50,15 +50,17 @@ class Options(OffPolicyOptions):
 
     learning_rate: float = 3e-4  # step size of Adam, for actor, critics and temperature; 0 plays without learning
     buffer_size: int = 1_000_000  # observations that the group's replay holds at most; the oldest go first
-    batch_size: int = 256  # transitions per worker in one gradient step
+    batch_size: int | str = AUTO  # transitions per worker in one gradient step; auto: 256 / workers, at least 64
     train_every: int = 1  # ticks between two meetings of the group, at which it learns
-    training_intensity: float = 256.0  # transitions that are replayed per transition collected
+    training_intensity: float | str = AUTO  # transitions replayed per one collected; auto: 256 / (group's rows)^(3/4)
     tau: float = 0.005  # how far the target networks move to what is learnt; 1: they become a copy
     target_update_interval: int = 1  # gradient steps between two moves of the target networks
     max_grad_norm: float | None = None  # longest gradient that is stepped on; null: any
     hidden_sizes: Sequence[int] = (256, 256)  # layers of the actor, and of each critic
     ent_coef: float | str = "auto"  # the temperature alpha: a number, or auto: learnt, from 1
     target_entropy: float | str = "auto"  # in nats; auto: minus the numbers of an action, or 0.98 of uniform choice
+
+    ALONE, FALLS = 256.0, 0.75
 
     def __post_init__(self) -> None:
         super().__post_init__()

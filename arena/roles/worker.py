@@ -77,7 +77,7 @@ class Worker:
             self._policy.algorithm, self._policy.options, acts=run.plan.acts(self._policy), path=self._path
         )
         self._schedule = registry.schedule_of(algorithm)
-        self._group = self._join(communicator)
+        self._group = self._join(communicator, algorithm)
         calls, requests = self._group.calls, self._requests
         endpoint.tally(lambda: calls + requests)
         calm_libraries()
@@ -89,8 +89,9 @@ class Worker:
         self._restore()
         self._ready()
 
-    def _join(self, communicator: Any) -> Group:
+    def _join(self, communicator: Any, algorithm: type[Any]) -> Group:
         workers = [Role(RoleKind.WORKER, match, seat) for match, seat in self._policy.workers]
+        learners = learners_of(algorithm, self._run.plan, self._policy)
         return Group(
             self._endpoint,
             tuple(self._run.address(worker) for worker in workers),
@@ -101,6 +102,7 @@ class Worker:
             seed=self._run.worker_seed(self._role),
             shared_seed=self._run.policy_seed(self._policy.name),
             comm=communicator,
+            rows=max(learner.rows for learner in learners),
             report=self._log.update,
             keep=lambda state: self._saving.offer(state),
             stopwatch=self._stopwatch,

@@ -14,6 +14,7 @@ from staging import Played, play
 pytestmark = pytest.mark.slow
 
 LEARNERS = ("ppo", "maddpg", "masac")
+PPO = {"n_steps": 128, "minibatch_size": 256, "n_epochs": 4}
 
 
 def evaluated(played: Played, data: Any, path: Path, episodes: int, **changes: Any) -> list[dict[str, Any]]:
@@ -37,7 +38,10 @@ def test_ppo_beats_random_play_at_touchdown_and_is_quick_about_it(seed: int, tmp
         "ticks": 9000,
         "seed": seed,
         "envs": {"touchdown": {"make": "touchdown"}},
-        "policies": {"blue": {"algorithm": "ppo", "options": {"ent_coef": 0.01}}, "red": {"algorithm": "random"}},
+        "policies": {
+            "blue": {"algorithm": "ppo", "options": {**PPO, "ent_coef": 0.01}},
+            "red": {"algorithm": "random"},
+        },
         "matches": [{"env": "touchdown", "seats": ["blue", "red"], "copies": 4}],
     }
     games = evaluated(play(data, tmp_path), data, tmp_path, 200)
@@ -49,6 +53,7 @@ def test_ppo_beats_random_play_at_touchdown_and_is_quick_about_it(seed: int, tmp
 @pytest.mark.parametrize(("workers", "lanes"), [(1, 8), (4, 2)])
 def test_ppo_balances_the_pole_after_100_000_steps_in_total(workers: int, lanes: int, tmp_path: Path) -> None:
     options = {
+        "n_steps": 128,
         "learning_rate": 1e-3,
         "learning_rate_schedule": "linear",
         "n_epochs": 10,
@@ -66,13 +71,13 @@ def test_ppo_balances_the_pole_after_100_000_steps_in_total(workers: int, lanes:
 
 
 def test_policies_that_learn_beat_one_that_does_not_and_its_weights_stay(tmp_path: Path) -> None:
-    learns = {"algorithm": "ppo", "options": {"learning_rate": 1e-3, "n_steps": 64, "ent_coef": 0.01}}
+    learns = {"algorithm": "ppo", "options": {**PPO, "learning_rate": 1e-3, "n_steps": 64, "ent_coef": 0.01}}
     data = {
         "ticks": 2000,
         "seed": 1,
         "envs": {"touchdown": {"make": "touchdown", "kwargs": {"mirror": True}}},
         "policies": {
-            "still": {"algorithm": "ppo", "options": {"learning_rate": 0.0, "n_steps": 64}},
+            "still": {"algorithm": "ppo", "options": {**PPO, "learning_rate": 0.0, "n_steps": 64}},
             "quick": learns,
             "steady": {"algorithm": "ppo", "options": {**learns["options"], "learning_rate": 5e-4}},
         },

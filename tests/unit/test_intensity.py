@@ -62,3 +62,19 @@ def test_goes_on_from_stored_counts() -> None:
 def test_nothing_is_due_where_nobody_has_anything() -> None:
     account = Intensity(4.0, starts=0)
     assert account.book(0, held=0, minibatch=0) == 0
+
+
+@pytest.mark.parametrize("rate", [1.0, 64.0])
+def test_another_rate_holds_for_what_is_collected_from_then_on(rate: float) -> None:
+    before, after = Intensity(16.0, starts=0), Intensity(rate, starts=0)
+    before.book(10_000, held=10_000, minibatch=16)
+    after.load_state_dict(before.state_dict())
+    assert after.book(320, held=10_320, minibatch=16) == 320 * rate / 16
+    assert after.collected == 10_320
+
+
+def test_the_same_rate_goes_on_with_what_was_left() -> None:
+    before, after = Intensity(1, starts=0), Intensity(1.0, starts=0)
+    before.book(15, held=15, minibatch=16)
+    after.load_state_dict(before.state_dict())
+    assert after.book(1, held=16, minibatch=16) == 1

@@ -115,7 +115,14 @@ def everything(replay: Replay) -> Transitions:
     return replay._at(torch.nonzero(replay._complete).squeeze(1), torch.ones(replay.size))
 
 
-FULL = {"train_every": 12, "learning_starts": 0, "batch_size": 48, "training_intensity": 4.0, "gamma": 0.9}
+FULL = {
+    "learning_rate_schedule": "constant",
+    "train_every": 12,
+    "learning_starts": 0,
+    "batch_size": 48,
+    "training_intensity": 4.0,
+    "gamma": 0.9,
+}
 
 
 def full_batch(group: ThreadGroup, fragments: list[Fragment], **options: Any) -> DQN:
@@ -427,8 +434,8 @@ def test_in_a_group_that_learns_from_samples_only_the_root_has_a_replay() -> Non
         ("n_step", 100_001, "more than buffer_size"),
         ("n_step", 0, "at least 1"),
         ("train_every", True, "whole number"),
-        ("training_intensity", "high", "got 'high', expected a number"),
-        ("training_intensity", 0, "got 0, expected a number, more than 0"),
+        ("training_intensity", "high", "got 'high', expected auto, or a number"),
+        ("training_intensity", 0, "got 0, expected auto, or a number, more than 0"),
         ("adam_epsilon", 0, "more than 0"),
         ("gamma", 1.5, "at most 1"),
         ("tau", -0.5, "at most 1"),

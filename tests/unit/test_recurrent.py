@@ -401,7 +401,7 @@ def test_an_actor_remembers_what_the_worker_would_and_disturbs_nothing(kind: str
 )
 def test_a_wrong_option_is_refused_with_its_name(kind: str, option: str, value: Any, message: str) -> None:
     with pytest.raises(ConfigError, match=rf"options\.{option}: .*{message}"):
-        PPO.Options(**{"recurrent": kind, option: value})
+        PPO.Options(**{"minibatch_size": 256, "recurrent": kind, option: value})
 
 
 class Echo(ScriptedEnv):

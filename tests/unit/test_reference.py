@@ -89,7 +89,7 @@ def test_the_keywords_of_an_algorithm_of_ones_own_are_shown(tmp_path: Path, monk
 
 def test_an_algorithm_redeclares_what_it_has_another_default_for() -> None:
     ppo, a2c = ({option.name: option for option in reference.options_of(name)} for name in ("ppo", "a2c"))
-    assert (ppo["n_steps"].default, a2c["n_steps"].default) == ("128", "8")
+    assert (ppo["n_steps"].default, a2c["n_steps"].default) == ("auto", "5")
     assert ppo["learning_rate"].default == "3e-4"
     assert ppo["target_kl"].default == "null"
 

@@ -49,7 +49,13 @@ def of_numbers(algorithm: str, *, sync: str = "gradients", **options: Any) -> di
     return {"algorithm": algorithm, "options": {**small, **options}, "sync": sync}
 
 
-SETTLED = {"exploration_initial_eps": 0.2, "exploration_final_eps": 0.2, "train_every": 1}
+SETTLED = {
+    "learning_rate_schedule": "constant",
+    "exploration_initial_eps": 0.2,
+    "exploration_final_eps": 0.2,
+    "train_every": 1,
+}
+A2C = {"algorithm": "a2c", "options": {"n_steps": 7, "learning_rate_schedule": "constant"}}
 PRIORITIZED = {"prioritized": True, "priority_beta": 1.0}
 """Nothing that depends on how long the run is to be."""
 
@@ -99,7 +105,7 @@ CASES: dict[str, Callable[[], dict[str, Any]]] = {
     "ppo, recurrent, overlapped": lambda: league(
         {**DUEL, "lanes": 5, "pipeline": 2}, blue=remembering("gru"), red=remembering("lstm")
     ),
-    "a2c": lambda: league({**DUEL, "lanes": 3}, blue={"algorithm": "a2c", "options": {"n_steps": 7}}, red=RANDOM),
+    "a2c": lambda: league({**DUEL, "lanes": 3}, blue=A2C, red=RANDOM),
     "ppo, normalised, in a wrapped game": lambda: league(
         {**DUEL, "lanes": 3, "copies": 2},
         env={**TOUCHDOWN, "wrappers": [{"frame_stack": 3}, {"clip_reward": "sign"}, {"time_limit": 37}]},

@@ -27,6 +27,8 @@ DQN_OPTIONS = {
     "train_every": 4,
     "log_every": 20,
     "n_step": 1,
+    "training_intensity": 16,
+    "learning_rate_schedule": "constant",
 }
 PPO_NORMALIZED = {**PPO_OPTIONS, "normalize_observations": True, "normalize_rewards": True}
 DQN_NORMALIZED = {**DQN_OPTIONS, "normalize_observations": True}
