@@ -148,7 +148,7 @@ def test_doubts_are_those_of_neighbours_from_the_top() -> None:
 
 
 def test_many_games_of_a_pair_tell_more_than_one() -> None:
-    results = table(ab=(20, 0, 15), bc=(20, 0, 15), ac=(20, 0, 14))
+    results = table(ab=(50, 0, 40), bc=(80, 0, 20), ac=(85, 0, 15))
     once, often = Standings(results, "abc"), Standings(results, "abc")
     assert once.next_pair() == often.next_pair(games=400)
     assert often.wrong < once.wrong

@@ -284,7 +284,7 @@ def test_a_round_that_is_planned_again_is_the_same(tmp_path: Path) -> None:
 
 def plan_at(run: Run, tick: int) -> Plan:
     first = replace(run, plan=make_plan(rounds.config_of(run)))
-    return rounds.again(first, rounds.config_of(run), tick).plan
+    return rounds.again(first, rounds.config_of(run), tick, ranks=first.plan.processes, spares=0).plan
 
 
 @pytest.mark.parametrize(("tick", "number"), [(0, 0), (1, 0), (100, 0), (101, 1), (200, 1), (201, 2), (300, 2)])
@@ -301,7 +301,7 @@ def test_a_run_that_goes_on_counts_the_ticks_of_earlier_rounds_by_the_matches_th
     run = at(begun(tmp_path / "run", config({"knockout": {"env": "game", "policies": names}}, policies=names)), 1)
     assert (run.ticks_before, run.total_ticks) == (200, 200 + 100 * (run.plan.rounds - 1))
     first = replace(run, plan=make_plan(rounds.config_of(run)), ticks_before=0)
-    assert rounds.again(first, rounds.config_of(run), tick).ticks_before == before
+    assert rounds.again(first, rounds.config_of(run), tick, ranks=first.plan.processes, spares=0).ticks_before == before
 
 
 def test_a_round_that_is_not_on_record_is_named(tmp_path: Path) -> None:
