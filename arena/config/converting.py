@@ -121,9 +121,9 @@ def _convert_named(kind: type[S], value: Any, path: str) -> dict[str, S]:
 
 
 def _convert_leaf(kind: Any, value: Any, path: str) -> Any:
-    words = next((arm for arm in get_args(kind) if get_origin(arm) is Literal), kind)
-    if value is not None and get_origin(words) is Literal:
-        kind = words  # of words or null, words
+    arms = [arm for arm in get_args(kind) if arm is not types.NoneType]
+    if value is not None and len(arms) == 1 and get_origin(arms[0]) is Literal:
+        kind = arms[0]  # of words or null, words
     if get_origin(kind) is Literal:
         if isinstance(value, bool) and "off" in get_args(kind):
             value = "on" if value else "off"  # YAML 1.1 reads the words so

@@ -117,7 +117,7 @@ def test_a_worker_that_raises_among_others_ends_everything_with_one_traceback(
     assert f"ZeroDivisionError: {where}" in ended.err
 
 
-@pytest.mark.parametrize("where", ["make", "reset", "step"])
+@pytest.mark.parametrize("where", ["reset", "step"])
 def test_a_game_that_raises_among_others_ends_everything_with_one_traceback(where: str, tmp_path: Path) -> None:
     data = teams()
     data["envs"] = {"game": {"make": "games:Raises", "kwargs": {"where": where}}}

@@ -43,7 +43,7 @@ def test_a_league_ends_with_its_standings_and_a_run_of_one_round_does_not(
         assert rows == []
         return
     games = str(read_results(RunFolder(run)).games)
-    assert [(row[0], row[1], row[-2], row[-1]) for row in rows if row[1] in CONFIG["policies"]] == [
+    assert [(row[0], row[1], row[-4], row[-3]) for row in rows if row[1] in CONFIG["policies"]] == [
         ("1", "strong", games, "100.0%"),
         ("2", "weak", games, "0.0%"),
     ]

@@ -185,7 +185,7 @@ def test_a_checkpoint_of_another_algorithm_is_refused(tmp_path: Path) -> None:
         play(data, tmp_path)
 
 
-@pytest.mark.parametrize("where", ["make", "reset", "step"])
+@pytest.mark.parametrize("where", ["reset", "step"])
 def test_a_game_that_raises_ends_the_run_with_its_own_traceback(where: str, tmp_path: Path) -> None:
     data = duel(blue={"algorithm": "random"})
     data["envs"]["game"] = {"make": "games:Raises", "kwargs": {"where": where}}
