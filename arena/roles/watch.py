@@ -158,11 +158,11 @@ class Watch:
 
     def _tell_of_calls(self, seconds: float) -> None:
         """Says what the workers do instead of steps. The run goes on: learning between two ticks may take long."""
-        self._next_word *= _IDLE_LIMITS
         self._collect()
         busy = sorted(self._known(), key=lambda role: sum(count for _, count in role.calls), reverse=True)
         words = [f"{self._name(role.address)}: {_calls_words(role.calls)}" for role in busy if role.calls]
-        if words:
+        if words:  # else the ranks that are busy have not answered yet: the next look asks again
+            self._next_word *= _IDLE_LIMITS
             more = f"; and {len(words) - _MOST_CALLERS} more" if len(words) > _MOST_CALLERS else ""
             self._tell(
                 f"no match has played a tick for {seconds:.0f} s, but workers are busy; their calls in this leg: "
