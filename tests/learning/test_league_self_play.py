@@ -30,6 +30,7 @@ def league(*, self_share: float) -> dict[str, Any]:
     options = {
         "n_steps": 16,
         "minibatch_size": 32,
+        "n_epochs": 4,
         "learning_rate": 1e-2,
         "gamma": 0.0,
         "ent_coef": 0.1,
