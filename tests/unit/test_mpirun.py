@@ -388,6 +388,73 @@ def test_a_launcher_is_ended_when_a_process_dies_before_all_have_joined(
     lonely: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(mpirun, "_JOINING_SECONDS", 0.5)
-    launcher(lonely / "system", does="PATH=/bin:/usr/bin\nPMIX_RANK=0 sleep 60 &\nPMIX_RANK=1 sleep 0 &\nwait")
+    is_rank = mpirun._is_rank
+
+    def seen(pid: int) -> bool:
+        found = is_rank(pid)
+        (lonely / f"{found}-{pid}").touch()
+        return found
+
+    monkeypatch.setattr(mpirun, "_is_rank", seen)
+    dies = f"PMIX_RANK=1 sh -c 'until [ -e {lonely}/True-$$ ]; do sleep 0.05; done'"
+    launcher(lonely / "system", does=f"PATH=/bin:/usr/bin\nPMIX_RANK=0 sleep 60 &\n{dies} &\nwait")
     assert mpirun.run(2, ["true"], tolerant=True) == 1
     assert "one of its processes has died while they started" in capsys.readouterr().err
+
+
+def test_a_slow_start_without_a_death_is_waited_for(
+    lonely: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(mpirun, "_JOINING_SECONDS", 0.0)
+    rank = f"sh -c 'until [ -e {lonely}/over ]; do sleep 0.1; done' 2>/dev/null &"
+    starts = f"PMIX_RANK=0 {rank}\nsleep 1\nPMIX_RANK=1 {rank}\nsleep 0.5"  # the second one comes late
+    launcher(lonely / "system", does=f"PATH=/bin:/usr/bin\n{starts}")
+    try:
+        assert mpirun.run(2, ["true"]) == 0
+        assert capsys.readouterr().err == ""
+    finally:
+        (lonely / "over").touch()
+
+
+# --- shared memory ------------------------------------------------------------------------------------------------
+
+
+OPEN_MPI = "mpirun (Open MPI) 5.0.11"
+LEAVES = 'PATH=/bin:/usr/bin\ntouch "$OMPI_MCA_btl_sm_backing_directory/sm_segment.here.0.1.0"'
+
+
+@pytest.mark.parametrize("ends", ["exit 0", "exit 3", "kill -9 $$"])
+def test_a_jobs_shared_memory_is_removed_however_it_ends(
+    ends: str, lonely: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = tmp_path / "memory"
+    place.mkdir()
+    monkeypatch.setattr(mpirun, "SHARED_MEMORY", place)
+    record = f'ls "$OMPI_MCA_btl_sm_backing_directory" > {tmp_path}/seen'
+    launcher(lonely / "system", says=OPEN_MPI, does=f"{LEAVES}\n{record}\n{ends}")
+    mpirun.run(2, ["true"])
+    assert (tmp_path / "seen").read_text() == "sm_segment.here.0.1.0\n"
+    assert list(place.iterdir()) == []
+
+
+def test_a_place_that_the_user_has_chosen_for_shared_memory_stays(
+    lonely: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OMPI_MCA_btl_sm_backing_directory", str(tmp_path))
+    launcher(lonely / "system", says=OPEN_MPI, does=LEAVES)
+    assert mpirun.run(2, ["true"]) == 0
+    assert (tmp_path / "sm_segment.here.0.1.0").exists()
+
+
+@pytest.mark.parametrize("why", ["no /dev/shm", "other hosts", "an older Open MPI"])
+def test_where_a_job_can_have_no_folder_mpi_decides_where_its_shared_memory_lies(
+    why: str, lonely: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if why == "no /dev/shm":
+        monkeypatch.setattr(mpirun, "SHARED_MEMORY", tmp_path / "nowhere")
+    if why == "other hosts":
+        monkeypatch.setenv("PBS_NODEFILE", "nodes")
+    monkeypatch.delenv("OMPI_MCA_btl_sm_backing_directory", raising=False)
+    says = "mpirun (Open MPI) 4.1.6" if why == "an older Open MPI" else OPEN_MPI
+    launcher(lonely / "system", says=says, does='[ -z "$OMPI_MCA_btl_sm_backing_directory" ] || exit 1')
+    assert mpirun.run(2, ["true"]) == 0
