@@ -22,7 +22,7 @@ from typing import IO
 
 from arena.errors import ConfigError
 from arena.hosts import allocated, shares
-from arena.stopping import takes_signals
+from arena.stopping import WISHES, takes_signals
 
 _UNDER_A_LAUNCHER = ("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "PMI_ID", "MPI_LOCALRANKID")
 _CONFIRM_VARIABLE = "ARENA_CONFIRM"  # there if somebody waits for the words below
@@ -54,7 +54,7 @@ _SAVING_SECONDS = 30.0  # for a run that is asked to end
 _GRACE_SECONDS = 5.0  # for one that is told to
 _STUCK_SECONDS = 10.0  # for a launcher all of whose processes are gone: Open MPI's may hang when many end at once
 _JOINING_SECONDS = 5.0  # for the other processes to join after one has died; MPI would wait for it without end
-_LOOK_FOR_DEATHS_SECONDS = 0.05  # a process that dies between its start and the first look is not missed
+_LOOK_FOR_STARTS_SECONDS = 0.005  # a process that has died before the first look is not missed
 _LOOK_SECONDS = 1.0  # between two looks at the children of a launcher that may be stuck
 _LOOK_FOR_SIGNALS_SECONDS = 0.25  # one that comes in the instant before a sleep is noted, but does not interrupt it
 _BATCH_SYSTEMS = ("SLURM_JOB_ID", "PBS_NODEFILE", "LSB_DJOB_HOSTFILE", "PE_HOSTFILE")  # of their allocations
@@ -185,7 +185,7 @@ def run(ranks: int, program: Sequence[str], *, tolerant: bool = False, has_resum
     settings[_CONFIRM_VARIABLE] = "1"
     settings[TERMINAL_VARIABLE] = str(shutil.get_terminal_size().columns if sys.stdout.isatty() else 0)
     for _ in range(STARTS):
-        status, received, heard = _run_once(line, settings)
+        status, received, heard = _run_once(line, settings, ranks)
         if received or not heard.unstarted:
             break
     if status == 0 and tolerant and not heard.confirmed:
@@ -193,15 +193,15 @@ def run(ranks: int, program: Sequence[str], *, tolerant: bool = False, has_resum
     return _told(status, received, heard, has_resume=has_resume)
 
 
-def _run_once(line: Sequence[str], settings: Mapping[str, str]) -> tuple[int, list[int], _Heard]:
+def _run_once(line: Sequence[str], settings: Mapping[str, str], ranks: int) -> tuple[int, list[int], _Heard]:
     """The launcher's exit status, the signals that we got meanwhile, and what was said."""
     version = _open_mpi_version(line[0])
     # Processes of a batch system may live on other hosts, out of sight.
     one_host = not any(name in os.environ for name in _BATCH_SYSTEMS)
     if one_host and version is not None and version >= _ULFM_SINCE and os.access(SHARED_MEMORY, os.W_OK):
         with _folder_of_job(settings) as own:
-            return _watched(line, own, graceful=True, watch=True)
-    return _watched(line, settings, graceful=version is not None, watch=one_host)
+            return _watched(line, own, ranks, graceful=True, watch=True)
+    return _watched(line, settings, ranks, graceful=version is not None, watch=one_host)
 
 
 @contextmanager
@@ -210,22 +210,26 @@ def _folder_of_job(settings: Mapping[str, str]) -> Iterator[dict[str, str]]:
 
     Elsewhere what a killed launcher leaves behind could not be told from the shared memory of jobs that run.
     """
-    folder = tempfile.mkdtemp(prefix=JOB_FOLDER, dir=SHARED_MEMORY)
+    folder = Path(tempfile.mkdtemp(prefix=JOB_FOLDER, dir=SHARED_MEMORY))
     try:
-        yield {**dict.fromkeys(_IN_FOLDER, folder), **settings}
+        yield {**dict.fromkeys(_IN_FOLDER, str(folder)), **settings}
     finally:
-        # A process that was killed with its launcher may still be on its way out, and remove its own files meanwhile.
-        shutil.rmtree(folder, ignore_errors=True)
+        # Processes that were killed with their launcher may still be on their way out, and add files meanwhile.
+        end = time.monotonic() + _GRACE_SECONDS
+        while folder.exists() and time.monotonic() < end:
+            shutil.rmtree(folder, ignore_errors=True)
+            time.sleep(_LOOK_FOR_STARTS_SECONDS)
 
 
 def _watched(
-    line: Sequence[str], settings: Mapping[str, str], *, graceful: bool, watch: bool
+    line: Sequence[str], settings: Mapping[str, str], ranks: int, *, graceful: bool, watch: bool
 ) -> tuple[int, list[int], _Heard]:
     """Starts a launcher and waits for it.
 
     Args:
         line: its command line.
         settings: its environment variables.
+        ranks: how many processes it starts.
         graceful: whether it passes SIGUSR1 and SIGUSR2 on to the processes.
         watch: whether its processes are its children, so that their deaths are seen.
     """
@@ -237,7 +241,7 @@ def _watched(
         text=True,
         errors="replace",  # whatever bytes come: a reader that gave up would let the pipe fill and everybody stop
         start_new_session=True,
-        preexec_fn=_die_with_parent,
+        preexec_fn=_begin_launcher,
     )
     assert process.stderr is not None
     heard = _Heard()
@@ -245,8 +249,8 @@ def _watched(
     reader.start()
     if watch:
         threading.Thread(target=_end_if_stuck, args=(process,), daemon=True).start()
-        threading.Thread(target=_end_if_unjoined, args=(process, heard), daemon=True).start()
-    with _forwarding(process, graceful=graceful) as received:
+        threading.Thread(target=_end_if_unjoined, args=(process, heard, ranks), daemon=True).start()
+    with _forwarding(process, heard, graceful=graceful) as received:
         status = _end_of(process)
     reader.join(_GRACE_SECONDS)
     if status in _FALLEN and heard.status is not None:  # the run had come to its end before its launcher fell
@@ -274,7 +278,7 @@ def _end_if_stuck(process: subprocess.Popen[str]) -> None:
     _kill(process)
 
 
-def _end_if_unjoined(process: subprocess.Popen[str], heard: _Heard) -> None:
+def _end_if_unjoined(process: subprocess.Popen[str], heard: _Heard, ranks: int) -> None:
     """Kills a launcher and its processes when one dies before MPI is ready. Where `/proc` is missing: never.
 
     Only a death counts, however long the start takes: on a busy machine it may take minutes. A death after MPI is ready
@@ -284,7 +288,7 @@ def _end_if_unjoined(process: subprocess.Popen[str], heard: _Heard) -> None:
     seen: set[int] = set()
     died: float | None = None
     while process.poll() is None and not heard.joined:
-        seen |= {child for child in _children(process.pid) if _is_rank(child)}
+        seen |= {child for child in _children(process.pid) if child not in seen and _is_rank(child)}
         if died is None and any(_is_over(rank) for rank in seen):
             died = time.monotonic()
         if died is not None and time.monotonic() - died > _JOINING_SECONDS:
@@ -293,7 +297,7 @@ def _end_if_unjoined(process: subprocess.Popen[str], heard: _Heard) -> None:
                 with suppress(ProcessLookupError):
                     os.kill(rank, signal.SIGKILL)
             _kill(process)
-        time.sleep(_LOOK_FOR_DEATHS_SECONDS)
+        time.sleep(_LOOK_FOR_STARTS_SECONDS if len(seen) < ranks else _LOOK_FOR_SIGNALS_SECONDS)
 
 
 def _is_rank(pid: int) -> bool:
@@ -465,14 +469,16 @@ def without_banners(lines: Iterable[str]) -> Iterator[str]:
 
 
 @contextmanager
-def _forwarding(process: subprocess.Popen[str], *, graceful: bool) -> Iterator[list[int]]:
+def _forwarding(process: subprocess.Popen[str], heard: _Heard, *, graceful: bool) -> Iterator[list[int]]:
     """While this lasts, SIGINT and SIGTERM end the launcher and all that it has started; they are listed.
 
     The first one asks the run to save a boundary and to end, for which it has some time; the second one ends it at
-    once. SIGUSR1 goes to the processes as it is.
+    once, and so does the first one while the processes start, as there is nothing to save. SIGUSR1 goes to the
+    processes as it is, when all have joined: before, it would end them, or be lost.
 
     Args:
         process: the launcher.
+        heard: says whether the processes have joined.
         graceful: whether it passes SIGUSR1 and SIGUSR2 on to the processes.
     """
     received: list[int] = []
@@ -484,20 +490,27 @@ def _forwarding(process: subprocess.Popen[str], *, graceful: bool) -> Iterator[l
 
     def stop(number: int, _frame: FrameType | None) -> None:
         received.append(number)
-        if graceful and len(received) == 1:
+        if graceful and heard.joined and len(received) == 1:
             process.send_signal(signal.SIGUSR2)
             _later(_SAVING_SECONDS, end)
         else:
             end()
 
     def pass_on(number: int, _frame: FrameType | None) -> None:
+        threading.Thread(target=send_when_joined, args=(number,), daemon=True).start()
+
+    def send_when_joined(number: int) -> None:
+        while not heard.joined and process.poll() is None:
+            time.sleep(_LOOK_FOR_SIGNALS_SECONDS)
         process.send_signal(number)
 
     handlers = {signal.SIGINT: stop, signal.SIGTERM: stop, signal.SIGUSR1: pass_on} if takes_signals() else {}
     before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
+    blocked = signal.pthread_sigmask(signal.SIG_UNBLOCK, handlers)  # one that has come before comes now
     try:
         yield received
     finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
         for number, handler in before.items():
             signal.signal(number, handler)
 
@@ -514,7 +527,8 @@ def _kill(process: subprocess.Popen[str]) -> None:
             os.killpg(process.pid, signal.SIGKILL)
 
 
-def _die_with_parent() -> None:
+def _begin_launcher() -> None:
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, WISHES)  # it would inherit what is blocked in this process
     die_with_parent(signal.SIGTERM)
 
 

@@ -49,6 +49,7 @@ NO_SLOTS = [
     "slots that were requested by the application:\n",
     RULE,
 ]
+OPEN_MPI = "mpirun (Open MPI) 5.0.11"
 OURS = ["arena: error: the plan needs 6 processes, got 4\n", "  more of it\n"]
 
 
@@ -339,7 +340,8 @@ def test_a_launcher_that_waits_for_its_reader_is_not_taken_for_one_that_hangs(
 
 def test_a_signal_that_does_not_interrupt_the_wait_for_the_launcher_is_heard_all_the_same(lonely: Path) -> None:
     ready = lonely / "ready"
-    waits = f"trap 'exit 0' USR1; touch {ready}; for _ in $(seq 300); do sleep 0.1; done; exit 3"
+    joins = f"trap 'exit 0' USR1; echo '{mpirun._JOINED}' >&2"
+    waits = f"{joins}; touch {ready}; for _ in $(seq 300); do sleep 0.1; done; exit 3"
     launcher(lonely / "system", does=f"PATH=/bin:/usr/bin\n{waits}")
 
     def signalled() -> None:
@@ -350,6 +352,33 @@ def test_a_signal_that_does_not_interrupt_the_wait_for_the_launcher_is_heard_all
     signalling.start()
     assert mpirun.run(2, ["program"]) == 0
     signalling.join()
+
+
+@pytest.mark.parametrize(("sent", "status"), [((signal.SIGUSR1,), 0), ((signal.SIGUSR1, signal.SIGTERM), 143)])
+def test_signals_while_the_processes_start_neither_kill_them_nor_are_lost(
+    sent: tuple[signal.Signals, ...], status: int, lonely: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ready, joining = lonely / "ready", lonely / "joining"
+    starts = f"touch {ready}; until [ -e {joining} ]; do sleep 0.1; done; trap 'exit 0' USR1"
+    waits = f"echo '{mpirun._JOINED}' >&2; for _ in $(seq 300); do sleep 0.1; done; exit 3"
+    launcher(lonely / "system", says=OPEN_MPI, does=f"PATH=/bin:/usr/bin\n{starts}; {waits}")
+
+    def signalled() -> None:
+        wait_for(ready.exists)
+        for number in sent:
+            os.kill(os.getpid(), number)
+        joining.touch()
+
+    signalling = threading.Thread(target=signalled)
+    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, sent)  # the handlers may not be there yet
+    try:
+        signalling.start()
+        assert mpirun.run(2, ["program"]) == status
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+    signalling.join()
+    words = capsys.readouterr().err
+    assert ("ended by SIGTERM" in words, "SIGUSR" in words) == (signal.SIGTERM in sent, False)
 
 
 def until_seen(folder: Path, monkeypatch: pytest.MonkeyPatch) -> str:
@@ -419,7 +448,6 @@ def test_a_slow_start_without_a_death_is_waited_for(
 # --- shared memory ------------------------------------------------------------------------------------------------
 
 
-OPEN_MPI = "mpirun (Open MPI) 5.0.11"
 LEAVES = 'PATH=/bin:/usr/bin\ntouch "$OMPI_MCA_btl_sm_backing_directory/sm_segment.here.0.1.0"'
 
 
