@@ -1,7 +1,8 @@
 """The wish to end a run before its last tick, as a signal brings it: noted at once, obeyed when the run can be saved.
 
 SIGINT, SIGTERM    save a boundary, end with 128 plus the signal's number
-SIGUSR1            save a boundary, end with 0: the run is to be taken up again, as by a batch system
+SIGUSR1            save a boundary, end with 0: the run is to be taken up again, as by a batch system; one of the others
+                   after it sets the exit status, and does not end the run before it is saved
 SIGUSR2            what `arena train` sends the processes when it gets SIGINT or SIGTERM itself
 a callback         save a boundary, end with 0: the run is over
 """
@@ -24,7 +25,7 @@ class Stop:
     """What the signals, or the run itself, have asked for.
 
     Args:
-        number: of the first signal; None: nothing.
+        number: of the first signal, or of the first other signal after SIGUSR1; None: nothing.
         heeded: whether the run looks at it. Until then, and when repeated, SIGINT, SIGTERM and SIGUSR2 end the run at
             once; SIGUSR1 always waits until the run can be saved.
         by: which part of the run itself has asked first, such as a callback; empty: none.
@@ -35,7 +36,8 @@ class Stop:
     by: str = ""
     _at_once: Collection[int] = ()
     _told_to_end: bool = False  # by a signal other than SIGUSR1
-    _early: int | None = None  # the first signal before anybody listened
+    _requeue: bool = False  # SIGUSR1 came before `number`
+    _early: Collection[int] = ()  # signals before `listen`
 
     @property
     def wanted(self) -> bool:
@@ -50,7 +52,7 @@ class Stop:
     @property
     def requeue(self) -> bool:
         """Whether it is to be taken up again."""
-        return self.number == signal.SIGUSR1
+        return self._requeue or self.number == signal.SIGUSR1
 
     @property
     def status(self) -> int:
@@ -79,9 +81,9 @@ class Stop:
         for number in WISHES:
             signal.signal(number, self._hear)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, WISHES)  # one that was held back while the process started comes now
-        early, self._early = self._early, None
-        if early is not None:
-            self._hear(early, None)
+        early, self._early = self._early, ()
+        for noted in early:
+            self._hear(noted, None)
 
     def note(self) -> None:
         """Notes, until somebody listens, the signals that would end a process which starts: others would go on."""
@@ -89,12 +91,16 @@ class Stop:
             signal.signal(number, self._note)
 
     def _note(self, number: int, _frame: FrameType | None) -> None:
-        self._early = number if self._early is None else self._early
+        if number not in self._early:
+            self._early = (*self._early, number)
 
     def _hear(self, number: int, _frame: FrameType | None) -> None:
-        self.number = number if self.number is None else self.number
         if number == signal.SIGUSR1:
+            self.number = number if self.number is None else self.number
             return
+        if self.number is None or self.number == signal.SIGUSR1:
+            self._requeue = self.number == signal.SIGUSR1
+            self.number = number
         again, self._told_to_end = self._told_to_end, True
         if again or not self.heeded or number in self._at_once:
             raise KeyboardInterrupt(number)

@@ -64,19 +64,17 @@ def train(
     request = Request(path, said, run_dir, resume, profile, allow_unproved, known)
     if mpirun.under_launcher():
         return _as_rank(request)
-    if ranks == 1:
-        return _alone(request)
-    return _start(request, ranks)
+    # SIGUSR1 would end a process that is not yet ready for it; `Stop.listen` or `mpirun.run` receives it later.
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
+    try:
+        return _alone(request) if ranks == 1 else _start(request, ranks)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _alone(request: Request) -> int:
-    # SIGUSR1 would end a process that is not yet ready to save; `Stop.listen` receives it later.
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
-    try:
-        leader = _leader(request)
-        return leader.alone(leader.prepare(1))
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    leader = _leader(request)
+    return leader.alone(leader.prepare(1))
 
 
 def _as_rank(request: Request) -> int:

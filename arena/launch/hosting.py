@@ -147,6 +147,8 @@ def _stopped(run: Run, tick: int, memory: Memory) -> int:
     by = f", {stop.words}" if stop.by else ""
     left = again_words(run, memory) if run.episodes is None else played_words(run)
     print(f"arena: stopped at tick {tick}{by}; {left}", file=sys.stderr, flush=True)
+    if stop.number in (signal.SIGINT, signal.SIGTERM):
+        print(f"arena: ended by {signal.Signals(stop.number).name}", file=sys.stderr, flush=True)
     return stop.status
 
 

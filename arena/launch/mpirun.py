@@ -10,6 +10,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -21,7 +22,7 @@ from typing import IO
 
 from arena.errors import ConfigError
 from arena.hosts import allocated, shares
-from arena.stopping import takes_signals
+from arena.stopping import WISHES, takes_signals
 
 _UNDER_A_LAUNCHER = ("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "PMI_ID", "MPI_LOCALRANKID")
 _CONFIRM_VARIABLE = "ARENA_CONFIRM"  # there if somebody waits for the words below
@@ -37,6 +38,15 @@ _ON_ONE_NODE = {
     # Open MPI: leaves network fabrics alone, to which no message goes. Looking for them costs a second of sleep.
     "OMPI_MCA_btl": "^ofi",
 }
+SHARED_MEMORY = Path("/dev/shm")
+JOB_FOLDER = "arena-mpi-"  # how a folder begins in which a job of ours has its shared memory
+_IN_FOLDER = (
+    # Open MPI 5: where it keeps the shared memory of messages and of windows. Not PRTE's own folder: with it there, a
+    # start of 150 processes fails now and then (PMIX_ERR_FILE_OPEN_FAILURE).
+    "OMPI_MCA_btl_sm_backing_directory",
+    "OMPI_MCA_osc_sm_backing_directory",
+    "OMPI_MCA_osc_rdma_backing_directory",
+)
 _MISTAKE = 2  # the exit status after a user's mistake
 _NOBODY_LEFT = 256  # no launcher's status: it has ended well, but nobody has confirmed it
 _ULFM_SINCE = 5  # the version of Open MPI
@@ -44,7 +54,8 @@ _SAVING_SECONDS = 30.0  # for a run that is asked to end
 _GRACE_SECONDS = 5.0  # for one that is told to
 _STUCK_SECONDS = 10.0  # for a launcher all of whose processes are gone: Open MPI's may hang when many end at once
 _JOINING_SECONDS = 5.0  # for the other processes to join after one has died; MPI would wait for it without end
-_LOOK_SECONDS = 1.0  # between two looks at these
+_LOOK_FOR_STARTS_SECONDS = 0.005  # a process that has died before the first look is not missed
+_LOOK_SECONDS = 1.0  # between two looks at the children of a launcher that may be stuck
 _LOOK_FOR_SIGNALS_SECONDS = 0.25  # one that comes in the instant before a sleep is noted, but does not interrupt it
 _BATCH_SYSTEMS = ("SLURM_JOB_ID", "PBS_NODEFILE", "LSB_DJOB_HOSTFILE", "PE_HOSTFILE")  # of their allocations
 _FALLEN = (-signal.SIGKILL, -signal.SIGABRT)  # statuses of a launcher that we, or its own assertion, have ended
@@ -184,7 +195,44 @@ def run(ranks: int, program: Sequence[str], *, tolerant: bool = False, has_resum
 
 def _run_once(line: Sequence[str], settings: Mapping[str, str], ranks: int) -> tuple[int, list[int], _Heard]:
     """The launcher's exit status, the signals that we got meanwhile, and what was said."""
-    graceful = _open_mpi_version(line[0]) is not None
+    version = _open_mpi_version(line[0])
+    # Processes of a batch system may live on other hosts, out of sight.
+    one_host = not any(name in os.environ for name in _BATCH_SYSTEMS)
+    if one_host and version is not None and version >= _ULFM_SINCE and os.access(SHARED_MEMORY, os.W_OK):
+        with _folder_of_job(settings) as own:
+            return _watched(line, own, ranks, graceful=True, watch=True)
+    return _watched(line, settings, ranks, graceful=version is not None, watch=one_host)
+
+
+@contextmanager
+def _folder_of_job(settings: Mapping[str, str]) -> Iterator[dict[str, str]]:
+    """Settings with which Open MPI keeps a job's shared memory in a folder that is removed when the job has ended.
+
+    Elsewhere what a killed launcher leaves behind could not be told from the shared memory of jobs that run.
+    """
+    folder = Path(tempfile.mkdtemp(prefix=JOB_FOLDER, dir=SHARED_MEMORY))
+    try:
+        yield {**dict.fromkeys(_IN_FOLDER, str(folder)), **settings}
+    finally:
+        # Processes that were killed with their launcher may still be on their way out, and add files meanwhile.
+        end = time.monotonic() + _GRACE_SECONDS
+        while folder.exists() and time.monotonic() < end:
+            shutil.rmtree(folder, ignore_errors=True)
+            time.sleep(_LOOK_FOR_STARTS_SECONDS)
+
+
+def _watched(
+    line: Sequence[str], settings: Mapping[str, str], ranks: int, *, graceful: bool, watch: bool
+) -> tuple[int, list[int], _Heard]:
+    """Starts a launcher and waits for it.
+
+    Args:
+        line: its command line.
+        settings: its environment variables.
+        ranks: how many processes it starts.
+        graceful: whether it passes SIGUSR1 and SIGUSR2 on to the processes.
+        watch: whether its processes are its children, so that their deaths are seen.
+    """
     process = subprocess.Popen(
         line,
         env=settings,
@@ -193,16 +241,16 @@ def _run_once(line: Sequence[str], settings: Mapping[str, str], ranks: int) -> t
         text=True,
         errors="replace",  # whatever bytes come: a reader that gave up would let the pipe fill and everybody stop
         start_new_session=True,
-        preexec_fn=_die_with_parent,
+        preexec_fn=_begin_launcher,
     )
     assert process.stderr is not None
     heard = _Heard()
     reader = threading.Thread(target=_pass_on, args=(process.stderr, sys.stderr, heard), daemon=True)
     reader.start()
-    if not any(name in os.environ for name in _BATCH_SYSTEMS):  # there processes may live on other hosts, unseen
+    if watch:
         threading.Thread(target=_end_if_stuck, args=(process,), daemon=True).start()
         threading.Thread(target=_end_if_unjoined, args=(process, heard, ranks), daemon=True).start()
-    with _forwarding(process, graceful=graceful) as received:
+    with _forwarding(process, heard, graceful=graceful) as received:
         status = _end_of(process)
     reader.join(_GRACE_SECONDS)
     if status in _FALLEN and heard.status is not None:  # the run had come to its end before its launcher fell
@@ -231,21 +279,25 @@ def _end_if_stuck(process: subprocess.Popen[str]) -> None:
 
 
 def _end_if_unjoined(process: subprocess.Popen[str], heard: _Heard, ranks: int) -> None:
-    """Kills a launcher and its processes when one dies before MPI is ready. Where `/proc` is missing: never."""
+    """Kills a launcher and its processes when one dies before MPI is ready. Where `/proc` is missing: never.
+
+    Only a death counts, however long the start takes: on a busy machine it may take minutes. A death after MPI is ready
+    is repaired by the processes themselves; they say within `_JOINING_SECONDS` that they have joined, unless they wait
+    for the dead one.
+    """
     seen: set[int] = set()
-    since = time.monotonic()
+    died: float | None = None
     while process.poll() is None and not heard.joined:
-        alive = {child for child in _children(process.pid) if _is_rank(child)}
-        if not seen or alive - seen or len(alive) == ranks:  # none yet, more of them, or all
-            since = time.monotonic()
-        seen |= alive
-        if time.monotonic() - since > _JOINING_SECONDS:
+        seen |= {child for child in _children(process.pid) if child not in seen and _is_rank(child)}
+        if died is None and any(_is_over(rank) for rank in seen):
+            died = time.monotonic()
+        if died is not None and time.monotonic() - died > _JOINING_SECONDS:
             heard.unjoined = True
-            for rank in alive:  # they may not yet have asked to die with their launcher
+            for rank in _children(process.pid):  # they may not yet have asked to die with their launcher
                 with suppress(ProcessLookupError):
                     os.kill(rank, signal.SIGKILL)
             _kill(process)
-        time.sleep(_LOOK_FOR_SIGNALS_SECONDS)
+        time.sleep(_LOOK_FOR_STARTS_SECONDS if len(seen) < ranks else _LOOK_FOR_SIGNALS_SECONDS)
 
 
 def _is_rank(pid: int) -> bool:
@@ -362,8 +414,9 @@ def _told(status: int, received: Sequence[int], heard: _Heard, *, has_resume: bo
     if (received or killed) and sys.stdout.isatty():  # the display has ended with its process, in mid-sentence
         sys.stdout.write(_SHOW_CURSOR + "\n")
         sys.stdout.flush()
-    if received and status == 128 + signal.SIGUSR2:
-        return 128 + received[0]  # the run has saved a boundary, and has said so
+    if received and status == 128 + signal.SIGUSR2:  # rank 0 has said what is saved, but not which signal we got
+        sys.stderr.write(f"arena: ended by {signal.Signals(received[0]).name}\n")
+        return 128 + received[0]
     again = "; --resume goes on from the newest boundary, if there is one" if has_resume else ""
     played = f"what was played is in the run folder{again}"
     if heard.unjoined and not received:
@@ -416,14 +469,16 @@ def without_banners(lines: Iterable[str]) -> Iterator[str]:
 
 
 @contextmanager
-def _forwarding(process: subprocess.Popen[str], *, graceful: bool) -> Iterator[list[int]]:
+def _forwarding(process: subprocess.Popen[str], heard: _Heard, *, graceful: bool) -> Iterator[list[int]]:
     """While this lasts, SIGINT and SIGTERM end the launcher and all that it has started; they are listed.
 
     The first one asks the run to save a boundary and to end, for which it has some time; the second one ends it at
-    once. SIGUSR1 goes to the processes as it is.
+    once, and so does the first one while the processes start, as there is nothing to save. SIGUSR1 goes to the
+    processes as it is, when all have joined: before, it would end them, or be lost.
 
     Args:
         process: the launcher.
+        heard: says whether the processes have joined.
         graceful: whether it passes SIGUSR1 and SIGUSR2 on to the processes.
     """
     received: list[int] = []
@@ -435,20 +490,27 @@ def _forwarding(process: subprocess.Popen[str], *, graceful: bool) -> Iterator[l
 
     def stop(number: int, _frame: FrameType | None) -> None:
         received.append(number)
-        if graceful and len(received) == 1:
+        if graceful and heard.joined and len(received) == 1:
             process.send_signal(signal.SIGUSR2)
             _later(_SAVING_SECONDS, end)
         else:
             end()
 
     def pass_on(number: int, _frame: FrameType | None) -> None:
+        threading.Thread(target=send_when_joined, args=(number,), daemon=True).start()
+
+    def send_when_joined(number: int) -> None:
+        while not heard.joined and process.poll() is None:
+            time.sleep(_LOOK_FOR_SIGNALS_SECONDS)
         process.send_signal(number)
 
     handlers = {signal.SIGINT: stop, signal.SIGTERM: stop, signal.SIGUSR1: pass_on} if takes_signals() else {}
     before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
+    blocked = signal.pthread_sigmask(signal.SIG_UNBLOCK, handlers)  # one that has come before comes now
     try:
         yield received
     finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
         for number, handler in before.items():
             signal.signal(number, handler)
 
@@ -465,7 +527,8 @@ def _kill(process: subprocess.Popen[str]) -> None:
             os.killpg(process.pid, signal.SIGKILL)
 
 
-def _die_with_parent() -> None:
+def _begin_launcher() -> None:
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, WISHES)  # it would inherit what is blocked in this process
     die_with_parent(signal.SIGTERM)
 
 

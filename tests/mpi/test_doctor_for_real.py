@@ -14,10 +14,12 @@ from arena.commands.doctor import mpi
 from launching import arena, environment, finish, left_behind, start, wait_for
 
 WAITS = """
-import os, signal
+import os, signal, sys
 from pathlib import Path
+from arena.launch.mpirun import tell_joined
 signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
 from mpi4py import MPI
+tell_joined(sys.stderr)
 rank = MPI.COMM_WORLD.rank
 Path(f"ready-{rank}").touch()
 signal.sigwait({signal.SIGUSR1})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import mmap
 import os
 import re
 import resource
@@ -173,6 +174,22 @@ def test_small_or_missing_segments_are_a_warning(tmp_path: Path, monkeypatch: py
     assert only(memory.segments(tmp_path / "nowhere")).level is Level.WARNING
     monkeypatch.setattr(memory, "_LEAST_SEGMENTS", 2**62)
     assert "--shm-size" in only(memory.segments(tmp_path)).remedy
+
+
+def test_segments_are_left_over_when_no_living_process_has_mapped_them(tmp_path: Path) -> None:
+    assert only(memory.leftovers(tmp_path)).level is Level.OK
+    job = tmp_path / "arena-mpi-abc"
+    job.mkdir()
+    names = ("sm_segment.here.0.1.0", "sm_segment.here.0.1.1", "arena-mpi-abc/sm_segment.here.0.2.0", "other")
+    for name in names:
+        (tmp_path / name).write_bytes(b"x" * 2**20)
+    with (tmp_path / names[0]).open("r+b") as file, mmap.mmap(file.fileno(), 0):
+        found = only(memory.leftovers(tmp_path))
+        assert (found.level, found.found) == (
+            Level.WARNING,
+            f"2 files of killed MPI jobs, 2 MiB in use, in {tmp_path}: arena-mpi-abc and sm_segment.here.0.1.1",
+        )
+    assert only(memory.leftovers(tmp_path)).found.startswith("3 files")
 
 
 def test_a_system_without_handles_of_processes_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -49,6 +49,7 @@ NO_SLOTS = [
     "slots that were requested by the application:\n",
     RULE,
 ]
+OPEN_MPI = "mpirun (Open MPI) 5.0.11"
 OURS = ["arena: error: the plan needs 6 processes, got 4\n", "  more of it\n"]
 
 
@@ -339,7 +340,8 @@ def test_a_launcher_that_waits_for_its_reader_is_not_taken_for_one_that_hangs(
 
 def test_a_signal_that_does_not_interrupt_the_wait_for_the_launcher_is_heard_all_the_same(lonely: Path) -> None:
     ready = lonely / "ready"
-    waits = f"trap 'exit 0' USR1; touch {ready}; for _ in $(seq 300); do sleep 0.1; done; exit 3"
+    joins = f"trap 'exit 0' USR1; echo '{mpirun._JOINED}' >&2"
+    waits = f"{joins}; touch {ready}; for _ in $(seq 300); do sleep 0.1; done; exit 3"
     launcher(lonely / "system", does=f"PATH=/bin:/usr/bin\n{waits}")
 
     def signalled() -> None:
@@ -350,6 +352,33 @@ def test_a_signal_that_does_not_interrupt_the_wait_for_the_launcher_is_heard_all
     signalling.start()
     assert mpirun.run(2, ["program"]) == 0
     signalling.join()
+
+
+@pytest.mark.parametrize(("sent", "status"), [((signal.SIGUSR1,), 0), ((signal.SIGUSR1, signal.SIGTERM), 143)])
+def test_signals_while_the_processes_start_neither_kill_them_nor_are_lost(
+    sent: tuple[signal.Signals, ...], status: int, lonely: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ready, joining = lonely / "ready", lonely / "joining"
+    starts = f"touch {ready}; until [ -e {joining} ]; do sleep 0.1; done; trap 'exit 0' USR1"
+    waits = f"echo '{mpirun._JOINED}' >&2; for _ in $(seq 300); do sleep 0.1; done; exit 3"
+    launcher(lonely / "system", says=OPEN_MPI, does=f"PATH=/bin:/usr/bin\n{starts}; {waits}")
+
+    def signalled() -> None:
+        wait_for(ready.exists)
+        for number in sent:
+            os.kill(os.getpid(), number)
+        joining.touch()
+
+    signalling = threading.Thread(target=signalled)
+    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, sent)  # the handlers may not be there yet
+    try:
+        signalling.start()
+        assert mpirun.run(2, ["program"]) == status
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+    signalling.join()
+    words = capsys.readouterr().err
+    assert ("ended by SIGTERM" in words, "SIGUSR" in words) == (signal.SIGTERM in sent, False)
 
 
 def until_seen(folder: Path, monkeypatch: pytest.MonkeyPatch) -> str:
@@ -388,6 +417,72 @@ def test_a_launcher_is_ended_when_a_process_dies_before_all_have_joined(
     lonely: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(mpirun, "_JOINING_SECONDS", 0.5)
-    launcher(lonely / "system", does="PATH=/bin:/usr/bin\nPMIX_RANK=0 sleep 60 &\nPMIX_RANK=1 sleep 0 &\nwait")
+    is_rank = mpirun._is_rank
+
+    def seen(pid: int) -> bool:
+        found = is_rank(pid)
+        (lonely / f"{found}-{pid}").touch()
+        return found
+
+    monkeypatch.setattr(mpirun, "_is_rank", seen)
+    dies = f"PMIX_RANK=1 sh -c 'until [ -e {lonely}/True-$$ ]; do sleep 0.05; done'"
+    launcher(lonely / "system", does=f"PATH=/bin:/usr/bin\nPMIX_RANK=0 sleep 60 &\n{dies} &\nwait")
     assert mpirun.run(2, ["true"], tolerant=True) == 1
     assert "one of its processes has died while they started" in capsys.readouterr().err
+
+
+def test_a_slow_start_without_a_death_is_waited_for(
+    lonely: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(mpirun, "_JOINING_SECONDS", 0.0)
+    rank = f"sh -c 'until [ -e {lonely}/over ]; do sleep 0.1; done' 2>/dev/null &"
+    starts = f"PMIX_RANK=0 {rank}\nsleep 1\nPMIX_RANK=1 {rank}\nsleep 0.5"  # the second one comes late
+    launcher(lonely / "system", does=f"PATH=/bin:/usr/bin\n{starts}")
+    try:
+        assert mpirun.run(2, ["true"]) == 0
+        assert capsys.readouterr().err == ""
+    finally:
+        (lonely / "over").touch()
+
+
+# --- shared memory ------------------------------------------------------------------------------------------------
+
+
+LEAVES = 'PATH=/bin:/usr/bin\ntouch "$OMPI_MCA_btl_sm_backing_directory/sm_segment.here.0.1.0"'
+
+
+@pytest.mark.parametrize("ends", ["exit 0", "exit 3", "kill -9 $$"])
+def test_a_jobs_shared_memory_is_removed_however_it_ends(
+    ends: str, lonely: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = tmp_path / "memory"
+    place.mkdir()
+    monkeypatch.setattr(mpirun, "SHARED_MEMORY", place)
+    record = f'ls "$OMPI_MCA_btl_sm_backing_directory" > {tmp_path}/seen'
+    launcher(lonely / "system", says=OPEN_MPI, does=f"{LEAVES}\n{record}\n{ends}")
+    mpirun.run(2, ["true"])
+    assert (tmp_path / "seen").read_text() == "sm_segment.here.0.1.0\n"
+    assert list(place.iterdir()) == []
+
+
+def test_a_place_that_the_user_has_chosen_for_shared_memory_stays(
+    lonely: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OMPI_MCA_btl_sm_backing_directory", str(tmp_path))
+    launcher(lonely / "system", says=OPEN_MPI, does=LEAVES)
+    assert mpirun.run(2, ["true"]) == 0
+    assert (tmp_path / "sm_segment.here.0.1.0").exists()
+
+
+@pytest.mark.parametrize("why", ["no /dev/shm", "other hosts", "an older Open MPI"])
+def test_where_a_job_can_have_no_folder_mpi_decides_where_its_shared_memory_lies(
+    why: str, lonely: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if why == "no /dev/shm":
+        monkeypatch.setattr(mpirun, "SHARED_MEMORY", tmp_path / "nowhere")
+    if why == "other hosts":
+        monkeypatch.setenv("PBS_NODEFILE", "nodes")
+    monkeypatch.delenv("OMPI_MCA_btl_sm_backing_directory", raising=False)
+    says = "mpirun (Open MPI) 4.1.6" if why == "an older Open MPI" else OPEN_MPI
+    launcher(lonely / "system", says=says, does='[ -z "$OMPI_MCA_btl_sm_backing_directory" ] || exit 1')
+    assert mpirun.run(2, ["true"]) == 0

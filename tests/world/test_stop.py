@@ -18,7 +18,7 @@ from arena.records import boundary
 from arena.records.folder import RunFolder
 from arena.roles.early_end import EarlyEnd
 from arena.screen.display import silent_display
-from arena.stages.prepare import prepare
+from arena.stages.prepare import begin, prepare
 from arena.stopping import WISHES, Stop
 
 COUNTS = {"algorithm": "players:Counts"}
@@ -74,9 +74,33 @@ def test_sigusr1_repeated_changes_nothing_and_a_later_sigterm_is_the_first() -> 
     stop = Stop(heeded=True)
     for number in (signal.SIGUSR1, signal.SIGUSR1, signal.SIGTERM, signal.SIGUSR1):
         stop._hear(number, None)
-    assert (stop.requeue, stop.status) == (True, 0)
+    assert (stop.requeue, stop.status) == (True, 143)
     with pytest.raises(KeyboardInterrupt):
         stop._hear(signal.SIGTERM, None)
+
+
+def test_sigterm_after_sigusr1_is_not_lost_before_listening(own_signals: None) -> None:
+    stop = Stop()
+    stop.note()
+    signal.raise_signal(signal.SIGUSR1)
+    signal.raise_signal(signal.SIGUSR2)
+    with pytest.raises(KeyboardInterrupt) as caught:
+        stop.listen()
+    assert caught.value.args == (signal.SIGUSR2,)
+
+
+@pytest.mark.parametrize("later", [signal.SIGINT, signal.SIGTERM])
+def test_a_run_that_is_saved_names_the_signal_that_has_ended_it(
+    later: signal.Signals, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = prepare(parse_config(duel(), source="test"), ranks=1, run_dir=str(tmp_path / "run"), resume=False)
+    begin(run, resumable=True)
+    stop = Stop(heeded=True)
+    stop._hear(signal.SIGUSR1, None)
+    stop._hear(later, None)
+    assert hosting._stopped(run, 5, Memory(stop=stop)) == 128 + later
+    assert capsys.readouterr().err.splitlines()[-1] == f"arena: ended by {later.name}"
+    assert run.folder.requeue.exists()
 
 
 def stopped(data: Mapping[str, Any], path: Path, *, resume: bool = False) -> tuple[hosting.Result, RunFolder]:

@@ -22,7 +22,7 @@ from arena.errors import ConfigError
 CHECKS: tuple[Callable[[], Iterable[Finding]], ...] = (
     *(software.python, software.packages),
     *(mpi.library, mpi.launcher, mpi.few_processes, mpi.many_processes, mpi.a_death),
-    *(memory.shared, memory.segments, memory.handles, memory.limit, memory.open_files),
+    *(memory.shared, memory.segments, memory.leftovers, memory.handles, memory.limit, memory.open_files),
     *(storage.writing, storage.space, storage.clocks),
     *(learning.torch, learning.gpu),
 )

@@ -10,12 +10,14 @@ from pathlib import Path
 
 from arena.comm.doorbell import SharedMemory
 from arena.commands.doctor.finding import Finding, ask, ok, problem, python, warning
+from arena.launch.mpirun import JOB_FOLDER, SHARED_MEMORY
+from arena.screen.words import some_words
 
 _OPEN = """
 import os, sys
 os.close(os.open(f"/proc/{sys.argv[1]}/fd/{sys.argv[2]}", os.O_RDWR))
 """
-_SEGMENTS = Path("/dev/shm")
+_SEGMENT_NAMES = ("sm_segment.*", "osc_sm.*", "osc_rdma.*", "vader_segment.*")  # of Open MPI
 _YAMA = Path("/proc/sys/kernel/yama/ptrace_scope")
 _GROUPS = Path("/sys/fs/cgroup")
 _LEAST_SEGMENTS = 32 * 2**20  # bytes: Open MPI takes about 0.1 MiB per process at the start
@@ -42,7 +44,7 @@ def shared() -> Iterator[Finding]:
         yield warning(subject, f"another process cannot open it{scope}: {answer.last_words}", remedy)
 
 
-def segments(place: Path = _SEGMENTS) -> Iterator[Finding]:
+def segments(place: Path = SHARED_MEMORY) -> Iterator[Finding]:
     """Where MPI itself shares memory."""
     if not place.is_dir():
         yield warning(str(place), "is not there", "MPI may be slow, or not start; in a container mount a tmpfs there")
@@ -52,6 +54,43 @@ def segments(place: Path = _SEGMENTS) -> Iterator[Finding]:
         yield warning(str(place), f"{size(free)} are free", "start the container with --shm-size=1g, or tidy it up")
     else:
         yield ok(str(place), f"{size(free)} are free")
+
+
+def leftovers(place: Path = SHARED_MEMORY) -> Iterator[Finding]:
+    """Segments of this user's killed MPI jobs: files that no living process has mapped."""
+    names = [f"{folder}{name}" for folder in ("", f"{JOB_FOLDER}*/") for name in _SEGMENT_NAMES]
+    found = sorted(path for name in names for path in place.glob(name))
+    mapped = _mapped_files()  # read after the names, so that a job that starts meanwhile is not counted
+    unmapped = [path for path in found if str(path.resolve()) not in mapped]
+    left = {path: used for path in unmapped if (used := _own_bytes(path)) is not None}
+    subject = "leftover segments"
+    if not left:
+        yield ok(subject, f"none in {place}")
+        return
+    tops = sorted({path.relative_to(place).parts[0] for path in left})
+    words = f"{len(left)} files of killed MPI jobs, {size(sum(left.values()))} in use, in {place}: {some_words(tops)}"
+    yield warning(subject, words, "no living process has mapped them; remove them when none of your MPI jobs runs")
+
+
+def _own_bytes(path: Path) -> int | None:
+    """What a file of this user takes; None: it is another user's, or gone meanwhile."""
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        return None
+    return found.st_blocks * 512 if found.st_uid == os.getuid() else None
+
+
+def _mapped_files() -> set[str]:
+    """The files that processes have mapped, of all processes whose maps this user may read."""
+    files: set[str] = set()
+    for maps in Path("/proc").glob("[0-9]*/maps"):
+        try:
+            lines = maps.read_text(errors="replace").splitlines()
+        except OSError:  # the process has ended, or is another user's
+            continue
+        files.update(line.split(maxsplit=5)[5] for line in lines if "/" in line)
+    return files
 
 
 def handles() -> Iterator[Finding]:
