@@ -54,5 +54,5 @@ setup(
             "types-PyYAML",
         ],
     },
-    entry_points={"console_scripts": ["arena = arena.cli:main"]},
+    entry_points={"console_scripts": ["arena = arena.cli.main:main"]},
 )

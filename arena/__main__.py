@@ -10,6 +10,6 @@ if __name__ == "__main__":
     if not getattr(sys.flags, "safe_path", False):  # from Python 3.11 on; then it is not there
         sys.path.append(sys.path.pop(0))
 
-    from arena.cli import main
+    from arena.cli.main import main
 
     sys.exit(main())

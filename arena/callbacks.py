@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from arena.errors import CallbackFailed, ConfigError, close_name, located, nearest
-from arena.plan import CallbackPlan
+from arena.plan.plan import CallbackPlan
 from arena.registry import load_object, where_raised
-from arena.stopping import Stop
+from arena.run.stop import Stop
 
 
 class StartedRun(NamedTuple):

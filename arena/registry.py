@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Union, cast, get_args, get_or
 
 from arena.errors import ConfigError, close_name, located, nearest
 from arena.importing import uncollected
-from arena.schedule import EPISODES, SCHEDULES, TICKS
+from arena.plan.deadlock import EPISODES, SCHEDULES, TICKS
 
 if TYPE_CHECKING:
-    from arena.interface import BatchedEnv
+    from arena.game.api import BatchedEnv
 
 
 class Entry(NamedTuple):
@@ -41,7 +41,7 @@ ENVIRONMENTS: dict[str, Entry] = {
 }
 
 ALGORITHMS: dict[str, Entry] = {
-    "random": Entry("policies.random_actions:Random", "uniform over the allowed actions; learns nothing"),
+    "random": Entry("policies.random:Random", "uniform over the allowed actions; learns nothing"),
     "scripted": Entry("policies.scripted:Scripted", "a constant action, or a function of the observations"),
     "a2c": Entry("policies.a2c:A2C", "advantage actor-critic (Mnih et al. 2016)"),
     "ppo": Entry("policies.ppo:PPO", "proximal policy optimisation (Schulman et al. 2017)"),

@@ -1,6 +1,6 @@
 """Checks for those who write games for the arena.
 
-`check_batched_env` holds a game against every sentence of the contract in `arena.interface`:
+`check_batched_env` holds a game against every sentence of the contract in `arena.game.api`:
 
     def test_my_game_keeps_the_contract():
         check_batched_env(MyGame(lanes=3))
@@ -21,13 +21,13 @@ from gymnasium.spaces import Discrete, MultiDiscrete, Space
 from gymnasium.utils.env_checker import data_equivalence
 from numpy.typing import NDArray
 
-from arena import spaces
 from arena.errors import ArenaError, ConfigError
-from arena.interface import BatchedEnv, Frame, Step
+from arena.game import spaces
+from arena.game.api import BatchedEnv, Frame, Step
 
 
 class ContractBroken(ArenaError, AssertionError):
-    """A game does not do what `arena.interface` says; the message tells what, where, and what was expected."""
+    """A game does not do what `arena.game.api` says; the message tells what, where, and what was expected."""
 
 
 def check_batched_env(

@@ -15,7 +15,7 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from arena.interface import BatchedEnv, Frame, Interface, Step
+from arena.game.api import BatchedEnv, Frame, Interface, Step
 from stamps import Stamps
 
 GOAL, RECENT = 0.9, 200  # a game counts as learnt when this share of so many recent episodes is won

@@ -13,9 +13,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from arena.league import pairing, payoff, ratings
+from arena.league.metagame import payoff
+from arena.league.ratings import ranking, ratings
+from arena.league.ratings.sprt import Test, Verdict
 from arena.league.results import Results, Score
-from arena.league.sequential import Test, Verdict
 
 Array = NDArray[np.float64]
 
@@ -152,7 +153,7 @@ def sequential(truth: Truth, *, error: float, elo: float, batch: int, rng: np.ra
     """
     results = round_robin(truth, 2, rng)
     while True:
-        standings = pairing.Standings(results, truth.players, elo=elo)
+        standings = ranking.Standings(results, truth.players, elo=elo)
         settled, contrary = standings.wrong <= error, standings.contradictions()
         if settled and not contrary:
             return Ordered(is_right(truth, standings.order, elo), results.games)

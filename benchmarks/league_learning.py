@@ -30,8 +30,8 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 import runs
-from arena.config import yaml_text
-from arena.restoring import restored
+from arena.config import yaml
+from arena.serving.policy import restored
 from harness import HERE, Case, Measured, Report, Sample, Settings, Summary, interleave, main, method, say
 
 Config: TypeAlias = dict[str, Any]
@@ -48,7 +48,7 @@ EVOLVED, PLAIN, LONG = "population", "plain runs, of the same total", "plain run
 def shipped(name: str) -> Config:
     """A configuration of `configs`."""
     path = HERE.parent / "configs" / name
-    found: Config = yaml_text.load(path.read_text(), source=name)
+    found: Config = yaml.load(path.read_text(), source=name)
     return found
 
 

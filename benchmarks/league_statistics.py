@@ -35,7 +35,7 @@ from typing import NamedTuple
 import numpy as np
 
 import known_strengths as leagues
-from arena.league.sequential import Test, Verdict
+from arena.league.ratings.sprt import Test, Verdict
 from harness import Case, Measured, Report, Sample, Settings, Summary, interleave, main, method, say
 from known_strengths import Truth
 

@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from arena.config import yaml_text
+from arena.config import yaml
 
 _FILE = Path(__file__).with_name("learning_options.yaml")
-OPTIONS: Mapping[str, Any] = yaml_text.load(_FILE.read_text(), source=_FILE.name)
+OPTIONS: Mapping[str, Any] = yaml.load(_FILE.read_text(), source=_FILE.name)
 
 Line = Mapping[str, Any]
 """A line of `episodes.jsonl`."""

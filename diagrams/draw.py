@@ -19,15 +19,15 @@ from typing import NamedTuple
 
 from svg import INK, LINE, MUTED, PAPER, Sheet, tint
 
-from arena.comm.wire import ReplyView, RequestView, SeatLayout
 from arena.config import Config, load_config
-from arena.examination import make_game
-from arena.interface import Interface
-from arena.league import league
-from arena.league.league import Round
+from arena.game.api import Interface
+from arena.league import next_round
+from arena.league.next_round import Round
 from arena.league.results import Results
-from arena.plan import MatchPlan, Plan, PolicyPlan, Role, RoleKind, make_plan, resolve_entities
-from arena.rehosting import rehosted
+from arena.plan.plan import MatchPlan, Plan, PolicyPlan, Role, RoleKind, make_plan, resolve_entities
+from arena.plan.rehosting import rehosted
+from arena.preflight.examine import make_game
+from arena.seat.layout import ReplyView, RequestView, SeatLayout
 
 HERE = Path(__file__).resolve().parent
 CONFIGS = HERE.parent / "configs"
@@ -513,9 +513,9 @@ def rounds() -> str:
     """How a league goes on: its first rounds, as they would be if nobody had won anything yet."""
     name = "league_exploiters.yaml"
     config = load_config(CONFIGS / name)
-    played = [league.first_round(config)]
+    played = [next_round.first_round(config)]
     while len(played) < SHOWN_ROUNDS:
-        played.append(league.next_round(config, played, Results(), {}))
+        played.append(next_round.next_round(config, played, Results(), {}))
     height = 44 + 30 * len(_meetings(config, played[0]))  # of a column
     below = 98 + height
     sheet = Sheet(
@@ -549,7 +549,7 @@ def rounds() -> str:
 
 def _meetings(config: Config, found: Round) -> list[tuple[str, str]]:
     """Who plays on the first and on the second side of each match."""
-    plan = make_plan(league.round_config(config, found, Path), number=found.number)
+    plan = make_plan(next_round.round_config(config, found, Path), number=found.number)
     return [(match.seats[0].policy, match.seats[-1].policy) for match in plan.matches]
 
 

@@ -19,10 +19,10 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from arena.interface import Frame, Interface, Step
-from envs import drawing, options
-from envs.moves import MOVES, STEP
-from envs.streams import LaneStreams
+from arena.game.api import Frame, Interface, Step
+from envs.common import drawing, options
+from envs.common.lanes import LaneStreams
+from envs.common.moves import MOVES, STEP
 
 MOST_PLAYERS = 200  # each sees all others, so memory grows with the square
 

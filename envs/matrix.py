@@ -24,8 +24,8 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from arena.errors import ConfigError
-from arena.interface import Frame, Interface, Step
-from envs import drawing, options
+from arena.game.api import Frame, Interface, Step
+from envs.common import drawing, options
 
 Table = NDArray[np.float64]  # [states, actions of player 0, actions of player 1, 2 players]
 

@@ -23,10 +23,10 @@ from gymnasium import spaces
 from gymnasium.spaces import Space
 from numpy.typing import NDArray
 
-from arena.interface import Frame, Interface, Step
-from envs import drawing, options
-from envs.moves import MOVES, STEP
-from envs.streams import LaneStreams
+from arena.game.api import Frame, Interface, Step
+from envs.common import drawing, options
+from envs.common.lanes import LaneStreams
+from envs.common.moves import MOVES, STEP
 
 LINE = 0.9  # |y| of the start lines, which are also the lines to cross
 NEAR = 0.1  # opponents closer than this go back

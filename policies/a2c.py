@@ -4,7 +4,7 @@
     judge      values and advantages                                            -> batch of transitions
     learn      one gradient step on all of them, together with the group's other workers
 
-The first two, and how a group learns, are those of `policies.on_policy`; here is what makes it A2C.
+The first two, and how a group learns, are those of `policies.common.on_policy`; here is what makes it A2C.
 
 The paper's workers each apply their gradient when they have it (A3C). Here a group's workers wait for each other, which
 is the same algorithm without stale gradients, known as A2C: many lanes and workers take the place of many threads. With
@@ -21,9 +21,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from policies.learning import Average, Figures
-from policies.on_policy import OnPolicy, OnPolicyOptions
-from policies.rollout import Batch
+from policies.common.algorithm import Average, Figures
+from policies.common.on_policy import OnPolicy, OnPolicyOptions
+from policies.common.rollout import Batch
 
 
 @dataclass(frozen=True)

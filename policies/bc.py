@@ -35,28 +35,28 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from arena.errors import ConfigError
-from policies.actions import ActionHead, action_head
-from policies.adam import Adam
-from policies.demonstrations import (
+from policies.common.adam import Adam
+from policies.common.algorithm import Average, Figures, Learner, alone
+from policies.common.devices import DEVICES, moved
+from policies.common.options import check_choice, check_numbers, check_sizes, wrong
+from policies.common.rng import ACTING, EXPLORING, REPLAYING, stream
+from policies.common.rollout import to_leaves, to_mask
+from policies.common.tensors import load_weights, to_arrays, to_tensors
+from policies.networks.actor_critic import Encoder, mlp
+from policies.networks.distributions import Distribution
+from policies.networks.heads import ActionHead, action_head
+from policies.networks.mlp import ACTIVATIONS, Storage
+from policies.offline.demonstrations import (
     Demonstrations,
     check_demonstrations,
     check_spaces,
     demonstrations,
     open_demonstrations,
 )
-from policies.devices import DEVICES, moved
-from policies.distributions import Distribution
-from policies.learning import Average, Figures, Learner, alone
-from policies.networks import Encoder, mlp
-from policies.options import check_choice, check_numbers, check_sizes, wrong
-from policies.perceptron import ACTIVATIONS, Storage
-from policies.rollout import to_leaves, to_mask
-from policies.streams import ACTING, EXPLORING, REPLAYING, stream
-from policies.tensors import load_weights, to_arrays, to_tensors
 
 if TYPE_CHECKING:
-    from arena.fragments import Fragments
-    from arena.group import Group
+    from arena.group.async_samples import Fragments
+    from arena.group.group import Group
 
 _OF_CHOICES, _OF_NUMBERS = "agreement", "distance"  # how alike the best actions and the recorded ones are
 
@@ -314,7 +314,7 @@ class BehaviourCloning(Learner):
 
     @torch.no_grad()
     def log_prob(self, observations: Any, actions: Any, masks: NDArray[np.int8] | None) -> NDArray[np.float64]:
-        """Log-probabilities [N] of actions of the environment; see `policies.importance_sampling`.
+        """Log-probabilities [N] of actions of the environment; see `policies.offline.importance_sampling`.
 
         Raises:
             ConfigError: the actions are a Box, of which the mean is played.
@@ -359,7 +359,8 @@ class BehaviourCloning(Learner):
 
     @classmethod
     def sizes(cls, options: Mapping[str, Any], *, rows: int, ticks: int, workers: int) -> dict[str, int]:
-        """What `arena plan` shows, in the words of those who replay (`policies.off_policy`); a line tells of an update.
+        """What `arena plan` shows, in the words of those who replay (`policies.common.off_policy`); a line tells of an
+        update.
 
         Raises:
             ConfigError: an option that it cannot take, data that are not there or damaged, or too few ticks for one

@@ -4,10 +4,10 @@
     actor    loss = -mean of Q(s, mu(s)), differentiated through Q with respect to mu alone         eq. (6)
     targets  Q' and mu' follow Q and mu, by `tau` per gradient step
 
-How it is played, met and replayed is in `policies.off_policy`. The gradients of a step, the critic's and the actor's,
-are taken at the same weights and travel in one message; the paper moves the critic first. It also has batch
-normalisation and weight decay, and lets actions join in the critic's second layer; those are left out, as in
-most of what came after it.
+How it is played, met and replayed is in `policies.common.off_policy`. The gradients of a step, the critic's and the
+actor's, are taken at the same weights and travel in one message; the paper moves the critic first. It also has batch
+normalisation and weight decay, and lets actions join in the critic's second layer; those are left out, as in most of
+what came after it.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from gymnasium.vector import VectorEnv
 from numpy.typing import NDArray
 from torch import Tensor
 
-from policies.adam import Adam
-from policies.continuous import ActionNoise, UnitBox, noisy
-from policies.critics import ActorAndCritics, Critics
-from policies.distributions import normal
-from policies.learning import Average, Figures
-from policies.off_policy import OffPolicy, OffPolicyOptions
-from policies.options import AUTO, check_choice, check_numbers, check_unused, wrong
-from policies.replay import Transitions
-from policies.target import Target
+from policies.common.adam import Adam
+from policies.common.algorithm import Average, Figures
+from policies.common.off_policy import OffPolicy, OffPolicyOptions
+from policies.common.options import AUTO, check_choice, check_numbers, check_unused, wrong
+from policies.common.replay import Transitions
+from policies.common.target import Target
+from policies.networks.box import ActionNoise, UnitBox, noisy
+from policies.networks.critics import ActorAndCritics, Critics
+from policies.networks.distributions import normal
 
 if TYPE_CHECKING:
-    from arena.group import Group
+    from arena.group.group import Group
 
 _OF_CRITICS = ("critic_loss", "q_value")  # what every gradient step measures
 
@@ -166,8 +166,8 @@ class DDPG(OffPolicy):
     def losses_backward(self, batch: Transitions, *, actor: bool) -> tuple[Figures, Tensor]:
         """Adds the gradients of both losses to `grad` of the weights; what is measured, and the mean errors [N].
 
-        All is differentiated by hand, with the ways back of `policies.critics` and `policies.perceptron`. The tests
-        compare that with torch's own derivative of the losses.
+        All is differentiated by hand, with the ways back of `policies.networks.critics` and `policies.networks.mlp`.
+        The tests compare that with torch's own derivative of the losses.
         """
         if batch.size == 0:  # the others wait for figures of the same names
             return dict.fromkeys(self.measured if actor else _OF_CRITICS, 0.0), torch.zeros(0)

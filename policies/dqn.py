@@ -7,7 +7,7 @@
 
 Q' is the target network, y of an episode that terminated is R alone, and a forbidden action is neither played nor
 looked forward to. The loss is Huber's of Q(s, a) - y: its gradient is the error, cut to [-1, 1], as in the paper of
-2015. How it is played, met and replayed is in `policies.off_policy`.
+2015. How it is played, met and replayed is in `policies.common.off_policy`.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from arena.errors import ConfigError
-from policies.actions import DiscreteHead
-from policies.distributions import allow, gumbel
-from policies.learning import Figures
-from policies.networks import Encoder, mlp
-from policies.off_policy import OffPolicy, OffPolicyOptions
-from policies.options import AUTO, check_falls, check_flag, check_numbers, check_unused
-from policies.perceptron import Storage
-from policies.replay import Transitions
-from policies.target import Target
+from policies.common.algorithm import Figures
+from policies.common.off_policy import OffPolicy, OffPolicyOptions
+from policies.common.options import AUTO, check_falls, check_flag, check_numbers, check_unused
+from policies.common.replay import Transitions
+from policies.common.target import Target
+from policies.networks.actor_critic import Encoder, mlp
+from policies.networks.distributions import allow, gumbel
+from policies.networks.heads import DiscreteHead
+from policies.networks.mlp import Storage
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ class QNetwork(nn.Module):
         choices: how many.
         dueling: see above.
         hidden_sizes: of the layers after the encoder.
-        activation: a name in `policies.perceptron.ACTIVATIONS`.
+        activation: a name in `policies.networks.mlp.ACTIVATIONS`.
         generator: where the initial weights come from.
     """
 

@@ -10,7 +10,7 @@ decision process: of the k actions that it has really lasted
     r_0 + gamma r_1 + ... + gamma^(k-1) r_(k-1)     is its reward; r_j is what came after its action j
     gamma^k                                         discounts what comes after it
 
-so that both levels mean the same by a return. In the words of `policies.returns` the manager is in turn where it
+so that both levels mean the same by a return. In the words of `policies.common.gae` the manager is in turn where it
 decides, and its advantages are those of a game in turns, with `gae_lambda` counted once per option; an option that is
 not over with the rollout teaches it nothing. A rollout should have many options, best a whole number of them.
 
@@ -39,15 +39,15 @@ from torch.nn import functional
 
 from arena.errors import ConfigError
 from policies import ppo
-from policies.actions import ActionHead, DiscreteHead
-from policies.learning import Average, Figures
-from policies.networks import ActorCritic, Encoder
-from policies.on_policy import MEMORY, Sights, Spread
-from policies.options import check_numbers, wrong
+from policies.common.algorithm import Average, Figures
+from policies.common.gae import Flags, Floats, Trajectories, advantages_of
+from policies.common.on_policy import MEMORY, Sights, Spread
+from policies.common.options import check_numbers, wrong
+from policies.common.rng import ACTING, stream
+from policies.common.rollout import Batch, Rollout, to_leaves, to_mask
+from policies.networks.actor_critic import ActorCritic, Encoder
+from policies.networks.heads import ActionHead, DiscreteHead
 from policies.ppo import PPO
-from policies.returns import Flags, Floats, Trajectories, advantages_of
-from policies.rollout import Batch, Rollout, to_leaves, to_mask
-from policies.streams import ACTING, stream
 
 UNDECIDED = -1  # no option: the manager picks one when the row acts next
 

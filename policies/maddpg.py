@@ -6,10 +6,10 @@
 
 i is an entity of the team; x are the observations of all, o_i its own. Where actions are numbers, mu is deterministic
 and explores with noise, as in `policies.ddpg`. Where they are choices, mu gives their logits; it explores by sampling,
-and is differentiated by the straight-through Gumbel-softmax of `policies.reparameterised`. A small weight on the
-squared outputs keeps both from becoming so certain that nothing is tried any more.
+and is differentiated by the straight-through Gumbel-softmax of `policies.networks.reparameterized`. A small weight on
+the squared outputs keeps both from becoming so certain that nothing is tried any more.
 
-What is shared with MASAC, all of the maths above among it, is in `policies.centralised`. Policy ensembles and the
+What is shared with MASAC, all of the maths above among it, is in `policies.team.centralized`. Policy ensembles and the
 inference of other entities' policies (sections 4.2 and 4.3 of the paper) are left out: the team knows its own.
 """
 
@@ -27,16 +27,16 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from policies import ddpg
-from policies.centralised import Centralised, check_joint_options
-from policies.continuous import noisy
-from policies.distributions import normal
-from policies.options import check_idle, check_numbers
-from policies.reparameterised import Choices, PlainNumbers
-from policies.replay import Transitions
-from policies.target import Target
+from policies.common.options import check_idle, check_numbers
+from policies.common.replay import Transitions
+from policies.common.target import Target
+from policies.networks.box import noisy
+from policies.networks.distributions import normal
+from policies.networks.reparameterized import Choices, PlainNumbers
+from policies.team.centralized import Centralised, check_joint_options
 
 if TYPE_CHECKING:
-    from arena.group import Group
+    from arena.group.group import Group
 
 
 @dataclass(frozen=True)

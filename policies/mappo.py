@@ -33,17 +33,17 @@ from torch import Tensor
 from torch.nn import functional
 
 from policies import ppo
-from policies.joint_networks import JointEncoder
-from policies.networks import Encoder, Features
-from policies.on_policy import MEMORY, Sights
-from policies.options import wrong
+from policies.common.on_policy import MEMORY, Sights
+from policies.common.options import wrong
+from policies.common.rollout import Rollout
+from policies.common.tensors import to_arrays, to_tensors
+from policies.networks.actor_critic import Encoder, Features
 from policies.ppo import PPO
-from policies.rollout import Rollout
-from policies.teams import check_team, places_of
-from policies.tensors import to_arrays, to_tensors
+from policies.team.networks import JointEncoder
+from policies.team.seating import check_team, places_of
 
 if TYPE_CHECKING:
-    from arena.group import Group
+    from arena.group.group import Group
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,9 @@ i is an entity of the team; x are the observations of all, o_i its own; a' are t
 H_i is the entropy of i's actor: exact for choices, estimated by the sample for numbers. Soft values, twin critics and
 temperature are those of Haarnoja et al. 2018 (arXiv 1812.05905, equations 3, 5, 7 and 18); the centralised critics are
 those of Lowe et al. 2017 (arXiv 1706.02275). Choices are differentiated by the straight-through Gumbel-softmax of
-`policies.reparameterised`: an exact sum, as SAC has it, would ask the critics about every joint choice.
+`policies.networks.reparameterized`: an exact sum, as SAC has it, would ask the critics about every joint choice.
 
-What is shared with MADDPG is in `policies.centralised`.
+What is shared with MADDPG is in `policies.team.centralized`.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from gymnasium.spaces import Space
 from torch import Generator, Tensor
 
 from policies import sac
-from policies.adam import Adam
-from policies.centralised import Centralised, check_joint_options
-from policies.joint_networks import ActorsAndCritics
-from policies.learning import Figures
-from policies.reparameterised import NoisyNumbers
-from policies.replay import Transitions
+from policies.common.adam import Adam
+from policies.common.algorithm import Figures
+from policies.common.replay import Transitions
+from policies.networks.reparameterized import NoisyNumbers
 from policies.sac import Temperature, check_reachable
+from policies.team.centralized import Centralised, check_joint_options
+from policies.team.networks import ActorsAndCritics
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@
     judge      log-probabilities, values and advantages (arXiv 1506.02438)      -> batch of transitions
     learn      some epochs of clipped-surrogate steps, together with the group's other workers
 
-The first two, and how a group learns, are those of `policies.on_policy`; here is what makes it PPO.
+The first two, and how a group learns, are those of `policies.common.on_policy`; here is what makes it PPO.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from policies.learning import Average, Figures
-from policies.networks import ActorCritic, Features
-from policies.on_policy import OnPolicy, OnPolicyOptions
-from policies.options import AUTO, check_auto, check_numbers, wrong
-from policies.rollout import Batch
+from policies.common.algorithm import Average, Figures
+from policies.common.on_policy import OnPolicy, OnPolicyOptions
+from policies.common.options import AUTO, check_auto, check_numbers, wrong
+from policies.common.rollout import Batch
+from policies.networks.actor_critic import ActorCritic, Features
 
 _LEAST = 64  # transitions in a minibatch with `minibatch_size: auto`; of N workers each has 64 / sqrt(N)
 _MINIBATCHES = 32  # a large rollout is split into so many at most

@@ -8,7 +8,7 @@
 Where actions are numbers, an expectation is one sample, made of noise so that it can be differentiated; where they are
 choices, it is the exact sum over them. The two classes `ContinuousActions` and `DiscreteActions` are this difference.
 
-How it is played, met and replayed is in `policies.off_policy`. The gradients of a step, of critics, actor and
+How it is played, met and replayed is in `policies.common.off_policy`. The gradients of a step, of critics, actor and
 temperature, are taken at the same weights and travel in one message.
 """
 
@@ -26,16 +26,16 @@ from gymnasium.spaces import Space
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from policies.actions import DiscreteHead
-from policies.adam import Adam
-from policies.continuous import SquashedGaussian, UnitBox
-from policies.critics import ActorAndCritics, Critics
-from policies.distributions import allow, normal, uniform_entropy
-from policies.learning import Figures
-from policies.off_policy import OffPolicy, OffPolicyOptions
-from policies.options import AUTO, check_unused, is_number, wrong
-from policies.replay import Transitions
-from policies.target import Target
+from policies.common.adam import Adam
+from policies.common.algorithm import Figures
+from policies.common.off_policy import OffPolicy, OffPolicyOptions
+from policies.common.options import AUTO, check_unused, is_number, wrong
+from policies.common.replay import Transitions
+from policies.common.target import Target
+from policies.networks.box import SquashedGaussian, UnitBox
+from policies.networks.critics import ActorAndCritics, Critics
+from policies.networks.distributions import allow, normal, uniform_entropy
+from policies.networks.heads import DiscreteHead
 
 _OF_UNIFORM = 0.98  # of the greatest entropy: what arXiv 1910.07207 wants of choices
 
@@ -367,8 +367,8 @@ class SAC(OffPolicy):
     def gradients(self, batch: Transitions) -> tuple[Figures, Tensor]:
         """Adds the gradients of all losses to `grad` of the weights; what is measured, and the mean errors [N].
 
-        All is differentiated by hand, with the ways back of `policies.critics` and `policies.perceptron`. The tests
-        compare that with torch's own derivative of the losses.
+        All is differentiated by hand, with the ways back of `policies.networks.critics` and `policies.networks.mlp`.
+        The tests compare that with torch's own derivative of the losses.
         """
         if batch.size == 0:
             return dict.fromkeys(self.measured, 0.0), torch.zeros(0)

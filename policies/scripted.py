@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from gymnasium.spaces import Space
 
-from arena.acting import Actor, play
 from arena.errors import ConfigError
+from arena.game.spaces import as_action, flatten, unflatten
+from arena.proxy.play import Actor, play
 from arena.registry import load_object
-from arena.spaces import as_action, flatten, unflatten
 
 if TYPE_CHECKING:
-    from arena.group import Group
+    from arena.group.group import Group
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ DDPG (`policies.ddpg`) and three changes:
     delay               the actor moves every `policy_delay` steps of the critics                 section 5.2
 
 The paper moves the targets with the actor. Here they move every `target_update_interval` steps, as in all algorithms of
-`policies.off_policy`: with the actor as long as both options are equal, as they are unless one is set.
+`policies.common.off_policy`: with the actor as long as both options are equal, as they are unless one is set.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from policies import ddpg
-from policies.continuous import noisy
-from policies.distributions import normal
-from policies.options import check_numbers, check_unused
+from policies.common.options import check_numbers, check_unused
+from policies.networks.box import noisy
+from policies.networks.distributions import normal
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadScopeScheduling
 
-from arena import examination
+from arena.preflight import examine
 
 HERE = Path(__file__).parent
 
@@ -26,7 +26,7 @@ settings.load_profile("arena")
 @pytest.fixture(autouse=True)
 def _patient_checks(monkeypatch: pytest.MonkeyPatch) -> None:
     """`arena check` says nothing of games that take long, as all do on a busy machine."""
-    monkeypatch.setattr(examination, "_PATIENCE", 3600.0)
+    monkeypatch.setattr(examine, "_PATIENCE", 3600.0)
 
 
 class Rows(LoadScopeScheduling):  # type: ignore[misc]  # xdist is not typed

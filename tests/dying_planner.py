@@ -6,9 +6,9 @@ import os
 import signal
 import sys
 
-from arena.cli import main
-from arena.run import Run
-from arena.stages import rounds
+from arena.cli.main import main
+from arena.run import rounds
+from arena.run.run import Run
 
 next_round = rounds.next_round
 

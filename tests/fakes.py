@@ -15,7 +15,7 @@ from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
 from arena.errors import BudgetReached, GroupError
-from arena.spaces import row
+from arena.game.spaces import row
 
 torch.set_num_threads(1)  # as in every worker
 

@@ -128,7 +128,7 @@ class Transposed:
     batched = True
 
     def __init__(self, *, lanes: int) -> None:
-        from arena.interface import Interface
+        from arena.game.api import Interface
 
         self.lanes = lanes
         box = spaces.Box(-1, 1, (1,), np.float32)
@@ -136,7 +136,7 @@ class Transposed:
         self.steps = 0
 
     def frame(self) -> Any:
-        from arena.interface import Frame
+        from arena.game.api import Frame
 
         seen = np.zeros((2, self.lanes, 1), np.float32)
         return Frame(list(seen), np.ones((self.lanes, 2), np.bool_), (None, None))
@@ -145,7 +145,7 @@ class Transposed:
         return self.frame()
 
     def step(self, actions: Any) -> Any:
-        from arena.interface import Step
+        from arena.game.api import Step
 
         self.steps += 1
         nobody = np.zeros((self.lanes, 2), np.bool_)

@@ -6,7 +6,7 @@ import errno
 import os
 import sys
 
-from arena.cli import main
+from arena.cli.main import main
 from arena.records.journal import Journal
 
 flush = Journal.flush

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from arena.records.state import encode
+from arena.records.state_codec import encode
 from policies.dqn import DQN
 from policies.ppo import PPO
 from staging import NOTES

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from arena.schedule import Circle, Worker
+from arena.plan.deadlock import Circle, Worker
 from players import Player
 
 TIMED, FREE = ("leagues:AtTicks", "leagues:KeptAtTicks"), ("leagues:AtEpisodes", "leagues:KeptAtEpisodes")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import sys
 
-from arena.cli import main
-from arena.comm import doorbell
+from arena.cli.main import main
+from arena.transport import doorbell
 
 here = doorbell.this_node()
 elsewhere = os.environ["RANKS_ELSEWHERE"].split(",")

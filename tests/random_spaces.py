@@ -9,7 +9,7 @@ from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Sp
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from arena.spaces import empty_batch, flatten
+from arena.game.spaces import empty_batch, flatten
 
 INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
 FLOATS = ("float16", "float32", "float64")

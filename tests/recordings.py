@@ -11,10 +11,10 @@ from gymnasium.spaces import Space
 from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
-from arena.interface import Frame, Step
-from arena.records.sample_format import EntitySamples, Manifest
-from arena.records.sample_writer import SampleWriter
-from arena.spaces import mask_size
+from arena.dataset.format import EntitySamples, Manifest
+from arena.dataset.writer import SampleWriter
+from arena.game.api import Frame, Step
+from arena.game.spaces import mask_size
 
 
 def record(

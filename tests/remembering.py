@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from arena.records.state import encode
+from arena.records.state_codec import encode
 from learners import OfManyRows
 from policies.ppo import PPO
 from staging import NOTES

@@ -9,7 +9,7 @@ import numpy as np
 
 from arena.config import Config, parse_config
 from arena.config.matches import MatchConfig
-from arena.league.league import Round, first_round, is_over, next_round
+from arena.league.next_round import Round, first_round, is_over, next_round
 from arena.league.results import Encounter, Results, Score, Team
 
 Play = Callable[[str, str, int], Score]

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from arena.config import parse_config
-from arena.launch import hosting
+from arena.launch import lead
 from arena.records.journal import JournalReader
 from arena.records.scoreboard import Scoreboard
-from arena.run import Run
-from arena.screen.display import PlainDisplay
-from arena.stages.prepare import prepare
+from arena.run.prepare import prepare
+from arena.run.run import Run
+from arena.terminal.display import PlainDisplay
 
 NOTES: list[Any] = []
 """What the players of the test that runs now have written down; `play` empties it."""
@@ -46,7 +46,7 @@ def play(data: Mapping[str, Any], path: Path, *, resume: bool = False, given: bo
     config = parse_config({"name": "test", **data}, source="test")
     run = prepare(config, ranks=1, run_dir=str(path / "run") if resume or given else str(_next(path)), resume=resume)
     shown = io.StringIO()
-    result = hosting.in_one_process(replace(run, **changes), PlainDisplay(shown, total_ticks=1))
+    result = lead.in_one_process(replace(run, **changes), PlainDisplay(shown, total_ticks=1))
     return Played(run, result.scoreboard, shown.getvalue())
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from arena.records.replay_format import Chunk, chunks_in, framed
+from arena.replay.format import Chunk, chunks_in, framed
 
 
 def tamper(path: Path, change: Callable[[Chunk], Chunk]) -> None:

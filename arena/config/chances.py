@@ -24,7 +24,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from arena.circles import Line
+from arena.config.check_league import gated
 from arena.config.league import LeagueConfig
 from arena.config.matches import (
     Exploiters,
@@ -40,8 +40,8 @@ from arena.config.matches import (
     generator_of,
     neighbours,
 )
-from arena.config.rounds import gated
-from arena.config.seatings import Bracket, brackets
+from arena.config.members import Bracket, brackets
+from arena.plan.circles import Line
 
 if TYPE_CHECKING:
     from arena.config.schema import Config

@@ -2,7 +2,7 @@
 
 A generator makes the match descriptions of each round of a run. Those of the first round follow from the generator
 alone. `round_robin`, `gauntlet` and `mixtures` are fixed: they make the same in every round. `knockout`, `swiss` and
-`matchmaking` are adaptive: what they make later depends on what has been played; see `arena.league.generators`. No
+`matchmaking` are adaptive: what they make later depends on what has been played; see `arena.league.pairings`. No
 later round has more matches of a generator than the first one.
 """
 

@@ -14,7 +14,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from arena.config import yaml_text
+from arena.config import yaml
 from arena.errors import ConfigError, nearest
 
 _PATH = re.compile(r"[^.\[\]\s]+(?:\.[^.\[\]\s]+|\[[0-9]+\])*\Z")
@@ -64,7 +64,7 @@ def apply(data: Mapping[str, Any], overrides: Sequence[str]) -> Overridden:
         path = path.strip()
         if not equals or not _PATH.match(path):
             raise ConfigError("expected key.path=value, such as matches[0].lanes=4", source=f"--set {text}")
-        places += _set(changed, _TOKEN.findall(path), yaml_text.load(value, source=f"--set {text}"), text)
+        places += _set(changed, _TOKEN.findall(path), yaml.load(value, source=f"--set {text}"), text)
     return Overridden(changed, tuple(places))
 
 

@@ -16,16 +16,16 @@ from typing import Any, Literal
 import msgspec
 
 from arena.config import overrides as overriding
-from arena.config import yaml_text
-from arena.config.checking import check
-from arena.config.converting import convert, show
+from arena.config import yaml
+from arena.config.check import check
+from arena.config.check_league import may_be_frozen
+from arena.config.decode import convert, show
 from arena.config.fields import Color, Count, Natural, Seconds, Text
 from arena.config.independent import expanded
 from arena.config.league import LeagueConfig
 from arena.config.matches import GeneratorEntry, MatchConfig, RoundRobinConfig, SeatEntry, generator_of
-from arena.config.rounds import may_be_frozen
 from arena.errors import ConfigError, close_name
-from arena.plan import ONLY_ACT, OutcomeRule
+from arena.plan.plan import ONLY_ACT, OutcomeRule
 
 __all__ = [
     "CallbackConfig",
@@ -165,7 +165,7 @@ def load_config(path: str | Path, overrides: Sequence[str] = ()) -> Config:
         ConfigError: anything that is wrong with the file or an override.
     """
     source = str(path)
-    data = yaml_text.load(_read(Path(path)), source=source)
+    data = yaml.load(_read(Path(path)), source=source)
     if data is None:
         raise ConfigError("the file is empty; a configuration needs ticks, envs, policies and matches", source=source)
     return parse_config(data, source=source, overrides=overrides)
@@ -199,15 +199,15 @@ def parse_config(data: Mapping[str, Any], *, source: str, overrides: Sequence[st
 
 def resolved_yaml(config: Config) -> str:
     """The configuration as YAML with every default written out; it loads to an equal `Config`."""
-    return yaml_text.dump(msgspec.to_builtins(config))
+    return yaml.dump(msgspec.to_builtins(config))
 
 
 def _read(path: Path) -> str:
     try:
         with path.open("rb") as file:
-            content = file.read(yaml_text.MOST_CHARACTERS + 1)  # a device has no end
-        if len(content) > yaml_text.MOST_CHARACTERS:
-            raise ConfigError(f"is longer than {yaml_text.MOST_CHARACTERS} bytes", source=str(path))
+            content = file.read(yaml.MOST_CHARACTERS + 1)  # a device has no end
+        if len(content) > yaml.MOST_CHARACTERS:
+            raise ConfigError(f"is longer than {yaml.MOST_CHARACTERS} bytes", source=str(path))
         return content.decode("utf-8-sig")
     except FileNotFoundError as error:
         raise ConfigError(f"there is no such file{_similar_file(path)}", source=str(path)) from error

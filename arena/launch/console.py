@@ -8,10 +8,10 @@ import sys
 from pathlib import Path
 from typing import IO
 
-from arena.messages import Failed
-from arena.plan import Role
-from arena.records.durable import writing
-from arena.run import Run
+from arena.plan.plan import Role
+from arena.records.atomic import writing
+from arena.roles.protocol import Failed
+from arena.run.run import Run
 
 _LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 

@@ -5,23 +5,23 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
-from arena.comm.host import Host
-from arena.launch import hosting
-from arena.leg import Leg
-from arena.memory import Memory
-from arena.messages import Failed
+from arena.launch import lead as hosting
 from arena.records.scoreboard import Scoreboard
-from arena.run import Run, Stage
-from arena.screen.display import Display
-from arena.stages import staging
-from arena.stages.resuming import forget
+from arena.roles.protocol import Failed
+from arena.run import stages
+from arena.run.leg import Leg
+from arena.run.recovery import Memory
+from arena.run.resume import forget
+from arena.run.run import Run, Stage
+from arena.terminal.display import Display
+from arena.transport.scheduler import Host
 
 if TYPE_CHECKING:
-    from arena.comm.mpi import Team
+    from arena.transport.mpi import Team
 
 
 class HostingLeader(ABC):
-    """Rank 0's part of a run, or all of it where there is no other rank; see `arena.launch.ranks.Leader`."""
+    """Rank 0's part of a run, or all of it where there is no other rank; see `arena.launch.rank.Leader`."""
 
     @abstractmethod
     def prepare(self, ranks: int, *, tolerant: bool = False) -> Run:
@@ -53,7 +53,7 @@ class HostingLeader(ABC):
 
     def next_stage(self, run: Run) -> Stage | None:
         """What is played next; None if the run is over."""
-        return staging.next_stage(run)
+        return stages.next_stage(run)
 
     def alone(self, run: Run) -> int:
         """Plays everything in this process and shows the result; returns the exit status."""

@@ -21,8 +21,8 @@ from types import FrameType
 from typing import IO
 
 from arena.errors import ConfigError
-from arena.hosts import allocated, shares
-from arena.stopping import WISHES, takes_signals
+from arena.plan.hosts import allocated, shares
+from arena.run.stop import WISHES, takes_signals
 
 _UNDER_A_LAUNCHER = ("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "PMI_ID", "MPI_LOCALRANKID")
 _CONFIRM_VARIABLE = "ARENA_CONFIRM"  # there if somebody waits for the words below

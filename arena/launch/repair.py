@@ -16,14 +16,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from arena.memory import Memory
-from arena.messages import pack, unpack
-from arena.plan import Role
-from arena.rehosting import rehosted
-from arena.run import Repair, Run
+from arena.plan.plan import Role
+from arena.plan.rehosting import rehosted
+from arena.roles.protocol import pack, unpack
+from arena.run.recovery import Memory
+from arena.run.run import Repair, Run
 
 if TYPE_CHECKING:
-    from arena.comm.mpi import Team
+    from arena.transport.mpi import Team
 
 DEATHS_AT_MOST = 5
 """How often a role may die with its process within one leg."""
@@ -92,7 +92,7 @@ def _from_the_start(run: Run, alive: Sequence[int]) -> tuple[Run, list[int]]:
 
 def _rolled_back(run: Run, alive: Sequence[int]) -> tuple[Run, list[int]]:
     """The run as it goes on from its newest boundary, on the survivors, and their order as in `_from_the_start`."""
-    from arena.stages.resuming import rolled_back  # reads configurations, which other processes have no use for
+    from arena.run.resume import rolled_back  # reads configurations, which other processes have no use for
 
     idle = [rank for rank in run.plan.idle_ranks if rank in alive]
     spares = max(0, len(idle) + len(alive) - run.plan.processes)  # as many as the dead have not used up

@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 
 from arena.launch import mpirun
-from arena.run import Run
-from arena.screen.display import Display, make_display
+from arena.run.run import Run
+from arena.terminal.display import Display, make_display
 
 
 def display_for(run: Run) -> Display:

@@ -28,10 +28,10 @@ from arena.config.matches import (
     MatchmakingConfig,
     PastSelvesRule,
 )
-from arena.league.draws import systematic
-from arena.league.pairing import Standings
-from arena.league.payoff import posterior
+from arena.league.metagame.payoff import posterior
+from arena.league.ratings.ranking import Standings
 from arena.league.results import Results
+from arena.league.rng import systematic
 
 Weights: TypeAlias = dict[str, float]
 

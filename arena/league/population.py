@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from arena.config.league import EvolutionConfig, PerturbConfig
-from arena.league.ratings import fit
+from arena.league.ratings.ratings import fit
 from arena.league.results import Results
 from arena.league.rounds import Fork
 

@@ -11,10 +11,10 @@ import numpy as np
 
 from arena.config.league import GateConfig, SnapshotsConfig
 from arena.config.matches import MatchConfig
-from arena.league.ratings import Ratings, fit
+from arena.league.ratings.ratings import Ratings, fit
+from arena.league.ratings.sprt import Test, Verdict
 from arena.league.results import Encounter, Results, Score
 from arena.league.rounds import GateRecord, names_of, player_of, snapshot_name
-from arena.league.sequential import Test, Verdict
 
 
 class Joining(NamedTuple):

@@ -23,11 +23,11 @@ from typing import NamedTuple
 import msgspec
 
 from arena.config.matches import MatchConfig, SeatEntry
-from arena.league.contradictions import Contradiction, unmet
-from arena.league.pairing import RESOLUTION, Standings, most_informative
-from arena.league.ratings import fit
+from arena.league.ratings.contradictions import Contradiction, unmet
+from arena.league.ratings.ranking import RESOLUTION, Standings, most_informative
+from arena.league.ratings.ratings import fit
+from arena.league.ratings.standings import Row, rows
 from arena.league.results import Results
-from arena.league.standings import Row, rows
 
 _LANES = 16  # that frozen players play as fast as one, nearly
 _PART = 4  # a batch has a quarter of the games before it

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from arena.proxy.seat import Seat, Turns
+from arena.seat.client import Seat, Turns
 
 __all__ = ["Seat", "Turns", "make_proxy"]
 

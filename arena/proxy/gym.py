@@ -8,9 +8,9 @@ import gymnasium
 import numpy as np
 from gymnasium.error import ResetNeeded
 
-from arena.interface import Info
-from arena.proxy.seat import Seat
-from arena.spaces import check_choices, write_sample
+from arena.game.api import Info
+from arena.game.spaces import check_choices, write_sample
+from arena.seat.client import Seat
 
 _ONLY_LANE = np.ones(1, np.bool_)
 

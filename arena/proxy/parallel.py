@@ -9,9 +9,9 @@ from gymnasium.error import ResetNeeded
 from gymnasium.spaces import Space
 from pettingzoo import ParallelEnv
 
-from arena.interface import Info
-from arena.proxy.seat import Seat
-from arena.spaces import check_choices, write_sample
+from arena.game.api import Info
+from arena.game.spaces import check_choices, write_sample
+from arena.seat.client import Seat
 
 _ONLY_LANE = np.ones(1, np.bool_)
 

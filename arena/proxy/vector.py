@@ -24,9 +24,9 @@ from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
 from arena.errors import ProtocolError
-from arena.lockstep import RequestKind
-from arena.proxy.seat import Seat
-from arena.spaces import BatchWriter, empty_batch, flatten, unflatten
+from arena.game.lockstep import RequestKind
+from arena.game.spaces import BatchWriter, empty_batch, flatten, unflatten
+from arena.seat.client import Seat
 
 BoolRows = NDArray[np.bool_]
 StepResults = tuple[Any, NDArray[np.float64], BoolRows, BoolRows, dict[str, Any]]

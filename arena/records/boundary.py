@@ -14,11 +14,11 @@ from pathlib import Path
 import msgspec
 
 from arena.errors import ConfigError
-from arena.leg import Leg
 from arena.records import checkpoint
-from arena.records.durable import make_folder, replacing
+from arena.records.atomic import make_folder, replacing
 from arena.records.folder import RunFolder
-from arena.succession import Seat
+from arena.run.handover import Seat
+from arena.run.leg import Leg
 
 VERSION = 1
 

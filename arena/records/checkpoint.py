@@ -4,7 +4,7 @@ A checkpoint is one zip file, `checkpoints/<policy>/<boundary>.ckpt`:
 
     checkpoint.json   format version, policy, algorithm, boundary, ticks, update, the arena's version, and the state's
                       structure
-    arrays/<n>.npy    the arrays of the state, see `arena.records.state`
+    arrays/<n>.npy    the arrays of the state, see `arena.records.state_codec`
     sha256            over names and bytes of all other members, in the file's order
 
 A file gets its name only when it is whole and on the disk, so a kill at any instant leaves the older ones. The state
@@ -32,8 +32,8 @@ from pathlib import Path
 from typing import IO, Any
 
 from arena.errors import ConfigError, nearest
-from arena.records import state as states
-from arena.records.durable import make_folder, part_of, replacing
+from arena.records import state_codec as states
+from arena.records.atomic import make_folder, part_of, replacing
 
 FORMAT_VERSION = 1
 _HEADER, _DIGEST = "checkpoint.json", "sha256"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from arena.records.durable import replacing
+from arena.records.atomic import replacing
 from arena.records.folder import RunFolder
 from arena.records.journal import Journal, JournalReader, kept_lines
 from arena.records.scoreboard import Score, Scoreboard

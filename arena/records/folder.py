@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import Any
 
 from arena.errors import ConfigError
-from arena.records.durable import make_folder, replacing
+from arena.records.atomic import make_folder, replacing
 
 _UNBEGUN = {"logs", "checkpoints", "tensorboard", "boundaries", "rounds.jsonl", "tournament.json", "lock"}
 """What a run that nobody has played may leave."""

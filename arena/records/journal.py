@@ -15,7 +15,7 @@ from typing import IO, Any, TypeVar
 import msgspec
 
 from arena.errors import ConfigError, Unwritable
-from arena.records.durable import private, writing
+from arena.records.atomic import private, writing
 
 S = TypeVar("S", bound=msgspec.Struct)
 

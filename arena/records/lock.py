@@ -18,7 +18,7 @@ from pathlib import Path
 from types import TracebackType
 
 from arena.errors import ConfigError
-from arena.records.durable import private
+from arena.records.atomic import private
 
 _NAME = "lock"
 _UNKNOWN_HERE = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)  # what file systems without locks answer

@@ -21,7 +21,7 @@ from functools import lru_cache
 from typing import Literal, NamedTuple, get_args
 
 from arena.errors import NotZeroSum
-from arena.plan import OutcomeRule
+from arena.plan.plan import OutcomeRule
 
 Outcome = Literal["win", "loss", "draw"]
 

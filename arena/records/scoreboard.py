@@ -9,11 +9,11 @@ from itertools import compress
 from operator import itemgetter, mul
 from typing import NamedTuple
 
-from arena.records.episode_line import unsettled
-from arena.records.lines import EpisodeRow, UpdateRecord
-from arena.records.ordering import Place
+from arena.records.episode import unsettled
+from arena.records.episode_stats import Results, in_parts, results_of
+from arena.records.merge_order import Place
+from arena.records.metrics import EpisodeRow, UpdateRecord
 from arena.records.outcome import Winners
-from arena.records.results import Results, in_parts, results_of
 
 WINDOW = 100  # how many of the first and of the last values are kept
 _HELD = 10 * WINDOW  # how many wait, at most, until the last ones are chosen: so sorting costs little for each

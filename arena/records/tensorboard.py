@@ -21,7 +21,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import IO
 
-from arena.records.durable import make_folder, private, writing
+from arena.records.atomic import make_folder, private, writing
 
 _START = 1  # SessionLog.START: TensorBoard forgets the points of older files from this step on
 

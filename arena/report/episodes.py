@@ -1,7 +1,8 @@
 """The finished episodes of a run as columns: what curves, lengths and results are counted from.
 
 A policy appears once in an episode, however many seats it had: with the mean return of its entities and its shares of
-the result, as in the live display (`arena.records.results`). Episodes that the end of a leg has cut are no results.
+the result, as in the live display (`arena.records.episode_stats`). Episodes that the end of a leg has cut are no
+results.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from arena.errors import ConfigError
-from arena.records.episode_line import PlayedEpisode
+from arena.records.episode import PlayedEpisode
 from arena.records.outcome import Outcome, Winners, stands
 
 Ints = NDArray[np.int64]

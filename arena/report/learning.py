@@ -7,10 +7,10 @@ from collections import defaultdict
 import msgspec
 import numpy as np
 
-from arena.intervals import half_of_mean, of_share
+from arena.league.ratings.intervals import half_of_mean, of_share
 from arena.report.curves import Curve, curve, edges_for
 from arena.report.episodes import EpisodeTable
-from arena.report.reading import RunFiles, Update
+from arena.report.read_run import RunFiles, Update
 
 MOST_POINTS = 160  # of a logged value: more do not fit the width of a page
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from arena.report.reading import RoundLine
+from arena.report.read_run import RoundLine
 
 
 class Snapshot(msgspec.Struct, frozen=True):

@@ -16,17 +16,17 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 from plotly.offline import get_plotlyjs  # type: ignore[import-untyped]
 
-from arena.league.standings import ENOUGH
-from arena.records.durable import check_place, replacing
+from arena.league.ratings.standings import ENOUGH
+from arena.records.atomic import check_place, replacing
 from arena.records.faults import fault_words
 from arena.records.folder import RunFolder
-from arena.records.gates import gate_words
 from arena.report.charts import activity_colors, figures
 from arena.report.colors import Colors
-from arena.report.reading import RunFiles, read_run
-from arena.report.replay_strips import replay_strips
+from arena.report.numbers import FORMS, NOTHING
+from arena.report.read_run import RunFiles, read_run
+from arena.report.replays import replay_strips
 from arena.report.sections import look_up, page_data, plain
-from arena.report.words import FORMS, NOTHING
+from arena.terminal.gates import gate_words
 
 CONTENTS = {
     "summary": "Summary",

@@ -9,16 +9,16 @@ import msgspec
 
 from arena import __version__
 from arena.config.league import DecidedConfig, LeagueConfig
-from arena.league.league import Champion
-from arena.league.reading import read as read_encounters
-from arena.league.winning import knockouts_won
+from arena.league.knockouts import knockouts_won
+from arena.league.next_round import Champion
+from arena.league.read_results import read as read_encounters
 from arena.report.colors import Colors
 from arena.report.learning import Evaluation, Learning, Logged, evaluations, learning_curves, logged_values
 from arena.report.lengths import Lengths, lengths
 from arena.report.lineage import Lineage, lineage
-from arena.report.plan_picture import PlanPicture, plan_picture
-from arena.report.reading import RunFiles, Source
-from arena.report.replay_strips import Replay
+from arena.report.plan_cards import PlanPicture, plan_picture
+from arena.report.read_run import RunFiles, Source
+from arena.report.replays import Replay
 from arena.report.standings import Standings, standings
 from arena.report.summary import PolicyRow, Summary, policy_rows, summarise
 from arena.report.timing import Timing, timing

@@ -7,22 +7,22 @@ from collections.abc import Sequence
 import msgspec
 import numpy as np
 
+from arena.config.check_league import players
 from arena.config.league import DecidedConfig
-from arena.config.rounds import players
 from arena.config.schema import Config
-from arena.league.alpha_rank import alpha_rank_with_uncertainty
-from arena.league.contradictions import Contradiction
-from arena.league.meta_game import Estimate
-from arena.league.nash_averaging import nash_average_with_uncertainty
-from arena.league.online import OnlineRatings
-from arena.league.payoff import Payoff, payoff
-from arena.league.ratings import Interval, Ratings, fit
-from arena.league.reading import Reading
+from arena.league.metagame.alpha_rank import alpha_rank_with_uncertainty
+from arena.league.metagame.nash_averaging import nash_average_with_uncertainty
+from arena.league.metagame.payoff import Payoff, payoff
+from arena.league.metagame.posterior import Estimate
+from arena.league.ratings.contradictions import Contradiction
+from arena.league.ratings.online import OnlineRatings
+from arena.league.ratings.ratings import Interval, Ratings, fit
+from arena.league.ratings.standings import Caution, Curtailed, caution, curtailed, rows
+from arena.league.read_results import Reading
 from arena.league.results import Results
-from arena.league.standings import Caution, Curtailed, caution, curtailed, rows
 from arena.league.tournament import Doubt, Rule, equals, table
-from arena.records.condition import planned_ticks
 from arena.report.colors import Colors
+from arena.run.status import planned_ticks
 
 MOST_IN_MATRIX = 24  # players: more cells than 24 x 24 nobody reads
 _MOST_PAIRS = 3

@@ -8,13 +8,13 @@ from datetime import datetime, timezone
 import msgspec
 import numpy as np
 
-from arena.config.rounds import players
-from arena.records.condition import Condition, condition, planned_ticks
-from arena.records.rounds import ticks_before
+from arena.config.check_league import players
+from arena.league.rounds_file import ticks_before
 from arena.records.scoreboard import WINDOW
 from arena.report.colors import Colors
 from arena.report.episodes import Floats
-from arena.report.reading import RunFiles, Update
+from arena.report.read_run import RunFiles, Update
+from arena.run.status import Condition, condition, planned_ticks
 
 
 class Summary(msgspec.Struct, frozen=True):

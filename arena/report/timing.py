@@ -7,8 +7,8 @@ from collections.abc import Iterable
 
 import msgspec
 
-from arena.report.reading import ProfiledRole, ProfileFile
-from arena.stopwatch import Activity
+from arena.diagnostics.profile import Activity
+from arena.report.read_run import ProfiledRole, ProfileFile
 
 ORDER = sorted((activity.value for activity in Activity), key=lambda name: name.startswith("waiting"))  # work first
 

@@ -1,4 +1,4 @@
-"""Everybody else's games, brought to the form of `arena.interface.BatchedEnv`.
+"""Everybody else's games, brought to the form of `arena.game.api.BatchedEnv`.
 
     adapt(factory, kwargs, lanes)        any of the four interfaces below, or a natively batched class
     gymnasium_factory("CartPole-v1")     makes instances of a registered Gymnasium id
@@ -9,7 +9,7 @@ One module per interface turns a single instance into a `Game` (one lane): `gymn
 may put around a game, `layers` does it for games that are no Gymnasium environments.
 """
 
-from envs.adapters.kinds import adapt
+from envs.adapters.adapt import adapt
 from envs.adapters.sources import gymnasium_factory, pettingzoo_factory
 
 __all__ = ["adapt", "gymnasium_factory", "pettingzoo_factory"]

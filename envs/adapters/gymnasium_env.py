@@ -11,8 +11,8 @@ from gymnasium.spaces import Space
 from numpy.typing import NDArray
 
 from arena.errors import GameError
-from arena.interface import Info
-from envs.adapters.game import Moment, picture
+from arena.game.api import Info
+from envs.adapters.lane import Moment, picture
 
 _OF_RESET = ("observation", "info")
 _OF_STEP = ("observation", "reward", "terminated", "truncated", "info")

@@ -21,8 +21,8 @@ from gymnasium.spaces import Space
 from numpy.typing import NDArray
 
 from arena.errors import ConfigError
-from arena.spaces import no_op
-from envs.adapters.game import Moment
+from arena.game.spaces import no_op
+from envs.adapters.lane import Moment
 
 TRUNCATED = "TimeLimit.truncated"
 

@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from arena.errors import ProtocolError
-from arena.interface import Info
-from envs.adapters.game import Moment, picture
-from envs.adapters.pettingzoo_spaces import Cast
+from arena.game.api import Info
+from envs.adapters.lane import Moment, picture
+from envs.adapters.pettingzoo_common import Cast
 
 
 class AECGame:

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from arena.interface import Info
-from arena.spaces import no_op
-from envs.adapters.game import Moment, picture
-from envs.adapters.pettingzoo_spaces import Cast
+from arena.game.api import Info
+from arena.game.spaces import no_op
+from envs.adapters.lane import Moment, picture
+from envs.adapters.pettingzoo_common import Cast
 
 
 class ParallelGame:

@@ -7,9 +7,9 @@
       - "gymnasium.wrappers:RescaleObservation": {min_obs: 0, max_obs: 1}     # any other one, or your own
 
 The first is the innermost. A Gymnasium environment is wrapped itself, each lane by itself, so anything can be done to
-it. In games of another kind a wrapper goes around each entity (`envs.adapters.layers`): it may change what the entity
-sees and earns and end its episode, but neither its actions nor when the game is stepped. Rewards are clipped, and
-episodes limited, for all lanes at once there.
+it. In games of another kind a wrapper goes around each entity (`envs.adapters.batched_wrappers`): it may change what
+the entity sees and earns and end its episode, but neither its actions nor when the game is stepped. Rewards are
+clipped, and episodes limited, for all lanes at once there.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from numpy.typing import NDArray
 
 from arena import registry
 from arena.errors import ConfigError
-from arena.interface import BatchedEnv
-from envs import options
-from envs.adapters.layers import Env, Limited, PerEntity, Transformed
+from arena.game.api import BatchedEnv
+from envs.adapters.batched_wrappers import Env, Limited, PerEntity, Transformed
 from envs.adapters.signatures import check_call
+from envs.common import options
 
 _MOST_FRAMES = 256
 _MOST_REWARD = 1e100

@@ -40,23 +40,23 @@ from torch import nn
 from torch.optim import Optimizer
 
 from arena.errors import ConfigError
+from policies.common.rng import ACTING, EXPLORING
+from policies.common.tensors import misfit
 from policies.sb3 import buffers
 from policies.sb3.archive import Contents, pack, unpack
 from policies.sb3.options import check_spaces, check_values, made, options_class
-from policies.sb3.rows import Rows, check_counted_from_zero, check_infos, masks_refused, to_env
-from policies.sb3.streams import GlobalStreams
-from policies.streams import ACTING, EXPLORING
-from policies.tensors import misfit
+from policies.sb3.rng import GlobalStreams
+from policies.sb3.vec_env import Rows, check_counted_from_zero, check_infos, masks_refused, to_env
 
 if TYPE_CHECKING:
-    from arena.group import Group
+    from arena.group.group import Group
 
 ARCHIVE = "stable_baselines3.zip"
 """The one item of a member's state: uint8 [n], the bytes of a file that the library's `load` opens."""
 
 _COUNTERS = ("_n_updates", "_n_calls", "_episode_num", "_current_progress_remaining", "exploration_rate")
 _AS_LEARNT = "load them with the policy_kwargs, the optimiser and the environment's spaces that they were learnt with"
-_MAKING = 100  # of random streams, beside those of policies.streams
+_MAKING = 100  # of random streams, beside those of policies.common.rng
 
 Figures = dict[str, float]
 

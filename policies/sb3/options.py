@@ -39,10 +39,10 @@ from stable_baselines3.common.utils import LinearSchedule
 
 from arena.errors import ConfigError, located, nearest
 from arena.registry import load_object
-from policies.devices import DEVICES, device_of
-from policies.options import check_choice, check_falls, check_numbers, check_unused, is_number, wrong
-from policies.sb3.rows import Rows, Unplayed
-from policies.sb3.streams import GlobalStreams
+from policies.common.devices import DEVICES, device_of
+from policies.common.options import check_choice, check_falls, check_numbers, check_unused, is_number, wrong
+from policies.sb3.rng import GlobalStreams
+from policies.sb3.vec_env import Rows, Unplayed
 
 _NOT_TAKEN = {
     *("env", "seed", "verbose", "tensorboard_log", "stats_window_size", "_init_setup_model"),

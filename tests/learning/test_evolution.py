@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import yaml
 
-from arena.cli import main
-from arena.config import yaml_text
+from arena.cli.main import main
+from arena.config import yaml as yaml_text
 from arena.records.journal import JournalReader
 
 pytestmark = pytest.mark.slow

@@ -14,8 +14,8 @@ import yaml
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from arena.cli import main
-from arena.restoring import restored
+from arena.cli.main import main
+from arena.serving.policy import restored
 
 pytestmark = pytest.mark.slow
 

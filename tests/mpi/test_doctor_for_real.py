@@ -10,7 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from arena.commands.doctor import mpi
+from arena.cli.doctor import mpi
 from launching import arena, environment, finish, left_behind, start, wait_for
 
 WAITS = """
@@ -44,7 +44,7 @@ def test_another_launcher_than_the_librarys_is_a_problem(tmp_path: Path) -> None
     launcher.write_text('#!/bin/bash\n[ "$1" = --version ] && exit\nshift 2\n"$@" & "$@"; wait\n')
     launcher.chmod(0o700)
     program = (
-        "import sys; from arena.launch import mpirun; from arena.commands.doctor import mpi\n"
+        "import sys; from arena.launch import mpirun; from arena.cli.doctor import mpi\n"
         f"mpirun.find_launcher = lambda: {str(launcher)!r}\n"
         "print(*[finding.line for finding in mpi.few_processes()])"
     )

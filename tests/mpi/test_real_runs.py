@@ -76,7 +76,7 @@ def test_the_root_and_the_environments_never_import_torch(tmp_path: Path) -> Non
     logs = {path.name: path.read_text() for path in (tmp_path / "run" / "logs").iterdir()}
     imports = "import 'torch'"
     assert imports in logs["rank-0002.log"], "the learner's log shows what it imports"
-    assert "import 'arena.roles.environment'" in logs["rank-0001.log"] + ended.err
+    assert "import 'arena.roles.environment.environment'" in logs["rank-0001.log"] + ended.err
     assert imports not in logs["rank-0001.log"]
     root = [line for line in ended.err.splitlines() if imports in line]
     assert len(root) == 0, "the root's stderr is the launcher's"

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from arena.records.journal import JournalReader
-from arena.replaying import verify
-from arena.replays import MatchReplays, read_replays
+from arena.replay.reader import MatchReplays, read_replays
+from arena.replay.verify import verify
 from launching import ARENA, arena, finish, left_behind, start, wait_for, write
 
 RANK = b"OMPI_COMM_WORLD_RANK="

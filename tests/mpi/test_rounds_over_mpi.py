@@ -124,17 +124,17 @@ def test_rounds_of_another_length_are_refused_and_more_rounds_are_not(tmp_path: 
 
 WATCHED = """
 import sys
-from arena.cli import main
-from arena.league import league
+from arena.cli.main import main
+from arena.league import next_round
 from arena.records.lock import is_held
 
-next_round = league.next_round
+next_round = next_round.next_round
 
 def watched(*given):
     print("held" if is_held("run") else "free", flush=True)
     return next_round(*given)
 
-league.next_round = watched
+next_round.next_round = watched
 sys.exit(main(sys.argv[1:]))
 """
 

@@ -14,7 +14,7 @@ from gymnasium.vector.utils import batch_space
 from arena.errors import BudgetReached, ConfigError
 from fakes import ScriptedEnv, ThreadGroup, all_equal, flat_weights, solo_group, together
 from policies.a2c import A2C
-from policies.rollout import Batch, from_samples, to_leaves, to_samples
+from policies.common.rollout import Batch, from_samples, to_leaves, to_samples
 
 VECTOR = spaces.Box(-1, 1, (3,), np.float32)
 CHOICE = spaces.Discrete(4)

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from arena.acting import play
 from arena.errors import BudgetReached
+from arena.proxy.play import play
 
 
 class Gym:

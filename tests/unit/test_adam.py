@@ -11,8 +11,8 @@ from torch import nn
 from arena import registry
 from arena.errors import ConfigError
 from fakes import ScriptedEnv, solo_group
-from policies.adam import Adam
-from policies.on_policy import OnPolicy
+from policies.common.adam import Adam
+from policies.common.on_policy import OnPolicy
 
 SEEN = spaces.Box(-1, 1, (3,), np.float32)
 

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from mpe2 import simple_spread_v3, simple_tag_v3
 
 from arena.errors import ConfigError, GameError
-from arena.interface import BatchedEnv
+from arena.game.api import BatchedEnv
 from arena.testing import check_batched_env
 from envs.adapters import adapt, gymnasium_factory, pettingzoo_factory
 from envs.touchdown import Touchdown

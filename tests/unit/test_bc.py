@@ -11,14 +11,14 @@ import torch
 from gymnasium import spaces
 from gymnasium.vector.utils import batch_space
 
+from arena.dataset.reader import read_samples
 from arena.errors import BudgetReached, ConfigError
-from arena.records.state import decode, encode
-from arena.samples import read_samples
+from arena.records.state_codec import decode, encode
 from fakes import ScriptedEnv, ThreadGroup, all_equal, flat_weights, solo_group, together
-from policies.actions import action_head
 from policies.bc import BehaviourCloning
-from policies.demonstrations import demonstrations
-from policies.rollout import to_leaves
+from policies.common.rollout import to_leaves
+from policies.networks.heads import action_head
+from policies.offline.demonstrations import demonstrations
 from recordings import record
 
 SEEN = spaces.Box(-1, 1, (3,), np.float32)

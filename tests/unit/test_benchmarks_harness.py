@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from arena.interface import BatchedEnv
+from arena.game.api import BatchedEnv
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 sys.path.append(str(BENCHMARKS))  # benchmarks are scripts: their folder is where they find each other

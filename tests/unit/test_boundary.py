@@ -13,11 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from arena.errors import ConfigError
-from arena.leg import Leg
 from arena.records import boundary, checkpoint
 from arena.records.boundary import Boundary
 from arena.records.folder import RunFolder
 from arena.records.journal import Journal
+from arena.run.leg import Leg
 
 FULL = Boundary(
     tick=40,

@@ -11,15 +11,15 @@ import pytest
 
 from arena import callbacks
 from arena.callbacks import Callback, Callbacks, made
-from arena.cli import main
-from arena.config import parse_config, resolved_yaml, yaml_text
+from arena.cli.main import main
+from arena.config import parse_config, resolved_yaml, yaml
 from arena.errors import CallbackFailed, ConfigError
-from arena.plan import CallbackPlan, make_plan
+from arena.plan.plan import CallbackPlan, make_plan
 from arena.records.folder import RunFolder
 from arena.records.journal import JournalReader, as_read
-from arena.records.lines import EpisodeRecord, SeatRecord, UpdateRecord
+from arena.records.metrics import EpisodeRecord, SeatRecord, UpdateRecord
 from arena.records.recorder import Recorder
-from arena.stopping import Stop
+from arena.run.stop import Stop
 from listeners import HearsAll
 from staging import NOTES
 
@@ -58,7 +58,7 @@ def test_an_entry_is_a_name_or_a_name_with_options() -> None:
 
 def test_what_was_resolved_has_the_same_callbacks() -> None:
     config = parse_config({**DATA, "callbacks": ["a:B", {"class": "a:B", "options": {"x": [1]}}]}, source="test")
-    again = parse_config(yaml_text.load(resolved_yaml(config), source="again"), source="test")
+    again = parse_config(yaml.load(resolved_yaml(config), source="again"), source="test")
     assert again.callbacks == config.callbacks
 
 
@@ -111,7 +111,7 @@ def test_a_mistake_is_told_before_anything_starts(
     command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "c.yaml").write_text(yaml_text.dump({**DATA, "callbacks": ["listeners:Misspelt"]}))
+    (tmp_path / "c.yaml").write_text(yaml.dump({**DATA, "callbacks": ["listeners:Misspelt"]}))
     assert main([command, "c.yaml"]) == 2
     told = capsys.readouterr().err
     assert "c.yaml: callbacks[0]: Misspelt.on_epsiode() is never called; did you mean 'on_episode'?" in told
@@ -123,7 +123,7 @@ def test_a_check_names_the_callbacks(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     entry = {"class": "listeners:HearsAll", "options": {"name": "a"}}
-    (tmp_path / "c.yaml").write_text(yaml_text.dump({**DATA, "callbacks": [entry]}))
+    (tmp_path / "c.yaml").write_text(yaml.dump({**DATA, "callbacks": [entry]}))
     assert main(["check", "c.yaml"]) == 0
     assert "callback listeners:HearsAll: 1 option\n" in capsys.readouterr().out
     assert NOTES == []

@@ -12,14 +12,14 @@ from gymnasium.vector.utils import batch_space
 from torch import Tensor
 
 from arena.errors import BudgetReached, ConfigError
-from arena.records.state import decode, encode
+from arena.records.state_codec import decode, encode
 from fakes import ScriptedEnv, ThreadGroup, all_equal, flat_weights, solo_group, together
-from policies import reparameterised
-from policies.continuous import SquashedGaussian
+from policies.common.replay import Transitions
+from policies.common.rollout import to_leaves
 from policies.maddpg import MADDPG
 from policies.masac import MASAC
-from policies.replay import Transitions
-from policies.rollout import to_leaves
+from policies.networks import reparameterized
+from policies.networks.box import SquashedGaussian
 from transitions import assert_gradients, disturb, parts
 
 VECTOR = spaces.Box(-1, 1, (3,), np.float32)
@@ -105,7 +105,7 @@ def steady(shape: Any, generator: Any) -> Tensor:
 @pytest.fixture
 def steady_noise(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("normal", "gumbel"):
-        monkeypatch.setattr(reparameterised, name, steady)
+        monkeypatch.setattr(reparameterized, name, steady)
 
 
 # ------------------------------------------------------------------------------------------------------- the maths

@@ -23,8 +23,8 @@ from hypothesis.extra import numpy as npst
 
 from arena.errors import ConfigError
 from arena.records import checkpoint
-from arena.records.durable import part_of
-from arena.records.state import decode, encode
+from arena.records.atomic import part_of
+from arena.records.state_codec import decode, encode
 
 
 def save(folder: Path, state: Any = None, *, ticks: int = 0, keep: int = 3) -> Path:

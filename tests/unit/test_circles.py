@@ -8,7 +8,7 @@ from itertools import permutations
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from arena.circles import Drawing, Line
+from arena.plan.circles import Drawing, Line
 
 NODES = "abcdef"
 

@@ -16,10 +16,11 @@ from typing import Any
 
 import pytest
 
-from arena import cli, examination
-from arena.cli import _parser, main
-from arena.config import yaml_text
+from arena.cli.main import _parser, main
+from arena.cli.main import main as cli
+from arena.config import yaml
 from arena.config.matches import GENERATORS, RULES
+from arena.preflight import examine
 from arena.records import checkpoint
 from arena.registry import ALGORITHMS, ENVIRONMENTS, WRAPPERS
 from envs import matrix
@@ -126,7 +127,7 @@ def write(folder: Path, **changes: Any) -> str:
         "ranks": "one_per_role",
         **changes,
     }
-    (folder / "duel.yaml").write_text(yaml_text.dump(data))
+    (folder / "duel.yaml").write_text(yaml.dump(data))
     return "duel.yaml"
 
 
@@ -373,7 +374,7 @@ def test_check_says_that_a_slow_game_is_still_checked(
     lines: list[str] = []
     kwargs, matches = {"game": "rock_paper_scissors"}, [{"env": "game", "seats": ["red", "red"]}]
     monkeypatch.setattr(cli, "_tell", tell)
-    monkeypatch.setattr(examination, "_PATIENCE", 0.01)
+    monkeypatch.setattr(examine, "_PATIENCE", 0.01)
     monkeypatch.setattr(matrix, "Matrix", Slow)
     assert main(["check", write(folder, envs={"game": {"make": "matrix", "kwargs": kwargs}}, matches=matches)]) == 0
     assert lines[0] == "environment game: still being made and checked, after 0.01 s\n"
@@ -579,9 +580,9 @@ def test_train_and_evaluate_hand_their_arguments_on(monkeypatch: pytest.MonkeyPa
         return 1
 
     for name, function in (("train", "train"), ("evaluate", "evaluate")):
-        module = ModuleType(f"arena.commands.{name}")
+        module = ModuleType(f"arena.cli.{name}")
         setattr(module, function, called)
-        monkeypatch.setitem(sys.modules, f"arena.commands.{name}", module)
+        monkeypatch.setitem(sys.modules, f"arena.cli.{name}", module)
     train = ["train", "a.yaml", "--set", "ticks=1", "--set", "seed=2", "--run-dir", "r", "--ticks", "5", "--resume"]
     assert main([*train, "--ranks", "1", "--allow-unproved"]) == 1
     assert main(["evaluate", "runs/a", "--episodes", "7", "--sample", "--checkpoints", "first", "last"]) == 1
@@ -607,7 +608,7 @@ def test_train_and_evaluate_hand_their_arguments_on(monkeypatch: pytest.MonkeyPa
 
 def test_help_imports_nothing_heavy_and_planning_no_torch_by_itself(folder: Path) -> None:
     code = (
-        "import sys; from arena.cli import main\n"
+        "import sys; from arena.cli.main import main\n"
         "try: main(['--help'])\n"
         "except SystemExit: pass\n"
         "heavy = [m for m in ('torch', 'mpi4py', 'rich', 'msgspec') if m in sys.modules]\n"

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from arena.config import yaml_text
+from arena.config import yaml
 from arena.config.schema import Config, MatchConfig, load_config, parse_config, resolved_yaml
 from arena.errors import ConfigError
-from arena.plan import make_plan
+from arena.plan.plan import make_plan
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 
@@ -106,7 +106,7 @@ def test_each_worker_of_an_independent_policy_is_a_policy_of_its_own() -> None:
         (("red", "red", "blue#5", "blue#6"), ((0, 1), (2, 3)), 1, 1),
     ]
     assert {len(policy.workers) for name, policy in make_plan(config).policies.items() if name != "red"} == {1}
-    assert parse(yaml_text.load(resolved_yaml(config), source="resolved")) == config
+    assert parse(yaml.load(resolved_yaml(config), source="resolved")) == config
 
 
 def test_the_only_worker_of_an_independent_policy_keeps_the_name() -> None:
@@ -168,7 +168,7 @@ def test_the_data_given_is_not_changed() -> None:
 def test_the_shipped_configurations_are_valid(path: Path) -> None:
     config = load_config(path)
     assert make_plan(config).processes >= 2
-    assert parse_config(yaml_text.load(resolved_yaml(config), source="again"), source="again") == config
+    assert parse_config(yaml.load(resolved_yaml(config), source="again"), source="again") == config
 
 
 @pytest.mark.parametrize(("name", "processes"), [("touchdown_2v2", 6), ("touchdown_1v1", 13), ("round_robin_4x5", 151)])
@@ -196,7 +196,7 @@ def test_a_snapshot_can_be_a_policy_under_its_own_name() -> None:
     data = copy.deepcopy(VALID)
     data["policies"]["old@5000"] = SNAPSHOT
     config = parse(data)
-    assert parse_config(yaml_text.load(resolved_yaml(config), source="again"), source="again") == config
+    assert parse_config(yaml.load(resolved_yaml(config), source="again"), source="again") == config
 
 
 @pytest.mark.parametrize(
@@ -316,7 +316,7 @@ def configurations(draw: st.DrawFn) -> dict[str, Any]:
 def test_the_resolved_yaml_loads_to_an_equal_configuration(data: dict[str, Any]) -> None:
     config = parse_config(data, source="drawn.yaml")
     text = resolved_yaml(config)
-    again = parse_config(yaml_text.load(text, source="again"), source="other.yaml")
+    again = parse_config(yaml.load(text, source="again"), source="other.yaml")
     assert again == config
     assert resolved_yaml(again) == text
 
@@ -453,7 +453,7 @@ def test_a_missing_key_is_named(key: str) -> None:
 
 def test_a_file_whose_name_cannot_name_a_run_asks_for_a_name(tmp_path: Path) -> None:
     path = tmp_path / "my config.yaml"
-    path.write_text(yaml_text.dump({key: value for key, value in VALID.items() if key != "name"}))
+    path.write_text(yaml.dump({key: value for key, value in VALID.items() if key != "name"}))
     with pytest.raises(ConfigError, match="the run's name 'my config'"):
         load_config(path)
 

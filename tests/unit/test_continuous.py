@@ -11,7 +11,7 @@ from gymnasium import spaces
 from torch import Tensor, distributions
 
 from arena.errors import ConfigError
-from policies.continuous import ActionNoise, SquashedGaussian, UnitBox
+from policies.networks.box import ActionNoise, SquashedGaussian, UnitBox
 
 
 def draw(seed: int = 0) -> torch.Generator:

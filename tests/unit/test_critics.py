@@ -11,8 +11,8 @@ from gymnasium import spaces
 from gymnasium.vector.utils import batch_space
 from torch import Tensor
 
-from policies.critics import Critics
-from policies.rollout import to_leaves
+from policies.common.rollout import to_leaves
+from policies.networks.critics import Critics
 
 VECTOR = spaces.Box(-1, 1, (3,), np.float32)
 PICTURE = spaces.Dict(a=spaces.Box(0, 255, (8, 8, 3), np.uint8), b=VECTOR)

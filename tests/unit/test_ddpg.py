@@ -12,8 +12,8 @@ from torch import Tensor
 
 from arena.errors import BudgetReached, ConfigError
 from fakes import ScriptedEnv, ThreadGroup, all_equal, flat_weights, solo_group, together
+from policies.common.replay import Transitions
 from policies.ddpg import DDPG
-from policies.replay import Transitions
 from transitions import assert_gradients, disturb, made_up, parts
 
 VECTOR = spaces.Box(-1, 1, (3,), np.float32)

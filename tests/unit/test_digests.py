@@ -9,8 +9,8 @@ import pytest
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from arena.interface import Frame, Interface, Step
-from arena.records.digests import Digests
+from arena.game.api import Frame, Interface, Step
+from arena.replay.digests import Digests
 
 SEEN = spaces.Dict(near=spaces.Box(-1, 1, (3,), np.float32), far=spaces.Discrete(9))
 GAME = Interface(("one", "two"), (SEEN, spaces.MultiBinary(5)), (spaces.Discrete(3),) * 2, (0, 3))

@@ -8,11 +8,11 @@ import threading
 
 import pytest
 
-from arena.records.lines import EpisodeRecord, SeatRecord, UpdateRecord
+from arena.records.episode_stats import results_of
+from arena.records.metrics import EpisodeRecord, SeatRecord, UpdateRecord
 from arena.records.outcome import Outcome
-from arena.records.results import results_of
 from arena.records.scoreboard import Scoreboard
-from arena.screen.display import Display, LiveDisplay, PlainDisplay, Rate, make_display, summary_lines
+from arena.terminal.display import Display, LiveDisplay, PlainDisplay, Rate, make_display, summary_lines
 
 
 class Clock:

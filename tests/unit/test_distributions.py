@@ -11,8 +11,7 @@ from gymnasium import spaces
 from torch import Tensor, distributions
 
 from arena.errors import ConfigError
-from policies.actions import action_head
-from policies.distributions import (
+from policies.networks.distributions import (
     Bernoulli,
     Categorical,
     DiagonalGaussian,
@@ -23,6 +22,7 @@ from policies.distributions import (
     logistic,
     normal,
 )
+from policies.networks.heads import action_head
 
 SIZES = [2, 4, 3]
 SAMPLES = 40_000

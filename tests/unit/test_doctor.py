@@ -17,12 +17,12 @@ from pathlib import Path
 
 import pytest
 
-from arena.cli import main
-from arena.comm.doorbell import SharedMemory
-from arena.commands import doctor
-from arena.commands.doctor import learning, memory, mpi, software, storage
-from arena.commands.doctor.finding import Answer, Finding, Level, ask, ok, problem, python, warning
+from arena.cli import doctor
+from arena.cli.doctor import memory, mpi, software, storage, torch
+from arena.cli.doctor.finding import Answer, Finding, Level, ask, ok, problem, python, warning
+from arena.cli.main import main
 from arena.records.lock import RunLock
+from arena.transport.doorbell import SharedMemory
 
 ROOT = Path(__file__).resolve().parents[2]
 MIB, GIB = 2**20, 2**30
@@ -303,7 +303,7 @@ def test_a_clock_that_is_wrong_is_a_warning(wall: float, drift: float, apart: fl
 def test_several_threads_in_each_process_are_a_warning(
     threads: int, settings: dict[str, str], level: str, remedy: str
 ) -> None:
-    found = learning.threads_finding("2.0", threads, settings)
+    found = torch.threads_finding("2.0", threads, settings)
     assert found.level == level
     assert found.remedy.startswith(remedy)
 
@@ -320,19 +320,19 @@ def test_several_threads_in_each_process_are_a_warning(
 def test_a_gpu_that_torch_does_not_see_is_a_warning(
     names: list[str], built: str | None, there: bool, level: str
 ) -> None:
-    assert learning.gpu_finding(names, built, there=there).level == level
+    assert torch.gpu_finding(names, built, there=there).level == level
 
 
 def test_torch_that_is_broken_is_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(learning, "_asked", lambda: Answer(1, "", "ImportError: libcudart.so.12: cannot open"))
-    assert "libcudart" in only(learning.torch()).found
-    assert list(learning.gpu()) == []
+    monkeypatch.setattr(torch, "_asked", lambda: Answer(1, "", "ImportError: libcudart.so.12: cannot open"))
+    assert "libcudart" in only(torch.torch()).found
+    assert list(torch.gpu()) == []
 
 
 def test_the_doctors_own_process_needs_neither_torch_nor_mpi() -> None:
     program = (
-        "import sys; from arena.commands import doctor; from arena.commands.doctor import learning, memory, storage\n"
-        "checks = [learning.torch, learning.gpu, memory.shared, storage.writing]\n"
+        "import sys; from arena.cli import doctor; from arena.cli.doctor import torch, memory, storage\n"
+        "checks = [torch.torch, torch.gpu, memory.shared, storage.writing]\n"
         "assert all(finding.level == 'ok' for finding in doctor.examine_machine(checks))\n"
         "print(*[name for name in ('torch', 'mpi4py') if name in sys.modules])"
     )

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from arena.comm.doorbell import LOST, Doorbell
+from arena.transport.doorbell import LOST, Doorbell
 
 
 @pytest.fixture

@@ -13,9 +13,9 @@ from torch.nn import functional
 
 from arena.errors import BudgetReached, ConfigError
 from fakes import ScriptedEnv, ThreadGroup, solo_group
+from policies.common.replay import Transitions
+from policies.common.rollout import to_leaves
 from policies.dqn import DQN
-from policies.replay import Transitions
-from policies.rollout import to_leaves
 
 VECTOR = spaces.Box(-1, 1, (3,), np.float32)
 CHOICE = spaces.Discrete(4, start=-2)

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from arena.interface import Frame, Info, Step
-from arena.plan import MatchPlan, SeatPlan
-from arena.records.lines import EpisodeRecord
-from arena.roles.episodes import EpisodeAccount
+from arena.game.api import Frame, Info, Step
+from arena.plan.plan import MatchPlan, SeatPlan
+from arena.records.metrics import EpisodeRecord
+from arena.roles.environment.episodes import EpisodeAccount
 
 NOTHING: list[list[Info]] | None = None
 

@@ -11,8 +11,8 @@ from gymnasium import spaces
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arena.records.state import decode, encode
-from policies.experience import Experience, Fragment
+from arena.records.state_codec import decode, encode
+from policies.common.nstep import Experience, Fragment
 
 NUMBER = spaces.Box(-1000, 1000, (1,), np.float64)
 

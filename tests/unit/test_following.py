@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from arena.cli import main
+from arena.cli.main import main
 from arena.errors import ConfigError
-from arena.leg import ENDLESS
-from arena.records.condition import Condition
 from arena.records.folder import RunFolder
 from arena.records.lock import RunLock, is_held
-from arena.screen.following import FollowedJournal, FollowedRun, watch
+from arena.run.leg import ENDLESS
+from arena.run.status import Condition
+from arena.terminal.watch import FollowedJournal, FollowedRun, watch
 from league_folders import League, write_league
 
 

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from arena.comm import Tag
-from arena.comm.host import Host, HostedEndpoint
-from arena.fragments import Fragments
+from arena.group.async_samples import Fragments
+from arena.transport import Tag
+from arena.transport.scheduler import Host, HostedEndpoint
 
 MEMBERS = (0, 1, 2)
 
@@ -148,7 +148,7 @@ def test_what_nobody_has_learnt_from_goes_on_in_the_next_leg() -> None:
 @pytest.mark.parametrize("reduce", ["ordered", "fast"])
 @pytest.mark.parametrize("sync", ["gradients", "samples"])
 def test_a_group_has_fragments_where_the_configuration_asks_for_them(sync: str, reduce: str) -> None:
-    from arena.group import Group
+    from arena.group.group import Group
 
     found: list[bool] = []
 

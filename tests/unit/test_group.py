@@ -16,11 +16,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays_of
 
-from arena.comm import Tag
-from arena.comm.host import Host, HostedEndpoint
-from arena.comm.shared import SharedAreas
 from arena.errors import GroupError
-from arena.group import Group
+from arena.group.group import Group
+from arena.transport import Tag
+from arena.transport.scheduler import Host, HostedEndpoint
+from arena.transport.shared_memory import SharedAreas
 
 torch.set_num_threads(1)
 

@@ -9,8 +9,8 @@ import pytest
 from gymnasium.spaces import Box, Discrete
 
 from arena.errors import GameError
-from arena.interface import BatchedEnv, Frame, Interface, Step
-from arena.roles.guard import MOST_RESTARTS, WINDOW, Guard, RestartLimit
+from arena.game.api import BatchedEnv, Frame, Interface, Step
+from arena.roles.environment.restart import MOST_RESTARTS, WINDOW, Guard, RestartLimit
 
 ALL = np.ones(2, np.bool_)
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from arena.messages import Failed, Ready, pack
-from arena.plan import Role, RoleKind
-from arena.roles.hearing import LOOK_SECONDS, Hearing
-from arena.stopwatch import Stopwatch
+from arena.diagnostics.profile import Stopwatch
+from arena.plan.plan import Role, RoleKind
+from arena.roles.protocol import Failed, Ready, pack
+from arena.roles.root.hearing import LOOK_SECONDS, Hearing
 
 READY = Ready(Role(RoleKind.ENVIRONMENT, 0))
 BROKEN = Failed("environment of match 0", "it broke", exit_code=1)

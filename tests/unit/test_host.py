@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from arena.comm import ANYONE, Tag
-from arena.comm.host import Host, HostedEndpoint
-from arena.comm.interface import Arrivals, Bytes, LinkSize, Order, Outside
-from arena.comm.whereabouts import Question, State, Whereabouts, pack, unpack
 from arena.errors import Deadlock, PeerLost, RunStopped
+from arena.transport import ANYONE, Tag
+from arena.transport.endpoint import Arrivals, Bytes, LinkSize, Order, Outside
+from arena.transport.scheduler import Host, HostedEndpoint
+from arena.transport.status import Question, State, Whereabouts, pack, unpack
 
 Main = Callable[[HostedEndpoint], Any]
 
@@ -409,7 +409,7 @@ class Lost(Quiet):
 def test_the_roles_of_a_process_end_even_if_the_outside_fails_again_and_again(
     wakes: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("arena.comm.host._LOOK_OUTSIDE_EVERY", 1)
+    monkeypatch.setattr("arena.transport.scheduler._LOOK_OUTSIDE_EVERY", 1)
     outside, ended = Lost(wakes), list[int]()
 
     def waits(endpoint: HostedEndpoint) -> None:

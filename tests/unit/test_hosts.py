@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from arena.errors import ConfigError
-from arena.hosts import Host, allocated, parse_hosts, shares
+from arena.plan.hosts import Host, allocated, parse_hosts, shares
 
 
 def slurm(nodes: str, tasks: str) -> tuple[Host, ...]:

@@ -10,10 +10,10 @@ import torch
 from gymnasium import spaces
 
 from arena.errors import BudgetReached, ConfigError
-from arena.records.state import decode, encode
+from arena.records.state_codec import decode, encode
 from fakes import ScriptedEnv, ThreadGroup, all_equal, flat_weights, solo_group, together
+from policies.common.rollout import Batch, from_samples, to_samples
 from policies.hppo import HPPO, UNDECIDED
-from policies.rollout import Batch, from_samples, to_samples
 
 VECTOR = spaces.Box(-1, 1, (3,), np.float32)
 CHOICE = spaces.Discrete(4)

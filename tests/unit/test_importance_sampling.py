@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from arena.dataset.reader import Episode
 from arena.errors import ConfigError
-from arena.samples import Episode
-from policies.importance_sampling import Estimates, estimate
+from policies.offline.importance_sampling import Estimates, estimate
 
 BEHAVIOUR, TARGET = np.array([0.5, 0.3, 0.2]), np.array([0.1, 0.2, 0.7])  # of three choices
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policies.intensity import Intensity
+from policies.common.replay_ratio import Intensity
 
 
 @given(

@@ -10,11 +10,11 @@ import torch
 from gymnasium import spaces
 from gymnasium.vector.utils import batch_space
 
-from arena.records.state import decode, encode
-from policies.experience import Experience, Fragment
-from policies.joint_experience import JointExperience, joint_space
-from policies.joint_networks import JointEncoder
-from policies.rollout import to_leaves
+from arena.records.state_codec import decode, encode
+from policies.common.nstep import Experience, Fragment
+from policies.common.rollout import to_leaves
+from policies.team.joint import JointExperience, joint_space
+from policies.team.networks import JointEncoder
 
 NUMBER = spaces.Box(-1000, 1000, (1,), np.float64)
 MIXED = spaces.Dict(

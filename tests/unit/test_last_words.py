@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from arena.launch.last_words import Silence
+from arena.launch.watchdog_process import Silence
 from launching import wait_for
 
 ROOT = str(Path(__file__).parents[2])
@@ -40,7 +40,7 @@ WATCHED = """
 import os, re, subprocess, sys, time
 from arena.launch.exit_signal import ExitSignal
 exit_signal = ExitSignal()
-program = "from arena.launch.last_words import main; main(%d, %d, 2.0)" % (os.getpid(), exit_signal.number)
+program = "from arena.launch.watchdog_process import main; main(%d, %d, 2.0)" % (os.getpid(), exit_signal.number)
 judge = subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, start_new_session=True)
 judge.stdin.write(b'{"heading": "it hangs", "ending": "that is all"}\\n')
 judge.stdin.flush()

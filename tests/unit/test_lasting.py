@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from arena.screen.lasting import guarded_output
+from arena.terminal.output import guarded_output
 
 
 @pytest.mark.parametrize("name", ["stdout", "stderr"])

@@ -16,7 +16,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("arena", "envs", "policies")
 
-MPI_ROOM = "arena.comm.mpi"
+MPI_ROOM = "arena.transport.mpi"
 PURE = {
     *("errors", "spaces", "interface", "seeding", "packing", "plan", "schedule", "lockstep", "reduction"),
     *("rehosting", "circles"),
@@ -97,7 +97,7 @@ def within(name: str, packages: str | tuple[str, ...]) -> bool:
 
 
 def room(module: str) -> str:
-    """The part of the arena that a module belongs to: `arena.comm.wire` to `comm`."""
+    """The part of the arena that a module belongs to: `arena.seat.layout` to `comm`."""
     return module.split(".")[1] if "." in module else ""
 
 
@@ -107,7 +107,7 @@ def really(module: str) -> list[Import]:
 
 
 def test_the_rules_see_the_whole_tree_and_all_ways_to_import() -> None:
-    assert {"arena", "arena.comm.wire", "envs.adapters", "policies.ppo"} <= modules().keys()
+    assert {"arena", "arena.seat.layout", "envs.adapters", "policies.ppo"} <= modules().keys()
     source = (
         "import a.b\nfrom c import d as e\nfrom . import errors\nfrom arena import spaces\n"
         "if TYPE_CHECKING:\n    import f\ndef g():\n    import h\n"
@@ -116,7 +116,7 @@ def test_the_rules_see_the_whole_tree_and_all_ways_to_import() -> None:
         Import("a.b", 1, True, False),
         Import("c", 2, True, False),
         Import("arena.errors", 3, True, False),
-        Import("arena.spaces", 4, True, False),
+        Import("arena.game.spaces", 4, True, False),
         Import("f", 6, True, True),
         Import("h", 8, False, False),
     ]
@@ -165,13 +165,13 @@ def test_a_pure_module_does_no_io(name: str) -> None:
 
 
 def test_transports_know_neither_proxies_nor_roles() -> None:
-    used = {room(found.name) for module in modules() if within(module, "arena.comm") for found in really(module)}
+    used = {room(found.name) for module in modules() if within(module, "arena.transport") for found in really(module)}
     assert used <= {"comm", "errors", "lockstep", "spaces", "stacks"}
 
 
 def test_proxies_and_the_group_know_no_roles() -> None:
     for module in modules():
-        if within(module, ("arena.proxy", "arena.group", "arena.exchange", "arena.fragments")):
+        if within(module, ("arena.proxy", "arena.group.group", "arena.group.collectives", "arena.group.async_samples")):
             own = {"proxy"} if within(module, "arena.proxy") else {"exchange", "fragments", "reduction"}
             assert {room(found.name) for found in really(module)} <= BELOW_THE_PROXY | own, module
 
@@ -191,8 +191,8 @@ def test_a_run_is_prepared_below_what_hosts_it_and_hosted_below_what_asks_for_it
 
 
 def test_what_is_played_when_is_decided_without_a_role() -> None:
-    assert offences(inside="arena.stages", of="arena.roles") == []
-    assert offences(inside="arena.roles", of="arena.stages") == []
+    assert offences(inside="arena.run", of="arena.roles") == []
+    assert offences(inside="arena.roles", of="arena.run") == []
 
 
 def test_imports_make_no_circle() -> None:
@@ -201,7 +201,7 @@ def test_imports_make_no_circle() -> None:
         order = list(TopologicalSorter(graph).static_order())
     except CycleError as error:
         pytest.fail(" -> ".join(error.args[1]))
-    assert order.index("arena.errors") < order.index("arena.commands.train")
+    assert order.index("arena.errors") < order.index("arena.cli.train")
 
 
 HEAVY = (
@@ -219,8 +219,8 @@ HEAVY = (
 
 
 OF_LEAGUES = {
-    *(f"arena.commands.{name}" for name in ("contestants", "contesting", "exploiting", "recontesting")),
-    "arena.stages.rounds",
+    *(f"arena.cli.{name}" for name in ("contestants", "contesting", "exploiting", "recontesting")),
+    "arena.run.rounds",
 }
 """They rate players, and are imported where there are some."""
 
@@ -237,8 +237,10 @@ def heavy_after(*names: str) -> set[str]:
 
 
 def test_the_command_line_and_all_roles_are_imported_without_anything_heavy() -> None:
-    roles = {module for module in modules() if within(module, (*(f"arena.{name}" for name in ROLES), "arena.group"))}
-    assert heavy_after("arena", "arena.cli", *sorted(roles - OF_LEAGUES)) == set()
+    roles = {
+        module for module in modules() if within(module, (*(f"arena.{name}" for name in ROLES), "arena.group.group"))
+    }
+    assert heavy_after("arena", "arena.cli.main", *sorted(roles - OF_LEAGUES)) == set()
 
 
 def test_the_games_and_their_adapters_are_imported_without_torch_and_mpi() -> None:

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from arena.league.alpha_rank import alpha_rank, alpha_rank_with_uncertainty
+from arena.league.metagame.alpha_rank import alpha_rank, alpha_rank_with_uncertainty
 
 Floats = NDArray[np.float64]
 

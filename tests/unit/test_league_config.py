@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from arena.config import Config, parse_config, resolved_yaml, yaml_text
+from arena.config import Config, parse_config, resolved_yaml, yaml
+from arena.config.check_league import populations, snapshotted
 from arena.config.league import PerturbConfig
 from arena.config.matches import ExploitersRule, FictitiousRule, PastSelvesRule, generator_of
-from arena.config.rounds import populations, snapshotted
 from arena.errors import ConfigError
-from arena.plan import make_plan
-from arena.screen.rounds_text import gate_lines, rounds_lines
+from arena.plan.plan import make_plan
+from arena.terminal.rounds import gate_lines, rounds_lines
 from simulated_leagues import entry, league
 
 MATCHMAKING = entry("matchmaking", policies=["a"], rule="past_selves", copies=2)
@@ -64,7 +64,7 @@ def test_a_league_written_out_loads_to_the_same() -> None:
     )
     text = resolved_yaml(config)
     assert "self: 0.2" in text
-    assert parse_config(yaml_text.load(text, source="again"), source="again") == config
+    assert parse_config(yaml.load(text, source="again"), source="again") == config
 
 
 def test_factors_alone_are_short_for_a_perturbation() -> None:
@@ -74,14 +74,14 @@ def test_factors_alone_are_short_for_a_perturbation() -> None:
 
 
 def test_a_generator_is_reached_by_set() -> None:
-    data = yaml_text.load(resolved_yaml(league(MATCHMAKING)), source="x")
+    data = yaml.load(resolved_yaml(league(MATCHMAKING)), source="x")
     changed = parse_config(data, source="x", overrides=["matches[0].matchmaking.rule.past_selves.self=0.25"])
     assert rule_of(changed).past_selves.self_play == 0.25
 
 
 def test_an_override_goes_through_a_rule_that_is_only_named_and_refuses_what_the_rule_would() -> None:
     short, path = entry("matchmaking", policies=["a"], rule="fictitious"), "matches[0].matchmaking.rule.fictitious.self"
-    data = {**yaml_text.load(resolved_yaml(league(short)), source="x"), "matches": [short]}
+    data = {**yaml.load(resolved_yaml(league(short)), source="x"), "matches": [short]}
     assert rule_of(parse_config(data, source="x", overrides=[f"{path}=0.25"])).fictitious.self_play == 0.25
     with pytest.raises(ConfigError, match="expected float <= 1") as caught:
         parse_config(data, source="x", overrides=[f"{path}=1.5"])
@@ -543,7 +543,7 @@ def test_an_exploiter_does_not_evolve() -> None:
 
 
 def test_an_override_is_blamed_for_what_it_put_into_a_generator() -> None:
-    data = yaml_text.load(resolved_yaml(league(MATCHMAKING)), source="x")
+    data = yaml.load(resolved_yaml(league(MATCHMAKING)), source="x")
     with pytest.raises(ConfigError) as caught:
         parse_config(data, source="x", overrides=["matches[0].matchmaking.rule=elo"])
     assert caught.value.source == "--set matches[0].matchmaking.rule=elo"

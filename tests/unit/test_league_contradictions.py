@@ -8,14 +8,14 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from arena.commands.contesting import verdict_lines
+from arena.cli.contesting import verdict_lines
 from arena.config.matches import MatchConfig
-from arena.intervals import of_share
-from arena.league.contradictions import Contradiction
-from arena.league.pairing import Standings, decided
+from arena.league.ratings.contradictions import Contradiction
+from arena.league.ratings.intervals import of_share
+from arena.league.ratings.ranking import Standings, decided
 from arena.league.results import Results, Score
 from arena.league.tournament import Rule, Table, every_pair, next_batch, table
-from arena.screen.standings import contradiction_lines, unmet_lines
+from arena.terminal.standings import contradiction_lines, unmet_lines
 
 Chances = Callable[[int, int], np.ndarray]
 """Who has the first side, and who the other -> of a win, a draw and a loss of the first, float64 [3]."""

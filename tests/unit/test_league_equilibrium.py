@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 from numpy.typing import NDArray
 
-from arena.league.equilibrium import (
+from arena.league.metagame.equilibrium import (
     equilibrium,
     exploitability,
     exploitability_with_uncertainty,
     value,
     value_with_uncertainty,
 )
-from arena.league.linear_program import least
+from arena.league.metagame.linear_program import least
 
 Floats = NDArray[np.float64]
 

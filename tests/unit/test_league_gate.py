@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from arena.config import parse_config, resolved_yaml
-from arena.leg import Leg
-from arena.plan import make_plan
+from arena.league import rounds_file as records
+from arena.plan.plan import make_plan
 from arena.records import checkpoint
-from arena.records import rounds as records
 from arena.records.journal import Journal
-from arena.run import Run
-from arena.stages import rounds
+from arena.run import rounds
+from arena.run.leg import Leg
+from arena.run.run import Run
 
 TICKS, LANES = 50, 4
 MATCHMAKING = {"env": "game", "policies": ["one"], "rule": "past_selves", "copies": 2, "lanes": LANES}

@@ -14,10 +14,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from arena.league.generators import Judge
-from arena.league.league import Round, champions, first_round, is_over, next_round, round_config
+from arena.league.next_round import Round, champions, first_round, is_over, next_round, round_config
+from arena.league.pairings import Judge
 from arena.league.results import Results, Score
-from arena.plan import make_plan
+from arena.plan.plan import make_plan
 from simulated_leagues import encounters, entry, league, played, roles, stronger
 
 Pairs = list[tuple[str, ...]]

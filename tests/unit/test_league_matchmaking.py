@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 
 from arena.config.league import SnapshotsConfig
 from arena.config.matches import MatchConfig, MatchmakingConfig
-from arena.league.draws import systematic
-from arena.league.league import first_round, next_round
 from arena.league.matchmaking import Field, beats_all, draw, priorities
-from arena.league.payoff import payoff
+from arena.league.metagame.payoff import payoff
+from arena.league.next_round import first_round, next_round
 from arena.league.results import Encounter, Results, Score
+from arena.league.rng import systematic
 from arena.league.rounds import GateRecord, Round
 from arena.league.snapshots import balanced, leaving
 from simulated_leagues import by_elo, encounters, entry, league, played

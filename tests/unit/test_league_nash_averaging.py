@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.special import entr
 
-from arena.league.equilibrium import equilibrium
-from arena.league.linear_program import least
-from arena.league.nash_averaging import nash_average, nash_average_with_uncertainty
+from arena.league.metagame.equilibrium import equilibrium
+from arena.league.metagame.linear_program import least
+from arena.league.metagame.nash_averaging import nash_average, nash_average_with_uncertainty
 
 Floats = NDArray[np.float64]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from arena.league.online import OnlineRatings
+from arena.league.ratings.online import OnlineRatings
 from arena.league.results import Encounter
 
 

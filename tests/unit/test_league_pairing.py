@@ -9,8 +9,8 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from arena.league import pairing
-from arena.league.pairing import Standings, _ratios_of_equality, decided, most_informative
+from arena.league.ratings import ranking
+from arena.league.ratings.ranking import Standings, _ratios_of_equality, decided, most_informative
 from arena.league.results import Results, Score
 
 NAT = 400 / math.log(10)
@@ -203,12 +203,12 @@ def test_games_lower_what_they_were_played_for() -> None:
 def test_pairs_are_the_same_however_many_are_weighed_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     results = table(ab=(5, 2, 12), bc=(7, 0, 6), ac=(3, 3, 9), cd=(2, 1, 2))
     pairs = most_informative(results, "abcdef", count=9)
-    monkeypatch.setattr(pairing, "_AT_ONCE", 1)
+    monkeypatch.setattr(ranking, "_AT_ONCE", 1)
     assert most_informative(results, "abcdef", count=9) == pairs
 
 
 def test_of_very_many_players_those_who_stand_near_each_other_are_weighed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pairing, "_WEIGHED", 2 * 6**2)
+    monkeypatch.setattr(ranking, "_WEIGHED", 2 * 6**2)
     standings = Standings(table(ab=(5, 2, 12), bc=(7, 0, 6), ac=(3, 3, 9), cd=(2, 1, 2)), "abcdef")
     places = [[standings.order.index(name) for name in standings.next_pair()] for _ in range(20)]
     assert all(1 <= lower - upper <= 2 for upper, lower in places)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from arena.league.payoff import payoff
+from arena.league.metagame.payoff import payoff
 from arena.league.results import Results, Score
 
 

@@ -12,7 +12,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from arena.config.league import EvolutionConfig, PerturbConfig
-from arena.league.league import Fork, first_round, next_round, round_config
+from arena.league.next_round import Fork, first_round, next_round, round_config
 from arena.league.population import explored, forks
 from arena.league.results import Results, Score
 from simulated_leagues import entry, league

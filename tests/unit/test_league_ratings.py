@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
-from arena.league import davidson
-from arena.league.ratings import fit
+from arena.league.ratings import davidson
+from arena.league.ratings.ratings import fit
 from arena.league.results import Results, Score
 
 ELO = 400 / math.log(10)

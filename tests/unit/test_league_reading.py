@@ -13,7 +13,7 @@ import pytest
 from arena.config import parse_config
 from arena.config.schema import resolved_yaml
 from arena.errors import ConfigError
-from arena.league.reading import read, read_results, read_returns
+from arena.league.read_results import read, read_results, read_returns
 from arena.league.results import Encounter, Score
 from arena.records.folder import RunFolder
 

@@ -12,16 +12,16 @@ import pytest
 
 from arena.config import parse_config, resolved_yaml
 from arena.errors import ConfigError
-from arena.league import league
+from arena.league import next_round as league
+from arena.league import rounds_file as records
 from arena.league.rounds import Fork, Round
-from arena.leg import Leg
-from arena.plan import Plan, make_plan
+from arena.plan.plan import Plan, make_plan
 from arena.records import boundary, checkpoint
-from arena.records import rounds as records
 from arena.records.boundary import Boundary
 from arena.records.journal import Journal
-from arena.run import Run
-from arena.stages import resuming, rounds
+from arena.run import resume, rounds
+from arena.run.leg import Leg
+from arena.run.run import Run
 
 TICKS = 100
 DUEL = {"env": "game", "seats": ["one", "two"], "lanes": 2}
@@ -364,5 +364,5 @@ def test_a_tournament_that_others_have_begun_does_not_go_on(kind: str, policies:
 
     before, now = tournament("knockout", *FOUR), tournament(kind, *policies)
     with pytest.raises(ConfigError, match=re.escape(f"{place}.policies was")):
-        resuming._check_same(before, now, "config.yaml")
-    resuming._check_same(before, before, "config.yaml")
+        resume._check_same(before, now, "config.yaml")
+    resume._check_same(before, before, "config.yaml")

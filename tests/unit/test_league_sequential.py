@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from arena.errors import ConfigError
+from arena.league.ratings.sprt import State, Test, Verdict
 from arena.league.results import Score
-from arena.league.sequential import State, Test, Verdict
 
 GATE = Test(elo=100, alpha=0.05, beta=0.1)
 

@@ -10,11 +10,11 @@ import pytest
 
 from arena.config import parse_config
 from arena.config.schema import Config
-from arena.league.ratings import fit
+from arena.league.ratings.ratings import fit
+from arena.league.ratings.standings import ENOUGH, Caution, Curtailed, Row, caution, curtailed, league_table, rows
 from arena.league.results import Results, Score
-from arena.league.standings import ENOUGH, Caution, Curtailed, Row, caution, curtailed, league_table, rows
 from arena.league.tournament import equals
-from arena.screen.standings import (
+from arena.terminal.standings import (
     caution_lines,
     curtailed_lines,
     equal_lines,

@@ -18,8 +18,8 @@ import pytest
 sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))  # benchmarks are scripts: they find each other there
 
 import known_strengths as leagues
+from arena.league.ratings.sprt import Test, Verdict
 from arena.league.results import Results, Score
-from arena.league.sequential import Test, Verdict
 from known_strengths import Truth
 from simulated_leagues import entry, league, played
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from arena.config.matches import MatchConfig
-from arena.league.pairing import most_informative
+from arena.league.ratings.ranking import most_informative
 from arena.league.results import Results, Score
 from arena.league.tournament import Doubt, Rule, Table, distinct_settings, next_batch, seated, table, widened
 

@@ -19,11 +19,11 @@ FOR_RANK_0_ALONE = {
     "yaml",
     "msgspec",
     "arena.config",
-    "arena.commands.leading",
-    "arena.roles.root",
+    "arena.cli.leading",
+    "arena.roles.root.root",
     "arena.records.recorder",
     "arena.records.checkpoint",
-    "arena.screen.display",
+    "arena.terminal.display",
 }
 CONFIG = """
 name: lean
@@ -51,13 +51,13 @@ def loaded_after(program: str, cwd: Path = ROOT) -> set[str]:
 
 @pytest.mark.parametrize(
     ("role", "other", "adapter"),
-    [("worker", "environment", "policies.random_actions"), ("environment", "worker", "envs.adapters")],
+    [("worker", "environment", "policies.random"), ("environment", "worker", "envs.adapters")],
 )
 def test_a_rank_loads_its_own_role_and_not_what_rank_0_alone_needs(role: str, other: str, adapter: str) -> None:
     loaded = loaded_after(
-        f"import arena.cli, arena.commands.train, arena.launch.ranks, arena.roles.{role}, {adapter}",
+        f"import arena.cli.main, arena.cli.train, arena.launch.rank, arena.roles.{role}, {adapter}",
     )
-    assert {"arena.launch.ranks", f"arena.roles.{role}", adapter, "numpy"} <= loaded
+    assert {"arena.launch.rank", f"arena.roles.{role}", adapter, "numpy"} <= loaded
     assert not loaded & (FOR_RANK_0_ALONE | {f"arena.roles.{other}"})
 
 
@@ -70,7 +70,7 @@ def test_what_starts_the_launcher_waits_for_it_without_numpy(tmp_path: Path) -> 
         "assert cli.main(['train', 'config.yaml', '--ranks', 'one_per_role']) == 0 and started == [4]"
     )
     loaded = loaded_after(program, cwd=tmp_path)
-    assert "arena.plan" in loaded
+    assert "arena.plan.plan" in loaded
     assert not loaded & {"numpy", "gymnasium", "mpi4py"}
 
 

@@ -11,12 +11,12 @@ from gymnasium.vector import AutoresetMode
 
 from arena.errors import ConfigError
 from fakes import ScriptedEnv
-from policies import learning
+from policies.common import algorithm
 
 
 def test_the_mean_over_one_worker_is_its_own() -> None:
     gradient = torch.ones(3)
-    assert learning.alone([gradient], weight=2.0, loss=0.5) == {"loss": 0.5}
+    assert algorithm.alone([gradient], weight=2.0, loss=0.5) == {"loss": 0.5}
     assert gradient.tolist() == [1, 1, 1]
 
 
@@ -24,12 +24,12 @@ def test_who_says_nothing_resets_on_the_same_step() -> None:
     env = ScriptedEnv(spaces.Discrete(2), spaces.Discrete(2))
     for metadata in ({}, {"autoreset_mode": AutoresetMode.SAME_STEP}):
         env.metadata = metadata
-        learning.check_autoreset(env, "PPO")
+        algorithm.check_autoreset(env, "PPO")
     env.metadata = {"autoreset_mode": AutoresetMode.NEXT_STEP}
     with pytest.raises(ConfigError, match="PPO needs a vector environment that resets on the same step, not"):
-        learning.check_autoreset(env, "PPO")
+        algorithm.check_autoreset(env, "PPO")
 
 
 @pytest.mark.parametrize("name", ["on_policy", "off_policy", "bc"])
 def test_all_algorithms_mean_the_same_by_it(name: str) -> None:
-    assert import_module(f"policies.{name}").alone is learning.alone
+    assert import_module(f"policies.{name}").alone is algorithm.alone

@@ -7,16 +7,16 @@ from pathlib import Path
 import pytest
 
 from arena.config import parse_config
-from arena.leg import Leg
-from arena.messages import Progress
-from arena.plan import make_plan
+from arena.plan.plan import make_plan
 from arena.records.folder import RunFolder
 from arena.records.journal import JournalReader
-from arena.records.lines import EpisodeRecord, SeatRecord, UpdateRecord
+from arena.records.metrics import EpisodeRecord, SeatRecord, UpdateRecord
 from arena.records.recorder import Recorder
 from arena.records.scoreboard import Scoreboard
-from arena.roles.ledger import Ledger
-from arena.run import Run
+from arena.roles.protocol import Progress
+from arena.roles.root.progress import Ledger
+from arena.run.leg import Leg
+from arena.run.run import Run
 
 DATA = {
     "name": "test",

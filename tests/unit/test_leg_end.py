@@ -10,11 +10,10 @@ import pytest
 
 from arena.config import parse_config
 from arena.errors import ConfigError
-from arena.leg import Leg
-from arena.messages import Done
-from arena.plan import Plan, Role, RoleKind, make_plan
+from arena.plan.plan import Plan, Role, RoleKind, make_plan
 from arena.records.folder import RunFolder
-from arena.roles.leg_end import (
+from arena.roles.protocol import Done
+from arena.roles.root.leg_end import (
     Resting,
     WayOn,
     boundary_at,
@@ -25,7 +24,8 @@ from arena.roles.leg_end import (
     way_on,
     way_on_after_games,
 )
-from arena.succession import seats_of
+from arena.run.handover import seats_of
+from arena.run.leg import Leg
 
 FOLDER = RunFolder(Path("run"))
 ENVIRONMENT = Role(RoleKind.ENVIRONMENT, 0)

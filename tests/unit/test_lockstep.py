@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from arena.errors import ProtocolError
-from arena.lockstep import Joint, Lockstep, RequestKind
+from arena.game.lockstep import Joint, Lockstep, RequestKind
 
 ACT, IDLE, RESET, LEAVE = RequestKind
 

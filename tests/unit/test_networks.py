@@ -13,9 +13,9 @@ from gymnasium import spaces
 from gymnasium.vector.utils import batch_space
 
 from arena.errors import ConfigError
-from policies.actions import action_head
-from policies.networks import ActorCritic, Encoder
-from policies.rollout import to_leaves
+from policies.common.rollout import to_leaves
+from policies.networks.actor_critic import ActorCritic, Encoder
+from policies.networks.heads import action_head
 
 ROWS = 6
 VECTOR = spaces.Box(-1, 1, (3,), np.float32)
@@ -158,9 +158,9 @@ def test_a_network_is_made_and_moved_without_torchs_compiler() -> None:
         import sys
         import numpy as np, torch
         from gymnasium import spaces
-        from policies.actions import action_head
-        from policies.adam import Adam
-        from policies.networks import ActorCritic
+        from policies.networks.heads import action_head
+        from policies.common.adam import Adam
+        from policies.networks.actor_critic import ActorCritic
         made = dict(hidden_sizes=(8, 8), activation="tanh", generator=torch.Generator())
         network = ActorCritic(spaces.Box(-1, 1, (84, 84, 1), np.float32), action_head(spaces.Discrete(3)), **made)
         Adam(network, epsilon=1e-8).step(0.1)

@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from arena.errors import BudgetReached, ConfigError
-from arena.records.state import decode, encode
+from arena.records.state_codec import decode, encode
 from fakes import ScriptedEnv, ThreadGroup, all_equal, flat_weights, solo_group, together
 from policies.a2c import A2C
+from policies.common.normalization import ObservationNormalizer, RewardNormalizer, Statistics, pooled
 from policies.dqn import DQN
-from policies.normalization import ObservationNormalizer, RewardNormalizer, Statistics, pooled
 from policies.ppo import PPO
 
 MIXED = spaces.Dict(

@@ -12,11 +12,11 @@ from gymnasium import spaces
 from gymnasium.vector import AutoresetMode
 
 from arena.errors import BudgetReached, ConfigError
-from arena.records.state import decode, encode
+from arena.records.state_codec import decode, encode
 from fakes import ScriptedEnv, ThreadGroup, all_equal, flat_weights, solo_group, together
+from policies.common.nstep import Fragment
+from policies.common.replay import Replay, Transitions
 from policies.dqn import DQN
-from policies.experience import Fragment
-from policies.replay import Replay, Transitions
 
 VECTOR = spaces.Box(-1, 1, (3,), np.float32)
 CHOICE = spaces.Discrete(4)

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from arena.errors import NotZeroSum
-from arena.plan import OutcomeRule
+from arena.plan.plan import OutcomeRule
 from arena.records.outcome import Ending, Outcome, Winners, outcomes
 
 

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from arena.config import Config, parse_config
 from arena.config.chances import Drawn, drawn, first_second_meeting, generators_of
+from arena.config.check_league import gated, snapshotted
 from arena.config.league import LeagueConfig
 from arena.config.matches import (
     Generator,
@@ -28,15 +29,15 @@ from arena.config.matches import (
     UncertaintyRule,
     generator_of,
 )
-from arena.config.rounds import gated, snapshotted
-from arena.config.seatings import Bracket, brackets
+from arena.config.members import Bracket, brackets
 from arena.errors import ConfigError
-from arena.league import generators, matchmaking
+from arena.league import matchmaking
+from arena.league import pairings as generators
 from arena.league.matchmaking import Field
 from arena.league.results import Results
-from arena.outlook import foresee, refuse_standstill
-from arena.plan import make_plan
-from arena.schedule import prove
+from arena.plan.deadlock import prove
+from arena.plan.outlook import foresee, refuse_standstill
+from arena.plan.plan import make_plan
 
 FREE, TIMED, STAYS = ({"algorithm": name} for name in ("own:AtEpisodes", "own:AtTicks", "random"))
 LEARN = {"a": FREE, "b": FREE, "c": FREE, "D": TIMED, "E": TIMED, "F": TIMED}

@@ -14,9 +14,9 @@ from arena import registry
 from arena.config import parse_config
 from arena.config.schema import Config
 from arena.errors import ConfigError
-from arena.packing import cut, lightest_maximum
-from arena.plan import ONLY_ACT, Plan, Role, RoleKind, make_plan
-from arena.run import Run
+from arena.plan.placement import cut, lightest_maximum
+from arena.plan.plan import ONLY_ACT, Plan, Role, RoleKind, make_plan
+from arena.run.run import Run
 
 POLICIES = {
     "learner": {"algorithm": "ppo"},

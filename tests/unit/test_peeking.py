@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from arena.comm import peeking
-from arena.comm.peeking import Process, note_role, peek, this_process
+from arena.diagnostics import remote_stacks
+from arena.diagnostics.remote_stacks import Process, note_role, peek, this_process
 
 LOCKED = """
 import os, re, sys
-from arena.comm.peeking import note_role, this_process
+from arena.diagnostics.remote_stacks import note_role, this_process
 def in_a_game():
     print(this_process("here").descriptor, flush=True)
     note_role(7)
@@ -60,7 +60,7 @@ def test_a_process_that_is_interrupted_while_it_writes_is_waited_for(monkeypatch
         kill(pid, signal.SIGSTOP)
         goes_on.start()
 
-    monkeypatch.setattr(peeking, "_ANSWER_SECONDS", 60.0)
+    monkeypatch.setattr(remote_stacks, "_ANSWER_SECONDS", 60.0)
     with subprocess.Popen([sys.executable, "-c", DEEP + LOCKED], cwd=root, stdout=subprocess.PIPE, text=True) as child:
         assert child.stdout is not None
         process = Process("here", child.pid, int(child.stdout.readline()))
@@ -77,7 +77,7 @@ def test_a_process_that_is_interrupted_while_it_writes_is_waited_for(monkeypatch
 
 NOTED = """
 import os, sys
-from arena.comm.peeking import note_role, this_process
+from arena.diagnostics.remote_stacks import note_role, this_process
 descriptor = this_process("here").descriptor
 note_role(7)
 if os.fork() == 0:  # shares the place in the file, so that it writes where its parent would
@@ -111,7 +111,7 @@ def test_a_note_before_the_stacks_are_written_is_not_taken_for_them(monkeypatch:
         process = Process("here", child.pid, int(child.stdout.readline()))
         goes_on = threading.Timer(0.3, kill, (child.pid, signal.SIGCONT))
         with monkeypatch.context() as patch:
-            patch.setattr(peeking, "_ANSWER_SECONDS", 60.0)
+            patch.setattr(remote_stacks, "_ANSWER_SECONDS", 60.0)
             patch.setattr(os, "kill", delayed)
             seen = peek(process)
         goes_on.join()

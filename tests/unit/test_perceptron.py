@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from policies.networks import mlp
-from policies.perceptron import FEW, Perceptron, Storage
+from policies.networks.actor_critic import mlp
+from policies.networks.mlp import FEW, Perceptron, Storage
 
 INPUTS, OUTPUTS = 3, 5
 MANY = FEW + 1  # rows, whose hidden layers go into the storage in any case

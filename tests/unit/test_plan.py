@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from arena.config.schema import Config, parse_config
 from arena.errors import ConfigError
-from arena.plan import (
+from arena.plan.plan import (
     MatchPlan,
     Plan,
     Role,
@@ -314,7 +314,7 @@ def test_a_seat_of_a_round_robin_has_the_round_robins_place() -> None:
 
 
 def test_holding_a_plan_needs_neither_yaml_nor_msgspec_nor_mpi() -> None:
-    code = "import sys, arena.plan; print([m for m in ('yaml', 'msgspec', 'mpi4py', 'torch') if m in sys.modules])"
+    code = "import sys, arena.plan.plan; print([m for m in ('yaml', 'msgspec', 'mpi4py', 'torch') if m in sys.modules])"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "[]"
 

@@ -13,11 +13,11 @@ from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space
 
 from arena.errors import BudgetReached, ConfigError
-from arena.records.state import decode, encode
+from arena.records.state_codec import decode, encode
 from fakes import ScriptedEnv, ThreadGroup, all_equal, flat_weights, solo_group, together
 from policies.a2c import A2C
+from policies.common.rollout import Batch, Rollout, from_samples, to_leaves, to_samples
 from policies.ppo import PPO
-from policies.rollout import Batch, Rollout, from_samples, to_leaves, to_samples
 
 VECTOR = spaces.Box(-1, 1, (3,), np.float32)
 CHOICE = spaces.Discrete(4)

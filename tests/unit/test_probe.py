@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from arena.commands import probe as probing
-from arena.commands.probe import Memory, Probe, predict, probe, probe_text
+from arena.cli import probe as probing
+from arena.cli.probe import Memory, Probe, predict, probe, probe_text
 from arena.config import parse_config
 from arena.errors import ConfigError
-from arena.plan import Plan, make_plan
+from arena.plan.plan import Plan, make_plan
 
 MEMORY = Memory(arena=20.0, game=4.0, further_game=1.0, algorithms=100.0)
 

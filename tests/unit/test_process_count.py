@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from arena.cli import main
+from arena.cli.main import main
 from arena.config import Config, parse_config
-from arena.config.yaml_text import dump
+from arena.config.yaml import dump
 from arena.errors import ConfigError
-from arena.process_count import process_count, usable_cores
+from arena.plan.process_count import process_count, usable_cores
 
 
 def config_of(**changes: Any) -> Config:

@@ -11,15 +11,15 @@ import pytest
 from gymnasium import spaces
 from pettingzoo import ParallelEnv
 
-from arena.acting import play
 from arena.errors import BudgetReached, ConfigError
-from arena.interface import BatchedEnv
+from arena.game.api import BatchedEnv
+from arena.proxy.play import play
 from envs.cover import Cover
 from envs.matrix import Matrix
 from envs.touchdown import Touchdown
 from fakes import ScriptedEnv, all_equal, solo_group
 from policies import scripts
-from policies.random_actions import Random
+from policies.random import Random
 from policies.scripted import Scripted
 
 SEEN = spaces.Box(-1, 1, (2,), np.float32)

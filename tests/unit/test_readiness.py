@@ -12,10 +12,10 @@ import yaml
 
 from arena.config import parse_config
 from arena.errors import ConfigError
-from arena.messages import Ready
-from arena.plan import RoleKind, make_plan
-from arena.roles.readiness import is_resumable, refuse_unplayable, schedules_of
-from arena.run import Run
+from arena.plan.plan import RoleKind, make_plan
+from arena.roles.protocol import Ready
+from arena.roles.root.admission import is_resumable, refuse_unplayable, schedules_of
+from arena.run.run import Run
 
 DATA = {
     "name": "test",

@@ -13,10 +13,10 @@ import pytest
 
 import readme
 from arena import registry
-from arena.cli import _parser
+from arena.cli.main import _parser
 from arena.config import league, matches
 from arena.config import schema as config
-from arena.group import Group
+from arena.group.group import Group
 
 STRUCTS = {
     "Top level": config.Config,

@@ -16,12 +16,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arena.messages import Progress, pack, unpack
-from arena.records.episode_line import episode_line, episode_of
+from arena.records.episode import episode_line, episode_of
 from arena.records.folder import RunFolder
 from arena.records.journal import JournalReader
-from arena.records.lines import EpisodeRecord, EpisodeRow, SeatRecord, UpdateRecord
+from arena.records.metrics import EpisodeRecord, EpisodeRow, SeatRecord, UpdateRecord
 from arena.records.recorder import Recorder
+from arena.roles.protocol import Progress, pack, unpack
 
 EPISODE = EpisodeRecord(
     round=0,
@@ -243,9 +243,9 @@ def test_recording_and_showing_import_neither_torch_nor_mpi(tmp_path: Path) -> N
 import io, sys
 from pathlib import Path
 from arena.records import checkpoint
-from arena.screen.display import make_display
+from arena.terminal.display import make_display
 from arena.records.recorder import Recorder
-from arena.records.lines import UpdateRecord
+from arena.records.metrics import UpdateRecord
 from arena.records.folder import RunFolder
 from arena.records.scoreboard import Scoreboard
 assert "rich" not in sys.modules, "rich is for terminals only"

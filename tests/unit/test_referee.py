@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from arena.errors import GameError
-from arena.interface import Frame, Interface, Step
-from arena.roles.referee import Referee
+from arena.game.api import Frame, Interface, Step
+from arena.roles.environment.validate import Referee
 
 LANES, ENTITIES = 3, 2
 NUMBERS = Box(-np.inf, np.inf, (2,), np.float32)

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from arena.config import parse_config
 from arena.errors import ConfigError
-from arena.plan import Plan, Role, RoleKind, make_plan
-from arena.rehosting import rehosted
+from arena.plan.plan import Plan, Role, RoleKind, make_plan
+from arena.plan.rehosting import rehosted
 
 ROOT = Role(RoleKind.ROOT)
 

@@ -12,26 +12,27 @@ from typing import Any
 import pytest
 
 from arena.config import parse_config, resolved_yaml
+from arena.diagnostics.profile import RoleProfile
 from arena.errors import ConfigError
-from arena.launch import hosting, ranks
+from arena.launch import lead
+from arena.launch import rank as ranks
 from arena.launch.leader import HostingLeader
-from arena.launch.ranks import Rank
+from arena.launch.rank import Rank
 from arena.launch.repair import DEATHS_AT_MOST, often_dead, repaired
-from arena.leg import Leg
-from arena.memory import Memory
-from arena.messages import Failed
-from arena.plan import Role, RoleKind, make_plan
+from arena.plan.plan import Role, RoleKind, make_plan
 from arena.records import boundary
 from arena.records.boundary import Boundary
 from arena.records.folder import RunFolder
 from arena.records.scoreboard import Scoreboard
-from arena.roles.mending import note_repairs
-from arena.roles.stage import failure_of
-from arena.run import Repair, Run, Stage
-from arena.screen.profile import Profiled
-from arena.stages.prepare import prepare
-from arena.stopping import Stop
-from arena.stopwatch import RoleProfile
+from arena.roles.perform import failure_of
+from arena.roles.protocol import Failed
+from arena.roles.root.faults import note_repairs
+from arena.run.leg import Leg
+from arena.run.prepare import prepare
+from arena.run.recovery import Memory
+from arena.run.run import Repair, Run, Stage
+from arena.run.stop import Stop
+from arena.terminal.profile import Profiled
 
 DATA = {
     "name": "test",
@@ -210,11 +211,11 @@ def test_a_run_is_not_said_to_go_on_where_what_is_learnt_cannot_be_saved_and_loa
     run, memory = run_of(tmp_path), Memory(stop=Stop(number=signal.SIGINT))
     memory.go(repairable=False)
     run.folder.config.write_text("name: test\n")
-    hosting._stopped(run, 849, memory)
+    lead._stopped(run, 849, memory)
     told = [
         capsys.readouterr().err,
         ranks._why_not(run, memory),
-        hosting.interrupted(run, memory, KeyboardInterrupt(signal.SIGTERM)).message,
+        lead.interrupted(run, memory, KeyboardInterrupt(signal.SIGTERM)).message,
     ]
     for words in told:
         assert "--resume" not in words
@@ -262,7 +263,7 @@ class Interrupted(HostingLeader):
 def test_a_signal_between_two_stages_leaves_no_folder_of_a_run_that_nobody_has_played(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("arena.launch.ranks.Console", lambda: SimpleNamespace(stderr=sys.stderr))
+    monkeypatch.setattr("arena.launch.rank.Console", lambda: SimpleNamespace(stderr=sys.stderr))
     mpi = SimpleNamespace(Team=lambda *_, **__: First(), world=lambda: None, tolerates_faults=lambda: False)
     with pytest.raises(SystemExit, match="130"):
         Rank(mpi, lambda: Interrupted(tmp_path / "run"), Stop()).take_part()

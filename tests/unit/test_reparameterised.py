@@ -10,9 +10,9 @@ import torch
 from gymnasium import spaces
 from torch import Tensor
 
-from policies import reparameterised
-from policies.continuous import SquashedGaussian
-from policies.reparameterised import Choices, NoisyNumbers, PlainNumbers
+from policies.networks import reparameterized
+from policies.networks.box import SquashedGaussian
+from policies.networks.reparameterized import Choices, NoisyNumbers, PlainNumbers
 
 ROWS, CHOICES = 30, 4
 BOX = spaces.Box(-2.0, 0.5, (3,), np.float32)
@@ -38,7 +38,7 @@ def test_the_gradient_of_a_choice_is_that_of_its_relaxation(
     temperature: float, masked: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     noise = numbers(ROWS, CHOICES, seed=5)
-    monkeypatch.setattr(reparameterised, "gumbel", lambda shape, generator: noise)
+    monkeypatch.setattr(reparameterized, "gumbel", lambda shape, generator: noise)
     logits, by_inputs, mask = numbers(ROWS, CHOICES).requires_grad_(), numbers(ROWS, CHOICES, seed=3), None
     allowed = logits
     if masked:
@@ -78,7 +78,7 @@ def test_what_critics_are_told_of_a_choice_is_what_the_game_was() -> None:
 
 def test_the_gradient_of_noisy_numbers_is_autograds(monkeypatch: pytest.MonkeyPatch) -> None:
     noise = numbers(ROWS, 3, seed=5)
-    monkeypatch.setattr(reparameterised, "normal", lambda shape, generator: noise)
+    monkeypatch.setattr(reparameterized, "normal", lambda shape, generator: noise)
     outputs, by_inputs = numbers(ROWS, 6).requires_grad_(), numbers(ROWS, 3, seed=3)
     policy = SquashedGaussian(outputs)
     loss = (policy.sample(noise) * by_inputs).sum() - 0.7 * policy.log_prob(noise).sum()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from arena.records.repetition import repeated
+from arena.records.identical_games import repeated
 
 
 def line(*players: str, length: int = 5, gain: float = 1.0, truncated: bool = False) -> dict[str, Any]:

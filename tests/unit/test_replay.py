@@ -9,10 +9,10 @@ import pytest
 import torch
 from gymnasium import spaces
 
-from arena.records.state import decode, encode
+from arena.records.state_codec import decode, encode
 from fakes import all_equal
-from policies.experience import Experience, Fragment
-from policies.replay import Replay, Transitions
+from policies.common.nstep import Experience, Fragment
+from policies.common.replay import Replay, Transitions
 
 NUMBER = spaces.Box(-1e6, 1e6, (1,), np.float32)
 RINGS = [1, 3]

@@ -17,9 +17,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from arena.errors import ConfigError, Unwritable
-from arena.interface import Frame, Interface, Step
-from arena.records import replay_format
-from arena.records.replay_format import (
+from arena.game.api import Frame, Interface, Step
+from arena.replay import format
+from arena.replay.format import (
     MANIFEST,
     Chunk,
     EntityReplays,
@@ -30,8 +30,8 @@ from arena.records.replay_format import (
     folder_of,
     framed,
 )
-from arena.records.replay_writer import ReplayWriter
-from arena.replays import MatchReplays, Recording, read_replays
+from arena.replay.reader import MatchReplays, Recording, read_replays
+from arena.replay.writer import ReplayWriter
 from disk import full_above
 
 BOX = spaces.Box(-1, 1, (2,), np.float32)
@@ -162,7 +162,7 @@ def test_the_episode_that_is_not_over_is_none(tmp_path: Path) -> None:
 @settings(max_examples=40)
 def test_what_is_cut_at_a_tick_is_as_if_it_had_never_been_played(legs: list[int], until: int, size: int) -> None:
     with tempfile.TemporaryDirectory() as name, pytest.MonkeyPatch.context() as patch:
-        patch.setattr("arena.records.replay_writer._MOST_TICKS", size)
+        patch.setattr("arena.replay.writer._MOST_TICKS", size)
         home, start = Path(name), 0
         for leg in legs:
             Pen(home, start=start, length=1000).play(leg).close()
@@ -194,7 +194,7 @@ def test_files_that_are_not_cut_are_not_written_again(tmp_path: Path) -> None:
 def test_what_a_kill_leaves_of_the_last_chunk_is_skipped(
     left: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("arena.records.replay_writer._MOST_TICKS", 8)
+    monkeypatch.setattr("arena.replay.writer._MOST_TICKS", 8)
     Pen(tmp_path).play(24).close()
     (path,) = files_in(folder(tmp_path))
     sizes = [len(framed(chunk)) for chunk in chunks_in(path)]
@@ -211,7 +211,7 @@ def test_a_file_that_was_begun_and_no_more_is_no_recording(tmp_path: Path) -> No
 
 
 def test_a_disk_that_is_full_leaves_whole_chunks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("arena.records.replay_writer._MOST_TICKS", 8)
+    monkeypatch.setattr("arena.replay.writer._MOST_TICKS", 8)
     pen = Pen(tmp_path)
     with full_above(2500), pytest.raises(Unwritable, match=r"\.replay cannot be written"):
         pen.play(1000)
@@ -345,7 +345,7 @@ def test_chunks_that_nobody_has_written_so_are_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("body", [b"", b"\xc1", msgspec.msgpack.encode([1, 2]), bytes(2**20)], ids=len)
 def test_a_body_that_is_no_chunk_is_refused(body: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(replay_format, "_MOST_BYTES", 2**10)
+    monkeypatch.setattr(format, "_MOST_BYTES", 2**10)
     Pen(tmp_path).play(1).close()
     (path,) = files_in(folder(tmp_path))
     packed = zlib.compress(body)

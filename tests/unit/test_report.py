@@ -15,26 +15,27 @@ import numpy as np
 import plotly.graph_objects as go
 import pytest
 
-from arena.cli import main
+from arena.cli.main import main
 from arena.config import parse_config
-from arena.intervals import of_share
-from arena.league.pairing import decided
-from arena.league.ratings import fit
-from arena.league.reading import read_results
-from arena.leg import ENDLESS
-from arena.records import boundary, tournament
+from arena.league import tournament_file
+from arena.league.ratings.intervals import of_share
+from arena.league.ratings.ranking import decided
+from arena.league.ratings.ratings import fit
+from arena.league.read_results import read_results
+from arena.league.tournament_file import Terms
+from arena.records import boundary
 from arena.records.boundary import Boundary
 from arena.records.folder import RunFolder
 from arena.records.lock import RunLock
-from arena.records.tournament import Terms
 from arena.report.charts import figures
 from arena.report.colors import Colors
 from arena.report.curves import curve, edges_for
 from arena.report.lineage import Lineage
+from arena.report.numbers import FORMS, THIN
 from arena.report.page import CONTENTS, page, write_report
-from arena.report.reading import read_run
+from arena.report.read_run import read_run
 from arena.report.sections import look_up, page_data, plain
-from arena.report.words import FORMS, THIN
+from arena.run.leg import ENDLESS
 from disk import full_above
 from league_folders import League, write_league
 
@@ -235,7 +236,7 @@ def test_the_page_says_where_too_many_games_were_cut_unless_lanes_play_a_number_
 @pytest.mark.parametrize(("elo", "words"), [(20, "is not decided"), (1000, "is decided")])
 def test_the_page_says_whether_the_order_of_a_tournament_is_decided(own: RunFolder, elo: float, words: str) -> None:
     assert (numbers(own)["standings"]["order"], "order of all players" in page(read_run(own.path))) == (None, False)
-    tournament.write(own, Terms(greedy=True, error=0.1, elo=elo))
+    tournament_file.write(own, Terms(greedy=True, error=0.1, elo=elo))
     found = decided(read_results(own), ["p0", "p1", "p2"], 0.1, elo=elo)
     order = numbers(own)["standings"]["order"]
     assert order == {
@@ -259,7 +260,7 @@ def test_the_page_says_whether_the_order_of_a_league_is_decided_that_ends_with_i
 
 
 def test_the_batch_that_a_tournament_is_playing_does_not_count_in_its_standings(own: RunFolder) -> None:
-    tournament.write(own, Terms(greedy=True, error=0.05, elo=20))
+    tournament_file.write(own, Terms(greedy=True, error=0.05, elo=20))
     assert numbers(own)["standings"]["games"] == read_results(own, last=2).games
     (own.boundaries / "000000003000.json").rename(own.boundaries / "000000002000.json")
     assert numbers(own)["standings"]["games"] == read_results(own, last=1).games

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from arena.cli import main
+from arena.cli.main import main
 from arena.errors import ConfigError
 from arena.records.folder import RunFolder
 from arena.records.lock import RunLock
-from arena.report.serving import HOST, LivePage, make_server
+from arena.report.live import HOST, LivePage, make_server
 from launching import wait_for
 from league_folders import League, write_league
 

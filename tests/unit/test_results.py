@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arena.records.lines import EpisodeRecord, SeatRecord, plain
+from arena.records.episode_stats import in_parts, results_of
+from arena.records.metrics import EpisodeRecord, SeatRecord, plain
 from arena.records.outcome import Outcome
-from arena.records.results import in_parts, results_of
 
 OUTCOMES: list[Outcome | None] = ["win", "draw", "loss", None]
 LINE_UPS = st.lists(st.tuples(st.sampled_from("abc"), st.integers(1, 3)), min_size=1, max_size=5)

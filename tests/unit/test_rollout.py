@@ -9,9 +9,9 @@ import pytest
 import torch
 from gymnasium import spaces
 
-from arena.records.state import decode, encode
-from policies.actions import action_head
-from policies.rollout import Batch, Rollout, from_samples, to_samples
+from arena.records.state_codec import decode, encode
+from policies.common.rollout import Batch, Rollout, from_samples, to_samples
+from policies.networks.heads import action_head
 
 SPACE = spaces.Dict(a=spaces.Box(-1e9, 1e9, (2,), np.float64), b=spaces.Discrete(100))
 HEAD = action_head(spaces.Discrete(3))

@@ -9,19 +9,19 @@ from typing import Any
 
 import pytest
 
-from arena.comm import Tag
-from arena.comm.host import Host, HostedEndpoint
 from arena.config import parse_config
-from arena.memory import Memory
-from arena.messages import Done, Failed, Go, Left, Next, Progress, Ready, expect, pack
-from arena.plan import Role, RoleKind, make_plan
+from arena.plan.plan import Role, RoleKind, make_plan
 from arena.records.folder import RunFolder
 from arena.records.journal import JournalReader
-from arena.records.lines import EpisodeRecord, SeatRecord
+from arena.records.metrics import EpisodeRecord, SeatRecord
 from arena.records.recorder import Recorder
-from arena.roles.root import RoleFailed, Root
-from arena.run import Run
-from arena.screen.display import PlainDisplay
+from arena.roles.protocol import Done, Failed, Go, Left, Next, Progress, Ready, expect, pack
+from arena.roles.root.root import RoleFailed, Root
+from arena.run.recovery import Memory
+from arena.run.run import Run
+from arena.terminal.display import PlainDisplay
+from arena.transport import Tag
+from arena.transport.scheduler import Host, HostedEndpoint
 
 MATCH = {"env": "touchdown", "seats": ["blue", "red"]}
 CONFIG = {

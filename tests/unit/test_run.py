@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from arena.config import parse_config
-from arena.leg import Leg
-from arena.plan import Role, RoleKind, make_plan
-from arena.run import Run
+from arena.plan.plan import Role, RoleKind, make_plan
+from arena.run.leg import Leg
+from arena.run.run import Run
 
 DUEL = {"env": "game", "seats": ["blue", "red"], "lanes": 3}
 MIRROR = {"env": "game", "seats": ["blue", "blue"]}

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 
-from arena.running import delays, starved_seconds, stopped
+from arena.diagnostics.process_load import delays, starved_seconds, stopped
 
 
 def test_starving_counts_from_the_first_look_on_and_is_that_of_the_thread_that_starved_most() -> None:

@@ -13,8 +13,8 @@ from torch import Tensor
 from arena.errors import BudgetReached, ConfigError
 from fakes import ScriptedEnv, ThreadGroup, all_equal, flat_weights, solo_group, together
 from policies import sac
-from policies.continuous import SquashedGaussian
-from policies.replay import Transitions
+from policies.common.replay import Transitions
+from policies.networks.box import SquashedGaussian
 from policies.sac import SAC
 from transitions import assert_gradients, disturb, made_up, parts
 

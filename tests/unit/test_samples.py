@@ -16,11 +16,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from arena.dataset.format import MANIFEST, EntitySamples, Manifest, folder_of
+from arena.dataset.reader import MatchSamples, read_samples
+from arena.dataset.writer import SampleWriter, discard_after, ticks_of_part
 from arena.errors import ConfigError
-from arena.interface import Frame, Step
-from arena.records.sample_format import MANIFEST, EntitySamples, Manifest, folder_of
-from arena.records.sample_writer import SampleWriter, discard_after, ticks_of_part
-from arena.samples import MatchSamples, read_samples
+from arena.game.api import Frame, Step
 
 BLUE = EntitySamples("one", "blue", 0, spaces.Box(0, 99, (2,), np.float32), spaces.Discrete(9), 0)
 RED = EntitySamples("two", "red", 1, spaces.Discrete(100), spaces.MultiBinary(2), 0)
@@ -78,7 +78,7 @@ def test_the_columns_hold_what_was_added(tmp_path: Path) -> None:
 @settings(max_examples=25)
 def test_what_is_cut_at_a_tick_is_as_if_it_had_never_been_played(legs: list[int], until: int, size: int) -> None:
     with tempfile.TemporaryDirectory() as name, pytest.MonkeyPatch.context() as patch:
-        patch.setattr("arena.records.sample_writer._MOST_TICKS", size)
+        patch.setattr("arena.dataset.writer._MOST_TICKS", size)
         home, start = Path(name), 0
         for leg in legs:
             played(home, start + 1, start + leg, at=start + leg, ends=((1, 1), (0, 1)))

@@ -13,12 +13,12 @@ from gymnasium import spaces
 
 from arena import registry
 from arena.errors import BudgetReached, ConfigError
-from arena.records.state import decode, encode
+from arena.records.state_codec import decode, encode
 from fakes import ScriptedEnv, ThreadGroup, all_equal, flat_weights, solo_group, together
+from policies.common.rng import EXPLORING
 from policies.sb3.member import ARCHIVE, Member
-from policies.sb3.rows import Rows
-from policies.sb3.streams import GlobalStreams
-from policies.streams import EXPLORING
+from policies.sb3.rng import GlobalStreams
+from policies.sb3.vec_env import Rows
 
 NAMES = ["A2C", "DDPG", "DQN", "PPO", "SAC", "TD3"]
 OFF_POLICY = ["DDPG", "DQN", "SAC", "TD3"]

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from arena import schedule
 from arena.config.schema import parse_config
-from arena.plan import Plan, make_plan
-from arena.schedule import League, Worker, counter_example, find_circle, needed_ticks, played, prove
+from arena.plan import deadlock
+from arena.plan.deadlock import League, Worker, counter_example, find_circle, needed_ticks, played, prove
+from arena.plan.plan import Plan, make_plan
 
 
 def league(*matches: str, ticks: int = 10) -> League:
@@ -93,7 +93,7 @@ def test_a_longer_circle_is_found_where_the_shortest_ones_have_no_time_to_close(
 
 
 def test_what_cannot_be_decided_for_a_handful_of_ticks_counts_as_a_circle(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(schedule, "_MOST_CHAINS", 1)
+    monkeypatch.setattr(deadlock, "_MOST_CHAINS", 1)
     assert needed_ticks(find_circle(league(*DETOUR, ticks=3)) or ()) == 4
 
 

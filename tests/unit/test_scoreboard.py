@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arena.records.lines import EpisodeRecord, EpisodeRow, SeatRecord, UpdateRecord
-from arena.records.ordering import Place
+from arena.records.episode_stats import results_of
+from arena.records.merge_order import Place
+from arena.records.metrics import EpisodeRecord, EpisodeRow, SeatRecord, UpdateRecord
 from arena.records.outcome import Outcome
-from arena.records.results import results_of
 from arena.records.scoreboard import Scoreboard, Series
-from arena.screen.display import summary_lines
-from arena.screen.words import result_words
+from arena.terminal.display import summary_lines
+from arena.terminal.text import result_words
 
 
 def seat(policy: str, return_: float, outcome: Outcome | None, entities: int = 1) -> SeatRecord:

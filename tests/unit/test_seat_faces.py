@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from arena.comm.wire import SeatLayout
 from arena.errors import ConfigError
-from arena.examination import SeatSpaces, seat_face
-from arena.interface import Interface
+from arena.game.api import Interface
+from arena.preflight.examine import SeatSpaces, seat_face
+from arena.seat.layout import SeatLayout
 
 NUMBERS, CHOICES = spaces.Box(-1, 1, (2,), np.float32), spaces.Discrete(3)
 

@@ -10,9 +10,9 @@ import pytest
 
 from arena.config import Config, parse_config
 from arena.config.matches import KnockoutConfig, SwissConfig, generator_of
-from arena.config.seatings import Sides, later_matches, newcomers, sides_of
+from arena.config.members import Sides, later_matches, newcomers, sides_of
 from arena.errors import ConfigError
-from arena.league import generators
+from arena.league import pairings
 from arena.league.results import Results
 
 LEARNS = {"algorithm": "ppo"}
@@ -43,7 +43,7 @@ def played(entry: KnockoutConfig | SwissConfig, rounds: int) -> tuple[set[str], 
     """Who is on which side in a tournament that is played with all results that there can be."""
     first: set[str] = set()
     second: set[str] = set()
-    left = [[generators.opening(entry)]]
+    left = [[pairings.opening(entry)]]
     while left:
         before = left.pop()
         pairs = [players for players in before[-1] if len(players) > 1]
@@ -53,9 +53,9 @@ def played(entry: KnockoutConfig | SwissConfig, rounds: int) -> tuple[set[str], 
         byes = {players[0]: 1.0 for players in before[-1] if len(players) == 1}
         for winners in itertools.product(*pairs):
             made = [{name: float(name in winners or name in byes) for name in entry.policies}]
-            judge = generators.Judge(Results(), np.random.default_rng(len(left)))
+            judge = pairings.Judge(Results(), np.random.default_rng(len(left)))
             shares = [*[dict.fromkeys(entry.policies, 0.5)] * (len(before) - 1), *made]
-            left.append([*before, generators.next_pairings(entry, before, shares, judge)])
+            left.append([*before, pairings.next_pairings(entry, before, shares, judge)])
     return first, second
 
 

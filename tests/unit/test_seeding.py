@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 
-from arena.seeding import environment_seed, policy_seed, worker_seed
+from arena.plan.seeding import environment_seed, policy_seed, worker_seed
 
 
 def test_seeds_are_the_ones_that_earlier_versions_drew() -> None:
@@ -42,7 +42,7 @@ def test_seeds_fit_in_32_bits() -> None:
 
 
 def test_names_are_hashed_alike_in_every_process() -> None:
-    code = "from arena.seeding import policy_seed; print(policy_seed(5, policy='Grün'))"
+    code = "from arena.plan.seeding import policy_seed; print(policy_seed(5, policy='Grün'))"
     found = {
         subprocess.run(
             [sys.executable, "-c", code],

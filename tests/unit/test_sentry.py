@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from arena.comm import ANYONE, Tag
-from arena.comm.host import Host, HostedEndpoint
 from arena.config import parse_config
-from arena.launch import sentry
-from arena.launch.ranks import names_of
-from arena.launch.sentry import Sentry
-from arena.plan import make_plan
-from arena.run import Run
+from arena.launch import watchdog_thread
+from arena.launch.rank import names_of
+from arena.launch.watchdog_thread import Sentry
+from arena.plan.plan import make_plan
+from arena.run.run import Run
+from arena.transport import ANYONE, Tag
+from arena.transport.scheduler import Host, HostedEndpoint
 
 CONFIG = {
     "name": "test",
@@ -63,7 +63,7 @@ def in_game(run: Run, body: Callable[[Host], None]) -> None:
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    monkeypatch.setattr(sentry, "delays", lambda pid: {})
+    monkeypatch.setattr(watchdog_thread, "delays", lambda pid: {})
     return Clock()
 
 
@@ -113,7 +113,7 @@ def test_time_in_which_the_process_was_stopped_or_starved_does_not_count(
         watching.look()
         clock.now += 1000.0
         assert watching.look() is None, "nobody was awake"
-        monkeypatch.setattr(sentry, "delays", lambda pid: {pid: 100.0})
+        monkeypatch.setattr(watchdog_thread, "delays", lambda pid: {pid: 100.0})
         for _ in range(8):
             clock.now += 2.0
             assert watching.look() is None
@@ -124,7 +124,7 @@ def test_time_in_which_the_process_was_stopped_or_starved_does_not_count(
 @pytest.fixture
 def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """The judge, who ends the process that runs the tests, leaves the thread all the time that it may need."""
-    monkeypatch.setattr(sentry, "_SLACK", 200.0)
+    monkeypatch.setattr(watchdog_thread, "_SLACK", 200.0)
 
 
 @pytest.mark.usefixtures("_patient")

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from arena.cli import main
-from arena.commands.slurm import Job, batch_text, make_job, parse_time, train_command, write_batch
+from arena.cli.main import main
+from arena.cli.slurm import Job, batch_text, make_job, parse_time, train_command, write_batch
 from arena.errors import ConfigError
 from disk import full_above
 from launching import ARENA, Ended, environment, finish, start, wait_for

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 
 import random_spaces
 from arena.errors import ConfigError
+from arena.game.spaces import leaves_of
 from arena.records.space_json import space_from_json, space_to_json
-from arena.spaces import leaves_of
 
 
 @given(random_spaces.spaces())

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from arena.errors import ConfigError
-from arena.spaces import (
+from arena.game.spaces import (
     BatchWriter,
     as_action,
     check_choices,

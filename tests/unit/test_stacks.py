@@ -9,8 +9,17 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-from arena.launch.last_words import parted
-from arena.stacks import StackFrame, last_words, read_dump, running_stack, shortened, stack_lines, stack_of, waits
+from arena.diagnostics.stacks import (
+    StackFrame,
+    last_words,
+    read_dump,
+    running_stack,
+    shortened,
+    stack_lines,
+    stack_of,
+    waits,
+)
+from arena.launch.watchdog_process import parted
 
 HOST = StackFrame("/x/arena/comm/host.py", 240, "sleep")
 STAGE = StackFrame("/x/arena/roles/stage.py", 60, "_act")

@@ -11,10 +11,10 @@ from gymnasium.spaces import Box, Discrete
 from pettingzoo.classic import connect_four_v3
 
 from arena import registry
-from arena.cli import main
-from arena.config import yaml_text
+from arena.cli.main import main
+from arena.config import yaml
+from arena.preflight.stubs import Told, Unplayed, tried_out
 from arena.records import checkpoint
-from arena.stand_ins import Told, Unplayed, tried_out
 from recordings import record
 from visiting import visiting
 
@@ -47,7 +47,7 @@ def refused(
     folder: Path, capsys: pytest.CaptureFixture[str], config: dict[str, Any], *, commands: tuple[str, ...] = ()
 ) -> str:
     """What all commands that look before anybody plays say; it is one line, and the same."""
-    (folder / "match.yaml").write_text(yaml_text.dump(config))
+    (folder / "match.yaml").write_text(yaml.dump(config))
     said = set()
     for command in commands or ("plan", "check"):
         with visiting(folder):
@@ -187,7 +187,7 @@ def test_weights_for_other_observations(tmp_path: Path, capsys: pytest.CaptureFi
 def test_weights_that_fit_are_taken_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     load = kept(tmp_path, "sac", hidden_sizes=[8])
     config = configuration("sac", {"hidden_sizes": [8]}, DUEL, ["blue", "red"], ticks=90000, lanes=3, load=load)
-    (tmp_path / "match.yaml").write_text(yaml_text.dump(config))
+    (tmp_path / "match.yaml").write_text(yaml.dump(config))
     with visiting(tmp_path):
         assert main(["check", "match.yaml"]) == 0
     assert "begins with" in capsys.readouterr().out

@@ -12,13 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from arena.comm.interface import Link
-from arena.comm.wire import SeatLayout, link_size
-from arena.interface import Frame, Step
-from arena.messages import Welcome
-from arena.roles.seat_port import SeatPort
-from arena.roles.step_writer import AlikeSeats, step_writer
-from arena.spaces import empty_batch, flatten
+from arena.game.api import Frame, Step
+from arena.game.spaces import empty_batch, flatten
+from arena.roles.protocol import Welcome
+from arena.seat.batch_writer import AlikeSeats, step_writer
+from arena.seat.layout import SeatLayout, link_size
+from arena.seat.server import SeatPort
+from arena.transport.endpoint import Link
 from random_spaces import scramble, spaces
 
 

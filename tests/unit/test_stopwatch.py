@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from arena.stopwatch import Activity, StoppedWatch, Stopwatch
+from arena.diagnostics.profile import Activity, StoppedWatch, Stopwatch
 
 
 class Clock:

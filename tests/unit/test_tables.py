@@ -13,11 +13,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arena.comm.doorbell import SharedMemory
-from arena.comm.host import Host, HostedEndpoint
-from arena.comm.interface import Endpoint, LinkSize, Side, Table, Tag
-from arena.comm.links import Board, SharedLink, SharedSeatLink
-from arena.comm.tables import Shape, TablePlace, Tables
+from arena.transport.doorbell import SharedMemory
+from arena.transport.endpoint import Endpoint, LinkSize, Side, Table, Tag
+from arena.transport.links import Board, SharedLink, SharedSeatLink
+from arena.transport.scheduler import Host, HostedEndpoint
+from arena.transport.tables import Shape, TablePlace, Tables
 
 
 class Woken(list[str]):

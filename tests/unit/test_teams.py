@@ -15,18 +15,18 @@ from torch import Tensor
 
 from arena.config.schema import parse_config
 from arena.errors import BudgetReached, ConfigError
-from arena.examination import check_teams, learners_of
-from arena.plan import Plan, make_plan
-from arena.records.state import decode, encode
-from arena.spaces import row
+from arena.game.spaces import row
+from arena.plan.plan import Plan, make_plan
+from arena.preflight.examine import check_teams, learners_of
+from arena.records.state_codec import decode, encode
 from fakes import ScriptedEnv, ThreadGroup, all_equal, flat_weights, solo_group, together
-from policies import reparameterised
 from policies.maddpg import MADDPG
 from policies.mappo import MAPPO
 from policies.masac import MASAC
+from policies.networks import reparameterized
 from policies.ppo import PPO
-from policies.team_experience import TeamExperience
-from policies.teams import places_of
+from policies.team.seating import places_of
+from policies.team.workers import TeamExperience
 
 VECTOR = spaces.Box(-1, 1, (3,), np.float32)
 MIXED = spaces.Dict(a=spaces.Box(0, 255, (8, 8, 3), np.uint8), b=spaces.Discrete(4, start=-1), c=VECTOR)
@@ -153,7 +153,7 @@ def steady_noise(monkeypatch: pytest.MonkeyPatch) -> None:
         return torch.linspace(-0.8, 1.1, shape[-1]).expand(tuple(shape))
 
     for name in ("normal", "gumbel"):
-        monkeypatch.setattr(reparameterised, name, steady)
+        monkeypatch.setattr(reparameterized, name, steady)
 
 
 def run(learner: Any) -> Any:

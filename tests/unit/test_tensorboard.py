@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from arena.records.folder import RunFolder
-from arena.records.lines import EpisodeRecord, SeatRecord, UpdateRecord
+from arena.records.metrics import EpisodeRecord, SeatRecord, UpdateRecord
 from arena.records.recorder import Recorder
 from arena.records.tensorboard import ScalarFile, _masked_crc
 

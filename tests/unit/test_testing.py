@@ -10,7 +10,7 @@ import pytest
 from gymnasium.spaces import Box, Discrete, MultiDiscrete, Space
 from gymnasium.spaces import Sequence as Ragged
 
-from arena.interface import BatchedEnv, Frame, Interface, Step
+from arena.game.api import BatchedEnv, Frame, Interface, Step
 from arena.testing import ContractBroken, check_batched_env
 
 ACTIONS = MultiDiscrete([3, 2], start=[0, 5])

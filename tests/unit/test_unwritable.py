@@ -10,13 +10,13 @@ import pytest
 
 from arena.errors import Unwritable
 from arena.records import checkpoint
-from arena.records.durable import make_folder, replacing
+from arena.records.atomic import make_folder, replacing
 from arena.records.folder import RunFolder
 from arena.records.journal import Journal, JournalReader
-from arena.records.lines import UpdateRecord
+from arena.records.metrics import UpdateRecord
 from arena.records.recorder import Recorder
 from arena.records.tensorboard import ScalarFile
-from arena.roles.stage import failure_of
+from arena.roles.perform import failure_of
 from disk import full_above
 
 

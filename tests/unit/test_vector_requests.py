@@ -10,11 +10,11 @@ import pytest
 from gymnasium.error import AlreadyPendingCallError
 from gymnasium.spaces import Box, Dict, Discrete, Space, Tuple
 
-from arena.comm.wire import ReplyView, link_size
 from arena.errors import BudgetReached
-from arena.messages import Welcome
-from arena.proxy.seat import Seat
 from arena.proxy.vector import VectorEnvProxy
+from arena.roles.protocol import Welcome
+from arena.seat.client import Seat
+from arena.seat.layout import ReplyView, link_size
 
 LANES = 2
 

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from arena.comm import waiting
-from arena.comm.waiting import wait_until
+from arena.transport import backoff
+from arena.transport.backoff import wait_until
 
 
 def true_after(tests: int) -> Callable[[], bool]:
@@ -20,7 +20,7 @@ def true_after(tests: int) -> Callable[[], bool]:
 def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """The pauses that are asked for; none of them is made."""
     asked: list[float] = []
-    monkeypatch.setattr(waiting.time, "sleep", asked.append)
+    monkeypatch.setattr(backoff.time, "sleep", asked.append)
     return asked
 
 

@@ -8,17 +8,17 @@ from typing import Any
 
 import pytest
 
-from arena.comm import Tag
-from arena.comm.interface import Bytes, Channel, Obey, Order
-from arena.comm.peeking import Process
-from arena.comm.whereabouts import Answer, State, Whereabouts, pack, unpack
 from arena.config import parse_config
-from arena.messages import Progress
-from arena.plan import make_plan
-from arena.roles import watch
-from arena.roles.watch import Watch
-from arena.run import Run
-from arena.stacks import StackFrame
+from arena.diagnostics.remote_stacks import Process
+from arena.diagnostics.stacks import StackFrame
+from arena.plan.plan import make_plan
+from arena.roles.protocol import Progress
+from arena.roles.root import watchdog
+from arena.roles.root.watchdog import Watch
+from arena.run.run import Run
+from arena.transport import Tag
+from arena.transport.endpoint import Bytes, Channel, Obey, Order
+from arena.transport.status import Answer, State, Whereabouts, pack, unpack
 
 CONFIG = {
     "name": "test",
@@ -108,7 +108,7 @@ def pass_time(world: World, watch: Watch, seconds: float, *, each: Callable[[], 
         world.now += 0.25
         each()
         world.answer()
-        failure = watch.look()
+        failure = watchdog.look()
         if failure is not None:
             return failure
     return None
@@ -156,7 +156,7 @@ def test_a_circle_of_one_match_is_told_though_another_one_moves(world: World) ->
 def test_who_does_not_come_back_from_a_call_is_named_with_the_stack_that_others_have_seen(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(watch, "peek", lambda process: {world.address_of(process): IN_GAME})
+    monkeypatch.setattr(watchdog, "peek", lambda process: {world.address_of(process): IN_GAME})
     watching = watch_of(world)
     world.runs(ENVIRONMENT)
     world.waits(BLUE, ENVIRONMENT, Tag.REPLY)
@@ -297,7 +297,7 @@ def test_time_in_which_the_root_did_not_run_is_not_held_against_anybody(world: W
 def test_time_in_which_others_had_the_cores_is_not_held_against_a_process(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(watch, "delays", lambda pid: {pid: world.now * 0.75})
+    monkeypatch.setattr(watchdog, "delays", lambda pid: {pid: world.now * 0.75})
     watching = watch_of(world)
     for address in range(2, 7):
         world.waits(address, ENVIRONMENT, Tag.REPLY)

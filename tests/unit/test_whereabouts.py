@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arena.comm import ANYONE, Tag
-from arena.comm.whereabouts import Answer, Question, State, Whereabouts, awaited_words, circle_in, pack, report, unpack
-from arena.stacks import StackFrame
+from arena.diagnostics.stacks import StackFrame
+from arena.transport import ANYONE, Tag
+from arena.transport.status import Answer, Question, State, Whereabouts, awaited_words, circle_in, pack, report, unpack
 
 
 def waiting(address: int, source: int, tag: Tag = Tag.GROUP, seconds: float = 61.2) -> Whereabouts:

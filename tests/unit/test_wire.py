@@ -13,13 +13,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from arena.comm.wire import ReplyView, RequestView, SeatLayout
-from arena.interface import Frame, Step
-from arena.lockstep import RequestKind
-from arena.messages import Welcome, unpack
-from arena.proxy.seat import Seat
-from arena.roles.seat_port import SeatPort
-from arena.spaces import empty_batch, flatten, leaves_of, mask_size
+from arena.game.api import Frame, Step
+from arena.game.lockstep import RequestKind
+from arena.game.spaces import empty_batch, flatten, leaves_of, mask_size
+from arena.roles.protocol import Welcome, unpack
+from arena.seat.client import Seat
+from arena.seat.layout import ReplyView, RequestView, SeatLayout
+from arena.seat.server import SeatPort
 from random_spaces import bits, discretes, scramble, spaces
 
 QUICK = settings(max_examples=25)

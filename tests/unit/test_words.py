@@ -8,11 +8,11 @@ import pytest
 
 import arena
 from arena.config import parse_config
-from arena.league.sequential import Verdict
-from arena.plan import make_plan
+from arena.league.ratings.sprt import Verdict
+from arena.plan.plan import make_plan
 from arena.records.faults import fault_words
-from arena.records.gates import VERDICTS, claim_words, gate_words
-from arena.screen.words import change_words, counted, elo_words, round_words, some_words
+from arena.terminal.gates import VERDICTS, claim_words, gate_words
+from arena.terminal.text import change_words, counted, elo_words, round_words, some_words
 
 
 @pytest.mark.parametrize(

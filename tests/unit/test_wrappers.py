@@ -11,11 +11,11 @@ from gymnasium import wrappers as own
 from gymnasium.spaces import Box
 
 from arena.errors import ConfigError, GameError
-from arena.interface import BatchedEnv
+from arena.game.api import BatchedEnv
 from arena.testing import check_batched_env
 from envs.adapters import adapt, gymnasium_factory, pettingzoo_factory
+from envs.adapters.batch import Lanes
 from envs.adapters.gymnasium_env import GymnasiumGame
-from envs.adapters.lanes import Lanes
 from envs.adapters.wrappers import AreaResize, wrapped_lanes, wrappings
 from envs.matrix import Matrix
 from envs.touchdown import Touchdown

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arena.config import yaml_text
+from arena.config import yaml
 from arena.errors import ConfigError
 
 scalars = st.one_of(
@@ -32,7 +32,7 @@ plain_data = st.recursive(
 
 @given(plain_data)
 def test_what_is_dumped_loads_as_equal_data_of_equal_types(data: Any) -> None:
-    loaded = yaml_text.load(yaml_text.dump(data), source="test")
+    loaded = yaml.load(yaml.dump(data), source="test")
     assert loaded == data
     assert repr(loaded) == repr(data)  # 1 == 1.0 == True, but they are not the same
 
@@ -60,25 +60,25 @@ def test_what_is_dumped_loads_as_equal_data_of_equal_types(data: Any) -> None:
     ],
 )
 def test_a_plain_word_is_read_as(text: str, value: object) -> None:
-    loaded = yaml_text.load(text, source="test")
+    loaded = yaml.load(text, source="test")
     assert loaded == value
     assert type(loaded) is type(value)
 
 
 def test_a_doubled_key_is_refused_and_both_lines_are_named() -> None:
     with pytest.raises(ConfigError, match=r"'a' is given twice \(first in line 1\)") as caught:
-        yaml_text.load("a: 1\nb: {c: 2}\na: 3\n", source="f.yaml")
+        yaml.load("a: 1\nb: {c: 2}\na: 3\n", source="f.yaml")
     assert "line 3, column 1:\n    a: 3\n    ^" in str(caught.value)
 
 
 def test_a_doubled_key_deep_inside_is_refused() -> None:
     with pytest.raises(ConfigError, match="'c' is given twice"):
-        yaml_text.load("a: [{b: {c: 1, c: 2}}]", source="f.yaml")
+        yaml.load("a: [{b: {c: 1, c: 2}}]", source="f.yaml")
 
 
 def test_a_syntax_error_shows_the_line_with_a_caret() -> None:
     with pytest.raises(ConfigError) as caught:
-        yaml_text.load("ticks: 5\nenvs: {a: [1, 2}\n", source="f.yaml")
+        yaml.load("ticks: 5\nenvs: {a: [1, 2}\n", source="f.yaml")
     assert str(caught.value).startswith("f.yaml: ")
     assert "line 2, column 16:\n    envs: {a: [1, 2}\n                   ^" in str(caught.value)
 
@@ -99,12 +99,12 @@ def test_a_syntax_error_shows_the_line_with_a_caret() -> None:
 )
 def test_text_that_is_not_plain_data_is_a_configuration_error(text: str) -> None:
     with pytest.raises(ConfigError):
-        yaml_text.load(text, source="f.yaml")
+        yaml.load(text, source="f.yaml")
 
 
 def test_merge_keys_and_anchors_work() -> None:
     text = "base: &base {a: 1, b: 2}\nmore: {<<: *base, b: 3}"
-    assert yaml_text.load(text, source="test")["more"] == {"a": 1, "b": 3}
+    assert yaml.load(text, source="test")["more"] == {"a": 1, "b": 3}
 
 
 def laughs(levels: int, first: str = "[ha]", others: str = "[{}]") -> str:
@@ -116,27 +116,27 @@ def laughs(levels: int, first: str = "[ha]", others: str = "[{}]") -> str:
 
 @pytest.mark.parametrize(("first", "others"), [("[ha]", "[{}]"), ("{k: v}", "{{<<: [{}]}}")], ids=["lists", "merges"])
 def test_a_text_that_grows_without_measure_when_aliases_are_written_out_is_refused(first: str, others: str) -> None:
-    assert len(yaml_text.load(laughs(3, first, others), source="f.yaml")) == 3
+    assert len(yaml.load(laughs(3, first, others), source="f.yaml")) == 3
     with pytest.raises(ConfigError, match="holds more than 100000 characters when its aliases are written out"):
-        yaml_text.load(laughs(20, first, others), source="f.yaml")
+        yaml.load(laughs(20, first, others), source="f.yaml")
 
 
 def test_a_very_long_text_is_refused_before_it_is_read() -> None:
-    assert yaml_text.load("#" * 100_000, source="f.yaml") is None
+    assert yaml.load("#" * 100_000, source="f.yaml") is None
     with pytest.raises(ConfigError, match="longer than 100000 characters"):
-        yaml_text.load("#" * 100_001, source="f.yaml")
+        yaml.load("#" * 100_001, source="f.yaml")
 
 
 def test_fifty_levels_are_read_and_more_are_refused() -> None:
-    assert yaml_text.load("[" * 49 + "1" + "]" * 49, source="f.yaml")
+    assert yaml.load("[" * 49 + "1" + "]" * 49, source="f.yaml")
     with pytest.raises(ConfigError, match="nested too deeply"):
-        yaml_text.load("[" * 50 + "1" + "]" * 50, source="f.yaml")
+        yaml.load("[" * 50 + "1" + "]" * 50, source="f.yaml")
 
 
 @pytest.mark.parametrize("tag", ["binary", "timestamp", "set", "omap", "pairs", "value"])
 def test_a_tag_that_makes_more_than_plain_data_is_refused_where_it_stands(tag: str) -> None:
     with pytest.raises(ConfigError, match=f"'tag:yaml.org,2002:{tag}' is no plain data\n  line 2, column 4:"):
-        yaml_text.load(f"a: 1\nb: !!{tag} x", source="f.yaml")
+        yaml.load(f"a: 1\nb: !!{tag} x", source="f.yaml")
 
 
 @pytest.mark.parametrize(
@@ -144,4 +144,4 @@ def test_a_tag_that_makes_more_than_plain_data_is_refused_where_it_stands(tag: s
 )
 def test_words_that_nothing_can_be_made_of_are_configuration_errors(text: str) -> None:
     with pytest.raises(ConfigError):
-        yaml_text.load(text, source="f.yaml")
+        yaml.load(text, source="f.yaml")

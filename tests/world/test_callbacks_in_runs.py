@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
-from arena.cli import main
-from arena.config import parse_config, yaml_text
-from arena.launch import hosting
-from arena.messages import Failed
+from arena.cli.main import main
+from arena.config import parse_config, yaml
+from arena.launch import lead
 from arena.records import boundary
 from arena.records.folder import RunFolder
 from arena.records.journal import JournalReader
-from arena.screen.display import PlainDisplay
-from arena.stages.prepare import prepare
+from arena.roles.protocol import Failed
+from arena.run.prepare import prepare
+from arena.terminal.display import PlainDisplay
 from staging import NOTES
 
 TICKS, LEG = 300, 100
@@ -46,7 +46,7 @@ def duel(*callbacks: Any, **changes: Any) -> dict[str, Any]:
 def played(data: Mapping[str, Any], path: Path, *, resume: bool = False) -> tuple[int, RunFolder]:
     """As `arena train --ranks 1`; the exit status and the run folder."""
     run = prepare(parse_config(data, source="test"), ranks=1, run_dir=str(path / "run"), resume=resume)
-    return hosting.alone(run, lambda *_: None, PlainDisplay(io.StringIO(), total_ticks=1)), run.folder
+    return lead.alone(run, lambda *_: None, PlainDisplay(io.StringIO(), total_ticks=1)), run.folder
 
 
 def told(kind: str) -> list[Any]:
@@ -111,7 +111,7 @@ def test_a_run_that_goes_on_says_so(tmp_path: Path) -> None:
 @pytest.mark.parametrize("where", ["start", "round", "episode", "update", "checkpoint", "end"])
 def test_one_that_fails_ends_the_run_with_its_name(where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     failures: list[Failed] = []
-    monkeypatch.setattr("arena.launch.hosting.tell", failures.append)
+    monkeypatch.setattr("arena.launch.lead.tell", failures.append)
     entry = {"class": "listeners:Fails", "options": {"where": where}}
     status, folder = played(duel(entry), tmp_path)
     assert status == 1
@@ -126,7 +126,7 @@ def test_one_that_fails_ends_the_run_with_its_name(where: str, tmp_path: Path, m
 def test_an_evaluation_has_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     blue = {"algorithm": "players:Counts"}
-    Path("c.yaml").write_text(yaml_text.dump(duel("listeners:HearsAll", policies={"blue": blue, "red": blue})))
+    Path("c.yaml").write_text(yaml.dump(duel("listeners:HearsAll", policies={"blue": blue, "red": blue})))
     assert main(["train", "c.yaml", "--ranks", "1", "--run-dir", "run"]) == 0
     NOTES.clear()
     assert main(["evaluate", "run", "--episodes", "4"]) == 0

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from arena.cli import main
+from arena.cli.main import main
 from arena.records.journal import JournalReader
 from visiting import visiting
 

@@ -12,7 +12,7 @@ import pytest
 from arena.errors import Unwritable
 from arena.records import checkpoint
 from arena.records.recorder import Recorder
-from arena.roles.root import RoleFailed
+from arena.roles.root.root import RoleFailed
 from disk import full_above
 from staging import play
 

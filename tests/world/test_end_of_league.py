@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 import yaml
 
-from arena.cli import main
-from arena.league.reading import read_results
+from arena.cli.main import main
+from arena.league.read_results import read_results
 from arena.records.folder import RunFolder
 from arena.records.journal import JournalReader
 from arena.report.page import page
-from arena.report.reading import read_run
+from arena.report.read_run import read_run
 from arena.report.sections import page_data
 from arena.report.summary import summarise
 

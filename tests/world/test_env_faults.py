@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from arena.records.faults import losses
-from arena.roles.guard import MOST_RESTARTS
-from arena.roles.root import RoleFailed
+from arena.roles.environment.restart import MOST_RESTARTS
+from arena.roles.root.root import RoleFailed
 from faulty_games import FAULTS, Faulty
 from staging import play
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from arena.cli import main
+from arena.cli.main import main
 from arena.records import checkpoint
 from arena.records.journal import JournalReader
 from staging import play
@@ -292,8 +292,8 @@ def test_an_interrupt_is_told_in_a_sentence(
 
     name = signal.Signals(status - 128).name
     for place, words in (
-        ("arena.launch.hosting.Root.record", "what was played is in runs/duel-evaluation"),
-        ("arena.launch.hosting.Root.gather", "before anybody has played"),
+        ("arena.launch.lead.Root.record", "what was played is in runs/duel-evaluation"),
+        ("arena.launch.lead.Root.gather", "before anybody has played"),
     ):
         with monkeypatch.context() as patch, visiting(tmp_path):
             patch.setattr(place, interrupted)

@@ -11,19 +11,19 @@ from typing import Any
 import pytest
 import yaml
 
-from arena.cli import main
-from arena.commands.leading import present
+from arena.cli.leading import present
+from arena.cli.main import main
 from arena.config import parse_config
 from arena.errors import ConfigError
-from arena.launch import hosting
+from arena.launch import lead
 from arena.records import boundary, checkpoint
 from arena.records.folder import RunFolder
 from arena.records.journal import JournalReader
 from arena.records.lock import RunLock
-from arena.roles.root import Root
-from arena.stages import evaluating
-from arena.stages.prepare import prepare
-from arena.stopping import WISHES
+from arena.roles.root.root import Root
+from arena.run import evaluation as evaluating
+from arena.run.prepare import prepare
+from arena.run.stop import WISHES
 
 PPO = {"algorithm": "ppo", "options": {"n_steps": 16, "minibatch_size": 32, "hidden_sizes": [8]}}
 EVALUATION = {"every": 40, "episodes": 6}
@@ -56,7 +56,7 @@ def duel(evaluation: Mapping[str, Any] | None = EVALUATION, *, ticks: int = 100,
 def train(data: Mapping[str, Any], path: Path, *, resume: bool = False) -> tuple[int, RunFolder]:
     """The exit status, and what is left."""
     run = prepare(parse_config(data, source="test"), ranks=1, run_dir=str(path), resume=resume)
-    return hosting.alone(run, present), run.folder
+    return lead.alone(run, present), run.folder
 
 
 def weights(folder: RunFolder) -> bytes:
@@ -189,7 +189,7 @@ def test_a_run_that_is_evaluated_only_when_it_goes_on_forgets_what_came_after_it
 
 def test_nobody_else_writes_into_the_folder_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     held: list[str] = []
-    played = hosting.in_one_process
+    played = lead.in_one_process
 
     def watched(run: Any, *given: Any, **more: Any) -> Any:
         if "evaluations" in str(run.path):
@@ -198,7 +198,7 @@ def test_nobody_else_writes_into_the_folder_meanwhile(tmp_path: Path, monkeypatc
             held.append(str(caught.value))
         return played(run, *given, **more)
 
-    monkeypatch.setattr(hosting, "in_one_process", watched)
+    monkeypatch.setattr(lead, "in_one_process", watched)
     assert train(duel(), tmp_path / "run")[0] == 0
     assert len(held) == 3
     assert all("another run writes into this folder" in words for words in held)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from arena.errors import ConfigError
-from arena.roles.root import RoleFailed
+from arena.roles.root.root import RoleFailed
 from staging import play
 
 

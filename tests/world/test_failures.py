@@ -12,15 +12,15 @@ from typing import Any
 import pytest
 
 from arena.errors import ConfigError
-from arena.messages import Failed
 from arena.records import checkpoint
 from arena.records.journal import Journal
 from arena.records.recorder import Recorder
 from arena.records.scoreboard import Scoreboard
 from arena.records.tensorboard import ScalarFile
-from arena.roles.root import RoleFailed
-from arena.roles.stage import failure_of
-from arena.screen.display import PlainDisplay
+from arena.roles.perform import failure_of
+from arena.roles.protocol import Failed
+from arena.roles.root.root import RoleFailed
+from arena.terminal.display import PlainDisplay
 from faulty_games import Faulty
 from faulty_players import ACTOR_PLACES, WORKER_PLACES, name_of
 from staging import play

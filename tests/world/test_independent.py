@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from test_legs import left_by
 
-from arena.cli import main
-from arena.commands.evaluate import evaluate
+from arena.cli.evaluate import evaluate
+from arena.cli.main import main
 from arena.records import boundary as boundaries
 from arena.records import checkpoint
-from arena.roles.root import RoleFailed
+from arena.roles.root.root import RoleFailed
 from launching import write
 from staging import Played, play
 

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from arena.config import parse_config
-from arena.launch import hosting
+from arena.launch import lead
 from arena.records import checkpoint
 from arena.records.journal import JournalReader
-from arena.screen.display import silent_display
-from arena.stages.prepare import prepare
+from arena.run.prepare import prepare
+from arena.terminal.display import silent_display
 from heavy import BYTES
 from staging import NOTES
 
@@ -58,7 +58,7 @@ def test_of_forty_snapshots_those_that_play_are_read_and_held_and_no_other(
     run = prepare(parse_config(league(), source="test"), ranks=1, run_dir=str(tmp_path / "run"))
     tracemalloc.start()
     try:
-        assert hosting.alone(run, lambda run, scoreboard: None, silent_display()) == 0
+        assert lead.alone(run, lambda run, scoreboard: None, silent_display()) == 0
     finally:
         tracemalloc.stop()
     rounds = list(JournalReader(run.folder.rounds))

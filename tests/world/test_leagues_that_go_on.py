@@ -11,23 +11,23 @@ import numpy as np
 import pytest
 from gymnasium.spaces import Box, Discrete
 
-from arena.cli import main
+from arena.cli.main import main
 from arena.config import load_config, parse_config
 from arena.errors import ConfigError, Unwritable
-from arena.launch import hosting
-from arena.league import league
-from arena.league.reading import read
+from arena.launch import lead
+from arena.league import next_round as league
+from arena.league import rounds_file as records
+from arena.league.read_results import read
 from arena.records import checkpoint
-from arena.records import rounds as records
 from arena.records.boundary import discard_after
 from arena.records.folder import RunFolder
 from arena.records.journal import JournalReader
 from arena.records.lock import RunLock, is_held, is_left
-from arena.restoring import restored
-from arena.roles.root import Root
-from arena.run import Run
-from arena.screen.display import silent_display
-from arena.stages.prepare import begin, prepare
+from arena.roles.root.root import Root
+from arena.run.prepare import begin, prepare
+from arena.run.run import Run
+from arena.serving.policy import restored
+from arena.terminal.display import silent_display
 from learners import MEETS_EVERY
 from staging import NOTES
 
@@ -46,7 +46,7 @@ def prepared(data: dict[str, Any], path: Path, *, resume: bool = False, ranks: i
 def play(data: dict[str, Any], path: Path, *, resume: bool = False, ranks: int = 1, **changes: Any) -> RunFolder:
     """Plays all rounds in this process, as laid out for `ranks`; `changes` are fields of the `Run`."""
     run = replace(prepared(data, path, resume=resume, ranks=ranks), **changes)
-    assert hosting.alone(run, lambda run, scoreboard: None, silent_display()) == 0
+    assert lead.alone(run, lambda run, scoreboard: None, silent_display()) == 0
     return run.folder
 
 
@@ -251,7 +251,7 @@ def planned_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunFolder:
     with monkeypatch.context() as patched:
         patched.setattr(Root, "gather", killed)
         run = prepared(evolving_selves(), tmp_path / "run")
-        assert hosting.alone(run, lambda run, scoreboard: None, silent_display()) == 1
+        assert lead.alone(run, lambda run, scoreboard: None, silent_display()) == 1
     assert len(records.read(run.folder)) == 3
     return run.folder
 

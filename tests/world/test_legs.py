@@ -17,7 +17,7 @@ from arena.records import boundary as boundaries
 from arena.records import checkpoint
 from arena.records.folder import RunFolder
 from arena.records.journal import JournalReader
-from arena.roles.root import RoleFailed
+from arena.roles.root.root import RoleFailed
 from learners import MEETS_EVERY
 from staging import Played, play
 

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from arena.dataset.reader import Samples, read_samples
 from arena.errors import ConfigError
 from arena.records import checkpoint
-from arena.restoring import restored
-from arena.samples import Samples, read_samples
+from arena.serving.policy import restored
 from fakes import all_equal
-from policies.importance_sampling import estimate
+from policies.offline.importance_sampling import estimate
 from staging import Played, play
 
 SIZES = {"hidden_sizes": [16]}

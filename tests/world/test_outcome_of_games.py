@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 import yaml
 
-from arena.cli import main
+from arena.cli.main import main
 from arena.config import parse_config
 from arena.errors import ConfigError
-from arena.league.reading import read
+from arena.league.read_results import read
 from arena.records.folder import RunFolder
 from arena.records.journal import JournalReader
 from arena.report.page import page
-from arena.report.reading import read_run
+from arena.report.read_run import read_run
 from arena.report.sections import page_data
 
 PAYOFFS = [[[0, 0], [0, 1]], [[1, 0], [1, 1]]]  # a tick of foraging is worth 1, whatever the other one does

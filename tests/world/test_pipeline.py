@@ -10,7 +10,7 @@ import pytest
 
 from arena.errors import Deadlock, RunStopped
 from arena.records import checkpoint
-from arena.roles.root import RoleFailed
+from arena.roles.root.root import RoleFailed
 from staging import Played, play
 
 GAMES = {

@@ -9,9 +9,9 @@ import pytest
 
 from arena.config import parse_config
 from arena.errors import Deadlock
-from arena.plan import make_plan
-from arena.roles.root import RoleFailed
-from arena.schedule import prove
+from arena.plan.deadlock import prove
+from arena.plan.plan import make_plan
+from arena.roles.root.root import RoleFailed
 from leagues import naive_run, random_league
 from staging import play
 

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 import readme
-from arena.cli import main
+from arena.cli.main import main
 from arena.records.journal import JournalReader
 from visiting import visiting
 

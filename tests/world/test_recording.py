@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from arena.dataset.reader import Episode, Part, read_samples
 from arena.errors import ConfigError
-from arena.roles.root import RoleFailed
-from arena.samples import Episode, Part, read_samples
-from arena.spaces import flatten
+from arena.game.spaces import flatten
+from arena.roles.root.root import RoleFailed
 from disk import full_above
 from faulty_games import Faulty
 from staging import Played, play
@@ -173,7 +173,7 @@ def test_action_masks_are_recorded(tmp_path: Path) -> None:
 def test_an_episode_longer_than_a_part_is_put_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     data = run_of("games:Countdown", kwargs={"length": 17}, ticks=100, checkpoint_every=100, blue=RANDOM)
     whole = play(data, tmp_path)
-    monkeypatch.setattr("arena.records.sample_writer._MOST_TICKS", 3)
+    monkeypatch.setattr("arena.dataset.writer._MOST_TICKS", 3)
     parted = play(data, tmp_path)
     assert len(files(parted)) > 30 > len(files(whole))
     left, right = (list(read_samples(played.folder.path).episodes()) for played in (whole, parted))
@@ -259,7 +259,7 @@ def test_two_halves_give_the_same_files_as_the_whole(tmp_path: Path) -> None:
 def test_a_run_that_broke_and_goes_on_has_the_same_files(
     ticks_of_part: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("arena.records.sample_writer._MOST_TICKS", ticks_of_part)
+    monkeypatch.setattr("arena.dataset.writer._MOST_TICKS", ticks_of_part)
     data = run_of("touchdown", "blue", "red", kwargs={"max_steps": 9}, ticks=100, blue=HOLDS)
     whole = play(data, tmp_path / "whole", given=True)
     broken = {**data, "policies": {**data["policies"], "blue": FAILS}}

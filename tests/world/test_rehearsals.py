@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 import yaml
 
-from arena.cli import main
+from arena.cli.main import main
 from arena.records.folder import RunFolder
-from arena.roles.root import Root
-from arena.stages import staging
+from arena.roles.root.root import Root
+from arena.run import stages
 from staging import play
 
 STAYS = {"algorithm": "random"}
@@ -117,7 +117,7 @@ def test_a_rehearsal_leaves_nothing_behind_and_changes_nothing(tmp_path: Path, m
         assert run("train", data) == 0
     assert seen == [["lock", "rank-0000.log"]]
     with monkeypatch.context() as patched:
-        patched.setattr(staging, "rehearsal_due", lambda run: None)
+        patched.setattr(stages, "rehearsal_due", lambda run: None)
         assert run("train", data) == 0
     assert left_by(RunFolder(tmp_path / "runs/league")) == left_by(RunFolder(tmp_path / "runs/league-2"))
 

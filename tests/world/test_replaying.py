@@ -20,14 +20,14 @@ from gymnasium.envs.classic_control import CartPoleEnv
 from gymnasium.error import DependencyNotInstalled
 from PIL import Image
 
-from arena.cli import main
+from arena.cli.main import main
 from arena.errors import ConfigError
-from arena.playback import Difference, ReplayDiffers
-from arena.records.replay_format import MANIFEST, Chunk
-from arena.replaying import events_of, frames, verify
-from arena.replays import MatchReplays, read_replays
-from arena.roles.root import RoleFailed
-from arena.stopping import WISHES
+from arena.replay.format import MANIFEST, Chunk
+from arena.replay.playback import Difference, ReplayDiffers
+from arena.replay.reader import MatchReplays, read_replays
+from arena.replay.verify import events_of, frames, verify
+from arena.roles.root.root import RoleFailed
+from arena.run.stop import WISHES
 from faulty_games import Faulty
 from staging import Played, play
 from tampering import other_action, tamper
@@ -214,7 +214,7 @@ def test_two_halves_give_the_same_files_as_the_whole(tmp_path: Path) -> None:
 def test_a_run_that_broke_and_goes_on_has_the_same_files(
     ticks_of_chunk: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("arena.records.replay_writer._MOST_TICKS", ticks_of_chunk)
+    monkeypatch.setattr("arena.replay.writer._MOST_TICKS", ticks_of_chunk)
     holds = {"algorithm": "runners:Brittle"}
     data = run_of("touchdown", "blue", "red", kwargs={"max_steps": 9}, ticks=100, blue=holds)
     whole = play(data, tmp_path / "whole", given=True)

@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 from playwright.sync_api import expect
 
+from arena.report.live import HOST, LivePage, make_server
+from arena.report.numbers import MINUS, NOTHING, THIN
 from arena.report.page import CONTENTS, write_report
-from arena.report.serving import HOST, LivePage, make_server
-from arena.report.words import MINUS, NOTHING, THIN
 from browsers import DESK, PHONE, Browser, Scheme, Sheet, chromium, opened
 from league_folders import League, write_league
 from staging import play

@@ -13,15 +13,15 @@ from typing import Any
 
 import pytest
 
-from arena.commands.leading import announced
+from arena.cli.leading import announced
 from arena.config import parse_config
 from arena.errors import ConfigError
 from arena.records import checkpoint
 from arena.records.folder import RunFolder
 from arena.records.journal import JournalReader
 from arena.records.lock import is_left
-from arena.roles.root import RoleFailed
-from arena.stages.prepare import prepare
+from arena.roles.root.root import RoleFailed
+from arena.run.prepare import prepare
 from staging import Played, play
 
 COUNTS = {"algorithm": "players:Counts"}
@@ -415,7 +415,7 @@ def test_a_start_that_was_killed_after_its_first_boundary_can_be_made_again(agai
     folder = RunFolder(tmp_path / "run")
     assert (folder.config.exists(), [path.stem for path in folder.boundaries.iterdir()]) == (False, ["0" * 12])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("arena.stages.prepare.to_json", killed)  # in `begin`, after the boundaries
+        patch.setattr("arena.run.prepare.to_json", killed)  # in `begin`, after the boundaries
         with pytest.raises((RuntimeError, RoleFailed), match="killed"):
             play(duel(blue=again), tmp_path, given=True)
     assert len([*folder.boundaries.iterdir()]) == (again == COUNTS), "one of another run would be resumed from"

@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import Any
 
 from arena.config import parse_config
-from arena.launch import hosting
+from arena.dataset.reader import read_samples
+from arena.launch import lead
 from arena.records import checkpoint
 from arena.records.boundary import discard_after
 from arena.records.folder import RunFolder
 from arena.records.journal import JournalReader
-from arena.samples import read_samples
-from arena.screen.display import Display, PlainDisplay, silent_display
-from arena.stages.prepare import prepare
+from arena.run.prepare import prepare
+from arena.terminal.display import Display, PlainDisplay, silent_display
 from remembering import Begun, Bits
 from staging import NOTES
 
@@ -43,7 +43,7 @@ def play(data: dict[str, Any], path: Path, *, resume: bool = False, display: Dis
     NOTES.clear()
     config = parse_config({"name": "league", **data}, source="test")
     run = prepare(config, ranks=1, run_dir=str(path), resume=resume)
-    assert hosting.alone(run, lambda run, scoreboard: None, display or silent_display()) == 0
+    assert lead.alone(run, lambda run, scoreboard: None, display or silent_display()) == 0
     return run.folder
 
 

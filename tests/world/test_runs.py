@@ -11,11 +11,11 @@ import pytest
 
 from arena.config import parse_config
 from arena.errors import ConfigError, Deadlock
-from arena.launch import hosting
+from arena.launch import lead
 from arena.records import checkpoint
-from arena.roles.root import RoleFailed
-from arena.screen.following import watch
-from arena.stages.prepare import prepare
+from arena.roles.root.root import RoleFailed
+from arena.run.prepare import prepare
+from arena.terminal.watch import watch
 from staging import NOTES, play
 
 
@@ -71,7 +71,7 @@ def test_who_watches_a_run_is_told_the_same_ticks_as_who_trains(
 ) -> None:
     config = parse_config({"name": "test", **duel(copies=3)}, source="test")
     run = prepare(config, ranks=1, run_dir=str(tmp_path / "run"))
-    assert hosting.alone(run, lambda *_: None) == 0
+    assert lead.alone(run, lambda *_: None) == 0
     trained = capsys.readouterr().out.splitlines()
     assert watch(run.path, columns=0, wait=lambda _: None) == 0
     watched = capsys.readouterr().out.splitlines()

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from arena.comm import Tag
-from arena.comm.host import Host, HostedEndpoint
 from arena.errors import BudgetReached
-from arena.group import Group
+from arena.group.group import Group
 from arena.records import checkpoint
 from arena.records.journal import JournalReader
+from arena.transport import Tag
+from arena.transport.scheduler import Host, HostedEndpoint
 from fakes import ScriptedEnv, all_equal
 from policies.ppo import PPO
 from staging import Played, play

@@ -13,10 +13,10 @@ import stable_baselines3
 
 from arena.config import parse_config
 from arena.errors import ConfigError
-from arena.examination import examine
+from arena.preflight.examine import examine
 from arena.records import checkpoint
-from arena.roles.root import RoleFailed
-from arena.stages.planning import checked_plan
+from arena.roles.root.root import RoleFailed
+from arena.run.planning import checked_plan
 from policies.sb3.member import ARCHIVE
 from staging import Played, play
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from arena.cli import main
+from arena.cli.main import main
 
 FREE, TIMED, STAYS = "leagues:KeptAtEpisodes", "leagues:KeptAtTicks", "random"
 

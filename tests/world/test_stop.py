@@ -10,16 +10,16 @@ from typing import Any
 
 import pytest
 
-from arena.cli import main
-from arena.config import parse_config, yaml_text
-from arena.launch import hosting
-from arena.memory import Memory
+from arena.cli.main import main
+from arena.config import parse_config, yaml
+from arena.launch import lead
 from arena.records import boundary
 from arena.records.folder import RunFolder
-from arena.roles.early_end import EarlyEnd
-from arena.screen.display import silent_display
-from arena.stages.prepare import begin, prepare
-from arena.stopping import WISHES, Stop
+from arena.roles.root.early_stop import EarlyEnd
+from arena.run.prepare import begin, prepare
+from arena.run.recovery import Memory
+from arena.run.stop import WISHES, Stop
+from arena.terminal.display import silent_display
 
 COUNTS = {"algorithm": "players:Counts"}
 
@@ -98,16 +98,16 @@ def test_a_run_that_is_saved_names_the_signal_that_has_ended_it(
     stop = Stop(heeded=True)
     stop._hear(signal.SIGUSR1, None)
     stop._hear(later, None)
-    assert hosting._stopped(run, 5, Memory(stop=stop)) == 128 + later
+    assert lead._stopped(run, 5, Memory(stop=stop)) == 128 + later
     assert capsys.readouterr().err.splitlines()[-1] == f"arena: ended by {later.name}"
     assert run.folder.requeue.exists()
 
 
-def stopped(data: Mapping[str, Any], path: Path, *, resume: bool = False) -> tuple[hosting.Result, RunFolder]:
+def stopped(data: Mapping[str, Any], path: Path, *, resume: bool = False) -> tuple[lead.Result, RunFolder]:
     """Plays a run that is asked to stop before it has begun."""
     run = prepare(parse_config(data, source="test"), ranks=1, run_dir=str(path / "run"), resume=resume)
     stop = Stop(number=signal.SIGTERM, heeded=True)
-    return hosting.in_one_process(run, silent_display(), Memory(stop=stop)), run.folder
+    return lead.in_one_process(run, silent_display(), Memory(stop=stop)), run.folder
 
 
 @pytest.mark.parametrize("pipeline", [1, 2])
@@ -173,7 +173,7 @@ def test_main_leaves_no_handler_behind_and_runs_in_any_thread(
     policies = {"blue": {"algorithm": "random"}, "red": {"algorithm": "random"}}
     matches = [{"env": "game", "seats": ["blue", "red"]}]
     data = {"ticks": 20, "envs": {"game": game}, "policies": policies, "matches": matches}
-    (tmp_path / "duel.yaml").write_text(yaml_text.dump(data))
+    (tmp_path / "duel.yaml").write_text(yaml.dump(data))
     monkeypatch.chdir(tmp_path)
 
     def run() -> None:

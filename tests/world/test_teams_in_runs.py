@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from arena.records import checkpoint
-from arena.roles.root import RoleFailed
+from arena.roles.root.root import RoleFailed
 from fakes import all_equal
 from staging import Played, play
 

@@ -15,20 +15,20 @@ import pytest
 import yaml
 from gymnasium import spaces
 
-from arena.cli import main
-from arena.commands.contestants import players_of, read_sources
+from arena.cli.main import main
+from arena.cli.players import players_of, read_sources
 from arena.config import load_config
-from arena.intervals import of_share
-from arena.league.ratings import fit
-from arena.league.reading import read
-from arena.records import rounds
-from arena.records import tournament as terms
-from arena.records.condition import condition
+from arena.league import rounds_file
+from arena.league import tournament_file as terms
+from arena.league.ratings.intervals import of_share
+from arena.league.ratings.ratings import fit
+from arena.league.read_results import read
 from arena.records.folder import RunFolder
 from arena.records.journal import JournalReader
 from arena.report.page import page
-from arena.report.reading import read_run
+from arena.report.read_run import read_run
 from arena.report.sections import page_data, plain
+from arena.run.status import condition
 from staging import play
 
 LADDER = [[0, -1, -1], [1, 0, -1], [1, 1, 0]]  # a higher action beats a lower one
@@ -165,7 +165,7 @@ def test_batches_are_rounds_with_streams_of_their_own(tmp_path: Path, capsys: py
     path = written(tmp_path, ladder({"one": {"algorithm": "random"}, "other": {"algorithm": "random"}}))
     tournament(capsys, tmp_path, path, "--episodes", "128")
     folder = RunFolder(tmp_path / "games")
-    played = rounds.read(folder)
+    played = rounds_file.read(folder)
     assert len(played) > 2
     assert [planned.number for planned in played] == [*range(len(played))]
     starts = [planned.start for planned in played]
@@ -528,7 +528,7 @@ def test_rounds_of_another_version_are_refused(
 def test_an_interrupt_ends_it_with_what_was_played(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from arena.roles.root import Root
+    from arena.roles.root.root import Root
 
     record = Root.record
 
@@ -549,7 +549,7 @@ def test_an_interrupt_ends_it_with_what_was_played(
 def test_an_interrupt_before_a_game_has_ended_is_no_mistake(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from arena.roles.root import Root
+    from arena.roles.root.root import Root
 
     record = Root.record
 
@@ -582,7 +582,7 @@ BUDGET = ["--episodes", "240"]
 @pytest.fixture
 def interrupted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> list[str]:
     """A tournament that was ended in the middle of its third batch; its command line."""
-    from arena.roles.ledger import Ledger
+    from arena.roles.root.progress import Ledger
 
     progress = Ledger.progress
 
@@ -620,7 +620,7 @@ def test_a_tournament_that_is_over_shows_its_table_again_or_plays_more_if_that_i
     assert as_data(capsys, tmp_path, path, *BUDGET, "--resume") == first
     more = as_data(capsys, tmp_path, path, "--episodes", "320", "--resume")
     assert first["games"] == 240 < more["games"] == 320
-    assert [one.number for one in rounds.read(RunFolder(tmp_path / "games"))][-1] > 2
+    assert [one.number for one in rounds_file.read(RunFolder(tmp_path / "games"))][-1] > 2
 
 
 def test_a_batch_that_was_interrupted_does_not_count(
@@ -674,7 +674,7 @@ def test_when_it_is_over_is_on_record_and_stays_so_unless_something_else_is_aske
 def test_how_actions_are_taken_is_on_record_before_anybody_plays(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from arena.roles.root import Root
+    from arena.roles.root.root import Root
 
     def killed(*_: Any) -> None:
         raise RuntimeError("as by a kill, which leaves what is there")

@@ -9,7 +9,7 @@ import gymnasium
 import numpy as np
 
 if TYPE_CHECKING:
-    from arena.group import Group
+    from arena.group.group import Group
 
 
 class QLearner:

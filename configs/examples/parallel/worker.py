@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 if TYPE_CHECKING:
     from pettingzoo import ParallelEnv
 
-    from arena.group import Group
+    from arena.group.group import Group
 
 
 class JointQLearner:

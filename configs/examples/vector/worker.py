@@ -10,7 +10,7 @@ from gymnasium.vector import VectorEnv
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
-    from arena.group import Group
+    from arena.group.group import Group
 
 Floats = NDArray[np.float64]
 

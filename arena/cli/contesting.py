@@ -1,0 +1,330 @@
+"""What leads a tournament: who is best, and how sure is that? Frozen players meet until their order is decided.
+
+A tournament is a run of rounds in one folder, in which nobody learns. Each round is a batch of the games that say most
+about the order, every lane of which plays equally many episodes, so that long games are not left out. When it is over,
+the results so far say what the next one is: over the same processes, with other random streams.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import msgspec
+import numpy as np
+
+from arena import registry
+from arena.cli.players import players_of, read_sources, settings_of
+from arena.cli.recontesting import continued
+from arena.cli.tournament import Request
+from arena.config.matches import MatchConfig
+from arena.config.schema import Config, PolicyConfig
+from arena.errors import ConfigError
+from arena.launch.leader import HostingLeader
+from arena.league import rounds_file as records
+from arena.league import tournament_file as terms_on_record
+from arena.league.ratings.intervals import of_share
+from arena.league.read_results import Reading, read
+from arena.league.results import Results
+from arena.league.rounds import Round
+from arena.league.tournament import (
+    Batch,
+    Rule,
+    Table,
+    distinct_settings,
+    games_of_a_meeting,
+    next_batch,
+    table,
+    widened,
+)
+from arena.league.tournament_file import Terms
+from arena.records import boundary as boundaries
+from arena.records import checkpoint
+from arena.records.folder import RunFolder
+from arena.records.journal import JournalReader
+from arena.records.scoreboard import Scoreboard
+from arena.run import rounds
+from arena.run.evaluation import ENDLESS, alike
+from arena.run.leg import Leg
+from arena.run.prepare import prepare
+from arena.run.resume import checkpoints_given
+from arena.run.run import Run, Stage
+from arena.terminal.display import Display, silent_display
+from arena.terminal.standings import contradiction_lines, equal_lines, prior_lines, standings_lines, unmet_lines
+from arena.terminal.text import counted, elo_words, repetition_words
+
+_ERROR, _ELO = 0.05, 20.0  # where nothing is asked for
+_STREAM = 0x746F7572  # tells a tournament's random streams from those of what it is made of
+_MOST_BATCHES = 2**12  # each of them has ENDLESS ticks, and all together fewer than 2^53
+
+
+class Tournament(HostingLeader):
+    """Rank 0's part of a tournament.
+
+    Args:
+        request: which one.
+    """
+
+    def __init__(self, request: Request) -> None:
+        self._request = request
+
+    def prepare(self, ranks: int, *, tolerant: bool = False) -> Run:
+        """Reads who plays, and claims the run folder.
+
+        Raises:
+            ConfigError: a mistake of the user, a damaged checkpoint.
+        """
+        config, batch = opening(self._request)
+        for policy in config.policies.values():
+            if policy.load is not None:
+                checkpoint.load(policy.load)
+        asked = self._request
+        if asked.resume:
+            run = continued(config, ranks=ranks, run_dir=asked.run_dir, greedy=asked.greedy)
+        else:
+            run = prepare(config, ranks=ranks, run_dir=asked.run_dir)
+        players = counted(len(config.policies), "player")
+        self._say(f"{config.name}: {players}, at most {counted(asked.episodes, 'game')}")
+        return replace(run, source=asked.targets[0], episodes=batch.episodes, greedy=asked.greedy)
+
+    def next_stage(self, run: Run) -> Stage | None:
+        """The next batch; None if the order is decided or the budget is used.
+
+        Raises:
+            ConfigError: no game counts.
+        """
+        rule = self._rule(run.folder)
+        # Actions are taken as they were before, if it goes on: see `continued`.
+        terms_on_record.write(run.folder, Terms(greedy=self._request.greedy, error=rule.error, elo=rule.elo))
+        if not run.begun and run.leg.start == 0:
+            return Stage(run)
+        before = _whole(run.folder)
+        config, played = rounds.config_of(run), read(run.folder, last=len(before) - 1)
+        _check_counted(played, run.source)
+        found = table(played.results, [*config.policies], rule)
+        self._say(_progress(played.results.games, found))
+        settings = distinct_settings([match for _, match in config.entries()])
+        batch = next_batch(settings, [*config.policies], played.results, rule, played=played.episodes)
+        if batch is None or len(before) >= config.rounds:
+            return None
+        following = Round(number=len(before), start=run.leg.start, matches=batch.matches)
+        plan = rounds.plan_of(config, following, run.folder, ranks=run.plan.processes, spares=0)
+        records.keep(run.folder, before, following, plan)
+        leg = Leg(start=run.leg.start, restore=checkpoints_given(plan))
+        return Stage(replace(run, plan=plan, leg=leg, episodes=batch.episodes))
+
+    def present(self, run: Run, scoreboard: Scoreboard) -> None:
+        """The table, in words or as data."""
+        rule, batches = self._rule(run.folder), len(_whole(run.folder))
+        played = read(run.folder, last=batches - 1)
+        found = table(played.results, [*rounds.config_of(run).policies], rule)
+        uncounted = _uncounted(played, run.folder, batches)
+        if self._request.as_json:
+            text = json.dumps(_data(found, rule, played, uncounted, run), indent=2)
+        else:
+            lines = [*standings_lines(found.rows), *prior_lines(prior=found.prior)]
+            lines += unmet_lines(found.unmet, players=len(found.rows))
+            lines += contradiction_lines(found.contradictions)
+            lines += [*verdict_lines(found, rule, played.results.games), *_uncounted_lines(uncounted)]
+            lines += played.without_winner
+            lines += repetition_words(alike(run), remedy="--sample")
+            text = "\n".join([*lines, f"run folder: {run.path}"])
+        sys.stdout.write(f"{text}\n")
+        sys.stdout.flush()
+
+    def display(self) -> Display:
+        """Says nothing: a line for each batch is enough."""
+        return silent_display()
+
+    def _rule(self, folder: RunFolder) -> Rule:
+        """When this tournament is over."""
+        return rule_of(self._request, terms_on_record.read(folder) if self._request.resume else None)
+
+    def _say(self, words: str) -> None:
+        """A line of progress; where the result is data, it is all that goes to stdout."""
+        print(words, file=sys.stderr if self._request.as_json else sys.stdout, flush=True)
+
+
+def rule_of(request: Request, before: Terms | None = None) -> Rule:
+    """When a tournament is over.
+
+    Args:
+        request: what is asked for.
+        before: what was asked for when it began, if it goes on.
+    """
+    error, elo = (None, None) if before is None else (before.error, before.elo)
+    return Rule(request.episodes, request.error or error or _ERROR, request.elo or elo or _ELO)
+
+
+def opening(request: Request) -> tuple[Config, Batch]:
+    """The configuration of a tournament, and its first batch, which is what the configuration's matches are."""
+    sources, rule = read_sources(request.targets), rule_of(request)
+    players = players_of(sources, request.checkpoints, request.players, untrained=request.untrained)
+    envs, settings = settings_of(sources)
+    if _take_lanes(settings, players):
+        settings = widened(settings, len(players), rule)
+    first = next_batch(settings, [*players], Results(), rule, played=0)
+    meeting = games_of_a_meeting(settings)
+    if first is None:
+        raise ConfigError(
+            f"found {rule.games}, but when two players meet they play {meeting}: {counted(meeting // 2, 'lane')} on "
+            f"both sides; ask for {meeting} or more",
+            path="--episodes",
+        )
+    for name in dict.fromkeys(setting.env for setting in settings):
+        if envs[name].outcome == "none":
+            raise ConfigError(
+                "found none, so its games have no winners, and there is no order to find out; set higher_return, "
+                "zero_sum or info",
+                path=f"envs.{name}.outcome",
+                source=sources[0].path,
+            )
+    base = sources[0].config
+    config = msgspec.structs.replace(
+        base,
+        name=f"{base.name[:80]}-tournament",
+        seed=int(np.random.SeedSequence([base.seed, _STREAM]).generate_state(1)[0]),
+        ticks=ENDLESS,
+        rounds=min(_MOST_BATCHES, 1 + rule.games // meeting),
+        envs={name: envs[name] for name in dict.fromkeys(setting.env for setting in settings)},
+        policies=players,
+        matches=first.matches,
+        league=None,
+        evaluation=None,
+        callbacks=(),
+        record="nothing",
+        scale=False,
+        fault_tolerance="off",
+        spares=0,
+    )
+    return config, first
+
+
+def _take_lanes(settings: Sequence[MatchConfig], players: Mapping[str, PolicyConfig]) -> bool:
+    """Whether all players can play several lanes at once.
+
+    Raises:
+        ConfigError: a player cannot play without learning.
+    """
+    classes = [
+        registry.worker_class(policy.algorithm, policy.options, acts=True, path=f"policies.{name}")
+        for name, policy in players.items()
+    ]
+    alone = all(isinstance(entry, str) for setting in settings for entry in setting.seats)
+    return alone and all("vector" in ((cls.face,) if isinstance(cls.face, str) else cls.face) for cls in classes)
+
+
+def _whole(folder: RunFolder) -> list[Round]:
+    """The batches that were played to their ends.
+
+    Games of a later one do not count: it is played again, and of those that it has so far too many are short ones.
+    """
+    found = boundaries.newest(folder)
+    return records.begun_before(records.read(folder), 0 if found is None else found.tick)
+
+
+def _check_counted(played: Reading, source: str) -> None:
+    """Refuses games that can say nothing, when a batch is whole: one that was asked to end may have finished none.
+
+    Raises:
+        ConfigError: none of them counts.
+    """
+    if played.episodes and not played.results.games:
+        reasons = "".join(f"; {line}" for line in played.without_winner)
+        raise ConfigError(
+            f"none of {counted(played.episodes, 'game')} counts: {played.unrated} had no winner and no draw, "
+            f"{played.aborted} were cut short{reasons}",
+            source=source,
+        )
+
+
+def _progress(played: int, found: Table) -> str:
+    best = found.rows[0]
+    leads = f"{best.player} leads with {elo_words(best.elo)} [{elo_words(best.low)}, {elo_words(best.high)}]"
+    if found.unmet:
+        return f"{counted(played, 'game')}: {leads}; {counted(len(found.unmet), 'pair')} still to meet"
+    if any(pair.circle for pair in found.contradictions):
+        return f"{counted(played, 'game')}: {leads}, but players beat each other in a circle; its pairs play now"
+    if found.settled and not found.decided:
+        return f"{counted(played, 'game')}: {leads}, but the games of {_contradicting(found)} contradict the order"
+    return f"{counted(played, 'game')}: {leads}; {len(found.open)} of {len(found.doubts)} neighbours are open"
+
+
+def verdict_lines(found: Table, rule: Rule, played: int) -> list[str]:
+    """Whether the order is decided, after so many games, and what keeps it open; who is as good as each other."""
+    games = counted(played, "game")
+    what = f"differences below {rule.elo:g} Elo not counted"
+    equal = equal_lines(found.equal)
+    if found.decided:
+        return [f"the order is decided after {games}, at an error of {rule.error:g}, {what}", *equal]
+    if found.contradictions:
+        return [f"the order is not decided after {games}: those of {_contradicting(found)} contradict it", *equal]
+    pairs = [f"{doubt.upper} and {doubt.lower} ({doubt.probability:.1%})" for doubt in found.open]
+    together = ", together more than the error" if len(pairs) > 1 else ""
+    return [
+        f"the order is not decided after {games}, at an error of {rule.error:g}, {what}; open, with the probability "
+        f"that it is the other way round: {', '.join(pairs)}{together}",
+        *equal,
+    ]
+
+
+def _contradicting(found: Table) -> str:
+    """The pairs whose own games contradict the order."""
+    pairs = [f"{pair.upper} and {pair.lower}" for pair in found.contradictions]
+    return pairs[0] if len(pairs) == 1 else f"{counted(len(pairs), 'pair')}, as {pairs[0]},"
+
+
+class _Uncounted(NamedTuple):
+    """How many games there were that do not count: by the field's name, why."""
+
+    without_winner: int
+    cut_short: int
+    interrupted: int
+
+
+def _uncounted(played: Reading, folder: RunFolder, batches: int) -> _Uncounted:
+    episodes = folder.episodes
+    lines = JournalReader(episodes) if episodes.exists() else ()
+    interrupted = sum(line["round"] >= batches and not line.get("cut") for line in lines)
+    return _Uncounted(played.unrated, played.aborted, interrupted)
+
+
+def _uncounted_lines(found: _Uncounted) -> list[str]:
+    """How many games do not count, and why; nothing where all do."""
+    reasons = "without a winner", "cut short", "of the batch that was interrupted"
+    words = [f"{games} {reason}" for games, reason in zip(found, reasons, strict=True) if games]
+    return [f"not counted: {', '.join(words)}"] if words else []
+
+
+def _data(found: Table, rule: Rule, played: Reading, uncounted: _Uncounted, run: Run) -> dict[str, Any]:
+    return {
+        "players": [
+            {
+                "rank": row.rank,
+                "player": row.player,
+                "elo": row.elo,
+                "low": row.low,
+                "high": row.high,
+                "games": row.score.games,
+                **row.score._asdict(),
+                "score": row.share,
+                "score_interval": None if row.share is None else of_share(row.score.points, row.score.games),
+            }
+            for row in found.rows
+        ],
+        "decided": found.decided,
+        "error": rule.error,
+        "elo": rule.elo,
+        "games": played.results.games,
+        "not_counted": uncounted._asdict(),
+        "without_winner": played.without_winner,
+        "prior": found.prior,
+        "alike": alike(run),
+        "contradictions": [pair._asdict() for pair in found.contradictions],
+        "unmet": found.unmet,
+        "neighbours": [{**doubt._asdict(), "open": doubt in found.open} for doubt in found.doubts],
+        "run_dir": str(run.path),
+    }

@@ -1,0 +1,38 @@
+"""`arena doctor`: what a run needs of its machine, tried out for real, a line for each thing.
+
+    finding     what is said of one thing, and a question to another process
+    software    Python and the packages
+    mpi         library and launcher: do they start processes, does a run survive the death of one
+    memory      what the processes of a node share, and limits
+    storage     the place of the run folders: writing, locks, space, clocks
+    learning    torch, its threads, and what GPU it sees
+
+Nothing here imports torch or starts MPI in this process.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable, Iterable, Iterator
+
+from arena.cli.doctor import memory, mpi, software, storage, torch
+from arena.cli.doctor.finding import Finding, problem
+from arena.errors import ConfigError
+
+CHECKS: tuple[Callable[[], Iterable[Finding]], ...] = (
+    *(software.python, software.packages),
+    *(mpi.library, mpi.launcher, mpi.few_processes, mpi.many_processes, mpi.a_death),
+    *(memory.shared, memory.segments, memory.leftovers, memory.handles, memory.limit, memory.open_files),
+    *(storage.writing, storage.space, storage.clocks),
+    *(torch.torch, torch.gpu),
+)
+
+
+def examine_machine(checks: Iterable[Callable[[], Iterable[Finding]]] = CHECKS) -> Iterator[Finding]:
+    """What every check finds, as soon as it is known; a check that fails is a finding too."""
+    for check in checks:
+        try:
+            yield from check()
+        except (OSError, ValueError, subprocess.SubprocessError, ConfigError) as error:
+            subject = check.__name__.replace("_", " ")
+            yield problem(subject, f"could not be looked at: {type(error).__name__}: {error}")

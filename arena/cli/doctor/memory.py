@@ -1,0 +1,160 @@
+"""What the processes of a node share, and the limits that a system sets to them."""
+
+from __future__ import annotations
+
+import os
+import resource
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+from arena.cli.doctor.finding import Finding, ask, ok, problem, python, warning
+from arena.launch.mpirun import JOB_FOLDER, SHARED_MEMORY
+from arena.terminal.text import some_words
+from arena.transport.doorbell import SharedMemory
+
+_OPEN = """
+import os, sys
+os.close(os.open(f"/proc/{sys.argv[1]}/fd/{sys.argv[2]}", os.O_RDWR))
+"""
+_SEGMENT_NAMES = ("sm_segment.*", "osc_sm.*", "osc_rdma.*", "vader_segment.*")  # of Open MPI
+_YAMA = Path("/proc/sys/kernel/yama/ptrace_scope")
+_GROUPS = Path("/sys/fs/cgroup")
+_LEAST_SEGMENTS = 32 * 2**20  # bytes: Open MPI takes about 0.1 MiB per process at the start
+_LEAST_MEMORY = 2 * 2**30  # bytes: a process that learns needs about 0.3 GiB, torch included
+_LEAST_FILES = 1024
+_SECONDS = 20.0
+
+
+def shared() -> Iterator[Finding]:
+    """Memory without a name, which another process opens through /proc."""
+    subject = "shared memory"
+    scope = f" (ptrace scope {_YAMA.read_text().strip()})" if _YAMA.exists() else ""
+    try:
+        memory = SharedMemory.make(4096)
+    except OSError as error:
+        yield warning(subject, f"none without a name: {error}", "messages go through MPI instead, which is slower")
+        return
+    answer = ask(python(_OPEN, str(os.getpid()), str(memory.descriptor)), seconds=_SECONDS)
+    os.close(memory.descriptor)
+    if answer.code == 0:
+        yield ok(subject, f"another process opens it through /proc{scope}")
+    else:
+        remedy = "messages go through MPI instead, which is slower; allow /proc/<pid>/fd between your own processes"
+        yield warning(subject, f"another process cannot open it{scope}: {answer.last_words}", remedy)
+
+
+def segments(place: Path = SHARED_MEMORY) -> Iterator[Finding]:
+    """Where MPI itself shares memory."""
+    if not place.is_dir():
+        yield warning(str(place), "is not there", "MPI may be slow, or not start; in a container mount a tmpfs there")
+        return
+    free = shutil.disk_usage(place).free
+    if free < _LEAST_SEGMENTS:
+        yield warning(str(place), f"{size(free)} are free", "start the container with --shm-size=1g, or tidy it up")
+    else:
+        yield ok(str(place), f"{size(free)} are free")
+
+
+def leftovers(place: Path = SHARED_MEMORY) -> Iterator[Finding]:
+    """Segments of this user's killed MPI jobs: files that no living process has mapped."""
+    names = [f"{folder}{name}" for folder in ("", f"{JOB_FOLDER}*/") for name in _SEGMENT_NAMES]
+    found = sorted(path for name in names for path in place.glob(name))
+    mapped = _mapped_files()  # read after the names, so that a job that starts meanwhile is not counted
+    unmapped = [path for path in found if str(path.resolve()) not in mapped]
+    left = {path: used for path in unmapped if (used := _own_bytes(path)) is not None}
+    subject = "leftover segments"
+    if not left:
+        yield ok(subject, f"none in {place}")
+        return
+    tops = sorted({path.relative_to(place).parts[0] for path in left})
+    words = f"{len(left)} files of killed MPI jobs, {size(sum(left.values()))} in use, in {place}: {some_words(tops)}"
+    yield warning(subject, words, "no living process has mapped them; remove them when none of your MPI jobs runs")
+
+
+def _own_bytes(path: Path) -> int | None:
+    """What a file of this user takes; None: it is another user's, or gone meanwhile."""
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        return None
+    return found.st_blocks * 512 if found.st_uid == os.getuid() else None
+
+
+def _mapped_files() -> set[str]:
+    """The files that processes have mapped, of all processes whose maps this user may read."""
+    files: set[str] = set()
+    for maps in Path("/proc").glob("[0-9]*/maps"):
+        try:
+            lines = maps.read_text(errors="replace").splitlines()
+        except OSError:  # the process has ended, or is another user's
+            continue
+        files.update(line.split(maxsplit=5)[5] for line in lines if "/" in line)
+    return files
+
+
+def handles() -> Iterator[Finding]:
+    """Handles of processes, which tell at once when one dies."""
+    try:
+        os.close(os.pidfd_open(os.getpid()))
+    except (AttributeError, OSError) as error:
+        yield warning("pidfd", f"not to be had: {error}", "the death of a process is noticed later; Linux 5.3 has it")
+    else:
+        yield ok("pidfd", "tells when a process dies")
+
+
+def limit() -> Iterator[Finding]:
+    """How much memory a run can have."""
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    yield memory_finding(total, group_limit(_GROUPS, Path("/proc/self/cgroup").read_text()))
+
+
+def memory_finding(total: int, limit: int | None) -> Finding:
+    """What the machine has, or what a control group leaves of it."""
+    least = total if limit is None else min(total, limit)
+    words = f"{size(total)}" + (f", of which this control group may use {size(least)}" if least < total else "")
+    if least < _LEAST_MEMORY:
+        return warning("memory", words, "a process that learns needs about 0.3 GiB: use fewer, with --ranks")
+    return ok("memory", words)
+
+
+def group_limit(root: Path, groups: str) -> int | None:
+    """The tightest limit of this process's control groups in bytes; None: there is none.
+
+    Args:
+        root: where the groups are mounted.
+        groups: the text of /proc/self/cgroup.
+    """
+    limits = []
+    for line in groups.splitlines():
+        _, controllers, group = line.split(":", 2)
+        top, name = (root, "memory.max") if not controllers else (root / "memory", "memory.limit_in_bytes")
+        if controllers and "memory" not in controllers.split(","):
+            continue
+        folder = top / group.strip("/")
+        limits += [_limit_in(place / name) for place in (folder, *folder.parents) if place.is_relative_to(top)]
+    return min((limit for limit in limits if limit is not None), default=None)
+
+
+def _limit_in(file: Path) -> int | None:
+    try:
+        text = file.read_text().strip()
+    except OSError:  # a group that is not mounted here
+        return None
+    return int(text) if text.isdecimal() else None  # "max"
+
+
+def open_files() -> Iterator[Finding]:
+    """How many files, pipes and sockets a process may have."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    unlimited = resource.RLIM_INFINITY
+    if soft != unlimited and soft < _LEAST_FILES:
+        more = "" if hard == unlimited or hard >= _LEAST_FILES else f" (at most {hard}; ask who runs the machine)"
+        yield problem("open files", f"at most {soft} per process", f"ulimit -n {_LEAST_FILES}{more}")
+    else:
+        yield ok("open files", "without limit" if soft == unlimited else f"at most {soft} per process")
+
+
+def size(nbytes: int) -> str:
+    """Bytes in words."""
+    return f"{nbytes / 2**30:.1f} GiB" if nbytes >= 2**30 else f"{nbytes / 2**20:.0f} MiB"

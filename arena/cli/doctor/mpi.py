@@ -1,0 +1,126 @@
+"""MPI: the library that Python uses and the launcher, and what they do together.
+
+Each trial is a small program in processes of its own; here nothing but its words is read.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import Counter
+from collections.abc import Iterator
+
+from arena.cli.doctor.finding import Answer, Finding, ask, ok, problem, python, warning
+from arena.launch import mpirun
+
+_LIBRARY = """
+import mpi4py
+mpi4py.rc.initialize = False
+from mpi4py import MPI
+print(MPI.Get_library_version().splitlines()[0].partition(", package")[0].strip("\\0 "))
+"""
+# An answer is one write of one line, with a line end before it, so that other output on the same pipe does not mix with
+# it: with PYTHONUNBUFFERED, print() writes a line and its end separately.
+_MEET = """
+import os
+from arena.launch.mpirun import die_with_parent
+die_with_parent()
+from mpi4py import MPI
+MPI.COMM_WORLD.Barrier()
+os.write(1, f"\\none of {MPI.COMM_WORLD.size}\\n".encode())
+"""
+# The last rank is killed; the others revoke, shrink and meet again. MPI_Finalize could hang after that.
+_LOSE_ONE = """
+import os, signal, time
+from arena.launch.mpirun import die_with_parent
+die_with_parent()
+from mpi4py import MPI
+world = MPI.COMM_WORLD
+world.Set_errhandler(MPI.ERRORS_RETURN)
+world.Barrier()
+if world.rank == world.size - 1:
+    os.kill(os.getpid(), signal.SIGKILL)
+while not world.Is_revoked():
+    try:
+        world.Barrier()
+        time.sleep(0.05)
+    except MPI.Exception:
+        world.Revoke()
+rest = world.Shrink()
+rest.Barrier()
+os.write(1, f"\\none of {rest.size}\\n".encode())
+os._exit(0)
+"""
+_LIBRARY_SECONDS, _START_SECONDS, _DEATH_SECONDS = 20.0, 60.0, 30.0
+_TRIED = 3  # processes, of which one is killed
+_MOST = 64  # processes, however many cores there are
+
+
+def library() -> Iterator[Finding]:
+    """What mpi4py has been built with, or finds."""
+    answer = ask(python(_LIBRARY), seconds=_LIBRARY_SECONDS)
+    if answer.code == 0:
+        yield ok("MPI library", answer.out.strip())
+    else:
+        yield problem("MPI library", f"mpi4py finds none: {answer.last_words}", mpirun.NO_MPI)
+
+
+def launcher() -> Iterator[Finding]:
+    """mpirun or mpiexec."""
+    path = mpirun.find_launcher()
+    told = ask([path, "--version"], seconds=_LIBRARY_SECONDS)
+    yield ok("MPI launcher", f"{path}: {next(iter((told.out + told.err).strip().splitlines()), 'says no version')}")
+
+
+def few_processes() -> Iterator[Finding]:
+    """Two processes find each other: then library and launcher belong together."""
+    yield from _start(2)
+
+
+def many_processes() -> Iterator[Finding]:
+    """As many processes as cores."""
+    cores = min(len(os.sched_getaffinity(0)), _MOST)
+    if cores > 2:
+        yield from _start(cores)
+
+
+def _start(ranks: int) -> Iterator[Finding]:
+    subject = f"{ranks} processes"
+    line, settings = mpirun.command(mpirun.find_launcher(), ranks, python(_MEET))
+    yield meeting(subject, ranks, ask(line, seconds=_START_SECONDS, settings=settings))
+
+
+def meeting(subject: str, ranks: int, answer: Answer) -> Finding:
+    """Whether all processes were in one world."""
+    sizes = _worlds(answer)
+    if answer.code == 0 and sizes == {ranks: ranks}:
+        return ok(subject, "start under MPI and find each other")
+    if sizes == {1: ranks}:
+        return problem(
+            subject,
+            "each believes that it is alone: the launcher is of another MPI than the library",
+            "put the launcher of mpi4py's MPI first on the PATH, or reinstall: pip install --no-binary mpi4py mpi4py",
+        )
+    if answer.code is None:
+        return problem(subject, f"do not come together within {_START_SECONDS:.0f} s: {answer.last_words}")
+    return problem(subject, f"do not start: exit {answer.code}: {answer.last_words}")
+
+
+def a_death() -> Iterator[Finding]:
+    """ULFM: the others go on when a process is killed."""
+    line, settings = mpirun.command(mpirun.find_launcher(), _TRIED, python(_LOSE_ONE), tolerant=True)
+    yield survival(ask(line, seconds=_DEATH_SECONDS, settings=settings))
+
+
+def survival(answer: Answer) -> Finding:
+    """Whether those who were not killed have met again."""
+    subject = "death of a process"
+    if _worlds(answer)[_TRIED - 1] == _TRIED - 1:
+        return ok(subject, "the others go on (ULFM): a run heals itself")
+    remedy = "a run ends when a process dies, and --resume goes on; Open MPI 5 with ULFM would heal it"
+    return warning(subject, f"the others do not go on: {answer.last_words}", remedy)
+
+
+def _worlds(answer: Answer) -> Counter[int]:
+    """How many processes have said that their world has so many."""
+    return Counter(int(size) for size in re.findall(r"^one of ([0-9]{1,9})$", answer.out, re.MULTILINE))

@@ -1,0 +1,96 @@
+"""The place where run folders go: can it be written, is there room, does it lock, do its clocks agree with ours?"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from arena.cli.doctor.finding import Finding, ok, problem, warning
+from arena.cli.doctor.memory import size
+from arena.errors import ConfigError
+from arena.records.atomic import replacing
+from arena.records.lock import RunLock
+
+_NEEDED, _COMFORTABLE = 64 * 2**20, 2**30  # bytes
+_LISTENED = 0.2  # seconds over which two clocks are compared
+_DRIFT = 0.02  # seconds
+_APART = 2.0  # seconds between our clock and that of the file system
+_BUILT = 1735689600  # 2025-01-01: no clock is right that shows less
+
+
+def place() -> Path:
+    """The folder in which the run folders are, or will be made."""
+    wanted = Path.cwd() / "runs"
+    return next(folder for folder in (wanted, *wanted.parents) if folder.is_dir())
+
+
+def writing() -> Iterator[Finding]:
+    """A file that takes its name at once, and a lock."""
+    where, subject = place(), "run folders"
+    try:
+        with tempfile.TemporaryDirectory(prefix=".arena-doctor-", dir=where) as folder:
+            with replacing(Path(folder) / "file") as file:
+                file.write(b"x")
+            with RunLock.take(folder) as lock:
+                held = lock.held
+    except (OSError, ConfigError) as error:
+        yield problem(
+            subject, f"{where} cannot be written: {error}", "go to another folder, or name one with --run-dir"
+        )
+        return
+    if held:
+        yield ok(subject, f"{where} can be written and locks")
+    else:
+        remedy = "never start two runs with the same --run-dir, or mount it with locks (Lustre: -o flock)"
+        yield warning(subject, f"{where} can be written, but knows no locks", remedy)
+
+
+def space() -> Iterator[Finding]:
+    """What is free there."""
+    where = place()
+    yield space_finding(where, shutil.disk_usage(where).free)
+
+
+def space_finding(where: Path, free: int) -> Finding:
+    """Whether so many bytes are enough."""
+    words, remedy = f"{size(free)} are free in {where}", "make room: checkpoints are kept, three and the first one"
+    if free < _NEEDED:
+        return problem("disk", words, remedy)
+    return warning("disk", words, remedy) if free < _COMFORTABLE else ok("disk", words)
+
+
+def clocks() -> Iterator[Finding]:
+    """The wall clock runs as the monotonic one does; files get the time that we have."""
+    wall, monotonic = time.time(), time.monotonic()
+    time.sleep(_LISTENED)
+    drift = (time.time() - wall) - (time.monotonic() - monotonic)
+    with tempfile.NamedTemporaryFile(prefix=".arena-doctor-", dir=place()) as file:
+        file.write(b"x")
+        file.flush()
+        apart = Path(file.name).stat().st_mtime - time.time()
+    yield clock_finding(wall, drift=drift, apart=apart)
+
+
+def clock_finding(wall: float, *, drift: float, apart: float) -> Finding:
+    """What is to be said of the clocks.
+
+    Args:
+        wall: seconds since 1970.
+        drift: how many seconds the wall clock has gone ahead of the monotonic one while we looked.
+        apart: how many seconds the file system's clock is ahead of ours.
+    """
+    if wall < _BUILT:
+        return warning(
+            "clock", f"shows {time.strftime('%Y-%m-%d', time.gmtime(wall))}", "set it: records carry the time"
+        )
+    if abs(drift) > _DRIFT:
+        return warning(
+            "clock", f"jumped by {drift:+.3f} s while we looked", "records carry the time; runs go by another"
+        )
+    if abs(apart) > _APART:
+        remedy = "records of several hosts will not agree; let both take the time from one server (NTP)"
+        return warning("clock", f"that of the files is {apart:+.1f} s apart", remedy)
+    return ok("clock", "agrees with that of the files")

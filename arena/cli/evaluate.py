@@ -1,0 +1,279 @@
+"""`arena evaluate`: plays without learning, with the weights of a run's checkpoints, and says how it went.
+
+Every evaluation is a run of its own in one process: all policies frozen, the same number of episodes in every lane, so
+that short episodes are not favoured.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from arena import registry
+from arena.config.schema import Config, MatchConfig, PolicyConfig, SeatEntry, load_config
+from arena.errors import ConfigError, Unwritable, located, nearest
+from arena.launch import lead
+from arena.league import rounds_file
+from arena.league.rounds import Round
+from arena.records import checkpoint
+from arena.records.atomic import make_folder
+from arena.records.folder import RunFolder
+from arena.records.scoreboard import Scoreboard
+from arena.run.evaluation import ENDLESS, alike_words, episodes_per_lane
+from arena.run.prepare import prepare
+from arena.run.run import Run
+from arena.terminal.display import silent_display
+from arena.terminal.text import result_words
+
+_OPPONENT = "opponent"
+_MISTAKE = 2  # the exit status
+
+
+class Contest(NamedTuple):
+    """One thing to evaluate."""
+
+    config: Config
+    titles: Mapping[str, str]  # by the policies whose result is of interest
+    folder: Path
+
+
+class _Weights(NamedTuple):
+    """The policies with the weights that one label of `--checkpoints` stands for."""
+
+    label: str  # empty: as configured
+    config: Config  # all frozen
+    loaded: frozenset[str]  # the policies that have a checkpoint in the run
+
+    def title(self, policy: str) -> str:
+        """What is evaluated, as the beginning of a line."""
+        if policy not in self.loaded:
+            return f"{policy}, as configured"
+        which = f"its {self.label} checkpoint" if self.label in ("first", "last") else f"tick {self.label}"
+        return f"{policy} at {which}"
+
+
+def evaluate(
+    target: str,
+    *,
+    episodes: int,
+    checkpoints: Sequence[str] | None = None,
+    against: str | None = None,
+    greedy: bool = True,
+    run_dir: str | None = None,
+) -> int:
+    """Plays, prints one line per policy and checkpoint, and where the records are; returns the exit status.
+
+    Args:
+        target: a run folder, or a configuration file.
+        episodes: at least so many for each line; every lane plays the same number.
+        checkpoints: which of a run's checkpoints: `first`, `last`, or a number of ticks; None: the last.
+        against: who takes all other seats, an algorithm or a policy of the configuration; None: as configured.
+        greedy: the most likely action rather than a sampled one.
+        run_dir: below which the records go; None: `evaluations/` in the run folder, or `runs/`.
+
+    Raises:
+        ConfigError: a mistake that is known before anything is played.
+    """
+    folder = RunFolder(Path(target)) if Path(target).is_dir() else None
+    if folder is not None and not folder.config.is_file():
+        raise ConfigError("is no run folder: it has no config.yaml", source=target)
+    config = load_config(target if folder is None else folder.config)
+    home = Path(run_dir) if run_dir else folder.path / "evaluations" if folder else Path("runs")
+    if folder is None and checkpoints is not None:
+        raise ConfigError("a configuration has no checkpoints; name a run folder", path="--checkpoints", source=target)
+    with located(source=target):
+        weights = [_weights(config, folder, label) for label in _labels(folder, checkpoints)]
+        contests = [contest for held in weights for contest in _contests(held, against, home)]
+    if folder is not None:
+        _make_home(home)
+    played: list[str] = []
+    for contest in contests:
+        records = _free(contest.folder)
+        status = _play(contest, records, episodes, greedy=greedy)
+        if status != 0:
+            return status
+        played.append(str(records))
+    sys.stdout.write(f"records: {', '.join(played)}\n")
+    return 0
+
+
+def _make_home(home: Path) -> None:
+    """In a run folder everything is its owner's alone.
+
+    Raises:
+        ConfigError: it cannot be made; nothing has been played.
+    """
+    try:
+        make_folder(home)
+    except Unwritable as error:
+        raise ConfigError(str(error)) from error
+
+
+def _labels(folder: RunFolder | None, checkpoints: Sequence[str] | None) -> Sequence[str]:
+    """What is evaluated; empty text: a configuration as it is."""
+    return ("",) if folder is None else checkpoints or ("last",)
+
+
+def _weights(config: Config, folder: RunFolder | None, label: str) -> _Weights:
+    files = {} if folder is None else _files(config, folder, label)
+    planned = [] if folder is None else rounds_file.read_played(folder, config)
+    policies = {name: _frozen(name, policy, files.get(name), planned) for name, policy in config.policies.items()}
+    frozen = msgspec.structs.replace(
+        config,
+        policies=policies,
+        matches=tuple(entry for _, entry in config.entries()),
+        ticks=ENDLESS,
+        rounds=1,
+        league=None,
+        scale=False,
+        callbacks=(),
+        evaluation=None,
+    )
+    return _Weights(label, frozen, frozenset(files))
+
+
+def _frozen(name: str, policy: PolicyConfig, file: Path | None, planned: Sequence[Round]) -> PolicyConfig:
+    """A policy with what it had learnt, and the options with which it was learnt; None: as it is configured."""
+    if file is None:
+        return msgspec.structs.replace(policy, frozen=True, load=_resolved(name, policy))
+    options = rounds_file.options_at(planned, checkpoint.ticks_of(file)).get(name, policy.options)
+    return msgspec.structs.replace(policy, frozen=True, load=str(file), options=options)
+
+
+def _files(config: Config, folder: RunFolder, label: str) -> dict[str, Path]:
+    """Per policy that has checkpoints the one that is meant."""
+    homes = {name: checkpoint.list_checkpoints(folder.checkpoints_path(name)) for name in config.policies}
+    found = {name: _choose(files, label) for name, files in homes.items() if files}
+    if not found:
+        raise ConfigError("no policy has a checkpoint in this run", source=str(folder.path))
+    return found
+
+
+def _choose(files: Sequence[Path], label: str) -> Path:
+    ticks = {str(checkpoint.ticks_of(file)): file for file in files}
+    named = {"first": files[0], "last": files[-1], **ticks}
+    if label not in named:
+        raise ConfigError(f"there is no checkpoint {label!r}; {nearest(label, named)}", path="--checkpoints")
+    return named[label]
+
+
+def _resolved(name: str, policy: PolicyConfig) -> str | None:
+    """What a policy's own `load` means under its own name: it may play under another one."""
+    if policy.load is None:
+        return None
+    with located(path=f"policies.{name}.load"):
+        return str(checkpoint.find(policy.load, name))
+
+
+def _contests(weights: _Weights, against: str | None, home: Path) -> list[Contest]:
+    config = weights.config
+    base = [] if weights.label else [f"{config.name}-evaluation"]
+    label = [weights.label] if weights.label else []
+    seated = [name for name in config.policies if any(_seats(entry, name) for _, entry in config.entries())]
+    if against is None:
+        titles = {policy: weights.title(policy) for policy in seated}
+        return [Contest(config, titles, home / _file_name(*base, *label))]
+    shown = [name for name in config.policies if name in weights.loaded or not weights.loaded]
+    found = []
+    for policy in shown:
+        opposed = _opposed(config, policy, against)
+        if opposed is not None:
+            comma = "" if policy in weights.loaded else ","
+            titles = {policy: f"{weights.title(policy)}{comma} against {against}"}
+            found.append(Contest(opposed, titles, home / _file_name(*base, policy, *label, "against", against)))
+    if not found:
+        raise ConfigError(
+            f"{' and '.join(shown)} {'has' if len(shown) == 1 else 'have'} no match with seats of others: there is no "
+            "other seat to oppose from",
+            path="--against",
+        )
+    return found
+
+
+def _file_name(*words: str) -> str:
+    return re.sub(r"[^A-Za-z0-9_.-]+", "-", "-".join(words))
+
+
+def _opposed(config: Config, policy: str, against: str) -> Config | None:
+    """The matches of a policy with others, all others' seats taken by one opponent; None if there is no such match."""
+    opponent = _opponent(config, against)
+    names = (_OPPONENT, *(f"{_OPPONENT}-{number}" for number in range(2, len(config.policies) + 2)))
+    name = next(name for name in names if name not in config.policies)
+    matches: list[MatchConfig] = []
+    for _, entry in config.entries():
+        if 0 < _seats(entry, policy) < len(entry.seats):
+            seats = tuple(seat if policy in _names(seat) else _replaced(seat, name) for seat in entry.seats)
+            changed = msgspec.structs.replace(entry, seats=seats)
+            if changed not in matches:
+                matches.append(changed)
+    if not matches:
+        return None
+    policies = {policy: config.policies[policy], name: opponent}
+    return msgspec.structs.replace(config, policies=policies, matches=tuple(matches))
+
+
+def _opponent(config: Config, against: str) -> PolicyConfig:
+    if against in config.policies:
+        return config.policies[against]
+    if against not in registry.ALGORITHMS and ":" not in against:
+        known = [*config.policies, *registry.ALGORITHMS]
+        raise ConfigError(f"{against!r} is no policy and no algorithm; {nearest(against, known)}", path="--against")
+    try:
+        registry.worker_class(against, {}, acts=True, path="")
+    except ConfigError as error:
+        raise ConfigError(
+            f"the algorithm {against!r} cannot take the other seats without options: {error.message}; make it a policy "
+            "of the configuration, with its options, and name that one",
+            path="--against",
+        ) from error
+    return PolicyConfig(algorithm=against, frozen=True)
+
+
+def _names(seat: SeatEntry) -> tuple[str, ...]:
+    return (seat,) if isinstance(seat, str) else seat
+
+
+def _replaced(seat: SeatEntry, name: str) -> SeatEntry:
+    return name if isinstance(seat, str) else (name,) * len(seat)
+
+
+def _seats(entry: MatchConfig, policy: str) -> int:
+    """How many seats of a match a policy has."""
+    return sum(policy in _names(seat) for seat in entry.seats)
+
+
+def _play(contest: Contest, folder: Path, episodes: int, *, greedy: bool) -> int:
+    """Plays one contest and prints its lines; a mistake leaves no folder behind."""
+    made = [path for path in folder.parents if not path.exists()]
+    run = prepare(contest.config, ranks=1, run_dir=str(folder))
+    run = replace(run, episodes=episodes_per_lane(run, contest.titles, episodes), greedy=greedy)
+
+    def present(_: Run, scoreboard: Scoreboard) -> None:
+        for policy, title in contest.titles.items():
+            sys.stdout.write(f"{title}: {result_words(scoreboard.policies[policy])}\n")
+            sys.stdout.flush()
+        rules = {match.env: match.outcome for match in run.plan.matches}
+        words = [*scoreboard.winners.words(rules), *alike_words(run, remedy="--sample")]
+        sys.stdout.writelines(f"{line}\n" for line in words)
+
+    status = lead.alone(run, present, silent_display())
+    if status == _MISTAKE:
+        shutil.rmtree(folder, ignore_errors=True)
+        with suppress(OSError):  # somebody else's are in it, or it is gone
+            for path in made:
+                path.rmdir()
+    return status
+
+
+def _free(path: Path) -> Path:
+    numbered = (path if number == 1 else path.with_name(f"{path.name}-{number}") for number in itertools.count(1))
+    return next(candidate for candidate in numbered if not candidate.exists())

@@ -1,0 +1,193 @@
+"""`arena plan --probe`: two seconds of a plan's first match, and what they let expect of the whole plan.
+
+    game      seconds that the game takes for one tick of all lanes
+    step      seconds that one worker's step takes with random actions: its proxy, its action, its messages
+    memory    MiB that a process has for itself, measured in a fresh one: see `Memory`
+
+What the algorithms take, to act or to learn, is not measured: they would need longer than two seconds to be typical.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from typing import NamedTuple
+
+from arena import registry
+from arena.diagnostics.profile import Activity
+from arena.errors import ConfigError, Deadlock
+from arena.launch import lead
+from arena.plan.plan import ONLY_ACT, MatchPlan, Plan, PolicyPlan, Role, RoleKind
+from arena.records.folder import RunFolder
+from arena.records.scoreboard import Scoreboard
+from arena.roles.protocol import pack, unpack
+from arena.roles.root.root import RoleFailed
+from arena.run.run import Run
+from arena.terminal.text import counted
+
+_FIRST_TICKS = 50
+_SECONDS = 1.5  # of play, after the first ticks
+_SMAPS = Path("/proc/self/smaps_rollup")
+
+
+class Memory(NamedTuple):
+    """MiB of a process that no other process shares; what MPI takes for itself is not in it."""
+
+    arena: float  # every process
+    game: float  # more where a match's environment is
+    further_game: float  # more for each further environment
+    algorithms: float  # more where workers with an algorithm that may need torch are
+
+
+class Probe(NamedTuple):
+    """What was measured; times in seconds."""
+
+    match: MatchPlan
+    ticks: int
+    game: float
+    step: float
+    memory: Memory
+
+
+class Prediction(NamedTuple):
+    """What is expected of a plan."""
+
+    ticks_per_second: float  # of all matches together
+    memory: tuple[float, ...]  # [rank] MiB
+
+
+class _PlayClock:
+    """A display that shows nothing and measures how long the match plays."""
+
+    def start(self) -> None:
+        self._begun = time.perf_counter()
+
+    def update(self, ticks_done: int, scoreboard: Scoreboard) -> None:
+        pass
+
+    def message(self, text: str) -> None:
+        pass
+
+    def stop(self) -> None:
+        self.seconds = time.perf_counter() - self._begun
+
+
+def probe(plan: Plan) -> Probe:
+    """Plays the first match of a plan in this process, with random actions in all seats.
+
+    Raises:
+        ConfigError: the match cannot be played, or this system does not tell the memory of a process (Linux does).
+    """
+    match = plan.matches[0]
+    algorithms = {policy.algorithm for policy in plan.policies.values() if policy.workers}
+    memory = _weigh(match, sorted(algorithms - ONLY_ACT))
+    seconds, _ = _play(plan, match, _FIRST_TICKS)
+    ticks = max(_FIRST_TICKS, int(_FIRST_TICKS * _SECONDS / seconds))
+    seconds, in_game = _play(plan, match, ticks)
+    return Probe(match, ticks, in_game / ticks, (seconds - in_game) / ticks / len(match.seats), memory)
+
+
+def _play(plan: Plan, match: MatchPlan, ticks: int) -> tuple[float, float]:
+    """Seconds that a match took, and those of them in which its game ran."""
+    seats = {name: tuple((0, seat.index) for seat in match.seats if seat.policy == name) for name in plan.policies}
+    policies = {name: PolicyPlan(name, "random", workers=workers) for name, workers in seats.items()}
+    small = replace(plan, ticks=ticks, policies=policies, matches=(match,), callbacks=())
+    small = replace(small, ranks=(small.roles(),))
+    clock = _PlayClock()
+    with tempfile.TemporaryDirectory() as home:
+        folder = RunFolder.open(Path(home) / "probe", given=True)
+        try:
+            lead.in_one_process(Run(small, folder.path, profile=True), clock)
+        except (RoleFailed, Deadlock) as error:
+            raise ConfigError(f"the first match cannot be played: {error}", path="--probe") from error
+        profiles = folder.read_profile()["roles"]
+    in_game = sum(profile["seconds"].get(Activity.ENVIRONMENT.value, 0.0) for profile in profiles)
+    return clock.seconds, in_game
+
+
+def _weigh(match: MatchPlan, algorithms: Sequence[str]) -> Memory:
+    """Lets a fresh process load what roles load, step by step."""
+    if not _SMAPS.exists():
+        raise ConfigError(f"the probe reads {_SMAPS}, which this system does not have", path="--probe")
+    program = "from arena.cli.probe import weigh_here; weigh_here()"
+    done = subprocess.run(
+        [sys.executable, "-c", program], input=pack((match, algorithms)), capture_output=True, check=False
+    )
+    if done.returncode:
+        raise ConfigError(f"the probe's process failed: {done.stderr.decode(errors='replace')}", path="--probe")
+    return Memory(*json.loads(done.stdout.splitlines()[-1]))
+
+
+def weigh_here() -> None:
+    """What the fresh process does: takes a match and algorithms from stdin, writes the parts of `Memory` to stdout."""
+    match, algorithms = unpack(sys.stdin.buffer.read())
+    sizes, games = [_unshared()], []
+    for _ in range(2):
+        games.append(registry.adapt_environment(match.make, match.env_kwargs, match.lanes, match.wrappers))
+        sizes.append(_unshared())
+    for name in algorithms:
+        registry.algorithm(name)
+    sizes.append(_unshared())
+    parts = [sizes[0], *(after - before for before, after in pairwise(sizes))]
+    sys.stdout.write(f"\n{json.dumps(parts)}\n")
+
+
+def _unshared() -> float:
+    """MiB that this process has written to: what every further process like it needs once more."""
+    rows = (line.split() for line in _SMAPS.read_text().splitlines())
+    return sum(int(row[1]) for row in rows if row[0] == "Private_Dirty:") / 1024
+
+
+def predict(plan: Plan, found: Probe, *, cores: int) -> Prediction:
+    """What a plan's ranks need together, if all its matches are like the one that was measured.
+
+    A round, one tick of every match, cannot be shorter than the work of the busiest rank, than all work shared by
+    the cores, or than a game's tick and one worker's step after it.
+    """
+    busy = [sum(_seconds(role, found) for role in roles) for roles in plan.ranks]
+    longest = max(max(busy), sum(busy) / cores, found.game + found.step)
+    return Prediction(len(plan.matches) / longest, tuple(_mebibytes(plan, roles, found.memory) for roles in plan.ranks))
+
+
+def _seconds(role: Role, found: Probe) -> float:
+    return {RoleKind.ROOT: 0.0, RoleKind.ENVIRONMENT: found.game, RoleKind.WORKER: found.step}[role.kind]
+
+
+def _mebibytes(plan: Plan, roles: Sequence[Role], memory: Memory) -> float:
+    games = sum(role.kind is RoleKind.ENVIRONMENT for role in roles)
+    policies = {plan.seat(role).policy for role in roles if role.kind is RoleKind.WORKER}
+    algorithms = {plan.policies[name].algorithm for name in policies}
+    size = memory.arena + (memory.game + (games - 1) * memory.further_game if games else 0.0)
+    return size + (memory.algorithms if algorithms - ONLY_ACT else 0.0)
+
+
+def probe_text(plan: Plan, found: Probe) -> str:
+    """What was measured, what it lets expect here, and what that rests on."""
+    cores = len(os.sched_getaffinity(0))
+    expected = predict(plan, found, cores=cores)
+    low, high, total = min(expected.memory), max(expected.memory), sum(expected.memory)
+    each = f"{low:.0f}" if round(low) == round(high) else f"{low:.0f} to {high:.0f}"
+    processes = counted(plan.processes, "process", "processes")
+    again = min(plan.checkpoint_every, plan.ticks)
+    return "\n".join(
+        [
+            f"probe: {found.ticks} ticks of match {found.match.match} ({found.match.env}) with random actions in one "
+            f"process: {1e6 * found.game:.0f} us per tick of the game, {1e6 * found.step:.0f} us per step of a worker",
+            f"predicted for {processes} on {counted(cores, 'core')}: at most "
+            f"{expected.ticks_per_second:.0f} match ticks/s; {each} MiB of unshared memory per process, "
+            f"{total:.0f} MiB in all",
+            f"after the death of a process at most {counted(again, 'tick')} are played again, for at least "
+            f"{again * len(plan.matches) / expected.ticks_per_second:.1f} s: `checkpoint_every` bounds them",
+            "the model: all matches are like this one; a tick of them all takes as long as the busiest process works "
+            "for it, or all work on all cores. On top come networks that act and learn, MPI's own memory, and messages "
+            "between processes: many more processes than cores reach half of it or less",
+        ]
+    )

@@ -1,0 +1,309 @@
+"""`arena replay`: what was recorded with `record: replays`, listed, played again, verified, and made into videos."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from arena.config import load_config
+from arena.errors import ConfigError
+from arena.game.spaces import row
+from arena.records.boundary import newest_tick
+from arena.records.episode import PlayedEpisode, PlayedSeat
+from arena.records.faults import process_faults
+from arena.records.folder import RunFolder
+from arena.records.journal import JournalReader
+from arena.records.outcome import Winners
+from arena.replay import verify as replaying
+from arena.replay.format import files_in, start_and_lane
+from arena.replay.playback import Event, ReplayDiffers
+from arena.replay.reader import Episode, MatchReplays, Replays, read_replays
+from arena.replay.video import Caption, Picture, Player, captioned, check_video, write_video
+from arena.run.status import Condition, condition, planned_ticks
+from arena.terminal.text import counted
+
+_COLORS = ("#1f77b4", "#d62728", "#2ca02c", "#ff7f0e", "#9467bd", "#8c564b", "#e377c2", "#7f7f7f")
+_FAILED = 1  # the exit status
+
+
+def replay(
+    target: str,
+    *,
+    match: int | None = None,
+    episode: int | None = None,
+    round: int | None = None,
+    lane: int | None = None,
+    video: str | None = None,
+    verify: bool = False,
+    per_second: float | None = None,
+) -> int:
+    """Does what is asked for with the replays of a run; returns the exit status.
+
+    Args:
+        target: the run folder.
+        match: only this match.
+        episode: this episode of it, by its number in `episodes.jsonl`.
+        round: of a league; None: all, or with a match the first.
+        lane: None: all, or with an episode the first.
+        video: the file to write.
+        verify: plays again what was recorded, and compares.
+        per_second: ticks of the video; None: as the game says.
+
+    Raises:
+        ConfigError: the run has no such replay, a file is damaged, or the game is not as it was.
+        Unwritable: the video cannot be written.
+    """
+    if video is not None and episode is None:
+        raise ConfigError("a video is of one episode: name it with --match and --episode", path="--video")
+    if video is not None:
+        check_video(Path(video))
+    if episode is not None and match is None:
+        raise ConfigError("an episode is counted within its match: name that with --match", path="--episode")
+    found = read_replays(target)
+    matches, folder = _chosen(found, match, round), RunFolder(Path(target))
+    try:
+        if episode is None:
+            _check_lane(matches, lane)
+            if not verify:
+                return _list(matches, folder, lane, one=match is not None)
+            missing = _without_replay(matches, folder, match, round, lane)
+            return _verify_all(matches, missing, lane, lost=_are_lost(missing, found, folder))
+        return _one(matches[0], matches[0].episode(episode, lane=lane or 0), target, video, verify, per_second)
+    except ReplayDiffers as error:
+        _say(f"{error}")
+        return _FAILED
+
+
+def _chosen(found: Replays, match: int | None, round: int | None) -> Sequence[MatchReplays]:
+    if match is not None:
+        return [found.match(match, round=round or 0)]
+    chosen = [one for one in found.matches if round in (None, one.manifest.round)]
+    return chosen or [found.match(0, round=round or 0)]  # which says what rounds there are
+
+
+def _check_lane(matches: Sequence[MatchReplays], lane: int | None) -> None:
+    """Refuses a lane that no match has."""
+    if lane is not None and not any(lane in match.lanes for match in matches):
+        matches[0].check_lane(lane)
+
+
+# ------------------------------------------------------------------------------------------------- what there is
+
+
+def _list(matches: Sequence[MatchReplays], folder: RunFolder, lane: int | None, *, one: bool) -> int:
+    for match in matches:
+        episodes = [episode for episode in match.episodes() if lane in (None, episode.lane)]
+        _say(f"{_title(match)}: {counted(len(episodes), 'episode')}, {_size(match, lane)}")
+        if one:
+            lines = {at: line for at, line in _lines_of(folder, match).items() if lane in (None, at[0])}
+            for episode in episodes:
+                _say(f"  {_place(episode)}{_result(lines.pop((episode.lane, episode.number), None))}")
+            if lines:
+                _say(f"  {counted(len(lines), 'more episode')} of episodes.jsonl without a replay")
+    return 0
+
+
+def _title(match: MatchReplays) -> str:
+    manifest = match.manifest
+    policies = dict(sorted((entity.seat, entity.policy) for entity in manifest.entities))
+    return f"round {manifest.round}, match {manifest.match}: {manifest.env}, {' '.join(policies.values())}"
+
+
+def _size(match: MatchReplays, lane: int | None) -> str:
+    """The bytes of all lanes, which share files, and their ticks; of one lane its ticks."""
+    if lane is not None:
+        return counted(sum(recording.ticks for recording in match.recordings if lane in recording.lanes), "tick")
+    size = sum(recording.path.stat().st_size for recording in match.recordings)
+    ticks = sum(recording.ticks * len(recording.lanes) for recording in match.recordings)
+    return f"{size / 1000:,.0f} kB for {ticks:,} ticks of lanes"
+
+
+def _place(episode: Episode) -> str:
+    span = f"ticks {episode.begin + 1} to {episode.end}" if episode.length > 1 else f"tick {episode.end}"
+    return f"lane {episode.lane}, episode {episode.number}: {span}"
+
+
+def _lines_of(folder: RunFolder, match: MatchReplays) -> dict[tuple[int, int], PlayedEpisode]:
+    """What `episodes.jsonl` has of a match, by lane and episode; outcomes as all episodes together show them."""
+    place, winners = match.manifest[:2], Winners()
+    winners.see(line.ending for line in _lines(folder))
+    found = {(line.lane, line.episode): line for line in _lines(folder) if (line.round, line.match) == place}
+    for line in found.values():
+        if not winners.holds(line.ending):
+            line.seats = tuple(msgspec.structs.replace(seat, outcome=None) for seat in line.seats)
+    return found
+
+
+def _lines(folder: RunFolder) -> Iterator[PlayedEpisode]:
+    """Those of `episodes.jsonl`; none if the file is not there."""
+    return JournalReader(folder.episodes).structs(PlayedEpisode) if folder.episodes.exists() else iter(())
+
+
+def _result(line: PlayedEpisode | None) -> str:
+    if line is None:
+        return ", not in episodes.jsonl"
+    if line.cut:
+        return ", cut by the end of the leg"
+    return "".join(f", {seat.policy} {_seat_result(seat)}" for seat in line.seats)
+
+
+def _seat_result(seat: PlayedSeat) -> str:
+    return " ".join(filter(None, [seat.outcome, "NaN" if seat.return_ is None else f"{seat.return_:.6g}"]))
+
+
+# ------------------------------------------------------------------------------------------------- all of it
+
+
+def _verify_all(
+    matches: Sequence[MatchReplays], missing: Sequence[PlayedEpisode], lane: int | None, *, lost: bool
+) -> int:
+    """Plays it again.
+
+    Args:
+        matches: of which there are replays.
+        missing: episodes that are on record without one.
+        lane: None: all.
+        lost: whether there was a replay of one of those.
+    """
+    status, absent = _FAILED if lost else 0, Counter((line.round, line.match) for line in missing)
+    for match in matches:
+        episodes, ticks, differences = sum(lane in (None, one.lane) for one in match.episodes()), 0, 0
+        for recording, found in replaying.verify(match, lane=lane):
+            ticks += recording.ticks * (len(recording.lanes) if lane is None else 1)
+            differences += len(found)
+            for difference in found:
+                _say(str(difference))
+        if differences:
+            status = _FAILED
+        else:
+            _say(f"{_title(match)}: {counted(episodes, 'episode')}, {ticks:,} ticks of lanes, all as recorded")
+        if more := absent[match.manifest[:2]]:
+            _say(f"  {counted(more, 'more episode')} of episodes.jsonl without a replay")
+    for round, number in sorted(absent.keys() - {match.manifest[:2] for match in matches}):
+        episodes_on_record = counted(absent[round, number], "episode")
+        _say(f"round {round}, match {number}: no replays, though episodes.jsonl has {episodes_on_record}")
+    return status
+
+
+def _without_replay(
+    matches: Sequence[MatchReplays], folder: RunFolder, match: int | None, round: int | None, lane: int | None
+) -> list[PlayedEpisode]:
+    """The episodes on record of which no replay is there, as far as they are asked for."""
+    there = {(*one.manifest[:2], episode.lane, episode.number) for one in matches for episode in one.episodes()}
+    rounds = round if match is None else round or 0
+    return [
+        line
+        for line in _lines(folder)
+        if match in (None, line.match) and rounds in (None, line.round) and lane in (None, line.lane)
+        if (line.round, line.match, line.lane, line.episode) not in there
+    ]
+
+
+def _are_lost(missing: Sequence[PlayedEpisode], found: Replays, folder: RunFolder) -> bool:
+    """Whether one of them has had a replay: a run can keep them from a resume on, and then in all of its matches."""
+    starts = (start_and_lane(path)[0] for match in found.matches for path in files_in(match.path))
+    since = min(starts, default=0)
+    return any(line.tick - line.length >= since for line in missing) and _keeps_all(folder)
+
+
+def _keeps_all(folder: RunFolder) -> bool:
+    """Whether the run has ended with a replay of every episode: it keeps them, and none has died with its process."""
+    if not folder.config.is_file() or process_faults(folder.faults):
+        return False
+    config = load_config(folder.config)
+    known = config.rounds > 1 or planned_ticks(config) is not None  # of an evaluation nobody knows
+    if config.record != "replays" or not known:
+        return False
+    return condition(folder, config, played=newest_tick(folder) or 0) is Condition.FINISHED
+
+
+# ------------------------------------------------------------------------------------------------- one episode
+
+
+def _one(
+    match: MatchReplays, episode: Episode, target: str, video: str | None, verify: bool, per_second: float | None
+) -> int:
+    line = _lines_of(RunFolder(Path(target)), match).get((episode.lane, episode.number))
+    _say(f"{_title(match)}, {_place(episode)}{_result(line)}")
+    if video is not None:
+        speed = per_second or replaying.rendering(match.manifest).per_second
+        write_video(Path(video), _captioned(match, episode, _colors(target)), per_second=speed)
+        length = counted(episode.length, "tick")
+        _say(f"{video}: {Path(video).stat().st_size / 1000:,.0f} kB, {length}, {speed:g} in a second")
+    elif verify:
+        ticks = sum(event.step is not None for event, _ in replaying.events_of(match, episode))
+        _say(f"{counted(ticks, 'tick')}, all as recorded")
+    else:
+        _tell(match, episode)
+    return 0
+
+
+def _tell(match: MatchReplays, episode: Episode) -> None:
+    """What happens, tick by tick; with the game's own text, where it has one."""
+    written = replaying.TEXT in replaying.rendering(match.manifest).modes
+    active: NDArray[np.bool_] | None = None
+    for event, game in replaying.events_of(match, episode, render_mode=replaying.TEXT if written else None):
+        if event.step is not None and active is not None:
+            _say(f"tick {event.tick}: {', '.join(_deeds(match, event, active))}")
+        if written and isinstance(text := replaying.rendered(match.manifest, game), str):
+            _say(text)
+        active = event.frame.active[0].copy()
+
+
+def _deeds(match: MatchReplays, event: Event, active: NDArray[np.bool_]) -> Iterator[str]:
+    """Who was to act, and did what, for which reward; who has ended."""
+    assert event.step is not None, "a tick was played"
+    paid, over, cut = event.step.rewards[0], event.step.terminated[0], event.step.truncated[0]
+    for e, entity in enumerate(match.manifest.entities):
+        words = [entity.name]
+        if active[e]:
+            words.append(_words(row(entity.action_space, event.actions[e], 0)))
+        if paid[e]:
+            words.append(f"earns {paid[e]:.6g}")
+        words += ["terminated"] * bool(over[e]) + ["truncated"] * bool(cut[e])
+        if len(words) > 1:
+            yield " ".join(words)
+
+
+def _words(action: Any) -> str:
+    if isinstance(action, dict):
+        return "{" + ", ".join(f"{key}: {_words(part)}" for key, part in action.items()) + "}"
+    if isinstance(action, tuple):
+        return "(" + ", ".join(map(_words, action)) + ")"
+    return np.array2string(np.asarray(action), precision=3, separator=" ", threshold=16).replace("\n", "")
+
+
+def _captioned(match: MatchReplays, episode: Episode, colors: Mapping[str, str]) -> Iterator[Picture]:
+    """The pictures of an episode, with what each policy has earned so far: the mean over its entities."""
+    policies = [entity.policy for entity in match.manifest.entities]
+    earned = np.zeros(len(policies))
+    for picture, event in replaying.pictures_of(match, episode):
+        if event.step is not None:
+            earned += event.step.rewards[0]
+        means = {name: float(np.mean(earned[[name == policy for policy in policies]])) for name in policies}
+        players = [
+            Player(name, colors.get(name.partition("@")[0], _COLORS[place % len(_COLORS)]), mean)
+            for place, (name, mean) in enumerate(means.items())
+        ]
+        played = event.tick - episode.begin
+        yield captioned(picture, Caption(players, f"{played} / {episode.length}", played / episode.length))
+
+
+def _colors(target: str) -> dict[str, str]:
+    """Those that the configuration gives its policies."""
+    path = RunFolder(Path(target)).config
+    if not path.exists():
+        return {}
+    return {name: policy.color for name, policy in load_config(path).policies.items() if policy.color is not None}
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()

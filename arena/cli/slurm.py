@@ -1,0 +1,213 @@
+"""`arena slurm`: a batch file that runs a configuration under SLURM, one time limit after another, until it is done.
+
+    first start     arena train, which starts mpirun: inside of an allocation it learns its hosts from SLURM by itself
+    before the end  SLURM signals the batch shell alone (`--signal=B:USR1@...`), the shell passes it on, the run saves
+                    a checkpoint, leaves the file `requeue` in its folder and ends with exit 0
+    requeue         `scontrol requeue` puts the job, with its number, back into the queue
+    next start      the run folder has a run in it: arena train --resume
+
+A shell answers a signal between two commands, or out of `wait`: so the run is a child in the background.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from arena.errors import ConfigError, Unwritable
+from arena.records.atomic import check_place, replacing
+from arena.terminal.text import counted
+
+_MARK = "# Written by `arena slurm`."
+_UNITS = {"d": 86400, "h": 3600, "m": 60, "s": 1}
+_SHORT = re.compile(r"(?:([0-9]{1,6})d)?(?:([0-9]{1,6})h)?(?:([0-9]{1,6})m)?(?:([0-9]{1,6})s)?")
+_OWN = re.compile(r"(?:(?P<d>[0-9]{1,6})-(?=[0-9]))?(?P<parts>[0-9]{1,6}(?::[0-9]{1,2}){0,2})")
+_LEAST_SECONDS = 300  # SLURM thinks in minutes, and its signal can come a minute early
+_MOST_SECONDS = 365 * 86400
+_NOTICE = (60, 600)  # seconds between signal and end: a twentieth of the time, from a minute to ten
+
+_BODY = r"""
+cd -- "$home" || exit 2
+export OMP_NUM_THREADS=1
+
+resume=()
+if [ -f "$run/config.yaml" ]; then
+    resume=(--resume)
+elif [ -e "$run" ] && [ "${SLURM_RESTART_COUNT:-0}" -gt 0 ]; then # an earlier start was ended before the run began
+    mv -- "$run" "$run.unbegun-$SLURM_RESTART_COUNT" || exit 2
+fi
+rm -f -- "$run/requeue"
+
+asked= pid= told= interrupted=
+pass_on() {
+    interrupted=yes
+    if [ -z "$pid" ]; then
+        asked=$1
+    elif [ "$1" != USR1 ] || [ -z "$told" ]; then # asked twice, a run ends at once and saves nothing
+        told=yes
+        kill -s "$1" "$pid" 2>/dev/null
+    fi
+}
+trap 'pass_on USR1' USR1
+trap 'pass_on TERM' TERM INT
+
+"${program[@]}" "--run-dir=$run" ${resume[@]+"${resume[@]}"} &
+pid=$!
+[ -z "$asked" ] || pass_on "$asked"
+
+interrupted=
+wait "$pid"
+status=$?
+once_more() {
+    interrupted=
+    wait "$pid" 2>/dev/null
+    again=$?
+    [ "$again" -eq 127 ] || status=$again
+}
+while [ -n "$interrupted" ] || kill -0 "$pid" 2>/dev/null; do # a signal has ended `wait`, and not the end of the run
+    once_more
+done
+once_more # bash may end a `wait` for a signal that it has answered before
+
+if [ "$status" -eq 0 ] && [ -e "$run/requeue" ]; then
+    scontrol requeue "$SLURM_JOB_ID" || exit 1
+fi
+exit "$status"
+"""
+
+
+class Job(NamedTuple):
+    """What is asked of SLURM."""
+
+    name: str
+    nodes: int
+    tasks: int
+    seconds: int
+
+    @property
+    def tasks_per_node(self) -> int:
+        """At most so many on each node, so that all nodes have about as many."""
+        return -(-self.tasks // self.nodes)
+
+    @property
+    def words(self) -> str:
+        """How many processes, and where."""
+        each = f", at most {self.tasks_per_node} on each" if self.nodes > 1 else ""
+        return f"{counted(self.tasks, 'process', 'processes')} on {counted(self.nodes, 'node')}{each}"
+
+    def directives(self) -> list[str]:
+        """The lines that sbatch reads; SLURM takes them as they are, no shell unquotes them."""
+        least, most = _NOTICE
+        notice = min(max(self.seconds // 20, least), most)
+        settings = {
+            "job-name": self.name,
+            "nodes": self.nodes,
+            "ntasks": self.tasks,
+            "ntasks-per-node": self.tasks_per_node,
+            "cpus-per-task": 1,
+            "time": _slurm_time(self.seconds),
+            "signal": f"B:USR1@{notice}",
+            "open-mode": "append",
+        }
+        return [*(f"#SBATCH --{name}={value}" for name, value in settings.items()), "#SBATCH --requeue"]
+
+
+def make_job(name: str, *, time: str, nodes: int, tasks: int) -> Job:
+    """What to ask of SLURM for a run.
+
+    Args:
+        name: of the run: letters, digits, '_', '-' and '.'.
+        time: the limit of each start, as `4h`, `1d12h`, or in SLURM's own forms.
+        nodes: how many hosts.
+        tasks: processes on all of them together.
+
+    Raises:
+        ConfigError: a time that is none, or too short; fewer tasks than nodes.
+    """
+    seconds = parse_time(time)
+    if not _LEAST_SECONDS <= seconds <= _MOST_SECONDS:
+        raise ConfigError(f"got {time!r}, expected from 5 minutes to a year", path="--time")
+    if tasks < nodes:
+        raise ConfigError(f"{tasks} processes are too few for {nodes} nodes; ask for fewer nodes", path="--nodes")
+    return Job(name, nodes, tasks, seconds)
+
+
+def parse_time(text: str) -> int:
+    """Seconds of `4h`, `1d12h30m`, or of SLURM's forms: minutes, M:S, H:M:S, D-H, D-H:M, D-H:M:S.
+
+    Raises:
+        ConfigError: it is none of them.
+    """
+    short = _SHORT.fullmatch(text)
+    if text and short:
+        return sum(int(number or 0) * unit for number, unit in zip(short.groups(), _UNITS.values(), strict=True))
+    own = _OWN.fullmatch(text)
+    if own is None:
+        raise ConfigError(f"got {text!r:.80}, expected such as 4h, 1d12h, 90m or 04:00:00", path="--time")
+    parts = [int(part) for part in own["parts"].split(":")]
+    # Behind days the first number is hours; without them one or two numbers begin with minutes.
+    units = (3600, 60, 1) if own["d"] or len(parts) == 3 else (60, 1)
+    return int(own["d"] or 0) * 86400 + sum(part * unit for part, unit in zip(parts, units, strict=False))
+
+
+def _slurm_time(seconds: int) -> str:
+    minutes, second = divmod(seconds, 60)
+    hours, minute = divmod(minutes, 60)
+    days, hour = divmod(hours, 24)
+    return f"{days}-{hour:02d}:{minute:02d}:{second:02d}"
+
+
+def train_command(config: str, job: Job, *, overrides: Sequence[str], flags: Sequence[str]) -> list[str]:
+    """The command that trains, without `--run-dir` and `--resume`.
+
+    Args:
+        config: the file's path; whatever it is called, it is not taken for an option.
+        job: what is asked of SLURM.
+        overrides: `key.path=value` each.
+        flags: options of `arena train` without a value, as `--profile`.
+    """
+    path = f"./{config}" if config.startswith("-") else config
+    sets = [f"--set={override}" for override in overrides]
+    return [sys.executable, "-m", "arena", "train", path, f"--ranks={job.tasks}", *sets, *flags]
+
+
+def batch_text(job: Job, program: Sequence[str], *, run_dir: str | None, home: Path) -> str:
+    """The batch file.
+
+    Args:
+        job: what is asked of SLURM.
+        program: see `train_command`.
+        run_dir: the run folder, None: one by the job's number, which stays the same from start to start.
+        home: the folder in which the command is to run.
+    """
+    run = f'runs/{job.name}-"${{SLURM_JOB_ID:?is given by sbatch}}"' if run_dir is None else shlex.quote(run_dir)
+    head = ["#!/bin/bash", *job.directives(), "", _MARK, "set -u"]
+    values = [f"home={shlex.quote(str(home))}", f"run={run}", f"program=({shlex.join(program)})"]
+    return "\n".join([*head, *values, _BODY])
+
+
+def write_batch(path: Path, text: str, *, option: str = "") -> None:
+    """Writes the batch file; over an older one, but over nothing else.
+
+    Args:
+        path: of the file.
+        text: of it.
+        option: of the command line that names it; empty: nobody has named it.
+
+    Raises:
+        ConfigError: there is something else, or it cannot be written.
+    """
+    check_place(path, option=option)
+    try:
+        if path.exists() and _MARK.encode() not in path.read_bytes():
+            raise ConfigError("is there already, and is no batch file of ours; name another one", source=str(path))
+        with replacing(path) as file:
+            file.write(text.encode())
+    except Unwritable as error:
+        raise ConfigError(str(error), path=option) from error
+    except OSError as error:
+        raise ConfigError(f"cannot be read: {error.strerror}", source=str(path)) from error

@@ -1,0 +1,222 @@
+"""Who may ever sit where: the seats of later rounds that nobody has in the first one, whoever wins, whatever is drawn.
+
+A generator that depends on results gives its matches two sides. Which policies it can place on each of them follows
+from the configuration alone; a policy's snapshots count as the policy, whose weights they have:
+
+    knockout      all brackets are followed, with whoever may have won
+    swiss         everybody may stand above or below everybody else
+    matchmaking   learners on the first side, on the second whom their rule lets them meet, and who has a gate to pass;
+                  with `both_sides` all of them on either
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+from arena.config.check_league import gated, may_be_frozen
+from arena.config.matches import (
+    Exploiters,
+    ExploitersRule,
+    FictitiousRule,
+    Generator,
+    KnockoutConfig,
+    MatchConfig,
+    MatchmakingConfig,
+    PastSelvesRule,
+    SwissConfig,
+    Team,
+    generator_of,
+)
+from arena.errors import ConfigError
+
+if TYPE_CHECKING:
+    from arena.config.schema import Config
+
+
+class Sides(NamedTuple):
+    """Who may ever be on the first side of a generator's matches, and on the second, in the order of its policies."""
+
+    first: tuple[str, ...]
+    second: tuple[str, ...]
+
+
+def later_matches(config: Config) -> tuple[tuple[str, MatchConfig], ...]:
+    """Matches of later rounds, with their places, in which everybody has every seat that it may get in these alone.
+
+    Where somebody is in it who learns, and has no seat in the first round at all, a match has as many copies as one
+    meeting; else one.
+    """
+    new = newcomers(config)
+    found = []
+    for path, entry in config.places():
+        generator = None if isinstance(entry, MatchConfig) else generator_of(entry)
+        if generator is not None and generator.adaptive:
+            for first, second in _unseen(generator, sides_of(config, generator), config.learners):
+                learns = any(name in new and config.policies[name].learns for name in (first, second))
+                copies = _copies(generator) if learns else 1
+                found.append((path, generator.match(generator.team(first), generator.team(second), copies=copies)))
+    return tuple(found)
+
+
+def check_drawn(config: Config) -> None:
+    """Refuses who learns and could be drawn by its snapshots alone, but never plays, so that there are none.
+
+    Raises:
+        ConfigError: the first one, with its place.
+    """
+    present = _present(config)
+    for path, entry in _generators(config):
+        if isinstance(entry, MatchmakingConfig):
+            for index, name in enumerate(entry.against):
+                if config.policies[name].learns and name not in present:
+                    raise ConfigError(
+                        f"{name!r} learns, so its snapshots would be drawn, but it never plays, so there are none; "
+                        "seat it in a match, or make it one of the `policies`",
+                        path=f"{path}.against[{index}]",
+                    )
+
+
+def newcomers(config: Config) -> frozenset[str]:
+    """The policies that have no seat in the first round, and may get one later."""
+    seated = {name for _, match in config.entries() for name in match.names}
+    adaptive = [entry for _, entry in _generators(config) if entry.adaptive]
+    return frozenset(name for entry in adaptive for side in sides_of(config, entry) for name in side) - seated
+
+
+def sides_of(config: Config, generator: Generator) -> Sides:
+    """Who may ever be on which side of a generator's matches.
+
+    Args:
+        config: which says whose snapshots may play.
+        generator: one of its own, whose matches depend on results.
+    """
+    if isinstance(generator, KnockoutConfig):
+        first, second = _of_knockout(generator.policies)
+    elif isinstance(generator, SwissConfig):
+        first = second = {*generator.policies}
+    else:
+        assert isinstance(generator, MatchmakingConfig), generator
+        frozen = may_be_frozen(config)
+        first = {*generator.policies}
+        second = {name for learner in generator.policies for name in _met(config, generator, learner, frozen)}
+        second |= first & {*gated(config)}  # who changes sides against its newest snapshot
+    if generator.both_sides:
+        first = second = first | second
+    in_order = tuple(dict.fromkeys(generator.members))
+    return Sides(*(tuple(name for name in in_order if name in side) for side in (first, second)))
+
+
+def _unseen(generator: Generator, sides: Sides, learns: Collection[str]) -> Iterator[tuple[str, str]]:
+    """Pairs that seat everybody where it does not sit in the first round; nobody opposes itself if others can."""
+    opening = [(first[0], second[0]) for first, second in map(_teams, generator.matches(learns=learns))]
+    seated = Sides(*([*zip(*opening, strict=True)] or [(), ()]))
+    missing = [[name for name in side if name not in known] for side, known in zip(sides, seated, strict=True)]
+    for name in missing[0]:
+        other = _other(name, missing[1]) or _other(name, sides.second) or name
+        if other in missing[1]:
+            missing[1].remove(other)
+        yield name, other
+    for name in missing[1]:
+        yield _other(name, sides.first) or name, name
+
+
+def _other(name: str, names: Iterable[str]) -> str | None:
+    return next((other for other in names if other != name), None)
+
+
+def _teams(match: MatchConfig) -> tuple[Sequence[str], Sequence[str]]:
+    """The two sides of a generator's match, each of seats of one policy."""
+    names = match.names
+    return names[: len(names) // 2], names[len(names) // 2 :]
+
+
+def _copies(generator: Generator) -> int:
+    """How many matches two players have when they meet, at least."""
+    drawn_once = isinstance(generator, MatchmakingConfig)
+    return generator.turns * (1 if drawn_once else generator.copies)
+
+
+def _generators(config: Config) -> Iterator[tuple[str, Generator]]:
+    return ((path, generator_of(entry)) for path, entry in config.places() if not isinstance(entry, MatchConfig))
+
+
+# knockouts
+
+_Slot = frozenset[tuple[str, int]]
+"""Who may have come to a place of a bracket, each with the number of its byes."""
+
+Bracket: TypeAlias = tuple[tuple[Team, Team], ...]
+"""Pairs of places: one of those who may have come to the one meets one of those who may have come to the other."""
+
+
+def _of_knockout(policies: Sequence[str]) -> tuple[set[str], set[str]]:
+    pairs = [pair for drawn in brackets(policies) for bracket in drawn for pair in bracket]
+    first, second = ({name for pair in pairs for name in pair[side]} for side in (0, 1))
+    return first, second
+
+
+def brackets(policies: Sequence[str]) -> Iterator[list[Bracket]]:
+    """Round after round of a knockout, who may meet whom: a bracket for each way in which the byes may have fallen."""
+    found: list[tuple[_Slot, ...]] = [tuple(frozenset({(name, 0)}) for name in policies)]
+    while found:
+        drawn: list[Bracket] = []
+        following: list[tuple[_Slot, ...]] = []
+        for slots in found:
+            for resting, playing in _rests(slots) if len(slots) % 2 else [((), slots)]:
+                pairs = [(playing[place], playing[place + 1]) for place in range(0, len(playing), 2)]
+                drawn.append(tuple((_names(upper), _names(lower)) for upper, lower in pairs))
+                if len(resting) + len(pairs) > 1:
+                    following.append((*resting, *(upper | lower for upper, lower in pairs)))
+        yield drawn
+        found = following
+
+
+def _names(slot: _Slot) -> Team:
+    return tuple(sorted({name for name, _ in slot}))
+
+
+def _rests(slots: Sequence[_Slot]) -> Iterator[tuple[tuple[_Slot, ...], tuple[_Slot, ...]]]:
+    """Who may have a bye, the first one with the fewest, and who may be in the other places then."""
+    for place, slot in enumerate(slots):
+        for byes in {count for _, count in slot}:
+            left = [
+                frozenset((name, count) for name, count in other if count > byes or (count == byes and number >= place))
+                for number, other in enumerate(slots)
+            ]
+            rests = frozenset((name, count + 1) for name, count in slot if count == byes)
+            if all(left):
+                yield (rests,), tuple(other for number, other in enumerate(left) if number != place)
+
+
+# matchmaking
+
+
+def _met(config: Config, entry: MatchmakingConfig, learner: str, frozen: frozenset[str]) -> set[str]:
+    """Whom a learner may meet: as they are, or, of those whose snapshots may play, as they were."""
+    rule, members = entry.rule, {*entry.members}
+    past = {name for name in members if name in frozen or not config.policies[name].learns}
+    if isinstance(rule, PastSelvesRule):
+        return {learner, *(past & {learner, *entry.against} if rule.past_selves.self_play < 1 else ())}
+    if isinstance(rule, FictitiousRule):
+        return members if rule.fictitious.self_play < 1 else {learner}
+    if isinstance(rule, ExploitersRule):
+        return _met_by_exploiters(rule.exploiters, learner, past)
+    return members if learner in frozen else members - {learner}
+
+
+def _met_by_exploiters(rule: Exploiters, learner: str, past: set[str]) -> set[str]:
+    alone = learner in rule.main_exploiters or (learner in rule.main and rule.self_play == 1)
+    return {*rule.main, *(() if alone else past)}
+
+
+def _present(config: Config) -> set[str]:
+    """Who plays as it is, be it in a later round; of others there is never a snapshot."""
+    found = {name for _, entry in config.places() if isinstance(entry, MatchConfig) for name in entry.names}
+    for _, generator in _generators(config):
+        if isinstance(generator, MatchmakingConfig):
+            for learner in generator.policies:
+                found |= {learner, *_met(config, generator, learner, frozenset())}
+        else:
+            found |= {*generator.members}
+    return found

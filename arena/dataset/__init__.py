@@ -1,0 +1,1 @@
+"""Recorded transitions: `record: samples`, their files and how they are read."""

@@ -1,0 +1,230 @@
+"""Recorded samples on the disk: what was played, as columns.
+
+    samples/match-0003/
+    ├── manifest.json                    format version, the match, its entities with policies and spaces, the columns
+    ├── 000000000000.lane-0000.npz       the first part: what some lanes have played from tick 1 on
+    └── 000000001024.lane-0000.npz       the part that begins after tick 1024
+
+In a league, whose matches are numbered anew in each round, the matches of a round have a folder of their own, as
+`samples/round-0002/match-0003/`.
+
+A part holds `T` ticks of `L` lanes with `E` entities. It is a plain NPZ file without objects: `numpy.load` opens it.
+`e` stands for the index of an entity in the manifest, `i` for a leaf of its space (see `arena.game.spaces`):
+
+    tick [T]   lane [L]                  numbers of the ticks (the first of a run is 1) and of the lanes
+    episode    [T, L]                    the number of the lane's episode, as in episodes.jsonl
+    begins     [T, L]                    an episode begins with what is seen before this tick
+    cut        [T, L]                    the arena has ended the lane's episode on this tick: the leg was over
+    active     [T, L, E]                 the entity was to act on this tick
+    idle       [T, E]                    nobody spoke for the entity: the no-op was played in its place
+    rewards, terminated, truncated       [T, L, E], of this tick
+    e/observation/i, e/mask              [T, L, ...], what the entity saw before it acted, and what it was allowed
+    e/action/i                           [T, L, ...], what it did; zeros where it was not active
+    e/end/tick, e/end/lane               [K], where its episodes ended; in the order of the ticks
+    e/end/observation/i                  [K, ...], what it saw last in them
+
+Who reads columns needs no other file than these two. A part has its name only when it is whole and on the disk.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import struct
+import zipfile
+import zlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import IO, Any, NamedTuple
+
+import numpy as np
+from gymnasium.spaces import Space
+from numpy.typing import NDArray
+
+from arena.errors import ConfigError
+from arena.game.spaces import leaves_of, mask_size
+from arena.records.space_json import space_from_json, space_to_json
+from arena.records.state_codec import read_array
+
+VERSION = 1
+MANIFEST = "manifest.json"
+_NOT_A_PART = (zipfile.BadZipFile, zlib.error, struct.error, OSError, EOFError, ValueError, RuntimeError, KeyError)
+_PART = re.compile(r"([0-9]+)\.lane-([0-9]+)\.npz", re.ASCII)
+_FLAG, _INT = np.dtype(np.bool_), np.dtype(np.int64)
+
+
+class EntitySamples(NamedTuple):
+    """Whose samples stand in the columns of one entity."""
+
+    name: str  # of the entity in its game
+    policy: str  # whose worker drove it
+    seat: int  # that it belonged to
+    observation_space: Space[Any]
+    action_space: Space[Any]
+    mask_size: int  # length of an action mask; 0 where it has none
+
+
+class Column(NamedTuple):
+    """One array of a part: its axes by name, and what an item is."""
+
+    axes: tuple[str, ...]
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...] = ()
+
+    @property
+    def item_bytes(self) -> int:
+        return math.prod(self.shape) * self.dtype.itemsize
+
+
+class Manifest(NamedTuple):
+    """What the parts of a match hold."""
+
+    match: int
+    env: str
+    entities: tuple[EntitySamples, ...]
+    round: int | None = None  # of a league; None: the run has one round
+
+    def columns(self) -> dict[str, Column]:
+        """All arrays of a part, in the order of the file."""
+        tick_lane = ("tick", "lane")
+        everybody = (*tick_lane, "entity")
+        columns = {
+            "tick": Column(("tick",), _INT),
+            "lane": Column(("lane",), _INT),
+            "episode": Column(tick_lane, _INT),
+            "begins": Column(tick_lane, _FLAG),
+            "cut": Column(tick_lane, _FLAG),
+            "active": Column(everybody, _FLAG),
+            "idle": Column(("tick", "entity"), _FLAG),
+            "rewards": Column(everybody, np.dtype(np.float64)),
+            "terminated": Column(everybody, _FLAG),
+            "truncated": Column(everybody, _FLAG),
+        }
+        for index, entity in enumerate(self.entities):
+            columns |= {f"{index}/{name}": column for name, column in _entity_columns(entity, index).items()}
+        return columns
+
+    def to_json(self) -> dict[str, Any]:
+        """The content of the file."""
+        return {
+            "version": VERSION,
+            "round": self.round,
+            "match": self.match,
+            "env": self.env,
+            "entities": [
+                {
+                    **entity._asdict(),
+                    "observation_space": space_to_json(entity.observation_space),
+                    "action_space": space_to_json(entity.action_space),
+                }
+                for entity in self.entities
+            ],
+            "columns": {
+                name: {"axes": list(column.axes), "dtype": str(column.dtype), "shape": list(column.shape)}
+                for name, column in self.columns().items()
+            },
+        }
+
+    @classmethod
+    def from_json(cls, written: Any) -> Manifest:
+        """The manifest that was written.
+
+        Raises:
+            ValueError: nothing that `to_json` gives.
+        """
+        try:
+            entities = tuple(_entity_from_json(entity) for entity in written["entities"])
+            found = cls(written["match"], written["env"], entities, written.get("round"))
+        except (KeyError, TypeError) as error:
+            raise ValueError(f"no manifest: {error!r}") from error
+        if type(found.match) is not int or type(found.env) is not str or type(found.round) not in (int, type(None)):
+            raise ValueError(f"no match: {found.match!r:.60} of {found.env!r:.60}, round {found.round!r:.60}")
+        if json.loads(json.dumps(found.to_json()))["columns"] != written.get("columns"):
+            raise ValueError("the columns are not those of the entities' spaces")
+        return found
+
+
+def folder_of(samples: Path, match: int, *, round: int | None = None) -> Path:
+    """Where the parts of a match are; `round` is that of a league."""
+    return (samples if round is None else samples / f"round-{round:04d}") / f"match-{match:04d}"
+
+
+def matches_in(samples: Path) -> list[Path]:
+    """The folders of all matches that were recorded, by rounds and matches."""
+    return [*sorted(samples.glob("match-*")), *sorted(samples.glob("round-*/match-*"))]
+
+
+def part_path(folder: Path, *, start: int, lane: int) -> Path:
+    """The part that begins after tick `start`, of the lanes of which `lane` is the first."""
+    return folder / f"{start:012d}.lane-{lane:04d}.npz"
+
+
+def parts_in(folder: Path) -> list[Path]:
+    """The parts of a match by lanes and ticks; whether they are whole is not looked at."""
+    parts = (path for path in folder.glob("*.npz") if _PART.fullmatch(path.name))
+    return sorted(parts, key=lambda path: (lane_of(path), start_of(path)))
+
+
+def start_of(part: Path) -> int:
+    """How many ticks were played before a part: its name says it."""
+    return _numbers(part)[0]
+
+
+def lane_of(part: Path) -> int:
+    """The first lane of a part, likewise."""
+    return _numbers(part)[1]
+
+
+def write_arrays(file: IO[bytes], arrays: Mapping[str, NDArray[Any]]) -> None:
+    """Writes a part: the same arrays give the same bytes."""
+    np.savez(file, **arrays)  # type: ignore[arg-type]  # no array is called allow_pickle
+
+
+def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
+    """The arrays of a part, in the order of the file. Reading needs no more memory than the file has bytes.
+
+    Raises:
+        ConfigError: it cannot be read, is damaged, or is no part.
+    """
+    try:
+        with zipfile.ZipFile(path) as archive:
+            members = archive.infolist()
+            packed = any(member.compress_type != zipfile.ZIP_STORED for member in members)
+            if packed or sum(member.file_size for member in members) > path.stat().st_size:
+                raise ValueError("its members are larger than the file")
+            return {member.filename.removesuffix(".npy"): read_array(archive.read(member)) for member in members}
+    except (*_NOT_A_PART, MemoryError) as error:
+        raise ConfigError(f"is no part of recorded samples, or is damaged: {error}", source=str(path)) from error
+
+
+def _numbers(part: Path) -> Sequence[int]:
+    match = _PART.fullmatch(part.name)
+    assert match is not None, f"{part} is no part"
+    return int(match[1]), int(match[2])
+
+
+def _entity_columns(entity: EntitySamples, index: int) -> dict[str, Column]:
+    played, end = ("tick", "lane"), (f"end {index}",)
+    columns = {"end/tick": Column(end, _INT), "end/lane": Column(end, _INT)}
+    for number, leaf in enumerate(leaves_of(entity.observation_space)):
+        columns[f"observation/{number}"] = Column(played, leaf.dtype, leaf.shape)
+        columns[f"end/observation/{number}"] = Column(end, leaf.dtype, leaf.shape)
+    for number, leaf in enumerate(leaves_of(entity.action_space)):
+        columns[f"action/{number}"] = Column(played, leaf.dtype, leaf.shape)
+    if entity.mask_size:
+        columns["mask"] = Column(played, np.dtype(np.int8), (entity.mask_size,))
+    return columns
+
+
+def _entity_from_json(written: Any) -> EntitySamples:
+    named: dict[str, Any] = {name: written[name] for name in EntitySamples._fields}
+    for name in ("observation_space", "action_space"):
+        named[name] = space_from_json(named[name])
+    found = EntitySamples(**named)
+    kinds = ((found.name, str), (found.policy, str), (found.seat, int), (found.mask_size, int))
+    if not all(type(value) is kind for value, kind in kinds):
+        raise ValueError(f"no entity: {written!r:.200}")
+    if found.mask_size not in (0, mask_size(found.action_space)):
+        raise ValueError(f"no mask of {found.action_space} has {found.mask_size} items")
+    return found

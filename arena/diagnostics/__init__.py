@@ -1,0 +1,1 @@
+"""Where time goes and where processes hang. Knows no roles."""

@@ -1,0 +1,1 @@
+"""What the workers of one policy do together: collectives, reductions, samples without a barrier."""

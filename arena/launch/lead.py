@@ -1,0 +1,360 @@
+"""Hosting the roles of a run where the root is one of them: all in this one process, or those of rank 0."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import time
+from collections.abc import Callable
+from contextlib import nullcontext
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+from arena.callbacks import Callbacks
+from arena.errors import ConfigError, Deadlock, PeerLost
+from arena.launch import mpirun
+from arena.launch.console import log_beside_display, tell
+from arena.launch.rank import Main, again_words, names_of, played_words
+from arena.launch.terminal import display_for
+from arena.launch.watchdog_thread import Sentry
+from arena.plan.plan import Role, RoleKind, to_json
+from arena.records.episode import episode_of
+from arena.records.journal import kept_lines
+from arena.records.lock import RunLock
+from arena.records.recorder import Recorder
+from arena.records.scoreboard import Scoreboard
+from arena.roles.perform import failure_of, perform
+from arena.roles.protocol import Failed
+from arena.roles.root.faults import note_repairs
+from arena.roles.root.root import RoleFailed, Root
+from arena.run.evaluation import kept as keep_evaluation
+from arena.run.leg import Leg
+from arena.run.prepare import abandon, begin
+from arena.run.recovery import Memory
+from arena.run.run import Run, Stage
+from arena.run.stages import next_stage as stage_after
+from arena.terminal.display import Display, silent_display
+from arena.terminal.profile import profile_json
+from arena.transport import Endpoint
+from arena.transport.scheduler import Host
+
+if TYPE_CHECKING:
+    from arena.transport.mpi import Team
+
+_LOCK_SECONDS = 60.0  # that a dead root's lock may take to be given back
+_MISTAKE = 2  # the exit status after a user's mistake
+
+
+def alone(
+    run: Run,
+    present: Callable[[Run, Scoreboard], None],
+    display: Display | None = None,
+    *,
+    next_stage: Callable[[Run], Stage | None] = stage_after,
+) -> int:
+    """Runs everything in this process and shows the result, or says why there is none; returns the exit status.
+
+    Args:
+        run: the run.
+        present: shows the result.
+        display: shows the progress; None: as it fits the terminal.
+        next_stage: says what is played next; None: the run is over.
+    """
+    memory = Memory()
+    memory.stop.listen()
+    try:
+        log_beside_display(run, run.roles)
+        lock(run, memory)
+        while (stage := next_stage(run)) is not None:
+            run = stage.run
+            if stage.evaluation is not None:
+                own = memory.aside()
+                result = in_one_process(stage.evaluation, silent_display(), own, watched=True)
+                outcome: Outcome = _evaluated(run, stage.evaluation, result, memory)
+            else:
+                result = in_one_process(run, display or display_for(run), memory, watched=True)
+                outcome = _outcome(run, result, memory, present)
+            if isinstance(outcome, int):
+                return outcome
+            run = run.after(outcome)
+        return conclude(run, memory, present)
+    except Deadlock as error:
+        failure = Failed("no role can go on", str(error), exit_code=1)
+    except BaseException as error:
+        failure = _failure(run, memory, error)
+    finally:
+        memory.unlock()
+    tell(failure)
+    return failure.exit_code
+
+
+class Result(NamedTuple):
+    """What a run has come to."""
+
+    scoreboard: Scoreboard
+    stopped_at: int | None = None  # the tick at which it was asked to end
+    following: Leg | None = None  # what it goes on with when its policies have been evaluated
+    rehearsal: bool = False  # nobody has played
+
+
+Outcome = int | Leg
+"""The exit status of a run that is over, or the leg that it goes on with."""
+
+
+def _outcome(run: Run, result: Result, memory: Memory, present: Callable[[Run, Scoreboard], None]) -> Outcome:
+    """What a part of a run has led to; the result of the last one is shown."""
+    if result.following is not None:
+        return result.following
+    status = _conclude(run, result, memory, present)
+    memory.concluded = True
+    return status
+
+
+def _evaluated(run: Run, evaluation: Run, result: Result, memory: Memory) -> Outcome:
+    """Tells how an evaluation went; one that was asked to end is forgotten, and the run ends with it."""
+    if result.rehearsal:
+        return run.leg
+    if memory.stop.wanted:
+        _end_callbacks(memory)
+        return _stopped(run, run.leg.start, memory)
+    for line in keep_evaluation(run, evaluation, _scored(evaluation), _scoreboard(run, memory).winners):
+        print(line, flush=True)
+    return run.leg
+
+
+def _conclude(run: Run, result: Result, memory: Memory, present: Callable[[Run, Scoreboard], None]) -> int:
+    """Shows the result; the exit status."""
+    _end_callbacks(memory)
+    present(run, result.scoreboard)
+    if result.stopped_at is None:
+        run.folder.requeue.unlink(missing_ok=True)
+        return 0
+    return _stopped(run, result.stopped_at, memory)
+
+
+def _end_callbacks(memory: Memory) -> None:
+    """Lets those who were told of the run know that it has ended in good order."""
+    if memory.callbacks is not None:
+        memory.callbacks.end()
+
+
+def _stopped(run: Run, tick: int, memory: Memory) -> int:
+    stop = memory.stop
+    if stop.requeue:
+        run.folder.requeue.touch(mode=0o600)
+    elif stop.number is None:  # by a callback: the run is over
+        run.folder.requeue.unlink(missing_ok=True)
+    by = f", {stop.words}" if stop.by else ""
+    left = again_words(run, memory) if run.episodes is None else played_words(run)
+    print(f"arena: stopped at tick {tick}{by}; {left}", file=sys.stderr, flush=True)
+    if stop.number in (signal.SIGINT, signal.SIGTERM):
+        print(f"arena: ended by {signal.Signals(stop.number).name}", file=sys.stderr, flush=True)
+    return stop.status
+
+
+def in_one_process(run: Run, display: Display, memory: Memory | None = None, *, watched: bool = False) -> Result:
+    """All roles as threads of this process, one at a time.
+
+    Args:
+        run: the run.
+        display: shows the progress.
+        memory: of the root, with what it knows from before; its `stop` says whether to end before the last tick.
+        watched: whether a role that hangs ends this process; an error cannot end it.
+
+    Raises:
+        RoleFailed: a role could not go on.
+        Deadlock: every role waits for another one.
+    """
+    results: list[Result] = []
+    held = memory or Memory()
+
+    def main_of(role: Role) -> Main:
+        if role.kind is RoleKind.ROOT:
+            return lambda endpoint: results.append(_record(endpoint, run, display, held))
+        return lambda endpoint: perform(endpoint, run, role, private=False)
+
+    host = Host(names_of(run, run.roles))
+    with Sentry(host, run) if watched else nullcontext():
+        host.run({run.address(role): main_of(role) for role in run.roles})
+    return results[0]
+
+
+def _record(
+    endpoint: Endpoint, run: Run, display: Display, memory: Memory, ready: Callable[[], None] = lambda: None
+) -> Result:
+    root = Root(endpoint, run, display, memory)
+    callbacks = memory.callbacks = memory.callbacks or Callbacks(run.plan.callbacks, memory.stop)
+    try:
+        root.gather()
+    except RoleFailed as error:
+        if error.failure.exit_code == _MISTAKE:
+            abandon(run)
+        raise
+    ready()
+    if run.rehearsal:
+        root.dismiss()
+        return Result(root.scoreboard, rehearsal=True)
+    with _locked(run) if memory.lock is None else nullcontext():
+        if not run.begun:
+            begin(run, resumable=root.resumable)
+            display.message(f"run folder: {run.path}")
+        resumed_at = run.leg.start if run.resumed else None
+        with Recorder(run.folder, run.first_ticks, resumed_at=resumed_at, callbacks=callbacks) as recorder:
+            callbacks.start(run.path, partial(to_json, run.plan), resumed=run.resumed)
+            memory.stop.heeded = True
+            way = root.record(recorder)
+    if run.profile:
+        run.folder.write_profile(profile_json(memory.profiles))
+    return Result(root.scoreboard, way.stopped_at, way.following)
+
+
+def lock(run: Run, memory: Memory) -> None:
+    """Takes the run folder for this process, until `Memory.unlock`: between the stages of a run it is nobody else's.
+
+    Raises:
+        ConfigError: another process writes into it.
+    """
+    if memory.lock is None:
+        memory.lock = _locked(run)
+
+
+def _locked(run: Run) -> RunLock:
+    """The folder's lock. That of a root that has died on another host may outlive it for a while."""
+    end = time.monotonic() + _LOCK_SECONDS
+    while run.repairs and time.monotonic() < end:
+        try:
+            return RunLock.take(run.folder.path)
+        except ConfigError:
+            time.sleep(0.1)
+    return RunLock.take(run.folder.path)
+
+
+def conclude(run: Run, memory: Memory, present: Callable[[Run, Scoreboard], None]) -> int:
+    """Shows the result of a run that was played to its end; returns the exit status."""
+    if memory.concluded:
+        return memory.stop.status if memory.stop.wanted else 0
+    for words in note_repairs(run):
+        print(words, flush=True)
+    return _conclude(run, Result(_scoreboard(run, memory)), memory, present)
+
+
+def _scoreboard(run: Run, memory: Memory) -> Scoreboard:
+    """The score of a run between two stages: as this process knows it, or from the records."""
+    return memory.scoreboard or _scored(run)
+
+
+def _scored(run: Run) -> Scoreboard:
+    """The score that the records give, whose order does not depend on the match that is heard of first."""
+    found = Scoreboard(run.plan.players())
+    found.take(episode_of(line) for _, line in kept_lines(run.folder.episodes, keep=lambda _: True))
+    return found
+
+
+def lead(
+    team: Team,
+    host: Host,
+    run: Run,
+    memory: Memory,
+    present: Callable[[Run, Scoreboard], None],
+    display: Display | None = None,
+) -> Outcome:
+    """Rank 0's roles of a run that has other ranks.
+
+    Args:
+        team: all processes.
+        host: of the roles of rank 0.
+        run: the run.
+        memory: of this process.
+        present: shows the result.
+        display: shows the progress; None: as it fits the terminal.
+
+    Raises:
+        PeerLost: a process of the run has died.
+    """
+    log_beside_display(run, run.plan.ranks[0])
+    shown = display or display_for(run)
+    return _led(team, host, run, memory, shown, lambda result: _outcome(run, result, memory, present))
+
+
+def lead_evaluation(team: Team, host: Host, run: Run, evaluation: Run, memory: Memory) -> Outcome:
+    """Rank 0's roles of an evaluation; as `lead`.
+
+    Args:
+        team: all processes.
+        host: of the roles of rank 0 in the evaluation.
+        run: the run that goes on afterwards.
+        evaluation: what is played.
+        memory: of the run.
+    """
+    own = memory.aside()
+
+    def conclude(result: Result) -> Outcome:
+        return _evaluated(run, evaluation, result, memory)
+
+    return _led(team, host, evaluation, own, silent_display(), conclude, whole=(run, memory))
+
+
+def _led(
+    team: Team,
+    host: Host,
+    run: Run,
+    memory: Memory,
+    display: Display,
+    conclude: Callable[[Result], Outcome],
+    whole: tuple[Run, Memory] | None = None,
+) -> Outcome:
+    """Plays rank 0's roles; what goes wrong is told of the run itself, or of the whole that it is an evaluation of."""
+    results: list[Result] = []
+    told, held = whole or (run, memory)
+
+    def tell_repairs() -> None:
+        for words in note_repairs(told):
+            print(words, flush=True)
+
+    def main_of(role: Role) -> Main:
+        if role.kind is RoleKind.ROOT:
+            return lambda endpoint: results.append(_record(endpoint, run, display, memory, tell_repairs))
+        return lambda endpoint: perform(endpoint, run, role, memory=memory, private=False)
+
+    try:
+        # `arena train` asks politely with another signal; when it dies, its launcher sends this one.
+        memory.stop.listen(at_once={signal.SIGTERM} if mpirun.started_by_us() else ())
+        with Sentry(host, run, end=team.abort):
+            host.run({run.address(role): main_of(role) for role in run.plan.ranks[0]})
+        return conclude(results[0])
+    except BaseException as error:
+        if team.mourns(error):
+            raise PeerLost(str(error)) from error
+        failure = _failure(told, held, error)
+        if not _is_from_launcher(error):
+            tell(failure)
+        held.unlock()
+        team.abort(failure.exit_code)
+
+
+def _is_from_launcher(error: BaseException) -> bool:
+    """Whether the launcher that `arena train` has started ends us all: it knows why, and that is said there."""
+    return isinstance(error, KeyboardInterrupt) and error.args == (signal.SIGTERM,) and mpirun.started_by_us()
+
+
+def _failure(run: Run, memory: Memory, error: BaseException) -> Failed:
+    if isinstance(error, RoleFailed):
+        return error.failure
+    if isinstance(error, KeyboardInterrupt):
+        return interrupted(run, memory, error)
+    return failure_of(error, "root, rank 0")
+
+
+def interrupted(run: Run, memory: Memory, error: KeyboardInterrupt) -> Failed:
+    """What to say when a signal has ended a run at once; one that nobody has played leaves nothing behind."""
+    number: int = error.args[0] if error.args else signal.SIGINT
+    if not run.resumed and not run.folder.config.exists():
+        abandon(run)
+        words = "before anybody has played"
+    elif run.episodes is not None:
+        words = played_words(run)
+    else:
+        words = f"what was played is in {run.path}, {again_words(run, memory, 'the newest boundary')}"
+    # `arena train` sends SIGUSR2 for the SIGINT or SIGTERM that it got itself.
+    by = "asked to stop" if number == signal.SIGUSR2 else f"ended by {signal.Signals(number).name}"
+    return Failed("root, rank 0", f"{by}; {words}", 128 + number)

@@ -1,0 +1,384 @@
+"""One rank's part in a run whose processes a launcher has started.
+
+agreed     rank 0 has read and prepared, everybody has the run, or the reason why there is none
+hosting    the rank's roles play; rank 0 leads: it records, shows, and tells how it went
+           between the stages of a run, evaluations and the rounds of a league, rank 0 says what is played next
+repaired   a process has died: those who live agree how to go on, and host again
+over       everybody has said so; nobody leaves before
+
+A hundred of these may start on a few cores, so this module imports what every rank needs and nothing else: what rank 0
+needs beyond it comes with its `Leader`.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
+
+from arena.errors import ConfigError, PeerLost, Vanished
+from arena.launch import mpirun
+from arena.launch.console import Console, log_to_stderr, speak_into, tell
+from arena.plan.plan import Role, RoleKind
+from arena.roles.perform import failure_of, perform
+from arena.roles.protocol import Failed, pack, unpack
+from arena.roles.worker.process import import_algorithms
+from arena.run import stop as stopping
+from arena.run.leg import Leg
+from arena.run.recovery import Memory
+from arena.run.run import Run, Stage
+from arena.run.stop import Stop
+from arena.transport import Endpoint, Tag
+from arena.transport.scheduler import Host
+
+if TYPE_CHECKING:
+    from arena.transport.mpi import Team
+
+_START_SECONDS = 300  # for all processes to start and to join
+_PATIENCE = 60.0  # seconds, at least, until those who live have heard of a death
+_ABORT_SECONDS = 5.0  # how long a failed process gives the root to end the run before it does so itself
+
+Main = Callable[[Endpoint], Any]
+
+
+class Leader(Protocol):
+    """What rank 0 does beyond its roles."""
+
+    def prepare(self, ranks: int, *, tolerant: bool) -> Run:
+        """Makes the run for a number of ranks; `tolerant` says whether MPI survives the death of one."""
+
+    def alone(self, run: Run) -> int:
+        """Plays a run that has no other rank; returns the exit status."""
+
+    def conclude(self, run: Run, memory: Memory) -> int:
+        """Shows the result of a run that was played to its end by processes that have died; returns the exit status."""
+
+    def lead(self, team: Team, host: Host, run: Run, memory: Memory) -> int | Leg:
+        """Plays rank 0's roles, the root among them; the exit status, or the leg that the run goes on with."""
+
+    def lock(self, run: Run, memory: Memory) -> None:
+        """Takes the run folder for this process, until the run ends."""
+
+    def roll_back(self, run: Run) -> None:
+        """Brings the run folder back to the boundary from which the run goes on after a death."""
+
+    def next_stage(self, run: Run) -> Stage | None:
+        """What is played next; None if the run is over."""
+
+    def lead_evaluation(self, team: Team, host: Host, run: Run, evaluation: Run, memory: Memory) -> int | Leg:
+        """Plays rank 0's roles of an evaluation; as `lead`."""
+
+    def interrupted(self, run: Run, memory: Memory, error: KeyboardInterrupt) -> Failed:
+        """What to say when a signal has ended a run at once; one that nobody has played leaves nothing behind."""
+
+
+def in_the_world(leader: Callable[[], Leader]) -> int:
+    """This rank's roles of a run whose processes a launcher has started. Returns the exit status.
+
+    Args:
+        leader: makes what rank 0 needs; called at rank 0 alone.
+    """
+    mpirun.die_with_parent()
+    stop = Stop()
+    stop.note()
+    signal.alarm(_START_SECONDS)  # MPI waits for ever for a process that dies before it has joined
+    mpi = _start_mpi()
+    mpirun.tell_joined(sys.stderr)
+    return Rank(mpi, leader, stop).take_part()
+
+
+class Rank:
+    """This process's part in a run, from its beginning to its end.
+
+    Args:
+        mpi: the module of that name.
+        leader: makes what rank 0 needs.
+        stop: has noted the signals that have come already.
+    """
+
+    def __init__(self, mpi: Any, leader: Callable[[], Leader], stop: Stop) -> None:
+        self._mpi = mpi
+        self._team: Team = mpi.Team(mpi.world(), tolerant=mpi.tolerates_faults())
+        self._leader = leader
+        self._run: Run | None = None
+        self._console = Console()
+        self._memory = Memory(stop=stop)
+        self._lost_at = 0.0  # when the last death was heard of
+
+    def take_part(self) -> int:
+        """Plays until the run has ended, through as many repairs as it takes; returns the exit status."""
+        while True:
+            try:
+                status = self._until_a_death()
+                if status is not None:
+                    return self._leave(status)
+                self._repair()
+            except Vanished as error:
+                self._abort(self._no_death(error) if self._team.is_first else None)
+            except BaseException as error:
+                self._abort(self._failure(error))
+
+    def _until_a_death(self) -> int | None:
+        """The exit status if all have come to the end; None if somebody has died, which all who live know then."""
+        try:
+            status = self._play()
+        except BaseException as error:
+            if not self._team.mourns(error):
+                raise
+            self._mourn()
+            return None
+        if not self._team.tolerant or self._team.agree(True):
+            return status
+        self._lost_at = time.monotonic()
+        return None
+
+    def _play(self) -> int:
+        """The run, or what is left of it."""
+        if self._run is None:
+            self._team = self._team.private()
+            agreed = _agree(self._team, self._leader)
+            if isinstance(agreed, Failed):
+                if self._team.rank != 0:
+                    return 0  # one status is enough: Open MPI's launcher may hang when many come at once
+                tell(agreed)
+                return agreed.exit_code
+            self._begin(agreed)
+        run = self._run
+        assert run is not None
+        if run.plan.processes == 1 and not run.repairs:
+            return self._leader().alone(run)
+        return self._stages(run)
+
+    def _stages(self, run: Run) -> int:
+        """The run, stage after stage; the exit status."""
+        first = self._team.rank == 0
+        if first:
+            self._leader().lock(run, self._memory)
+            if run.begun and run.repairs:
+                self._leader().roll_back(run)
+        while (stage := self._next_stage(run)) is not None:
+            self._run = run = stage.run
+            outcome = self._host(run, stage.evaluation)
+            if run.plan.staged:
+                outcome = _told_by_first(self._team, outcome)
+            if isinstance(outcome, int):
+                return outcome if first else 0
+            self._run = run = run.after(outcome)
+        return self._leader().conclude(run, self._memory) if first else 0
+
+    def _next_stage(self, run: Run) -> Stage | None:
+        if not run.plan.staged:
+            return None if run.concluded else Stage(run)
+        stage: Stage | None = _told_by_first(
+            self._team, self._leader().next_stage(run) if self._team.rank == 0 else None
+        )
+        return stage
+
+    def _begin(self, run: Run) -> None:
+        signal.alarm(0)
+        self._run = run
+        self._team.patience = max(_PATIENCE, run.plan.watchdog_s, run.plan.env_timeout_s or 0.0)
+        self._memory.tolerant = self._team.tolerant and run.plan.fault_tolerance != "off"
+        if self._team.rank != 0:
+            stopping.ignore()
+            speak_into(run.folder.log_path(self._team.rank))
+        if self._memory.tolerant and not run.plan.ranks[self._team.rank]:
+            import_algorithms(run)  # a spare is of use at once
+
+    def _host(self, run: Run, evaluation: Run | None) -> int | Leg:
+        """The rank's roles of the run, or of an evaluation before it goes on; at rank 0 what that has led to."""
+        played, memory = (run, self._memory) if evaluation is None else (evaluation, Memory())
+        team, roles = self._team, played.plan.ranks[self._team.rank]
+        communicator = team.split(_color(played, roles))
+        ranks = [played.plan.rank_of(role) for role in played.roles]
+        outside = self._mpi.MpiOutside(team, ranks, shared_memory=played.plan.transport == "auto")
+        host = Host(names_of(played, roles), outside, size=len(played.roles))
+        outcome: int | Leg = 0
+        try:
+            if team.rank != 0:
+                self._host_roles(host, played, roles, communicator, memory)
+            elif evaluation is None:
+                outcome = self._leader().lead(team, host, run, memory)
+            else:
+                outcome = self._leader().lead_evaluation(team, host, run, evaluation, self._memory)
+            # Nobody leaves before all are done: what one has sent last may still need its help to arrive.
+            team.wait_for_all()
+            team.give_back(communicator)
+        except BaseException:
+            team.cry()  # who sleeps at a doorbell hears of nothing else, and ours is given back now
+            raise
+        finally:
+            host.tables.close()
+            outside.close()
+        return outcome
+
+    def _host_roles(self, host: Host, run: Run, roles: tuple[Role, ...], communicator: Any, memory: Memory) -> None:
+        log_to_stderr(run, roles)
+
+        def main_of(role: Role) -> Main:
+            def main(endpoint: Endpoint) -> None:
+                failure = perform(
+                    endpoint, run, role, memory=memory, communicator=communicator, private=len(roles) == 1
+                )
+                if failure is not None:
+                    # The root has the failure, shows it and ends us all; if not, we do.
+                    end = time.monotonic() + _ABORT_SECONDS
+                    while (left := end - time.monotonic()) > 0:
+                        endpoint.listen(0, Tag.FROM_ROOT, left)
+                    self._abort(failure)
+
+            return main
+
+        if roles:
+            host.run({run.address(role): main_of(role) for role in roles})
+
+    def _mourn(self) -> None:
+        """Lets everybody know that somebody has died, and waits until all who live do."""
+        self._lost_at = time.monotonic()
+        if not self._team.tolerant:
+            time.sleep(_ABORT_SECONDS)  # the launcher ends everybody; if not, we do
+            self._abort()
+        self._team.revoke()
+        self._team.agree(False)
+
+    def _repair(self) -> None:
+        """Takes up the run again with those who live.
+
+        Where it has not begun, there is nothing but to begin; where it cannot go on, everybody ends.
+        """
+        run, memory = self._run, self._memory
+        if run is None:
+            self._team = self._team.survivors()
+            return
+        if memory.begun and not (memory.tolerant and memory.repairable):
+            self._team = self._team.survivors()
+            if self._team.rank == 0:
+                self._abort(Failed("root", _why_not(run, memory), exit_code=1))
+            self._team.agree(False)  # the end of this process, as the first one has called for it
+            self._abort()
+        from arena.launch.repair import DEATHS_AT_MOST, often_dead, repaired  # what it needs, few runs do
+
+        was_leading = self._team.rank == 0
+        self._team, self._run = repaired(self._team, run, memory, self._lost_at)
+        if self._team.rank == 0 and not was_leading:
+            self._console.take()
+        role = often_dead(self._run)
+        if role is not None and self._team.rank == 0:
+            words = (
+                f"its process has died {DEATHS_AT_MOST} times since the last boundary; it is no accident, and the run "
+                f"ends; {again_words(self._run, memory)}"
+            )
+            self._abort(Failed(self._run.describe(role), words, exit_code=1))
+
+    def _failure(self, error: BaseException) -> Failed:
+        """What to say of what has gone wrong here, between two stages of a run for instance."""
+        run, rank = self._run, self._team.rank
+        if rank == 0 and run is not None and isinstance(error, KeyboardInterrupt):
+            return self._leader().interrupted(run, self._memory, error)
+        return failure_of(error, f"rank {rank}", run.source if run else "")
+
+    def _no_death(self, error: Vanished) -> Failed:
+        """What to say of processes that have ended themselves."""
+        plan = self._run.plan if self._run else None
+        roles = [role for rank in error.ranks for role in plan.ranks[rank]] if plan is not None else []
+        who = ", ".join(self._run.describe(role) for role in roles) if self._run else ""
+        return Failed(who or "a process", str(error), exit_code=1)
+
+    def _abort(self, failure: Failed | None = None) -> NoReturn:
+        """Ends all processes."""
+        if failure is not None:
+            tell(failure, self._console.stderr)
+        self._memory.unlock()
+        self._team.abort(1 if failure is None else failure.exit_code)
+
+    def _leave(self, status: int) -> int:
+        self._memory.unlock()
+        if status == 0 and self._team.rank == 0:
+            mpirun.confirm(self._console.stderr)
+        if self._run is not None and self._run.repairs:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(status)  # to take leave of MPI after a death may hang
+        gc.freeze()  # Python's last look for garbage would go through all that is left, which goes with the process
+        return status
+
+
+def _why_not(run: Run, memory: Memory) -> str:
+    if run.episodes is not None:
+        return f"a process has died; {played_words(run)}"
+    if not memory.tolerant:
+        again = again_words(run, memory, "the newest boundary")
+        return f"a process has died, and `fault_tolerance` is off; {again}"
+    return (
+        "a process has died, and the run cannot go on without it: what some algorithm has learnt cannot be saved and "
+        f"loaded (it has no load_state_dict()); what was played is in {run.path}"
+    )
+
+
+def again_words(run: Run, memory: Memory, place: str = "there") -> str:
+    """How a run that has ended early goes on, if it can."""
+    if not run.has_resume:
+        return "it cannot be resumed"
+    if not memory.repairable:
+        return "it cannot be resumed: what some algorithm has learnt cannot be saved and loaded"
+    return f"--resume goes on from {place}"
+
+
+def played_words(run: Run) -> str:
+    """Where the games are of a run in which nobody learns, and how one of several rounds goes on."""
+    more = "; the same command with --resume goes on after the last batch that is whole" if run.plan.rounds > 1 else ""
+    return f"what was played is in {run.path}{more}"
+
+
+def names_of(run: Run, roles: tuple[Role, ...]) -> Mapping[int, str]:
+    """Roles in words, by their addresses."""
+    return {run.address(role): run.describe(role) for role in roles}
+
+
+def _start_mpi() -> Any:
+    try:
+        from arena.transport import mpi
+    except (ImportError, RuntimeError) as error:  # mpi4py finds no MPI library
+        raise ConfigError(f"mpi4py finds no MPI library. {mpirun.NO_MPI}") from error
+    return mpi
+
+
+def _agree(team: Team, leader: Callable[[], Leader]) -> Run | Failed:
+    """Rank 0 reads and prepares; everybody gets the run, or the reason why there is none."""
+    prepared: Run | Failed | None = None
+    if team.rank == 0:
+        try:
+            prepared = leader().prepare(team.size, tolerant=team.tolerant)
+        except BaseException as error:
+            prepared = failure_of(error, "root, rank 0")
+    agreed: Run | Failed = _told_by_first(team, prepared)
+    return agreed
+
+
+def _told_by_first(team: Team, value: Any) -> Any:
+    """What rank 0 says, at every rank. A collective.
+
+    Raises:
+        PeerLost: a process has died meanwhile; everybody hears of it.
+    """
+    # A broadcast is waited for without a pause; those who wait would take the cores from the one who prepares.
+    team.wait_for_all()
+    told = unpack(team.broadcast(pack(value)))
+    if team.tolerant and not team.agree(True):  # else some would have heard it, and others not
+        raise PeerLost("a process has died while all were told how to go on")
+    return told
+
+
+def _color(run: Run, roles: tuple[Role, ...]) -> int | None:
+    """Workers of one policy have the same color, if each has a rank of its own; nobody else has one."""
+    if len(roles) != 1 or roles[0].kind is not RoleKind.WORKER:
+        return None
+    name = run.plan.seat(roles[0]).policy
+    ranks = (run.plan.rank_of(Role(RoleKind.WORKER, *worker)) for worker in run.plan.policies[name].workers)
+    if any(len(run.plan.ranks[rank]) > 1 for rank in ranks):
+        return None  # a communicator of some of the workers would be no group's
+    return list(run.plan.policies).index(name)

@@ -1,0 +1,42 @@
+"""Who has won the knockouts of a run: read from its folder, by the rule that makes the next round."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from arena.config.league import LeagueConfig
+from arena.config.schema import Config
+from arena.league import next_round
+from arena.league import rounds_file as records
+from arena.league.next_round import Champion
+from arena.league.read_results import read_played, read_results
+from arena.league.results import Results
+from arena.records import boundary as boundaries
+from arena.records.folder import RunFolder
+
+
+def knockouts_won(folder: RunFolder, config: Config, *, reached: int | None = None) -> list[Champion]:
+    """Who has won those that are over, in the order of the configuration.
+
+    Args:
+        folder: of a run, which may be under way.
+        config: of the run.
+        reached: the tick up to which it has played; None: the newest from which it can go on.
+
+    Raises:
+        ConfigError: a file is missing, damaged, or of another version of the arena.
+    """
+    if not next_round.over(config, config.rounds):
+        return []
+    tick = (boundaries.newest_tick(folder) or 0) if reached is None else reached
+    known = records.read(folder) or [next_round.first_round(config)]  # a run of one round has not written it down
+    whole = [played for played in known if played.start + config.ticks <= tick]
+    if not next_round.over(config, len(whole)):
+        return []
+    window = (config.league or LeagueConfig()).window
+    results = partial(_results, folder, window)
+    return next_round.champions(config, whole, results, read_played(folder, last=len(whole) - 1))
+
+
+def _results(folder: RunFolder, window: int | None, number: int) -> Results:
+    return read_results(folder, window=window, last=number)

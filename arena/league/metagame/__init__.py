@@ -1,0 +1,1 @@
+"""Games between players as a matrix game: payoffs, equilibria, alpha-rank."""

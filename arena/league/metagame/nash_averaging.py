@@ -1,0 +1,121 @@
+"""Nash averaging: how good each player is against the mixture of players that nobody beats.
+
+Balduzzi, Tuyls, Perolat, Graepel 2018, "Re-evaluating Evaluation", arXiv 1806.02643. The mixture is the equilibrium of
+the symmetric meta-game with the largest entropy. A plain mean over all opponents can be moved by adding copies of one
+of them, or weak ones. Here weak ones have no weight, and copies share that of the one they are copies of, where there
+is one equilibrium but for them. (Where there are several, as among players that all draw, a copy counts as one more.)
+
+    support    by one linear program: every player that some equilibrium plays
+    freedom    the directions in which an equilibrium can move on that support; mostly none, then it is the only one
+    spread     the largest entropy along them, by sequential quadratic programming
+
+Two players that are nearly alike share the weight only if they are exactly so: the mixture jumps where a payoff passes
+through a draw. Its mean over the posterior of the payoffs does not, see `nash_average_with_uncertainty`.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.linalg import null_space
+from scipy.optimize import LinearConstraint, minimize
+
+from arena.league.metagame.linear_program import least
+from arena.league.metagame.posterior import Estimate, Floats, leads, matrix, over_posterior
+
+_SAME = 1e-9  # of the largest lead: singular values below it are rounding
+_TINY = 1e-300  # keeps a logarithm finite
+
+
+class NashAverage(NamedTuple):
+    """The equilibrium of largest entropy, and what everybody gets against it."""
+
+    strategy: Floats  # [P] probabilities
+    skill: Floats  # [P] expected payoff: that of a draw for whom the strategy plays, at most that for others
+
+
+class NashAverageEstimate(NamedTuple):
+    """The same when the payoffs are not known exactly: an estimate per player of each."""
+
+    strategy: Estimate
+    skill: Estimate
+
+
+def nash_average(payoffs: ArrayLike) -> NashAverage:
+    """The equilibrium of largest entropy of a symmetric meta-game, which is unique.
+
+    Args:
+        payoffs: `[P, P]`, row against column; the sum of [i, j] and [j, i] is the same everywhere.
+
+    Raises:
+        ValueError: they are not such a matrix.
+    """
+    ahead = leads(payoffs)
+    ahead /= np.abs(ahead).max() or 1.0
+    some = _widest(ahead)
+    plays = some > 0
+    strategy = np.zeros_like(some)
+    strategy[plays] = _evenest(some[plays], among=ahead[np.ix_(plays, plays)], beside=ahead[np.ix_(~plays, plays)])
+    return NashAverage(strategy, matrix(payoffs) @ strategy)
+
+
+def nash_average_with_uncertainty(samples: Floats) -> NashAverageEstimate:
+    """The same, the payoffs known as well as samples `[n, P, P]` of their posterior say."""
+    both = over_posterior(samples, lambda payoffs: np.stack(nash_average(payoffs)))  # [2, P]
+    strategy, skill = (Estimate(*(part[index] for part in both)) for index in (0, 1))
+    return NashAverageEstimate(strategy, skill)
+
+
+def _widest(ahead: Floats) -> Floats:
+    """An equilibrium `[P]` that plays everybody whom any equilibrium plays.
+
+    Of weights w >= 0 that nobody beats, (A w)_i <= 0, any multiple and any sum is such as well. So all who can have a
+    weight above 0 can have one of at least 1 at once, and maximising the sum of min(1, w_i) gives it them.
+    """
+    players = len(ahead)
+    nothing, one = np.zeros_like(ahead), np.eye(players)
+    solved = least(
+        np.repeat([0.0, -1.0], players),  # of w, and of what of it counts
+        rows=np.block([[ahead, nothing], [-one, one]]),
+        limits=0.0,
+        most=np.repeat([np.inf, 1.0], players),
+    )
+    weights, counted = np.split(solved.x, 2)
+    weights = np.where(counted > 0.5, weights, 0.0)
+    return np.asarray(weights / weights.sum())
+
+
+def _evenest(some: Floats, *, among: Floats, beside: Floats) -> Floats:
+    """The equilibrium `[S]` of largest entropy, found from one that plays all of the S players.
+
+    Whoever is played at all draws against every equilibrium, and those beside them do not win.
+
+    Args:
+        some: `[S]`, none of it 0.
+        among: `[S, S]` leads of the players that are played over each other.
+        beside: `[P - S, S]` those of the others over them.
+    """
+    draws = np.vstack([among, np.ones_like(some)])
+    free = null_space(draws, rcond=_SAME)  # [S, F] directions
+    if not free.shape[1]:
+        return some
+    bound = null_space(free.T).T  # [S - F, S]: the draws again, none of them twice
+    still = LinearConstraint(bound, bound @ some, bound @ some)
+    not_beaten = LinearConstraint(beside, -np.inf, 0.0)
+    found = minimize(
+        lambda strategy: float(strategy @ _log(strategy)),
+        some,
+        jac=lambda strategy: _log(strategy) + 1,
+        bounds=[(0, 1)] * len(some),
+        constraints=[still, not_beaten] if len(beside) else [still],
+        method="SLSQP",
+        options={"ftol": 1e-16, "maxiter": 1000},
+    )
+    strategy = np.maximum(found.x, 0.0)
+    return np.asarray(strategy / strategy.sum())
+
+
+def _log(strategy: Floats) -> Floats:
+    return np.log(np.maximum(strategy, _TINY))

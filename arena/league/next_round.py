@@ -1,0 +1,358 @@
+"""A league is a row of rounds: what is known of those before decides who plays whom in the next one.
+
+    first_round   from the configuration alone
+    next_round    rounds, results and returns so far -> the next round
+    round_config  the configuration of one round, from which its plan is made
+    is_over       whether there is nothing left to find out
+    champions     who has won the knockouts that are over
+
+Between two rounds, in this order: exploiters that are due begin anew; snapshots join and leave; the worst of a
+population become copies of the best; every generator says who meets whom. All of it is pure and deterministic: whatever
+is drawn comes from (seed of the run, number of the round, purpose).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import PurePath
+from typing import Any, Literal, NamedTuple
+
+import msgspec
+
+from arena.config.check_league import gated, players, populations, snapshotted
+from arena.config.league import LeagueConfig
+from arena.config.matches import (
+    KnockoutConfig,
+    MatchConfig,
+    MatchmakingConfig,
+    SwissConfig,
+    generator_of,
+)
+from arena.config.schema import Config, PolicyConfig
+from arena.league import matchmaking, population, snapshots
+from arena.league import pairings as generators
+from arena.league.matchmaking import Field
+from arena.league.ratings.ranking import decided
+from arena.league.results import Played, Results
+from arena.league.rng import Purpose, stream
+from arena.league.rounds import Fork, GateRecord, History, Player, Round, names_of, player_of, snapshot_name
+
+__all__ = [
+    "Champion",
+    "Fork",
+    "GateRecord",
+    "Player",
+    "Round",
+    "champions",
+    "first_round",
+    "is_over",
+    "next_round",
+    "round_config",
+]
+
+
+def first_round(config: Config) -> Round:
+    """The round that follows from the configuration alone."""
+    tournaments = {place: entry for place, entry in _generators(config) if isinstance(entry, _TOURNAMENTS)}
+    return Round(
+        number=0,
+        start=0,
+        matches=tuple(match for _, match in config.entries()),
+        pairings={place: generators.opening(entry) for place, entry in tournaments.items()},
+    )
+
+
+def next_round(
+    config: Config,
+    before: Sequence[Round],
+    results: Results,
+    returns: Mapping[str, Sequence[float]],
+    played: Played = (),
+) -> Round:
+    """The round after those before it; the same for the same arguments.
+
+    Args:
+        config: of the league.
+        before: all earlier rounds, the first one first.
+        results: of the games that count.
+        returns: per policy those of its episodes in the newest round.
+        played: what gates and tournaments look at, see `looks_back`: the games of all rounds. A test that forgets games
+            is wrong more often than it says, and points that were won are not lost. (): no game counts.
+    """
+    history = History(config, before, played)
+    changes = _changes(config, history, results, returns)
+    field = _field(config, history, results, changes)
+    judge = generators.Judge(results, stream(config.seed, history.number, Purpose.COINS))  # of those who have played
+    written = _written_out(config, history, field, judge)
+    return Round(
+        number=history.number,
+        start=history.number * config.ticks,
+        matches=written.matches,
+        players=_players(config, written.matches),
+        options=_options(history, changes),
+        pairings=written.pairings,
+        **changes._asdict(),
+    )
+
+
+def looks_back(config: Config) -> bool:
+    """Whether it matters what was played long ago: to a gate, or to a tournament within the league."""
+    return bool(gated(config)) or any(isinstance(entry, _TOURNAMENTS) for _, entry in _generators(config))
+
+
+class Champion(NamedTuple):
+    """Who has won a knockout, and by what.
+
+    Args:
+        place: of the knockout in the configuration.
+        player: who has won it.
+        against: the other one in the final.
+        by: the points of the final's games; where they are shared the higher rating; where that is the same a coin.
+        points: of the winner in the final.
+        games: of the final that count.
+    """
+
+    place: str
+    player: str
+    against: str
+    by: Literal["points", "rating", "coin"]
+    points: float
+    games: int
+
+
+def champions(
+    config: Config, before: Sequence[Round], results: Callable[[int], Results], played: Played
+) -> list[Champion]:
+    """Who has won the knockouts that are over: those with whom `next_round` goes on.
+
+    Args:
+        config: of the league.
+        before: all rounds that were played to their ends.
+        results: of the games that count after a round, by its number.
+        played: the games of all rounds.
+    """
+    found = []
+    for place, entry in over(config, len(before)):
+        history = History(config, before[: entry.rounds], played[: entry.rounds])
+        found.append(_champion(config, history, results(entry.rounds - 1), place, entry))
+    return found
+
+
+def over(config: Config, rounds: int) -> list[tuple[str, KnockoutConfig]]:
+    """The knockouts that have their winners after so many rounds, with their places."""
+    return [
+        (place, entry)
+        for place, entry in _generators(config)
+        if isinstance(entry, KnockoutConfig) and entry.rounds <= rounds
+    ]
+
+
+def _champion(config: Config, history: History, results: Results, place: str, entry: KnockoutConfig) -> Champion:
+    """Who has won a knockout with the last round of a history."""
+    judge = generators.Judge(results, stream(config.seed, history.number, Purpose.COINS))
+    ((player,),) = _next_pairings(config, history, judge)[place]
+    *_, pairings = history.pairings(place)
+    *_, games = history.games()
+    (final,) = pairings
+    (against,) = {*final} - {player}
+    score = generators.results_of(entry, pairings, games)[frozenset(final)].between(player, against)
+    reason = judge.reason(final, generators.shares(entry, pairings, games))
+    return Champion(place, player, against, reason, score.points, score.games)
+
+
+def is_over(config: Config, before: Sequence[Round], results: Results) -> bool:
+    """Whether there is nothing left to find out, though rounds are left: all knockouts have their winners and there is
+    nothing else to play, or the order of all players is decided.
+
+    Args:
+        config: of the league.
+        before: all rounds that were played.
+        results: of the games that count.
+    """
+    entries = [None if isinstance(entry, MatchConfig) else generator_of(entry) for _, entry in config.places()]
+    if all(isinstance(entry, KnockoutConfig) and entry.rounds <= len(before) for entry in entries):
+        return True
+    rule = None if config.league is None else config.league.decided
+    return rule is not None and decided(results, players(config), rule.error, elo=rule.elo)
+
+
+def round_config(config: Config, round: Round, snapshot_path: Callable[[str], PurePath]) -> Config:
+    """The configuration of one round: its matches written out, the snapshots that play as frozen policies.
+
+    Args:
+        config: of the league.
+        round: one of its rounds.
+        snapshot_path: where a snapshot's checkpoint is, by the snapshot's name.
+    """
+    policies = {name: _with_options(policy, round.options.get(name)) for name, policy in config.policies.items()}
+    for name, player in round.players.items():
+        parent = config.policies[player.policy]
+        frozen = msgspec.structs.replace(parent, frozen=True, load=str(snapshot_path(name)))
+        policies[name] = _with_options(frozen, round.options.get(name))
+    return msgspec.structs.replace(config, matches=round.matches, policies=policies)
+
+
+def _with_options(policy: PolicyConfig, options: dict[str, Any] | None) -> PolicyConfig:
+    return policy if options is None else msgspec.structs.replace(policy, options=options)
+
+
+_TOURNAMENTS = (KnockoutConfig, SwissConfig)
+
+
+def _generators(config: Config) -> list[tuple[str, Any]]:
+    """The generators of a configuration with their places."""
+    return [(place, generator_of(entry)) for place, entry in config.places() if not isinstance(entry, MatchConfig)]
+
+
+def _rule(config: Config) -> LeagueConfig:
+    return config.league or LeagueConfig()
+
+
+class _Changes(NamedTuple):
+    """What becomes of whom between two rounds, by the names that a `Round` has for it."""
+
+    snapshots: tuple[str, ...]
+    dropped: tuple[str, ...]
+    forks: dict[str, Fork]
+    resets: tuple[str, ...]
+    gates: tuple[GateRecord, ...]
+
+
+def _changes(config: Config, history: History, results: Results, returns: Mapping[str, Sequence[float]]) -> _Changes:
+    due = _due(config, history, results)
+    joining = _joining(config, history, due)
+    return _Changes(
+        snapshots=joining.names,
+        dropped=_dropped(config, history, joining.names, results),
+        forks=_forks(config, history, results, returns),
+        resets=due.resets,
+        gates=joining.gates,
+    )
+
+
+class _Due(NamedTuple):
+    """Exploiters whose time has come: whose snapshots join, and who of them begins anew."""
+
+    snapshots: tuple[str, ...] = ()
+    resets: tuple[str, ...] = ()
+
+
+def _due(config: Config, history: History, results: Results) -> _Due:
+    field = Field(results, history.snapshots, config.learners)
+    rng = stream(config.seed, history.number, Purpose.RESETS)
+    joining: dict[str, None] = {}
+    resets: dict[str, None] = {}
+    for _, entry in _generators(config):
+        if isinstance(entry, MatchmakingConfig):
+            found = matchmaking.due(entry, field, {name: history.age(name) for name in entry.policies}, rng)
+            joining |= dict.fromkeys(found)
+            resets |= dict.fromkeys(name for name, anew in found.items() if anew)
+    return _Due(tuple(joining), tuple(resets))
+
+
+def _joining(config: Config, history: History, due: _Due) -> snapshots.Joining:
+    rule, tick = _rule(config).snapshots, history.number * config.ticks
+    due_now = history.number % rule.every == 0
+    asked = [name for name in snapshotted(config) if due_now and history.has_played(name)]
+    candidates = [(name, next(reversed(history.snapshots[name]), None)) for name in asked]
+    found = snapshots.joining(rule, candidates, history.games_as_it_is, tick=tick)
+    return found._replace(names=(*found.names, *(snapshot_name(name, tick) for name in due.snapshots)))
+
+
+def _dropped(config: Config, history: History, joining: Sequence[str], results: Results) -> tuple[str, ...]:
+    everybody = _in_the_league(history, joining, ())
+    rule = _rule(config).snapshots
+    return tuple(name for own in everybody.values() for name in snapshots.leaving(rule, own, results))
+
+
+def _in_the_league(history: History, joining: Sequence[str], dropped: Sequence[str]) -> dict[str, list[str]]:
+    """The snapshots of each policy in this round."""
+    found = {policy: [name for name in own if name not in dropped] for policy, own in history.snapshots.items()}
+    for name in joining:
+        found[player_of(name).policy].append(name)
+    return found
+
+
+def _forks(
+    config: Config, history: History, results: Results, returns: Mapping[str, Sequence[float]]
+) -> dict[str, Fork]:
+    rule = _rule(config).evolution
+    if rule is None or history.number % rule.every:
+        return {}
+    fitness = population.of_ratings(results) if rule.by == "rating" else population.of_returns(returns)
+    rng = stream(config.seed, history.number, Purpose.EVOLUTION)
+    return population.forks(rule, populations(config, rule), fitness, history.options, rng)
+
+
+def _field(config: Config, history: History, results: Results, changes: _Changes) -> Field:
+    """Who can be drawn, and what is known of them, when all has changed that does."""
+    return Field(
+        _as_they_begin(results, changes.forks, changes.resets),
+        _in_the_league(history, changes.snapshots, changes.dropped),
+        config.learners,
+    )
+
+
+def _as_they_begin(results: Results, forks: Mapping[str, Fork], resets: Sequence[str]) -> Results:
+    """What is known of the players as they are now: who begins anew has no games, a fork those of its source."""
+    changed = {*forks, *resets}
+    unchanged, found = results.without(changed), Results()
+    found.update(unchanged)
+    for policy, fork in forks.items():
+        found.update(unchanged.renamed(fork.source, policy))
+    return found
+
+
+def _options(history: History, changes: _Changes) -> dict[str, dict[str, Any]]:
+    """The options of all whose are not those of the configuration; a snapshot keeps those that it was made with."""
+    found = {name: options for name, options in history.changed_options().items() if name not in changes.dropped}
+    for name in changes.snapshots:
+        policy = player_of(name).policy
+        if policy in found:
+            found[name] = found[policy]
+    forked = {name: {**history.options[fork.source], **fork.options} for name, fork in changes.forks.items()}
+    return found | forked
+
+
+class _Written(NamedTuple):
+    """The matches of a round, and the pairings of its tournaments."""
+
+    matches: tuple[MatchConfig, ...]
+    pairings: dict[str, generators.Pairings]
+
+
+def _written_out(config: Config, history: History, field: Field, judge: generators.Judge) -> _Written:
+    rng = stream(config.seed, history.number, Purpose.OPPONENTS)
+    tested = {name: newest for name in gated(config) if (newest := field.newest(name)) is not None}
+    matches: list[MatchConfig] = []
+    pairings = _next_pairings(config, history, judge)
+    for place, entry in config.places():
+        if isinstance(entry, MatchConfig):
+            matches.append(entry)
+            continue
+        generator = generator_of(entry)
+        if isinstance(generator, _TOURNAMENTS):
+            matches += generator.written_out(generators.teams(generator, pairings[place]))
+        elif isinstance(generator, MatchmakingConfig):
+            drawn = matchmaking.draw(generator, field, rng, tested=tested)
+            matches += generator.drawn(drawn, number=history.number, tested=tested)
+        else:
+            matches += generator.matches()
+    return _Written(tuple(matches), pairings)
+
+
+def _next_pairings(config: Config, history: History, judge: generators.Judge) -> dict[str, generators.Pairings]:
+    """Of all tournaments, one after the other: they share the judge's coins."""
+    games, found = [*history.games()], {}
+    for place, entry in _generators(config):
+        if isinstance(entry, _TOURNAMENTS):
+            before = history.pairings(place)
+            made = [generators.shares(entry, *one) for one in zip(before, games, strict=True)]
+            found[place] = generators.next_pairings(entry, before, made, judge)
+    return found
+
+
+def _players(config: Config, matches: Sequence[MatchConfig]) -> dict[str, Player]:
+    """The snapshots of the league that play."""
+    names = sorted({name for match in matches for name in names_of(match) if name not in config.policies})
+    return {name: player_of(name) for name in names}

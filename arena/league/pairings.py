@@ -1,0 +1,167 @@
+"""Who plays whom in a later round of a tournament: knockouts and Swiss.
+
+A knockout goes on with the winners, in the order in which they met; so it is a bracket. Of an odd number the first who
+has had no bye has one. A Swiss tournament pairs neighbours in its standings who have not met; the last who has had the
+fewest byes has one. Of two who met the better has the larger share of the points of the games of this pairing; of
+equals the one with the higher rating, and then a coin decides. Points are of all rounds: what was won stays won,
+whoever has learnt since.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Literal, TypeAlias
+
+import msgspec
+import numpy as np
+
+from arena.config.matches import KnockoutConfig, MatchConfig, Pair, SwissConfig, neighbours
+from arena.league.ratings.ratings import Ratings, fit
+from arena.league.results import Encounter, Results
+from arena.league.rounds import names_of
+
+_DIGITS = 5  # of an Elo: rounding of the fit alone makes nobody better, and is far less
+
+Pairings: TypeAlias = tuple[tuple[str, ...], ...]
+"""Who meets whom; one alone has a bye."""
+Shares: TypeAlias = Mapping[str, float]
+"""What each player has made of its pairing in a round, in [0, 1]: 1 for a bye, 1/2 if no game counts."""
+
+
+def shares(
+    entry: KnockoutConfig | SwissConfig,
+    pairings: Pairings,
+    games: Iterable[tuple[MatchConfig, Sequence[Encounter]]],
+) -> Shares:
+    """The shares of one round.
+
+    Args:
+        entry: the tournament.
+        pairings: its own of this round.
+        games: of each match of the round, with what the match was made of, be it of this tournament or not.
+    """
+    results = results_of(entry, pairings, games)
+    return {name: _share(results[frozenset(players)], name, players) for players in pairings for name in players}
+
+
+def results_of(
+    entry: KnockoutConfig | SwissConfig,
+    pairings: Pairings,
+    games: Iterable[tuple[MatchConfig, Sequence[Encounter]]],
+) -> Mapping[frozenset[str], Results]:
+    """The games of each pairing of one round; as `shares`."""
+    own = {*map(_game, entry.written_out(teams(entry, pairings)))}
+    results = {frozenset(players): Results() for players in pairings}
+    for match, found in games:
+        if _game(match) in own:
+            for game in found:
+                results[names_of(match)].add(*game)
+    return results
+
+
+def _game(match: MatchConfig) -> bytes:
+    """What is played and by whom, as it is on record; a resumed run may have other copies and lanes."""
+    return msgspec.json.encode(msgspec.structs.replace(match, copies=1, lanes=1, pipeline=1))
+
+
+def _share(results: Results, player: str, players: Sequence[str]) -> float:
+    others = [name for name in players if name != player]
+    if not others:
+        return 1.0
+    score = results.between(player, *others)
+    return score.points / score.games if score.games else 0.5
+
+
+class Judge:
+    """Says who of two is better, and who stands where.
+
+    Args:
+        results: of the games that count for ratings.
+        rng: of its coins.
+    """
+
+    def __init__(self, results: Results, rng: np.random.Generator) -> None:
+        self._results = results
+        self._rng = rng
+        self._fitted: Ratings | None = None
+
+    def winner(self, players: Sequence[str], made: Shares) -> str:
+        """The better one of two, or the one who had a bye."""
+        return max(players, key=lambda name: (made[name], self._elo(name), self._rng.random()))
+
+    def reason(self, players: Sequence[str], made: Shares) -> Literal["points", "rating", "coin"]:
+        """What `winner` tells the two by."""
+        if len({made[name] for name in players}) > 1:
+            return "points"
+        return "rating" if len({*map(self._elo, players)}) > 1 else "coin"
+
+    def standings(self, players: Sequence[str], made: Sequence[Shares]) -> list[str]:
+        """The players of a Swiss tournament, the best first."""
+        points = {name: sum(share[name] for share in made) for name in players}
+        coins = dict(zip(players, self._rng.random(len(players)), strict=True))
+        return sorted(players, key=lambda name: (-points[name], -self._elo(name), coins[name]))
+
+    def _elo(self, player: str) -> float:
+        if self._fitted is None:
+            self._fitted = fit(self._results)
+        return round(self._fitted.of(player).elo, _DIGITS) if player in self._fitted.players else 0.0
+
+
+def opening(entry: KnockoutConfig | SwissConfig) -> Pairings:
+    """The pairings of a tournament's first round."""
+    byes, others = entry.policies[: entry.byes], entry.policies[entry.byes :]
+    return (*((name,) for name in byes), *neighbours(others))
+
+
+def teams(entry: KnockoutConfig | SwissConfig, pairings: Pairings) -> list[Pair]:
+    """The sides of all who play."""
+    return [(entry.team(players[0]), entry.team(players[1])) for players in pairings if len(players) > 1]
+
+
+def next_pairings(
+    entry: KnockoutConfig | SwissConfig, before: Sequence[Pairings], made: Sequence[Shares], judge: Judge
+) -> Pairings:
+    """The pairings of a tournament's next round; of a knockout that is over, its winner alone.
+
+    Args:
+        entry: the tournament.
+        before: its earlier pairings, the first ones first.
+        made: what everybody has made of them.
+        judge: of those who have made the same.
+    """
+    if isinstance(entry, SwissConfig):
+        return _swiss(judge.standings(entry.policies, made), before)
+    left = [judge.winner(players, made[-1]) for players in before[-1]]
+    if len(left) == 1:
+        return ((left[0],),)
+    if len(left) % 2 == 0:
+        return tuple(neighbours(left))
+    byes = _byes(before)
+    rests = min(left, key=byes.__getitem__)  # the first of those with the fewest
+    return ((rests,), *neighbours([name for name in left if name != rests]))
+
+
+def _swiss(standings: Sequence[str], before: Sequence[Pairings]) -> Pairings:
+    byes = _byes(before)
+    resting = [min(reversed(standings), key=byes.__getitem__)] if len(standings) % 2 else []
+    return (*((name,) for name in resting), *_matched([name for name in standings if name not in resting], before))
+
+
+def _matched(standings: Sequence[str], before: Sequence[Pairings]) -> list[tuple[str, str]]:
+    """Pairs with as few second meetings as can be, and then of those who stand as close together as can be."""
+    import networkx  # type: ignore[import-untyped]  # half a second, for a Swiss tournament alone
+
+    met = Counter(frozenset(players) for pairings in before for players in pairings)
+    many = len(standings) ** 3 + 1  # more than all distances together
+    graph = networkx.Graph()
+    for first, one in enumerate(standings):
+        for second in range(first + 1, len(standings)):
+            again = met[frozenset((one, standings[second]))]
+            graph.add_edge(first, second, weight=-(again * many + (second - first) ** 2))
+    pairs = networkx.max_weight_matching(graph, maxcardinality=True)
+    return [(standings[first], standings[second]) for first, second in sorted(map(sorted, pairs))]
+
+
+def _byes(before: Sequence[Pairings]) -> Counter[str]:
+    return Counter(players[0] for pairings in before for players in pairings if len(players) == 1)

@@ -1,0 +1,1 @@
+"""Strengths of players from the results of their games."""

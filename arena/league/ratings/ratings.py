@@ -1,0 +1,120 @@
+"""Strengths of players on the Elo scale, by maximum likelihood, with 95 % intervals.
+
+The model is Davidson's, see `davidson`. Against somebody d Elo weaker a player wins 10^(d / 400) games for each that
+it loses; without draws this is the usual Elo. What the first side of the game is worth is told apart from the players.
+The mean of all players is 0, and an interval is of the distance from this mean: two players are compared by
+`difference`, whose interval is narrower or wider than those two suggest.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtri
+
+from arena.league.ratings import davidson
+from arena.league.results import Results
+
+_WIDTH = float(ndtri(0.975))  # deviations from the middle to an end of a 95 % interval
+
+
+class Interval(NamedTuple):
+    """An estimate and its 95 % interval."""
+
+    value: float
+    low: float
+    high: float
+
+
+class Rating(NamedTuple):
+    """The strength of one player.
+
+    Args:
+        elo: its distance from the mean of all players.
+        low: where the 95 % interval begins.
+        high: where it ends.
+        games: in how many games it took part.
+    """
+
+    elo: float
+    low: float
+    high: float
+    games: int
+
+
+class Ratings:
+    """The strengths of all players, and how sure they are.
+
+    Args:
+        players: sorted.
+        fit: their most likely strengths, in this order.
+        games: of each.
+
+    Attributes:
+        players: sorted.
+        elo: float64 [P], in the order of `players`.
+        covariance: float64 [P, P], of `elo`.
+        side: how many Elo the first side is worth, with a 95 % interval.
+        nu: how usual draws are: twice the ratio of draws to decided games between equals.
+        prior: whether the likelihood had no maximum, so that a weak prior was needed: each strength normal around
+            the same middle with a standard deviation of 400 Elo, about as heavy as a single game.
+    """
+
+    def __init__(self, players: tuple[str, ...], fit: davidson.Fit, games: NDArray[np.int64]) -> None:
+        self.players = players
+        self.elo = davidson.ELO * fit.strengths
+        self.covariance = davidson.ELO**2 * fit.covariance[:-1, :-1]
+        self.side = _interval(davidson.ELO * fit.parameters[-1], davidson.ELO**2 * fit.covariance[-1, -1])
+        self.nu = fit.nu
+        self.prior = fit.prior
+        self._games = games
+        self._index = {name: place for place, name in enumerate(players)}
+
+    def of(self, player: str) -> Rating:
+        """The rating of one player.
+
+        Raises:
+            KeyError: nobody knows it.
+        """
+        at = self._index[player]
+        found = _interval(self.elo[at], self.covariance[at, at])
+        return Rating(*found, int(self._games[at]))
+
+    def order(self) -> tuple[str, ...]:
+        """All players, the best first; who is equal, by name."""
+        return tuple(self.players[at] for at in davidson.best_first(self.elo / davidson.ELO))
+
+    def difference(self, first: str, second: str) -> Interval:
+        """By how many Elo the first is better than the second."""
+        a, b = self._index[first], self._index[second]
+        covariance = self.covariance
+        return _interval(self.elo[a] - self.elo[b], covariance[a, a] + covariance[b, b] - 2 * covariance[a, b])
+
+
+def _interval(mean: float, variance: float) -> Interval:
+    reach = _WIDTH * math.sqrt(max(0.0, variance))
+    return Interval(float(mean), float(mean - reach), float(mean + reach))
+
+
+def fit(results: Results, *, players: Iterable[str] = ()) -> Ratings:
+    """The most likely strengths of everybody who has played.
+
+    Args:
+        results: games of teams of any size; the strength of a team is the mean of its members'.
+        players: who is rated as well, even without a game.
+    """
+    rated = tuple(sorted({*results.players, *players}))
+    found = davidson.most_likely(davidson.games_of(results, rated))
+    return Ratings(rated, found, _played(results, rated))
+
+
+def _played(results: Results, players: tuple[str, ...]) -> NDArray[np.int64]:
+    games = dict.fromkeys(players, 0)
+    for (first, second), score in results.pairs().items():
+        for name in {*first, *second}:
+            games[name] += score.games
+    return np.array([*games.values()], np.int64)

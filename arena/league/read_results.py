@@ -1,0 +1,406 @@
+"""The results of a run, read from its folder: finished games, and which of them say who is better.
+
+    config.yaml                    which policies learn
+    rounds.jsonl, or plan.json     the sides of each match; in a league also who has begun anew, and when
+    episodes.jsonl                 how the games ended
+
+A game does not count where it has no winner, or not two sides, unless the higher return decides; where it was not
+played to its end, or a seat stood idle; and where it is old: a policy that learns is another player after a while. A
+line that a kill has left incomplete is counted and skipped.
+
+Whether a game has winners is a property of all of its episodes: see `arena.records.outcome`. So the episodes are read
+twice: first for what they show of their game, then for the results.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from enum import Enum
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+import msgspec
+
+from arena.config import Config, load_config
+from arena.errors import ConfigError
+from arena.league.results import Encounter, Played, Results, encounters_of
+from arena.plan.plan import OutcomeRule
+from arena.records.folder import RunFolder
+from arena.records.journal import JournalReader
+from arena.records.outcome import Ending, Outcome, Winners, side_returns
+
+S = TypeVar("S", bound=msgspec.Struct)
+
+
+class Reading(NamedTuple):
+    """What a run folder says about who is better.
+
+    Args:
+        results: of the games that count.
+        encounters: these games, in the order in which they ended; one of several sides is one for each two of them.
+        episodes: how many games there were: those that count, and the three kinds below.
+        unrated: games without a winner, or not of two sides.
+        aborted: games that were cut, or in which a seat stood idle.
+        stale: games that are too old.
+        unfinished: lines that a kill has left incomplete: 0 or 1.
+        cut: per player the games with others that would have counted, but for the end of a leg which has cut them.
+        outdated: players who have games older than the window, and none that counts; sorted.
+        without_winner: a line for each game that has no winners: why, and what helps.
+    """
+
+    results: Results
+    encounters: Sequence[Encounter]
+    episodes: int
+    unrated: int
+    aborted: int
+    stale: int
+    unfinished: int
+    cut: Mapping[str, int]
+    outdated: Sequence[str] = ()
+    without_winner: Sequence[str] = ()
+
+
+def read(
+    folder: RunFolder,
+    *,
+    window: int | None = None,
+    last: int | None = None,
+    journal: Callable[[Path], JournalReader] = JournalReader,
+) -> Reading:
+    """Reads the games of a run.
+
+    Args:
+        folder: of a run, which may be under way; without `episodes.jsonl` there are no games.
+        window: of so many of the newest rounds the games of policies that learn count; those between players that do
+            not learn always do. None: of all rounds. In either case a policy that was reset, or has become a copy of
+            another one, begins anew.
+        last: the newest round to look at. None: the newest one of which a game is on record; that another one is
+            planned makes nothing old before somebody has played in it.
+        journal: reads one; of a run that goes on, as far as it is to be read.
+
+    Raises:
+        ConfigError: a file is missing, damaged, or of another version of the arena.
+    """
+    config, rounds = load_config(folder.config), _rounds(folder, journal)
+    games = _games(journal(folder.episodes), config)
+    rounds = rounds[: 1 + (games.newest if last is None else last)]
+    referee = _Referee(rounds, _since(config, rounds, window), games)
+    reader = journal(folder.episodes)
+    encounters: list[Encounter] = []
+    dropped: Counter[_Dropped] = Counter()
+    counted = 0
+    cut: Counter[str] = Counter()
+    old, oldest = set[str](), _oldest(rounds, window)
+    for episode, found in referee.judged(_lines(reader, _EpisodeLine)):
+        if not isinstance(found, _Dropped):
+            encounters.extend(found)
+            counted += 1
+        else:
+            dropped[found] += 1
+        if found is _Dropped.STALE and episode.round < oldest:
+            old.update(seat.policy for seat in episode.seats)
+        if episode.cut:
+            cut.update(referee.missed_by(episode))
+    results = Results(encounters)
+    return Reading(
+        results,
+        encounters,
+        episodes=counted + dropped.total(),
+        unrated=dropped[_Dropped.UNRATED],
+        aborted=dropped[_Dropped.ABORTED],
+        stale=dropped[_Dropped.STALE],
+        unfinished=reader.unfinished,
+        cut=cut,
+        outdated=sorted(old.difference(results.players)),
+        without_winner=games.winners.words(games.rules),
+    )
+
+
+def read_results(folder: RunFolder, *, window: int | None = None, last: int | None = None) -> Results:
+    """The results alone; as `read`."""
+    return read(folder, window=window, last=last).results
+
+
+def read_played(folder: RunFolder, *, last: int | None = None) -> Played:
+    """The games of each round by themselves: none of them is too old.
+
+    Args:
+        folder: of the run.
+        last: the newest round to look at. None: the last one that has begun.
+
+    Raises:
+        ConfigError: as `read`.
+    """
+    rounds = _rounds(folder)[: None if last is None else last + 1]
+    found: list[dict[int, list[Encounter]]] = [{} for _ in rounds]
+    games = _games(JournalReader(folder.episodes), load_config(folder.config))
+    for episode, judged in _Referee(rounds, {}, games).judged(_lines(JournalReader(folder.episodes), _EpisodeLine)):
+        if not isinstance(judged, _Dropped):
+            found[episode.round].setdefault(episode.match, []).extend(judged)
+    return found
+
+
+def read_returns(folder: RunFolder, *, round: int) -> dict[str, list[float]]:
+    """What the episodes of one round brought each policy that has finished one, in the order in which they ended.
+
+    Args:
+        folder: of the run.
+        round: its number. A return is the mean over the policy's entities; episodes that were cut have none.
+
+    Raises:
+        ConfigError: `episodes.jsonl` is damaged, or of another version of the arena.
+    """
+    found: dict[str, list[float]] = {}
+    for line in _lines(JournalReader(folder.episodes), _ReturnsLine):
+        if line.round == round and not line.cut:
+            for policy, value in _returns(line.seats).items():
+                found.setdefault(policy, []).append(value)
+    return found
+
+
+def _returns(seats: Sequence[_SeatReturn]) -> dict[str, float]:
+    """Of each policy in one episode, the mean over its entities; NaN where a seat's was not finite."""
+    totals: dict[str, float] = {}
+    sizes: Counter[str] = Counter()
+    for seat in seats:
+        brought = math.nan if seat.return_ is None else seat.return_
+        totals[seat.policy] = totals.get(seat.policy, 0.0) + brought * len(seat.entities)
+        sizes[seat.policy] += len(seat.entities)
+    return {policy: total / sizes[policy] for policy, total in totals.items()}
+
+
+class _PlannedSeat(msgspec.Struct, frozen=True):
+    policy: str
+
+
+class _MatchLine(msgspec.Struct, frozen=True):
+    match: int
+    sides: tuple[tuple[int, ...], ...]
+    env: str = ""
+    seats: tuple[_PlannedSeat, ...] = ()
+
+    @property
+    def line_up(self) -> tuple[str, ...]:
+        return (self.env, *(seat.policy for seat in self.seats))
+
+
+class _RoundLine(msgspec.Struct, frozen=True):
+    """What has to be known of a line of `rounds.jsonl`; `plan.json` is one as well."""
+
+    matches: tuple[_MatchLine, ...]
+    round: int = 0
+    forks: dict[str, Any] = {}
+    resets: tuple[str, ...] = ()
+
+
+class _SeatLine(msgspec.Struct, frozen=True, gc=False):
+    policy: str
+    outcome: Outcome | None
+    return_: float | None = msgspec.field(name="return", default=None)
+    entities: tuple[int | str, ...] = (0,)
+    idle_ticks: int = 0
+
+
+class _EpisodeLine(msgspec.Struct, frozen=True, gc=False):
+    """What has to be known of a line of `episodes.jsonl`."""
+
+    round: int
+    match: int
+    seats: tuple[_SeatLine, ...]
+    env: str = ""
+    lane: int = 0
+    episode: int = 0
+    cut: bool = False
+    settled: bool = False
+
+    @property
+    def ending(self) -> Ending:
+        return Ending(
+            self.env,
+            (self.round, self.match, self.lane, self.episode),
+            tuple(seat.outcome for seat in self.seats),
+            tuple(math.nan if seat.return_ is None else seat.return_ for seat in self.seats),
+            tuple(len(seat.entities) for seat in self.seats),
+            self.settled,
+            self.cut,
+        )
+
+    @property
+    def line_up(self) -> tuple[str, ...]:
+        return (self.env, *(seat.policy for seat in self.seats))
+
+
+class _SeatReturn(msgspec.Struct, frozen=True, gc=False):
+    policy: str
+    entities: tuple[int | str, ...]
+    return_: float | None = msgspec.field(name="return")
+
+
+class _ReturnsLine(msgspec.Struct, frozen=True, gc=False):
+    """The same line, read for the returns."""
+
+    round: int
+    seats: tuple[_SeatReturn, ...]
+    cut: bool = False
+
+
+def _rounds(folder: RunFolder, journal: Callable[[Path], JournalReader] = JournalReader) -> list[_RoundLine]:
+    """All rounds that have begun; a run without rounds is one."""
+    if folder.rounds.exists():
+        return list(journal(folder.rounds).structs(_RoundLine))
+    try:
+        return [msgspec.json.decode(folder.plan.read_bytes(), type=_RoundLine)]
+    except OSError as error:
+        raise ConfigError(f"cannot be read: {error.strerror}", source=str(folder.plan)) from error
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        reason = f"is damaged, or of another version of the arena: {error}"
+        raise ConfigError(reason, source=str(folder.plan)) from error
+
+
+def _lines(reader: JournalReader, kind: type[S]) -> Iterator[S]:
+    """The lines of a journal; none of a run that has not written one."""
+    return reader.structs(kind) if reader.path.exists() else iter(())
+
+
+class _Games(NamedTuple):
+    """What all episodes together say.
+
+    Args:
+        winners: which games have winners.
+        rules: per game that was played its rule.
+        newest: the newest round of which a game is on record; the first one if there is no game.
+    """
+
+    winners: Winners
+    rules: Mapping[str, OutcomeRule | None]
+    newest: int = 0
+
+
+def _games(episodes: JournalReader, config: Config) -> _Games:
+    winners, envs, newest = Winners(), dict[str, None](), 0
+    for line in _lines(episodes, _EpisodeLine):
+        newest = max(newest, line.round)
+        envs[line.env] = None
+        if not line.settled and line.seats and line.seats[0].outcome is None:  # few show anything
+            winners.see([line.ending])
+    rules = {env: config.envs[env].outcome for env in envs if env in config.envs}
+    return _Games(winners, rules, newest)
+
+
+def _since(config: Config, rounds: Sequence[_RoundLine], window: int | None) -> dict[str, int]:
+    """From which round on the games of a policy count; of those that are not named all do."""
+    oldest = _oldest(rounds, window)
+    since = {name: oldest for name, policy in config.policies.items() if policy.learns}
+    for line in rounds:
+        for name in {*line.forks, *line.resets}:
+            since[name] = max(since.get(name, 0), line.round)
+    return since
+
+
+def _oldest(rounds: Sequence[_RoundLine], window: int | None) -> int:
+    """The first round of the window."""
+    return 0 if window is None else max(0, len(rounds) - window)
+
+
+class _Dropped(Enum):
+    """Why a game does not count."""
+
+    UNRATED = "unrated"
+    ABORTED = "aborted"
+    STALE = "stale"
+
+
+class _Referee:
+    """Says what games are worth.
+
+    Args:
+        rounds: that were played.
+        since: per policy the round from which on its games count.
+        games: what the episodes have shown.
+    """
+
+    def __init__(self, rounds: Sequence[_RoundLine], since: Mapping[str, int], games: _Games) -> None:
+        self._matches = {line.round: line.matches for line in rounds}
+        self._since = since
+        self._games = games
+        self._known: dict[Any, tuple[Encounter, ...] | _Dropped] = {}
+
+    def judged(
+        self, episodes: Iterable[_EpisodeLine]
+    ) -> Iterator[tuple[_EpisodeLine, tuple[Encounter, ...] | _Dropped]]:
+        """The games of these rounds, and what each says."""
+        return ((episode, self._judge(episode)) for episode in episodes if episode.round in self._matches)
+
+    def missed_by(self, episode: _EpisodeLine) -> frozenset[str]:
+        """Whom a game that was cut would have rated, if the first side had won; nobody where it would not count."""
+        sides = self._sides(episode)
+        if episode.env in self._games.winners.without or self._games.rules.get(episode.env) == "none":
+            return frozenset()
+        first = next(iter(sides), ())
+        found = self._judge(
+            msgspec.structs.replace(
+                episode,
+                seats=tuple(
+                    msgspec.structs.replace(
+                        seat, outcome="win" if number in first else "loss", return_=float(number in first)
+                    )
+                    for number, seat in enumerate(episode.seats)
+                ),
+                cut=False,
+                settled=True,
+            )
+        )
+        if isinstance(found, _Dropped):
+            return frozenset()
+        return frozenset(name for one in found if one.first != one.second for name in (*one.first, *one.second))
+
+    def _judge(self, episode: _EpisodeLine) -> tuple[Encounter, ...] | _Dropped:
+        """What a finished game says; of the same players in the same match there are few ways to end."""
+        if episode.cut or any(seat.idle_ticks for seat in episode.seats):
+            return _Dropped.ABORTED
+        players, outcomes = tuple(seat.policy for seat in episode.seats), tuple(seat.outcome for seat in episode.seats)
+        if episode.env in self._games.winners.without:
+            outcomes = self._games.winners.outcomes(episode.ending)
+        if len(players) > 2 and self._ranks(episode):
+            return self._judged(episode, players, outcomes)
+        key = (episode.round, episode.match, episode.env, players, outcomes)
+        if key not in self._known:
+            self._known[key] = self._judged(episode, players, outcomes)
+        return self._known[key]
+
+    def _judged(
+        self, episode: _EpisodeLine, players: Sequence[str], outcomes: Sequence[Outcome | None]
+    ) -> tuple[Encounter, ...] | _Dropped:
+        sides, returns = self._sides(episode), list[float]()
+        if sorted(seat for side in sides for seat in side) != list(range(len(players))):
+            return _Dropped.UNRATED
+        if episode.settled and self._ranks(episode):
+            returns = side_returns(episode.ending.returns, episode.ending.entities, sides)
+        found = encounters_of(players, sides, outcomes, returns)
+        if not found:
+            return _Dropped.UNRATED
+        return _Dropped.STALE if any(self._since.get(name, 0) > episode.round for name in players) else found
+
+    def _ranks(self, episode: _EpisodeLine) -> bool:
+        """Whether the higher return decides."""
+        return self._games.rules.get(episode.env) == "higher_return"
+
+    def _sides(self, episode: _EpisodeLine) -> tuple[tuple[int, ...], ...]:
+        """The sides of its match.
+
+        With `scale: true` a plan is made of repetitions. Where the run was resumed on fewer processes, they are fewer
+        in the plan on record than were played before: matches with higher numbers are like those that they repeat.
+        Where it was resumed with other copies, a number may be another match's: then one in the same game with the same
+        policies in its seats says what the sides were.
+        """
+        matches = self._matches[episode.round]
+        if not matches:
+            return ()
+        match = matches[episode.match % len(matches)]
+        if match.line_up != episode.line_up:
+            match = next((other for other in matches if other.line_up == episode.line_up), match)
+        if not match.sides and self._ranks(episode):
+            return tuple((seat,) for seat in range(len(episode.seats)))
+        return match.sides

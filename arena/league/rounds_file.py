@@ -1,0 +1,131 @@
+"""`rounds.jsonl`: a line per round of a league, written when the round is planned, before anybody plays in it.
+
+A line holds the round itself, from which its plan can be made again, and beside it the matches as the plan numbers
+them, for those who read what was played.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from arena.config.schema import Config
+from arena.errors import ConfigError
+from arena.league.rounds import Round
+from arena.plan.plan import Plan, to_json
+from arena.records import boundary
+from arena.records.atomic import replacing
+from arena.records.folder import RunFolder
+from arena.records.journal import JournalReader
+
+VERSION = 1
+
+
+def keep(folder: RunFolder, before: Sequence[Round], planned: Round, plan: Plan) -> None:
+    """Writes a round down, after those before it; what was planned after them is forgotten.
+
+    Args:
+        folder: of the run.
+        before: the rounds before it.
+        planned: the round.
+        plan: of it.
+    """
+    known = lines_in(folder.rounds)[: len(before)]
+    with replacing(folder.rounds) as file:
+        for line in [*known, _line(planned, plan)]:
+            file.write(msgspec.json.encode(line) + b"\n")
+
+
+def read(folder: RunFolder) -> list[Round]:
+    """The rounds that were planned, the first one first; none where the file is not there.
+
+    Raises:
+        ConfigError: the file is damaged, or of another version of the arena.
+    """
+    return [_round(line, folder) for line in lines_in(folder.rounds)]
+
+
+def read_played(folder: RunFolder, config: Config) -> list[Round]:
+    """The rounds of a run that has played: all that it has boundaries of are there, as far as it has rounds at all.
+
+    Args:
+        folder: of the run.
+        config: of the run.
+
+    Raises:
+        ConfigError: as `read`; or one is missing.
+    """
+    reached = boundary.newest_tick(folder) or 0  # first: a round is written down before it is played
+    found = read(folder)
+    needed = 1 + max(0, reached - 1) // config.ticks
+    if config.rounds > 1 and len(found) < needed:
+        why = f"it lacks round {needed - 1}" if folder.rounds.exists() else "it is missing"
+        raise ConfigError(f"is damaged: {why}, though the run has come to tick {reached}", source=str(folder.rounds))
+    return found
+
+
+def lines_in(path: Path) -> list[dict[str, Any]]:
+    """The lines of `rounds.jsonl`, one per round in their order; none where the file is not there.
+
+    Raises:
+        ConfigError: the file is damaged, or of another version of the arena.
+    """
+    found = list(JournalReader(path)) if path.exists() else []
+    for number, line in enumerate(found):
+        if line.get("version") != VERSION:
+            raise ConfigError(
+                f"has a line of version {line.get('version')!r}, this arena reads {VERSION}", source=str(path)
+            )
+        if line.get("round") != number:
+            raise ConfigError(
+                f"is damaged: the rounds are not numbered one after the other: {line.get('round')!r} stands where "
+                f"{number} belongs",
+                path=f"line {number + 1}",
+                source=str(path),
+            )
+    return found
+
+
+def ticks_before(starts: Sequence[int], matches: Sequence[int]) -> int:
+    """The ticks of all matches together of all rounds but the last one.
+
+    Args:
+        starts: per round the tick at which it begins, the first one first.
+        matches: per round how many it has.
+    """
+    return sum(count * (end - start) for count, start, end in zip(matches, starts, starts[1:], strict=False))
+
+
+def options_at(planned: Sequence[Round], tick: int) -> Mapping[str, dict[str, Any]]:
+    """The options with which what policies had learnt at a tick was learnt, where the configuration says others.
+
+    Args:
+        planned: the rounds of a run, the first one first.
+        tick: of a checkpoint. One at the end of a round is of that round, whoever becomes a copy of whom then.
+    """
+    played = begun_before(planned, tick)
+    return played[-1].options if played else {}
+
+
+def begun_before(planned: Sequence[Round], tick: int) -> list[Round]:
+    """The rounds that had begun before a tick."""
+    return [one for one in planned if one.start < tick]
+
+
+def _line(planned: Round, plan: Plan) -> dict[str, Any]:
+    told: dict[str, Any] = msgspec.to_builtins(planned)
+    told["descriptions"] = told.pop("matches")
+    head = {"version": VERSION, "round": told.pop("number"), "start": told.pop("start")}
+    matches = [{key: match[key] for key in ("match", "env", "seats", "sides")} for match in to_json(plan)["matches"]]
+    return {**head, "matches": matches, **told}
+
+
+def _round(line: dict[str, Any], folder: RunFolder) -> Round:
+    told = {**line, "number": line.get("round"), "matches": line.get("descriptions")}
+    try:
+        return msgspec.convert(told, Round)
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"is damaged: {error}", source=str(folder.rounds)) from error

@@ -1,0 +1,133 @@
+"""Which hosts a run has, and which of its ranks are on which: as a user says it, or as SLURM does.
+
+Launchers fill the hosts one after the other, each with as many ranks as it has slots; so do we when we foretell it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from arena.errors import ConfigError
+from arena.terminal.text import counted
+
+_HOST = re.compile(r"([A-Za-z0-9][A-Za-z0-9_.-]*)(?::([0-9]{1,6}))?")
+_NODES = re.compile(r"([A-Za-z0-9_.-]+)((?:\[[0-9,-]+\][A-Za-z0-9_.-]*)*)")
+_TASKS = re.compile(r"([0-9]{1,6})(?:\(x([0-9]{1,6})\))?")
+_MOST_HOSTS = 100_000
+
+
+class Host(NamedTuple):
+    """A machine and how many ranks it takes."""
+
+    name: str
+    slots: int
+
+
+class Share(NamedTuple):
+    """The ranks of one host."""
+
+    host: str
+    ranks: range
+
+
+def parse_hosts(text: str) -> tuple[Host, ...]:
+    """`a:4,b:4` as hosts; a host without a number has one slot.
+
+    Raises:
+        ConfigError: it is not of this form, or names a host twice.
+    """
+    matches = [_HOST.fullmatch(part.strip()) for part in text.split(",")]
+    hosts = [Host(match[1], int(match[2] or 1)) for match in matches if match]
+    names = {host.name for host in hosts}
+    if len(names) < len(matches) or not all(host.slots for host in hosts):
+        raise ConfigError(
+            f"expected hosts and slots, each host once, such as a:4,b:4, got {text!r:.80}", path="--hosts"
+        )
+    return tuple(hosts)
+
+
+def allocated(environment: Mapping[str, str]) -> tuple[Host, ...]:
+    """The hosts of the SLURM allocation that this process is in; none outside of one.
+
+    Args:
+        environment: its variables: SLURM_JOB_NODELIST, and SLURM_TASKS_PER_NODE in the same order.
+
+    Raises:
+        ConfigError: they are not of the form that SLURM documents.
+    """
+    nodes, tasks = (environment.get(name, "") for name in ("SLURM_JOB_NODELIST", "SLURM_TASKS_PER_NODE"))
+    if not (nodes and tasks):
+        return ()
+    try:
+        return tuple(Host(*pair) for pair in zip(_expanded(nodes), _counts(tasks), strict=True))
+    except ValueError as error:
+        raise ConfigError(
+            f"SLURM_JOB_NODELIST={nodes!r:.200} and SLURM_TASKS_PER_NODE={tasks!r:.200} do not fit: {error}"
+        ) from error
+
+
+def shares(hosts: Sequence[Host], ranks: int) -> tuple[Share, ...]:
+    """The ranks of each host that has any.
+
+    Raises:
+        ConfigError: the hosts have fewer slots than there are ranks.
+    """
+    slots = sum(host.slots for host in hosts)
+    if ranks > slots:
+        raise ConfigError(
+            f"{counted(len(hosts), 'host')} with {counted(slots, 'slot')} in all cannot take {ranks} processes; ask "
+            f"for more tasks, or let fewer processes host several roles each: --ranks {slots}"
+        )
+    found, first = [], 0
+    for host in hosts:
+        end = min(first + host.slots, ranks)
+        found.append(Share(host.name, range(first, end)))
+        first = end
+    return tuple(share for share in found if share.ranks)
+
+
+def _expanded(nodes: str) -> Iterator[str]:
+    """`n[01-03,7],gpu` as n01, n02, n03, n7, gpu."""
+    count = 0
+    for part in re.split(r",(?![^\[]*\])", nodes):
+        match = _NODES.fullmatch(part)
+        if match is None:
+            raise ValueError(f"{part!r:.80} is no list of nodes")
+        for name in _products(re.split(r"[\[\]]", part)):
+            count += 1
+            if count > _MOST_HOSTS:
+                raise ValueError(f"more than {_MOST_HOSTS} nodes")
+            yield name
+
+
+def _products(parts: Sequence[str]) -> Iterator[str]:
+    """Names from text, numbers, text, numbers, ...: every number of a bracket with every one of the next."""
+    if len(parts) == 1:
+        yield parts[0]
+        return
+    for number in _numbers(parts[1]):
+        for rest in _products(parts[2:]):
+            yield f"{parts[0]}{number}{rest}"
+
+
+def _numbers(text: str) -> Iterator[str]:
+    for part in text.split(","):
+        first, dash, last = part.partition("-")
+        for number in range(int(first), int(last if dash else first) + 1):
+            yield f"{number:0{len(first)}d}"
+
+
+def _counts(tasks: str) -> Iterator[int]:
+    """`4(x2),3` as 4, 4, 3."""
+    total = 0
+    for part in tasks.split(","):
+        match = _TASKS.fullmatch(part)
+        if match is None:
+            raise ValueError(f"{part!r:.80} is no number of tasks")
+        times = int(match[2] or 1)
+        total += times
+        if total > _MOST_HOSTS:
+            raise ValueError(f"more than {_MOST_HOSTS} nodes")
+        yield from [int(match[1])] * times

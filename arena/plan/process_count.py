@@ -1,0 +1,131 @@
+"""How many processes `arena train` starts: as many as this machine or allocation has cores for, unless told.
+
+The cores are the least of the CPU affinity and the CPU quotas of the cgroups (v1 and v2) of this process. In an
+allocation of a batch system its slots count instead, as it gives processes to hosts by slots.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from arena.config import Config
+from arena.plan.hosts import allocated
+from arena.terminal.text import counted
+
+RanksWanted = Literal["auto", "one_per_role"] | int
+
+_HOST_FILES = {"PBS_NODEFILE": "PBS", "LSB_DJOB_HOSTFILE": "LSF", "PE_HOSTFILE": "Grid Engine"}
+
+
+class ProcessCount(NamedTuple):
+    """How many processes a run has.
+
+    Args:
+        number: of processes; None: one per role, plus spares.
+        words: why.
+    """
+
+    number: int | None
+    words: str
+
+
+class _Room(NamedTuple):
+    slots: int
+    words: str
+
+
+def process_count(
+    config: Config, said: RanksWanted | None, environment: Mapping[str, str], *, files: Path = Path("/")
+) -> ProcessCount:
+    """How many processes a configuration is started with.
+
+    Args:
+        config: its `ranks` counts where `said` is None.
+        said: `--ranks`.
+        environment: the variables of this process.
+        files: the root of the file system, where `proc` and `sys` are.
+    """
+    wanted = config.ranks if said is None else said
+    key = "ranks" if said is None else "--ranks"
+    if isinstance(wanted, int):
+        return ProcessCount(wanted, f"{key}: {wanted}")
+    roles = config.roles + 1
+    if wanted == "one_per_role":
+        return ProcessCount(None, f"{key}: one_per_role ({counted(roles, 'role')})")
+    slots = allocated_slots(environment)
+    room = slots or _Room(*usable_cores(files))
+    number = min(room.slots if slots else max(2, room.slots), roles)
+    words = room.words if number == room.slots else f"{room.words}; {_bound(number, roles)}"
+    spares = config.spares
+    if slots is not None and number + spares > slots.slots:  # an allocation takes no more processes than it has slots
+        number = max(1, slots.slots - spares)
+    # One process hosts everything and has no use for spares.
+    return ProcessCount(number + (spares if number > 1 else 0), f"ranks: auto ({words})")
+
+
+def _bound(number: int, roles: int) -> str:
+    return f"at most one process per role, {roles}" if number == roles else f"at least {number}"
+
+
+def usable_cores(files: Path = Path("/")) -> tuple[int, str]:
+    """How many cores this process may use, at least 1, and what limits it, in words."""
+    try:
+        cores, limit = len(os.sched_getaffinity(0)), ""
+    except AttributeError:  # only on Linux
+        cores, limit = os.cpu_count() or 1, ""
+    if cores < (os.cpu_count() or 1):
+        limit = ", by CPU affinity"
+    quota = min(_quotas(files), default=float("inf"))
+    if quota < cores:
+        cores, limit = max(1, int(quota)), ", by the CPU quota of the cgroup"
+    return cores, counted(cores, "core") + limit
+
+
+def _quotas(files: Path) -> Iterator[float]:
+    """The CPU quotas, in cores, of this process's cgroups and of all above them."""
+    try:
+        lines = (files / "proc/self/cgroup").read_text().splitlines()
+    except OSError:  # not Linux
+        return
+    for line in lines:
+        _, controllers, path = line.split(":", 2)
+        names = controllers.split(",")
+        if controllers and "cpu" not in names:
+            continue
+        tops = ("sys/fs/cgroup",) if not controllers else (f"sys/fs/cgroup/{controllers}", "sys/fs/cgroup/cpu")
+        for top in (files / name for name in tops):
+            folder = top / path.lstrip("/")
+            # In a container the path may be that of the host; then only the top is there.
+            for place in (folder, *(parent for parent in folder.parents if parent.is_relative_to(top))):
+                quota = _quota(place)
+                if quota is not None:
+                    yield quota
+
+
+def _quota(folder: Path) -> float | None:
+    """The quota of one cgroup; None: it has none."""
+    try:
+        if (folder / "cpu.max").exists():
+            quota, period = (folder / "cpu.max").read_text().split()
+        else:
+            quota, period = ((folder / f"cpu.cfs_{name}_us").read_text().strip() for name in ("quota", "period"))
+    except OSError:  # not there, or not this process's to read
+        return None
+    return None if quota in {"max", "-1"} else int(quota) / int(period)
+
+
+def allocated_slots(environment: Mapping[str, str]) -> _Room | None:
+    """How many processes the batch system's allocation takes; None outside of one."""
+    hosts = allocated(environment)
+    if hosts:
+        slots = sum(host.slots for host in hosts)
+        return _Room(slots, f"{counted(slots, 'task')} of the SLURM allocation")
+    for variable, system in _HOST_FILES.items():
+        if variable in environment and Path(environment[variable]).is_file():
+            lines = [line.split() for line in Path(environment[variable]).read_text().splitlines() if line.strip()]
+            slots = sum(int(line[1]) for line in lines) if variable == "PE_HOSTFILE" else len(lines)
+            return _Room(max(1, slots), f"{counted(slots, 'slot')} of the {system} allocation")
+    return None

@@ -1,0 +1,571 @@
+"""What can be known about a plan before anything starts: every environment is made once, every algorithm is asked.
+
+    examine(plan)                      entities, faces, options, sizes; what `arena plan` needs. An algorithm that can
+                                       be tried out is made once for its first seat, with what it is to begin with
+    examine(plan, rehearsals=...)      likewise who sits where in later rounds and in evaluations: what a run rehearses
+    examine(plan, conformance=print)   plays each environment through the checks of `arena.testing` too: `arena check`
+
+Some of it is checked again when a run starts, by the role that knows the thing anyway: an environment its idle action,
+a worker its seat's face (`seat_face`), its group's spaces (`check_shared`) and its checkpoint.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from gymnasium.spaces import Space
+
+from arena import registry
+from arena.callbacks import made
+from arena.errors import ConfigError, located
+from arena.game.api import Interface
+from arena.game.spaces import as_action
+from arena.plan.plan import ONLY_ACT, MatchPlan, Plan, PolicyPlan, check_seats, choose_face
+from arena.terminal.text import counted
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from arena.game.api import BatchedEnv
+    from arena.records.checkpoint import Checkpoint
+
+SpaceWords = tuple[str, str]  # an entity's observation and action space
+_PROBE_LANES = 1
+_PATIENCE = 5.0  # seconds that the checks of an environment may take without a word
+
+_MOST_ROWS = 100_000  # of a seat that is tried out: what more of them need is not to be taken for a plan
+
+
+class PolicyFindings(NamedTuple):
+    """What is known of a policy and its seats."""
+
+    faces: tuple[str, ...]  # that its seats give, each once
+    rows: tuple[int, ...]  # lanes x entities of each of its seats
+    sizes: dict[str, int]  # what its algorithm derives from them, such as samples per update; may be empty
+    schedule: str  # when its workers meet, see `arena.plan.deadlock`
+
+
+@dataclass(frozen=True)
+class Examination:
+    """What an examination found. `lines` says, one line each, what was checked."""
+
+    interfaces: tuple[Interface, ...]  # [match]
+    seats: tuple[tuple[tuple[int, ...], ...], ...]  # [match][seat]: entity indices
+    policies: dict[str, PolicyFindings]
+    lines: tuple[str, ...]
+
+    @property
+    def schedules(self) -> dict[str, str]:
+        """By policy when its workers meet, see `arena.plan.deadlock`."""
+        return {name: found.schedule for name, found in self.policies.items()}
+
+    def entity_names(self, match: int, seat: int) -> tuple[str, ...]:
+        """The entities of a seat by name."""
+        return tuple(self.interfaces[match].entities[index] for index in self.seats[match][seat])
+
+
+def examine(
+    plan: Plan,
+    *,
+    rehearsals: Sequence[Plan] = (),
+    conformance: Callable[[str], None] | None = None,
+) -> Examination:
+    """Makes each distinct environment once, or twice to compare them, and holds seats and algorithms against it.
+
+    Args:
+        plan: of the run, or of its first round.
+        rehearsals: who sits where at other times, see `arena.run.rehearsing`.
+        conformance: is told, in a line, of an environment whose checks take long; None: environments are made, but not
+            played through the checks of their interface.
+
+    Raises:
+        ConfigError: the first thing that is wrong, with its place in the configuration.
+    """
+    lines: list[str] = []
+    players = {name: _examine_algorithm(plan, policy, lines.append) for name, policy in plan.policies.items()}
+    known: dict[str, Interface] = {}
+    first = _layout(plan, known, conformance, lines.append)
+    findings = {name: _examine_policy(first, policy, players[name]) for name, policy in plan.policies.items()}
+    later = [_layout(each, known, conformance, lines.append) for each in rehearsals]
+    seated = _examine_later([first, *later], players)
+    lines += [_policy_line(policy, findings[name], name in seated) for name, policy in plan.policies.items()]
+    made(plan.callbacks)
+    lines += [f"callback {item.target}: {counted(len(item.options), 'option')}" for item in plan.callbacks]
+    return Examination(first.interfaces, first.seats, findings, tuple(lines))
+
+
+class _Player(NamedTuple):
+    """Who plays for a policy."""
+
+    cls: type[Any]
+    begins: tuple[Path, Checkpoint] | None  # with what, where it is loaded
+
+
+def _examine_algorithm(plan: Plan, policy: PolicyPlan, report: Callable[[str], None]) -> _Player:
+    path = f"policies.{policy.name}"
+    cls = registry.worker_class(policy.algorithm, policy.options, acts=plan.acts(policy), path=path)
+    report(f"policy {policy.name}: algorithm {policy.algorithm}, {counted(len(policy.options), 'option')}")
+    if policy.load is None:
+        return _Player(cls, None)
+    from arena.records import checkpoint
+
+    with located(path=f"{path}.load"):
+        found = checkpoint.find(policy.load, policy.name)
+        held = checkpoint.load(found)
+        check_checkpoint(held, found, policy, cls)
+    report(f"policy {policy.name}: begins with {found}")
+    return _Player(cls, (found, held))
+
+
+def check_checkpoint(held: Checkpoint, path: Path, policy: PolicyPlan, cls: type[Any]) -> None:
+    """Refuses a checkpoint that a policy's algorithm cannot take on.
+
+    Raises:
+        ConfigError: it is another algorithm's, or this one takes on none.
+    """
+    place = f"policies.{policy.name}.load"
+    if held.algorithm != policy.algorithm:
+        raise ConfigError(
+            f"the checkpoint {path} is of the algorithm {held.algorithm!r}, the policy uses {policy.algorithm!r}",
+            path=place,
+        )
+    if not hasattr(cls, "load_state_dict"):
+        raise ConfigError(f"the algorithm {policy.algorithm!r} has no load_state_dict()", path=place)
+
+
+class _Layout(NamedTuple):
+    """A plan, and what its environments say of the seats."""
+
+    plan: Plan
+    interfaces: tuple[Interface, ...]  # [match]
+    seats: tuple[tuple[tuple[int, ...], ...], ...]  # [match][seat]: entity indices
+
+    def spaces(self, worker: tuple[int, int]) -> SeatSpaces:
+        """Of the seat of a worker, as (match, seat)."""
+        match, seat = worker
+        return SeatSpaces.of(self.interfaces[match], self.seats[match][seat])
+
+
+def _layout(
+    plan: Plan,
+    known: dict[str, Interface],
+    conformance: Callable[[str], None] | None,
+    report: Callable[[str], None],
+) -> _Layout:
+    """Makes the environments of a plan; those that are made like a known one are not made again."""
+    for match in plan.matches:
+        key = _likeness(match)
+        if key not in known:
+            known[key], breaches = _examine_environment(match, conformance)
+            report(_environment_line(match, known[key], conformance=conformance is not None and not breaches))
+            for breach in breaches:
+                report(f"warning: environment {match.env}: {breach}")
+    interfaces = tuple(known[_likeness(match)] for match in plan.matches)
+    seats = tuple(check_seats(match, interface) for match, interface in zip(plan.matches, interfaces, strict=True))
+    return _Layout(plan, interfaces, seats)
+
+
+def _likeness(match: MatchPlan) -> str:
+    return json.dumps([match.make, match.env_kwargs, match.wrappers, match.idle_action], default=repr)
+
+
+def _examine_environment(
+    match: MatchPlan, conformance: Callable[[str], None] | None
+) -> tuple[Interface, Sequence[str]]:
+    """An environment's interface, and in which points it breaks it that a run can live with."""
+    if conformance is None:
+        with closing(make_game(match, _PROBE_LANES)) as game:
+            check_idle_action(match, game.interface)
+            return game.interface, ()
+    with (
+        _told_while_slow(f"environment {match.env}: still being made and checked", conformance),
+        closing(make_game(match, _PROBE_LANES)) as game,
+        closing(make_game(match, _PROBE_LANES)) as again,
+    ):
+        breaches = _check_conformance(game, again, match)
+        check_idle_action(match, game.interface)
+        return game.interface, breaches
+
+
+@contextmanager
+def _told_while_slow(words: str, tell: Callable[[str], None]) -> Iterator[None]:
+    """Says after 5 seconds, and whenever twice the time has passed, that something still goes on."""
+    over = threading.Event()
+
+    def watch() -> None:
+        waited, due = 0.0, _PATIENCE
+        while not over.wait(due - waited):
+            tell(f"{words}, after {due:g} s")
+            waited, due = due, 2 * due
+
+    watcher = threading.Thread(target=watch, daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        over.set()
+        watcher.join()
+
+
+def make_game(match: MatchPlan, lanes: int) -> BatchedEnv:
+    """The environment of a match.
+
+    Raises:
+        ConfigError: it cannot be made; whatever its constructor raised is in the message, and is the cause.
+    """
+    with located(path=f"envs.{match.env}.make"):
+        registry.environment_factory(match.make)
+    with constructor_errors_told(match):
+        return adapted_game(match, lanes)
+
+
+@contextmanager
+def constructor_errors_told(match: MatchPlan) -> Iterator[None]:
+    """Turns what an environment's constructor raises into a sentence: most often its arguments are wrong.
+
+    Raises:
+        ConfigError: in the place of any other error; that one is in the message, and is the cause.
+    """
+    try:
+        yield
+    except ConfigError:
+        raise
+    except Exception as error:
+        raise ConfigError(
+            f"environment {match.env!r} could not be made with {match.env_kwargs}: "
+            f"{type(error).__name__}: {error}{registry.where_raised(error)}",
+            path=match.path,
+        ) from error
+
+
+def adapted_game(match: MatchPlan, lanes: int) -> BatchedEnv:
+    """The environment of a match; what its constructor raises passes through.
+
+    Raises:
+        ConfigError: an argument that the environment does not take, or not with this value.
+    """
+    try:
+        return registry.adapt_environment(match.make, match.env_kwargs, lanes, match.wrappers)
+    except ConfigError as error:
+        if error.path.startswith("wrappers["):
+            raise ConfigError(error.message, path=f"envs.{match.env}.{error.path}") from error
+        argument = f"{error.path}: " if error.path in match.env_kwargs else ""
+        raise ConfigError(f"environment {match.env!r}: {argument}{error.message}", path=match.path) from error
+
+
+def _check_conformance(game: BatchedEnv, again: BatchedEnv, match: MatchPlan) -> Sequence[str]:
+    """Plays an environment, and another one that was made like it; returns what a run can live with.
+
+    Raises:
+        ConfigError: what it cannot live with.
+    """
+    from arena.testing import check_batched_env
+
+    breaches: list[str] = []
+    try:
+        check_batched_env(game, again=again, tolerate=breaches.append)
+    except Exception as error:
+        raise ConfigError(
+            f"environment {match.env!r} does not behave as the interface asks: {type(error).__name__}: {error}"
+            f"{registry.where_raised(error)}",
+            path=match.path,
+        ) from error
+    return breaches
+
+
+def check_idle_action(match: MatchPlan, interface: Interface) -> None:
+    """Refuses an `idle_action` that is none for one of the entities.
+
+    Raises:
+        ConfigError: with the place in the configuration.
+    """
+    if match.idle_action is None:
+        return
+    for entity, space in zip(interface.entities, interface.action_spaces, strict=True):
+        try:
+            as_action(space, match.idle_action)
+        except ValueError as error:
+            raise ConfigError(
+                f"{match.idle_action!r} is no action of {entity}, whose space is {space}",
+                path=f"envs.{match.env}.idle_action",
+            ) from error
+
+
+def _examine_policy(layout: _Layout, policy: PolicyPlan, player: _Player) -> PolicyFindings:
+    plan = layout.plan
+    faces = _check_seats(layout, policy, player.cls)
+    rows = tuple(plan.matches[match].lanes * len(layout.seats[match][seat]) for match, seat in policy.workers)
+    sizes = _sizes(player.cls, plan, policy, learners_of(player.cls, plan, policy))
+    if policy.workers and hasattr(player.cls, "tried_out"):
+        _try_out(layout, policy, player, faces[0])
+    return PolicyFindings(faces, rows, sizes, registry.schedule_of(player.cls))
+
+
+def _examine_later(layouts: Sequence[_Layout], players: Mapping[str, _Player]) -> set[str]:
+    """Holds policies against their seats in all layouts but the first; returns all that have a seat somewhere.
+
+    Who has no seat in an earlier one is tried out here, and its budget is looked at: as of one meeting, since how many
+    there will be in a round is not known.
+    """
+    seated = {name for name, policy in layouts[0].plan.policies.items() if policy.workers}
+    for layout in layouts[1:]:
+        found = {name: policy for name, policy in layout.plan.policies.items() if policy.workers}
+        for name, policy in found.items():
+            cls, faces = players[name].cls, _check_seats(layout, policy, players[name].cls)
+            if name in seated:
+                continue
+            for entry in sorted({layout.plan.matches[match].entry for match, _ in policy.workers}):
+                _sizes(cls, layout.plan, policy, learners_of(cls, layout.plan, policy, entry=entry))
+            if hasattr(cls, "tried_out"):
+                _try_out(layout, policy, players[name], faces[0])
+        seated |= found.keys()
+    return seated
+
+
+def _check_seats(layout: _Layout, policy: PolicyPlan, cls: type[Any]) -> tuple[str, ...]:
+    """The faces that a policy's seats give, each once.
+
+    Raises:
+        ConfigError: a seat cannot give one, the algorithm cannot take its spaces, or they are not those of the others.
+    """
+    plan = layout.plan
+    faces: dict[str, None] = {}
+    shared: SeatSpaces | None = None
+    for worker in policy.workers:
+        match, own = plan.matches[worker[0]], layout.spaces(worker)
+        with located(path=match.seat_path(worker[1]), who=f"policy {policy.name!r} ({policy.algorithm})"):
+            if shared is None or own != shared or match.lanes != plan.matches[policy.workers[0][0]].lanes:
+                faces[seat_face(cls, own, lanes=match.lanes)] = None
+            check_shared(cls, (shared or own).words(), own.words())
+        shared = shared or own
+    check_teams(cls, plan, policy)
+    check_independence(cls, policy)
+    if policy.workers:
+        _check_state(cls, plan, policy)
+    return tuple(faces)
+
+
+def _check_state(cls: type[Any], plan: Plan, policy: PolicyPlan) -> None:
+    """Refuses an algorithm that would forget what it has learnt, where the run asks for what it has to survive."""
+    lasts = policy.frozen or policy.algorithm in ONLY_ACT
+    if not lasts and not (hasattr(cls, "state_dict") and hasattr(cls, "load_state_dict")):
+        plan.refuse_fragile([policy.name])
+
+
+def _try_out(layout: _Layout, policy: PolicyPlan, player: _Player, face: str) -> None:
+    """Makes a policy's algorithm for its first seat, without a game, and lets it take on what it is to begin with.
+
+    Raises:
+        ConfigError: it cannot be made so, or cannot take that on.
+    """
+    from arena.preflight.stubs import Told, Unplayed, UnplayedParallel, tried_out
+
+    plan, (number, seat) = layout.plan, policy.workers[0]
+    interface, entities = layout.interfaces[number], layout.seats[number][seat]
+    names, spaces = [interface.entities[index] for index in entities], layout.spaces(policy.workers[0])
+    env: Unplayed | UnplayedParallel = UnplayedParallel(names, spaces.observations, spaces.actions)
+    if face != "parallel":
+        rows = plan.matches[number].lanes * len(entities)
+        if rows > _MOST_ROWS:
+            return
+        masked = bool(interface.mask_sizes[entities[0]])
+        env = Unplayed(spaces.observations[0], spaces.actions[0], rows=rows, entities=names, masked=masked)
+    teams = plan.teams(policy)
+    group = Told(policy.name, policy.sync, plan.seed, plan.seed, len(policy.workers), team=teams[0], teams=teams)
+    with located(inside=f"policies.{policy.name}"):
+        try:
+            made = tried_out(player.cls, env, group, ticks=plan.horizon, options=policy.options)
+        except (MemoryError, RuntimeError) as error:  # torch has no error of its own for memory that is not there
+            what = (str(error).splitlines() or [type(error).__name__])[0]
+            raise ConfigError(f"the algorithm cannot be made with these options: {what}", path="options") from error
+    if player.begins is not None:
+        found, held = player.begins
+        with located(path=f"policies.{policy.name}.load", who=str(found)):
+            made.load_state_dict(held.state)
+
+
+class SeatSpaces(NamedTuple):
+    """The spaces of a seat's entities, in their order, and how long their masks are; 0 where there are none."""
+
+    observations: tuple[Space[Any], ...]
+    actions: tuple[Space[Any], ...]
+    mask_sizes: tuple[int, ...]
+
+    def words(self) -> tuple[SpaceWords, ...]:
+        """The spaces as text, which is cheap to send and to compare."""
+        return tuple((repr(seen), repr(done)) for seen, done in zip(self.observations, self.actions, strict=True))
+
+    @property
+    def uniform(self) -> bool:
+        """Whether all entities have the same, so that their rows lie in one array."""
+        kinds = list(zip(*self, strict=True))
+        return all(kind == kinds[0] for kind in kinds)
+
+    @classmethod
+    def of(cls, interface: Interface, entities: Sequence[int]) -> SeatSpaces:
+        return cls(
+            tuple(interface.observation_spaces[index] for index in entities),
+            tuple(interface.action_spaces[index] for index in entities),
+            tuple(interface.mask_sizes[index] for index in entities),
+        )
+
+
+def seat_face(cls: type[Any], seat: SeatSpaces, *, lanes: int) -> str:
+    """The face that a seat gives an algorithm, after asking the algorithm whether it can take the seat's spaces.
+
+    Args:
+        cls: the algorithm; its classmethod `check(observation_space, action_space)`, where it has one, is asked.
+        seat: the spaces of its entities.
+        lanes: of the match.
+
+    Raises:
+        ConfigError: no face fits, or the algorithm cannot take a space.
+    """
+    pairs = list(zip(seat.observations, seat.actions, strict=True))
+    face = choose_face(cls.face, lanes=lanes, entities=len(pairs), uniform_spaces=seat.uniform)
+    if hasattr(cls, "check"):
+        for observation_space, action_space in pairs[:1] if seat.uniform else pairs:
+            _ask(cls, observation_space, action_space)
+    return face
+
+
+def _ask(cls: type[Any], observation_space: Space[Any], action_space: Space[Any]) -> None:
+    try:
+        cls.check(observation_space, action_space)
+    except (TypeError, ValueError, AssertionError) as error:  # the ordinary ways of a user's class to say no
+        raise ConfigError(f"{error} (observation space {observation_space}, action space {action_space})") from error
+
+
+def check_shared(cls: type[Any], first: Sequence[SpaceWords], own: Sequence[SpaceWords]) -> None:
+    """A policy with weights keeps one set of them, so all its seats have the same spaces for each entity.
+
+    Args:
+        cls: the policy's algorithm.
+        first: per entity the observation and the action space of the policy's first seat.
+        own: likewise of another one.
+
+    Raises:
+        ConfigError: an entity has spaces that the first seat has not.
+    """
+    if not hasattr(cls, "state_dict"):
+        return
+    for observations, actions in own:
+        if (observations, actions) not in first:
+            raise ConfigError(
+                f"observes {observations} and acts in {actions} here, in its first seat {first[0][0]} and "
+                f"{first[0][1]}; one policy keeps one set of weights: give this seat a policy of its own"
+            )
+
+
+def check_teams(cls: type[Any], plan: Plan, policy: PolicyPlan) -> None:
+    """Lets an algorithm that looks at whole teams refuse those that a policy has.
+
+    Args:
+        cls: its classmethod `check_entities(own, first)`, where it has one, is asked whether it can learn with so many
+            entities in a team, where the policy's first team has `first`.
+        plan: who sits where.
+        policy: of the algorithm.
+
+    Raises:
+        ConfigError: it cannot; or the workers of a team, who tell each other what they see, are not to wait.
+    """
+    if not hasattr(cls, "check_entities") or not policy.workers:
+        return
+    who, teams = f"policy {policy.name!r} ({policy.algorithm})", plan.teams(policy)
+    places = [[policy.workers[rank] for rank in team] for team in teams]
+    sizes = [sum(len(plan.matches[match].seats[seat].entities) for match, seat in team) for team in places]
+    for ((match, seat), *_), size in zip(places, sizes, strict=True):
+        with located(path=plan.matches[match].seat_path(seat), who=who):
+            cls.check_entities(size, sizes[0])
+    barrier = policy.frozen or (policy.sync, policy.reduce) != ("samples", "fast")
+    if len(teams) < len(policy.workers) and not barrier:
+        raise ConfigError(
+            "fast with sync: samples lets no worker wait for another, but those of a team have to tell each other what "
+            "they see; set reduce: ordered, or seat the team together, as in seats: [[blue, blue], red]",
+            path=f"policies.{policy.name}.reduce",
+        )
+
+
+def check_independence(cls: type[Any], policy: PolicyPlan) -> None:
+    """Refuses several workers of one policy where the algorithm's class says that they never meet.
+
+    Raises:
+        ConfigError: the class says `independent = True`, the policy learns, and the configuration does not say that
+            its workers are independent.
+    """
+    if getattr(cls, "independent", False) and not policy.frozen and len(policy.workers) > 1:
+        raise ConfigError(
+            f"the policy has {len(policy.workers)} workers, and {cls.__name__} says `independent = True`: they never "
+            "meet; set `independent: true`, and each worker is a policy of its own",
+            path=f"policies.{policy.name}",
+        )
+
+
+class Learner(NamedTuple):
+    """Who of a group has samples of its own: a worker, or the workers of a team together."""
+
+    workers: tuple[int, ...]  # group ranks
+    rows: int  # that it learns from on a tick
+
+
+def learners_of(cls: type[Any], plan: Plan, policy: PolicyPlan, *, entry: int | None = None) -> tuple[Learner, ...]:
+    """A policy's learners, as its algorithm counts them.
+
+    A worker has lanes x entities rows. Where the class says `learner = "team"`, a team is one, and has its lanes.
+
+    Args:
+        cls: the policy's algorithm.
+        plan: who sits where.
+        policy: whose they are.
+        entry: those in the copies of this match description alone; None: all.
+    """
+    matches = [plan.matches[match] for match, _ in policy.workers]
+    if getattr(cls, "learner", "worker") == "team":
+        found = [Learner(team, matches[team[0]].lanes) for team in plan.teams(policy)]
+    else:
+        seats = [match.seats[seat] for match, (_, seat) in zip(matches, policy.workers, strict=True)]
+        found = [Learner((rank,), matches[rank].lanes * len(seat.entities)) for rank, seat in enumerate(seats)]
+    return tuple(learner for learner in found if entry in (None, matches[learner.workers[0]].entry))
+
+
+def _sizes(cls: type[Any], plan: Plan, policy: PolicyPlan, learners: Sequence[Learner]) -> dict[str, int]:
+    """What the algorithm derives for a policy that learns; empty where its learners, if it has any, differ in rows.
+
+    It is asked about each number of rows all the same, as it may refuse one.
+    """
+    if policy.frozen or not hasattr(cls, "sizes"):
+        return {}
+    sizes: list[dict[str, Any]] = []
+    for rows in sorted({learner.rows for learner in learners}):
+        with located(inside=f"policies.{policy.name}"), located(path="options"):
+            sizes.append(cls.sizes(dict(policy.options), rows=rows, ticks=plan.horizon, workers=len(learners)))
+    return {str(name): int(size) for name, size in sizes[0].items()} if len(sizes) == 1 else {}
+
+
+def _environment_line(match: MatchPlan, interface: Interface, *, conformance: bool) -> str:
+    kept = ", keeps the interface" if conformance else ""
+    kwargs = f" with {match.env_kwargs}" if match.env_kwargs else ""
+    within = wrapped_words(match)
+    count = counted(len(interface.entities), "entity", "entities")
+    return f"environment {match.env} ({match.make}){kwargs}{within}: {count}: {', '.join(interface.entities)}{kept}"
+
+
+def wrapped_words(match: MatchPlan) -> str:
+    """What goes around a match's environment, the innermost first; empty if nothing does."""
+    return f" wrapped in {', '.join(name for name, _ in match.wrappers)}" if match.wrappers else ""
+
+
+def _policy_line(policy: PolicyPlan, findings: PolicyFindings, seated: bool) -> str:
+    if not findings.rows and seated:
+        return f"policy {policy.name}: has no seat in these matches, can take those of later rounds or of evaluations"
+    if not findings.rows:
+        return f"policy {policy.name}: has no seat in any match"
+    return (
+        f"policy {policy.name}: {counted(len(findings.rows), 'seat')}, face {' and '.join(findings.faces)}: "
+        "can take their spaces"
+    )

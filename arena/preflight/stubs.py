@@ -1,0 +1,106 @@
+"""What an algorithm is made with where there is no game: an environment that has spaces, and a group that is told.
+
+`tried_out` makes one so: to ask a policy of a run for its actions (`arena.serving.policy`), or to see before a run
+whether it can be made with its options and its seat (`arena.preflight.examine`). Whoever plays, or meets its group,
+when it is made cannot be asked like that; so an algorithm of one's own has to say that it can, by a classmethod
+
+    tried_out(env, group, *, ticks, **options)      an instance, made without what only playing needs, as a large replay
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+from gymnasium.spaces import Space
+from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector.utils import batch_space
+
+_NO_GAME = "an algorithm that is tried out, or restored, has no game to play"
+
+
+class Unplayed(VectorEnv[Any, Any, Any]):
+    """A vector environment that cannot be played.
+
+    Args:
+        observation_space: of one row.
+        action_space: of one row.
+        rows: lanes x entities.
+        entities: of the seat, by name.
+        masked: whether the game has action masks.
+    """
+
+    def __init__(
+        self,
+        observation_space: Space[Any],
+        action_space: Space[Any],
+        *,
+        rows: int = 1,
+        entities: Sequence[str] = ("alone",),
+        masked: bool = False,
+    ) -> None:
+        self.num_envs, self.seat_entities, self.masked = rows, tuple(entities), masked
+        self.single_observation_space, self.single_action_space = observation_space, action_space
+        self.observation_space = batch_space(observation_space, rows)
+        self.action_space = batch_space(action_space, rows)
+        self.metadata = {"autoreset_mode": AutoresetMode.SAME_STEP}
+
+    def reset(self, *, seed: Any = None, options: Any = None) -> NoReturn:
+        raise RuntimeError(_NO_GAME)
+
+    def step(self, actions: Any) -> NoReturn:
+        raise RuntimeError(_NO_GAME)
+
+
+class UnplayedParallel:
+    """What a parallel environment says of its entities; it cannot be played.
+
+    Args:
+        entities: of the seat, by name.
+        observation_spaces: one for each.
+        action_spaces: likewise.
+    """
+
+    def __init__(
+        self, entities: Sequence[str], observation_spaces: Sequence[Space[Any]], action_spaces: Sequence[Space[Any]]
+    ) -> None:
+        self.possible_agents = self.agents = self.seat_entities = list(entities)
+        self.observation_spaces = dict(zip(entities, observation_spaces, strict=True))
+        self.action_spaces = dict(zip(entities, action_spaces, strict=True))
+
+    def observation_space(self, agent: str) -> Space[Any]:
+        return self.observation_spaces[agent]
+
+    def action_space(self, agent: str) -> Space[Any]:
+        return self.action_spaces[agent]
+
+
+@dataclass(frozen=True)
+class Told:
+    """What an algorithm sees of its group when it is made: of itself alone, where nothing else is said."""
+
+    policy: str
+    sync: str
+    seed: int
+    shared_seed: int
+    size: int = 1
+    rank: int = 0
+    is_root: bool = True
+    team: tuple[int, ...] = (0,)
+    teams: tuple[tuple[int, ...], ...] = ((0,),)
+    fragments: Any = None
+    comm: Any = None
+    rows: int | None = None
+
+
+def tried_out(
+    cls: type[Any], env: Unplayed | UnplayedParallel, group: Told, *, ticks: int, options: Mapping[str, Any]
+) -> Any:
+    """An algorithm that cannot play: made in its own way where it has one, else as in a run.
+
+    Raises:
+        ConfigError: it cannot be made with these options, this seat or this group.
+    """
+    make = getattr(cls, "tried_out", cls)
+    return make(env, group, ticks=ticks, **options)

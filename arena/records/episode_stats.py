@@ -1,0 +1,125 @@
+"""What finished episodes brought each policy: the numbers that the scoreboard and TensorBoard are made of.
+
+Thousands of episodes may end in a second, and the root reads them all. So they are taken by the message, column by
+column: what is done for each episode alone is done by C.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, compress, groupby, islice
+from operator import mul
+from typing import NamedTuple
+
+from arena.records.merge_order import Place, place_of
+from arena.records.metrics import EpisodeRow, column
+from arena.records.outcome import Outcome
+
+Shares = tuple[float, float, float]
+"""Of one decided game, the shares that a policy won, drew and lost; their sum is 1."""
+
+_WHOLE: dict[Outcome, Shares] = {"win": (1.0, 0.0, 0.0), "draw": (0.0, 1.0, 0.0), "loss": (0.0, 0.0, 1.0)}
+_length, _seats, _cut = column("length"), column("seats"), column("cut")
+_env, _settled = column("env"), column("settled")
+
+
+class Results(NamedTuple):
+    """One policy's results; it counts an episode once, however many seats it had.
+
+    Args:
+        returns: per episode, the mean over the policy's entities of their return.
+        lengths: per episode, its ticks.
+        games: per decided game, the shares of it that the policy won, drew and lost: 1 of one and 0 of the others,
+            or something between the two where it sat on both sides.
+        places: per episode, where it stands among all.
+        decided: per decided game likewise.
+        env: the name of the game.
+        settled: per decided game, whether its outcome holds even if the game turns out not to be zero-sum.
+    """
+
+    returns: Sequence[float]
+    lengths: Sequence[int]
+    games: Sequence[Shares]
+    places: Sequence[Place]
+    decided: Sequence[Place]
+    env: str
+    settled: Sequence[bool]
+
+    @property
+    def won(self) -> list[float]:
+        """Per decided game, the share that was won."""
+        return [won for won, _, _ in self.games]
+
+
+def results_of(episodes: Sequence[EpisodeRow]) -> dict[str, Results]:
+    """The results of episodes of one match, by policy, in the order of the seats; episodes that were cut are none.
+
+    Raises:
+        ValueError: the seats are not the same in all of them.
+    """
+    episodes = [episode for episode in episodes if not _cut(episode)]
+    if not episodes or not _seats(episodes[0]):
+        return {}
+    lengths, all_seats, places, settled = (list(map(read, episodes)) for read in (_length, _seats, place_of, _settled))
+    policies, entities, returns, outcomes, _ = zip(*chain.from_iterable(all_seats), strict=True)
+    count = len(all_seats[0])
+    _check_seats(policies, entities, count, len(episodes))
+    sides: dict[str, list[int]] = {}
+    for seat, policy in enumerate(policies[:count]):
+        sides.setdefault(policy, []).append(seat)
+    sizes = [len(names) for names in entities[:count]]
+    found = {}
+    for policy, seats in sides.items():
+        own = [sizes[seat] for seat in seats]
+        means = _means([returns[seat::count] for seat in seats], own)
+        ends = list(zip(*(outcomes[seat::count] for seat in seats), strict=True))
+        shares = {end: _shares(end, own) for end in set(ends)}  # there are few ways in which a game can end
+        won = [shares[end] is not None for end in ends]
+        found[policy] = Results(
+            returns=means,
+            lengths=lengths,
+            games=[game for end in ends if (game := shares[end]) is not None],
+            places=places,
+            decided=list(compress(places, won)),
+            env=_env(episodes[0]),
+            settled=list(compress(settled, won)),
+        )
+    return found
+
+
+def in_parts(episodes: Iterable[EpisodeRow], most: int = 1000) -> Iterator[list[EpisodeRow]]:
+    """Episodes of several matches in parts that `results_of` takes: neighbours with the same seats, so many at most."""
+    for _, alike in groupby(episodes, key=_line_up):
+        while part := list(islice(alike, most)):
+            yield part
+
+
+def _line_up(episode: EpisodeRow) -> tuple[str, list[tuple[str, tuple[int | str, ...]]]]:
+    return _env(episode), [(policy, entities) for policy, entities, *_ in _seats(episode)]
+
+
+def _check_seats(policies: tuple[str, ...], entities: tuple[object, ...], count: int, episodes: int) -> None:
+    if policies != policies[:count] * episodes or entities != entities[:count] * episodes:
+        raise ValueError(
+            f"episodes of one match expected, all with the seats of the first: {policies[:count]} with the entities "
+            f"{entities[:count]}; others have others: give each match's episodes alone"
+        )
+
+
+def _means(returns: Sequence[Sequence[float]], sizes: Sequence[int]) -> Sequence[float]:
+    """Per episode the mean over the entities of all seats; `returns` are per seat and episode."""
+    if len(sizes) == 1:
+        return returns[0]
+    entities = sum(sizes)
+    return [sum(map(mul, values, sizes)) / entities for values in zip(*returns, strict=True)]
+
+
+def _shares(outcomes: Sequence[Outcome | None], sizes: Sequence[int]) -> Shares | None:
+    """The entities that won, drew and lost, among all; None if the game has no winner for one of the seats."""
+    totals = [0.0, 0.0, 0.0]
+    for outcome, size in zip(outcomes, sizes, strict=True):
+        if outcome is None:
+            return None
+        totals = [total + part * size / sum(sizes) for total, part in zip(totals, _WHOLE[outcome], strict=True)]
+    won, drawn, lost = totals
+    return won, drawn, lost

@@ -1,0 +1,1 @@
+"""Recorded games: `record: replays`, their files, playing them again, video."""

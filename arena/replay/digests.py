@@ -1,0 +1,137 @@
+"""Digests of what is played: two bytes per lane and tick, so that what is played again can be held against them.
+
+A digest stands for all of its episode up to its tick: what was done, and what the game has shown, paid and ended. So
+a difference shows at the tick at which it arises, and goes on to show until the episode is over.
+
+What a lane does and shows on a tick is a row of 32-bit words w_i, hashed to h = sum_i m_i w_i mod 2^64 with odd m_i
+drawn once for all (multilinear hashing, Carter and Wegman 1979). An episode's digest is d <- A d + h, from 0; its 16
+highest bits are kept. A difference passes unseen with a chance of 2^-16 at each tick. This finds mistakes, not forgers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from arena.game.api import Frame, Interface, Step
+from arena.game.spaces import flatten, leaves_of
+
+Array = NDArray[Any]
+Flags = NDArray[np.bool_]
+Words = NDArray[np.uint64]
+Layout = tuple[np.dtype[Any], tuple[int, ...]]
+"""The type of an array, and its shape without the lanes."""
+
+_SEED = 0x5245504C  # of the m_i; another one makes all recorded digests wrong
+_CHAIN = np.uint64(0x9E3779B97F4A7C15)  # A: odd, from the golden ratio
+_DROPPED = np.uint64(48)  # bits
+_ALIGNED = 8  # bytes
+_WORD = 4  # bytes
+
+
+class Digests:
+    """The digests of some lanes that are played together; a lane's do not depend on the others.
+
+    Args:
+        interface: of the game.
+        lanes: how many.
+        actions: the arrays in which actions are told.
+    """
+
+    def __init__(self, interface: Interface, lanes: int, *, actions: Sequence[Layout]) -> None:
+        everybody = (len(interface.entities),)
+        seen = [list(_seen(interface, entity)) for entity in range(len(interface.entities))]
+        flags: Layout = (np.dtype(np.bool_), everybody)
+        rest = [*actions, (np.dtype(np.float64), everybody), flags, flags, flags]
+        layouts = [layout for part in [*seen, rest] for layout in part]
+        edges = _edges(layouts)
+        self._spaces = interface.observation_spaces
+        self._rows = np.zeros((lanes, edges[-1]), np.uint8)
+        views = (_view(self._rows, at, layout) for at, layout in zip(edges, layouts, strict=False))
+        self._seen = [[next(views) for _ in part] for part in seen]  # per entity its leaves, and its mask
+        self._rest = list(views)
+        first = np.cumsum([0, *map(len, seen)]).tolist()
+        self._parts = [slice(edges[start], edges[end]) for start, end in pairwise(first)]
+        self._shown_words = edges[first[-1]] // _WORD
+        self._words = self._rows.view(np.uint32)
+        self._multipliers = _multipliers(self._words.shape[1])
+        self._state = np.zeros(lanes, np.uint64)
+
+    def begin(self, frame: Frame, lanes: Flags) -> NDArray[np.uint16]:
+        """Episodes begin in some lanes [L]: the digests [L] of what is seen first; those of other lanes stay."""
+        self._see(frame, frame.active)
+        words = self._words[lanes, : self._shown_words]
+        self._state[lanes] = words @ self._multipliers[: self._shown_words]
+        return self._kept()
+
+    def add(self, actions: Iterable[Array], step: Step) -> NDArray[np.uint16]:
+        """A tick is played.
+
+        Args:
+            actions: what was done, arrays [L, ...]; what does not matter in them is 0.
+            step: what the game has said, nothing added to it.
+
+        Returns:
+            The digests [L].
+        """
+        self._see(step.frame, step.frame.active | step.terminated | step.truncated)
+        told = [*actions, step.rewards, step.terminated, step.truncated, step.frame.active]
+        for view, array in zip(self._rest, told, strict=True):
+            view[...] = array
+        self._state = self._state * _CHAIN + self._words @ self._multipliers
+        return self._kept()
+
+    def _see(self, frame: Frame, shown: Flags) -> None:
+        """Takes what those see who are to act, or have ended, now [L, E]; rows of others mean nothing."""
+        for entity, views in enumerate(self._seen):
+            arrays = flatten(self._spaces[entity], frame.observations[entity])
+            for view, array in zip(views, arrays, strict=False):
+                view[...] = array
+            if len(views) > len(arrays):
+                mask = frame.masks[entity]
+                views[-1][...] = 0 if mask is None else mask
+        if not shown.all():
+            for entity, part in enumerate(self._parts):
+                self._rows[~shown[:, entity], part] = 0
+
+    def _kept(self) -> NDArray[np.uint16]:
+        return (self._state >> _DROPPED).astype(np.uint16)
+
+
+def _seen(interface: Interface, entity: int) -> Iterator[Layout]:
+    """The arrays in which an entity is told what it sees."""
+    for leaf in leaves_of(interface.observation_spaces[entity]):
+        yield leaf.dtype, leaf.shape
+    if interface.mask_sizes[entity]:
+        yield np.dtype(np.int8), (interface.mask_sizes[entity],)
+
+
+def _edges(layouts: Sequence[Layout]) -> list[int]:
+    """Where in a row each array begins, and where the last one ends: at multiples of 8 bytes."""
+    sizes = [dtype.itemsize * int(np.prod(shape, dtype=np.int64)) for dtype, shape in layouts]
+    ends: list[int] = np.cumsum([-(-size // _ALIGNED) * _ALIGNED for size in sizes]).tolist()
+    return [0, *ends]
+
+
+def _view(rows: NDArray[np.uint8], at: int, layout: Layout) -> Array:
+    """The place of an array [L, ...] in the rows [L, bytes]."""
+    dtype, shape = layout
+    size = dtype.itemsize * int(np.prod(shape, dtype=np.int64))
+    strides = (rows.strides[0], *np.zeros(shape, dtype).strides)
+    return np.ndarray((len(rows), *shape), dtype, buffer=rows.data, offset=at, strides=strides) if size else rows[:, :0]
+
+
+def _multipliers(count: int) -> Words:
+    """The first of the m_i; the same in every process, with every version of numpy."""
+    return _drawn(1 << max(count - 1, 0).bit_length())[:count]
+
+
+@cache
+def _drawn(count: int) -> Words:
+    drawn: Words = np.random.SeedSequence(_SEED).generate_state(count, np.uint64) | np.uint64(1)
+    return drawn

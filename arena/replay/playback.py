@@ -1,0 +1,222 @@
+"""A recorded match played again: the same game, made with the same seeds, given the same actions.
+
+    with Playback(manifest, recording, lanes=[0]) as playback:
+        for event in playback.events():        begins of episodes, and ticks
+            event.same                         which lanes are as they were recorded
+
+Neither policies nor MPI are needed. The game comes from the names in the manifest: code is run that a run folder names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from gymnasium.spaces import Space
+from numpy.typing import NDArray
+
+from arena import registry
+from arena.errors import ArenaError, ConfigError
+from arena.game.api import BatchedEnv, Frame, Step
+from arena.game.spaces import unflatten
+from arena.replay.digests import Digests
+from arena.replay.format import Begin, Manifest
+from arena.replay.reader import Recording
+
+Flags = NDArray[np.bool_]
+Numbers = NDArray[np.int64]
+
+
+class Event(NamedTuple):
+    """What a game has said, of the `L` lanes that are played again. Arrays hold until the next event."""
+
+    tick: int  # how many the match has played
+    place: int  # in the recording's `begins`, of the last one that was done
+    lanes: Flags  # [L] the lanes that it is about: those that begin an episode; all, on a tick
+    episodes: Numbers  # [L] the numbers of the episodes that they are in
+    begun: Numbers  # [L] how many ticks were played before these
+    frame: Frame
+    same: Flags  # [L] which lanes are as they were recorded
+    step: Step | None = None  # None: episodes begin
+    actions: Sequence[Any] = ()  # of the tick, per entity a batched sample [L, ...]
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Where a lane is not what was recorded.
+
+    Args:
+        match: in which match.
+        tick: of the match; where nothing was played yet of the episode, the one before.
+        lane: in which lane; None: the game has failed for all that play.
+        episode: of the lane.
+        played: ticks of the episode, with this one; 0: what is seen first differs.
+        error: what the game has raised.
+    """
+
+    match: int
+    tick: int
+    lane: int | None = None
+    episode: int | None = None
+    played: int = 0
+    error: str = ""
+
+    def __str__(self) -> str:
+        if self.error:
+            return f"match {self.match}: at tick {self.tick} the game fails, as it did not before: {self.error}"
+        where = f"match {self.match}, lane {self.lane}, episode {self.episode}"
+        if not self.played:
+            return f"{where}: what is seen first, after tick {self.tick}, is not what was recorded"
+        return f"{where}: tick {self.tick}, number {self.played} of the episode, is not what was recorded"
+
+
+class ReplayDiffers(ArenaError):
+    """A match that is played again is not what was recorded; `difference` says where."""
+
+    def __init__(self, difference: Difference) -> None:
+        super().__init__(str(difference))
+        self.difference = difference
+
+
+class Playback:
+    """Plays some lanes of a recording again.
+
+    Args:
+        manifest: of the match.
+        recording: what its lanes have played in a leg.
+        lanes: which of them, by their places in the recording: what a lane plays does not depend on the others.
+        render_mode: given to the game when it is made; None: as it was.
+
+    Attributes:
+        game: the one that plays; another one after it was made anew.
+
+    Raises:
+        ConfigError: the game cannot be made, or has other entities or actions than it had.
+    """
+
+    def __init__(
+        self, manifest: Manifest, recording: Recording, *, lanes: Sequence[int], render_mode: str | None = None
+    ) -> None:
+        self._manifest = manifest
+        self._recording = recording
+        self._lanes = list(lanes)
+        self._kwargs = manifest.kwargs if render_mode is None else {**manifest.kwargs, "render_mode": render_mode}
+        self._columns = manifest.columns()
+        self.game = self._made()
+        self._untouched = True  # the game
+        self._digests = Digests(self.game.interface, len(self._lanes), actions=manifest.layouts())
+        self._episodes = np.zeros(len(self._lanes), np.int64)
+        self._begun = np.zeros(len(self._lanes), np.int64)
+
+    def __enter__(self) -> Playback:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.game.close()
+
+    def events(self, *, since: int = 0) -> Iterator[Event]:
+        """Everything from a game's beginning on, until the end of the recording; to be asked for once.
+
+        Args:
+            since: the place of that beginning in the recording's `begins`: one for which the game was made.
+
+        Raises:
+            ReplayDiffers: the game has failed, as it did not before.
+            ConfigError: it was reset with options that are not on record.
+        """
+        recording, begins = self._recording, self._recording.begins
+        first = begins[since].tick
+        for tick in range(first, recording.start + recording.ticks + 1):
+            if tick > first and tick not in recording.failed:  # the first one was for the game before, if for any
+                yield self._step(tick, since - 1)
+            while since < len(begins) and begins[since].tick == tick:
+                event = self._begin(begins[since], since)
+                if event is not None:
+                    yield event
+                since += 1
+
+    def _made(self) -> BatchedEnv:
+        game = made(self._manifest, self._kwargs, lanes=len(self._lanes))
+        recorded = [(entity.name, entity.action_space) for entity in self._manifest.entities]
+        found = list(zip(game.interface.entities, game.interface.action_spaces, strict=True))
+        if found != recorded:
+            game.close()
+            raise ConfigError(
+                f"match {self._manifest.match}: the game {self._manifest.make!r} has other entities or actions than "
+                f"when it was recorded: now {_words(found)}; then {_words(recorded)}"
+            )
+        return game
+
+    def _begin(self, begin: Begin, place: int) -> Event | None:
+        """Begins episodes; None if in none of the lanes that are played."""
+        places = {position: place for place, position in enumerate(begin.lanes)}
+        asked = [places.get(position) for position in self._lanes]
+        lanes = np.array([place is not None for place in asked])
+        if not lanes.any():
+            return None
+        if begin.lost:
+            raise ConfigError(
+                f"match {self._manifest.match}: what begins after tick {begin.tick} was begun with options that could "
+                f"not be written down, so it cannot be played again: {begin.lost}"
+            )
+        frame = self._reset(begin, lanes, [None if at is None or not begin.seeds else begin.seeds[at] for at in asked])
+        digests = self._digests.begin(frame, lanes)
+        self._begun[lanes] = begin.tick
+        for lane, at in enumerate(asked):
+            self._episodes[lane] = self._episodes[lane] if at is None else begin.episodes[at]
+        recorded = np.array([0 if at is None else begin.digests[at] for at in asked], np.uint16)
+        return Event(begin.tick, place, lanes, self._episodes, self._begun, frame, digests == recorded)
+
+    def _reset(self, begin: Begin, lanes: Flags, seeds: list[int | None]) -> Frame:
+        if begin.anew and not self._untouched:
+            self.game.close()
+            self.game = self._made()
+        self._untouched = False
+        try:
+            return self.game.reset(lanes, None if begin.seeds is None else seeds, begin.options)
+        except Exception as error:
+            raise self._failed(begin.tick, error) from error
+
+    def _step(self, tick: int, place: int) -> Event:
+        row = tick - self._recording.start - 1
+        done = [[leaf[row, self._lanes] for leaf in leaves] for leaves in self._recording.actions]
+        actions = [self._action(entity, leaves) for entity, leaves in enumerate(done)]
+        try:
+            step = self.game.step(actions)
+        except Exception as error:
+            raise self._failed(tick, error) from error
+        digests = self._digests.add([leaf for leaves in done for leaf in leaves], step)
+        same = digests == self._recording.digests[row, self._lanes]
+        everywhere = np.ones(len(self._lanes), np.bool_)
+        return Event(tick, place, everywhere, self._episodes, self._begun, step.frame, same, step, actions)
+
+    def _action(self, entity: int, leaves: Sequence[NDArray[Any]]) -> Any:
+        space: Space[Any] = self._manifest.entities[entity].action_space
+        columns = self._columns[entity]
+        return unflatten(space, [column.unpacked(leaf) for column, leaf in zip(columns, leaves, strict=True)])
+
+    def _failed(self, tick: int, error: Exception) -> ReplayDiffers:
+        words = f"{type(error).__name__}: {error}{registry.where_raised(error)}"
+        return ReplayDiffers(Difference(self._manifest.match, tick, error=words))
+
+
+def made(manifest: Manifest, kwargs: Mapping[str, Any], *, lanes: int) -> BatchedEnv:
+    """The game of a match.
+
+    Raises:
+        ConfigError: it cannot be made; what its constructor has raised is in the message, and is the cause.
+    """
+    try:
+        return registry.adapt_environment(manifest.make, kwargs, lanes, manifest.wrappers)
+    except Exception as error:
+        words = str(error) if isinstance(error, ConfigError) else f"{type(error).__name__}: {error}"
+        raise ConfigError(
+            f"match {manifest.match}: the game {manifest.make!r} cannot be made with {dict(kwargs)}: {words}"
+            f"{registry.where_raised(error)}"
+        ) from error
+
+
+def _words(entities: Sequence[tuple[str, Space[Any]]]) -> str:
+    return ", ".join(f"{name} {space}" for name, space in entities)

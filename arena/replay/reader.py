@@ -1,0 +1,271 @@
+"""What a run with `record: replays` has written down, read back: which episodes there are, and what was done in them.
+
+    replays = read_replays("runs/duel")
+    for match in replays.matches:
+        for episode in match.episodes():             those that were played to their end
+            episode.lane, episode.number, episode.length
+
+`arena.replay.verify` plays them again. How the files look is in `arena.replay.format`; what is read is held against
+it, and reading runs no code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from arena.errors import ConfigError
+from arena.replay.format import (
+    MANIFEST,
+    Begin,
+    Chunk,
+    Leaves,
+    Manifest,
+    chunks_in,
+    damaged,
+    files_in,
+    manifest_of,
+    start_and_lane,
+)
+
+
+@dataclass(frozen=True)
+class Recording:
+    """One file: what `L` lanes have played in the `T` ticks of a leg.
+
+    Args:
+        path: of the file.
+        lanes: by their numbers in the match.
+        start: how many ticks were played before.
+        begins: when episodes begin, in the order in which they were begun.
+        failed: the ticks at which the game has failed, which it did not play.
+        actions: per entity the leaves [T, L, ...] of what was done, zeros for who was not to act.
+        digests: [T, L], see `arena.replay.digests`.
+    """
+
+    path: Path
+    lanes: range
+    start: int
+    begins: tuple[Begin, ...]
+    failed: frozenset[int]
+    actions: tuple[Leaves, ...]
+    digests: NDArray[np.uint16]
+
+    @property
+    def ticks(self) -> int:
+        return len(self.digests)
+
+
+class Episode(NamedTuple):
+    """An episode that was played to its end, and is on record under its number."""
+
+    lane: int
+    number: int
+    begin: int  # ticks of the match that were played before
+    end: int  # its last tick
+    place: int  # of its begin, in those of its recording
+    recording: Recording
+
+    @property
+    def length(self) -> int:
+        """Its ticks."""
+        return self.end - self.begin
+
+
+@dataclass(frozen=True)
+class MatchReplays:
+    """What there is of one match.
+
+    Args:
+        path: its folder.
+        manifest: how it is made, and who has played.
+    """
+
+    path: Path
+    manifest: Manifest
+
+    @cached_property
+    def recordings(self) -> tuple[Recording, ...]:
+        """All files, by ticks and lanes.
+
+        Raises:
+            ConfigError: one is damaged.
+        """
+        found = (_recording(path, self.manifest) for path in files_in(self.path))
+        return tuple(recording for recording in found if recording is not None)
+
+    def episodes(self) -> list[Episode]:
+        """The episodes that were played to their end, by lane and number; those that a leg's end has cut included.
+
+        Raises:
+            ConfigError: as `recordings`.
+        """
+        found = {(one.lane, one.number): one for recording in self.recordings for one in _episodes(recording)}
+        return [found[place] for place in sorted(found)]
+
+    def episode(self, number: int, *, lane: int) -> Episode:
+        """One of them.
+
+        Raises:
+            ConfigError: as `recordings`; or it is not there.
+        """
+        known = [one for one in self.episodes() if one.lane == lane]
+        for one in known:
+            if one.number == number:
+                return one
+        self.check_lane(lane)
+        raise self._absent(f"episode {number} of lane {lane}; {_there([one.number for one in known])}")
+
+    def check_lane(self, lane: int) -> None:
+        """Refuses a lane of which there is nothing.
+
+        Raises:
+            ConfigError: there is none, and says which there are; or as `recordings`.
+        """
+        if lane not in self.lanes:
+            raise self._absent(f"lane {lane}; {_there(self.lanes)}")
+
+    @property
+    def lanes(self) -> Sequence[int]:
+        """The numbers of the lanes of which there is something."""
+        return sorted({lane for recording in self.recordings for lane in recording.lanes})
+
+    def _absent(self, what: str) -> ConfigError:
+        return ConfigError(f"match {self.manifest.match} has no {what}", source=str(self.path))
+
+
+@dataclass(frozen=True)
+class Replays:
+    """What a run has kept, match by match, the first round first."""
+
+    path: Path
+    matches: tuple[MatchReplays, ...]
+
+    def match(self, number: int, *, round: int = 0) -> MatchReplays:
+        """One match.
+
+        Raises:
+            ConfigError: it is not there.
+        """
+        rounds = sorted({match.manifest.round for match in self.matches})
+        if round not in rounds:
+            raise ConfigError(f"there is no round {round}; {_there(rounds)}", source=str(self.path))
+        known = {match.manifest.match: match for match in self.matches if match.manifest.round == round}
+        if number not in known:
+            there = _there(sorted(known))
+            raise ConfigError(f"round {round} has no match {number}; {there}", source=str(self.path))
+        return known[number]
+
+
+def read_replays(path: Path | str) -> Replays:
+    """Opens the replays of a run; the files of a match are read when they are asked for.
+
+    Args:
+        path: a run folder.
+
+    Raises:
+        ConfigError: there are none here, or a manifest is missing, damaged, or of a newer arena.
+    """
+    home = Path(path) / "replays"
+    found = [manifest for folder in sorted(home.glob("round-*/match-*")) if (manifest := _manifest_in(folder))]
+    if not found:
+        raise ConfigError(
+            "no replays here: name the folder of a run whose configuration says `record: replays`", source=str(path)
+        )
+    matches = [MatchReplays(file.parent, manifest_of(file)) for file in found]
+    return Replays(home, tuple(sorted(matches, key=lambda match: match.manifest[:2])))
+
+
+def _manifest_in(folder: Path) -> Path | None:
+    """The manifest of a match; None where nothing was written, or all of it is to be played again."""
+    files, manifest = files_in(folder), folder / MANIFEST  # in this order: it is there before the first file is
+    if files and not manifest.exists():
+        raise damaged(manifest, "it is missing, though there are files beside it")
+    return manifest if manifest.exists() else None
+
+
+def _recording(path: Path, manifest: Manifest) -> Recording | None:
+    """What a file holds; None if nothing was written before its writer was killed."""
+    chunks = list(chunks_in(path))
+    if not chunks:
+        return None
+    start, lane = start_and_lane(path)
+    first = chunks[0]
+    if (first.tick, first.lane) != (start, lane):
+        raise damaged(path, f"it begins after tick {first.tick} with lane {first.lane}, which its name does not say")
+    parts = [_columns(chunk, manifest, path) for chunk in chunks]
+    for before, chunk in pairwise(chunks):
+        if (chunk.tick, chunk.lane, chunk.lanes) != (before.tick + before.ticks, first.lane, first.lanes):
+            raise damaged(path, f"its ticks or lanes do not go on after tick {before.tick + before.ticks}")
+    begins = tuple(begin for chunk in chunks for begin in chunk.begins)
+    _check_begins(begins, first, path)
+    joined = [np.concatenate(columns) for columns in zip(*parts, strict=True)]
+    return Recording(
+        path=path,
+        lanes=range(lane, lane + first.lanes),
+        start=start,
+        begins=begins,
+        failed=frozenset(tick for chunk in chunks for tick in chunk.failed),
+        actions=_by_entity(joined[1:], manifest),
+        digests=joined[0],
+    )
+
+
+def _columns(chunk: Chunk, manifest: Manifest, path: Path) -> list[NDArray[np.generic]]:
+    """The digests of a chunk, and the leaves of all actions, as they are written."""
+    layouts = [(np.dtype(np.uint16), ()), *manifest.layouts()]
+    written = [chunk.digests, *chunk.actions]
+    try:
+        if min(chunk.ticks, chunk.lanes) < 1:
+            raise ValueError("no ticks or no lanes")
+        return [
+            np.frombuffer(data, dtype).reshape(chunk.ticks, chunk.lanes, *shape)
+            for data, (dtype, shape) in zip(written, layouts, strict=True)
+        ]
+    except ValueError as error:
+        raise damaged(path, f"the columns after tick {chunk.tick} do not fit: {error}") from error
+
+
+def _by_entity(leaves: Sequence[NDArray[np.generic]], manifest: Manifest) -> tuple[Leaves, ...]:
+    remaining = iter(leaves)
+    return tuple(tuple(next(remaining) for _ in columns) for columns in manifest.columns())
+
+
+def _check_begins(begins: Sequence[Begin], first: Chunk, path: Path) -> None:
+    if not begins or not begins[0].anew or begins[0].tick != first.tick:
+        raise damaged(path, "nothing is said of how its first episodes begin")
+    if any(after.tick < before.tick for before, after in pairwise(begins)):
+        raise damaged(path, "its episodes do not begin one after the other")
+    for begin in begins:
+        sizes = {len(begin.lanes), len(begin.episodes), len(begin.digests), len(begin.seeds or begin.lanes)}
+        whole = not begin.anew or begin.lanes == list(range(first.lanes))
+        if len(sizes) > 1 or not whole or not set(begin.lanes) <= set(range(first.lanes)):
+            raise damaged(path, f"what begins after tick {begin.tick} are no episodes of its lanes")
+
+
+def _episodes(recording: Recording) -> Iterator[Episode]:
+    """Those that end: what is begun next in their lane has a higher number."""
+    last: dict[int, tuple[int, int, int]] = {}
+    for place, begin in enumerate(recording.begins):
+        for position, number in zip(begin.lanes, begin.episodes, strict=True):
+            before, tick, at = last.get(position, (number, 0, 0))
+            if number > before:
+                yield Episode(recording.lanes[position], before, tick, begin.tick, at, recording)
+            last[position] = (number, begin.tick, place)
+
+
+def _there(numbers: Sequence[int]) -> str:
+    """`there are 0 to 3, 7`, `there is only 0`, `there is none`."""
+    if len(numbers) < 2:
+        return f"there is only {numbers[0]}" if numbers else "there is none"
+    edges = [index for index in range(1, len(numbers)) if numbers[index] != numbers[index - 1] + 1]
+    parts = [numbers[start:end] for start, end in pairwise([0, *edges, len(numbers)]) if start < end]
+    spans = ", ".join(f"{part[0]} to {part[-1]}" if len(part) > 1 else str(part[0]) for part in parts)
+    return f"there are {spans}"

@@ -1,0 +1,176 @@
+"""Replays for those who look at them: are they what was played, and what did it look like?
+
+verify(match)                        plays everything again, and says where it is not what was recorded
+events_of(match, episode)            an episode, tick by tick
+frames("runs/duel", 0, 12)           its pictures; no screen is needed
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from arena import registry
+from arena.errors import ConfigError
+from arena.game.api import BatchedEnv
+from arena.replay.format import Manifest
+from arena.replay.playback import Difference, Event, Playback, ReplayDiffers
+from arena.replay.reader import Episode, MatchReplays, Recording, read_replays
+
+Picture = NDArray[np.uint8]
+
+PICTURES, TEXT = "rgb_array", "ansi"
+"""Gymnasium's and PettingZoo's names for how a game is rendered."""
+_PER_SECOND = 10.0  # ticks of games that do not say how fast they are to be shown
+_NO_SCREEN = {"SDL_VIDEODRIVER": "dummy", "SDL_AUDIODRIVER": "dummy", "PYGAME_HIDE_SUPPORT_PROMPT": "1"}
+
+
+def verify(match: MatchReplays, *, lane: int | None = None) -> Iterator[tuple[Recording, list[Difference]]]:
+    """Plays every recording of a match again, with the first difference of each of its lanes, if there is one.
+
+    Args:
+        match: of a run.
+        lane: this one alone, of the recordings that have it; None: all.
+
+    Raises:
+        ConfigError: a file is damaged, or the game is not as it was, see `Playback`.
+    """
+    for recording in match.recordings:
+        found: dict[int | None, Difference] = {}
+        lanes = [position for position, number in enumerate(recording.lanes) if lane in (None, number)]
+        if not lanes:
+            continue
+        with Playback(match.manifest, recording, lanes=lanes) as playback:
+            try:
+                for event in playback.events():
+                    for position in np.flatnonzero(event.lanes & ~event.same).tolist():
+                        number = recording.lanes[lanes[position]]
+                        found.setdefault(position, _difference(match, number, event, position))
+            except ReplayDiffers as error:
+                found[None] = error.difference
+        yield recording, list(found.values())
+
+
+def events_of(
+    match: MatchReplays, episode: Episode, *, render_mode: str | None = None
+) -> Iterator[tuple[Event, BatchedEnv]]:
+    """An episode's events, with the game that has just come to them: what is seen first, then its ticks.
+
+    Its lane is played alone, from where its game was made; the episodes before it are not shown.
+
+    Raises:
+        ReplayDiffers: it, or an episode before it, is not what was recorded.
+        ConfigError: as `verify`.
+    """
+    recording = episode.recording
+    since = max(place for place, begin in enumerate(recording.begins[: episode.place + 1]) if begin.anew)
+    position = recording.lanes.index(episode.lane)
+    with Playback(match.manifest, recording, lanes=[position], render_mode=render_mode) as playback:
+        for event in playback.events(since=since):
+            if not event.same[0]:
+                raise ReplayDiffers(_difference(match, episode.lane, event, 0))
+            if event.place >= episode.place:
+                yield event, playback.game
+            if event.tick == episode.end and event.step is not None:
+                return
+
+
+def frames(run: Path | str, match: int, episode: int, *, lane: int = 0, round: int = 0) -> Iterator[Picture]:
+    """The pictures of an episode, uint8 [height, width, 3]: what is seen first, and one after each tick.
+
+    Args:
+        run: the run folder.
+        match: the match.
+        episode: its number, as in episodes.jsonl.
+        lane: of the match.
+        round: of a league.
+
+    Raises:
+        ReplayDiffers: what is played again is not what was recorded.
+        ConfigError: there is no such episode, its files are damaged, or the game draws no pictures.
+    """
+    found = read_replays(run).match(match, round=round)
+    for picture, _ in pictures_of(found, found.episode(episode, lane=lane)):
+        yield picture
+
+
+def pictures_of(match: MatchReplays, episode: Episode) -> Iterator[tuple[Picture, Event]]:
+    """As `frames`, each picture with the event that it shows."""
+    for name, value in _NO_SCREEN.items():  # before a game imports what opens windows
+        os.environ.setdefault(name, value)
+    mode = PICTURES if PICTURES in rendering(match.manifest).modes else None
+    for event, game in events_of(match, episode, render_mode=mode):
+        picture = rendered(match.manifest, game)
+        if not isinstance(picture, np.ndarray) or picture.shape[2:] != (3,):
+            raise ConfigError(
+                f"the game {match.manifest.make!r} draws no pictures; one of Gymnasium or PettingZoo has 'rgb_array' "
+                "in `metadata['render_modes']` and takes `render_mode=`, one of another kind has `render()`"
+            )
+        yield picture.astype(np.uint8, copy=False), event
+
+
+def rendered(manifest: Manifest, game: BatchedEnv) -> Picture | str | None:
+    """What the game shows of its first lane: a picture, text, or None.
+
+    Raises:
+        ConfigError: it cannot, as where a package is missing that it draws with; its own words are in the message.
+    """
+    try:
+        return game.render()
+    except Exception as error:
+        raise ConfigError(
+            f"the game {manifest.make!r} cannot be drawn: {type(error).__name__}: {error}{registry.where_raised(error)}"
+        ) from error
+
+
+class Rendering(NamedTuple):
+    """How a game says that it can be shown."""
+
+    modes: tuple[str, ...]  # that it takes as `render_mode`; none if the configuration has chosen one
+    per_second: float  # ticks
+
+
+def rendering(manifest: Manifest) -> Rendering:
+    """What a game of Gymnasium or PettingZoo says of its pictures; natively batched ones need not be asked.
+
+    Raises:
+        ConfigError: it cannot be made.
+    """
+    factory = registry.environment_factory(manifest.make)
+    if getattr(factory, "batched", False):
+        return Rendering((), _PER_SECOND)
+    try:
+        instance = factory(**manifest.kwargs)
+    except Exception as error:
+        raise ConfigError(
+            f"the game {manifest.make!r} cannot be made with {manifest.kwargs}: {type(error).__name__}: {error}"
+        ) from error
+    said: Any = getattr(instance, "metadata", None)
+    if hasattr(instance, "close"):
+        instance.close()
+    metadata: Mapping[str, Any] = said if isinstance(said, Mapping) else {}
+    modes: Sequence[str] = metadata.get("render_modes") or ()
+    takes = _takes_render_mode(factory, manifest.kwargs)
+    return Rendering(tuple(modes) if takes else (), float(metadata.get("render_fps") or _PER_SECOND))
+
+
+def _takes_render_mode(factory: Any, kwargs: Mapping[str, Any]) -> bool:
+    if "render_mode" in kwargs:
+        return False
+    try:
+        inspect.signature(factory).bind(**kwargs, render_mode=PICTURES)
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+def _difference(match: MatchReplays, lane: int, event: Event, position: int) -> Difference:
+    number, begun = int(event.episodes[position]), int(event.begun[position])
+    played = 0 if event.step is None else event.tick - begun
+    return Difference(match.manifest.match, event.tick, lane, number, played)

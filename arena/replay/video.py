@@ -1,0 +1,185 @@
+"""Pictures one after the other as a file that plays: `.mp4` (H.264), `.gif` and `.webp`.
+
+    write_video(Path("duel.mp4"), frames, per_second=10)
+
+`captioned` puts a line over each picture: who plays, what they have earned, and how far the episode is. Pillow draws
+and writes GIF and WebP, imageio-ffmpeg brings an encoder for MP4 along: the extra `video`.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import itertools
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from arena.errors import ConfigError, Unwritable, nearest
+from arena.records.atomic import check_place
+
+if TYPE_CHECKING:
+    from PIL.ImageDraw import ImageDraw
+    from PIL.ImageFont import FreeTypeFont
+
+Picture = NDArray[np.uint8]  # [height, width, 3]
+
+SUFFIXES = (".mp4", ".gif", ".webp")
+_PACKAGES = {"PIL": "pillow", "imageio_ffmpeg": "imageio-ffmpeg"}
+_LEAST, _MOST = 360, 720  # pixels of a picture's longer side: what is smaller or larger is scaled
+_HELD = 1.0  # seconds for which the last picture stays
+_SHORTEST = 20  # milliseconds of a picture: browsers show shorter ones for longer
+_BAND, _PAD, _DOT, _TEXT = 40, 14, 11, 15  # pixels: the caption's height, its margins, a mark, the letters
+_PAPER, _INK, _SOFT, _LINE = (250, 250, 251), (33, 38, 45), (120, 128, 138), (222, 226, 230)
+
+
+class Player(NamedTuple):
+    """Who is named over a picture."""
+
+    name: str
+    color: str  # as "#1f77b4"
+    earned: float
+
+
+class Caption(NamedTuple):
+    """What stands over a picture."""
+
+    players: Sequence[Player]
+    words: str  # on the right
+    share: float  # of the episode that is over, from 0 to 1
+
+
+def check_video(path: Path) -> None:
+    """Refuses a file that cannot become a video.
+
+    Raises:
+        ConfigError: its name has another end, it cannot be where it is to be, or a package is missing.
+    """
+    if path.suffix.lower() not in SUFFIXES:
+        raise ConfigError(f"{str(path)!r} is no video; {nearest(path.suffix, SUFFIXES)}", path="--video")
+    check_place(path, option="--video")
+    missing = [name for module, name in _PACKAGES.items() if importlib.util.find_spec(module) is None]
+    if missing:
+        raise ConfigError(
+            f"a video needs {' and '.join(missing)}; the extra 'video' brings them: "
+            'pip install "mpi-policy-arena[video]"',
+            path="--video",
+        )
+
+
+def write_video(path: Path, pictures: Iterator[Picture], *, per_second: float) -> None:
+    """Writes pictures of one size; the file is there when all of them are in it.
+
+    Args:
+        path: ends with one of `SUFFIXES`.
+        pictures: at least one.
+        per_second: how many are shown in a second.
+
+    Raises:
+        ConfigError: as `check_video`.
+        Unwritable: the file cannot be written.
+    """
+    check_video(path)
+    part = path.with_name(f".{path.stem}.part{path.suffix}")
+    write = _write_mp4 if path.suffix.lower() == ".mp4" else _write_images
+    try:
+        part.open("wb").close()  # an encoder would say less of a place where nothing can be
+        try:
+            write(part, _held(map(_even, pictures), round(_HELD * per_second)), per_second)
+            part.replace(path)
+        finally:
+            part.unlink(missing_ok=True)
+    except OSError as error:
+        why = error.strerror or str(error).partition("\n")[0]  # behind it is the encoder's whole command
+        raise Unwritable(f"{path} cannot be written: {why}") from error
+
+
+def captioned(picture: Picture, caption: Caption) -> Picture:
+    """A picture under a line that says who plays, `scaled`."""
+    from PIL import Image, ImageDraw, ImageFont
+
+    below = scaled(picture)
+    height, width, _ = below.shape
+    image = Image.new("RGB", (width, height + _BAND), _PAPER)
+    image.paste(Image.fromarray(below), (0, _BAND))
+    draw, font = ImageDraw.Draw(image), ImageFont.load_default(_TEXT)
+    assert not isinstance(font, ImageFont.ImageFont), "Pillow's packages have FreeType"
+    end = width - _PAD - draw.textlength(caption.words, font)
+    draw.text((end, _BAND / 2), caption.words, _SOFT, font, anchor="lm")
+    _name_players(draw, font, caption.players, end - _PAD)
+    draw.rectangle((0, _BAND - 2, width, _BAND - 1), _LINE)
+    if (done := round(width * caption.share)) > 0:
+        draw.rectangle((0, _BAND - 2, done - 1, _BAND - 1), _SOFT)
+    return np.asarray(image)
+
+
+def _name_players(draw: ImageDraw, font: FreeTypeFont, players: Sequence[Player], end: float) -> None:
+    """As many as there is room for."""
+    left, middle = float(_PAD), _BAND / 2
+    for player in players:
+        earned = f"{player.earned:+.4g}" if player.earned else "0"
+        right = left + _DOT + 7 + draw.textlength(f"{player.name}  {earned}", font)
+        if right > end:
+            draw.text((left, middle), "...", _SOFT, font, anchor="lm")
+            return
+        draw.ellipse((left, middle - _DOT / 2, left + _DOT, middle + _DOT / 2), player.color)
+        draw.text((left + _DOT + 7, middle), player.name, _INK, font, anchor="lm")
+        draw.text((right, middle), earned, _SOFT, font, anchor="rm")
+        left = right + _PAD + 6
+
+
+def scaled(picture: Picture) -> Picture:
+    """A picture that fits a page: small ones become larger, by whole numbers, and large ones smaller."""
+    from PIL import Image
+
+    height, width, _ = picture.shape
+    longer = max(height, width)
+    if longer < _LEAST:
+        times = -(-_LEAST // longer)
+        return picture.repeat(times, 0).repeat(times, 1)
+    if longer > _MOST:
+        size = (round(width * _MOST / longer), round(height * _MOST / longer))
+        return np.asarray(Image.fromarray(picture).resize(size, Image.Resampling.LANCZOS))
+    return picture
+
+
+def _even(picture: Picture) -> Picture:
+    """Sides are even, as H.264 asks for."""
+    odd = [(0, side % 2) for side in picture.shape[:2]]
+    return np.pad(picture, [*odd, (0, 0)], mode="edge")
+
+
+def _held(pictures: Iterator[Picture], times: int) -> Iterator[Picture]:
+    """The last one stays."""
+    last = next(pictures)
+    yield last
+    for last in pictures:
+        yield last
+    yield from itertools.repeat(last, times)
+
+
+def _write_mp4(path: Path, pictures: Iterator[Picture], per_second: float) -> None:
+    import imageio_ffmpeg
+
+    first = next(pictures)
+    size = (first.shape[1], first.shape[0])
+    settings: dict[str, Any] = {"codec": "libx264", "quality": None, "macro_block_size": 1, "pix_fmt_out": "yuv420p"}
+    quality = ["-crf", "20", "-preset", "medium", "-movflags", "+faststart"]
+    with closing(
+        imageio_ffmpeg.write_frames(str(path), size, fps=per_second, output_params=quality, **settings)
+    ) as encoder:
+        encoder.send(None)
+        for picture in itertools.chain([first], pictures):
+            encoder.send(np.ascontiguousarray(picture))
+
+
+def _write_images(path: Path, pictures: Iterator[Picture], per_second: float) -> None:
+    from PIL import Image
+
+    images = map(Image.fromarray, pictures)
+    settings: dict[str, Any] = {"quality": 80, "method": 4} if path.suffix.lower() == ".webp" else {"optimize": True}
+    milliseconds = max(_SHORTEST, round(1000 / per_second))
+    next(images).save(path, save_all=True, append_images=images, duration=milliseconds, loop=0, **settings)

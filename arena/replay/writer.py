@@ -1,0 +1,241 @@
+"""The pen of one block of lanes that keeps replays: how episodes begin, what everybody does, digests of the rest.
+
+    begin       episodes begin in some lanes
+    add         a tick: actions, and what the game has said
+    flush       what is not in the file yet becomes a chunk of it; so does a chunk that is full, when a tick is added
+    close       the leg is over: all of it is on the disk
+
+Chunks have so many ticks that little is lost when the process is killed, and the same whenever a match is played.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from arena.errors import ConfigError
+from arena.game.api import Frame, Interface, Step
+from arena.game.spaces import flatten
+from arena.records.atomic import make_folder, replacing, writing
+from arena.replay.digests import Digests
+from arena.replay.format import (
+    MANIFEST,
+    Begin,
+    Chunk,
+    Manifest,
+    file_path,
+    files_in,
+    folder_of,
+    framed,
+    start_and_lane,
+)
+
+_MOST_TICKS = 256  # of a chunk
+_MOST_BYTES = 2**16  # of a chunk, before it is compressed, unless a single tick needs more
+_DIGEST_BYTES = 2
+
+Flags = NDArray[np.bool_]
+
+
+class ReplayWriter:
+    """Writes the replays of some lanes of a match, during one leg.
+
+    Args:
+        replays: the folder of the run's replays; made, as those in it, when the first chunk is written.
+        manifest: of the match.
+        interface: of its game.
+        lanes: by their numbers in the match.
+        start: how many ticks were played before the leg.
+
+    Raises:
+        ConfigError: the folder has replays of another match under this number, from before the leg.
+    """
+
+    def __init__(self, replays: Path, manifest: Manifest, interface: Interface, *, lanes: range, start: int) -> None:
+        self._replays = replays
+        self._folder = folder_of(replays, round=manifest.round, match=manifest.match)
+        self._manifest = manifest.to_bytes()
+        _check_manifest(self._folder, self._manifest, start=start)
+        self._path = file_path(self._folder, start=start, lane=lanes[0])
+        self._lanes = lanes
+        self._spaces = interface.action_spaces
+        self._columns = manifest.columns()
+        self._digests = Digests(interface, len(lanes), actions=manifest.layouts())
+        self._ticks = _ticks_of_chunk(sum(column.item_bytes for of in self._columns for column in of), len(lanes))
+        self._actions = [
+            [np.zeros((self._ticks, len(lanes), *column.shape), column.dtype) for column in of] for of in self._columns
+        ]
+        self._kept = np.zeros((self._ticks, len(lanes)), np.uint16)
+        self._active: Flags = np.zeros((len(lanes), len(interface.entities)), np.bool_)
+        self._tick = start  # how many were played before the chunk
+        self._played = 0  # ticks of the chunk
+        self._begins: list[Begin] = []
+        self._failed: list[int] = []
+        self._begun = False  # whether the file is
+
+    def begin(
+        self,
+        frame: Frame,
+        lanes: Flags,
+        *,
+        episodes: NDArray[np.int64],
+        seeds: Sequence[int | None] | None,
+        options: Mapping[str, Any] | None,
+        anew: bool,
+    ) -> None:
+        """Takes that episodes begin in some lanes.
+
+        Args:
+            frame: what is seen first.
+            lanes: in which [L].
+            episodes: the numbers of the episodes [L].
+            seeds: what each lane was given, of all of them; None: nothing.
+            options: of the reset.
+            anew: whether the game was made for this.
+        """
+        self._active[lanes] = frame.active[lanes]
+        digests = self._digests.begin(frame, lanes)
+        kept, lost = _kept_options(options)
+        which = np.flatnonzero(lanes).tolist()
+        begin = Begin(
+            tick=self._tick + self._played,
+            lanes=which,
+            episodes=episodes[lanes].tolist(),
+            digests=digests[lanes].tolist(),
+            seeds=None if seeds is None else [_number(seeds[lane]) for lane in which],
+            options=kept,
+            lost=lost,
+            anew=anew,
+        )
+        self._begins.append(begin)
+
+    def add(self, actions: Sequence[Any], step: Step | None) -> None:
+        """Takes a tick.
+
+        Args:
+            actions: per entity a batched sample, leading axis L.
+            step: what the game has said of it, nothing added; None: it has failed.
+
+        Raises:
+            Unwritable: a chunk that was full cannot be written.
+        """
+        if self._played == self._ticks:
+            self.flush()
+        t = self._played
+        done = [leaf for entity, action in enumerate(actions) for leaf in self._act(t, entity, action)]
+        self._played = t + 1
+        if step is None:
+            self._failed.append(self._tick + self._played)
+            self._kept[t] = 0
+            return
+        self._kept[t] = self._digests.add(done, step)
+        self._active[...] = step.frame.active
+
+    def _act(self, t: int, entity: int, action: Any) -> list[NDArray[Any]]:
+        """Keeps what an entity does; zeros where it is not to act, which games do not look at."""
+        acting = self._active[:, entity]
+        everywhere = acting.all()
+        leaves = flatten(self._spaces[entity], action)
+        for kept, column, leaf in zip(self._actions[entity], self._columns[entity], leaves, strict=True):
+            kept[t] = column.packed(leaf)
+            if not everywhere:
+                kept[t, ~acting] = 0
+        return [kept[t] for kept in self._actions[entity]]
+
+    def flush(self) -> None:
+        """Writes the ticks since the last chunk, if there are any.
+
+        Raises:
+            Unwritable: the disk is full, or the folder has gone.
+        """
+        if self._played == 0:
+            return
+        chunk = Chunk(
+            lane=self._lanes[0],
+            lanes=len(self._lanes),
+            tick=self._tick,
+            ticks=self._played,
+            begins=self._begins,
+            failed=self._failed,
+            actions=[kept[: self._played].tobytes() for of in self._actions for kept in of],
+            digests=self._kept[: self._played].tobytes(),
+        )
+        self._append(framed(chunk))
+        self._tick += self._played
+        self._played, self._begins, self._failed = 0, [], []
+
+    def close(self) -> None:
+        """Writes what is left; then all of it is on the disk.
+
+        Raises:
+            Unwritable: as `flush`.
+        """
+        self.flush()
+        if self._begun:
+            with writing(self._path), open(self._path, "rb") as file:
+                os.fsync(file.fileno())
+
+    def _append(self, data: bytes) -> None:
+        """Appends to the file, or leaves it as it was."""
+        if not self._begun:
+            self._begin_file()
+        with writing(self._path):
+            size = self._path.stat().st_size
+            try:
+                with open(self._path, "ab") as file:
+                    file.write(data)
+            except OSError:
+                with suppress(OSError):  # the first error is the one to tell
+                    os.truncate(self._path, size)
+                raise
+
+    def _begin_file(self) -> None:
+        """Makes the folders, and the file: what stands under its name is of a leg that is played again."""
+        for folder in (self._replays, self._folder.parent, self._folder):
+            make_folder(folder)
+        manifest = self._folder / MANIFEST
+        if not manifest.exists() or manifest.read_bytes() != self._manifest:
+            with replacing(manifest) as file:
+                file.write(self._manifest)
+        with replacing(self._path):
+            self._begun = True
+
+
+def _number(seed: int | None) -> int | None:
+    return None if seed is None else int(seed)
+
+
+def _kept_options(options: Mapping[str, Any] | None) -> tuple[dict[str, Any] | None, str]:
+    """The options of a reset as they can be written, or else what they were, in words."""
+    if options is None:
+        return None, ""
+    try:
+        kept = msgspec.msgpack.decode(msgspec.msgpack.encode(dict(options)))
+        same = bool(kept == dict(options))
+    except (TypeError, ValueError, OverflowError, RecursionError):
+        same = False
+    return (dict(options), "") if same else (None, f"{options!r:.200}")
+
+
+def _ticks_of_chunk(action_bytes: int, lanes: int) -> int:
+    """How many ticks a full chunk has."""
+    return max(1, min(_MOST_TICKS, _MOST_BYTES // (lanes * (action_bytes + _DIGEST_BYTES))))
+
+
+def _check_manifest(folder: Path, manifest: bytes, *, start: int) -> None:
+    """What was played after `start` is no hindrance: it is played again, perhaps by others."""
+    path = folder / MANIFEST
+    stays = any(start_and_lane(file)[0] < start for file in files_in(folder))
+    if stays and path.exists() and path.read_bytes() != manifest:
+        raise ConfigError(
+            "holds replays of another match than has this number now (after copies have changed, matches have other "
+            "numbers): go back to what the run had, move the folder of its replays away, or start a new run",
+            source=str(path),
+        )

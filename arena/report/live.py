@@ -1,0 +1,156 @@
+"""`arena report --serve`: the page of a run that may be under way, on this machine alone.
+
+GET /          the newest page; one is made anew if the run has gone on or ended and the last one is old enough
+GET /version   its version, made anew likewise: an open page, which knows its own, asks every two seconds, and is
+               loaded again when there is another one
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+from arena.errors import ConfigError
+from arena.records.folder import RunFolder
+from arena.records.lock import is_held
+from arena.report.page import page
+from arena.report.read_run import read_run
+
+HOST = "127.0.0.1"
+_REST = 3  # times as long as a page took to make it stays the newest one: most of the machine is the run's
+_AGAIN = 2  # seconds after which a browser asks again for a page that could not be made
+
+
+class LivePage:
+    """The newest page of a run.
+
+    Args:
+        path: the run folder.
+        replays: how many replays are shown at most.
+        make: the page of a run folder, with so many replays, that knows its version.
+        clock: seconds.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        replays: int,
+        make: Callable[[Path, int, str], str] | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._path, self._replays, self._make, self._clock = path, replays, make or _made, clock
+        self._lock = threading.Lock()
+        self._version, self._text, self._until = "", "", 0.0
+
+    def version(self) -> str:
+        """That of the newest page, which is made before this returns if it is time for one: who hears of it has it.
+
+        Raises:
+            ConfigError: the folder is damaged.
+        """
+        return self._newest()[0]
+
+    def text(self) -> str:
+        """The newest page; made once, however many ask.
+
+        Raises:
+            ConfigError: the folder is damaged.
+        """
+        return self._newest()[1]
+
+    def _newest(self) -> tuple[str, str]:
+        with self._lock:
+            if not self._version or self._clock() >= self._until:
+                found = self._found()
+                if found != self._version:
+                    began = self._clock()
+                    self._text = self._make(self._path, self._replays, found)
+                    self._version, ended = found, self._clock()
+                    self._until = ended + _REST * (ended - began)
+            return self._version, self._text
+
+    def _found(self) -> str:
+        folder = RunFolder(self._path)
+        watched = (folder.episodes, folder.metrics, folder.evaluations, folder.rounds, folder.faults, folder.lock)
+        sizes = [path.stat() if path.exists() else None for path in (*watched, folder.path / "profile.json")]
+        words = ["" if found is None else f"{found.st_size:x}.{found.st_mtime_ns:x}" for found in sizes]
+        return "-".join([*words, "going" if is_held(self._path) else "over"])  # a run that is killed changes no file
+
+
+def _made(path: Path, replays: int, version: str) -> str:
+    return page(read_run(path), live=version, replays=replays)
+
+
+def make_server(live: LivePage, port: int) -> ThreadingHTTPServer:
+    """A server that is bound, for this machine alone; port 0 takes any that is free.
+
+    Raises:
+        ConfigError: the port is taken.
+    """
+    try:
+        return ThreadingHTTPServer((HOST, port), partial(_Handler, live))
+    except OSError as error:
+        raise ConfigError(f"port {port} cannot be served: {error.strerror}", path="--serve") from error
+
+
+def serve(path: Path, *, port: int, replays: int, say: Callable[[str], None]) -> int:
+    """Serves the page of a run until Ctrl-C; returns the exit status.
+
+    Args:
+        path: the run folder.
+        port: 0 takes any that is free.
+        replays: how many are shown at most.
+        say: is told the address.
+
+    Raises:
+        ConfigError: this is no run folder, it is damaged, or the port is taken.
+    """
+    try:
+        live = LivePage(path, replays=replays)
+        live.text()  # what is wrong with the folder is said here, and not in a browser
+        with make_server(live, port) as server:
+            say(f"http://{HOST}:{server.server_port}/ shows {path}; Ctrl-C ends it")
+            server.serve_forever()
+    except KeyboardInterrupt:
+        pass
+    return 0
+
+
+class _Handler(BaseHTTPRequestHandler):
+    """Answers one request."""
+
+    def __init__(self, live: LivePage, *given: object) -> None:
+        self._live = live
+        super().__init__(*given)  # type: ignore[arg-type]  # what the server gives
+
+    def do_GET(self) -> None:
+        """The page, its version, or nothing else."""
+        answers = {"/": self._live.text, "/version": self._live.version}
+        if self.path not in answers:
+            return self.send_error(HTTPStatus.NOT_FOUND)
+        with suppress(ConnectionError):  # a page that is left before it has come is nobody's fault
+            try:
+                self._answer(answers[self.path](), kind="text/html" if self.path == "/" else "text/plain")
+            except ConfigError as error:  # the run goes on, and so does the server
+                self._answer(f"arena: error: {error}\n", kind="text/plain", status=HTTPStatus.INTERNAL_SERVER_ERROR)
+
+    def _answer(self, text: str, *, kind: str, status: HTTPStatus = HTTPStatus.OK) -> None:
+        body = text.encode()
+        self.send_response(status)
+        self.send_header("Content-Type", f"{kind}; charset=utf-8")
+        self.send_header("Content-Length", str(len(body)))
+        self.send_header("Cache-Control", "no-store")
+        if status != HTTPStatus.OK:
+            self.send_header("Refresh", str(_AGAIN))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None:
+        """The console shows the address and nothing else."""

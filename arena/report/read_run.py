@@ -1,0 +1,434 @@
+"""What the report reads of a run folder: every file checked, and counted with its lines.
+
+Of a run that goes on the journals are read as they were at one moment: whatever is said of them later, by whichever
+part of the page, is said of the same lines.
+
+A run that is under way or was killed leaves an incomplete last line in its journals, which is counted and skipped.
+Anything else that does not fit is a `ConfigError` which names the file and the line.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, TypeVar
+
+import msgspec
+
+from arena.config import load_config
+from arena.config.schema import Config
+from arena.errors import ConfigError, located
+from arena.league.tournament_file import Terms
+from arena.records import boundary as boundaries
+from arena.records.episode import PlayedEpisode
+from arena.records.faults import fault_words
+from arena.records.folder import RunFolder
+from arena.records.journal import JournalReader
+from arena.records.lock import is_held
+from arena.records.metrics import UPDATE_FIELDS
+from arena.report.episodes import EpisodeTable, tabulate
+
+_OTHER_VERSION = "the run folder is damaged, or of another version of the arena"
+
+T = TypeVar("T")
+
+
+class Source(NamedTuple):
+    """A file that the report was made from.
+
+    Args:
+        name: below the run folder.
+        bytes: its size when it was read.
+        lines: whole lines of a journal; None for other files.
+        unfinished: incomplete last lines, which were skipped: 0 or 1.
+    """
+
+    name: str
+    bytes: int
+    lines: int | None = None
+    unfinished: int = 0
+
+
+class JournalView(NamedTuple):
+    """The journals of a run as they were once, however they grow.
+
+    Args:
+        at: when that was.
+        going: whether somebody wrote there then.
+        sizes: their bytes then, of those that there were.
+        written: when one of them was written last, seconds since 1970; 0 where there were none.
+    """
+
+    at: datetime
+    going: bool
+    sizes: Mapping[Path, int]
+    written: float
+
+    @classmethod
+    def of(cls, folder: RunFolder, at: datetime, *, going: bool) -> JournalView:
+        """The journals as they are now."""
+        # episodes before the rounds: a round is written down before it is played
+        journals = (folder.episodes, folder.metrics, folder.evaluations, folder.faults, folder.rounds)
+        found = {path: path.stat() for path in journals if path.is_file()}
+        played = [found[path].st_mtime for path in (folder.episodes, folder.metrics) if path in found]
+        return cls(at, going, {path: stat.st_size for path, stat in found.items()}, max(played, default=0.0))
+
+    def journal(self, path: Path) -> JournalReader:
+        """Reads what a journal held then."""
+        return JournalReader(path, stop=self.sizes.get(path, 0))
+
+
+class Update(NamedTuple):
+    """A line of `metrics.jsonl`; `values` are the numbers that the algorithm has logged."""
+
+    policy: str
+    update: int
+    ticks: int
+    samples: int
+    seconds: float
+    values: dict[str, float]
+
+
+class EvaluationLine(msgspec.Struct, frozen=True):
+    """A line of `evaluations.jsonl`."""
+
+    ticks: int
+    policy: str
+    episodes: int
+    return_: float | None = msgspec.field(name="return")
+    return_std: float | None
+    length: float | None
+    games: int | None = None  # that the shares are of; older lines lack it
+    wins: float | None = None
+    draws: float | None = None
+    losses: float | None = None
+
+
+class PlayerLine(msgspec.Struct, frozen=True):
+    """Whose snapshot a player is, and of which tick."""
+
+    policy: str
+    tick: int
+
+
+class ForkLine(msgspec.Struct, frozen=True):
+    """From whom a policy has its weights, and the options that it has changed."""
+
+    from_: str = msgspec.field(name="from")
+    options: dict[str, Any] = {}
+
+
+class GateLine(msgspec.Struct, frozen=True):
+    """What the sequential test has said of a policy that was to be snapshotted."""
+
+    policy: str
+    against: str
+    verdict: str
+    llr: float
+    games: float
+
+
+class PlannedSeat(msgspec.Struct, frozen=True):
+    """A seat of a match, in `plan.json` and in `rounds.jsonl`."""
+
+    policy: str
+    entities: tuple[int | str, ...] = ()
+
+
+class RoundMatchLine(msgspec.Struct, frozen=True):
+    """A match of a round, as the plan numbers it."""
+
+    match: int
+    env: str
+    seats: tuple[PlannedSeat, ...]
+
+    @property
+    def players(self) -> tuple[str, ...]:
+        """Who sits in it, seat by seat."""
+        return tuple(seat.policy for seat in self.seats)
+
+
+class RoundLine(msgspec.Struct, frozen=True):
+    """A line of `rounds.jsonl`, written when the round began."""
+
+    version: Literal[1]
+    round: int
+    start: int
+    matches: tuple[RoundMatchLine, ...] = ()
+    players: dict[str, PlayerLine] = {}
+    snapshots: tuple[str, ...] = ()
+    dropped: tuple[str, ...] = ()
+    forks: dict[str, ForkLine] = {}
+    resets: tuple[str, ...] = ()
+    gates: tuple[GateLine, ...] = ()
+
+
+class PlannedMatch(msgspec.Struct, frozen=True):
+    """A match in `plan.json`."""
+
+    match: int
+    env: str
+    lanes: int
+    seats: tuple[PlannedSeat, ...]
+    env_kwargs: dict[str, Any] = {}
+    sides: tuple[tuple[int, ...], ...] | None = None
+
+
+class PlannedRole(msgspec.Struct, frozen=True):
+    """A role of a rank in `plan.json`."""
+
+    role: str
+    match: int | None = None
+    policy: str | None = None
+    entities: tuple[int | str, ...] = ()
+
+
+class PlannedRank(msgspec.Struct, frozen=True):
+    """A rank in `plan.json`."""
+
+    rank: int
+    roles: tuple[PlannedRole, ...] = ()
+
+
+class PlanFile(msgspec.Struct, frozen=True):
+    """`plan.json`."""
+
+    name: str
+    processes: int
+    matches: tuple[PlannedMatch, ...]
+    ranks: tuple[PlannedRank, ...]
+
+    def __post_init__(self) -> None:
+        if [match.match for match in self.matches] != list(range(len(self.matches))):
+            raise ValueError("the matches are not numbered one after the other")
+        seats = {(match.match, seat.policy, seat.entities) for match in self.matches for seat in match.seats}
+        for role in (role for rank in self.ranks for role in rank.roles if role.match is not None):
+            if role.match not in range(len(self.matches)):
+                raise ValueError(f"there is no match {role.match}, of which a rank hosts a role")
+            if role.role != "environment" and (role.match, role.policy, role.entities) not in seats:
+                raise ValueError(f"match {role.match} has no seat of {role.policy!r} for {list(role.entities)}")
+
+
+class ProfiledRole(msgspec.Struct, frozen=True):
+    """A role in `profile.json`; seconds."""
+
+    rank: int
+    role: str
+    wall: float
+    cpu: float
+    seconds: dict[str, float]
+    match: int | None = None
+    policy: str | None = None
+
+
+class ProfileFile(msgspec.Struct, frozen=True):
+    """`profile.json`."""
+
+    roles: tuple[ProfiledRole, ...] = ()
+
+
+@dataclass(frozen=True)
+class RunFiles:
+    """All that the report knows of a run.
+
+    Args:
+        folder: where it was read.
+        config: the resolved configuration, and its text.
+        sources: the files that were read, in the order of the reading.
+        faults: the lines of `faults.jsonl` as they are.
+        terms: of a tournament; None: it is none, or an older arena has played its first batch alone.
+        boundary: the newest tick from which the run can go on; None without one.
+        journals: as they were when the reading began.
+    """
+
+    folder: RunFolder
+    config: Config
+    config_text: str
+    plan: PlanFile
+    episodes: EpisodeTable
+    updates: tuple[Update, ...]
+    evaluations: tuple[EvaluationLine, ...]
+    rounds: tuple[RoundLine, ...]
+    faults: tuple[Mapping[str, Any], ...]
+    profile: ProfileFile | None
+    terms: Terms | None
+    boundary: int | None
+    sources: tuple[Source, ...]
+    journals: JournalView
+
+
+def read_run(path: Path | str, *, now: Callable[[], datetime] = lambda: datetime.now(timezone.utc)) -> RunFiles:
+    """Reads a run folder.
+
+    Args:
+        path: of the folder.
+        now: the wall clock.
+
+    Raises:
+        ConfigError: it is none, or something in it is damaged or of another version; says which file, and where.
+    """
+    folder = RunFolder(Path(path))
+    if not folder.path.is_dir():
+        raise ConfigError("there is no such run folder", source=str(path))
+    if not folder.config.is_file():
+        raise ConfigError("is no run folder: it has no config.yaml", source=str(path))
+    with located(who=_OTHER_VERSION):
+        config = load_config(folder.config)
+    going = is_held(folder.path)  # first: what is read of a run that does not go on is its end
+    # Before the journals: what a boundary stands for is in them.
+    boundary, last = boundaries.newest_tick(folder), boundaries.last(folder)
+    journals = JournalView.of(folder, now(), going=going)
+    reader, profile = _Reader(folder.path, journals), folder.path / "profile.json"
+    found = RunFiles(
+        folder=folder,
+        config=config,
+        config_text=reader.text(folder.config),
+        plan=reader.document(folder.plan, PlanFile),
+        episodes=_episodes(reader, folder.episodes),
+        updates=tuple(reader.made(folder.metrics, _update)),
+        evaluations=tuple(reader.journal(folder.evaluations, EvaluationLine)),
+        rounds=tuple(reader.journal(folder.rounds, RoundLine)),
+        faults=tuple(reader.made(folder.faults, _fault)),
+        profile=reader.document(profile, ProfileFile) if profile.is_file() else None,
+        terms=reader.document(folder.tournament, Terms) if folder.tournament.is_file() else None,
+        boundary=boundary,
+        sources=tuple(reader.sources),
+        journals=journals,
+    )
+    _check_rounds_known(found.rounds, config, folder.rounds)
+    _check_players_known(found)
+    _check_journals_whole(found, last)
+    _check_rounds_whole(found)
+    return found
+
+
+def _episodes(reader: _Reader, path: Path) -> EpisodeTable:
+    with located(source=str(path)):
+        return tabulate(reader.journal(path, PlayedEpisode))
+
+
+def _check_journals_whole(files: RunFiles, last: boundaries.Boundary | None) -> None:
+    """Refuses a run without its episodes, and journals that have become shorter than at the newest boundary."""
+    folder, sizes = files.folder, files.journals.sizes
+    if files.boundary and folder.episodes not in sizes:
+        found = f"{_OTHER_VERSION}: it is missing, though the run has played {files.boundary} ticks"
+        raise ConfigError(found, source=str(folder.episodes))
+    if last is None:
+        return
+    for path in (folder.episodes, folder.metrics):
+        size, before = sizes.get(path, 0), last.journals.get(path.name, 0)
+        if size < before:
+            found = f"{_OTHER_VERSION}: it has {size} bytes, at tick {last.tick} it had {before}"
+            raise ConfigError(found, source=str(path))
+
+
+def _check_rounds_whole(files: RunFiles) -> None:
+    """Refuses a league without the rounds in which its episodes were played."""
+    folder, known = files.folder, [line.round for line in files.rounds]
+    if known != list(range(len(known))):
+        found = f"{_OTHER_VERSION}: the rounds are not numbered one after the other"
+        raise ConfigError(found, source=str(folder.rounds))
+    played = int(files.episodes.round.max(initial=0))
+    if files.config.rounds > 1 and len(files.episodes.round) and played not in known:
+        found = f"{_OTHER_VERSION}: it lacks round {played}, of which there are episodes"
+        raise ConfigError(found, source=str(folder.rounds))
+
+
+def _check_players_known(files: RunFiles) -> None:
+    """Refuses episodes, updates and evaluations of strangers: neither policies of the run nor snapshots of them."""
+    folder, policies = files.folder, files.config.policies.keys()
+    named = {
+        folder.episodes: {*files.episodes.policies},
+        folder.metrics: {line.policy for line in files.updates},
+        folder.evaluations: {line.policy for line in files.evaluations},
+    }
+    for path, names in named.items():
+        if strangers := sorted(name for name in names - policies if name.partition("@")[0] not in policies):
+            found = f"{_OTHER_VERSION}: {strangers[0]!r} is none of the policies of config.yaml"
+            raise ConfigError(found, source=str(path))
+
+
+def _check_rounds_known(rounds: Iterable[RoundLine], config: Config, path: Path) -> None:
+    """Refuses rounds in which something befalls a policy that the run does not have."""
+    for line in rounds:
+        named = {name.partition("@")[0] for name in line.snapshots}
+        named |= {*line.resets, *line.forks, *(fork.from_ for fork in line.forks.values())}
+        named |= {gate.policy for gate in line.gates}
+        if strangers := sorted(named - config.policies.keys()):
+            found = f"{_OTHER_VERSION}: {strangers[0]!r} is none of the policies of config.yaml"
+            raise ConfigError(found, path=f"round {line.round}", source=str(path))
+
+
+class _Reader:
+    """Reads the files of one folder, journals as they were at one moment, and remembers which."""
+
+    def __init__(self, home: Path, journals: JournalView) -> None:
+        self._home, self._journals = home, journals
+        self.sources: list[Source] = []
+
+    def text(self, path: Path) -> str:
+        """A whole file; one that is not there is a mistake."""
+        try:
+            content = path.read_bytes()
+            text = content.decode()
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigError(f"{_OTHER_VERSION}: cannot be read: {error}", source=str(path)) from error
+        self.sources.append(Source(self._name(path), len(content)))
+        return text
+
+    def document(self, path: Path, kind: type[T]) -> T:
+        """A JSON file of this form."""
+        try:
+            return msgspec.convert(json.loads(self.text(path)), kind)
+        except (ValueError, RecursionError) as error:
+            raise ConfigError(f"{_OTHER_VERSION}: {error}", source=str(path)) from error
+
+    def journal(self, path: Path, kind: type[T]) -> Iterator[T]:
+        """The whole lines of a journal, each of this form; none where there is no file."""
+        if path not in self._journals.sizes:
+            return
+        journal, number = self._journals.journal(path), 0
+        for number, line in enumerate(journal, start=1):
+            try:
+                yield msgspec.convert(line, kind)
+            except msgspec.ValidationError as error:
+                raise ConfigError(f"{_OTHER_VERSION}: {error}", path=f"line {number}", source=str(path)) from error
+        self.sources.append(Source(self._name(path), self._journals.sizes[path], number, journal.unfinished))
+
+    def made(self, path: Path, make: Callable[[Mapping[str, Any]], T]) -> Iterator[T]:
+        """What is made of the whole lines of a journal; `make` raises for one that does not fit."""
+        for line in self.journal(path, dict[str, Any]):
+            try:
+                yield make(line)
+            except (KeyError, TypeError, ValueError) as error:
+                raise ConfigError(f"{_OTHER_VERSION}: {error!r} in {line!r:.80}", source=str(path)) from error
+
+    def _name(self, path: Path) -> str:
+        return path.relative_to(self._home).as_posix()
+
+
+def _update(line: Mapping[str, Any]) -> Update:
+    """Numbers that were not finite are null in the file, and left out."""
+    values = {name: value for name, value in line.items() if name not in UPDATE_FIELDS and _is_number(value)}
+    return Update(
+        policy=str(line["policy"]),
+        update=int(line["update"]),
+        ticks=int(line["ticks"]),
+        samples=int(line["samples"]),
+        seconds=float(line["seconds"]),
+        values={name: float(value) for name, value in values.items()},
+    )
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _fault(line: Mapping[str, Any]) -> Mapping[str, Any]:
+    """When it was, and of which kind; the rest depends on the kind, and can be told."""
+    found = {**line, "time": str(line["time"]), "kind": str(line["kind"])}
+    fault_words(found)
+    return found

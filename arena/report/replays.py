@@ -1,0 +1,174 @@
+"""Chosen replays as strips of pictures, which the page plays on a canvas.
+
+All pictures of an episode stand in one image, row by row, so that it needs neither a video codec nor a second file.
+"""
+
+from __future__ import annotations
+
+import base64
+import importlib.util
+import io
+import math
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import msgspec
+import numpy as np
+
+from arena.errors import ConfigError
+from arena.records.folder import RunFolder
+from arena.replay.format import MANIFEST
+from arena.replay.playback import ReplayDiffers
+from arena.replay.reader import Episode, MatchReplays, read_replays
+from arena.replay.verify import Picture, pictures_of, rendering
+
+MOST_PICTURES = 100  # of a replay: of a longer one every second, third, ... picture
+_LONGEST = 300  # pixels of a picture's longer side
+_LARGEST = 700_000  # bytes of a strip without loss; a larger one is made with some
+
+
+class Replay(msgspec.Struct, frozen=True):
+    """What the page says of a replay.
+
+    Args:
+        ticks: of the episode; the strip holds `pictures` of it, in rows of `columns`, each `width` x `height` pixels.
+        per_second: pictures.
+        failure: why it cannot be shown; empty if it can.
+    """
+
+    round: int
+    match: int
+    lane: int
+    episode: int
+    env: str
+    players: list[str]
+    ticks: int
+    pictures: int = 0
+    columns: int = 1
+    width: int = 0
+    height: int = 0
+    per_second: float = 10.0
+    failure: str = ""
+
+
+class Strip(NamedTuple):
+    """A replay, and its pictures as the address of an image; empty where it cannot be shown."""
+
+    replay: Replay
+    image: str
+
+
+def replay_strips(folder: RunFolder, *, most: int) -> list[Strip]:
+    """The last episodes of up to so many matches, each with other players, the newest rounds first.
+
+    Raises:
+        ConfigError: the replays are damaged.
+    """
+    if not most or not any(folder.replays.glob(f"round-*/match-*/{MANIFEST}")):
+        return []
+    return [_strip(match, episode) for match, episode in _chosen(folder, most)]
+
+
+def _chosen(folder: RunFolder, most: int) -> list[tuple[MatchReplays, Episode]]:
+    chosen: dict[tuple[str, ...], tuple[MatchReplays, Episode]] = {}
+    for match in sorted(read_replays(folder.path).matches, key=lambda one: -one.manifest.round):
+        players = _players(match)
+        if len(chosen) < most and players not in chosen and (episodes := match.episodes()):
+            chosen[players] = match, max(episodes, key=_preference)
+    return list(chosen.values())
+
+
+def _preference(episode: Episode) -> tuple[bool, int]:
+    """The later the better, but what ends with its leg was cut, as a rule."""
+    leg = episode.recording
+    return episode.end < leg.start + leg.ticks, episode.end
+
+
+def _players(match: MatchReplays) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(entity.policy for entity in match.manifest.entities))
+
+
+def _strip(match: MatchReplays, episode: Episode) -> Strip:
+    manifest = match.manifest
+    told = Replay(
+        round=manifest.round,
+        match=manifest.match,
+        lane=episode.lane,
+        episode=episode.number,
+        env=manifest.env,
+        players=list(_players(match)),
+        ticks=episode.length,
+    )
+    try:
+        _check_pillow()
+        return _drawn(told, match, episode)
+    except (ConfigError, ReplayDiffers) as error:  # one that cannot be shown is no reason to have no page
+        return Strip(msgspec.structs.replace(told, failure=str(error)), "")
+
+
+def _check_pillow() -> None:
+    if importlib.util.find_spec("PIL") is None:
+        raise ConfigError("pictures need pillow; the extra 'video' brings it: pip install \"mpi-policy-arena[video]\"")
+
+
+def _drawn(told: Replay, match: MatchReplays, episode: Episode) -> Strip:
+    step = -(-(episode.length + 1) // MOST_PICTURES)
+    pictures = list(_every(step, (picture for picture, _ in pictures_of(match, episode)), last=episode.length))
+    columns = math.ceil(math.sqrt(len(pictures)))
+    height, width, _ = pictures[0].shape
+    shown = msgspec.structs.replace(
+        told,
+        pictures=len(pictures),
+        columns=columns,
+        width=width,
+        height=height,
+        per_second=max(2.0, rendering(match.manifest).per_second / step),
+    )
+    return Strip(shown, _image(_sheet(pictures, columns)))
+
+
+def _every(step: int, pictures: Iterator[Picture], *, last: int) -> Iterator[Picture]:
+    """Every so many pictures, and the last one; as large as the page wants them."""
+    for number, picture in enumerate(pictures):
+        if number % step == 0 or number == last:
+            yield _fitted(picture)
+
+
+def _fitted(picture: Picture) -> Picture:
+    """Small pictures become larger by whole numbers, so that their pixels stay sharp; large ones smaller."""
+    from PIL import Image
+
+    height, width, _ = picture.shape
+    longer = max(height, width)
+    if longer <= _LONGEST:
+        times = max(1, _LONGEST // longer)
+        return picture.repeat(times, 0).repeat(times, 1)
+    size = (round(width * _LONGEST / longer), round(height * _LONGEST / longer))
+    return np.asarray(Image.fromarray(picture).resize(size, Image.Resampling.LANCZOS))
+
+
+def _sheet(pictures: Sequence[Picture], columns: int) -> Picture:
+    """All pictures in rows of so many: uint8 [rows * height, columns * width, 3]."""
+    height, width, _ = pictures[0].shape
+    sheet = np.zeros((-(-len(pictures) // columns) * height, columns * width, 3), np.uint8)
+    for number, picture in enumerate(pictures):
+        row, column = divmod(number, columns)
+        sheet[row * height : (row + 1) * height, column * width : (column + 1) * width] = picture
+    return sheet
+
+
+def _image(sheet: Picture) -> str:
+    """The sheet as the address of an image in WebP."""
+    from PIL import Image
+
+    image = Image.fromarray(sheet)
+    data = _webp(image, lossless=True)
+    if len(data) > _LARGEST:
+        data = _webp(image, lossless=False)
+    return f"data:image/webp;base64,{base64.b64encode(data).decode()}"
+
+
+def _webp(image: object, *, lossless: bool) -> bytes:
+    file = io.BytesIO()
+    image.save(file, "WEBP", lossless=lossless, quality=75, method=2)  # type: ignore[attr-defined]
+    return file.getvalue()

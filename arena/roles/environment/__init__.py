@@ -1,0 +1,1 @@
+"""The environment role: owns the games of one match."""

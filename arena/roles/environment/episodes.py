@@ -1,0 +1,195 @@
+"""The running account of the episodes of one match: lengths, returns, who idled, and the record when one ends."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from arena.errors import NotZeroSum
+from arena.game.api import Info, Step
+from arena.plan.plan import MatchPlan
+from arena.records.metrics import EpisodeRecord, SeatRecord
+from arena.records.outcome import Verdict, outcomes, place_words, returns_words
+
+
+class EpisodeAccount:
+    """Adds up the ticks of all lanes.
+
+    Args:
+        match: the match.
+        seat_entities: per seat the indices of its entities in the game.
+        lanes: the lanes that are counted, by their numbers in the match; lane 0 below is the first of them.
+        before: how many episodes each of these lanes had on record before this leg of the run; none if not given.
+        round: of the league that the match belongs to.
+
+    Attributes:
+        episodes: int64 [L], how many each lane has finished, those before included.
+    """
+
+    def __init__(
+        self,
+        match: MatchPlan,
+        seat_entities: Sequence[tuple[int, ...]],
+        lanes: range,
+        before: Sequence[int] | None = None,
+        *,
+        round: int = 0,
+    ) -> None:
+        self._match = match
+        self._round = round
+        self._seats = [np.array(entities, np.intp) for entities in seat_entities]
+        self._entity_counts = [len(entities) for entities in seat_entities]
+        self._lanes = lanes
+        self._no_lane = np.zeros(len(lanes), np.bool_)
+        shape = (len(lanes), sum(len(entities) for entities in seat_entities))
+        self._ticks = 0  # that the lanes have played together
+        self._begun = np.zeros(len(lanes), np.int64)  # after how many of them each lane's episode has begun
+        self.episodes = np.array(before or [0] * len(lanes), np.int64)
+        self._returns = np.zeros(shape, np.float64)
+        self._terminated = np.zeros(shape, np.bool_)
+        self._truncated = np.zeros(shape, np.bool_)
+        self._idle = np.zeros((len(lanes), len(self._seats)), np.int64)
+        self._cut = np.zeros(len(lanes), np.bool_)  # whether the end of the leg has cut the lane's episode
+        self._stated: dict[tuple[int, int], str] = {}  # (lane, entity) -> what the game says of the outcome
+
+    @property
+    def playing(self) -> NDArray[np.bool_]:
+        """[L, E] who has not ended in this episode."""
+        playing: NDArray[np.bool_] = ~(self._terminated | self._truncated)
+        return playing
+
+    @property
+    def cut_now(self) -> NDArray[np.bool_]:
+        """[L] whose episode the end of the leg has cut; to be read before the episodes' records."""
+        return self._cut
+
+    def idle(self, seat: int, active: NDArray[np.bool_]) -> None:
+        """Counts a tick that the seat lets pass in the lanes where it should act; `active` is [L, E] of the seat."""
+        self._idle[:, seat] += active.any(axis=1)
+
+    def tick(self, step: Step) -> tuple[NDArray[np.bool_], bool]:
+        """Adds one tick.
+
+        Returns:
+            the lanes [L] that are over, because each of their entities has ended; and whether any entity ended now.
+        """
+        self._ticks += 1
+        self._returns += step.rewards
+        ended = step.terminated | step.truncated
+        if not np.count_nonzero(ended):  # `any` takes three times as long on so few items
+            return self._no_lane, False
+        self._terminated |= step.terminated
+        self._truncated |= step.truncated
+        if step.frame.infos is not None:
+            self._listen(step.frame.infos, ended)
+        return np.logical_and.reduce(self._terminated | self._truncated, axis=1), True
+
+    def cut(self, step: Step) -> Step:
+        """The last tick of a leg, before it is added: as the game gave it, but every entity that goes on is truncated.
+
+        The episodes that end by this alone are recorded as cut; they say nothing about who is better.
+        """
+        ended = self._terminated | self._truncated | step.terminated | step.truncated
+        self._cut = ~np.logical_and.reduce(ended, axis=1)
+        return step._replace(truncated=step.truncated | ~ended)
+
+    def _listen(self, infos: Sequence[Sequence[Info]], ended: NDArray[np.bool_]) -> None:
+        for lane, entity in zip(*np.nonzero(ended), strict=True):
+            said = infos[lane][entity].get("outcome")
+            if isinstance(said, str):  # games of other people use the word for other things
+                self._stated[int(lane), int(entity)] = said
+
+    def finish(self, lanes: NDArray[np.bool_], tick: int) -> list[EpisodeRecord]:
+        """The records of the episodes that ended at `tick` in these lanes [L]; the lanes' accounts begin anew.
+
+        Raises:
+            NotZeroSum: the game is said to be zero-sum, and an episode was not.
+        """
+        over = lanes.nonzero()[0]
+        numbers = over.tolist()
+        columns = zip(
+            numbers,
+            self.episodes[over].tolist(),
+            (self._ticks - self._begun[over]).tolist(),
+            np.logical_or.reduce(self._terminated[over], axis=1).tolist(),
+            np.logical_or.reduce(self._truncated[over], axis=1).tolist(),
+            self._seat_returns(over),
+            self._idle[over].tolist(),
+            strict=True,
+        )
+        records = [
+            EpisodeRecord(
+                round=self._round,
+                match=self._match.match,
+                env=self._match.env,
+                lane=self._lanes[lane],
+                episode=episode,
+                tick=tick,
+                length=length,
+                terminated=terminated,
+                truncated=truncated,
+                seats=self._seat_records(verdict, returns, idle),
+                cut=bool(self._cut[lane]),
+                settled=verdict.settled,
+            )
+            for lane, episode, length, terminated, truncated, returns, idle in columns
+            for verdict in (self._verdict(lane, episode, returns),)
+        ]
+        self.episodes[over] += 1
+        self.restart(over)
+        return records
+
+    def _seat_returns(self, lanes: NDArray[np.intp]) -> list[list[float]]:
+        """Per lane and seat the mean over the seat's entities."""
+        returns = self._returns[lanes]
+        # Contiguous, as the order of a sum over many entities must not depend on how many lanes end at once.
+        means = [np.ascontiguousarray(returns[:, entities]).mean(axis=1) for entities in self._seats]
+        found: list[list[float]] = np.stack(means, axis=1).tolist()
+        return found
+
+    def restart(self, lanes: NDArray[np.intp]) -> None:
+        """Forgets what was counted of the unfinished episodes of these lanes."""
+        self._begun[lanes] = self._ticks
+        for array in (self._returns, self._terminated, self._truncated, self._idle, self._cut):
+            array[lanes] = 0
+        if self._stated:
+            gone = {*lanes.tolist()}
+            self._stated = {place: said for place, said in self._stated.items() if place[0] not in gone}
+
+    def _verdict(self, lane: int, episode: int, returns: Sequence[float]) -> Verdict:
+        """How an episode has ended, by the rule of the game."""
+        if self._cut[lane]:
+            return Verdict((None,) * len(returns), settled=False)
+        match = self._match
+        try:
+            return outcomes(
+                returns,
+                self._stated_of(lane),
+                entities=self._entity_counts,
+                rule=match.outcome,
+                sides=match.sides,
+            )
+        except NotZeroSum as error:
+            place = place_words((self._round, match.match, self._lanes[lane], episode))
+            raise NotZeroSum(
+                f"{place} has the {returns_words(returns)}, which are not those of two sides that add up to zero, but "
+                f"`envs.{match.env}.outcome` is zero_sum; set higher_return if the higher return wins, or none"
+            ) from error
+
+    def _seat_records(self, verdict: Verdict, returns: Sequence[float], idle: Sequence[int]) -> tuple[SeatRecord, ...]:
+        return tuple(
+            SeatRecord(seat.policy, seat.entities, value, outcome, ticks)
+            for seat, value, outcome, ticks in zip(self._match.seats, returns, verdict.outcomes, idle, strict=True)
+        )
+
+    def _stated_of(self, lane: int) -> list[str | None]:
+        """One word per seat: what the game says of the first of its entities that it says anything of."""
+        if not self._stated:
+            return [None] * len(self._seats)
+        said = self._stated
+        return [
+            next((said[lane, int(entity)] for entity in entities if (lane, int(entity)) in said), None)
+            for entities in self._seats
+        ]

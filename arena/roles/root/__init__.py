@@ -1,0 +1,1 @@
+"""The root: admits ranks, records, ends legs, watches for processes that hang."""

@@ -1,0 +1,1 @@
+"""The worker role: runs one algorithm for one seat."""

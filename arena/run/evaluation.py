@@ -1,0 +1,156 @@
+"""Evaluation while policies learn: at some boundaries frozen copies of them play matches of their own.
+
+An evaluation is a run within the run: its own plan over the same processes, its own folder, its own random streams. It
+begins when a leg has ended and is over before the next one begins, and nobody learns from what it plays: so training is
+the same with it and without. Its result is a line per policy in `evaluations.jsonl`; a boundary that should have them
+and has none is evaluated when the run goes on from it. Where it has seats of its own, it is rehearsed before anybody
+trains: see `arena.run.rehearsing`.
+"""
+
+from __future__ import annotations
+
+import math
+import shutil
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import msgspec
+import numpy as np
+
+from arena.config import Config, parse_config, yaml
+from arena.records import evaluations
+from arena.records.atomic import make_folder
+from arena.records.identical_games import repeated
+from arena.records.journal import JournalReader
+from arena.records.outcome import Winners, without_winner_words
+from arena.records.scoreboard import Scoreboard
+from arena.run.leg import ENDLESS as ENDLESS
+from arena.run.prepare import prepare
+from arena.run.run import Run
+from arena.terminal.text import repetition_words, result_words
+
+if TYPE_CHECKING:
+    from arena.config.matches import MatchConfig, SeatEntry
+
+_STREAM = 0x6576616C  # tells an evaluation's random streams from those of the training
+
+
+def evaluation_due(run: Run, *, ends: bool = False) -> Run | None:
+    """The evaluation that comes before a run goes on, over as many processes; None if none does.
+
+    Args:
+        run: at a boundary.
+        ends: whether it ends here, though it could have gone on for longer.
+    """
+    if run.plan.evaluate_every is None:
+        return None
+    due = ends or run.plan.evaluates_at(run.leg.start)
+    return _evaluation(run) if due and run.leg.start not in evaluations.evaluated(run.folder) else None
+
+
+def _evaluation(run: Run) -> Run:
+    config = config_now(run)
+    assert config.evaluation is not None, "none is due without"
+    folder = run.folder.evaluation_path(run.leg.start)
+    shutil.rmtree(folder, ignore_errors=True)  # one that was interrupted
+    make_folder(folder.parent)
+    loads = {name: str(path) for name, path in run.leg.restore.items()}
+    prepared = prepare(evaluation_config(config, loads), ranks=run.plan.processes, run_dir=str(folder))
+    seated = {seat.policy for match in prepared.plan.matches for seat in match.seats}
+    lanes = episodes_per_lane(prepared, seated, config.evaluation.episodes)
+    return replace(prepared, source=run.source, episodes=lanes, greedy=config.evaluation.greedy)
+
+
+def config_now(run: Run) -> Config:
+    """What the run was planned from, with the options that a policy has by now: a fork has taken over another's."""
+    config = parse_config(yaml.load(run.config, source=run.source), source=run.source)
+    policies = {
+        name: msgspec.structs.replace(policy, options=run.plan.policies[name].options)
+        for name, policy in config.policies.items()
+    }
+    return msgspec.structs.replace(config, policies=policies)
+
+
+def evaluation_config(config: Config, loads: Mapping[str, str]) -> Config:
+    """What is played: each of the matches once, by frozen copies.
+
+    Args:
+        config: of the training.
+        loads: per policy that has a checkpoint its file.
+    """
+    assert config.evaluation is not None, "there is nothing to play"
+    policies = {
+        name: msgspec.structs.replace(policy, frozen=True, load=loads.get(name, policy.load))
+        for name, policy in config.policies.items()
+    }
+    return msgspec.structs.replace(
+        config,
+        seed=int(np.random.SeedSequence([config.seed, _STREAM]).generate_state(1)[0]),
+        ticks=ENDLESS,
+        rounds=1,
+        league=None,
+        policies=policies,
+        matches=_matches(config, config.evaluation.seats),
+        evaluation=None,
+        callbacks=(),
+        spares=0,
+        scale=False,
+    )
+
+
+def _matches(config: Config, seats: tuple[SeatEntry, ...] | None) -> tuple[MatchConfig, ...]:
+    """Each match description of the first round once, as it is or with other seats."""
+    entries = [msgspec.structs.replace(entry, copies=1) for _, entry in config.entries()]
+    if seats is not None:
+        entries = [msgspec.structs.replace(entry, seats=seats, sides=None) for entry in entries]
+    return tuple(entry for number, entry in enumerate(entries) if entry not in entries[:number])
+
+
+def kept(run: Run, evaluation: Run, scoreboard: Scoreboard, winners: Winners) -> Iterator[str]:
+    """Writes down how the policies did, and says it in a line for each; and whether their games were all alike.
+
+    Args:
+        run: the run.
+        evaluation: of it, which is over.
+        scoreboard: of the evaluation.
+        winners: the games that have winners, as the run has shown.
+    """
+    shown = [env for env in scoreboard.winners.without if env not in winners.without]
+    scoreboard.winners.without.update(winners.without)
+    evaluations.keep(run.folder, run.leg.start, scoreboard)
+    for name, score in scoreboard.policies.items():
+        if score.episodes:
+            yield f"tick {run.leg.start}, evaluation of {name}: {result_words(score)}"
+    for env in shown:
+        yield f"tick {run.leg.start}, evaluation: {without_winner_words(scoreboard.winners.without[env])}"
+    for line in alike_words(evaluation, remedy="`greedy: false`"):
+        yield f"tick {run.leg.start}, evaluation: {line}"
+
+
+def alike(evaluation: Run) -> list[tuple[str, ...]]:
+    """Who has played games that were all alike, see `repetition`; nobody where all take actions with chance."""
+    episodes = evaluation.folder.episodes
+    if not evaluation.greedy or not episodes.exists():
+        return []
+    random = {name for name, policy in evaluation.plan.policies.items() if policy.algorithm == "random"}
+    return repeated(JournalReader(episodes), random=random | evaluation.sampled)
+
+
+def alike_words(evaluation: Run, *, remedy: str) -> list[str]:
+    """A line on the games that were all alike, if there were any; none where everybody takes actions with chance.
+
+    Args:
+        evaluation: is over.
+        remedy: what makes its policies play with chance.
+    """
+    return repetition_words(alike(evaluation), remedy=remedy)
+
+
+def episodes_per_lane(run: Run, policies: Collection[str], episodes: int) -> int:
+    """Enough for the policy that has the fewest lanes."""
+    lanes: Counter[str] = Counter()
+    for match in run.plan.matches:
+        lanes.update(dict.fromkeys({seat.policy for seat in match.seats}, match.lanes))
+    return math.ceil(episodes / min(lanes[policy] for policy in policies))

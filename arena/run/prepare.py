@@ -1,0 +1,94 @@
+"""From a configuration to a run that can begin: the plan, the run folder, and what the policies begin with.
+
+prepare    reads everything and claims a folder; a folder to resume is only read
+begin      everybody is ready: what the folder says now is about this run
+abandon    somebody cannot begin, by the user's mistake: no empty folder is to tell of it
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from arena.config import Config, resolved_yaml
+from arena.plan.plan import to_json
+from arena.records import boundary as boundaries
+from arena.records.boundary import Boundary
+from arena.records.faults import process_faults
+from arena.records.folder import RunFolder
+from arena.records.lock import refuse_held
+from arena.run.leg import Leg
+from arena.run.planning import checked_plan
+from arena.run.resume import checkpoints_given, forget, resumed
+from arena.run.run import Run
+
+
+def prepare(config: Config, *, ranks: int | None, run_dir: str | None = None, resume: bool = False) -> Run:
+    """Makes or finds the run folder; nothing that is in it is changed.
+
+    Args:
+        config: a checked configuration.
+        ranks: how many processes there are, None: one for each role.
+        run_dir: the run folder, None: `runs/<name>`, or the next free name.
+        resume: go on with the run that is in the folder.
+
+    Raises:
+        ConfigError: a folder that is taken, nothing to resume, another game than the one to resume, a checkpoint that
+            is not there.
+    """
+    plan = checked_plan(config, ranks=ranks)
+    if resume:
+        folder = existing_folder(config, run_dir)
+        run = resumed(Run(plan, folder.path, config=resolved_yaml(config)), config)
+        return replace(run, faults_before=process_faults(folder.faults))
+    restore = checkpoints_given(plan)
+    place, named = _place(config, run_dir), run_dir is not None
+    made = not (named and place.exists())
+    folder = RunFolder.open(place, given=named)
+    return Run(plan, folder.path, config=resolved_yaml(config), made_folder=made, leg=Leg(restore=restore))
+
+
+def existing_folder(config: Config, run_dir: str | None) -> RunFolder:
+    """The folder of an earlier part of a run, in which nobody writes now.
+
+    Args:
+        config: of the run.
+        run_dir: as for `prepare`; None: the newest of `runs/<name>`, `runs/<name>-2`, ...
+
+    Raises:
+        ConfigError: there is none, or another process writes into it.
+    """
+    folder = RunFolder.open(_place(config, run_dir), resume=True, given=run_dir is not None)
+    refuse_held(folder.path)  # a second writer is told before it starts anything
+    return folder
+
+
+def _place(config: Config, run_dir: str | None) -> Path:
+    return Path("runs") / config.name if run_dir is None else Path(run_dir)
+
+
+def begin(run: Run, *, resumable: bool) -> None:
+    """Writes into the run folder what is known before the start; a resumed run forgets what it will play again.
+
+    Where all that is learnt can be saved and loaded, a run can be taken up again from now on, from its first tick.
+    """
+    if run.resumed:
+        forget(run)
+    else:
+        boundaries.discard_after(run.folder, -1)  # of a run that was killed in here
+        run.folder.rounds.unlink(missing_ok=True)
+    if resumable and not run.resumed:
+        boundaries.save(run.folder, Boundary(tick=0, journals=boundaries.journal_bytes(run.folder)))
+    if run.plan.rounds > 1:
+        from arena.run import rounds
+
+        rounds.begin(run)
+    run.folder.write_config(run.config)  # with it there is a run to resume
+    if run.plan.round == 0:
+        run.folder.write_plan(to_json(run.plan))
+
+
+def abandon(run: Run) -> None:
+    """Removes the folder of a new run that has not begun, or what was put into it where it was there before."""
+    if not run.resumed:
+        run.folder.remove_unbegun(whole=run.made_folder)

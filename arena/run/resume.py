@@ -1,0 +1,288 @@
+"""Going on with a run: from which boundary, with whose weights, after which records.
+
+`resumed`, for `--resume`, and `rolled_back`, after the death of a process, only read; `forget` removes what came after
+the boundary, when all roles are ready to go on from it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Container, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from arena.config import Config, load_config, parse_config, yaml
+from arena.config.matches import KnockoutConfig, MatchConfig, SwissConfig, generator_of
+from arena.errors import ConfigError, located
+from arena.plan.plan import ONLY_ACT, Plan
+from arena.records import boundary as boundaries
+from arena.records import checkpoint, evaluations
+from arena.records.boundary import Boundary
+from arena.records.faults import was_repaired_in_mid_leg
+from arena.records.folder import RunFolder
+from arena.run.handover import Worker, seats_of, successions
+from arena.run.leg import Leg
+from arena.run.run import Run
+
+SAME_MATCH = ("env", "seats", "entities", "env_kwargs")
+GAME = ("make", "kwargs", "wrappers")
+_ANEW = "start a new run; with `load:` its policies begin with checkpoints of this one"
+
+
+def resumed(run: Run, config: Config) -> Run:
+    """The run as it goes on: from the newest boundary of which everything is whole.
+
+    Args:
+        run: of the new plan, in the old run's folder.
+        config: the new configuration.
+
+    Raises:
+        ConfigError: the new configuration describes another game; there is no such boundary; nothing is left to do.
+    """
+    folder = run.folder
+    before = load_config(folder.config)
+    _check_same(before, config, str(folder.config))
+    found, passed_over = _newest(folder)
+    if found is None:
+        raise ConfigError(
+            "there is no tick to go on from: the run has not come to the end of a leg (every `checkpoint_every` ticks, "
+            "or the last tick where some algorithm has no load_state_dict()), or its files are damaged. Leave --resume "
+            f"out and {_ANEW}",
+            source=str(folder.path),
+        )
+    run = _at(found, run, config, ranks=run.plan.processes, spares=config.spares)
+    if run.concluded and not (run.plan.evaluates_at(found.tick) and found.tick not in evaluations.evaluated(folder)):
+        raise ConfigError(
+            f"the run has played {found.tick} ticks, the configuration asks for {run.plan.horizon}: there is "
+            f"nothing left to do; ask for more with {'--ticks' if run.plan.rounds == 1 else '--set rounds=...'}",
+            source=str(folder.path),
+        )
+    return replace(run, words=(*passed_over, *_anew_words(run.plan, found), *_change_words(before, config, found, run)))
+
+
+def _newest(folder: RunFolder) -> tuple[Boundary | None, list[str]]:
+    """The newest boundary from which the run can go on, and a line if newer ones are passed over.
+
+    Earlier versions went on in mid-leg after a death. Where that has left the workers of a group at different places of
+    their rollouts, the run would stand still.
+    """
+    found = boundaries.whole(folder)
+    newest = chosen = next(found, None)
+    if newest is None or not was_repaired_in_mid_leg(folder.faults):
+        return newest, []
+    while chosen is not None and _out_of_step(folder, chosen):
+        chosen = next(found, None)
+    if chosen is None or chosen is newest:
+        return chosen, []
+    return chosen, [
+        f"goes back to the boundary at tick {chosen.tick}, not the newest one at {newest.tick}: an earlier version has "
+        "repaired this run in mid-leg, which left the workers of a group at different places of their rollouts"
+    ]
+
+
+def _out_of_step(folder: RunFolder, boundary: Boundary) -> bool:
+    """Whether workers of one group, in seats alike, have kept rollouts of different lengths at a boundary."""
+    lengths: dict[tuple[str, str], list[dict[str, int]]] = {}
+    for seat in boundary.seats:
+        if seat.policy not in boundary.checkpoints or seat.worker in boundary.left:
+            continue
+        path = checkpoint.own_path_of(folder.checkpoints_path(seat.policy), boundary.tick, seat.worker)
+        kept = checkpoint.load(path).state if path.exists() else {}
+        found = {name: len(value) if hasattr(value, "shape") else value for name, value in kept.items()}
+        ticks = {name: value for name, value in found.items() if isinstance(value, int)}
+        lengths.setdefault((seat.policy, seat.game), []).append(ticks)
+    return any(one != others[0] for others in lengths.values() for one in others)
+
+
+def rolled_back(run: Run, *, ranks: int, spares: int) -> Run:
+    """The run as it goes on from its newest boundary after the death of some of its processes.
+
+    Args:
+        run: as it was played; it has begun.
+        ranks: how many processes are left.
+        spares: how many of them may be kept free.
+
+    Raises:
+        ConfigError: the run folder is damaged.
+    """
+    config = parse_config(yaml.load(run.config, source=run.source), source=run.source)
+    found = boundaries.newest(run.folder)
+    if found is None:
+        raise ConfigError("the run has begun, but no boundary in its folder is whole", source=str(run.path))
+    return replace(_at(found, run, config, ranks=ranks, spares=spares), begun=True, words=())
+
+
+def _at(found: Boundary, run: Run, config: Config, *, ranks: int, spares: int) -> Run:
+    """The run at a boundary: the plan of the round that was played there, and the leg that begins there."""
+    if run.plan.rounds > 1:
+        from arena.run import rounds
+
+        run = rounds.again(run, config, found.tick, ranks=ranks, spares=spares)
+    leg = _reseated(found.leg(run.folder), found, run)
+    restore = {**checkpoints_given(run.plan, without=leg.restore), **leg.restore}
+    concluded = found.tick >= run.plan.horizon
+    return replace(run, resumed=True, concluded=concluded, leg=replace(leg, restore=restore))
+
+
+def checkpoints_given(plan: Plan, *, without: Container[str] = ()) -> dict[str, Path]:
+    """What the configuration's `load` says, for policies that are not among those `without` need of it."""
+    found = {}
+    for policy in plan.policies.values():
+        if policy.load is not None and policy.name not in without:
+            with located(path=f"policies.{policy.name}.load"):
+                found[policy.name] = checkpoint.find(policy.load, policy.name)
+    return found
+
+
+def forget(run: Run) -> None:
+    """Brings the folder of a resumed run back to the boundary from which it goes on; twice is as good as once."""
+    folder = run.folder
+    boundaries.discard_after(folder, run.leg.start)
+    found = boundaries.newest(folder)
+    assert found is not None and found.tick == run.leg.start, "it was there when the run was prepared"
+    for name in run.plan.policies:
+        # The checkpoint of a policy that had left a leg which ended early is of the end that it knew of.
+        checkpoint.discard_after(folder.checkpoints_path(name), found.checkpoints.get(name, run.leg.start))
+    boundaries.cut_journals(folder, found)
+    if folder.samples.exists():
+        from arena.dataset import format as sample_format
+        from arena.dataset import writer
+
+        for match in sample_format.matches_in(folder.samples):
+            writer.discard_after(match, run.leg.start)
+    if folder.replays.exists():
+        from arena.replay import format as replay_format
+
+        for match in folder.replays.glob("round-*/match-*"):
+            replay_format.discard_after(match, run.leg.start)
+    evaluations.forget_after(folder, run.leg.start)
+
+
+def _anew_words(plan: Plan, found: Boundary) -> Iterator[str]:
+    if found.tick == 0:  # everybody begins
+        return
+    for name, policy in plan.policies.items():
+        if name not in found.checkpoints and not policy.frozen and policy.workers and policy.algorithm not in ONLY_ACT:
+            yield f"policy {name!r} has no checkpoint: it begins anew"
+
+
+def _reseated(leg: Leg, found: Boundary, run: Run) -> Leg:
+    """The leg of a boundary for seats that may be other ones now: who goes on with what a worker alone had."""
+    if not _is_reseated(found, run.plan):
+        return leg
+    taken: dict[Worker, Worker] = {}
+    for name in run.plan.policies:
+        last = [seat for seat in found.seats if seat.policy == name]
+        taken |= successions(seats_of(run.plan, name), last)
+    return replace(
+        leg,
+        left=frozenset(worker for worker, other in taken.items() if other in leg.left),
+        own={
+            (match, seat): checkpoint.own_path_of(run.folder.checkpoints_path(policy), found.tick, taken[match, seat])
+            for match, seat, policy, _ in seats_of(run.plan)
+            if (match, seat) in taken
+        },
+    )
+
+
+def _is_reseated(found: Boundary, plan: Plan) -> bool:
+    return bool(found.seats) and found.seats != seats_of(plan)
+
+
+def _change_words(before: Config, config: Config, found: Boundary, run: Run) -> Iterator[str]:
+    """What copies and lanes that have changed, and other things of rounds, mean for what goes on."""
+    plan = run.plan
+    if _is_reseated(found, plan):
+        yield (
+            "copies or lanes have changed, so the matches have other numbers or lanes than before: each lane counts "
+            "its episodes on from those that episodes.jsonl has of the same match and lane number"
+        )
+    for name, env in config.envs.items():
+        if env.outcome != (old := before.envs[name].outcome):
+            yield (
+                f"envs.{name}.outcome was {_words(old)}, is {_words(env.outcome)}: episodes on record keep the "
+                "outcomes that they have"
+            )
+    anew = (before.matches, before.league) != (config.matches, config.league)
+    if plan.rounds > 1 and found.tick < plan.ticks and anew:
+        last = plan.round + 1 == plan.rounds
+        then = "there is none after it" if last else "`matches` and `league` as they are now count from the next one on"
+        yield f"round {plan.round} goes on as it was planned; {then}"
+
+
+def _check_same(before: Config, now: Config, source: str) -> None:
+    """Refuses a configuration of another game: its records and weights would be mixed up with the old ones."""
+    differences = list(_differences(before, now))
+    if differences:
+        raise ConfigError(
+            f"--resume goes on with the same policies in the same games, but {'; '.join(differences)}. "
+            f"Go back to that, or {_ANEW}",
+            source=source,
+        )
+
+
+def _differences(before: Config, now: Config) -> Iterator[str]:
+    if before.rounds > 1 and before.ticks != now.ticks:
+        yield f"ticks: a round had {before.ticks}, has {now.ticks}"
+    if (before.rounds == 1) != (now.rounds == 1):
+        yield f"rounds was {before.rounds}, is {now.rounds}"
+    yield from compared("policies", before.policies, now.policies, ("algorithm", "frozen"))
+    yield from compared("envs", before.envs, now.envs, GAME)
+    if now.rounds > 1:
+        yield from _league_differences(before, now)
+        return
+    old, new = (tuple(entry for _, entry in config.entries()) for config in (before, now))
+    if len(old) != len(new):
+        yield f"matches: had {len(old)} descriptions, has {len(new)}"
+        return
+    yield from compared("matches", numbered(old), numbered(new), SAME_MATCH)
+
+
+def _league_differences(before: Config, now: Config) -> Iterator[str]:
+    """What differs in the rounds to come: other players may meet, as often as it is wanted, but not in another game."""
+    known = [_setting(match) for _, match in before.entries()]
+    other = {path: _setting(match) for path, match in now.entries() if _setting(match) not in known}
+    for path, setting in other.items():
+        had = " or ".join(dict.fromkeys(map(_words, known)))
+        yield f"{path} is played with {_words(setting)}, the league was with {had}"
+    played, planned = _tournaments(before), _tournaments(now)
+    for place in sorted(played.keys() | planned.keys()):
+        if played.get(place) != planned.get(place):
+            yield f"{place}.policies was {_words(played.get(place))}, is {_words(planned.get(place))}"
+
+
+def _setting(match: MatchConfig) -> dict[str, Any]:
+    """In what a match is played, whoever plays in it."""
+    fields = {field: getattr(match, field) for field in SAME_MATCH}
+    return {**fields, "seats": len(match.seats)}
+
+
+def _tournaments(config: Config) -> dict[str, tuple[str, ...]]:
+    """Who plays in each knockout and Swiss, which go on from one round to the next."""
+    generators = {place: generator_of(entry) for place, entry in config.places() if not isinstance(entry, MatchConfig)}
+    return {
+        place: found.policies for place, found in generators.items() if isinstance(found, (KnockoutConfig, SwissConfig))
+    }
+
+
+def numbered(entries: Sequence[MatchConfig]) -> dict[str, MatchConfig]:
+    """Match descriptions by their places."""
+    return {str(number): entry for number, entry in enumerate(entries)}
+
+
+def compared(path: str, before: Mapping[str, Any], now: Mapping[str, Any], fields: Sequence[str]) -> Iterator[str]:
+    """What differs between two parts of a configuration, in these fields of theirs."""
+    for name in sorted(before.keys() - now.keys()):
+        yield f"{path}.{name} is missing"
+    for name in sorted(now.keys() - before.keys()):
+        yield f"{path}.{name} is new"
+    for name in sorted(before.keys() & now.keys()):
+        for field in fields:
+            old, new = getattr(before[name], field), getattr(now[name], field)
+            if old != new:
+                yield f"{path}.{name}.{field} was {_words(old)}, is {_words(new)}"
+
+
+def _words(value: Any) -> str:
+    return json.dumps(value, default=repr)

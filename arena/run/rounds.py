@@ -1,0 +1,229 @@
+"""The rounds of a league: when one is over, what is known of all of them decides who plays whom in the next.
+
+begin      the first round: who plays whom, from the configuration alone; of a resumed run the one that goes on
+next       results, ratings and returns -> the next round: its plan over the same processes, and what everybody begins
+           with: what it had learnt, what a fork has taken over, or a snapshot
+again      the round that a resumed run goes on with, as it was planned
+
+All processes stay: what a policy has learnt goes from round to round as it goes from leg to leg, with the boundary
+between them. So a round that is planned again, after a death or `--resume`, is the same round.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import msgspec
+
+from arena.config import Config, parse_config, yaml
+from arena.config.league import LeagueConfig
+from arena.errors import ConfigError
+from arena.league import next_round as league
+from arena.league import rounds_file as records
+from arena.league.knockouts import knockouts_won
+from arena.league.next_round import Champion, Round
+from arena.league.ratings.standings import LeagueTable, caution, league_table
+from arena.league.read_results import Reading, read, read_played, read_returns
+from arena.league.rounds import player_of
+from arena.league.tournament import equals
+from arena.plan.plan import Plan, make_plan
+from arena.records import checkpoint
+from arena.records.atomic import make_folder
+from arena.records.folder import RunFolder
+from arena.run.handover import seats_of, successions
+from arena.run.leg import Leg
+from arena.run.run import Run
+
+_KEPT = checkpoint.KEPT + 1
+"""How many rounds a snapshot that plays no more stays: as long as the run may have to go on from one that knows it."""
+
+
+def begin(run: Run) -> None:
+    """Writes down the round that begins, or goes on over the processes that there are now; later ones are forgotten."""
+    number = run.plan.round
+    known = records.read(run.folder) if run.resumed else []
+    _forget_later(run.folder, known[number + 1 :])
+    planned = known[number] if run.resumed else league.first_round(config_of(run))
+    records.keep(run.folder, known[:number], planned, run.plan)
+
+
+def next_round(run: Run) -> Run | None:
+    """The run with its next round; None if there is none.
+
+    Args:
+        run: has played a round to its end.
+
+    Raises:
+        ConfigError: the records are damaged.
+    """
+    if run.leg.start >= run.plan.horizon:
+        return None
+    config, known = config_of(run), records.read(run.folder)
+    before, later = known[: run.plan.round + 1], known[run.plan.round + 1 :]
+    results = _reading(run, config).results
+    if league.is_over(config, before, results):
+        return None
+    returns = read_returns(run.folder, round=run.plan.round)
+    played = read_played(run.folder, last=run.plan.round) if league.looks_back(config) else ()
+    following = league.next_round(config, before, results, returns, played)
+    _forget_later(run.folder, later)
+    for player in following.snapshots:
+        _take(run, player)
+    plan = plan_of(config, following, run.folder, ranks=run.plan.processes, spares=len(run.plan.idle_ranks))
+    records.keep(run.folder, before, following, plan)
+    _forget(run.folder, before)
+    leg, ticks_before = _leg(run, config, before, following, plan), _ticks_before(run.folder, following.number)
+    return replace(run, plan=plan, leg=leg, words=(), ticks_before=ticks_before)
+
+
+def league_standings(run: Run) -> LeagueTable:
+    """The standings after the newest round; without rows where nobody has won or lost."""
+    config = config_of(run)
+    found = _reading(run, config)
+    cautioned = caution(found.results, config, window=(config.league or LeagueConfig()).window)
+    table, equal = league_table(found.results, found.cut, config), equals(found.results, found.results.players)
+    return table._replace(outdated=found.outdated, equal=equal, without_winner=found.without_winner, caution=cautioned)
+
+
+def league_champions(run: Run) -> list[Champion]:
+    """Who has won the knockouts that are over."""
+    return knockouts_won(run.folder, config_of(run))
+
+
+def _reading(run: Run, config: Config) -> Reading:
+    window = (config.league or LeagueConfig()).window
+    return read(run.folder, window=window, last=run.plan.round)
+
+
+def again(run: Run, config: Config, tick: int, *, ranks: int, spares: int) -> Run:
+    """The run with the plan of the round that was played at a tick, or that has ended there.
+
+    Args:
+        run: of the first round's plan, in the folder of an earlier part of the run.
+        config: of the run.
+        tick: at which it goes on.
+        ranks: how many processes there are.
+        spares: how many of them may at most be kept free.
+
+    Raises:
+        ConfigError: the round is not on record.
+    """
+    number = max(0, tick - 1) // config.ticks
+    found = records.read(run.folder)
+    if number >= len(found):
+        raise ConfigError(f"lacks round {number}, which was played at tick {tick}", source=str(run.folder.rounds))
+    plan = plan_of(config, found[number], run.folder, ranks=ranks, spares=spares)
+    return replace(run, plan=plan, ticks_before=_ticks_before(run.folder, number))
+
+
+def _ticks_before(folder: RunFolder, number: int) -> int:
+    """Of all matches of the rounds before this one together."""
+    lines = records.lines_in(folder.rounds)[: number + 1]
+    return records.ticks_before([line["start"] for line in lines], [len(line["matches"]) for line in lines])
+
+
+def plan_of(config: Config, planned: Round, folder: RunFolder, *, ranks: int, spares: int) -> Plan:
+    """The plan of a round.
+
+    Args:
+        config: of the whole league.
+        planned: the round.
+        folder: where its snapshots are.
+        ranks: how many processes there are.
+        spares: how many of them may at most be kept free.
+    """
+    played = league.round_config(config, planned, partial(_weights, folder))
+    played = msgspec.structs.replace(played, spares=min(spares, config.spares))
+    return make_plan(played, ranks=ranks, number=planned.number)
+
+
+def config_of(run: Run) -> Config:
+    """The configuration that a run has been planned from."""
+    return parse_config(yaml.load(run.config, source=run.source), source=run.source)
+
+
+def _weights(folder: RunFolder, player: str) -> Path:
+    """Where those of a snapshot are."""
+    found = player_of(player)
+    return folder.snapshot_path(found.policy, found.tick)
+
+
+def _take(run: Run, player: str) -> None:
+    """Keeps what a policy has learnt, as a snapshot."""
+    path = _weights(run.folder, player)
+    make_folder(path.parent.parent)
+    checkpoint.duplicate(run.leg.restore[player_of(player).policy], path)
+
+
+def _forget_later(folder: RunFolder, planned: Sequence[Round]) -> None:
+    """Forgets what rounds have left that were planned before and are planned anew: others may meet in them now."""
+    for later in planned:
+        for recorded in (folder.samples, folder.replays):
+            if (recorded / f"round-{later.number:04d}").exists():
+                shutil.rmtree(recorded / f"round-{later.number:04d}")
+        for player in later.snapshots:
+            _weights(folder, player).unlink(missing_ok=True)
+
+
+def _forget(folder: RunFolder, before: Sequence[Round]) -> None:
+    """Removes the snapshots that no round plays any more that the run may have to go on with."""
+    for old in before[:-_KEPT]:
+        for player in old.dropped:
+            _weights(folder, player).unlink(missing_ok=True)
+
+
+def _leg(run: Run, config: Config, before: Sequence[Round], following: Round, plan: Plan) -> Leg:
+    """What the round begins with; a policy that is reset begins as it did at first, as its seed is the same."""
+    known = dict(run.leg.restore)
+    restore: dict[str, Path] = {}
+    for name, policy in plan.policies.items():
+        fork = following.forks.get(name)
+        source = None if name in following.resets else known.get(fork.source if fork else name)
+        if source is None and policy.load is not None:
+            source = checkpoint.find(policy.load, name)
+        if source is not None:
+            restore[name] = source
+    return Leg(
+        start=run.leg.start,
+        updates=run.leg.updates,
+        seconds=run.leg.seconds,
+        restore=restore,
+        own=dict(_own(run, config, before, following, plan, restore)),
+    )
+
+
+def _own(
+    run: Run, config: Config, before: Sequence[Round], following: Round, plan: Plan, restore: Mapping[str, Path]
+) -> Iterator[tuple[tuple[int, int], Path]]:
+    """Per worker the file with what it alone goes on with, as a replay buffer.
+
+    A fork takes over that of the policy which it is a copy of; one that is reset begins with nothing.
+    """
+    for name, policy in plan.policies.items():
+        if policy.frozen or not policy.workers or name in following.resets or name not in restore:
+            continue
+        source = following.forks[name].source if name in following.forks else name
+        learnt, folder = restore[name], run.folder.checkpoints_path(source)
+        last = _last_plan(run, config, before, source)
+        if last is None or learnt.parent != folder:  # what another run has learnt, as `load:` says, is nobody's own
+            continue
+        reseated = run.leg.own if last is run.plan else None  # the run was resumed, with other seats than were played
+        for worker, other in successions(seats_of(plan, name), seats_of(last, source)):
+            if reseated is None:
+                yield worker, checkpoint.own_path_of(folder, checkpoint.ticks_of(learnt), other)
+            elif other in reseated:
+                yield worker, reseated[other]
+
+
+def _last_plan(run: Run, config: Config, before: Sequence[Round], policy: str) -> Plan | None:
+    """The plan of the last round that a policy has played; None if it has played none."""
+    for played in reversed(before):
+        last = played.number == run.plan.round
+        plan = run.plan if last else plan_of(config, played, run.folder, ranks=1, spares=0)
+        if plan.policies[policy].workers:
+            return plan
+    return None

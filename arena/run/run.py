@@ -1,0 +1,153 @@
+"""What every role of a run holds: the plan, the folder, and where the run begins. Pure data, sent to every rank."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from arena.plan import seeding
+from arena.plan.plan import MatchPlan, Plan, Role
+from arena.records.folder import RunFolder
+from arena.run.leg import Leg
+
+
+class Repair(NamedTuple):
+    """The death of some processes of a run, which goes back to its newest boundary and goes on with the others."""
+
+    died: tuple[int, ...]  # ranks of the plan that was played
+    plan: Plan  # that one
+    homes: tuple[int, ...]  # the ranks, numbered anew, that host now what those had hosted
+    leg: int  # the tick of the boundary to which the run goes back
+    replayed: int  # ticks beyond it that the farthest match had played, as far as the survivors know
+    began: float  # when the process that tells of it heard of the death, by its monotonic clock
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run of a plan.
+
+    Args:
+        plan: who plays whom.
+        path: the run folder.
+        source: the configuration file, for messages.
+        config: the whole configuration as YAML, for the folder.
+        made_folder: whether the folder was made for this run, so that it may be removed if the run cannot begin.
+        resumed: whether the folder holds an earlier part of this run.
+        leg: what is played now.
+        begun: whether somebody has played, before an evaluation or a repair.
+        concluded: whether nothing is left to play, after one.
+        repairs: the deaths of processes since its processes were started.
+        faults_before: deaths on record in the run folder when its processes were started.
+        words: what the user should know about a run that is resumed, a line each.
+        ticks_before: of all matches of earlier rounds together.
+        episodes: each lane plays so many episodes, and the match ends when all have; None: the ticks decide. A round
+            that ends so leaves nothing behind but its games: the next one begins at the tick that it has reached.
+        rehearsal: nobody plays: it shows whether everybody could.
+        newcomers: of a rehearsal: who has no seat in the run's first plan, so that its budget was not looked at there.
+        rehearsals: how many there were.
+        greedy: whether frozen policies take their best action rather than a random one.
+        sampled: frozen policies that take random ones all the same.
+        profile: whether every role measures where its time goes.
+        allow_unproved: whether it begins although it can deadlock.
+        has_resume: whether the command that plays it has a `--resume`.
+    """
+
+    plan: Plan
+    path: Path
+    source: str = ""
+    config: str = ""
+    made_folder: bool = False
+    resumed: bool = False
+    leg: Leg = field(default_factory=Leg)
+    begun: bool = False
+    concluded: bool = False
+    repairs: tuple[Repair, ...] = ()
+    faults_before: int = 0
+    words: tuple[str, ...] = ()
+    ticks_before: int = 0
+    episodes: int | None = None
+    rehearsal: bool = False
+    newcomers: frozenset[str] = frozenset()
+    rehearsals: int = 0
+    greedy: bool = False
+    sampled: frozenset[str] = frozenset()
+    profile: bool = False
+    allow_unproved: bool = False
+    has_resume: bool = True
+
+    def after(self, leg: Leg) -> Run:
+        """The run as it goes on from a boundary; one that only evaluates before it goes on has not begun by that."""
+        begun, concluded = self.begun or leg.start > self.leg.start, leg.start >= self.plan.horizon
+        return replace(self, leg=leg, begun=begun, concluded=concluded)
+
+    @property
+    def folder(self) -> RunFolder:
+        return RunFolder(self.path)
+
+    @property
+    def total_ticks(self) -> int:
+        """Of all matches together in the end, if later rounds have as many as this one: they have no more."""
+        return self.ticks_before + len(self.plan.matches) * (self.plan.horizon - self.plan.start)
+
+    @property
+    def first_ticks(self) -> dict[int, int]:
+        """Per match the tick at which it begins."""
+        return {match.match: self.leg.start for match in self.plan.matches}
+
+    @cached_property
+    def roles(self) -> tuple[Role, ...]:
+        """All roles; a role's address is its place here, whichever rank hosts it."""
+        return self.plan.roles()
+
+    @cached_property
+    def _addresses(self) -> dict[Role, int]:
+        return {role: address for address, role in enumerate(self.roles)}
+
+    def address(self, role: Role) -> int:
+        return self._addresses[role]
+
+    def environment_seed(self, match: MatchPlan, lane: int) -> int:
+        """The seed of a lane's game."""
+        seed = seeding.environment_seed(self.plan.seed, entry=match.entry, copy=match.copy, lane=lane)
+        return self._from_here(seed)
+
+    def worker_seed(self, role: Role) -> int:
+        """The seed of a worker's own stream: exploration, shuffling."""
+        assert role.match is not None and role.seat is not None, f"{role} is no worker"
+        match = self.plan.matches[role.match]
+        policy = match.seats[role.seat].policy
+        seed = seeding.worker_seed(self.plan.seed, policy=policy, entry=match.entry, copy=match.copy, seat=role.seat)
+        return self._from_here(seed)
+
+    def policy_seed(self, policy: str) -> int:
+        """The seed that all workers of a policy share: initial weights."""
+        return seeding.policy_seed(self.plan.seed, policy=policy)
+
+    def _from_here(self, seed: int) -> int:
+        """Every leg has streams of its own: none sees the games of another again."""
+        tick = self.leg.start
+        return seed if tick == 0 else int(np.random.SeedSequence([seed, tick]).generate_state(1)[0])
+
+    def describe(self, role: Role) -> str:
+        """A role in words, for messages: `worker of policy 'blue' in seat 0 of match 3`."""
+        if role.match is None:
+            return role.kind.value
+        if role.seat is None:
+            return f"{role.kind.value} of match {role.match} ({self.plan.matches[role.match].env!r})"
+        return f"{role.kind.value} of policy {self.plan.seat(role).policy!r} in seat {role.seat} of match {role.match}"
+
+
+class Stage(NamedTuple):
+    """A part of a run that is played over the same processes as the parts before.
+
+    Args:
+        run: as it goes on.
+        evaluation: what is played before it does, if anything.
+    """
+
+    run: Run
+    evaluation: Run | None = None

@@ -1,0 +1,324 @@
+"""The messages of the step path, as views on a link's buffers: fixed before the first tick, no pickle, no allocation.
+
+    request   seat -> environment, once per tick
+        kind        ACT      the actions of all rows follow
+                    IDLE     do nothing for me: the environment plays the seat's idle action
+                    RESET    begin new episodes (only a seat that is alone in its match may); seeds and options are
+                             in the extra part
+                    LEAVE    the worker is done: idle for it from now on, it neither asks nor listens any more
+        actions     one block per group of equal spaces: [L, entities of the block, *shape] per leaf
+
+    reply     environment -> seat, once before the first request and then one per request (none to LEAVE)
+        tick        ticks played so far in this match
+        last        1: the budget is used, no request may follow
+        extra       1: infos follow as an extra part
+        ended       number of rows that ended; so many rows of `final` are sent
+        terminated, truncated, active, fresh, rewards [L, E]
+        masks       action masks, per block
+        observations per block; on the tick that ends a lane's episode already the next episode's first (fresh)
+        final masks the last action masks of the rows that ended, in row order; as `final`, sent where there are any
+        final       the last observations of the rows that ended, in row order; unused rows at the end are not sent
+
+A row is one entity in one lane; rows are in lane-major order: row = lane * E + entity.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from gymnasium.spaces import Space
+from numpy.typing import NDArray
+
+from arena.game.lockstep import RequestKind
+from arena.game.spaces import leaves_of, unflatten
+from arena.transport.endpoint import LinkSize
+
+_ALIGNMENT = 8
+_HEADER_WORDS = 4  # of a reply
+_KINDS = {int(kind): kind for kind in RequestKind}
+Buffer = NDArray[np.uint8]
+
+
+@dataclass(frozen=True)
+class Block:
+    """Entities of a seat that have the same spaces, so that their rows lie in one array."""
+
+    entities: tuple[int, ...]  # positions within the seat
+    observation_space: Space[Any]
+    action_space: Space[Any]
+    mask_size: int
+
+
+@dataclass(frozen=True)
+class SeatLayout:
+    """Everything that both ends of a link must know to read each other's bytes."""
+
+    lanes: int
+    blocks: tuple[Block, ...]
+
+    @classmethod
+    def of(
+        cls,
+        lanes: int,
+        observation_spaces: Sequence[Space[Any]],
+        action_spaces: Sequence[Space[Any]],
+        mask_sizes: Sequence[int],
+    ) -> SeatLayout:
+        kinds = list(zip(observation_spaces, action_spaces, mask_sizes, strict=True))
+        if all(kind == kinds[0] for kind in kinds):
+            return cls(lanes, (Block(tuple(range(len(kinds))), *kinds[0]),))
+        return cls(lanes, tuple(Block((index,), *kind) for index, kind in enumerate(kinds)))
+
+    @property
+    def entities(self) -> int:
+        return sum(len(block.entities) for block in self.blocks)
+
+    @property
+    def rows(self) -> int:
+        return self.lanes * self.entities
+
+    @property
+    def uniform(self) -> bool:
+        """Whether all entities of the seat have the same spaces."""
+        return len(self.blocks) == 1
+
+
+class _Carver:
+    """Cuts typed arrays out of a buffer one after the other; without a buffer it only counts the bytes.
+
+    Of several buffers of one layout, as rows [S, bytes], it cuts the arrays of all at once: [S, *shape].
+    """
+
+    def __init__(self, buffer: Buffer | None) -> None:
+        self._buffer = buffer
+        self.offset = 0
+
+    def take(self, dtype: Any, *shape: int) -> NDArray[Any]:
+        kind = np.dtype(dtype)
+        start = self.offset
+        nbytes = int(np.prod(shape, dtype=np.int64)) * kind.itemsize
+        self.offset = -(-(start + nbytes) // _ALIGNMENT) * _ALIGNMENT
+        if self._buffer is None:
+            return np.broadcast_to(np.zeros((), kind), shape)
+        if self._buffer.ndim == 1:
+            return np.ndarray(shape, kind, self._buffer, start)
+        several: NDArray[Any] = self._buffer[:, start : start + nbytes].view(kind)
+        return several.reshape(len(self._buffer), *shape)
+
+    def words(self, count: int) -> memoryview:
+        """int64, for numbers that are read and written one by one: an array would take twice the time for it."""
+        taken = self.take(np.int64, count)
+        return memoryview(bytearray(8 * count)).cast("q") if self._buffer is None else taken.data
+
+    def sample(self, space: Space[Any], *axes: int) -> list[NDArray[Any]]:
+        return [self.take(leaf.dtype, *axes, *leaf.shape) for leaf in leaves_of(space)]
+
+
+class RequestView:
+    """A request, read and written in place."""
+
+    def __init__(self, layout: SeatLayout, buffer: Buffer | None = None) -> None:
+        carver = _Carver(buffer)
+        self._header = carver.words(1)
+        self.header_bytes = carver.offset
+        self._leaves = [carver.sample(b.action_space, layout.lanes, len(b.entities)) for b in layout.blocks]
+        self.nbytes = carver.offset
+        # Per entity a batched action [L, *shape], and for the whole block [L * entities, *shape]: views, not copies.
+        self.by_entity = _by_entity(layout, self._leaves, [b.action_space for b in layout.blocks])
+        self.rows = [[_flat(leaf) for leaf in leaves] for leaves in self._leaves]
+
+    @property
+    def kind(self) -> RequestKind:
+        return _KINDS[self._header[0]]
+
+    @kind.setter
+    def kind(self, kind: RequestKind) -> None:
+        self._header[0] = kind
+
+
+class _ReplyArrays(NamedTuple):
+    """What stands in a reply between its header and `final`; of several replies at once with an axis for them."""
+
+    terminated: NDArray[np.bool_]  # [L, E]
+    truncated: NDArray[np.bool_]
+    active: NDArray[np.bool_]
+    fresh: NDArray[np.bool_]
+    rewards: NDArray[np.float64]
+    masks: list[NDArray[np.int8]]  # per block [L, entities of the block, mask_size]
+    leaves: list[list[NDArray[Any]]]  # per block and leaf [L, entities of the block, *shape]
+
+    @classmethod
+    def cut(cls, carver: _Carver, layout: SeatLayout) -> _ReplyArrays:
+        lanes, entities = layout.lanes, layout.entities
+        terminated, truncated, active, fresh = (carver.take(np.bool_, lanes, entities) for _ in range(4))
+        return cls(
+            terminated,
+            truncated,
+            active,
+            fresh,
+            carver.take(np.float64, lanes, entities),
+            [carver.take(np.int8, lanes, len(b.entities), b.mask_size) for b in layout.blocks],
+            [carver.sample(b.observation_space, lanes, len(b.entities)) for b in layout.blocks],
+        )
+
+
+class JointReplyView:
+    """The replies to seats of one layout, of a single block, at once.
+
+    Args:
+        layout: of each seat.
+        buffers: uint8 [S, bytes], a reply in each row.
+    """
+
+    def __init__(self, layout: SeatLayout, buffers: Buffer) -> None:
+        carver = _Carver(buffers)
+        carver.take(np.int64, _HEADER_WORDS)
+        arrays = _ReplyArrays.cut(carver, layout)
+        self.terminated, self.truncated, self.active, self.fresh, self.rewards = arrays[:5]  # [S, L, E]
+        self.masks = arrays.masks[0]  # [S, L, E, mask_size]
+        self.leaves = arrays.leaves[0]  # [S, L, E, *shape]
+
+
+class ReplyView:
+    """A reply, read and written in place."""
+
+    def __init__(self, layout: SeatLayout, buffer: Buffer | None = None) -> None:
+        self._layout = layout
+        self._buffer = buffer
+        lanes = layout.lanes
+        carver = _Carver(buffer)
+        self.header = carver.words(_HEADER_WORDS)  # tick, last, extra, ended
+        arrays = _ReplyArrays.cut(carver, layout)
+        self.terminated, self.truncated, self.active, self.fresh, self.rewards, masks, self._leaves = arrays
+        self.quiet_bytes = carver.offset  # of a message in which no row has ended
+        final_masks = [carver.take(np.int8, lanes * len(b.entities), b.mask_size) for b in layout.blocks]
+        self._final = [carver.sample(b.observation_space, lanes * len(b.entities)) for b in layout.blocks]
+        self.nbytes = carver.offset
+        self._last_block, self._last_row_bytes, self._last_final_offset = _end_of(self._final, self.nbytes)
+        self.masks_by_entity = [
+            masks[index][:, position] if block.mask_size else None
+            for index, block in enumerate(layout.blocks)
+            for position in range(len(block.entities))
+        ]
+        self.mask_rows = [_flat(mask) for mask in masks]
+        self._final_masks = {i: final for i, final in enumerate(final_masks) if layout.blocks[i].mask_size}
+        self.by_entity = _by_entity(layout, self._leaves, [b.observation_space for b in layout.blocks])
+        self.rows = [[_flat(leaf) for leaf in leaves] for leaves in self._leaves]
+
+    @property
+    def tick(self) -> int:
+        return self.header[0]
+
+    @property
+    def last(self) -> bool:
+        return self.header[1] != 0
+
+    @property
+    def extra(self) -> bool:
+        return self.header[2] != 0
+
+    def set_header(self, tick: int, *, last: bool, extra: bool) -> None:
+        header = self.header
+        header[0] = tick
+        header[1] = last
+        header[2] = extra
+
+    def message_bytes(self) -> int:
+        """How much of the buffer is to be sent: up to the last row of `final`."""
+        if not self.header[3]:
+            return self.quiet_bytes
+        return self._last_final_offset + self._last_row_bytes * len(self._ended_of_blocks()[self._last_block])
+
+    def ended(self) -> NDArray[np.bool_]:
+        """[L, E] the rows whose episode ended on this tick."""
+        ended: NDArray[np.bool_] = np.logical_or(self.terminated, self.truncated)
+        return ended
+
+    def no_final(self) -> None:
+        """What `pack_final` does when no row has ended."""
+        self.header[3] = 0
+
+    def pack_final(self, last_masks: Sequence[NDArray[np.int8] | None] | None = None) -> None:
+        """Copies what the rows that ended have seen last to `final`, before the next episode's overwrites it.
+
+        Where a last mask forbids everything (nobody is to act any more) it allows everything: whoever asks what the
+        end of an episode that was cut is worth needs a choice.
+
+        Args:
+            last_masks: by position in the seat [L, mask_size], of the rows that ended; None: what is shown are theirs.
+        """
+        ended = self._ended_of_blocks()
+        self.header[3] = sum(map(len, ended))
+        for rows, final, leaves in zip(ended, self._final, self.rows, strict=True):
+            for target, leaf in zip(final, leaves, strict=True):
+                target[: len(rows)] = leaf[rows]
+        for block, target in self._final_masks.items():
+            masks = self._last_masks(block, ended[block], last_masks)
+            masks[~masks.any(axis=1)] = 1
+            target[: len(masks)] = masks
+
+    def _last_masks(
+        self, block: int, rows: NDArray[np.intp], given: Sequence[NDArray[np.int8] | None] | None
+    ) -> NDArray[np.int8]:
+        """Of rows of a block; a new array."""
+        found: NDArray[np.int8] = self.mask_rows[block][rows]
+        if given is None:
+            return found
+        entities = self._layout.blocks[block].entities
+        for position, entity in enumerate(entities):
+            mask = given[entity]
+            if mask is not None:
+                own = rows % len(entities) == position
+                found[own] = mask[rows[own] // len(entities)]
+        return found
+
+    def final(self) -> list[tuple[NDArray[np.intp], list[NDArray[Any]]]]:
+        """Per block the rows (of the block) that ended and the leaves of their last observations."""
+        ended = self._ended_of_blocks()
+        return [(rows, [leaf[: len(rows)] for leaf in leaves]) for rows, leaves in zip(ended, self._final, strict=True)]
+
+    def final_masks(self) -> list[tuple[NDArray[np.intp], NDArray[np.int8]]]:
+        """Per block the rows (of the block) that ended and their last masks; no rows where the block has no masks."""
+        nobody = np.zeros(0, np.intp), np.zeros((0, 0), np.int8)
+        found = [nobody] * len(self._final)
+        if self._final_masks:
+            ended = self._ended_of_blocks()
+            for block, masks in self._final_masks.items():
+                found[block] = ended[block], masks[: len(ended[block])]
+        return found
+
+    def _ended_of_blocks(self) -> list[NDArray[np.intp]]:
+        ended = self.ended()
+        if self._layout.uniform:
+            return [ended.ravel().nonzero()[0]]
+        return [ended[:, block.entities[0]].nonzero()[0] for block in self._layout.blocks]
+
+
+def link_size(layout: SeatLayout) -> LinkSize:
+    """What a link must hold for such a seat."""
+    return LinkSize(RequestView(layout).nbytes, ReplyView(layout).nbytes)
+
+
+def _end_of(final: list[list[NDArray[Any]]], nbytes: int) -> tuple[int, int, int]:
+    """Of the last leaf in `final`: its block, the bytes of a row, and where it begins in a buffer of `nbytes`."""
+    leaves = [(index, leaf) for index, block in enumerate(final) for leaf in block]
+    if not leaves:  # a Dict or Tuple of nothing
+        return 0, 0, nbytes
+    block, last = leaves[-1]
+    used = len(last) * (row_bytes := last.itemsize * int(np.prod(last.shape[1:])))
+    return block, row_bytes, nbytes - -(-used // _ALIGNMENT) * _ALIGNMENT
+
+
+def _flat(leaf: NDArray[Any]) -> NDArray[Any]:
+    return leaf.reshape(leaf.shape[0] * leaf.shape[1], *leaf.shape[2:])
+
+
+def _by_entity(layout: SeatLayout, leaves: list[list[NDArray[Any]]], spaces: list[Space[Any]]) -> list[Any]:
+    return [
+        unflatten(space, [leaf[:, position] for leaf in block_leaves])
+        for block, block_leaves, space in zip(layout.blocks, leaves, spaces, strict=True)
+        for position in range(len(block.entities))
+    ]

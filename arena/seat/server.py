@@ -1,0 +1,135 @@
+"""An environment's end of one seat: requests are read here, and what the seat may see is written, nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from arena.game.api import Frame, Info, Step
+from arena.game.spaces import flatten, no_op, write_sample
+from arena.roles.protocol import Welcome, pack
+from arena.seat.layout import ReplyView, RequestView, SeatLayout
+from arena.transport import Link
+
+Infos = Sequence[Sequence[Info]]  # [L][E]
+
+
+class SeatPort:
+    """The environment's end of one seat: it reads the seat's requests and writes what the seat may see.
+
+    Args:
+        entities: the seat's entities, as indices in the game.
+        welcome: what the seat was told about itself.
+        link: the environment's end of the link to the worker.
+    """
+
+    def __init__(self, entities: tuple[int, ...], welcome: Welcome, layout: SeatLayout, link: Link) -> None:
+        self.entities = entities
+        self.link = link
+        self.request = RequestView(layout, link.inbox)
+        self.reply = ReplyView(layout, link.outbox)
+        self._observed = [  # per entity its space and the arrays of the reply that its observations go into
+            (space, flatten(space, target))
+            for space, target in zip(welcome.observation_spaces, self.reply.by_entity, strict=True)
+        ]
+        self._masked = any(welcome.mask_sizes)
+        self._actions = welcome.action_spaces
+        consecutive = entities == tuple(range(entities[0], entities[0] + len(entities)))
+        self._columns: Any = slice(entities[0], entities[-1] + 1) if consecutive else list(entities)
+
+    def write_step(self, step: Step, *, ends: bool) -> None:
+        """Copies the seat's part of a joint step, and keeps the last observations of the rows that ended.
+
+        Args:
+            step: of all lanes.
+            ends: whether any row of the match ended.
+        """
+        reply, columns = self.reply, self._columns
+        reply.rewards[:] = step.rewards[:, columns]
+        reply.terminated[:] = step.terminated[:, columns]
+        reply.truncated[:] = step.truncated[:, columns]
+        reply.fresh[:] = False
+        self._write_frame(step.frame, slice(None))
+        self.pack_final(step.frame) if ends else reply.no_final()
+
+    def pack_final(self, frame: Frame) -> None:
+        """Keeps what the rows that ended have seen last; `frame`, of the step, is written and stays so."""
+        masks = frame.final_masks
+        self.reply.pack_final(None if masks is None else [masks[entity] for entity in self.entities])
+
+    def write_nothing_played(self) -> None:
+        """What a reply holds when a reset was asked for: no reward, nothing ended."""
+        self.reply.rewards[:] = 0.0
+        self.reply.terminated[:] = False
+        self.reply.truncated[:] = False
+        self.reply.fresh[:] = False
+        self.reply.no_final()
+
+    def write_cut(self, frame: Frame, playing: NDArray[np.bool_]) -> None:
+        """Ends what was not over when the game failed, after a step was written.
+
+        Args:
+            frame: of that step.
+            playing: [L, E] of the game, who has not ended.
+        """
+        self.reply.truncated |= playing[:, self._columns]
+        self.pack_final(frame)
+
+    def write_begin(self, frame: Frame, lanes: NDArray[np.bool_]) -> None:
+        """Copies the first observations of the lanes that begin an episode."""
+        self._write_frame(frame, lanes)
+        self.reply.fresh[lanes] = True
+
+    def _write_frame(self, frame: Frame, lanes: Any) -> None:
+        reply = self.reply
+        reply.active[lanes] = frame.active[lanes][:, self._columns]
+        for entity, (space, leaves) in zip(self.entities, self._observed, strict=True):
+            for array, into in zip(flatten(space, frame.observations[entity]), leaves, strict=True):
+                into[lanes] = array[lanes]
+        if self._masked:
+            self._write_masks(frame.masks, lanes)
+
+    def _write_masks(self, masks: Sequence[NDArray[np.int8] | None], lanes: Any) -> None:
+        for entity, into in zip(self.entities, self.reply.masks_by_entity, strict=True):
+            mask = masks[entity]
+            if into is not None and mask is not None:
+                into[lanes] = mask[lanes]
+
+    def idle_actions(self, chosen: Any) -> list[Any]:
+        """The actions of a seat that does nothing, per entity `[L, *shape]`; written where its own would stand."""
+        for position, space in enumerate(self._actions):
+            mask, target = self.reply.masks_by_entity[position], self.request.by_entity[position]
+            if chosen is not None or mask is None:
+                write_sample(space, no_op(space) if chosen is None else chosen, target, slice(None))
+                continue
+            for lane in range(len(mask)):
+                write_sample(space, no_op(space, mask[lane]), target, lane)
+        return self.request.by_entity
+
+    def post(self, tick: int, *, last: bool, infos: bytes | None) -> None:
+        self.reply.set_header(tick, last=last, extra=infos is not None)
+        self.link.post(self.reply.message_bytes())
+        if infos is not None:
+            self.link.post_extra(infos)
+
+    def pack_infos(self, step: Infos | None, begin: Infos | None, over: NDArray[np.bool_]) -> bytes | None:
+        """The seat's infos by row: those of episodes that ended apart from those that belong to what is shown now."""
+        if step is None and begin is None:
+            return None
+        current: dict[int, Info] = {}
+        final: dict[int, Info] = {}
+        ended = self.reply.ended()
+        for lane in range(len(over)):
+            for position, entity in enumerate(self.entities):
+                row = lane * len(self.entities) + position
+                if step is not None and step[lane][entity]:
+                    if ended[lane, position]:
+                        final[row] = step[lane][entity]
+                    elif not over[lane]:  # else it is of an episode that nobody sees any more
+                        current[row] = step[lane][entity]
+                if begin is not None and over[lane] and begin[lane][entity]:
+                    current[row] = begin[lane][entity]
+        return pack((current, final)) if current or final else None

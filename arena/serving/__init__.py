@@ -1,0 +1,1 @@
+"""A policy of a run, without the run."""

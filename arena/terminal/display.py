@@ -1,0 +1,323 @@
+"""What a run shows while it goes: a live panel on a terminal, a plain line now and then anywhere else.
+
+Ticks are those of all matches together, and so is their rate: as `arena plan --probe` predicts it.
+
+The root calls `update` as often as it likes; a display draws at its own, slower pace and has no thread. Both faces
+write to the stream that they are given and to nothing else.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Protocol
+
+from arena.records.faults import Losses
+from arena.records.scoreboard import Score, Scoreboard, Series
+from arena.terminal.text import counted
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+Clock = Callable[[], float]
+
+DRAW_EVERY = 0.2  # seconds between two pictures on a terminal
+LINE_EVERY = 5.0  # seconds between two lines elsewhere
+RATE_WINDOW = 10.0  # seconds over which ticks per second are measured
+
+
+class Display(Protocol):
+    """What the root knows of a display."""
+
+    def start(self) -> None:
+        """Begins to show; the time until the end is counted from here."""
+
+    def update(self, ticks_done: int, scoreboard: Scoreboard) -> None:
+        """Takes the state of the run: ticks played by all matches together, and how the policies fare."""
+
+    def message(self, text: str) -> None:
+        """Shows a line that stays."""
+
+    def stop(self) -> None:
+        """Shows the last state and gives the stream back; a second call does nothing."""
+
+
+class Rate:
+    """Ticks per second over the last ten seconds."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._points: deque[tuple[float, int]] = deque()
+
+    def add(self, ticks: int) -> None:
+        """Takes a count; those that are too close to the last one are not kept."""
+        now = self._clock()
+        if len(self._points) > 1 and now - self._points[-2][0] < DRAW_EVERY:
+            self._points[-1] = (now, ticks)
+        else:
+            self._points.append((now, ticks))
+        while len(self._points) > 2 and now - self._points[1][0] >= RATE_WINDOW:
+            self._points.popleft()
+
+    @property
+    def per_second(self) -> float | None:
+        """None until time has passed."""
+        if not self._points:
+            return None
+        (began, first), (now, last) = self._points[0], self._points[-1]
+        return (last - first) / (now - began) if now > began else None
+
+
+class PlainDisplay:
+    """One line every five seconds, and one at the end."""
+
+    def __init__(self, stream: IO[str], *, total_ticks: int | None, clock: Clock = time.monotonic) -> None:
+        self._stream, self._clock, self._total = stream, clock, total_ticks
+        self._rate = Rate(clock)
+        self._line_at = 0.0
+        self._pending: tuple[int, Scoreboard] | None = None
+        self._told: tuple[int, str] | None = None  # the last line, its speed left out
+
+    def start(self) -> None:
+        """The first line comes after five seconds."""
+        self._line_at = self._clock() + LINE_EVERY
+
+    def update(self, ticks_done: int, scoreboard: Scoreboard) -> None:
+        """Prints a line if it is time."""
+        self._rate.add(ticks_done)
+        self._pending = (ticks_done, scoreboard)
+        if self._clock() >= self._line_at:
+            self._print()
+
+    def message(self, text: str) -> None:
+        """Prints the text at once."""
+        self._stream.write(f"{text}\n")
+        self._stream.flush()
+
+    def stop(self) -> None:
+        """Prints the last state if it has not been printed."""
+        if self._pending is not None and self._state(*self._pending) != self._told:
+            self._print()
+
+    def _print(self) -> None:
+        assert self._pending is not None  # both callers have seen to it
+        self._told = ticks_done, policies = self._state(*self._pending)
+        self._pending = None
+        self._line_at = self._clock() + LINE_EVERY
+        progress = _progress_words(ticks_done, self._total, self._rate.per_second)
+        self.message(" | ".join(filter(None, [progress, policies])))
+
+    @staticmethod
+    def _state(ticks_done: int, scoreboard: Scoreboard) -> tuple[int, str]:
+        return ticks_done, " | ".join(_policy_words(name, score) for name, score in scoreboard.shown.items())
+
+
+def silent_display() -> Display:
+    """Shows nothing."""
+    return PlainDisplay(io.StringIO(), total_ticks=1)
+
+
+class LiveDisplay:
+    """A progress bar and a table of the policies, drawn again in place at most five times a second.
+
+    Args:
+        stream: a terminal, or something that passes on to one.
+        total_ticks: ticks of all matches together; None: nobody knows how many, and there is no bar.
+        colors: per policy `#rrggbb`, or None for the terminal's own.
+        width: columns of the terminal; None asks the terminal.
+        clock: seconds.
+    """
+
+    def __init__(
+        self,
+        stream: IO[str],
+        *,
+        total_ticks: int | None,
+        colors: Mapping[str, str | None],
+        width: int | None = None,
+        clock: Clock = time.monotonic,
+    ) -> None:
+        from rich.console import Console
+        from rich.live import Live
+
+        self._total, self._colors, self._clock = total_ticks, colors, clock
+        self._rate = Rate(clock)
+        self._console = Console(file=stream, force_terminal=True, width=width)
+        self._live = Live(console=self._console, auto_refresh=False, redirect_stdout=False, redirect_stderr=False)
+        self._draw_at = 0.0
+        self._pending: tuple[int, Scoreboard] | None = None
+
+    def start(self) -> None:
+        """Takes the cursor; from here on `stop` must be called."""
+        self._live.start()
+        self._draw_at = self._clock()
+
+    def update(self, ticks_done: int, scoreboard: Scoreboard) -> None:
+        """Draws if it is time."""
+        self._rate.add(ticks_done)
+        self._pending = (ticks_done, scoreboard)
+        if self._clock() >= self._draw_at:
+            self._draw()
+
+    def message(self, text: str) -> None:
+        """Prints the text above the panel."""
+        self._console.print(text, markup=False, highlight=False)
+
+    def stop(self) -> None:
+        """Draws the last state and gives the cursor back."""
+        if self._pending is not None and self._live.is_started:
+            self._draw()
+        self._live.stop()
+
+    def _draw(self) -> None:
+        assert self._pending is not None  # both callers have seen to it
+        ticks_done, scoreboard = self._pending
+        self._pending = None
+        self._draw_at = self._clock() + DRAW_EVERY
+        self._live.update(self._panel(ticks_done, scoreboard), refresh=True)
+
+    def _panel(self, ticks_done: int, scoreboard: Scoreboard) -> RenderableType:
+        from rich.console import Group
+
+        return Group(self._bar(ticks_done), self._table(scoreboard))
+
+    def _bar(self, ticks_done: int) -> RenderableType:
+        from rich.progress_bar import ProgressBar
+        from rich.table import Table
+        from rich.text import Text
+
+        rate = self._rate.per_second
+        words = _progress_words(ticks_done, self._total, rate)
+        if self._total is None:
+            return Text(words)
+        left = _time_words((self._total - ticks_done) / rate if rate else None)
+        grid = Table.grid(padding=(0, 1), expand=True)
+        grid.add_column(ratio=1)
+        grid.add_column(no_wrap=True)
+        grid.add_row(ProgressBar(total=max(self._total, 1), completed=ticks_done), f"{words}  {left} left")
+        return grid
+
+    def _table(self, scoreboard: Scoreboard) -> RenderableType:
+        from rich.table import Table
+        from rich.text import Text
+
+        table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+        table.add_column("policy", no_wrap=True)
+        for name in ("episodes", "return", "win rate"):
+            table.add_column(name, justify="right", no_wrap=True)
+        table.add_column("last update", no_wrap=True, overflow="ellipsis")
+        for name, score in scoreboard.shown.items():
+            cells = (str(score.episodes), _number(score.returns.last_mean), _percent(score.win_rate))
+            policy = Text(name, style=self._colors.get(name) or "bold")
+            table.add_row(policy, *cells, Text(_update_words(score)))
+        return table
+
+
+def make_display(
+    stream: IO[str],
+    *,
+    terminal: bool,
+    width: int | None = None,
+    total_ticks: int | None,
+    colors: Mapping[str, str | None],
+    clock: Clock = time.monotonic,
+) -> Display:
+    """The display that fits the stream.
+
+    Args:
+        stream: where to write.
+        terminal: whether a person's terminal is at its end; under a launcher the stream itself cannot tell.
+        width: columns of that terminal; None asks it.
+        total_ticks: ticks of all matches together; None: nobody knows how many.
+        colors: per policy `#rrggbb` or None.
+        clock: seconds.
+    """
+    if terminal:
+        return LiveDisplay(stream, total_ticks=total_ticks, colors=colors, width=width, clock=clock)
+    return PlainDisplay(stream, total_ticks=total_ticks, clock=clock)
+
+
+def summary_lines(scoreboard: Scoreboard, run_dir: Path | str) -> list[str]:
+    """What the end of a run says: where everything is, and per policy how it began and how it ended."""
+    pad = max(map(len, scoreboard.shown), default=0)
+    lines = [f"{name:{pad}}  {_change_words(score)}" for name, score in scoreboard.shown.items()]
+    return [f"run folder: {run_dir}", *lines]
+
+
+def fault_lines(losses: Losses) -> list[str]:
+    """What the end of a run says of the games that have failed in it; nothing where none has."""
+    if not losses.restarts:
+        return []
+    dropped = counted(losses.episodes, "unfinished episode")
+    return [f"games that failed were made anew {counted(losses.restarts, 'time')}, {dropped} dropped: see faults.jsonl"]
+
+
+def _change_words(score: Score) -> str:
+    if score.games.count:
+        return _before_after(score.games, "won {}", "game", _percent) + _draw_words(score.drawn)
+    if score.episodes:
+        return _before_after(score.returns, "return {}", "episode", _number)
+    return "finished no episode"
+
+
+def _before_after(series: Series, phrase: str, noun: str, words: Callable[[float | None], str]) -> str:
+    change = series.before_and_after()
+    of = " of" if noun == "game" else " in"
+    if change is None:
+        return f"{phrase.format(words(series.mean))}{of} its {counted(series.count, noun)}"
+    size, before, after = change
+    return f"{phrase.format(words(before))}{of} its first {size} {noun}s, {words(after)}{of} its last {size}"
+
+
+def _draw_words(drawn: Series) -> str:
+    """Without them a policy that wins less against a better opponent seems to lose."""
+    change = drawn.before_and_after()
+    shares = (drawn.mean or 0.0,) if change is None else change[1:]
+    return f"; drew {', then '.join(map(_percent, shares))}" if any(shares) else ""
+
+
+def _progress_words(done: int, total: int | None, rate: float | None) -> str:
+    speed = f"{'-' if rate is None else round(rate)} ticks/s"
+    if total is None:
+        return f"{counted(done, 'tick')} of all matches  {speed}"
+    percent = 100 * done // total if total else 100
+    return f"{done}/{total} ticks of all matches  {percent} %  {speed}"
+
+
+def _policy_words(name: str, score: Score) -> str:
+    words = [name]
+    if score.episodes:
+        words.append(f"return {_number(score.returns.last_mean)}")
+    if score.games.count:
+        words.append(f"win {_percent(score.win_rate)}")
+    return " ".join(words)
+
+
+def _update_words(score: Score) -> str:
+    """The losses of the last update, or whatever it logged first; two at most, to stay on one line."""
+    losses = [name for name in score.values if "loss" in name] or list(score.values)
+    return "  ".join(f"{name} {_number(score.values[name])}" for name in losses[:2])
+
+
+def _number(value: float | None) -> str:
+    if value is None:
+        return "-"
+    if not math.isfinite(value):
+        return str(value)
+    return f"{value:.2f}" if 0.01 <= abs(value) < 1000 or value == 0 else f"{value:.3g}"
+
+
+def _percent(value: float | None) -> str:
+    return "-" if value is None else f"{100 * value:.0f} %"
+
+
+def _time_words(seconds: float | None) -> str:
+    if seconds is None:
+        return "-:--"
+    minutes, rest = divmod(max(0, math.ceil(seconds)), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"

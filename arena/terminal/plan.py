@@ -1,0 +1,278 @@
+"""A plan as text: the table of `arena plan`, and a Graphviz drawing."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+
+from arena.config.schema import EvaluationConfig
+from arena.plan.deadlock import Proof, prove
+from arena.plan.hosts import Share
+from arena.plan.plan import MatchPlan, Plan, Role, RoleKind
+from arena.preflight.examine import Examination, wrapped_words
+from arena.terminal.text import counted, processes_words
+
+_HEADINGS = ("rank", "role", "match", "policy", "entities")
+_UNCOLOURED = "#999999"
+
+
+def plan_text(
+    plan: Plan,
+    examination: Examination,
+    *,
+    config: str,
+    arguments: Sequence[str] = (),
+    hosts: Sequence[str] = (),
+    rounds: Sequence[str] = (),
+    later: Sequence[str] = (),
+    evaluation: EvaluationConfig | None = None,
+    ranks: str = "",
+) -> str:
+    """Everything that `arena plan` prints.
+
+    Args:
+        plan: of the configuration.
+        examination: of the plan.
+        config: the configuration's file, for the command line.
+        arguments: further arguments of `arena train` that led to this plan.
+        hosts: a line for each, as `host_line` makes them, where hosts are known.
+        rounds: what comes after this one, as `rounds_lines` says it, where there are several.
+        later: how a later round can deadlock, in lines, if one can.
+        evaluation: of the policies while they learn, if there is one.
+        ranks: why the plan has as many processes as it has.
+    """
+    proof = prove_plan(plan, examination)
+    sections = [
+        _table(plan, examination),
+        "\n".join(_matches_lines(plan)),
+        *(["\n".join(rounds)] if rounds else []),
+        "\n".join(
+            [
+                f"processes: {_processes(plan)}",
+                *([ranks] if ranks else []),
+                *(_packing_lines(plan) if plan.packed else ()),
+            ]
+        ),
+        *(["\n".join(hosts)] if hosts else []),
+        "\n".join(_policy_lines(plan, examination)),
+        *([_evaluation_text(evaluation, plan)] if evaluation is not None else []),
+        schedule_text(proof, later),
+        _start_text(plan, config, arguments, proved=proof.circle is None and not later),
+    ]
+    return "\n\n".join(sections)
+
+
+def _evaluation_text(evaluation: EvaluationConfig, plan: Plan) -> str:
+    """When frozen copies play, how much, and who."""
+    who = "who trains, in the same matches"
+    if evaluation.seats is not None:
+        who = " ".join(seat if isinstance(seat, str) else f"[{' '.join(seat)}]" for seat in evaluation.seats)
+    times = counted(-(-plan.horizon // evaluation.every), "time")
+    actions = "the most likely actions" if evaluation.greedy else "sampled actions"
+    episodes = counted(evaluation.episodes, "episode")
+    return (
+        f"evaluation: every {counted(evaluation.every, 'tick')} and at the end, {times} in all; at least {episodes} of "
+        f"each policy, {actions}: {who}"
+    )
+
+
+def prove_plan(plan: Plan, examination: Examination) -> Proof:
+    """Whether a plan can deadlock, after what its algorithms say."""
+    return prove(plan, examination.schedules)
+
+
+def schedule_text(proof: Proof, later: Sequence[str] = ()) -> str:
+    """Why a plan cannot deadlock, in a sentence; or that it can, each wait of the circle in a line, and what helps.
+
+    Args:
+        proof: of the plan.
+        later: how the plan of a later round can, in lines; told where this one cannot.
+    """
+    head, *more = later if later and proof.circle is None else proof.lines
+    return "\n  ".join(["schedule: " + head, *more])
+
+
+def _start_text(plan: Plan, config: str, arguments: Sequence[str], *, proved: bool) -> str:
+    if proved:
+        return f"start it: {command_line(plan, config=config, arguments=arguments)}"
+    command = command_line(plan, config=config, arguments=[*arguments, "--allow-unproved"])
+    return f"start it: {command}\n  without --allow-unproved `arena train` refuses it, as it can deadlock"
+
+
+def command_line(plan: Plan, *, config: str, arguments: Sequence[str] = ()) -> str:
+    """The command that runs the plan."""
+    train = ["arena", "train", config, *arguments]
+    if plan.processes == 1:
+        return shlex.join([*train, "--ranks", "1"])
+    return shlex.join(["mpirun", "-n", str(plan.processes), *train])
+
+
+def _processes(plan: Plan) -> str:
+    environments = counted(len(plan.matches), "environment")
+    workers = counted(len(plan.roles(RoleKind.WORKER)), "worker")
+    hosted = f"1 root + {environments} + {workers}"
+    unused = Counter(_unused_word(plan, rank) for rank in plan.idle_ranks)
+    idle, spare = unused["idle"], unused["spare"]
+    hosted += f" + {idle} idle" * bool(idle) + f" + {counted(spare, 'spare')}" * bool(spare)
+    if plan.packed:
+        return f"{processes_words(plan.processes, len(plan.roles()))}: {hosted}"
+    return f"{plan.processes} = {hosted}"
+
+
+def _unused_word(plan: Plan, rank: int) -> str:
+    """What a rank without roles is: one of the last, kept to take the place of one that dies, or one too many."""
+    return "spare" if rank >= plan.processes - plan.spares else "idle"
+
+
+def _packing_lines(plan: Plan) -> Iterator[str]:
+    """One line for each rank: what it hosts, and of which matches."""
+    for rank, roles in enumerate(plan.ranks):
+        kinds = Counter(role.kind for role in roles)
+        environments, workers = kinds[RoleKind.ENVIRONMENT], kinds[RoleKind.WORKER]
+        parts = ["root"] * kinds[RoleKind.ROOT]
+        parts += [counted(environments, "environment")] * bool(environments)
+        parts += [f"{counted(workers, 'worker')} ({_policies(plan, roles)})"] * bool(workers)
+        numbers = sorted({role.match for role in roles if role.match is not None})
+        of = f" of {'match' if len(numbers) == 1 else 'matches'} {_ranges(numbers)}" if numbers else ""
+        yield f"rank {rank} hosts {', '.join(parts)}{of}" if roles else f"rank {rank} is {_unused_word(plan, rank)}"
+
+
+def host_line(plan: Plan, share: Share) -> str:
+    """How many ranks a host has, which, and what they host."""
+    roles = Counter(role.kind.value for rank in share.ranks for role in plan.ranks[rank])
+    hosted = ", ".join(counted(roles[kind.value], kind.value) for kind in RoleKind if roles[kind.value])
+    count = counted(len(share.ranks), "rank")
+    return f"host {share.host}: {count}, {_ranges(share.ranks)}: {hosted or 'nothing'}"
+
+
+def _policies(plan: Plan, roles: Sequence[Role]) -> str:
+    counts = Counter(plan.seat(role).policy for role in roles if role.kind is RoleKind.WORKER)
+    return ", ".join(f"{counts[name]} {name}" for name in plan.policies if counts[name])
+
+
+def _ranges(numbers: Sequence[int]) -> str:
+    """`0 to 9, 12`: rising numbers, neighbours joined."""
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    return ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]} to {run[-1]}" for run in runs)
+
+
+def _table(plan: Plan, examination: Examination) -> str:
+    rows = [_HEADINGS, *_rows(plan, examination)]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADINGS))]
+    return "\n".join(
+        "  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
+    )
+
+
+def _rows(plan: Plan, examination: Examination) -> Iterator[tuple[str, ...]]:
+    for rank, roles in enumerate(plan.ranks):
+        if not roles:
+            yield (str(rank), _unused_word(plan, rank), "", "", "")
+        for role in roles:
+            yield (str(rank), *_cells(plan, examination, role))
+
+
+def _cells(plan: Plan, examination: Examination, role: Role) -> tuple[str, str, str, str]:
+    match = "" if role.match is None else str(role.match)
+    if role.kind is not RoleKind.WORKER or role.match is None or role.seat is None:
+        return (role.kind.value, match, "", "")
+    names = examination.entity_names(role.match, role.seat)
+    return (role.kind.value, match, plan.seat(role).policy, ", ".join(names))
+
+
+def _matches_lines(plan: Plan) -> Iterator[str]:
+    """One line for each description; its copies are named together."""
+    by_entry: dict[int, list[MatchPlan]] = {}
+    for match in plan.matches:
+        by_entry.setdefault(match.entry, []).append(match)
+    for copies in by_entry.values():
+        first = copies[0]
+        numbers = ", ".join(str(match.match) for match in copies)
+        kwargs = f" {json.dumps(first.env_kwargs, default=repr)}" if first.env_kwargs else ""
+        players = " ".join(seat.policy for seat in first.seats)
+        what = "match" if len(copies) == 1 else "matches"
+        extent = f"{counted(first.lanes, 'lane')}, {counted(plan.ticks, 'tick')}"
+        yield f"{what} {numbers}: {first.env}{kwargs}{wrapped_words(first)}, {extent}: {players}"
+
+
+def _policy_lines(plan: Plan, examination: Examination) -> Iterator[str]:
+    for name, policy in plan.policies.items():
+        findings = examination.policies[name]
+        parts = [f"{policy.algorithm}, {counted(len(policy.workers), 'worker')}"]
+        if findings.faces:
+            parts.append(f"face {' and '.join(findings.faces)}")
+        parts += ["frozen"] * policy.frozen
+        parts += [f"{size} {title.replace('_', ' ')}" for title, size in findings.sizes.items()]
+        if findings.rows and not findings.sizes:
+            parts.append(f"{counted(sum(findings.rows), 'sample')} per tick")
+        yield f"policy {name}: {', '.join(parts)}"
+
+
+def dot(plan: Plan, *, rounds: Sequence[str] = ()) -> str:
+    """The plan for Graphviz: a cluster for each match, workers in their policy's colour, groups as dashed lines.
+
+    Args:
+        plan: of the configuration.
+        rounds: what comes after this one, as `rounds_lines` says it; written below.
+    """
+    lines = [
+        f"digraph {_quote(plan.name)} {{",
+        "  rankdir=TB; compound=true; fontname=sans;",
+        '  node [fontname=sans, style=filled, fillcolor="#eeeeee"];',
+        f"  root [label={_quote(f'root{_hosted(plan, Role(RoleKind.ROOT))}')}, shape=doubleoctagon];",
+    ]
+    for match in plan.matches:
+        lines += [f"  {line}" for line in _cluster(plan, match)]
+    lines += [f"  root -> env_{match.match} [style=dotted, arrowhead=none];" for match in plan.matches]
+    for policy in plan.policies.values():
+        lines += [f"  {line}" for line in _group_edges(policy.workers, policy.color or _UNCOLOURED)]
+    if rounds:  # at the end, or the clusters' labels would be placed likewise
+        below = "\n".join(rounds)
+        lines.append(f"  labelloc=b; labeljust=l; label={_quote(below)};")
+    return "\n".join([*lines, "}"])
+
+
+def _cluster(plan: Plan, match: MatchPlan) -> Iterator[str]:
+    number = match.match
+    hosted = _hosted(plan, Role(RoleKind.ENVIRONMENT, number))
+    yield f"subgraph cluster_{number} {{"
+    yield f"  label={_quote(f'match {number}')}; color={_quote('#bbbbbb')};"
+    yield f"  env_{number} [label={_quote(f'{match.env}{hosted}')}, shape=box];"
+    for seat in match.seats:
+        color = plan.policies[seat.policy].color or _UNCOLOURED
+        hosted = _hosted(plan, Role(RoleKind.WORKER, number, seat.index))
+        entities = ", ".join(str(entity) for entity in seat.entities)
+        label = _quote(f"{seat.policy}{hosted}\nplays {entities}")
+        node = f"worker_{number}_{seat.index}"
+        yield f"  {node} [label={label}, shape=ellipse, fillcolor={_quote(color)}, fontcolor={_quote(_ink(color))}];"
+        yield f"  env_{number} -> {node} [dir=both];"
+    yield "}"
+
+
+def _group_edges(workers: Sequence[tuple[int, int]], color: str) -> Iterator[str]:
+    names = [f"worker_{match}_{seat}" for match, seat in workers]
+    for one, other in pairwise(names):
+        yield f"{one} -> {other} [style=dashed, dir=none, constraint=false, color={_quote(color)}];"
+
+
+def _hosted(plan: Plan, role: Role) -> str:
+    return f"\nrank {plan.rank_of(role)}"
+
+
+def _ink(color: str) -> str:
+    """Black or white, whichever is read better on a colour (relative luminance of ITU-R BT.601)."""
+    red, green, blue = (int(color[start : start + 2], 16) for start in (1, 3, 5))
+    return "#000000" if 0.299 * red + 0.587 * green + 0.114 * blue > 140 else "#ffffff"
+
+
+def _quote(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return f'"{escaped}"'

@@ -1,0 +1,68 @@
+"""Where the time of a run went, as data and as a table."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from arena.diagnostics.profile import RoleProfile
+from arena.plan.plan import Plan, Role, RoleKind
+
+
+class Profiled(NamedTuple):
+    """Whose time it is: in the rounds of a league a rank hosts other roles, and a seat is another policy's."""
+
+    role: Role
+    policy: str | None  # of a worker
+    rank: int
+
+    @classmethod
+    def of(cls, plan: Plan, role: Role) -> Profiled:
+        return cls(role, plan.seat(role).policy if role.kind is RoleKind.WORKER else None, plan.rank_of(role))
+
+    @property
+    def place(self) -> tuple[int, int, str, int]:
+        """Where it stands among the others: the root first, then match by match the environment and its workers."""
+        match, seat = (-1 if number is None else number for number in (self.role.match, self.role.seat))
+        return match, seat, self.policy or "", self.rank
+
+
+def profile_json(profiles: Mapping[Profiled, RoleProfile]) -> dict[str, Any]:
+    """What `profile.json` holds: per role its wall and processor seconds, and the seconds of each activity."""
+    return {
+        "roles": [
+            {
+                "rank": profiled.rank,
+                "role": profiled.role.kind.value,
+                "match": profiled.role.match,
+                "policy": profiled.policy,
+                "wall": profile.wall,
+                "cpu": profile.cpu,
+                "seconds": profile.seconds,
+            }
+            for profiled, profile in sorted(profiles.items(), key=lambda item: item[0].place)
+        ]
+    }
+
+
+def profile_lines(data: Mapping[str, Any]) -> list[str]:
+    """One line per kind of role and policy: the mean share of each activity in the wall time, the largest first."""
+    kinds: dict[str, list[Mapping[str, Any]]] = {}
+    for role in data["roles"]:
+        name = f"{role['role']} {role['policy']}" if role["policy"] else role["role"]
+        kinds.setdefault(name, []).append(role)
+    pad = max(map(len, kinds), default=0)
+    return [f"{name:{pad}}  {_shares(found)}" for name, found in kinds.items()]
+
+
+def _shares(roles: Sequence[Mapping[str, Any]]) -> str:
+    wall = sum(role["wall"] for role in roles)
+    totals: Counter[str] = Counter()
+    for role in roles:
+        totals.update(role["seconds"])
+    cpu = sum(role["cpu"] for role in roles) / wall
+    shares = [
+        f"{activity} {seconds / wall:.1%}" for activity, seconds in totals.most_common() if seconds >= wall / 1000
+    ]
+    return f"{', '.join(shares)} (processor {cpu:.1%})"

@@ -1,0 +1,153 @@
+"""What happens from round to round, in words: what each entry of `matches` makes, and the league around it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+from arena.config import Config
+from arena.config.check_league import gated, most_gate_games, populations, snapshotted
+from arena.config.league import EvolutionConfig, GateConfig, LeagueConfig, SnapshotsConfig
+from arena.config.matches import (
+    ExploitersRule,
+    FictitiousRule,
+    GauntletConfig,
+    Generator,
+    KnockoutConfig,
+    MatchConfig,
+    MatchmakingConfig,
+    MixturesConfig,
+    PastSelvesRule,
+    RoundRobinConfig,
+    SwissConfig,
+    generator_of,
+)
+from arena.league.ratings.sprt import Test
+from arena.terminal.text import counted
+
+
+def rounds_lines(config: Config) -> list[str]:
+    """The rounds of a configuration, a line for each part; none if it has one round only."""
+    if config.rounds == 1:
+        return []
+    extent = f"{config.rounds} of {counted(config.ticks, 'tick')} each"
+    head = f"rounds: {extent}; this is the first, and none has more roles"
+    lines = [f"{place}: {_words(entry)}" for place, entry in _entries(config)]
+    return [head, *(f"  {line}" for line in [*lines, *_league_lines(config, config.league or LeagueConfig())])]
+
+
+def _entries(config: Config) -> Iterator[tuple[str, MatchConfig | Generator]]:
+    return (
+        (place, entry if isinstance(entry, MatchConfig) else generator_of(entry)) for place, entry in config.places()
+    )
+
+
+def _words(entry: MatchConfig | Generator) -> str:
+    if isinstance(entry, MatchConfig):
+        return "the same in every round"
+    when = "later rounds depend on results" if entry.adaptive else "the same in every round"
+    return f"{_who(entry)}; {when}"
+
+
+def _who(entry: Generator) -> str:
+    names = _listed(entry.policies)
+    if isinstance(entry, RoundRobinConfig):
+        return f"every pair of {names}"
+    if isinstance(entry, GauntletConfig):
+        return f"{_each(entry.policies)} against {_each(entry.against)}"
+    if isinstance(entry, MixturesConfig):
+        return f"every pair of teams of {entry.team_size} that {names} can form"
+    if isinstance(entry, KnockoutConfig):
+        return f"the winners of {names}, until one is left after {counted(entry.rounds, 'round')}{_bye(entry)}"
+    if isinstance(entry, SwissConfig):
+        return f"neighbours in the standings of {names} who have not met{_bye(entry)}"
+    assert isinstance(entry, MatchmakingConfig), entry
+    matches = counted(entry.copies, "match", "matches")
+    return f"{matches} of {_each(entry.policies)} {_opponents(entry)}"
+
+
+def _bye(entry: KnockoutConfig | SwissConfig) -> str:
+    return f" ({entry.policies[0]} has a bye in the first)" if entry.byes else ""
+
+
+def _opponents(entry: MatchmakingConfig) -> str:
+    others = [name for name in entry.members if name not in entry.policies or len(entry.members) > 1]
+    own = f"{_listed(others)} and snapshots" if others else "itself and its snapshots"
+    if isinstance(entry.rule, PastSelvesRule):
+        more = f", or {_listed(entry.against)}" if entry.against else ""
+        return f"against past selves{more} (itself in {entry.rule.past_selves.self_play:.0%})"
+    if isinstance(entry.rule, FictitiousRule):
+        rule = entry.rule.fictitious
+        return f"against {own}, by fictitious self-play ({rule.weighting}; itself in {rule.self_play:.0%})"
+    if isinstance(entry.rule, ExploitersRule):
+        roles = entry.rule.exploiters
+        parts = {
+            "main agents": roles.main,
+            "main exploiters": roles.main_exploiters,
+            "league exploiters": roles.league_exploiters,
+        }
+        return f"as {', '.join(f'{role} ({_listed(names)})' for role, names in parts.items() if names)}"
+    return f"against those of {own} whose results would change the standings most"
+
+
+def _league_lines(config: Config, league: LeagueConfig) -> Iterator[str]:
+    if snapshotted(config):
+        yield f"snapshots: {_snapshot_words(league.snapshots, snapshotted(config))}"
+    if league.snapshots.gate is not None:
+        yield from gate_lines(config) or [f"gate: {_gate_words(league.snapshots.gate)}"]
+    if league.evolution is not None:
+        yield f"evolution: {_evolution_words(config, league.evolution)}"
+    if league.decided is not None:
+        yield (
+            f"over when the order of all is decided at an error of {league.decided.error:g}, where they are "
+            f"{league.decided.elo:g} Elo apart"
+        )
+
+
+def _snapshot_words(rule: SnapshotsConfig, policies: Sequence[str]) -> str:
+    kept = "newest" if rule.keep_by == "count" else "most different in strength"
+    stay = f"the {kept} stays" if rule.keep == 1 else f"the {rule.keep} {kept} stay"
+    gate = "" if rule.gate is None else f", if better than the newest one by {rule.gate.elo:g} Elo"
+    return f"of {_each(policies)} {_often(rule.every)}{gate}; {stay}"
+
+
+def _gate_words(gate: GateConfig) -> str:
+    games = counted(_expected_games(gate), "game that is won or lost", "games that are won or lost")
+    return f"a policy that is better by just {gate.elo:g} Elo is found so after about {games}"
+
+
+def gate_lines(config: Config) -> list[str]:
+    """That some gate asks for more games than are ever played, a line for each policy; none where none does."""
+    gate = None if config.league is None else config.league.snapshots.gate
+    if gate is None:
+        return []
+    most = {name: most_gate_games(config, name) for name in gated(config)}
+    return [
+        f"gate: {_gate_words(gate)}; {name} has {games} at most until it is asked for the last time: set a larger "
+        "`elo`, or more `rounds` or `ticks`"
+        for name, games in most.items()
+        if games < _expected_games(gate)
+    ]
+
+
+def _expected_games(gate: GateConfig) -> int:
+    return math.ceil(Test(gate.elo, gate.alpha, gate.beta).expected_games)
+
+
+def _evolution_words(config: Config, rule: EvolutionConfig) -> str:
+    groups = "; ".join(_listed(names) for names in populations(config, rule))
+    options = f", with another {_listed([*rule.perturb])}" if rule.perturb else ""
+    who = f"the worst {rule.share:.0%} by {rule.by} of {groups}"
+    return f"{_often(rule.every)} {who} take over from the best{options}"
+
+
+def _often(rounds: int) -> str:
+    return "after every round" if rounds == 1 else f"every {rounds} rounds"
+
+
+def _each(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"each of {_listed(names)}"
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(names)

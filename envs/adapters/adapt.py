@@ -1,0 +1,77 @@
+"""Which interface a game was written for, and the `BatchedEnv` that it becomes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import gymnasium
+
+from arena.errors import ConfigError
+from arena.game.api import BatchedEnv
+from envs.adapters.batch import Lanes
+from envs.adapters.gymnasium_env import GymnasiumGame
+from envs.adapters.lane import Game
+from envs.adapters.list_env import ListGame
+from envs.adapters.pettingzoo_aec import AECGame
+from envs.adapters.pettingzoo_parallel import ParallelGame
+from envs.adapters.signatures import check_call
+from envs.adapters.wrappers import wrapped_env, wrapped_lanes, wrappings
+
+
+def adapt(
+    factory: Callable[..., Any], kwargs: Mapping[str, Any], lanes: int, wrappers: Sequence[tuple[str, Any]] = ()
+) -> BatchedEnv:
+    """A game of `lanes` lanes out of whatever makes one.
+
+    Args:
+        factory: a natively batched class (attribute `batched` true; called once, with `lanes=`), or something that
+            makes single instances (called `lanes` times) of a `gymnasium.Env`, a PettingZoo `ParallelEnv` or
+            `AECEnv`, or an environment of the list interface.
+        kwargs: given to the factory at each call.
+        lanes: how many instances step together, at least 1.
+        wrappers: name and argument of what goes around it, the innermost first; see `envs.adapters.wrappers`.
+
+    Raises:
+        ConfigError: the factory does not take these kwargs, or makes something of another kind; a wrapper cannot be
+            found, does not take its argument, or cannot go around this game.
+        Exception: whatever the factory itself raises.
+    """
+    if lanes < 1:
+        raise ConfigError(f"got {lanes}, expected at least 1", path="lanes")
+    around = wrappings(wrappers)
+    if getattr(factory, "batched", False):
+        check_call(factory, {**kwargs, "lanes": lanes}, path="kwargs")
+        return wrapped_lanes(factory(lanes=lanes, **kwargs), around)
+    check_call(factory, kwargs, path="kwargs")
+    first = factory(**kwargs)
+    instances = [first, *(factory(**kwargs) for _ in range(lanes - 1))]
+    if isinstance(first, gymnasium.Env):
+        return Lanes([GymnasiumGame(wrapped_env(env, around)) for env in instances])
+    return wrapped_lanes(Lanes([_game(env) for env in instances]), around)
+
+
+def _game(env: Any) -> Game:
+    """The single instance as a `Game`."""
+    if _is_pettingzoo(env, "ParallelEnv"):
+        return ParallelGame(env)
+    if _is_pettingzoo(env, "AECEnv"):
+        return AECGame(env)
+    if _is_list_env(env):
+        return ListGame(env)
+    raise ConfigError(
+        f"the environment is a {type(env).__module__}.{type(env).__qualname__}; expected a gymnasium.Env, a PettingZoo "
+        "ParallelEnv or AECEnv, or the list interface (reset, step, and lists observation_spaces and action_spaces "
+        "with one space per entity)"
+    )
+
+
+def _is_pettingzoo(env: Any, base: str) -> bool:
+    """Known by the names of its classes: importing PettingZoo to ask would cost every game its start-up time."""
+    return any(kind.__name__ == base and kind.__module__.split(".")[0] == "pettingzoo" for kind in type(env).__mro__)
+
+
+def _is_list_env(env: Any) -> bool:
+    listed = (getattr(env, name, None) for name in ("observation_spaces", "action_spaces"))
+    called = (getattr(env, name, None) for name in ("reset", "step"))
+    return all(isinstance(item, (list, tuple)) for item in listed) and all(callable(item) for item in called)

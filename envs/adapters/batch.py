@@ -1,0 +1,216 @@
+"""Several instances of one game, one per lane, as a `BatchedEnv`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from arena.errors import ConfigError, GameError
+from arena.game import spaces
+from arena.game.api import Frame, Info, Interface, Step
+from envs.adapters.lane import MASK, Game, Moment
+
+Flags = NDArray[np.bool_]
+Masks = NDArray[np.int8]
+
+
+class Lanes:
+    """`L` games that step together; lanes that are over stand still until they are reset.
+
+    Observations and masks lie in buffers that hold until the next call. Rows of entities that are not active have
+    masks of ones; what those whose episode has ended could have done next is in `final_masks`. Exceptions of a game
+    pass unchanged; what a game says that its spaces do not allow is a `GameError`.
+
+    Args:
+        games: one per lane, all with the same entities and spaces. The first may be reset once, without a seed, to
+            see whether its infos have action masks.
+
+    Raises:
+        ConfigError: a space has no fixed layout.
+    """
+
+    def __init__(self, games: Sequence[Game]) -> None:
+        self.lanes = len(games)
+        self._games = tuple(games)
+        first = self._games[0]
+        self.interface = Interface(
+            entities=first.entities,
+            observation_spaces=first.observation_spaces,
+            action_spaces=first.action_spaces,
+            mask_sizes=_mask_sizes(first),
+        )
+        shape = (self.lanes, len(first.entities))
+        _check_layouts(self.interface)
+        self._observations = [spaces.empty_batch(space, self.lanes) for space in first.observation_spaces]
+        self._leaves = [
+            spaces.flatten(space, batch)
+            for space, batch in zip(first.observation_spaces, self._observations, strict=True)
+        ]
+        self._masks = [np.ones((self.lanes, n), np.int8) if n else None for n in self.interface.mask_sizes]
+        self._active: Flags = np.zeros(shape, np.bool_)
+        self._ended: Flags = np.ones(shape, np.bool_)  # before the first reset, every lane is over
+        self._playing: list[int] = []  # the lanes that are not
+        self._closed = False
+
+    def reset(
+        self,
+        lanes: NDArray[np.bool_],
+        seeds: Sequence[int | None] | None = None,
+        options: Mapping[str, Any] | None = None,
+    ) -> Frame:
+        """Begins an episode in the lanes of the mask; `options` are passed to each of them."""
+        infos = self._no_infos()
+        for lane in np.flatnonzero(lanes).tolist():
+            seed = None if seeds is None else seeds[lane]
+            moment = self._games[lane].reset(None if seed is None else int(seed), options)
+            self._ended[lane] = False
+            infos[lane] = self._put(lane, moment)
+        self._note_ends()
+        return self._frame(infos)
+
+    def step(self, actions: Sequence[Any]) -> Step:
+        """Plays one tick in every lane that is not over."""
+        shape = self._ended.shape
+        rewards = np.zeros(shape)
+        terminated, truncated = np.zeros(shape, np.bool_), np.zeros(shape, np.bool_)
+        infos = self._no_infos()
+        for lane in self._playing:
+            moment = self._games[lane].step(self._actions_of(lane, actions))
+            infos[lane] = self._put(lane, moment)
+            rewards[lane] = self._numbers(lane, moment.rewards)
+            terminated[lane], truncated[lane] = moment.terminated, moment.truncated
+            if moment.over:
+                truncated[lane] |= ~terminated[lane]
+        if np.count_nonzero(self._ended):  # whoever has ended before is not told of again
+            for column in (rewards, terminated, truncated):
+                column[self._ended] = 0
+        ended = terminated | truncated
+        if not np.count_nonzero(ended):
+            return Step(self._frame(infos), rewards, terminated, truncated)
+        self._ended |= ended
+        self._note_ends()
+        given = [None if mask is None else mask.copy() for mask in self._masks]
+        frame = self._frame(infos)
+        return Step(frame._replace(final_masks=_final_masks(frame, given, ended)), rewards, terminated, truncated)
+
+    def _note_ends(self) -> None:
+        """To be told when somebody's episode has begun or ended: most ticks change nothing."""
+        self._playing = np.flatnonzero(~self._ended.all(axis=1)).tolist()
+
+    def _actions_of(self, lane: int, actions: Sequence[Any]) -> list[Any]:
+        """The lane's joint action, None for those who are not to act."""
+        active = self._active[lane].tolist()
+        return [
+            spaces.row(space, batch, lane) if acts else None
+            for space, batch, acts in zip(self.interface.action_spaces, actions, active, strict=True)
+        ]
+
+    def _put(self, lane: int, moment: Moment) -> Sequence[Info]:
+        """Writes what a game says into the lane's rows; its infos, without the masks."""
+        self._active[lane] = moment.active
+        for entity, observation in enumerate(moment.observations):
+            if observation is not None:
+                self._observe(lane, entity, observation)
+        return [self._unmasked(lane, entity, info) for entity, info in enumerate(moment.infos)]
+
+    def _observe(self, lane: int, entity: int, observation: Any) -> None:
+        arrays = spaces.flatten(self.interface.observation_spaces[entity], observation)
+        for leaf, array in zip(self._leaves[entity], arrays, strict=True):
+            # NumPy would stretch it silently, or cut fractions off.
+            if array.shape != leaf.shape[1:] or (
+                array.dtype != leaf.dtype and not spaces.keeps_values(array, leaf.dtype)
+            ):
+                raise GameError(
+                    f"an observation {array.dtype} {array.shape}; its space "
+                    f"{self.interface.observation_spaces[entity]} has {leaf.dtype} {leaf.shape[1:]}",
+                    entity=self.interface.entities[entity],
+                    lane=lane,
+                )
+            leaf[lane] = array
+
+    def _numbers(self, lane: int, rewards: Sequence[Any]) -> list[float]:
+        numbers: list[float] = []
+        for entity, reward in zip(self.interface.entities, rewards, strict=True):
+            try:
+                numbers.append(float(reward))
+            except (TypeError, ValueError) as error:
+                raise GameError(f"the reward {reward!r}; expected a number", entity=entity, lane=lane) from error
+        return numbers
+
+    def _unmasked(self, lane: int, entity: int, info: Info) -> Info:
+        mask = self._masks[entity]
+        if mask is None:
+            return info
+        if MASK not in info:
+            mask[lane] = 1
+            return info
+        if np.shape(info[MASK]) != mask.shape[1:]:
+            found = f"an action mask of shape {np.shape(info[MASK])}; expected {mask.shape[1:]}"
+            raise GameError(found, entity=self.interface.entities[entity], lane=lane)
+        mask[lane] = info[MASK]
+        return {key: value for key, value in info.items() if key != MASK}
+
+    def _no_infos(self) -> list[Sequence[Info]]:
+        return [[{} for _ in self.interface.entities] for _ in range(self.lanes)]
+
+    def _frame(self, infos: Sequence[Sequence[Info]]) -> Frame:
+        self._active &= ~self._ended
+        for entity, mask in enumerate(self._masks):
+            if mask is not None:
+                mask[~self._active[:, entity]] = 1
+        told = any(info for lane in infos for info in lane)
+        return Frame(self._observations, self._active.copy(), self._masks, infos if told else None)
+
+    def render(self) -> NDArray[np.uint8] | str | None:
+        """A picture of lane 0, where the game was made with `render_mode="rgb_array"`; a text with "ansi"."""
+        return self._games[0].render()
+
+    def close(self) -> None:
+        """Closes every game, also when closing one of them fails."""
+        if self._closed:
+            return
+        self._closed = True
+        with ExitStack() as stack:
+            for game in self._games:
+                stack.callback(game.close)
+
+
+def _check_layouts(interface: Interface) -> None:
+    """Whether samples of all spaces can lie in arrays.
+
+    Raises:
+        ConfigError: naming the entity and its space.
+    """
+    columns = zip(interface.entities, interface.observation_spaces, interface.action_spaces, strict=True)
+    for entity, observed, acted in columns:
+        for what, space in (("observation", observed), ("action", acted)):
+            try:
+                spaces.leaves_of(space)
+            except ConfigError as error:
+                raise ConfigError(f"{entity!r}, {what}: {error}") from error
+
+
+def _final_masks(frame: Frame, given: Sequence[Masks | None], ended: Flags) -> list[Masks | None] | None:
+    """The masks of the frame, but of those who have ended on this tick [L, E] what the game has given."""
+    if all(mask is None for mask in given):
+        return None
+    return [
+        None if mask is None or last is None else np.where(ended[:, entity, None], last, mask)
+        for entity, (mask, last) in enumerate(zip(frame.masks, given, strict=True))
+    ]
+
+
+def _mask_sizes(game: Game) -> tuple[int, ...]:
+    """How long each entity's masks are: told by the spaces, or shown by the infos of a reset."""
+    possible = [spaces.mask_size(space) for space in game.action_spaces]
+    if all(told or not size for told, size in zip(game.mask_sizes, possible, strict=True)):
+        return game.mask_sizes
+    infos = game.reset(None, None).infos
+    return tuple(
+        told or (size if size and MASK in info and np.shape(info[MASK]) == (size,) else 0)
+        for told, size, info in zip(game.mask_sizes, possible, infos, strict=True)
+    )

@@ -1,0 +1,31 @@
+"""The device that learns: an option's word, and what torch makes of it on this machine."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from policies.common.options import wrong
+
+DEVICES = ("cpu", "cuda", "auto")
+
+
+def device_of(name: str) -> torch.device:
+    """The device that an option `device` names; auto is cuda where there is one.
+
+    Raises:
+        ConfigError: this machine has no such device.
+    """
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    if name == "cuda" and not torch.cuda.is_available():
+        raise wrong("device", name, "cpu or auto: torch finds no CUDA device on this machine")
+    return torch.device(name)
+
+
+def moved(tensors: Any, device: torch.device) -> Any:
+    """A tensor, a list of them or None, on a device; where they are on it already, what was given."""
+    if tensors is None or device.type == "cpu":
+        return tensors
+    return [tensor.to(device) for tensor in tensors] if isinstance(tensors, list) else tensors.to(device)

@@ -1,0 +1,346 @@
+"""Running normalisation: observations to mean 0 and deviation 1, rewards by the deviation of the discounted return.
+
+What one worker has seen is a `Statistics` for each array; `pooled` merges those of a whole group in one exchange, so
+that all workers hold the same numbers to the bit, and N workers those that one would have of all their samples.
+
+    observations   (x - mean) / deviation of everything seen, for the leaves that are numbers; pictures, bytes and
+                   choices stay as they are, since the networks scale them
+    rewards        r / deviation of the running discounted return of the rows (Engstrom et al. 2020, arXiv 2005.12729)
+
+Whoever learns from rollouts holds both as a `Normalization`: rewards are scaled by statistics that have their own
+rollout in them, but observations by those of before, from the first tick of a rollout to the last step on it: else the
+policy that learns would not be the one that has acted.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import torch
+from gymnasium import spaces
+from gymnasium.spaces import Space
+from numpy.typing import NDArray
+from torch import Tensor
+
+from arena.errors import ConfigError
+from policies.common.options import check_flag, check_numbers, check_unused, wrong
+from policies.common.tensors import storage_dtype
+from policies.networks.actor_critic import leaf_spaces
+
+if TYPE_CHECKING:
+    from arena.group.group import Group
+    from policies.common.on_policy import OnPolicyOptions
+    from policies.common.rollout import Rollout
+
+Floats = NDArray[np.float64]
+Flags = NDArray[np.bool_]
+
+_EPSILON = 1e-8  # added to a variance: what never varies stays 0
+_CHUNK = 4096  # samples that are in double precision at once
+
+
+class Statistics(NamedTuple):
+    """Of arrays of one shape: how many, their mean, and the sum of the squared deviations from it."""
+
+    size: int
+    mean: Floats  # [...]
+    squares: Floats  # [...]
+
+    @classmethod
+    def none(cls, shape: tuple[int, ...]) -> Statistics:
+        """Of no array."""
+        return cls(0, np.zeros(shape), np.zeros(shape))
+
+    @classmethod
+    def of(cls, values: NDArray[Any]) -> Statistics:
+        """Of the arrays along the first axis of values [N, ...]."""
+        found = cls.none(values.shape[1:])
+        for start in range(0, len(values), _CHUNK):
+            part = values[start : start + _CHUNK].astype(np.float64)
+            with np.errstate(invalid="ignore", over="ignore"):  # `pooled` refuses what comes of it
+                mean = part.mean(0)
+                found = found.merged(cls(len(part), mean, np.square(part - mean).sum(0)))
+        return found
+
+    def merged(self, other: Statistics) -> Statistics:
+        """Of both, as if they were of one set (Chan, Golub and LeVeque 1979, equation 2.1)."""
+        if not (self.size and other.size):
+            return self if self.size else other
+        both = self.size + other.size
+        delta = other.mean - self.mean
+        mean = self.mean + delta * (other.size / both)
+        return Statistics(both, mean, self.squares + other.squares + delta**2 * (self.size * other.size / both))
+
+    @property
+    def deviation(self) -> Floats:
+        """The standard deviation [...]; 1 where nothing has been seen."""
+        return np.sqrt(self.squares / self.size + _EPSILON) if self.size else np.ones_like(self.mean)
+
+
+def pooled(group: Group, found: Sequence[Statistics]) -> list[Statistics]:
+    """Statistics of all workers' samples, the same to the bit at every worker; a collective, if there are any.
+
+    Raises:
+        FloatingPointError: something that was seen is not finite.
+    """
+    return joined(group.pool([tuple(one) for one in found]), group.policy) if found else []
+
+
+def joined(parts: Sequence[Sequence[Any]], policy: str) -> list[Statistics]:
+    """Statistics of all samples of some parts, each of which has those of the same arrays, as tuples.
+
+    Raises:
+        FloatingPointError: something that was seen is not finite.
+    """
+    merged = [Statistics.none(np.shape(mean)) for _, mean, _ in parts[0]]
+    for part in parts:
+        merged = [one.merged(Statistics(*other)) for one, other in zip(merged, part, strict=True)]
+    if not all(np.isfinite(one.mean).all() and np.isfinite(one.squares).all() for one in merged):
+        raise FloatingPointError(
+            f"policy {policy!r}: observations or rewards that are to be normalised have no finite mean and "
+            "deviation; are all of them finite, and of moderate size?"
+        )
+    return merged
+
+
+class ObservationNormalizer:
+    """Observations to mean 0 and deviation 1, each number for itself; calling it changes no statistics.
+
+    Args:
+        space: one entity's observation space.
+        clip: how far from 0 a normalised number may be; None: any distance. It holds before anything is known as well:
+            with raw numbers of any size, many a first policy would always do the same, and values be far off.
+        enabled: false: all leaves stay as they are, and there is nothing to know of them.
+
+    Raises:
+        ConfigError: enabled, but no leaf can be normalised.
+    """
+
+    def __init__(self, space: Space[Any], *, clip: float | None = 10.0, enabled: bool = True) -> None:
+        leaves = enumerate(leaf_spaces(space))
+        numbers = {place: leaf.shape or () for place, leaf in leaves if enabled and _is_numbers(leaf)}
+        if enabled and not numbers:
+            raise wrong("normalize_observations", True, f"false: {space} has no numbers that could be normalised")
+        self._places, self._clip = tuple(numbers), math.inf if clip is None else clip
+        self.statistics = [Statistics.none(shape) for shape in numbers.values()]
+        self._prepare()
+
+    def __call__(self, leaves: list[Tensor]) -> list[Tensor]:
+        """Leaves [N, ...] on the CPU as the networks take them; those of numbers become float32."""
+        if not self._places:
+            return leaves
+        normalized = list(leaves)
+        for place, mean, scale in zip(self._places, self._means, self._scales, strict=True):
+            moved = torch.sub(leaves[place], mean).float().mul_(scale)  # the difference in double precision
+            normalized[place] = moved if self._clip == math.inf else moved.clamp_(-self._clip, self._clip)
+        return normalized
+
+    def describe(self, leaves: Sequence[Tensor], rows: Flags | None = None) -> list[Statistics]:
+        """Statistics of leaves [N, ...], of the rows [N] alone that a mask names; for `pooled`, then `update`."""
+        chosen = [leaves[place].numpy() for place in self._places]
+        return [Statistics.of(leaf if rows is None or rows.all() else leaf[rows]) for leaf in chosen]
+
+    def update(self, found: Sequence[Statistics]) -> None:
+        """Takes in what the group has seen since the last time."""
+        self.statistics = [one.merged(other) for one, other in zip(self.statistics, found, strict=True)]
+        self._prepare()
+
+    def state_dict(self) -> dict[str, Any]:
+        """All statistics; empty where there are none."""
+        return {str(place): one._asdict() for place, one in zip(self._places, self.statistics, strict=True)}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Goes on from stored statistics.
+
+        Raises:
+            ConfigError: they are of other observations, or those of the stored policy were normalised and these are
+                not, or the other way round: its network would see something else than it has learnt from.
+        """
+        if set(state) != set(map(str, self._places)):
+            learnt, now = ("normalised" if there else "plain" for there in (state, self._places))
+            raise ConfigError(
+                f"the stored policy has learnt from {learnt} observations, this one has {now} ones; set "
+                f"normalize_observations: {'true' if state else 'false'}, and take the spaces that it was learnt with"
+            )
+        stored = [Statistics(**state[str(place)]) for place in self._places]
+        for one, held in zip(stored, self.statistics, strict=True):
+            if np.shape(one.mean) != held.mean.shape:
+                raise ConfigError(
+                    f"the stored policy has normalised observations of the shape {np.shape(one.mean)}, here they have "
+                    f"{held.mean.shape}; take the environment's spaces that it was learnt with"
+                )
+        self.statistics = [_copied(one) for one in stored]
+        self._prepare()
+
+    def _prepare(self) -> None:
+        # At least one axis: torch gives a number without axes no say in the type of a difference.
+        self._means = [torch.from_numpy(np.atleast_1d(one.mean)) for one in self.statistics]
+        self._scales = [torch.from_numpy(np.atleast_1d(1 / one.deviation)).float() for one in self.statistics]
+
+
+class RewardNormalizer:
+    """Rewards divided by the deviation of the discounted return that the rows have gathered.
+
+    The running return of a row is R <- gamma R + r, from 0 in each episode; discounting counts transitions, as in
+    `policies.common.gae`, so R is looked at where a transition is complete.
+
+    Args:
+        rows: of this worker's environment.
+        gamma: discount per transition.
+        clip: how far from 0 a normalised reward may be; None: any distance.
+        enabled: false: rewards stay as they are.
+    """
+
+    def __init__(self, rows: int, *, gamma: float, clip: float | None = 10.0, enabled: bool = True) -> None:
+        self._gamma, self._clip, self._enabled = gamma, math.inf if clip is None else clip, enabled
+        self.statistics = Statistics.none(())
+        self._returns = np.zeros(rows)  # R of each row
+        self._open = np.zeros(rows, np.bool_)  # whose transition is under way
+
+    def __call__(self, rewards: Floats) -> Floats:
+        """Rewards [...] as they are learnt from."""
+        if not self._enabled:
+            return rewards
+        return np.clip(rewards / self.statistics.deviation, -self._clip, self._clip)
+
+    def describe(self, rewards: Floats, active: Flags, ended: Flags) -> list[Statistics]:
+        """Statistics of the running returns of the ticks that follow those of the last call.
+
+        Args:
+            rewards: [T, B].
+            active: [T+1, B], who acts on each tick, and after the last one.
+            ended: [T, B], whose episode was over.
+        """
+        if not self._enabled:
+            return []
+        complete, returns = np.zeros_like(ended), np.zeros_like(rewards)
+        for t in range(len(rewards)):
+            self._returns[active[t]] *= self._gamma
+            self._open |= active[t]
+            self._returns[self._open] += rewards[t][self._open]
+            complete[t] = self._open & (ended[t] | active[t + 1])
+            returns[t] = self._returns
+            self._returns[ended[t]] = 0.0
+            self._open &= ~complete[t]
+        return [Statistics.of(returns[complete])]
+
+    def update(self, found: Sequence[Statistics]) -> None:
+        """Takes in what the group has seen since the last time."""
+        for one in found:
+            self.statistics = self.statistics.merged(one)
+
+    def state_dict(self) -> dict[str, Any]:
+        """The statistics; empty where there are none."""
+        return self.statistics._asdict() if self._enabled else {}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Goes on from stored statistics; begins without where rewards were not normalised, or no longer are."""
+        if state and self._enabled:
+            self.statistics = _copied(Statistics(**state))
+
+    def own_state_dict(self) -> dict[str, Any]:
+        """The returns that the rows are in the middle of; empty where rewards are not normalised."""
+        return {"returns": self._returns.copy(), "open": self._open.copy()} if self._enabled else {}
+
+    def load_own_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Goes on with those, if there are as many rows as there were."""
+        if self._enabled and state and state["returns"].shape == self._returns.shape:
+            self._returns[:], self._open[:] = state["returns"], state["open"]
+
+
+def check_normalization(options: object, *parts: str) -> None:
+    """Checks the options `normalize_...` and `clip_...` of `observations`, `rewards` or both.
+
+    Raises:
+        ConfigError: one has a value that it cannot have, or clips what is not normalised.
+    """
+    for part in parts:
+        check_flag(options, f"normalize_{part}")
+        check_numbers(options, f"clip_{part}", at_least=1e-6, optional=True)
+        check_unused(options, f"clip_{part}", **{f"normalize_{part}": False})
+
+
+class Normalization:
+    """Both, for an algorithm that learns from rollouts.
+
+    normalization.see(group, rollout)        after collecting: one exchange; rewards are scaled by this rollout as well
+    normalization.observations(leaves)       whatever goes into the network
+    normalization.rewards(rewards)           what advantages are made of
+    normalization.go_on()                    after learning: from here on, observations are seen with this rollout
+
+    Where no worker waits for another, `describe` comes with a rollout's transitions, which are judged `knowing` it, and
+    whoever learns from them calls `take_in` with what has come.
+    """
+
+    def __init__(self, space: Space[Any], rows: int, options: OnPolicyOptions) -> None:
+        self.observations = ObservationNormalizer(
+            space, clip=options.clip_observations, enabled=options.normalize_observations
+        )
+        self.rewards = RewardNormalizer(
+            rows, gamma=options.gamma, clip=options.clip_rewards, enabled=options.normalize_rewards
+        )
+        self._seen: list[Statistics] = []  # observations of the rollout that is learnt from
+
+    def see(self, group: Group, rollout: Rollout) -> None:
+        """Takes in a whole rollout of every worker; a collective, where anything is normalised."""
+        self.take_in(pooled(group, self.describe(rollout)))
+
+    def describe(self, rollout: Rollout) -> list[Statistics]:
+        """Statistics of a whole rollout of this worker, of observations and of rewards; to be called once."""
+        leaves, _, _ = rollout.flat()
+        observed = self.observations.describe(leaves, rollout.active[:-1].ravel())
+        return [*observed, *self.rewards.describe(rollout.rewards, rollout.active, rollout.ended)]
+
+    def take_in(self, found: Sequence[Statistics]) -> None:
+        """Knows what `describe` has told: of rewards at once, of observations from `go_on` on."""
+        observed = len(self.observations.statistics)
+        self._seen = list(found[:observed])
+        self.rewards.update(found[observed:])
+
+    @contextmanager
+    def knowing(self, found: Sequence[Statistics]) -> Iterator[None]:
+        """For a while, rewards are scaled by what `describe` has told as well."""
+        before = self.rewards.statistics
+        self.rewards.update(found[len(self.observations.statistics) :])
+        try:
+            yield
+        finally:
+            self.rewards.statistics = before
+
+    def go_on(self) -> None:
+        """Sees observations with what the last rollout has told of them."""
+        self.observations.update(self._seen)
+
+    def state_dict(self) -> dict[str, Any]:
+        """What the policy has learnt of its game's scales."""
+        return {"observations": self.observations.state_dict(), "rewards": self.rewards.state_dict()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Goes on from a stored state; an empty one is that of a policy that had no normalisation.
+
+        Raises:
+            ConfigError: as `ObservationNormalizer.load_state_dict`.
+        """
+        self.observations.load_state_dict(state.get("observations", {}))
+        self.rewards.load_state_dict(state.get("rewards", {}))
+
+    def own_state_dict(self) -> dict[str, Any]:
+        """What this worker's rows are in the middle of."""
+        return self.rewards.own_state_dict()
+
+    def load_own_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Goes on with that, if there are as many rows as there were."""
+        self.rewards.load_own_state_dict(state)
+
+
+def _is_numbers(space: Space[Any]) -> bool:
+    return isinstance(space, spaces.Box) and storage_dtype(space.dtype) != torch.uint8
+
+
+def _copied(stored: Statistics) -> Statistics:
+    """Of what a file holds, which may be read-only."""
+    return Statistics(int(stored.size), np.array(stored.mean, np.float64), np.array(stored.squares, np.float64))

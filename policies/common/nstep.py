@@ -1,0 +1,228 @@
+"""From ticks to transitions: what the rows of a vector environment see and do, as n-step transitions between sights.
+
+A *sight* is an observation at which a row may act, or the last observation of an episode that was cut; sights are
+numbered in the order in which they were seen. A *transition* begins at a sight where the row acts and is complete at
+the row's n-th sight after it, or where the episode ends (see `policies.common.gae`, whose turns these are too): it has
+the rewards between, discounted per transition, and says by number where it begins and what follows. So no observation
+is kept twice, and a row that is not to move costs nothing.
+
+    sights          7          9         12        13
+    actions           a          b          c          episode ends
+    n_step = 2        |----------a--------->|
+                                 |----------b------->| 13 where it was cut; nothing follows where it terminated
+                                            |---c--->|
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from gymnasium.spaces import Space
+from numpy.typing import NDArray
+from torch import Tensor
+
+from arena.game.spaces import flatten, leaves_of
+from policies.common.rollout import last_leaves, stored_leaves, to_mask
+from policies.common.tensors import storage_dtype, to_arrays, to_tensors
+
+NO_SIGHT = -1  # no sight
+
+
+class Fragment(NamedTuple):
+    """Sights that follow each other, `K` of them, and the transitions that became complete meanwhile, `C` of them."""
+
+    first: int  # number of the first sight
+    observations: tuple[Tensor, ...]  # leaves [K, ...]
+    masks: Tensor | None  # bool [K, mask_size] what was allowed; None: everything
+    starts: Tensor  # [C] int64: numbers of the sights where transitions begin, here or before
+    actions: Tensor  # [C, *action_shape], as learnt from
+    rewards: Tensor  # [C, *reward_shape] float32: the sum of gamma^i r_i
+    discounts: Tensor  # [C, *reward_shape] float32: gamma^k after k actions; 0 where the episode terminated
+    followings: Tensor  # [C] int64: numbers of the sights that follow; of the start itself where nothing does
+
+    def to_samples(self) -> dict[str, Any]:
+        """The same as the dict of arrays that a group gathers and a checkpoint keeps."""
+        samples: dict[str, Any] = to_arrays({**self._asdict(), "observations": list(self.observations)})
+        return samples
+
+    @classmethod
+    def from_samples(cls, samples: Mapping[str, Any]) -> Fragment:
+        """The inverse of `to_samples`."""
+        fields = to_tensors(dict(samples))
+        return cls(**{**fields, "observations": tuple(fields["observations"])})
+
+
+class Experience:
+    """The transitions of one worker's rows.
+
+    experience.begin(*env.reset())
+    while ...:
+        experience.leaves, experience.mask                 what the rows see, before they act
+        experience.add(actions, *env.step(...))
+    experience.cut()                                       what is new since the last cut
+
+    Args:
+        space: one row's observations.
+        action_shape: of one action as learnt from.
+        action_dtype: of actions as learnt from.
+        mask_size: length of an action mask; 0: there are none.
+        reward_shape: of the reward of one action, and of its discount.
+        rows: `B`.
+        n_step: actions whose rewards a transition sums at most.
+        gamma: discount per action.
+    """
+
+    def __init__(
+        self,
+        space: Space[Any],
+        *,
+        action_shape: tuple[int, ...],
+        action_dtype: torch.dtype,
+        mask_size: int,
+        reward_shape: tuple[int, ...] = (),
+        rows: int,
+        n_step: int,
+        gamma: float,
+    ) -> None:
+        self.rows, self.ticks = rows, 0
+        self._space, self._mask_size = space, mask_size
+        self._layout = leaves_of(space)
+        self._powers = np.power(gamma, np.arange(n_step + 1), dtype=np.float64)
+        self._weights = self._powers[:-1].reshape(-1, *(1 for _ in reward_shape))  # of rewards in columns
+        # What is under way: column j is the row's transition that has seen j + 1 actions.
+        self._starts = np.full((rows, n_step), NO_SIGHT)
+        self._rewards = np.zeros((rows, n_step, *reward_shape))
+        self._actions = torch.zeros(rows, n_step, *action_shape, dtype=action_dtype).numpy()
+        self._count = 0  # sights so far, in all fragments
+        self._everybody = np.arange(rows)
+        self._no_sights = [torch.zeros(0, *leaf.shape, dtype=storage_dtype(leaf.dtype)) for leaf in self._layout]
+        numbers, sums = np.zeros(0, np.int64), np.zeros((0, *reward_shape), np.float32)
+        self._nothing_done = numbers, self._actions[:0, 0].copy(), sums, sums, numbers  # in a fragment's dtypes
+        self._clear()
+
+    def begin(self, observations: Any, infos: Mapping[str, Any]) -> None:
+        """Takes what `env.reset` gave; what was under way is forgotten."""
+        self._starts[:] = NO_SIGHT
+        self._see(observations, infos)
+
+    def add(
+        self,
+        actions: NDArray[Any],
+        observations: Any,
+        rewards: NDArray[np.float64],
+        terminated: NDArray[np.bool_],
+        truncated: NDArray[np.bool_],
+        infos: Mapping[str, Any],
+    ) -> None:
+        """Takes one tick: actions [B, ...] as learnt from, and what `env.step` gave."""
+        self._actions[self._acting, 0] = actions[self._acting]
+        self._rewards += self._weights * np.asarray(rewards)[:, None]
+        ended = terminated | truncated
+        if np.count_nonzero(ended):
+            self._end(ended, terminated, infos)
+        self._see(observations, infos)
+        self.ticks += 1
+
+    def cut(self) -> Fragment:
+        """The sights and the complete transitions since the last cut."""
+        fragment = self._fragment()
+        self._clear()
+        return fragment
+
+    def state_dict(self) -> dict[str, Any]:
+        """What was not cut off yet, as arrays; what is under way is not kept, as it ends where a leg does."""
+        return self._fragment().to_samples()
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Goes on from what was kept, with the numbers of its sights."""
+        fragment = Fragment.from_samples(state)
+        self._count = fragment.first
+        self._clear()
+        self._keep(fragment.observations, fragment.masks, len(fragment.observations[0]))
+        self._done.append(tuple(column.numpy() for column in fragment[3:]))
+
+    def _clear(self) -> None:
+        self._first = self._count
+        self._sights: list[Sequence[Tensor]] = []  # leaves [K_i, ...] of sights that were seen together
+        self._allowed: list[Tensor] = []  # their masks [K_i, mask_size]; none as long as there was none
+        self._done: list[tuple[NDArray[Any], ...]] = []  # the last five columns of a fragment, [C_i, ...] each
+
+    def _fragment(self) -> Fragment:
+        leaves = tuple(torch.cat(parts) for parts in zip(self._no_sights, *self._sights, strict=True))
+        masks = torch.cat(self._allowed) if self._allowed else None
+        columns = zip(self._nothing_done, *self._done, strict=True)
+        with np.errstate(over="ignore"):  # a reward too large for float32 is infinite, and whoever learns refuses it
+            joined = [np.concatenate(parts, dtype=parts[0].dtype, casting="same_kind") for parts in columns]
+        return Fragment(self._first, leaves, masks, *map(torch.from_numpy, joined))
+
+    def _see(self, observations: Any, infos: Mapping[str, Any]) -> None:
+        """The rows that act next begin a transition; those that have seen enough for their oldest end that one."""
+        acting, leaves, mask = self._look(observations, infos)
+        self._acting: Any = acting
+        count = self.rows
+        if not isinstance(acting, slice):
+            rows, count = torch.from_numpy(acting), len(acting)
+            leaves, mask = [leaf[rows] for leaf in leaves], None if mask is None else mask[rows]
+        numbers = self._keep(leaves, mask, count)
+        full = self._starts[acting, -1] != NO_SIGHT
+        if np.count_nonzero(full):
+            complete = self._everybody[acting][full]
+            self._complete(complete, self._starts.shape[1] - 1, self._left(complete), numbers[full])
+        for storage in (self._starts, self._rewards, self._actions):
+            storage[acting, 1:] = storage[acting, :-1]  # NumPy sees to it that what overlaps is read before
+        self._starts[acting, 0] = numbers
+        self._rewards[acting, 0] = 0.0
+
+    def _look(self, observations: Any, infos: Mapping[str, Any]) -> tuple[Any, Sequence[Tensor], Tensor | None]:
+        """The rows that act next, as `who_acts` says; leaves and mask [B, ...] of all rows, also those of others."""
+        self.leaves = stored_leaves(self._layout, flatten(self._space, observations))
+        self.mask = to_mask(infos, self._mask_size)
+        return who_acts(infos.get("active")), self.leaves, self.mask
+
+    def _left(self, rows: NDArray[np.intp]) -> NDArray[np.float64]:
+        """Discounts [K, *reward_shape] of transitions of rows [K] that have seen all their actions."""
+        return self._powers[-1:].repeat(len(rows))
+
+    def _end(self, ended: NDArray[np.bool_], terminated: NDArray[np.bool_], infos: Mapping[str, Any]) -> None:
+        """Completes what is under way where an episode has ended; one that was only cut has a last sight."""
+        rows, columns = np.nonzero((self._starts != NO_SIGHT) & ended[:, None])
+        cut = np.unique(rows[~terminated[rows]])
+        following = np.full(self.rows, NO_SIGHT)
+        if len(cut):
+            following[cut] = self._keep(*self._last_sights(cut, infos), len(cut))
+        is_over = terminated[rows]
+        discounts = np.where(is_over, 0.0, self._powers[columns + 1])
+        self._complete(rows, columns, discounts, np.where(is_over, self._starts[rows, columns], following[rows]))
+        self._starts[ended] = NO_SIGHT
+
+    def _last_sights(self, rows: NDArray[np.intp], infos: Mapping[str, Any]) -> tuple[list[Tensor], Tensor | None]:
+        """Leaves and masks [K, ...] of the last observations of rows; without a mask there all is allowed."""
+        told = to_mask(infos.get("final_info", {}), self._mask_size)
+        mask = None if told is None else told[torch.from_numpy(rows)]
+        return last_leaves(self._space, infos, rows), mask
+
+    def _keep(self, leaves: Sequence[Tensor], mask: Tensor | None, count: int) -> NDArray[np.int64]:
+        """Numbers `count` new sights; their numbers."""
+        if mask is not None and not self._allowed:
+            self._allowed = [torch.ones(self._count - self._first, self._mask_size, dtype=torch.bool)]
+        if self._allowed:
+            self._allowed.append(torch.ones(count, self._mask_size, dtype=torch.bool) if mask is None else mask)
+        self._sights.append(leaves)
+        self._count += count
+        return np.arange(self._count - count, self._count)
+
+    def _complete(
+        self, rows: NDArray[np.intp], columns: Any, discounts: NDArray[np.float64], followings: NDArray[np.int64]
+    ) -> None:
+        starts = self._starts[rows, columns]
+        self._done.append((starts, self._actions[rows, columns], self._rewards[rows, columns], discounts, followings))
+
+
+def who_acts(active: Any) -> Any:
+    """The rows that act next: all as a slice, else their indices."""
+    if active is None or np.count_nonzero(active) == len(active):
+        return slice(None)
+    return np.flatnonzero(active)

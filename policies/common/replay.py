@@ -1,0 +1,368 @@
+"""Replay: what a learner has seen and may learn from again, drawn uniformly or by priority (arXiv 1511.05952).
+
+    fragment of a worker --extend--> ring of sights, one per worker, each with the transition that begins there
+                                     --sample--> minibatch --td errors--> priorities
+
+The columns are allocated once. A sight is stored once, although it ends one transition and begins the next: a
+transition says where its next sight lies (see `policies.common.nstep`). The oldest sights are written over first; what
+follows a sight is always younger than it. The columns are torch's, which gives minibatches of them; what comes is a few
+items at a time, and NumPy writes those into the same memory in half the time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from gymnasium.spaces import Space
+from numpy.typing import NDArray
+from torch import Tensor
+
+from arena.game.spaces import leaves_of
+from policies.common.nstep import Fragment
+from policies.common.sum_tree import SumTree
+from policies.common.tensors import storage_dtype
+
+Slots = NDArray[np.int64]
+"""Where sights lie, [N]."""
+
+
+class Transitions(NamedTuple):
+    """A minibatch of `N` n-step transitions, drawn with replacement; N is 0 where there is none yet.
+
+    The target of all algorithms is `rewards + discounts * V(next observation)`: the discount is gamma^k, where k <= n
+    rewards were summed, and 0 where the episode terminated. Of an episode that was truncated the next observation is
+    its last one.
+    """
+
+    observations: tuple[Tensor, ...]  # leaves [N, ...], as networks take them
+    masks: Tensor | None  # bool [N, mask_size]: what was allowed
+    actions: Tensor  # [N, *action_shape], as learnt from
+    rewards: Tensor  # [N, *reward_shape] float32: the sum of gamma^i r_i
+    next_observations: tuple[Tensor, ...]  # leaves [N, ...]
+    next_masks: Tensor | None  # bool [N, mask_size]
+    discounts: Tensor  # [N, *reward_shape] float32
+    weights: Tensor  # [N] float32: of importance sampling; ones where replay is uniform
+    indices: Tensor  # [N] int64: where they lie, for `update_priorities`
+
+    @property
+    def size(self) -> int:
+        """How many transitions."""
+        return len(self.actions)
+
+    def to(self, device: torch.device) -> Transitions:
+        """The same transitions on a device."""
+        if device.type == "cpu":
+            return self
+        fields: dict[str, Any] = {
+            name: tuple(leaf.to(device) for leaf in part) if isinstance(part, tuple) else part.to(device)
+            for name, part in self._asdict().items()
+            if part is not None
+        }
+        return self._replace(**fields)
+
+
+class Priorities:
+    """How likely each transition is to be drawn: P(i) = p_i^alpha / sum of p^alpha (Schaul et al. 2016, eq. 1).
+
+    p_i is the transition's last temporal-difference error, as a distance, plus epsilon (section 3.3, proportional); a
+    new one gets the largest that there was.
+
+    Args:
+        capacity: of the replay.
+        alpha: 0 draws uniformly, 1 in proportion.
+        epsilon: added to every error.
+    """
+
+    def __init__(self, capacity: int, *, alpha: float, epsilon: float) -> None:
+        self.tree = SumTree(capacity)  # of p^alpha; 0 where no transition is
+        self._alpha, self._epsilon = alpha, epsilon
+        self.largest = 1.0  # p
+
+    def add(self, slots: Slots) -> None:
+        """Of new transitions."""
+        self.tree.set(slots, self.largest**self._alpha)
+
+    def remove(self, slots: Slots) -> None:
+        """Of what is written over."""
+        self.tree.set(slots, 0.0)
+
+    def update(self, indices: Tensor, errors: Tensor) -> None:
+        """Of transitions that were learnt from; errors [N] of any sign."""
+        priorities = errors.abs().double().numpy() + self._epsilon
+        self.largest = max(self.largest, float(priorities.max(initial=0.0)))
+        self.tree.set(indices.numpy(), priorities**self._alpha)
+
+    def draw(self, n: int, generator: torch.Generator) -> Tensor:
+        """Indices of `n` transitions, one from each n-th part of the sum (appendix B.2.1)."""
+        places = np.arange(n) + torch.rand(n, generator=generator, dtype=torch.float64).numpy()
+        return torch.from_numpy(self.tree.find(places / n))
+
+    def weights(self, indices: Tensor, beta: float) -> Tensor:
+        """(size * P(i))^-beta over the largest that any transition of the replay has (section 3.4), [N] float32.
+
+        The replay's size and the sum cancel out: what remains is (least p^alpha / p_i^alpha)^beta.
+        """
+        return torch.from_numpy((self.tree.least / self.tree.leaves[indices.numpy()]) ** beta).float()
+
+
+class Ring:
+    """Where the sights of one worker lie, by their numbers; it keeps the last `length` of them.
+
+    Args:
+        base: its first slot.
+        length: how many slots it has.
+    """
+
+    def __init__(self, base: int, length: int) -> None:
+        self.base, self.length = base, length
+        self.begin(0)
+
+    def begin(self, first: int) -> None:
+        """Empties it; the next sight has this number."""
+        self._first = self.end = first
+
+    @property
+    def oldest(self) -> int:
+        """The number of the oldest sight that is kept."""
+        return max(self._first, self.end - self.length)
+
+    @property
+    def filled(self) -> int:
+        """How many are kept."""
+        return self.end - self.oldest
+
+    def slots(self, numbers: NDArray[np.int64]) -> Slots:
+        """Where sights lie."""
+        return self.base + numbers % self.length
+
+    def all_slots(self) -> Slots:
+        """Where any may lie."""
+        return np.arange(self.base, self.base + self.length)
+
+
+class _Columns(NamedTuple):
+    """What stands in each slot beside the sight, as NumPy sees the memory."""
+
+    actions: NDArray[Any]
+    rewards: NDArray[np.float32]
+    discounts: NDArray[np.float32]
+    followings: Slots  # where the sight lies that follows
+    complete: NDArray[np.bool_]  # whether a transition begins here
+
+
+class Replay:
+    """A ring of sights for each of some workers.
+
+    Args:
+        space: one observation.
+        action_shape: of one action as learnt from.
+        action_dtype: of actions as learnt from.
+        mask_size: length of an action mask; 0: there are none.
+        reward_shape: of the reward of one action, and of its discount.
+        capacity: sights that are kept at most, an equal part for each worker, rounded up.
+        workers: whose fragments it takes.
+        alpha: of `Priorities`; None: all transitions are equally likely.
+        epsilon: of `Priorities`.
+
+    Attributes:
+        size: transitions that may be drawn.
+        added: transitions that it was ever given.
+    """
+
+    def __init__(
+        self,
+        space: Space[Any],
+        *,
+        action_shape: tuple[int, ...],
+        action_dtype: torch.dtype,
+        mask_size: int,
+        reward_shape: tuple[int, ...] = (),
+        capacity: int,
+        workers: int = 1,
+        alpha: float | None = None,
+        epsilon: float = 1e-6,
+    ) -> None:
+        self.size = self.added = 0
+        length = -(-capacity // workers)  # of each ring
+        slots = length * workers
+        self._rings = [Ring(base, length) for base in range(0, slots, length)]
+        self._leaves = [torch.empty(slots, *leaf.shape, dtype=storage_dtype(leaf.dtype)) for leaf in leaves_of(space)]
+        self._masks: Tensor | None = None  # allocated with the first mask
+        self._mask_size = mask_size
+        self._actions = torch.empty(slots, *action_shape, dtype=action_dtype)
+        self._rewards, self._discounts = torch.empty(slots, *reward_shape), torch.empty(slots, *reward_shape)
+        self._followings = torch.empty(slots, dtype=torch.int64)
+        self._complete = torch.zeros(slots, dtype=torch.bool)
+        self._leaf_arrays = [leaf.numpy() for leaf in self._leaves]
+        columns = self._actions, self._rewards, self._discounts, self._followings, self._complete
+        self._arrays = _Columns(*(column.numpy() for column in columns))
+        self._priorities = None if alpha is None else Priorities(slots, alpha=alpha, epsilon=epsilon)
+
+    def extend(self, fragment: Fragment, worker: int = 0) -> int:
+        """Takes what a worker has seen since its last fragment; how many transitions that were.
+
+        A fragment that does not go on where the last one ended is from another life of the worker: then what its ring
+        holds is forgotten. One without anything says nothing.
+        """
+        count = len(fragment.observations[0])
+        if count == 0 and len(fragment.starts) == 0:
+            return 0
+        ring = self._rings[worker]
+        if fragment.first != ring.end:
+            self._forget(ring.all_slots())
+            ring.begin(fragment.first)
+        ring.end += count
+        self._write_sights(fragment, ring.slots(np.arange(max(fragment.first, ring.oldest), ring.end)))
+        self._write_transitions(fragment, ring)
+        self.added += len(fragment.starts)
+        return len(fragment.starts)
+
+    def _write_sights(self, fragment: Fragment, slots: Slots) -> None:
+        """Of a fragment that is longer than the ring only the last part is kept."""
+        self._forget(slots)
+        for array, leaf in zip(self._leaf_arrays, fragment.observations, strict=True):
+            seen = leaf.numpy()
+            array[slots] = seen[len(seen) - len(slots) :]
+        if fragment.masks is None and self._masks is None:
+            return
+        if self._masks is None:
+            self._masks = torch.ones(len(self._actions), self._mask_size, dtype=torch.bool)
+        masks = self._masks.numpy()
+        masks[slots] = True if fragment.masks is None else fragment.masks.numpy()[len(fragment.masks) - len(slots) :]
+
+    def _write_transitions(self, fragment: Fragment, ring: Ring) -> None:
+        starts, actions, rewards, discounts, followings = (column.numpy() for column in fragment[3:])
+        alive = starts >= ring.oldest  # a row that waits for long may find its sight written over
+        slots, into = ring.slots(starts[alive]), self._arrays
+        into.actions[slots] = actions[alive]
+        into.rewards[slots] = rewards[alive]
+        into.discounts[slots] = discounts[alive]
+        into.followings[slots] = ring.slots(followings[alive])
+        into.complete[slots] = True
+        self.size += len(slots)
+        if self._priorities is not None:
+            self._priorities.add(slots)
+
+    def _forget(self, slots: Slots) -> None:
+        """The transitions that begin there are gone."""
+        old = slots[self._arrays.complete[slots]]
+        if not len(old):
+            return
+        self._arrays.complete[old] = False
+        self.size -= len(old)
+        if self._priorities is not None:
+            self._priorities.remove(old)
+
+    # ------------------------------------------------------------------------------------------------ what it gives
+
+    def sample(self, n: int, generator: torch.Generator, *, beta: float = 1.0) -> Transitions:
+        """A minibatch of `n` transitions on the CPU; of none as long as there is none.
+
+        Args:
+            n: how many.
+            generator: of the draws.
+            beta: how far the weights make up for priorities: 0 not, 1 wholly.
+        """
+        if self.size == 0:
+            return self._at(torch.zeros(0, dtype=torch.int64), torch.zeros(0))
+        if self._priorities is None:
+            return self._at(torch.from_numpy(self._draw(n, generator)), torch.ones(n))
+        indices = self._priorities.draw(n, generator)
+        return self._at(indices, self._priorities.weights(indices, beta))
+
+    def update_priorities(self, indices: Tensor, errors: Tensor) -> None:
+        """Takes the temporal-difference errors [N] of transitions that were learnt from; uniform replay has no use."""
+        if self._priorities is not None:
+            self._priorities.update(indices, errors)
+
+    def _draw(self, n: int, generator: torch.Generator) -> Slots:
+        """Slots [n] of transitions, all equally likely."""
+        sights = sum(ring.filled for ring in self._rings)
+        if 2 * self.size < sights:  # in the very beginning
+            complete = self._arrays.complete.nonzero()[0]
+            return complete[_below(len(complete), n, generator)]
+        slots = self._nth(_below(sights, n, generator))
+        while True:  # nearly all sights begin a complete transition; the others are drawn again
+            missed = (~self._arrays.complete[slots]).nonzero()[0]
+            if not len(missed):
+                return slots
+            slots[missed] = self._nth(_below(sights, len(missed), generator))
+
+    def _nth(self, places: NDArray[np.int64]) -> Slots:
+        """The slots of the n-th sights of all that are kept, ring after ring."""
+        if len(self._rings) == 1:
+            return self._rings[0].slots(places + self._rings[0].oldest)
+        ends = np.cumsum([ring.filled for ring in self._rings])
+        which = np.searchsorted(ends, places, side="right")
+        slots = np.empty_like(places)
+        for number, ring in enumerate(self._rings):
+            mine = which == number
+            slots[mine] = ring.slots(places[mine] - (ends[number] - ring.filled) + ring.oldest)
+        return slots
+
+    def _at(self, indices: Tensor, weights: Tensor) -> Transitions:
+        following = self._followings.index_select(0, indices)
+        return Transitions(
+            observations=tuple(leaf.index_select(0, indices) for leaf in self._leaves),
+            masks=None if self._masks is None else self._masks.index_select(0, indices),
+            actions=self._actions.index_select(0, indices),
+            rewards=self._rewards.index_select(0, indices),
+            next_observations=tuple(leaf.index_select(0, following) for leaf in self._leaves),
+            next_masks=None if self._masks is None else self._masks.index_select(0, following),
+            discounts=self._discounts.index_select(0, indices),
+            weights=weights,
+            indices=indices,
+        )
+
+    # ------------------------------------------------------------------------------------------------- what it keeps
+
+    def fragment(self, worker: int = 0) -> Fragment:
+        """All that is kept of a worker, as it would have to be given to an empty replay."""
+        ring = self._rings[worker]
+        numbers = np.arange(ring.oldest, ring.end)
+        slots = ring.slots(numbers)
+        begun = self._arrays.complete[slots]
+        starts, kept = torch.from_numpy(numbers[begun]), torch.from_numpy(slots[begun])
+        ahead = (self._followings[kept] - kept) % ring.length
+        return Fragment(
+            first=ring.oldest,
+            observations=tuple(leaf[slots] for leaf in self._leaves),
+            masks=None if self._masks is None else self._masks[slots],
+            starts=starts,
+            actions=self._actions[kept],
+            rewards=self._rewards[kept],
+            discounts=self._discounts[kept],
+            followings=starts + ahead,
+        )
+
+    def state_dict(self) -> dict[str, Any]:
+        """What is kept, and the priorities, as arrays."""
+        fragments = [self.fragment(worker) for worker in range(len(self._rings))]
+        state: dict[str, Any] = {"added": self.added, "rings": [fragment.to_samples() for fragment in fragments]}
+        if self._priorities is not None:
+            kept = [ring.slots(part.starts.numpy()) for ring, part in zip(self._rings, fragments, strict=True)]
+            state["priorities"] = [self._priorities.tree.leaves[slots] for slots in kept]
+            state["largest"] = self._priorities.largest
+        return state
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Begins with what was kept, or as much as there is room for; with nothing where there were other workers."""
+        if len(state["rings"]) != len(self._rings):
+            return
+        for worker, samples in enumerate(state["rings"]):
+            self.extend(Fragment.from_samples(samples), worker)
+        self.added = int(state["added"])
+        if self._priorities is None or "priorities" not in state:
+            return
+        self._priorities.largest = float(state["largest"])
+        for ring, samples, values in zip(self._rings, state["rings"], state["priorities"], strict=True):
+            alive = samples["starts"] >= ring.oldest
+            self._priorities.tree.set(ring.slots(samples["starts"][alive]), values[alive])
+
+
+def _below(end: int, n: int, generator: torch.Generator) -> NDArray[np.int64]:
+    """Whole numbers [n] from 0 to before `end`, all equally likely."""
+    return torch.randint(end, (n,), generator=generator).numpy()

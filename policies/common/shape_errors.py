@@ -1,0 +1,90 @@
+"""Why stored weights do not fit a network, in a sentence: which of its parts has other sizes, and which option says so.
+
+Networks are compared by the shapes of their weights. Linear layers in a row are a *chain*, as `actor 4-64-64-5`: what
+goes into the first, and what comes out of each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+Shape = tuple[int, ...] | None  # None: no tensor, which fits nothing
+Shapes = Mapping[str, Shape]  # of weights by name
+
+_FROM_INPUTS, _FROM_MEMORY = ".from_inputs", ".from_memory"  # see `policies.networks.recurrent`
+_KINDS = {4: "lstm", 3: "gru"}  # by the gates of a layer
+
+
+class Memory(NamedTuple):
+    """The layer with memory of a policy that remembers."""
+
+    kind: str
+    size: int
+
+
+class Misfit(NamedTuple):
+    """What does not fit, and what would."""
+
+    words: str  # "actor 4-32-5 stored, 4-64-64-5 here"
+    option: str  # of the algorithm, as it was when the weights were learnt; empty where no option alone makes it so
+
+
+def difference(stored: Shapes, held: Shapes) -> Misfit | None:
+    """The first difference between stored weights and those of a network; None where there is none."""
+    differ = [name for name in {**held, **stored} if held.get(name) is None or held.get(name) != stored.get(name)]
+    if not differ:
+        return None
+    memories = _memory(stored), _memory(held)
+    if memories[0] != memories[1]:
+        return Misfit(_memory_words(*memories), _memory_option(memories[0]))
+    there, here = _chains(stored), _chains(held)
+    for name in {**here, **there}:
+        old, new = there.get(name, ()), here.get(name, ())
+        if old != new:
+            return Misfit(f"{name} {_sizes(old)} stored, {_sizes(new)} here", _sizes_option(old, new))
+    shapes = (_shape(side, differ[0]) for side in (stored, held))
+    return Misfit("{} {} stored, {} here".format(differ[0], *shapes), "")
+
+
+def _chains(shapes: Shapes) -> dict[str, tuple[int, ...]]:
+    """Linear layers in a row, by the name of what they are in."""
+    found: dict[str, tuple[int, ...]] = {}
+    for name, shape in shapes.items():
+        if name.endswith(".weight") and shape is not None and len(shape) == 2:
+            path = name.removesuffix(".weight").split(".")
+            chain = ".".join(path[:-1] if path[-1].isdigit() else path)
+            found[chain] = (*found.get(chain, (shape[1],)), shape[0])
+    return found
+
+
+def _memory(shapes: Shapes) -> Memory | None:
+    for name, shape in shapes.items():
+        inputs = shapes.get(name.removesuffix(_FROM_MEMORY) + _FROM_INPUTS)
+        if name.endswith(_FROM_MEMORY) and shape and inputs and shape[-1]:
+            return Memory(_KINDS.get(inputs[-2] // shape[-1], "memory"), shape[-1])
+    return None
+
+
+def _memory_words(stored: Memory | None, held: Memory | None) -> str:
+    there, here = (f"a memory ({one.kind} of {one.size})" if one else "no memory" for one in (stored, held))
+    return f"{there} stored, {here} here"
+
+
+def _memory_option(stored: Memory | None) -> str:
+    return f"options.recurrent: {stored.kind}, options.hidden_size: {stored.size}" if stored else "no options.recurrent"
+
+
+def _sizes(chain: tuple[int, ...]) -> str:
+    return "-".join(map(str, chain)) or "none"
+
+
+def _sizes_option(stored: tuple[int, ...], held: tuple[int, ...]) -> str:
+    """Of layers that take and give the same, and differ in between."""
+    alike = stored and held and (stored[0], stored[-1]) == (held[0], held[-1])
+    return f"options.hidden_sizes: {list(stored[1:-1])}" if alike else ""
+
+
+def _shape(shapes: Shapes, name: str) -> str:
+    shape = shapes.get(name)
+    return "none" if shape is None else "x".join(map(str, shape)) or "one number"

@@ -1,0 +1,304 @@
+"""Networks: observations of any fixed layout to features, features to actions and values.
+
+A *leaf* is one array of an observation (see `arena.game.spaces`). Leaves that are images go through a small
+convolutional network which actor and critic share; all others become numbers as they are. The features of all leaves,
+side by side, feed an actor and a critic that share nothing else.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+import torch
+from gymnasium import spaces
+from gymnasium.spaces import Space
+from torch import Tensor, nn
+from torch.nn import functional
+
+from arena.errors import ConfigError
+from arena.game.spaces import leaves_of
+from policies.networks.distributions import Distribution
+from policies.networks.heads import ActionHead
+from policies.networks.mlp import Perceptron, Storage
+
+_HIDDEN_GAIN = math.sqrt(2)
+_IMAGE_FEATURES = 512
+_SMALL_IMAGE = 36  # pixels; the large network's three layers leave nothing of a smaller image
+
+Layer = TypeVar("Layer", nn.Linear, nn.Conv2d)
+
+
+class _Unset(nn.Module):
+    """A layer whose weights are not set when it is made: torch would draw them from its global generator.
+
+    `torch.nn.utils.skip_init` does the same, but imports torch's compiler: a quarter of a second for every worker.
+    """
+
+    def reset_parameters(self) -> None:
+        pass
+
+
+class _Linear(_Unset, nn.Linear):
+    pass
+
+
+class _Conv2d(_Unset, nn.Conv2d):
+    pass
+
+
+def _initialised(layer: Layer, gain: float, generator: torch.Generator) -> Layer:
+    """Orthogonal weights (Saxe et al. 2014, arXiv 1312.6120) and zero biases."""
+    nn.init.orthogonal_(layer.weight, gain, generator)
+    nn.init.zeros_(layer.bias)  # type: ignore[arg-type]
+    return layer
+
+
+def _linear(inputs: int, outputs: int, gain: float, generator: torch.Generator) -> nn.Linear:
+    return _initialised(_Linear(inputs, outputs), gain, generator)
+
+
+def mlp(
+    sizes: Sequence[int],
+    outputs: int,
+    *,
+    activation: str,
+    output_gain: float,
+    generator: torch.Generator,
+    storage: Storage,
+) -> Perceptron:
+    """A multi-layer perceptron [N, sizes[0]] -> [N, outputs] with an activation after every layer but the last."""
+    layers = [_linear(inputs, hidden, _HIDDEN_GAIN, generator) for inputs, hidden in itertools.pairwise(sizes)]
+    layers.append(_linear(sizes[-1], outputs, output_gain, generator))
+    return Perceptron(layers, activation=activation, storage=storage)
+
+
+def scale_of_bytes(space: spaces.Box) -> float:
+    """What brings bytes of a space to [0, 1]: one over its largest bound, be that 255 or less."""
+    return 1 / int(space.high.max(initial=1))  # where it is 0, all are 0
+
+
+class Numbers(nn.Module):
+    """A leaf of numbers as they are, flattened; bytes are scaled to [0, 1], see `scale_of_bytes`."""
+
+    def __init__(self, space: spaces.Box | spaces.MultiBinary) -> None:
+        super().__init__()
+        self.features = int(np.prod(space.shape))
+        self._scale = scale_of_bytes(space) if isinstance(space, spaces.Box) and space.dtype == np.uint8 else 1.0
+
+    def forward(self, leaf: Tensor) -> Tensor:
+        numbers = leaf if leaf.ndim == 2 else leaf.reshape(len(leaf), -1)  # [N, features]
+        if numbers.dtype is not torch.float32:  # to call what does nothing takes a while, too
+            numbers = numbers.to(torch.float32)
+        return numbers if self._scale == 1.0 else numbers * self._scale
+
+
+class OneHot(nn.Module):
+    """A leaf of choices, each of them as a one-hot vector."""
+
+    def __init__(self, space: spaces.Discrete | spaces.MultiDiscrete) -> None:
+        super().__init__()
+        counts = np.ravel(space.n if isinstance(space, spaces.Discrete) else space.nvec)
+        self._counts = [int(count) for count in counts]
+        self._starts = [int(start) for start in np.ravel(space.start)]
+        self.features = sum(self._counts)
+
+    def forward(self, leaf: Tensor) -> Tensor:
+        columns = leaf.reshape(len(leaf), -1).unbind(1)
+        parts = zip(columns, self._starts, self._counts, strict=True)
+        return torch.cat([functional.one_hot(column - start, count) for column, start, count in parts], 1).float()
+
+
+class Image(nn.Module):
+    """The convolutional network of Mnih et al. 2015 (doi 10.1038/nature14236); a shallower one below 36 pixels.
+
+    Takes bytes [N, H, W, C] or [N, C, H, W], scaled to [0, 1] as their space is bounded, see `scale_of_bytes`; the axis
+    with the fewest items holds the channels.
+    """
+
+    def __init__(self, space: spaces.Box, generator: torch.Generator) -> None:
+        super().__init__()
+        self._scale = scale_of_bytes(space)
+        self._channels_first = int(np.argmin(space.shape[::-1])) == 2  # the last axis wins a tie
+        channels, height, width = space.shape if self._channels_first else np.roll(space.shape, 1)
+        small = min(height, width) < _SMALL_IMAGE
+        kernels = ((3, 1), (3, 2), (3, 2)) if small else ((8, 4), (4, 2), (3, 1))
+        layers: list[nn.Module] = []
+        inputs = int(channels)
+        for outputs, (kernel, stride) in zip((32, 64, 64), kernels, strict=True):
+            layer = _Conv2d(inputs, outputs, kernel, stride=stride, padding=int(small))
+            layers += [_initialised(layer, _HIDDEN_GAIN, generator), nn.ReLU()]
+            inputs = outputs
+        self.layers = nn.Sequential(*layers, nn.Flatten())
+        with torch.no_grad():
+            flat = self.layers(torch.zeros(1, int(channels), int(height), int(width))).shape[1]
+        self.linear = _linear(flat, _IMAGE_FEATURES, _HIDDEN_GAIN, generator)
+        self.features = _IMAGE_FEATURES
+
+    def forward(self, leaf: Tensor) -> Tensor:
+        pixels = leaf if self._channels_first else leaf.permute(0, 3, 1, 2)
+        hidden = self.layers(pixels.to(torch.float32) * self._scale)
+        return functional.relu(self.linear(hidden))
+
+
+def is_image(space: Space[Any]) -> bool:
+    """Whether a leaf is taken for a picture: bytes with three axes, one of which can be the channels."""
+    return isinstance(space, spaces.Box) and space.dtype == np.uint8 and len(space.shape) == 3
+
+
+class Features(NamedTuple):
+    """What actor and critic see of the same rows [N, features]."""
+
+    actor: Tensor
+    critic: Tensor
+
+
+class Encoder(nn.Module):
+    """All leaves of an observation to features [N, features]; its only weights are those of images.
+
+    Args:
+        space: one entity's observation space.
+        generator: where the initial weights come from.
+
+    Attributes:
+        features: how many numbers an actor sees of them.
+        critic_features: how many a critic sees, where those are others.
+        memory_size: numbers that a row remembers from tick to tick: none here, see `policies.networks.recurrent`.
+    """
+
+    features: int
+    critic_features: int | None = None
+    memory_size = 0
+
+    def __init__(self, space: Space[Any], generator: torch.Generator) -> None:
+        super().__init__()
+        leaves_of(space)  # refuses what has no fixed layout
+        self.parts = nn.ModuleList(_leaf_encoder(leaf, generator) for leaf in leaf_spaces(space))
+        self._parts = tuple(self.parts)  # to ask the list takes longer
+        self.features = sum(part.features for part in self.parts)  # type: ignore[misc]
+        self.learns = any(True for _ in self.parameters())
+        if self.features == 0:
+            raise ConfigError(f"the observation space {space} holds no number; there is nothing to learn from")
+
+    def forward(self, leaves: Sequence[Tensor]) -> Tensor:
+        if len(self._parts) == 1:
+            return self._parts[0](leaves[0])  # type: ignore[no-any-return]
+        return torch.cat([part(leaf) for part, leaf in zip(self._parts, leaves, strict=True)], 1)
+
+    def ticked(self, leaves: Sequence[Tensor]) -> tuple[Tensor, Tensor | None]:
+        """Features, and what the rows remember when they have acted [N, memory_size]; None where that is nothing."""
+        return self(leaves), None
+
+    def unrolled(self, leaves: Sequence[Tensor], lengths: Tensor | None) -> Tensor:
+        """Features of transitions, which may come in sequences with these lengths [S]."""
+        return self(leaves)  # type: ignore[no-any-return]
+
+    def parted(self, features: Tensor) -> Features:
+        """What actor and critic see of them [N, features]; here both see all."""
+        return Features(features, features)
+
+
+def leaf_spaces(space: Space[Any]) -> Iterator[Space[Any]]:
+    """The spaces of an observation's leaves, in the order of `arena.game.spaces.leaves_of`."""
+    if isinstance(space, (spaces.Dict, spaces.Tuple)):
+        for part in space.spaces.values() if isinstance(space, spaces.Dict) else space.spaces:
+            yield from leaf_spaces(part)
+    else:
+        yield space
+
+
+def _leaf_encoder(space: Space[Any], generator: torch.Generator) -> Image | OneHot | Numbers:
+    if is_image(space):
+        assert isinstance(space, spaces.Box)
+        return Image(space, generator)
+    if isinstance(space, (spaces.Discrete, spaces.MultiDiscrete)):
+        return OneHot(space)
+    assert isinstance(space, (spaces.Box, spaces.MultiBinary))
+    return Numbers(space)
+
+
+class ActorCritic(nn.Module):
+    """What a policy-gradient algorithm learns; answers two questions: what to do, and what this is worth.
+
+    Args:
+        seen: one entity's observation space, or an encoder of leaves that is made already.
+        head: what the actor's outputs mean.
+        hidden_sizes: layers of the actor and of the critic, each their own.
+        activation: a name in `policies.networks.mlp.ACTIVATIONS`.
+        generator: where the initial weights come from.
+    """
+
+    def __init__(
+        self,
+        seen: Space[Any] | Encoder,
+        head: ActionHead,
+        *,
+        hidden_sizes: Sequence[int],
+        activation: str,
+        generator: torch.Generator,
+    ) -> None:
+        super().__init__()
+        self.encoder = Encoder(seen, generator) if isinstance(seen, Space) else seen
+        self.head = head
+        seen_by_critic = self.encoder.critic_features or self.encoder.features
+        make = partial(mlp, activation=activation, generator=generator, storage=Storage(hidden_sizes))
+        self.actor = make((self.encoder.features, *hidden_sizes), head.outputs, output_gain=0.01)
+        self.critic = make((seen_by_critic, *hidden_sizes), 1, output_gain=1.0)
+
+    def policy(
+        self, leaves: Sequence[Tensor], mask: Tensor | None = None, lengths: Tensor | None = None
+    ) -> Distribution:
+        """The distribution of actions for leaves [N, ...]; mask bool [N, mask_size]; lengths [S] if in sequences."""
+        return self._policy(self.encoder.unrolled(leaves, lengths), mask)
+
+    def act(self, leaves: Sequence[Tensor], mask: Tensor | None = None) -> tuple[Distribution, Tensor | None]:
+        """`policy`, and what the rows remember when they have acted; see `Encoder.ticked`."""
+        features, memory = self.encoder.ticked(leaves)
+        return self._policy(features, mask), memory
+
+    def value(self, leaves: Sequence[Tensor]) -> Tensor:
+        """V(s), [N]."""
+        return self._value(self.encoder(leaves))
+
+    def policy_and_value(self, leaves: Sequence[Tensor], mask: Tensor | None = None) -> tuple[Distribution, Tensor]:
+        """Both answers for one encoding of the observations."""
+        features = self.encoder(leaves)
+        return self._policy(features, mask), self._value(features)
+
+    def _policy(self, features: Tensor, mask: Tensor | None) -> Distribution:
+        return self.head.distribution(self.actor(self.encoder.parted(features).actor), mask)
+
+    def _value(self, features: Tensor) -> Tensor:
+        return self.critic(self.encoder.parted(features).critic).squeeze(-1)  # type: ignore[no-any-return]
+
+    # For learning, where autograd does not record: the features, the policy and its way back, the value and its way
+    # back, the features' way back. Each adds to `grad`, as torch's own `backward` does; see `policies.networks.mlp`.
+
+    def encoded(self, leaves: Sequence[Tensor], lengths: Tensor | None = None) -> tuple[Features, Callable[[], None]]:
+        """What actor and critic see, and the way from the gradient that has gathered in their `grad` to the weights."""
+        if not self.encoder.learns:
+            return self.encoder.parted(self.encoder(leaves)), lambda: None
+        with torch.inference_mode(False), torch.enable_grad():  # images and memory are left to autograd
+            features = self.encoder.unrolled(leaves, lengths)
+            gradient = torch.zeros_like(features)
+            inputs = self.encoder.parted(features.detach())
+            for part, its_gradient in zip(inputs, self.encoder.parted(gradient), strict=True):
+                part.requires_grad_().grad = its_gradient
+        return inputs, lambda: torch.autograd.backward(features, gradient)
+
+    def traced_policy(
+        self, features: Features, mask: Tensor | None = None
+    ) -> tuple[Distribution, Callable[[Tensor], None]]:
+        """`policy`, and the way back from the gradient with respect to the actor's outputs [N, head.outputs]."""
+        outputs, backward = self.actor.traced(features.actor)
+        policy = self.head.distribution(outputs, mask)
+        return policy, backward if mask is None else lambda gradient: backward(gradient * mask)  # see `allow`
+
+    def traced_value(self, features: Features) -> tuple[Tensor, Callable[[Tensor], None]]:
+        """`value`, and the way back from the gradient with respect to it [N]."""
+        values, backward = self.critic.traced(features.critic)
+        return values.squeeze(-1), lambda gradient: backward(gradient.unsqueeze(-1))

@@ -1,0 +1,189 @@
+"""How a space of actions meets a network: how many numbers it needs, what they mean, what the game is told.
+
+    outputs of the actor [N, outputs] --distribution--> actions as learnt from [N, *shape] --to_env--> the game's own
+
+Actions as learnt from are indices from 0 (Discrete, MultiDiscrete), 0. and 1. (MultiBinary), or unbounded numbers
+(Box): what the space adds, `start`, bounds, shape and dtype, is only for the game.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+import numpy as np
+import torch
+from gymnasium import spaces
+from gymnasium.spaces import Space
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from arena.errors import ConfigError
+from arena.game.spaces import mask_size
+from policies.networks.distributions import (
+    Bernoulli,
+    Categorical,
+    DiagonalGaussian,
+    Distribution,
+    MultiCategorical,
+    allow,
+    gumbel,
+    logistic,
+    normal,
+)
+
+
+class ActionHead(nn.Module, ABC):
+    """What an actor's outputs mean in one space of actions.
+
+    Attributes:
+        outputs: how many numbers the actor gives.
+        shape: shape of one action as learnt from.
+        dtype: dtype of actions as learnt from.
+        mask_size: length of an action mask; 0 where the space takes none.
+    """
+
+    outputs: int
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+    mask_size: int
+
+    @abstractmethod
+    def noise(self, ticks: int, rows: int, generator: torch.Generator) -> Tensor:
+        """The randomness of `ticks` samples of `rows` rows, [ticks, rows, outputs]."""
+
+    @abstractmethod
+    def distribution(self, outputs: Tensor, mask: Tensor | None) -> Distribution:
+        """The distribution that the actor's outputs [N, outputs] stand for; mask bool [N, mask_size]."""
+
+    @abstractmethod
+    def to_env(self, actions: NDArray[Any]) -> NDArray[Any]:
+        """A batch of actions as the vector environment takes them."""
+
+    @abstractmethod
+    def from_env(self, actions: NDArray[Any]) -> Tensor:
+        """The inverse of `to_env`: a batch of the environment's actions as learnt from, [N, *shape]."""
+
+    def env_log_prob(self, policy: Distribution, actions: Tensor) -> Tensor:
+        """Log-probability [N] with which the environment gets these actions, [N, *shape] by `from_env`.
+
+        It is not that of the actions as learnt from where `to_env` makes several of them one.
+        """
+        return policy.log_prob(actions)
+
+
+class DiscreteHead(ActionHead):
+    """One choice; `start` is only for the game."""
+
+    def __init__(self, space: spaces.Discrete) -> None:
+        super().__init__()
+        self.outputs = self.mask_size = mask_size(space)
+        self.shape, self.dtype = (), torch.int64
+        self._start, self._env_dtype = space.start, space.dtype
+
+    def noise(self, ticks: int, rows: int, generator: torch.Generator) -> Tensor:
+        return gumbel((ticks, rows, self.outputs), generator)
+
+    def distribution(self, outputs: Tensor, mask: Tensor | None) -> Distribution:
+        return Categorical(allow(outputs, mask))
+
+    def to_env(self, actions: NDArray[Any]) -> NDArray[Any]:
+        return (actions + self._start).astype(self._env_dtype, copy=False)
+
+    def from_env(self, actions: NDArray[Any]) -> Tensor:
+        return torch.from_numpy(actions.astype(np.int64) - int(self._start))
+
+
+class MultiDiscreteHead(ActionHead):
+    """Several choices; the shape of `nvec` and `start` are only for the game."""
+
+    def __init__(self, space: spaces.MultiDiscrete) -> None:
+        super().__init__()
+        self.outputs = self.mask_size = mask_size(space)
+        self.shape, self.dtype = (int(space.nvec.size),), torch.int64
+        self._sizes = space.nvec.ravel().tolist()
+        self._start, self._env_dtype = space.start, space.dtype
+
+    def noise(self, ticks: int, rows: int, generator: torch.Generator) -> Tensor:
+        return gumbel((ticks, rows, self.outputs), generator)
+
+    def distribution(self, outputs: Tensor, mask: Tensor | None) -> Distribution:
+        return MultiCategorical(allow(outputs, mask), self._sizes)
+
+    def to_env(self, actions: NDArray[Any]) -> NDArray[Any]:
+        shaped = actions.reshape(-1, *self._start.shape) + self._start
+        return shaped.astype(self._env_dtype, copy=False)
+
+    def from_env(self, actions: NDArray[Any]) -> Tensor:
+        return torch.from_numpy((actions.astype(np.int64) - self._start).reshape(len(actions), -1))
+
+
+class MultiBinaryHead(ActionHead):
+    """Flags; their shape is only for the game."""
+
+    def __init__(self, space: spaces.MultiBinary) -> None:
+        super().__init__()
+        self.outputs, self.mask_size = int(np.prod(space.shape)), 0
+        self.shape, self.dtype = (self.outputs,), torch.float32
+        self._env_shape, self._env_dtype = space.shape, space.dtype
+
+    def noise(self, ticks: int, rows: int, generator: torch.Generator) -> Tensor:
+        return logistic((ticks, rows, self.outputs), generator)
+
+    def distribution(self, outputs: Tensor, mask: Tensor | None) -> Distribution:
+        return Bernoulli(outputs)
+
+    def to_env(self, actions: NDArray[Any]) -> NDArray[Any]:
+        return actions.reshape(-1, *self._env_shape).astype(self._env_dtype)
+
+    def from_env(self, actions: NDArray[Any]) -> Tensor:
+        return torch.from_numpy(actions.reshape(len(actions), -1).astype(np.float32))
+
+
+class BoxHead(ActionHead):
+    """Unbounded Gaussian, which learns from its own actions; the game gets them clipped, see `env_log_prob`."""
+
+    def __init__(self, space: spaces.Box, log_std_init: float) -> None:
+        super().__init__()
+        self.outputs, self.mask_size = int(np.prod(space.shape)), 0
+        self.shape, self.dtype = (self.outputs,), torch.float32
+        self.log_std = nn.Parameter(torch.full((self.outputs,), log_std_init))
+        self._low, self._high = space.low, space.high
+
+    def noise(self, ticks: int, rows: int, generator: torch.Generator) -> Tensor:
+        return normal((ticks, rows, self.outputs), generator)
+
+    def distribution(self, outputs: Tensor, mask: Tensor | None) -> Distribution:
+        return DiagonalGaussian(outputs, self.log_std)
+
+    def to_env(self, actions: NDArray[Any]) -> NDArray[Any]:
+        shaped = actions.reshape(-1, *self._low.shape).astype(self._low.dtype, copy=False)
+        return np.clip(shaped, self._low, self._high)
+
+    def from_env(self, actions: NDArray[Any]) -> Tensor:
+        return torch.from_numpy(actions.reshape(len(actions), -1).astype(np.float32))
+
+    def env_log_prob(self, policy: Distribution, actions: Tensor) -> Tensor:
+        assert isinstance(policy, DiagonalGaussian)
+        low, high = (torch.from_numpy(bound.ravel().astype(np.float32)) for bound in (self._low, self._high))
+        return policy.clipped_log_prob(actions, low.to(actions.device), high.to(actions.device))
+
+
+def action_head(space: Space[Any], *, log_std_init: float = 0.0) -> ActionHead:
+    """The head for a space of actions.
+
+    Raises:
+        ConfigError: the space is none of Discrete, MultiDiscrete, MultiBinary and Box of floats.
+    """
+    if isinstance(space, spaces.Discrete):
+        return DiscreteHead(space)
+    if isinstance(space, spaces.MultiDiscrete):
+        return MultiDiscreteHead(space)
+    if isinstance(space, spaces.MultiBinary):
+        return MultiBinaryHead(space)
+    if isinstance(space, spaces.Box) and np.issubdtype(space.dtype, np.floating):
+        return BoxHead(space, log_std_init)
+    raise ConfigError(
+        f"actions can be Discrete, MultiDiscrete, MultiBinary or a Box of floats, not {space}; "
+        "wrap the environment so that its actions are one of these"
+    )

@@ -1,0 +1,215 @@
+"""Policies that remember: a layer whose output also depends on what the row has seen before in its episode.
+
+What a row remembers is a vector, its *memory*: zero when an episode begins, and moved on by every tick on which the
+row acts. It is recorded beside the observations, as one more leaf [N, memory_size], the last one: what the row
+remembers *before* it sees the others. From a leaf of memory and the others follow one tick's features, so acting,
+values and log-probabilities need nothing else.
+
+Actor and critic remember by layers of their own: the errors of values are many times larger than the policy's
+gradient, and would drown it in a layer that both learn. The two are computed side by side, as twins.
+
+For learning, a row's transitions are chopped into *sequences*: runs of at most `length` transitions of one episode.
+A sequence begins with the memory that was recorded there, which nothing is learnt about, and goes on with what the
+current weights make of it; the gradient goes back through time to its beginning, and no further (Williams and Peng
+1990, doi 10.1162/neco.1990.2.4.490). Sequences are processed side by side, sorted by length, so that those which have
+ended take no part: nothing is padded, and nothing has to be masked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from gymnasium.spaces import Space
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.nn import functional
+
+from policies.common.gae import Flags
+from policies.common.rollout import Batch
+from policies.networks.actor_critic import Encoder, Features
+
+_TWINS = 2  # layers side by side: the actor's and the critic's
+
+
+class GRU(nn.Module):
+    """Twins of the gated recurrent unit (Cho et al. 2014, arXiv 1406.1078); the memory of each is its output h.
+
+    Args:
+        inputs: numbers that both see.
+        size: numbers that each gives.
+        generator: where the initial weights come from.
+    """
+
+    gates, memories = 3, 1  # vectors that one tick computes, and that it remembers
+
+    def __init__(self, inputs: int, size: int, generator: torch.Generator) -> None:
+        super().__init__()
+        self.size = size
+        self.from_inputs = nn.Parameter(torch.empty(_TWINS, self.gates * size, inputs))
+        self.from_memory = nn.Parameter(torch.empty(_TWINS, self.gates * size, size))
+        self.bias = nn.Parameter(torch.zeros(_TWINS, self.gates * size))
+        for weights in (self.from_inputs, self.from_memory):
+            for gate in weights.flatten(0, 1).chunk(_TWINS * self.gates):
+                nn.init.orthogonal_(gate, generator=generator)
+
+    def seen(self, inputs: Tensor) -> Tensor:
+        """What the inputs [N, inputs] contribute to the gates [2, N, gates * size], whatever is remembered."""
+        both = functional.linear(inputs, self.from_inputs.flatten(0, 1), self.bias.flatten())
+        return both.view(len(inputs), _TWINS, -1).transpose(0, 1)
+
+    def tick(self, seen: Tensor, memory: Sequence[Tensor]) -> tuple[Tensor, ...]:
+        """The memory after a tick, arrays [2, N, size], the output first; `seen` is what the inputs contribute."""
+        (h,) = memory
+        parts = [2 * self.size, self.size]
+        seen_gates, seen_candidate = torch.split(seen, parts, -1)
+        gates, candidate = torch.split(torch.bmm(h, self.from_memory.transpose(1, 2)), parts, -1)
+        reset, update = (seen_gates + gates).sigmoid().chunk(2, -1)
+        new = (seen_candidate + reset * candidate).tanh()
+        return (new + update * (h - new),)
+
+
+class LSTM(GRU):
+    """Twins of long short-term memory (Hochreiter and Schmidhuber 1997, doi 10.1162/neco.1997.9.8.1735).
+
+    The memory of each is its output h and its cell c. It has forget gates, whose bias begins at 1, so that it begins
+    with remembering (Gers et al. 2000, doi 10.1162/089976600300015015).
+    """
+
+    gates, memories = 4, 2
+
+    def __init__(self, inputs: int, size: int, generator: torch.Generator) -> None:
+        super().__init__(inputs, size, generator)
+        nn.init.ones_(self.bias.data[:, size : 2 * size])
+
+    def tick(self, seen: Tensor, memory: Sequence[Tensor]) -> tuple[Tensor, ...]:
+        """The memory after a tick, arrays [2, N, size], the output first; `seen` is what the inputs contribute."""
+        h, c = memory
+        gates = torch.baddbmm(seen, h, self.from_memory.transpose(1, 2))
+        flows, candidate = torch.split(gates, [3 * self.size, self.size], -1)
+        enter, forget, leave = flows.sigmoid().chunk(3, -1)
+        c = forget * c + enter * candidate.tanh()
+        return leave * c.tanh(), c
+
+
+RECURRENT: dict[str, type[GRU]] = {"lstm": LSTM, "gru": GRU}
+
+
+class RecurrentEncoder(Encoder):
+    """Leaves, the last of them the memory [N, memory_size], to features: the actor's, then the critic's, [N, 2 * size].
+
+    Args:
+        space: one entity's observation space.
+        kind: a name in `RECURRENT`.
+        hidden_size: how many features actor and critic have each.
+        generator: where the initial weights come from.
+    """
+
+    def __init__(self, space: Space[Any], *, kind: str, hidden_size: int, generator: torch.Generator) -> None:
+        super().__init__(space, generator)
+        self.layer = RECURRENT[kind](self.features, hidden_size, generator)
+        self.features = hidden_size
+        self.memory_size = self.layer.memories * _TWINS * hidden_size
+        self.learns = True
+
+    def forward(self, leaves: Sequence[Tensor]) -> Tensor:
+        """Features of rows that remember what their leaf of memory says."""
+        return self.ticked(leaves)[0]
+
+    def ticked(self, leaves: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
+        """The features, and the memory [N, memory_size] after this tick."""
+        *others, memory = leaves
+        after = self.layer.tick(self.layer.seen(super().forward(others)), self._read(memory))
+        return _by_row(after[0]), torch.cat([_by_row(part) for part in after], 1)
+
+    def unrolled(self, leaves: Sequence[Tensor], lengths: Tensor | None) -> Tensor:
+        """Features of sequences, one after the other in the rows, as the current weights remember.
+
+        Args:
+            leaves: [N, ...]; of the memory only what each sequence begins with is read.
+            lengths: [S] transitions of each sequence, at least one; N in sum. None: every row for itself.
+        """
+        if lengths is None:
+            return self(leaves)  # type: ignore[no-any-return]
+        *others, memory = leaves
+        order, counts = _side_by_side(lengths.cpu().numpy())
+        index = torch.from_numpy(order).to(memory.device)
+        seen = torch.split(self.layer.seen(super().forward(others)).index_select(1, index), counts, 1)
+        now = self._read(memory.index_select(0, index[: counts[0]]))
+        outputs = []
+        for part, before, count in zip(seen, [counts[0], *counts], counts, strict=False):
+            now = self.layer.tick(part, now if count == before else [vector[:, :count] for vector in now])
+            outputs.append(now[0])
+        return _by_row(torch.cat(outputs, 1).index_select(1, index.argsort()))
+
+    def parted(self, features: Tensor) -> Features:
+        """What actor and critic see of them [N, features], each its own half."""
+        return Features(*features.chunk(_TWINS, 1))
+
+    def _read(self, memory: Tensor) -> Sequence[Tensor]:
+        """A leaf of memory as the layers' arrays [2, N, features]."""
+        return memory.view(len(memory), self.layer.memories, _TWINS, -1).permute(1, 2, 0, 3).unbind()
+
+
+def _by_row(twins: Tensor) -> Tensor:
+    """Arrays of both [2, N, size] side by side [N, 2 * size]."""
+    return twins.transpose(0, 1).flatten(1)
+
+
+def _side_by_side(lengths: NDArray[np.int64]) -> tuple[NDArray[np.int64], list[int]]:
+    """The rows of sequences in the order of time, longer sequences first; how many there are at each time."""
+    by_length = np.argsort(-lengths, kind="stable")
+    begins = (np.cumsum(lengths) - lengths)[by_length]
+    times = np.arange(lengths.max())[:, None]
+    going_on = times < lengths[by_length]  # [longest, S]
+    return (begins + times)[going_on], going_on.sum(1).tolist()
+
+
+def chopped(batch: Batch, valid: Flags, ended: Flags, length: int) -> Batch:
+    """The complete transitions of a rollout as sequences: row by row, in the order of time.
+
+    Args:
+        batch: all ticks' rows [T * B, ...], tick by tick.
+        valid: [T, B] a complete transition began here.
+        ended: [T, B] the row's episode ended on this tick.
+        length: of a sequence, at most.
+    """
+    rows = valid.shape[1]
+    row, tick = np.nonzero(valid.T)
+    episode: NDArray[np.int64] = np.cumsum(ended, axis=0)[tick, row] - ended[tick, row]  # of the row, counted from 0
+    runs = np.flatnonzero(np.diff(row, prepend=-1) | np.diff(episode, prepend=-1))  # where one begins
+    within = np.arange(len(row)) - np.repeat(runs, np.diff(runs, append=len(row)))
+    begins = np.flatnonzero(within % length == 0)
+    lengths = np.diff(begins, append=len(row))
+    return batch.take(torch.from_numpy(tick * rows + row))._replace(lengths=torch.from_numpy(lengths))
+
+
+class Recollection:
+    """What the rows of an actor remember, from tick to tick; of a policy without memory, nothing.
+
+    Args:
+        size: numbers that a row remembers.
+    """
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._memory = torch.zeros(0, size)
+
+    def beside(self, leaves: list[Tensor], infos: Mapping[str, Any]) -> list[Tensor]:
+        """The leaves [B, ...] that the rows see and, where they remember, what they remember, as the last one."""
+        if self._size == 0:
+            return leaves
+        if len(self._memory) != len(leaves[0]):
+            self._memory = torch.zeros(len(leaves[0]), self._size)
+        if "_final_obs" in infos:
+            self._memory[torch.from_numpy(np.asarray(infos["_final_obs"], np.bool_))] = 0.0
+        return [*leaves, self._memory]
+
+    def keep(self, memory: Tensor | None, infos: Mapping[str, Any]) -> None:
+        """What the rows remember from now on; those that do not act remember what they did before."""
+        if memory is None:
+            return
+        active = torch.from_numpy(np.broadcast_to(infos.get("active", True), len(memory)).copy())
+        self._memory = torch.where(active[:, None], memory.cpu(), self._memory)

@@ -1,0 +1,191 @@
+"""Actions as functions of an actor's outputs and of noise, so that what a critic says of them leads back to the actor.
+
+    outputs, noise --sample--> inputs of a critic; gradient by these --backward--> gradient by the outputs
+
+There is a class for each kind of actions; they answer the same questions.
+
+    PlainNumbers     a Box: tanh of the outputs, without noise
+    NoisyNumbers     a Box: a Gaussian that tanh squashes, see `policies.networks.box`
+    Choices          a Discrete space: straight-through Gumbel-softmax (Jang et al. 2017, arXiv 1611.01144)
+
+    y_i = exp((z_i + g_i) / tau) / sum_j exp((z_j + g_j) / tau),   g: standard Gumbel noise               eq. (2)
+
+What critics, and the game, are given of a choice is the one-hot vector of the largest y, which follows softmax(z); the
+gradient is that of y itself (section 2.2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol
+
+import torch
+from gymnasium import spaces
+from gymnasium.spaces import Space
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn import functional
+
+from policies.networks.box import SquashedGaussian, UnitBox
+from policies.networks.distributions import allow, gumbel, normal, uniform_entropy
+from policies.networks.heads import DiscreteHead
+
+_OF_UNIFORM = 0.3  # of the greatest entropy; among team-mates who hardly know what they want only what is safe pays
+
+
+class Sample(NamedTuple):
+    """Actions that can be differentiated."""
+
+    inputs: Tensor  # [N, inputs], as critics take them
+    entropies: Tensor  # [N] of the actor there, in nats; an estimate, or exact; 0 of an actor without noise
+    backward: Callable[[Tensor, float], Tensor]
+    """The gradient [N, outputs] of a loss, from that by `inputs` and its derivative by any row's entropy."""
+
+
+class Actions(Protocol):
+    """One entity's actions.
+
+    Attributes:
+        shape, dtype: of one action as learnt from.
+        mask_size: length of an action mask; 0: there are none.
+        outputs: numbers that the actor gives.
+        inputs: numbers of an action that critics take.
+    """
+
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+    mask_size: int
+    outputs: int
+    inputs: int
+
+    def to_env(self, actions: NDArray[Any]) -> NDArray[Any]:
+        """A batch of actions as the vector environment takes them."""
+        ...
+
+    def uniform(self, rows: int, mask: Tensor | None, generator: torch.Generator) -> Tensor:
+        """Actions [rows, *shape] of somebody who has learnt nothing."""
+        ...
+
+    def choose(self, outputs: Tensor, mask: Tensor | None, generator: torch.Generator | None) -> Tensor:
+        """Actions [N, *shape] for outputs [N, outputs]; generator None: the greedy ones."""
+        ...
+
+    def to_critics(self, actions: Tensor) -> Tensor:
+        """What critics are told [..., inputs] of actions [..., *shape]."""
+        ...
+
+    def sample(self, outputs: Tensor, mask: Tensor | None, generator: torch.Generator) -> Sample:
+        """Actions for outputs [N, outputs], with their way back; mask bool [N, mask_size]."""
+        ...
+
+    def wanted_entropy(self, outputs: Tensor, mask: Tensor | None) -> Tensor:
+        """The entropy [N], in nats, that soft actors aim at if nobody says another."""
+        ...
+
+
+class PlainNumbers:
+    """A Box with bounds, without noise; actions are [N, d] in [-1, 1]. It answers what `Actions` asks."""
+
+    def __init__(self, space: Space[Any]) -> None:
+        self.box = UnitBox(space)
+        self.shape: tuple[int, ...]
+        self.shape, self.dtype, self.mask_size = self.box.shape, self.box.dtype, 0
+        self.outputs = self.inputs = self.box.outputs
+
+    def to_env(self, actions: NDArray[Any]) -> NDArray[Any]:
+        return self.box.to_env(actions)
+
+    def uniform(self, rows: int, mask: Tensor | None, generator: torch.Generator) -> Tensor:
+        return self.box.uniform(rows, generator)
+
+    def choose(self, outputs: Tensor, mask: Tensor | None, generator: torch.Generator | None) -> Tensor:
+        return outputs.tanh()
+
+    def to_critics(self, actions: Tensor) -> Tensor:
+        return actions
+
+    def sample(self, outputs: Tensor, mask: Tensor | None, generator: torch.Generator) -> Sample:
+        actions = outputs.tanh()
+
+        def backward(by_inputs: Tensor, by_entropy: float) -> Tensor:
+            return by_inputs * (1 - actions.square())
+
+        return Sample(actions, outputs.new_zeros(len(outputs)), backward)
+
+    def wanted_entropy(self, outputs: Tensor, mask: Tensor | None) -> Tensor:
+        return outputs.new_zeros(len(outputs))
+
+
+class NoisyNumbers(PlainNumbers):
+    """A Box with bounds, and a policy of means and deviations; its entropy is estimated from the sample itself."""
+
+    def __init__(self, space: Space[Any]) -> None:
+        super().__init__(space)
+        self.outputs = 2 * self.box.outputs
+
+    def choose(self, outputs: Tensor, mask: Tensor | None, generator: torch.Generator | None) -> Tensor:
+        policy = SquashedGaussian(outputs)
+        return policy.mode() if generator is None else policy.sample(self._noise(outputs, generator))
+
+    def sample(self, outputs: Tensor, mask: Tensor | None, generator: torch.Generator) -> Sample:
+        policy, noise = SquashedGaussian(outputs), self._noise(outputs, generator)
+
+        def backward(by_inputs: Tensor, by_entropy: float) -> Tensor:
+            return policy.gradient(noise, by_inputs, -by_entropy)
+
+        return Sample(policy.sample(noise), -policy.log_prob(noise), backward)
+
+    def wanted_entropy(self, outputs: Tensor, mask: Tensor | None) -> Tensor:
+        return outputs.new_full((len(outputs),), -float(self.inputs))
+
+    def _noise(self, outputs: Tensor, generator: torch.Generator) -> Tensor:
+        return normal((len(outputs), self.inputs), generator).to(outputs.device)
+
+
+class Choices:
+    """A Discrete space; actions are indices [N] from 0. It answers what `Actions` asks.
+
+    Args:
+        space: of one entity's actions.
+        temperature: tau; the lower it is, the nearer y is to what is played, and the more its gradient varies.
+    """
+
+    def __init__(self, space: spaces.Discrete, *, temperature: float) -> None:
+        self._head, self._temperature = DiscreteHead(space), temperature
+        self.shape, self.dtype, self.mask_size = self._head.shape, self._head.dtype, self._head.mask_size
+        self.outputs = self.inputs = self.mask_size
+
+    def to_env(self, actions: NDArray[Any]) -> NDArray[Any]:
+        return self._head.to_env(actions)
+
+    def uniform(self, rows: int, mask: Tensor | None, generator: torch.Generator) -> Tensor:
+        return self.choose(torch.zeros(rows, self.outputs), mask, generator)
+
+    def choose(self, outputs: Tensor, mask: Tensor | None, generator: torch.Generator | None) -> Tensor:
+        logits = allow(outputs, mask)
+        return (logits if generator is None else logits + self._noise(outputs, generator)).argmax(-1)
+
+    def to_critics(self, actions: Tensor) -> Tensor:
+        return functional.one_hot(actions, self.inputs).float()
+
+    def sample(self, outputs: Tensor, mask: Tensor | None, generator: torch.Generator) -> Sample:
+        logits = allow(outputs, mask)
+        disturbed = logits + self._noise(outputs, generator)
+        relaxed = (disturbed / self._temperature).softmax(-1)  # y
+        log_probs = logits.log_softmax(-1)
+        probs = log_probs.exp()  # of forbidden choices 0, as are their gradients
+        entropies = -(probs * log_probs).sum(-1)
+
+        def backward(by_inputs: Tensor, by_entropy: float) -> Tensor:
+            mean = (by_inputs * relaxed).sum(-1, keepdim=True)
+            by_logits = relaxed * (by_inputs - mean) / self._temperature  # of y_i by z_j: y_i ([i = j] - y_j) / tau
+            surprise = log_probs + entropies.unsqueeze(-1)  # of H by z_i: -p_i (log p_i + H)
+            return by_logits.addcmul_(probs, surprise, value=-by_entropy)
+
+        return Sample(self.to_critics(disturbed.argmax(-1)), entropies, backward)
+
+    def wanted_entropy(self, outputs: Tensor, mask: Tensor | None) -> Tensor:
+        return _OF_UNIFORM * uniform_entropy(outputs, mask)
+
+    def _noise(self, outputs: Tensor, generator: torch.Generator) -> Tensor:
+        return gumbel(outputs.shape, generator).to(outputs.device)

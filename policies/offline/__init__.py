@@ -1,0 +1,1 @@
+"""Learning from recorded data, and judging a policy by it."""

@@ -1,0 +1,188 @@
+"""What a policy would earn, estimated from episodes that another one has played: importance sampling.
+
+    samples = read_samples("runs/behaviour")                    recorded with `record: samples`
+    entity = samples.entity("blue")
+    spaces = entity.observation_space, entity.action_space
+    behaviour = restored("runs/behaviour", "blue", *spaces)     who has played: a frozen policy, from
+    `arena.serving.policy` target = restored("runs/other", "blue", *spaces)            who is asked about
+    estimate(samples.episodes("blue"), target=target.log_prob, behaviour=behaviour.log_prob)
+
+Probabilities are computed here, from the policies' weights, not recorded while they play: so every recorded run can be
+used, playing costs nothing, and both sides come from the same function. It follows that the behaviour policy has to be
+one that was not learning meanwhile (`frozen: true`), and played as it is asked about: not greedily. What is asked for
+is the probability of what the environment got: of a Box action on its bound, that of all that was clipped to it.
+
+Source: Precup, Sutton and Singh (2000), Eligibility traces for off-policy policy evaluation, ICML. With rho_t =
+pi(a_t|s_t) / b(a_t|s_t), the return G and the product w of all rho_t of an episode:
+
+    ordinary       mean of w G                                          unbiased; its variance grows with the length
+    per decision   mean of sum_t gamma^t rho_0 ... rho_t r_t            unbiased; later actions do not weigh a reward
+    weighted       sum of w G / sum of w                                biased, consistent; bounded by the returns seen
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from arena.dataset.reader import Episode
+from arena.errors import ConfigError
+
+LogProb = Callable[[Any, Any, NDArray[np.int8] | None], NDArray[np.floating[Any]]]
+"""Log-probabilities [N] of the actions of one episode, in its order, from (observations, actions, masks): batched
+samples [N, ...] of the spaces, and masks [N, mask_size] or None. Algorithms have it as `log_prob`."""
+
+_IMPOSSIBLE = -1e6  # a policy that gives an action less than exp of this does not take it
+_LARGE = 200.0  # weights are kept below exp of this, and counted in a larger unit beyond: squares of them are finite
+
+
+class Estimate(NamedTuple):
+    """A value, and the standard error of it: NaN where one episode alone says nothing of that.
+
+    Both are infinite where float64 does not hold them.
+    """
+
+    value: float
+    standard_error: float
+
+
+class Estimates(NamedTuple):
+    """What a policy is worth per episode, by three estimators."""
+
+    ordinary: Estimate
+    per_decision: Estimate
+    weighted: Estimate
+    mean_return: Estimate  # of who has played
+    episodes: int  # that were used
+    left_out: int  # as the end of a leg had cut them, or nobody had spoken for the entity
+    effective_episodes: float  # (sum w)^2 / sum w^2: so many of the target's own would say as much
+
+
+class _Weighed(NamedTuple):
+    """One episode."""
+
+    log_weight: float  # of w
+    discounted: float  # G
+    per_decision: float  # in units of exp(unit)
+    unit: float  # see `_unit`, of the weights of its rewards
+
+
+def estimate(episodes: Iterable[Episode], *, target: LogProb, behaviour: LogProb, gamma: float = 1.0) -> Estimates:
+    """Estimates the target policy's expected return from the behaviour policy's episodes.
+
+    Where both are the same, all three are the mean return. Rewards before an entity's first action count as they are.
+
+    Args:
+        episodes: of one policy, see `arena.dataset.reader`.
+        target: the policy that is asked about.
+        behaviour: the policy that has played them.
+        gamma: discount per action.
+
+    Raises:
+        ConfigError: no episode is left, or the behaviour policy learnt while it played them or cannot have played
+            them, or a ratio of probabilities or a reward is no finite number.
+    """
+    weighed: list[_Weighed] = []
+    left_out = 0
+    for episode in episodes:
+        _check_frozen(episode)
+        if episode.cut or episode.idle_ticks:
+            left_out += 1
+        else:
+            weighed.append(_weigh(episode, target, behaviour, gamma))
+    if not weighed:
+        raise ConfigError(
+            f"there is no whole episode to estimate from; {left_out} were cut by the end of a leg, or idle"
+        )
+    log_weights, returns, per_decision, units = (np.array(column) for column in zip(*weighed, strict=True))
+    of_returns, of_rewards = _unit(log_weights[returns != 0]), float(units[per_decision != 0].max(initial=0.0))
+    shares = np.exp(log_weights - log_weights.max()) if log_weights.max() > -math.inf else np.zeros(len(weighed))
+    return Estimates(
+        ordinary=_mean(_times_exp(returns, log_weights - of_returns), of_returns),
+        per_decision=_mean(_times_exp(per_decision, units - of_rewards), of_rewards),
+        weighted=_weighted(shares, returns),
+        mean_return=_mean(returns),
+        episodes=len(weighed),
+        left_out=left_out,
+        effective_episodes=float(shares.sum() ** 2 / np.square(shares).sum()) if shares.any() else 0.0,
+    )
+
+
+def _weigh(episode: Episode, target: LogProb, behaviour: LogProb, gamma: float) -> _Weighed:
+    log_ratios = np.zeros(0)
+    if len(episode.tick):
+        given = (episode.observations, episode.actions, episode.masks)
+        played = np.asarray(behaviour(*given), np.float64)
+        _check_played(played, episode)
+        log_ratios = np.asarray(target(*given), np.float64) - played
+    before = episode.rewards_before
+    if not (log_ratios < math.inf).all() or not np.isfinite(np.append(episode.rewards, before)).all():
+        raise ConfigError(f"{_place(episode)}: a log-probability or a reward is no number")
+    rewards = gamma ** np.arange(len(log_ratios)) * episode.rewards
+    log_weights = np.cumsum(log_ratios)
+    unit = _unit(log_weights[rewards != 0])
+    per_decision = before * math.exp(-unit) + float(_times_exp(rewards, log_weights - unit).sum())
+    last = float(log_weights[-1]) if len(rewards) else 0.0
+    return _Weighed(last, before + float(rewards.sum()), per_decision, unit)
+
+
+def _unit(log_weights: NDArray[np.float64]) -> float:
+    """0, or what brings the largest of the weights down to exp(_LARGE).
+
+    Those of what is 0 are not asked: in their unit the others could be too small for float64.
+    """
+    return max(0.0, float(log_weights.max(initial=0.0)) - _LARGE)
+
+
+def _times_exp(values: NDArray[np.float64], log_weights: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Values times their weights; 0 is 0, also where the weight is more than float64 holds."""
+    return values * np.exp(np.where(values != 0, log_weights, 0.0))
+
+
+def _check_frozen(episode: Episode) -> None:
+    if episode.learning:
+        raise ConfigError(
+            f"{_place(episode)}: the policy {episode.policy!r} learnt while it was recorded, so no weights are those "
+            "that have played; record it once more with `frozen: true` and `load:`"
+        )
+
+
+def _check_played(log_probs: NDArray[np.float64], episode: Episode) -> None:
+    if log_probs.shape != episode.tick.shape:
+        raise ConfigError(f"{_place(episode)}: {log_probs.shape} log-probabilities of {episode.tick.shape} actions")
+    if (log_probs < _IMPOSSIBLE).any():
+        tick = int(episode.tick[np.argmin(log_probs)])
+        raise ConfigError(
+            f"{_place(episode)}: the behaviour policy never takes the action of tick {tick}: it is not the one that "
+            "has played, or not with these weights"
+        )
+
+
+def _place(episode: Episode) -> str:
+    return f"match {episode.match}, lane {episode.lane}, episode {episode.number}, entity {episode.entity!r}"
+
+
+def _mean(values: NDArray[np.float64], unit: float = 0.0) -> Estimate:
+    """Of values in units of exp(unit)."""
+    error = float(values.std(ddof=1)) / math.sqrt(len(values)) if len(values) > 1 else math.nan
+    return Estimate(_told(float(values.mean()), unit), _told(error, unit))
+
+
+def _told(value: float, unit: float) -> float:
+    """A figure in units of exp(unit) as it is; 0 is 0 in any."""
+    with np.errstate(over="ignore"):
+        return float(value * np.exp(unit)) if value else 0.0
+
+
+def _weighted(shares: NDArray[np.float64], returns: NDArray[np.float64]) -> Estimate:
+    """The ratio of two sums, with its first-order error; NaN where the target would never have played any of it."""
+    total = float(shares.sum())
+    if total == 0.0:
+        return Estimate(math.nan, math.nan)
+    value = float((shares * returns).sum()) / total
+    error = math.sqrt(float(np.square(shares * (returns - value)).sum())) / total
+    return Estimate(value, error if len(returns) > 1 else math.nan)

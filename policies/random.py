@@ -1,0 +1,135 @@
+"""Random actions: every action is drawn from its space, uniformly where the space is bounded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from gymnasium import spaces
+from gymnasium.spaces import Space
+from gymnasium.vector.utils import batch_space
+from numpy.typing import NDArray
+
+from arena.errors import ConfigError
+from arena.game.spaces import row
+from arena.proxy.play import Actor, play
+
+if TYPE_CHECKING:
+    from arena.group.group import Group
+
+_TICKS_AHEAD = 128
+
+
+@dataclass(frozen=True)
+class Options:
+    """Random has no options."""
+
+
+class Random:
+    """One worker of a random policy, for seats of any spaces. It learns nothing and has nothing to save.
+
+    Args:
+        env: a vector environment or a PettingZoo parallel environment.
+        group: its `seed` starts this worker's random stream.
+        ticks: not used; the environment says when it ends.
+    """
+
+    face = ("vector", "parallel")
+    schedule = "ticks"  # the workers never meet
+    Options = Options
+
+    def __init__(self, env: Any, group: Group, *, ticks: int, **options: Any) -> None:
+        self.env = env
+        self._seed = group.seed
+        Options(**options)
+
+    def run(self) -> None:
+        """Plays until the environment raises `BudgetReached`."""
+        play(self.env, self.actor())
+
+    def actor(self, *, greedy: bool = False) -> Actor:
+        """A function from (observations, infos) to actions as the face takes them; greedy changes nothing."""
+        if hasattr(self.env, "num_envs"):
+            return batched_actor(self.env.single_action_space, self.env.num_envs, self._seed)
+        return _parallel_actor(self.env, self._seed)
+
+    def log_prob(self, observations: Any, actions: Any, masks: NDArray[np.int8] | None) -> NDArray[np.float64]:
+        """Log-probabilities [N] of actions, see `policies.offline.importance_sampling`; only of spaces of choices.
+
+        Raises:
+            ConfigError: the actions are numbers, or of a Dict or Tuple.
+        """
+        space = self.env.single_action_space
+        if isinstance(space, spaces.MultiBinary):
+            return np.full(len(actions), -np.log(2.0) * np.prod(space.shape))
+        if not isinstance(space, (spaces.Discrete, spaces.MultiDiscrete)):
+            raise ConfigError(f"random actions have a probability where they are choices, not in {space}")
+        counts = np.array([space.n]) if isinstance(space, spaces.Discrete) else space.nvec.ravel()
+        chosen = (actions - space.start).reshape(len(actions), -1)  # [N, choices]
+        allowed = np.ones((len(actions), counts.sum()), np.bool_) if masks is None else masks != 0
+        parts = np.split(allowed, np.cumsum(counts)[:-1], axis=1)
+        takes = [part[np.arange(len(chosen)), chosen[:, index]] for index, part in enumerate(parts)]
+        logs = [-np.log(np.where(take, part.sum(axis=1), np.inf)) for part, take in zip(parts, takes, strict=True)]
+        total: NDArray[np.float64] = np.sum(logs, axis=0)
+        return total
+
+
+def batched_actor(space: Space[Any], rows: int, seed: int) -> Actor:
+    """An actor that draws `rows` actions of one space at a time, by action mask where the infos have one."""
+    rng = np.random.default_rng(seed)
+    if isinstance(space, spaces.Discrete):
+        counts, starts = np.array([int(space.n)]), np.array([int(space.start)])
+    elif isinstance(space, spaces.MultiDiscrete):
+        counts, starts = space.nvec.ravel(), space.start.ravel()
+    else:
+        batched = batch_space(space, rows)
+        batched.seed(seed)
+        return lambda observations, infos: batched.sample()
+    shape, dtype = (rows, *(space.shape or ())), space.dtype
+    cuts = np.cumsum(counts)[:-1]
+    ahead = _drawn_ahead(rng, starts, counts, shape, dtype)
+
+    def act(observations: Any, infos: Mapping[str, Any]) -> NDArray[Any]:
+        mask = infos.get("action_mask")
+        if mask is None:
+            return next(ahead)
+        drawn = starts + np.stack([_allowed(part, rng) for part in np.split(mask, cuts, axis=1)], axis=1)
+        return drawn.reshape(shape).astype(dtype, copy=False)
+
+    return act
+
+
+def _drawn_ahead(
+    rng: np.random.Generator, starts: NDArray[Any], counts: NDArray[Any], shape: tuple[int, ...], dtype: Any
+) -> Iterator[NDArray[Any]]:
+    """Actions without a mask, drawn for many ticks at once: one draw takes almost as long as a hundred."""
+    while True:
+        size = (_TICKS_AHEAD, shape[0], len(counts))
+        yield from rng.integers(starts, starts + counts, size=size).reshape(_TICKS_AHEAD, *shape).astype(dtype)
+
+
+def _allowed(mask: NDArray[np.int8], rng: np.random.Generator) -> NDArray[np.intp]:
+    """For each row [B, n] one of the items that are not 0, all equally likely; 0 where there is none."""
+    keys = np.where(mask, rng.random(mask.shape), -1.0)
+    chosen: NDArray[np.intp] = keys.argmax(axis=1)
+    return chosen
+
+
+def _parallel_actor(env: Any, seed: int) -> Actor:
+    seeds = np.random.SeedSequence(seed).generate_state(len(env.possible_agents))
+    actors = {
+        agent: batched_actor(env.action_space(agent), 1, int(own))
+        for agent, own in zip(env.possible_agents, seeds, strict=True)
+    }
+
+    def one(agent: str, info: Mapping[str, Any]) -> Any:
+        mask = info.get("action_mask")
+        batched = actors[agent](None, {} if mask is None else {"action_mask": np.asarray(mask)[None]})
+        return row(env.action_space(agent), batched, 0)
+
+    def act(observations: Any, infos: Mapping[str, Any]) -> dict[str, Any]:
+        return {agent: one(agent, infos.get(agent, {})) for agent in env.agents}
+
+    return act

@@ -1,0 +1,146 @@
+"""The arena's vector environment as a `VecEnv` of Stable-Baselines3: a row is what the library calls an environment.
+
+Both reset ended rows on the same step. Where the arena says `terminated` and `truncated`, the library wants one `done`
+and, in the row's info, `terminal_observation` and `TimeLimit.truncated`: bootstrap from the last observation.
+
+The library acts in all rows on all ticks and knows no action masks. So a row that may not act, in a turn-based game or
+after an entity has ended before the others, is an error, and so is a mask: what it would learn there is wrong.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+from gymnasium.spaces import Space
+from gymnasium.vector import AutoresetMode, VectorEnv
+from numpy.typing import NDArray
+from stable_baselines3.common.vec_env import VecEnv
+
+from arena.errors import ConfigError
+from policies.sb3.rng import GlobalStreams
+
+_REMEDY = "use an algorithm of the arena's own, such as ppo, or a worker of your own with the gym face"
+
+
+class Rows(VecEnv):
+    """What the library steps.
+
+    Args:
+        env: a vector environment that resets on the same step.
+        streams: the worker's random streams; while the environment is stepped, others may take their turn.
+
+    Raises:
+        ConfigError: from `reset` and `step`, where a row may not act or a mask forbids an action.
+    """
+
+    def __init__(self, env: VectorEnv[Any, Any, Any], streams: GlobalStreams) -> None:
+        mode = env.metadata.get("autoreset_mode", AutoresetMode.SAME_STEP)
+        if mode != AutoresetMode.SAME_STEP:
+            raise ConfigError(f"Stable-Baselines3 needs a vector environment that resets on the same step, not {mode}")
+        self.env, self._streams = env, streams
+        self._actions: Any = None
+        observation_space = copy.deepcopy(env.single_observation_space)  # the library seeds and draws from its spaces
+        super().__init__(env.num_envs, observation_space, from_zero(env.single_action_space))
+
+    def reset(self) -> Any:
+        """The first observations [B, ...] of all rows."""
+        with self._streams.left():
+            observations, infos = self.env.reset()
+        check_infos(infos)
+        return observations
+
+    def step_async(self, actions: NDArray[Any]) -> None:
+        """Keeps the actions of a tick until `step_wait`."""
+        self._actions = to_env(self.env.single_action_space, actions)
+
+    def step_wait(self) -> tuple[Any, NDArray[np.float32], NDArray[np.bool_], list[dict[str, Any]]]:
+        """Observations [B, ...], rewards [B], dones [B] and the infos of all rows."""
+        with self._streams.left():
+            observations, rewards, terminated, truncated, infos = self.env.step(self._actions)
+        check_infos(infos)
+        done = terminated | truncated
+        told: list[dict[str, Any]] = [{} for _ in range(self.num_envs)]
+        for row in np.flatnonzero(done):
+            told[row]["terminal_observation"] = infos["final_obs"][row]
+            told[row]["TimeLimit.truncated"] = bool(truncated[row] and not terminated[row])
+        with np.errstate(over="ignore"):  # what float32 does not hold makes the gradient infinite, which is told
+            return observations, rewards.astype(np.float32), done, told
+
+    def close(self) -> None:
+        """The arena closes its environments itself."""
+
+    def get_attr(self, attr_name: str, indices: Any = None) -> list[Any]:
+        """An attribute of the arena's environment, once per row."""
+        return [getattr(self.env, attr_name) for _ in self._get_indices(indices)]
+
+    def set_attr(self, attr_name: str, value: Any, indices: Any = None) -> None:
+        """Not possible: the game runs in another process."""
+        raise NotImplementedError(f"{attr_name!r} cannot be set: the game runs in another process")
+
+    def env_method(self, method_name: str, *method_args: Any, indices: Any = None, **method_kwargs: Any) -> list[Any]:
+        """Not possible: the game runs in another process."""
+        raise NotImplementedError(f"{method_name!r} cannot be called: the game runs in another process")
+
+    def env_is_wrapped(self, wrapper_class: type[Any], indices: Any = None) -> list[bool]:
+        """False for all rows: whatever wraps the game runs in another process."""
+        return [False for _ in self._get_indices(indices)]
+
+
+class Unplayed(VectorEnv[Any, Any, Any]):
+    """A vector environment of two rows that has spaces, and is never played: for trying a library's class out."""
+
+    def __init__(self, observation_space: Space[Any], action_space: Space[Any]) -> None:
+        self.num_envs = 2
+        self.single_observation_space, self.single_action_space = observation_space, action_space
+
+
+def check_infos(infos: Mapping[str, Any]) -> None:
+    """Refuses what the library cannot take into account.
+
+    Raises:
+        ConfigError: the game has action masks, or a row may not act.
+    """
+    if "action_mask" in infos:
+        raise masks_refused()
+    active = infos.get("active")
+    if active is not None and not active.all():
+        raise ConfigError(
+            f"row {int(np.argmin(active))} of the seat may not act on this tick, in a game with turns or in which an "
+            f"entity can end before the others, and Stable-Baselines3 acts in all rows on all ticks; {_REMEDY}"
+        )
+
+
+def masks_refused() -> ConfigError:
+    """The error for a game with action masks."""
+    return ConfigError(f"this game has action masks, and Stable-Baselines3 would play what they forbid; {_REMEDY}")
+
+
+def from_zero(space: Space[Any]) -> Space[Any]:
+    """An action space as the library wants it, a copy: choices are counted from 0."""
+    if isinstance(space, spaces.Discrete):
+        return spaces.Discrete(int(space.n))
+    if isinstance(space, spaces.MultiDiscrete):
+        return spaces.MultiDiscrete(space.nvec, dtype=space.dtype)
+    return copy.deepcopy(space)
+
+
+def to_env(space: Space[Any], actions: NDArray[Any]) -> NDArray[Any]:
+    """Actions [B, ...] as the library gives them, as the environment takes them: its first choice and its dtype."""
+    typed = actions.astype(space.dtype, copy=False)
+    return typed + space.start if isinstance(space, (spaces.Discrete, spaces.MultiDiscrete)) else typed
+
+
+def check_counted_from_zero(space: Space[Any]) -> None:
+    """Refuses observations whose choices begin elsewhere: the library makes indices of them.
+
+    Raises:
+        ConfigError: a Discrete or MultiDiscrete space, or a part of a Dict, has another `start`.
+    """
+    parts = space.spaces.values() if isinstance(space, spaces.Dict) else [space]
+    for part in parts:
+        if isinstance(part, (spaces.Discrete, spaces.MultiDiscrete)) and np.any(part.start):
+            raise ConfigError(f"Stable-Baselines3 counts observed choices from 0, not from {part.start}")

@@ -1,0 +1,176 @@
+"""Joint transitions: what all entities of a team see, do and get in a lane, for critics that look at all of them.
+
+    rows of the vector face [L * E, ...]  --reshape-->  lanes [L, E, ...], each of them a row of `policies.common.nstep`
+
+A joint sight is a tick on which any entity of the lane acts. It has the observations of all, and says who acts: the
+observation of an entity that does not (it is out of the game, or waits for its turn) is zeros, or the first choice
+where it is one, and its action stands for nothing. A joint transition ends at the n-th joint sight after it, or
+earlier: where any entity's episode ends. It has a reward and a discount for each entity; where one has terminated, or
+was out before, its discount is 0. The last sight has the last observations of those that have ended there, and what the
+others see then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from gymnasium import spaces
+from gymnasium.spaces import Space
+from gymnasium.vector.utils import batch_space
+from numpy.typing import NDArray
+from torch import Tensor
+
+from arena.game.spaces import flatten, leaves_of
+from policies.common.nstep import NO_SIGHT, Experience, who_acts
+from policies.common.rollout import to_leaves, to_mask
+from policies.common.tensors import storage_dtype
+from policies.networks.actor_critic import leaf_spaces
+
+
+def joint_space(space: Space[Any], entities: int) -> spaces.Tuple[Any]:
+    """The space of joint sights: what `entities` of them see, of one space each, and a flag for each that acts.
+
+    Its leaves are those of one entity, [E, ...] each, then the flags [E].
+    """
+    return spaces.Tuple((batch_space(space, entities), spaces.MultiBinary(entities)))
+
+
+class JointExperience(Experience):
+    """The joint transitions of a team's lanes. It is used as `Experience` is, with rows of the vector face.
+
+    Args:
+        space: one entity's observations.
+        entities: of the team, `E`; row = lane * E + entity.
+        action_shape: of one entity's action as learnt from.
+        action_dtype: of actions as learnt from.
+        mask_size: length of one entity's action mask; 0: there are none.
+        rows: `B`.
+        n_step: joint actions whose rewards a transition sums at most.
+        gamma: discount per joint action.
+    """
+
+    def __init__(
+        self,
+        space: Space[Any],
+        *,
+        entities: int,
+        action_shape: tuple[int, ...],
+        action_dtype: torch.dtype,
+        mask_size: int,
+        rows: int,
+        n_step: int,
+        gamma: float,
+    ) -> None:
+        super().__init__(
+            joint_space(space, entities),
+            action_shape=(entities, *action_shape),
+            action_dtype=action_dtype,
+            mask_size=entities * mask_size,
+            reward_shape=(entities,),
+            rows=rows // entities,
+            n_step=n_step,
+            gamma=gamma,
+        )
+        self._of_one, self._mask_of_one, self._entities = space, mask_size, entities
+        self._kinds = [storage_dtype(leaf.dtype) for leaf in leaves_of(self._space)]
+        self._nothing = [_nothing(leaf, kind) for leaf, kind in zip(leaf_spaces(space), self._kinds, strict=False)]
+        self._out = np.zeros((self.rows, entities), np.bool_)  # who is out of the lane's game
+
+    def begin(self, observations: Any, infos: Mapping[str, Any]) -> None:
+        self._out[:] = False
+        super().begin(observations, infos)
+
+    def add(
+        self,
+        actions: NDArray[Any],
+        observations: Any,
+        rewards: NDArray[np.float64],
+        terminated: NDArray[np.bool_],
+        truncated: NDArray[np.bool_],
+        infos: Mapping[str, Any],
+    ) -> None:
+        self._shown = observations
+        joint = (self._by_lane(part) for part in (actions, np.asarray(rewards), terminated, truncated))
+        actions, rewards, terminated, truncated = joint
+        super().add(actions, observations, rewards, terminated, truncated, infos)
+
+    def _by_lane(self, rows: Any) -> Any:
+        """[B, ...] as [L, E, ...]."""
+        return rows.reshape(self.rows, self._entities, *rows.shape[1:])
+
+    def _look(self, observations: Any, infos: Mapping[str, Any]) -> tuple[Any, Sequence[Tensor], Tensor | None]:
+        """The lanes in which anybody acts next; joint leaves and masks [L, ...] of all lanes."""
+        self.leaves = to_leaves(self._of_one, observations)  # [B, ...], as the actors take them
+        self.mask = to_mask(infos, self._mask_of_one)
+        everybody = np.ones(self.rows * self._entities, np.bool_)
+        acts = self._by_lane(np.asarray(infos.get("active", everybody), np.bool_))
+        mask = None if self.mask is None else self.mask.view(self.rows, -1)
+        return who_acts(acts.any(1)), self._joined(self.leaves, acts), mask
+
+    def _joined(self, rows: Sequence[Tensor], acts: NDArray[np.bool_]) -> list[Tensor]:
+        """Joint leaves [K, ...] of leaves of rows [K * E, ...] and of who acts [K, E]."""
+        flags = torch.from_numpy(acts)
+        silent = ~flags.flatten()
+        joint = []
+        for leaf, kind, nothing in zip(rows, self._kinds, self._nothing, strict=False):
+            seen = leaf.to(kind, copy=True)
+            seen[silent] = nothing
+            joint.append(seen.view(len(acts), self._entities, *leaf.shape[1:]))
+        return [*joint, flags.to(self._kinds[-1])]
+
+    def _left(self, rows: NDArray[np.intp]) -> NDArray[np.float64]:
+        return np.where(self._out[rows], 0.0, self._powers[-1])
+
+    def _end(self, ended: NDArray[np.bool_], terminated: NDArray[np.bool_], infos: Mapping[str, Any]) -> None:
+        """Completes what is under way in the lanes where an entity's episode has ended; all are [L, E]."""
+        lanes: NDArray[np.bool_] = np.logical_or.reduce(ended, axis=1)
+        gone = self._out | terminated  # nothing is left for them
+        rows, columns = np.nonzero((self._starts != NO_SIGHT) & lanes[:, None])
+        over: NDArray[np.bool_] = np.logical_and.reduce(gone, axis=1)
+        cut = np.unique(rows[~over[rows]])
+        following = np.full(self.rows, NO_SIGHT)
+        if len(cut):
+            following[cut] = self._keep(*self._last_joint_sights(cut, ended, gone, infos), len(cut))
+        discounts = np.where(gone[rows], 0.0, self._powers[columns + 1][:, None])
+        self._complete(rows, columns, discounts, np.where(over[rows], self._starts[rows, columns], following[rows]))
+        self._starts[lanes] = NO_SIGHT
+        self._out |= ended
+        self._out[self._out.all(1)] = False  # the next episode begins, now or later
+
+    def _last_joint_sights(
+        self, lanes: NDArray[np.intp], ended: NDArray[np.bool_], gone: NDArray[np.bool_], infos: Mapping[str, Any]
+    ) -> tuple[list[Tensor], Tensor | None]:
+        """Joint leaves and masks [K, ...] of lanes; there act all for whom anything is left."""
+        rows = (lanes[:, None] * self._entities + np.arange(self._entities)).ravel()
+        is_last = ended.ravel()[rows]
+        arrays = [array[rows] for array in flatten(self._of_one, self._shown)]
+        for place in np.flatnonzero(is_last):
+            last = flatten(self._of_one, infos["final_obs"][rows[place]])
+            for array, leaf in zip(arrays, last, strict=True):
+                array[place] = leaf
+        leaves = self._joined([torch.from_numpy(array) for array in arrays], ~gone[lanes])
+        return leaves, self._last_masks(rows, is_last, infos)
+
+    def _last_masks(
+        self, rows: NDArray[np.intp], is_last: NDArray[np.bool_], infos: Mapping[str, Any]
+    ) -> Tensor | None:
+        """Joint masks [K, E * mask_size] of rows [K * E]; without a mask in a last info all is allowed there."""
+        now, then = to_mask(infos, self._mask_of_one), to_mask(infos.get("final_info", {}), self._mask_of_one)
+        if now is None and then is None:
+            return None
+        allowed = torch.ones(len(rows), self._mask_of_one, dtype=torch.bool)
+        for told, chosen in ((now, ~is_last), (then, is_last)):
+            if told is not None:
+                places = torch.from_numpy(np.flatnonzero(chosen))
+                allowed[places] = told[torch.from_numpy(rows)[places]]
+        return allowed.view(-1, self._entities * self._mask_of_one)
+
+
+def _nothing(leaf: Space[Any], kind: torch.dtype) -> Tensor:
+    """What stands in a leaf where nobody looks: zeros, but of choices the first one, as 0 may be none of them."""
+    if isinstance(leaf, (spaces.Discrete, spaces.MultiDiscrete)):
+        return torch.as_tensor(leaf.start).to(kind)
+    return torch.zeros((), dtype=kind)

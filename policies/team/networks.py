@@ -1,0 +1,148 @@
+"""Networks of a team: an encoder of what all entities see, actors that see their own, critics that see everything.
+
+    leaves of all entities --encoder--> joint features --own--> features of one --actor--> outputs for its action
+                                            |
+                     actions of all --------+--critics--> a value for each entity
+
+The encoder has weights where observations are images; they belong to the critics, as in `policies.networks.critics`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, cast
+
+import torch
+from gymnasium.spaces import Space
+from torch import Tensor, nn
+
+from policies.networks.actor_critic import Encoder, mlp
+from policies.networks.critics import Critics
+from policies.networks.mlp import Storage
+
+
+class JointEncoder(Encoder):
+    """Joint leaves to features [N, E * (features of one + 1)]: what each entity sees, masked, and whether it acts.
+
+    Args:
+        space: one entity's observation space.
+        entities: `E`.
+        generator: where the initial weights come from.
+
+    Attributes:
+        of_one: numbers that are found in what one entity sees.
+    """
+
+    def __init__(self, space: Space[Any], entities: int, generator: torch.Generator) -> None:
+        super().__init__(space, generator)
+        self.entities, self.of_one = entities, self.features
+        self.features = entities * (self.of_one + 1)
+
+    def forward(self, leaves: Sequence[Tensor]) -> Tensor:
+        acts = leaves[-1].float().unsqueeze(-1)  # [N, E, 1]
+        seen = self.rows([leaf.flatten(0, 1) for leaf in leaves[:-1]])
+        return torch.cat([seen * acts, acts], -1).flatten(1)
+
+    def rows(self, leaves: Sequence[Tensor], entities: int | None = None) -> Tensor:
+        """Features [N, e, of_one] of leaves of rows, [N * e, ...], of so many entities; None: of all."""
+        return super().forward(leaves).view(-1, entities or self.entities, self.of_one)
+
+    def own(self, joint: Tensor) -> Tensor:
+        """What each entity sees, [N, E, of_one], in joint features."""
+        return joint.view(-1, self.entities, self.of_one + 1)[..., :-1]
+
+
+class Actors(nn.Module):
+    """One actor for all entities, which is told who it is by a one-hot vector, or an actor for each.
+
+    Args:
+        features: of what one entity sees.
+        outputs: numbers that an actor gives.
+        entities: `E`.
+        shared: whether there is one for all.
+        hidden_sizes: layers of each.
+        activation: a name in `policies.networks.mlp.ACTIVATIONS`.
+        generator: where the initial weights come from.
+    """
+
+    def __init__(
+        self,
+        features: int,
+        outputs: int,
+        *,
+        entities: int,
+        shared: bool,
+        hidden_sizes: Sequence[int],
+        activation: str,
+        generator: torch.Generator,
+    ) -> None:
+        super().__init__()
+        self._names = torch.eye(entities) if shared else torch.zeros(entities, 0)
+        self._each = [
+            mlp(
+                (features + self._names.shape[1], *hidden_sizes),
+                outputs,
+                activation=activation,
+                output_gain=0.01,
+                generator=generator,
+                storage=Storage(hidden_sizes),
+            )
+            for _ in range(1 if shared else entities)
+        ]
+        self.members = nn.ModuleList(self._each)
+
+    def forward(self, features: Tensor, first: int = 0) -> Tensor:
+        """The outputs [N, e, outputs] for what `e` entities see, [N, e, features], from this one on."""
+        inputs = self._split(features, first)
+        each = self._each if len(self._each) == 1 else self._each[first : first + len(inputs)]
+        return self._joined([actor(part) for actor, part in zip(each, inputs, strict=True)], features)
+
+    def traced(self, features: Tensor) -> tuple[Tensor, Callable[[Tensor], None]]:
+        """The same, and the way from the gradient of the outputs to `grad` of all weights."""
+        inputs = self._split(features)
+        outputs, ways = zip(*(actor.traced(part) for actor, part in zip(self._each, inputs, strict=True)), strict=True)
+
+        def backward(gradient: Tensor) -> None:
+            for way, part in zip(ways, self._parts(gradient), strict=True):
+                way(part)
+
+        return self._joined(outputs, features), backward
+
+    def _split(self, features: Tensor, first: int = 0) -> list[Tensor]:
+        """What each of the members that these entities have is given, [rows, inputs]."""
+        names = self._names[first : first + features.shape[1]].to(features.device).expand(len(features), -1, -1)
+        return self._parts(torch.cat([features, names], -1))
+
+    def _parts(self, numbers: Tensor) -> list[Tensor]:
+        """Numbers [N, e, ...] of the entities of each member, [rows, ...]."""
+        return [numbers.flatten(0, 1)] if len(self._each) == 1 else list(numbers.unbind(1))
+
+    def _joined(self, outputs: Sequence[Tensor], features: Tensor) -> Tensor:
+        return outputs[0].view(*features.shape[:2], -1) if len(self._each) == 1 else torch.stack(list(outputs), 1)
+
+
+class ActorsAndCritics(nn.Module):
+    """The actors, of the features that the critics' encoder finds for one entity, and the critics.
+
+    Args:
+        critics: of joint features and joint actions.
+        actors: of one entity's features.
+    """
+
+    def __init__(self, critics: Critics, actors: Actors) -> None:
+        super().__init__()
+        self.critics, self.actors = critics, actors
+
+    @property
+    def encoder(self) -> JointEncoder:
+        """The critics'."""
+        return cast("JointEncoder", self.critics.encoder)
+
+    def forward(self, leaves: Sequence[Tensor], own: range | None = None) -> Tensor:
+        """The actors' outputs [N * e, outputs] for leaves of rows, [N * e, ...]; each of its own row alone.
+
+        The rows are those of `e` entities, in the places `own`; None: of all.
+        """
+        own = range(self.encoder.entities) if own is None else own
+        features = self.encoder.rows(leaves, len(own))
+        return self.actors(features, own.start).flatten(0, 1)  # type: ignore[no-any-return]

@@ -1,0 +1,187 @@
+"""The joint experience of a team whose entities have a worker each: they put their ticks together from time to time.
+
+    every worker    begin, add      keeps what its rows see, do and get, tick by tick
+    all, in `cut`   pool_team       lay these ticks side by side, row = lane * E + entity, as in one seat
+    the first       JointExperience makes transitions of them, and learns for its team; the others have none
+
+So a team learns from the same joint transitions, and from each of them once, however it is seated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from arena.game.spaces import empty_batch, flatten, rows_of, unflatten
+from policies.common.nstep import Fragment
+from policies.common.rollout import to_leaves, to_mask
+from policies.team.joint import JointExperience
+
+if TYPE_CHECKING:
+    from arena.group.group import Group
+
+Array = NDArray[Any]
+
+
+class Tick(NamedTuple):
+    """What rows did on one tick, and what they saw after it."""
+
+    outcome: list[Array]  # actions [B, ...] as learnt from, rewards, terminated, truncated [B]; none: it is a reset
+    observations: list[Array]  # leaves [B, ...]
+    active: Array  # bool [B], who acts next
+    mask: Array | None  # [B, mask_size]
+    last: list[
+        Array
+    ]  # leaves [B, ...]: the last observations of those whose episode has ended; none where nobody's has
+    last_mask: Array | None  # [B, mask_size], likewise
+
+
+class TeamExperience(JointExperience):
+    """One worker's part in the experience of its team. It is used as `JointExperience` is, with the worker's own rows.
+
+    `cut` is a collective of the whole group; all of a team call it after the same ticks of their match.
+
+    Args:
+        group: of the worker; `group.team` plays together, an entity each.
+        layout: the arguments of `JointExperience`, for the whole team.
+    """
+
+    def __init__(self, group: Group, **layout: Any) -> None:
+        super().__init__(**layout)
+        self._group = group
+        self._learns = group.team[0] == group.rank
+        self._own_rows = self.rows * self._entities // len(group.team)
+        self._ticks: list[Tick] = []  # since the last cut
+        self._acting = self._everybody
+
+    def begin(self, observations: Any, infos: Mapping[str, Any]) -> None:
+        self._notice([], observations, infos)
+
+    def add(
+        self,
+        actions: Array,
+        observations: Any,
+        rewards: NDArray[np.float64],
+        terminated: NDArray[np.bool_],
+        truncated: NDArray[np.bool_],
+        infos: Mapping[str, Any],
+    ) -> None:
+        outcome = [np.array(column) for column in (actions, rewards, terminated, truncated)]
+        self._notice(outcome, observations, infos, terminated | truncated)
+
+    def cut(self) -> Fragment:
+        """The joint sights and complete transitions since the last cut, at the team's first worker; nothing elsewhere.
+
+        Raises:
+            GroupError: a worker of the team has left.
+        """
+        parts = self._group.pool_team([tuple(tick) for tick in self._ticks])
+        self._ticks = []
+        if self._learns:
+            own = self.leaves, self.mask
+            for ticks in zip(*_of_one_life(parts), strict=True):
+                self._live(_side_by_side([Tick(*tick) for tick in ticks]))
+            self.leaves, self.mask = own
+        return super().cut()
+
+    def state_dict(self) -> dict[str, Any]:
+        """What was not cut off yet, and what is under way: the ticks that end it are put together in the next leg."""
+        acting = np.zeros(self.rows, np.bool_)
+        acting[self._acting] = True
+        ticks, under_way = [tuple(tick) for tick in self._ticks], [column.copy() for column in self._under_way]
+        return {"joint": super().state_dict(), "ticks": ticks, "acting": acting, "under_way": under_way}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Goes on from what was kept, as far as there are as many lanes as there were."""
+        super().load_state_dict(state["joint"])
+        if len(state["acting"]) != self.rows:
+            return
+        self._ticks, self._acting = [Tick(*tick) for tick in state["ticks"]], np.flatnonzero(state["acting"])
+        for column, kept in zip(self._under_way, state["under_way"], strict=True):
+            if column.shape == kept.shape:  # else the transitions have another length now
+                column[:] = kept
+
+    @property
+    def _under_way(self) -> tuple[Array, ...]:
+        return self._starts, self._rewards, self._actions, self._out
+
+    def _notice(
+        self, outcome: list[Array], observations: Any, infos: Mapping[str, Any], ended: Array | None = None
+    ) -> None:
+        """Keeps a tick, and shows the own rows to whoever acts in them."""
+        self.leaves, self.mask = to_leaves(self._of_one, observations), to_mask(infos, self._mask_of_one)
+        seen = [np.array(leaf) for leaf in flatten(self._of_one, observations)]
+        active = np.array(infos.get("active", np.ones(self._own_rows)), np.bool_)
+        last: list[Array] = []
+        last_mask = None
+        if ended is not None and ended.any():
+            last, last_mask = self._last(ended, infos), self._mask_in(infos.get("final_info", {}))
+        self._ticks.append(Tick(outcome, seen, active, self._mask_in(infos), last, last_mask))
+
+    def _last(self, ended: Array, infos: Mapping[str, Any]) -> list[Array]:
+        """The last observations, leaves [B, ...], of rows [B] that have ended."""
+        leaves = flatten(self._of_one, empty_batch(self._of_one, self._own_rows))
+        for row in np.flatnonzero(ended):
+            for array, leaf in zip(leaves, flatten(self._of_one, infos["final_obs"][row]), strict=True):
+                array[row] = leaf
+        return leaves
+
+    def _mask_in(self, infos: Mapping[str, Any]) -> Array | None:
+        mask = infos.get("action_mask") if self._mask_of_one else None
+        return None if mask is None else np.array(mask)
+
+    def _live(self, tick: Tick) -> None:
+        """Lives through a tick of the whole team."""
+        observations = unflatten(self._of_one, tick.observations)
+        infos: dict[str, Any] = {"active": tick.active}
+        if tick.mask is not None:
+            infos["action_mask"] = tick.mask
+        if not tick.outcome:
+            super().begin(observations, infos)
+            return
+        if tick.last:
+            infos["final_obs"] = rows_of(self._of_one, tick.last, len(tick.active))
+            infos["final_info"] = {} if tick.last_mask is None else {"action_mask": tick.last_mask}
+        actions, rewards, terminated, truncated = tick.outcome
+        super().add(actions, observations, rewards, terminated, truncated, infos)
+
+
+def _of_one_life(parts: Sequence[list[Any]]) -> Sequence[list[Any]]:
+    """The ticks of all workers; where some have lost those of an earlier leg, those since this one's reset."""
+    if len({len(ticks) for ticks in parts}) == 1:
+        return parts
+    return [ticks[max(place for place, tick in enumerate(ticks) if not tick[0]) :] for ticks in parts]
+
+
+def _side_by_side(ticks: Sequence[Tick]) -> Tick:
+    """One tick of all rows, lane by lane, of those of each entity's rows."""
+    outcomes, observations, active, masks, last, last_masks = zip(*ticks, strict=True)
+    return Tick(
+        outcome=_columns(outcomes),
+        observations=_columns(observations),
+        active=_interleaved(active),
+        mask=_masks(masks),
+        last=_columns(last),
+        last_mask=_masks(last_masks),
+    )
+
+
+def _columns(parts: Sequence[list[Array]]) -> list[Array]:
+    """Columns of all entities; zeros of those who have none."""
+    full: list[Array] = next(filter(None, parts), [])
+    nothing = [np.zeros_like(column) for column in full]
+    return [_interleaved(column) for column in zip(*(part or nothing for part in parts), strict=True)]
+
+
+def _masks(parts: Sequence[Array | None]) -> Array | None:
+    """The masks of all entities; those who have none may do everything."""
+    told = [part for part in parts if part is not None]
+    return _interleaved([np.ones_like(told[0]) if part is None else part for part in parts]) if told else None
+
+
+def _interleaved(arrays: Sequence[Array]) -> Array:
+    """Rows [L * E, ...] of the rows [L, ...] of each entity."""
+    return np.stack(arrays, 1).reshape(-1, *arrays[0].shape[1:])
