@@ -94,7 +94,7 @@ class NotZeroSum(ArenaError):
     """An episode has other returns than the rule `outcome: zero_sum` of its game allows; the message says which."""
 
 
-class Unwritable(ArenaError, OSError):
+class WriteError(ArenaError, OSError):
     """A file or folder of a run cannot be written; the message says which one, why, and what remains."""
 
 
@@ -115,7 +115,7 @@ class Deadlock(ArenaError):
     """Every role waits for another one; the message names what each waits for."""
 
 
-class Vanished(ArenaError):
+class ProcessExited(ArenaError):
     """A process of the run has ended by itself, without a word: MPI does not take it for dead, and waits for it.
 
     Args:

@@ -30,7 +30,7 @@ import harness
 import learning
 import machine
 import runs
-from arena.terminal.text import counted
+from arena.terminal.text import pluralize
 from harness import Measured, Report, Summary, Unavailable, method, say
 from learning_rows import Goal, Peer, Row, returns
 from processes import Failed
@@ -147,7 +147,7 @@ def _promise(report: Report, row: Row, ours: Mapping[str, Any], theirs: Mapping[
     limit = Summary(tuple(theirs[seed]["return"] for seed in seeds)).median
     if not seeds or limit < row.goals[0].limit:
         return
-    claim = f"{row.name}: {row.steps:,} steps, {counted(len(seeds), 'seed')}"
+    claim = f"{row.name}: {row.steps:,} steps, {pluralize(len(seeds), 'seed')}"
     report.at_least(f"{claim}, return", Summary(tuple(ours[seed]["return"] for seed in seeds)), limit)
     ratios = tuple(ours[seed][CPU] / theirs[seed][CPU] for seed in seeds)
     report.at_most(f"{claim}, {CPU}, arena / {SB3}", Summary(ratios), 1)

@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 
 import runs
 from arena.config import yaml
-from arena.serving.policy import restored
+from arena.serving.policy import load_policy
 from harness import HERE, Case, Measured, Report, Sample, Settings, Summary, interleave, main, method, say
 
 Config: TypeAlias = dict[str, Any]
@@ -67,7 +67,7 @@ def self_play(seed: int, *, share: float, quick: bool) -> Sample:
 
 def strategies(run: Path, rounds: int, ticks: int) -> NDArray[np.float64]:
     """The probabilities `[rounds, 3]` of rock, paper and scissors after each round."""
-    policies = (restored(run, "learner", SIGHT, CHOICE, boundary=(number + 1) * ticks) for number in range(rounds))
+    policies = (load_policy(run, "learner", SIGHT, CHOICE, boundary=(number + 1) * ticks) for number in range(rounds))
     chances = [policy.log_prob(np.stack([NOTHING_YET] * 3), np.arange(3), None) for policy in policies]
     return np.exp(np.array(chances, np.float64))
 

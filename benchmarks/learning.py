@@ -34,7 +34,7 @@ import yaml
 import harness
 import machine
 import runs
-from arena.terminal.text import counted
+from arena.terminal.text import pluralize
 from harness import Measured, Report, Unavailable, method, say
 from learning_rows import ROWS, Goal, Line, Row
 from processes import Failed
@@ -187,7 +187,7 @@ def _comparable(found: Mapping[str, Any]) -> dict[str, Result]:
 
 
 def _promise(report: Report, row: Row) -> None:
-    seeds = counted(len(report.measured.samples[row.name]), "seed")
+    seeds = pluralize(len(report.measured.samples[row.name]), "seed")
     for goal in row.goals:
         add = report.at_most if goal.at_most else report.at_least
         add(
@@ -199,7 +199,7 @@ def _promise(report: Report, row: Row) -> None:
     if theirs in report.measured.samples:
         count = len(report.measured.samples[theirs])
         ratio = report.measured.ratio((f"{row.name}, {BESIDE}", CPU), (theirs, CPU))
-        report.at_most(f"{row.name}: {CPU}, arena / {SB3}, {counted(count, 'seed')}", ratio, 1)
+        report.at_most(f"{row.name}: {CPU}, arena / {SB3}, {pluralize(count, 'seed')}", ratio, 1)
 
 
 def _curves(rows: Mapping[str, Mapping[str, Any]]) -> dict[str, list[float | None]]:

@@ -55,7 +55,7 @@ from policies.offline.demonstrations import (
 )
 
 if TYPE_CHECKING:
-    from arena.group.async_samples import Fragments
+    from arena.group.async_samples import AsyncSamples
     from arena.group.group import Group
 
 _OF_CHOICES, _OF_NUMBERS = "agreement", "distance"  # how alike the best actions and the recorded ones are
@@ -160,7 +160,7 @@ class BehaviourCloning(Learner):
         data = self.demonstrations()
         shuffled = self._shuffled(data)
         act = self._actor(stream(self.group.seed, EXPLORING), greedy=self._plays_mean)
-        if self.group.fragments is None:
+        if self.group.async_samples is None:
             self.group.broadcast(self.network)
         observations, infos = self.env.reset()
         while True:
@@ -191,8 +191,8 @@ class BehaviourCloning(Learner):
 
         None: the root learns by itself, and here its newest weights were taken up.
         """
-        if self.group.fragments is not None:
-            return self._learn_without_waiting(shuffled, self.group.fragments)
+        if self.group.async_samples is not None:
+            return self._learn_without_waiting(shuffled, self.group.async_samples)
         if self.group.sync != "samples":
             return self._optimize(shuffled, self.group.average_gradients)
         figures = self._optimize(shuffled, alone) if self.group.is_root else {}
@@ -201,7 +201,7 @@ class BehaviourCloning(Learner):
         self.gradient_steps = int(theirs.get("gradient_steps", self.gradient_steps))
         return theirs
 
-    def _learn_without_waiting(self, shuffled: Iterator[Demonstrations], fragments: Fragments) -> Figures | None:
+    def _learn_without_waiting(self, shuffled: Iterator[Demonstrations], fragments: AsyncSamples) -> Figures | None:
         """The root tells the others what it has learnt; they take up the newest of it, if anything has come."""
         if self.group.is_root:
             figures = self._optimize(shuffled, alone)
@@ -220,7 +220,11 @@ class BehaviourCloning(Learner):
         Where nobody waits for anybody, the root alone does that, and there is nothing to be checked.
         """
         self.group.log(**figures)
-        if self.group.fragments is None and self.options.check_every and self.updates % self.options.check_every == 0:
+        if (
+            self.group.async_samples is None
+            and self.options.check_every
+            and self.updates % self.options.check_every == 0
+        ):
             self.group.check_equal(self.network)
         self.group.save(self.state_dict)
 

@@ -132,9 +132,9 @@ class OptionRollout(Rollout):
         now = self._following(t, rows).ended(terminated | truncated)
         self.course.options[t + 1, rows], self.course.ages[t + 1, rows] = now
 
-    def go_on(self) -> None:
+    def advance(self) -> None:
         """Begins the next rollout where this one ended."""
-        super().go_on()
+        super().advance()
         for storage in self.course:
             storage[0] = storage[-1]
 

@@ -153,7 +153,7 @@ class MAPPO(PPO):
 
     def __init__(self, env: VectorEnv[Any, Any, Any], group: Group, *, ticks: int, **options: Any) -> None:
         self.entities, self.own = places_of(env, group)
-        self.check_entities(self.entities, self.entities)
+        self.check_team(self.entities, self.entities)
         super().__init__(env, group, ticks=ticks, **options)
 
     def _encoder(self, generator: torch.Generator) -> TeamEncoder:
@@ -197,7 +197,7 @@ class MAPPO(PPO):
     # ------------------------------------------------------------------------------------------ what others ask for
 
     @classmethod
-    def check_entities(cls, own: int, first: int) -> None:
+    def check_team(cls, own: int, first: int) -> None:
         """Whether MAPPO can learn with a team of so many entities, where the policy's first one has `first`.
 
         Raises:

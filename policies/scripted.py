@@ -70,7 +70,7 @@ class Scripted:
             self._act = _bound(_load(given.function), given.function, given.arguments, env)
 
     @classmethod
-    def tried_out(cls, env: Any, group: Group, *, ticks: int, **options: Any) -> Scripted:
+    def from_spaces(cls, env: Any, group: Group, *, ticks: int, **options: Any) -> Scripted:
         """One that cannot play; all that its `__init__` asks of an environment are spaces.
 
         Raises:

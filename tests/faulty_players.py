@@ -99,11 +99,11 @@ class FailsAt(Player):
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.fail("load")
 
-    def own_state_dict(self) -> dict[str, Any]:
+    def worker_state_dict(self) -> dict[str, Any]:
         self.fail("own checkpoint")
         return {"w": 1}
 
-    def load_own_state_dict(self, state: dict[str, Any]) -> None:
+    def load_worker_state_dict(self, state: dict[str, Any]) -> None:
         self.fail("own load")
 
     def actor(self) -> Any:

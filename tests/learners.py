@@ -58,10 +58,10 @@ class Learner(Player):
         self.weights, self.meetings = state["weights"], state["meetings"]
         NOTES.append(("loaded", self.meetings))
 
-    def own_state_dict(self) -> dict[str, Any]:
+    def worker_state_dict(self) -> dict[str, Any]:
         return {"seen": self.seen} if self.seen else {}
 
-    def load_own_state_dict(self, state: dict[str, Any]) -> None:
+    def load_worker_state_dict(self, state: dict[str, Any]) -> None:
         self.seen = state["seen"]
 
 

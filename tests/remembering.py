@@ -36,7 +36,7 @@ class _Notes:
 
     def run(self) -> None:
         learner: Any = self
-        states = Bits.of(learner.state_dict()), Bits.of(learner.own_state_dict())
+        states = Bits.of(learner.state_dict()), Bits.of(learner.worker_state_dict())
         group = learner.group
         NOTES.append(Begun(group.policy, group.rank, *states, getattr(learner, "options", None)))
         super().run()  # type: ignore[misc]

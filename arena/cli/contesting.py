@@ -19,15 +19,15 @@ import numpy as np
 from arena import registry
 from arena.cli.players import players_of, read_sources, settings_of
 from arena.cli.recontesting import continued
-from arena.cli.tournament import Request
+from arena.cli.tournament import TournamentArgs
 from arena.config.matches import MatchConfig
 from arena.config.schema import Config, PolicyConfig
 from arena.errors import ConfigError
-from arena.launch.leader import HostingLeader
+from arena.launch.leader import Rank0Base
 from arena.league import rounds_file as records
 from arena.league import tournament_file as terms_on_record
 from arena.league.ratings.intervals import of_share
-from arena.league.read_results import Reading, read
+from arena.league.read_results import ResultSet, read
 from arena.league.results import Results
 from arena.league.rounds import Round
 from arena.league.tournament import (
@@ -47,28 +47,28 @@ from arena.records.folder import RunFolder
 from arena.records.journal import JournalReader
 from arena.records.scoreboard import Scoreboard
 from arena.run import rounds
-from arena.run.evaluation import ENDLESS, alike
+from arena.run.evaluation import UNBOUNDED_TICKS, alike
 from arena.run.leg import Leg
 from arena.run.prepare import prepare
 from arena.run.resume import checkpoints_given
 from arena.run.run import Run, Stage
 from arena.terminal.display import Display, silent_display
 from arena.terminal.standings import contradiction_lines, equal_lines, prior_lines, standings_lines, unmet_lines
-from arena.terminal.text import counted, elo_words, repetition_words
+from arena.terminal.text import elo_words, pluralize, repetition_words
 
 _ERROR, _ELO = 0.05, 20.0  # where nothing is asked for
 _STREAM = 0x746F7572  # tells a tournament's random streams from those of what it is made of
-_MOST_BATCHES = 2**12  # each of them has ENDLESS ticks, and all together fewer than 2^53
+_MOST_BATCHES = 2**12  # each of them has UNBOUNDED_TICKS ticks, and all together fewer than 2^53
 
 
-class Tournament(HostingLeader):
+class TournamentRun(Rank0Base):
     """Rank 0's part of a tournament.
 
     Args:
         request: which one.
     """
 
-    def __init__(self, request: Request) -> None:
+    def __init__(self, request: TournamentArgs) -> None:
         self._request = request
 
     def prepare(self, ranks: int, *, tolerant: bool = False) -> Run:
@@ -86,8 +86,8 @@ class Tournament(HostingLeader):
             run = continued(config, ranks=ranks, run_dir=asked.run_dir, greedy=asked.greedy)
         else:
             run = prepare(config, ranks=ranks, run_dir=asked.run_dir)
-        players = counted(len(config.policies), "player")
-        self._say(f"{config.name}: {players}, at most {counted(asked.episodes, 'game')}")
+        players = pluralize(len(config.policies), "player")
+        self._say(f"{config.name}: {players}, at most {pluralize(asked.episodes, 'game')}")
         return replace(run, source=asked.targets[0], episodes=batch.episodes, greedy=asked.greedy)
 
     def next_stage(self, run: Run) -> Stage | None:
@@ -148,7 +148,7 @@ class Tournament(HostingLeader):
         print(words, file=sys.stderr if self._request.as_json else sys.stdout, flush=True)
 
 
-def rule_of(request: Request, before: Terms | None = None) -> Rule:
+def rule_of(request: TournamentArgs, before: Terms | None = None) -> Rule:
     """When a tournament is over.
 
     Args:
@@ -159,7 +159,7 @@ def rule_of(request: Request, before: Terms | None = None) -> Rule:
     return Rule(request.episodes, request.error or error or _ERROR, request.elo or elo or _ELO)
 
 
-def opening(request: Request) -> tuple[Config, Batch]:
+def opening(request: TournamentArgs) -> tuple[Config, Batch]:
     """The configuration of a tournament, and its first batch, which is what the configuration's matches are."""
     sources, rule = read_sources(request.targets), rule_of(request)
     players = players_of(sources, request.checkpoints, request.players, untrained=request.untrained)
@@ -170,7 +170,7 @@ def opening(request: Request) -> tuple[Config, Batch]:
     meeting = games_of_a_meeting(settings)
     if first is None:
         raise ConfigError(
-            f"found {rule.games}, but when two players meet they play {meeting}: {counted(meeting // 2, 'lane')} on "
+            f"found {rule.games}, but when two players meet they play {meeting}: {pluralize(meeting // 2, 'lane')} on "
             f"both sides; ask for {meeting} or more",
             path="--episodes",
         )
@@ -187,7 +187,7 @@ def opening(request: Request) -> tuple[Config, Batch]:
         base,
         name=f"{base.name[:80]}-tournament",
         seed=int(np.random.SeedSequence([base.seed, _STREAM]).generate_state(1)[0]),
-        ticks=ENDLESS,
+        ticks=UNBOUNDED_TICKS,
         rounds=min(_MOST_BATCHES, 1 + rule.games // meeting),
         envs={name: envs[name] for name in dict.fromkeys(setting.env for setting in settings)},
         policies=players,
@@ -226,7 +226,7 @@ def _whole(folder: RunFolder) -> list[Round]:
     return records.begun_before(records.read(folder), 0 if found is None else found.tick)
 
 
-def _check_counted(played: Reading, source: str) -> None:
+def _check_counted(played: ResultSet, source: str) -> None:
     """Refuses games that can say nothing, when a batch is whole: one that was asked to end may have finished none.
 
     Raises:
@@ -235,7 +235,7 @@ def _check_counted(played: Reading, source: str) -> None:
     if played.episodes and not played.results.games:
         reasons = "".join(f"; {line}" for line in played.without_winner)
         raise ConfigError(
-            f"none of {counted(played.episodes, 'game')} counts: {played.unrated} had no winner and no draw, "
+            f"none of {pluralize(played.episodes, 'game')} counts: {played.unrated} had no winner and no draw, "
             f"{played.aborted} were cut short{reasons}",
             source=source,
         )
@@ -245,17 +245,17 @@ def _progress(played: int, found: Table) -> str:
     best = found.rows[0]
     leads = f"{best.player} leads with {elo_words(best.elo)} [{elo_words(best.low)}, {elo_words(best.high)}]"
     if found.unmet:
-        return f"{counted(played, 'game')}: {leads}; {counted(len(found.unmet), 'pair')} still to meet"
+        return f"{pluralize(played, 'game')}: {leads}; {pluralize(len(found.unmet), 'pair')} still to meet"
     if any(pair.circle for pair in found.contradictions):
-        return f"{counted(played, 'game')}: {leads}, but players beat each other in a circle; its pairs play now"
+        return f"{pluralize(played, 'game')}: {leads}, but players beat each other in a circle; its pairs play now"
     if found.settled and not found.decided:
-        return f"{counted(played, 'game')}: {leads}, but the games of {_contradicting(found)} contradict the order"
-    return f"{counted(played, 'game')}: {leads}; {len(found.open)} of {len(found.doubts)} neighbours are open"
+        return f"{pluralize(played, 'game')}: {leads}, but the games of {_contradicting(found)} contradict the order"
+    return f"{pluralize(played, 'game')}: {leads}; {len(found.open)} of {len(found.doubts)} neighbours are open"
 
 
 def verdict_lines(found: Table, rule: Rule, played: int) -> list[str]:
     """Whether the order is decided, after so many games, and what keeps it open; who is as good as each other."""
-    games = counted(played, "game")
+    games = pluralize(played, "game")
     what = f"differences below {rule.elo:g} Elo not counted"
     equal = equal_lines(found.equal)
     if found.decided:
@@ -274,7 +274,7 @@ def verdict_lines(found: Table, rule: Rule, played: int) -> list[str]:
 def _contradicting(found: Table) -> str:
     """The pairs whose own games contradict the order."""
     pairs = [f"{pair.upper} and {pair.lower}" for pair in found.contradictions]
-    return pairs[0] if len(pairs) == 1 else f"{counted(len(pairs), 'pair')}, as {pairs[0]},"
+    return pairs[0] if len(pairs) == 1 else f"{pluralize(len(pairs), 'pair')}, as {pairs[0]},"
 
 
 class _Uncounted(NamedTuple):
@@ -285,7 +285,7 @@ class _Uncounted(NamedTuple):
     interrupted: int
 
 
-def _uncounted(played: Reading, folder: RunFolder, batches: int) -> _Uncounted:
+def _uncounted(played: ResultSet, folder: RunFolder, batches: int) -> _Uncounted:
     episodes = folder.episodes
     lines = JournalReader(episodes) if episodes.exists() else ()
     interrupted = sum(line["round"] >= batches and not line.get("cut") for line in lines)
@@ -299,7 +299,7 @@ def _uncounted_lines(found: _Uncounted) -> list[str]:
     return [f"not counted: {', '.join(words)}"] if words else []
 
 
-def _data(found: Table, rule: Rule, played: Reading, uncounted: _Uncounted, run: Run) -> dict[str, Any]:
+def _data(found: Table, rule: Rule, played: ResultSet, uncounted: _Uncounted, run: Run) -> dict[str, Any]:
     return {
         "players": [
             {

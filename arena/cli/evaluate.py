@@ -20,7 +20,7 @@ import msgspec
 
 from arena import registry
 from arena.config.schema import Config, MatchConfig, PolicyConfig, SeatEntry, load_config
-from arena.errors import ConfigError, Unwritable, located, nearest
+from arena.errors import ConfigError, WriteError, located, nearest
 from arena.launch import lead
 from arena.league import rounds_file
 from arena.league.rounds import Round
@@ -28,7 +28,7 @@ from arena.records import checkpoint
 from arena.records.atomic import make_folder
 from arena.records.folder import RunFolder
 from arena.records.scoreboard import Scoreboard
-from arena.run.evaluation import ENDLESS, alike_words, episodes_per_lane
+from arena.run.evaluation import UNBOUNDED_TICKS, alike_words, episodes_per_lane
 from arena.run.prepare import prepare
 from arena.run.run import Run
 from arena.terminal.display import silent_display
@@ -114,7 +114,7 @@ def _make_home(home: Path) -> None:
     """
     try:
         make_folder(home)
-    except Unwritable as error:
+    except WriteError as error:
         raise ConfigError(str(error)) from error
 
 
@@ -131,7 +131,7 @@ def _weights(config: Config, folder: RunFolder | None, label: str) -> _Weights:
         config,
         policies=policies,
         matches=tuple(entry for _, entry in config.entries()),
-        ticks=ENDLESS,
+        ticks=UNBOUNDED_TICKS,
         rounds=1,
         league=None,
         scale=False,
@@ -265,7 +265,7 @@ def _play(contest: Contest, folder: Path, episodes: int, *, greedy: bool) -> int
         words = [*scoreboard.winners.words(rules), *alike_words(run, remedy="--sample")]
         sys.stdout.writelines(f"{line}\n" for line in words)
 
-    status = lead.alone(run, present, silent_display())
+    status = lead.run_single_process(run, present, silent_display())
     if status == _MISTAKE:
         shutil.rmtree(folder, ignore_errors=True)
         with suppress(OSError):  # somebody else's are in it, or it is gone

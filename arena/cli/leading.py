@@ -6,17 +6,17 @@ import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from arena.cli.train import Request
+from arena.cli.train import TrainArgs
 from arena.config import load_config
 from arena.errors import ConfigError, located
-from arena.launch.leader import HostingLeader
+from arena.launch.leader import Rank0Base
 from arena.records.faults import losses
 from arena.records.scoreboard import Scoreboard
 from arena.run.prepare import prepare
 from arena.run.run import Run
 from arena.terminal.display import fault_lines, summary_lines
 from arena.terminal.profile import profile_lines
-from arena.terminal.text import counted, processes_words
+from arena.terminal.text import pluralize, processes_words
 
 if TYPE_CHECKING:
     from arena.plan.plan import Plan
@@ -27,14 +27,14 @@ _INTOLERANT = (
 )
 
 
-class Leading(HostingLeader):
+class TrainRun(Rank0Base):
     """Rank 0's part of a training run, or all of it where there is no other rank.
 
     Args:
         request: what to train.
     """
 
-    def __init__(self, request: Request) -> None:
+    def __init__(self, request: TrainArgs) -> None:
         self._request = request
 
     def prepare(self, ranks: int, *, tolerant: bool = False) -> Run:
@@ -80,10 +80,10 @@ def announced(run: Run, *, ranks_said: bool = False) -> Run:
 
 def _extent(plan: Plan) -> str:
     """How much is played."""
-    matches = counted(len(plan.matches), "match", "matches")
+    matches = pluralize(len(plan.matches), "match", "matches")
     if plan.rounds == 1:
-        return f"{matches} of {counted(plan.ticks, 'tick')}"
-    return f"{plan.rounds} rounds of {counted(plan.horizon // plan.rounds, 'tick')}, the first one {matches}"
+        return f"{matches} of {pluralize(plan.ticks, 'tick')}"
+    return f"{plan.rounds} rounds of {pluralize(plan.horizon // plan.rounds, 'tick')}, the first one {matches}"
 
 
 def present(run: Run, scoreboard: Scoreboard) -> None:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from arena import __version__
-from arena.errors import ConfigError, Unwritable, located, nearest
+from arena.errors import ConfigError, WriteError, located, nearest
 from arena.run.stop import restored_handlers
 from arena.terminal.output import guarded_output, present_streams
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from arena.config import Config
     from arena.plan.plan import Plan
     from arena.plan.process_count import ProcessCount, RanksWanted
-    from arena.preflight.examine import Examination
+    from arena.preflight.examine import Preflight
 
 _DESCRIPTION = "Many policies learning with and against each other, in many copies of many games, over MPI."
 _NOBODY_READS = 128 + 13  # as of a program that SIGPIPE ends
@@ -56,7 +56,7 @@ def _status(argv: Sequence[str] | None) -> int:
     except ConfigError as error:
         _tell(f"arena: error: {error}\n")
         return 2
-    except Unwritable as error:  # not `error:`, which announces exit code 2, also to the launcher that hears it
+    except WriteError as error:  # not `error:`, which announces exit code 2, also to the launcher that hears it
         _tell(f"arena: failed: {error}\n")
         return 1
     except BrokenPipeError:  # the reader, such as `head`, has seen enough
@@ -709,7 +709,7 @@ def _load_plan(path: str, overrides: Sequence[str], ranks: int | None) -> Plan:
         return make_plan(load_config(path, overrides), ranks=ranks)
 
 
-def _examine(plan: Plan, config: Config, path: str, *, conformance: Callable[[str], None] | None = None) -> Examination:
+def _examine(plan: Plan, config: Config, path: str, *, conformance: Callable[[str], None] | None = None) -> Preflight:
     """Holds against environments and algorithms whoever will ever sit anywhere."""
     from arena.preflight.examine import examine
     from arena.run.rehearsing import rehearsals
@@ -718,7 +718,7 @@ def _examine(plan: Plan, config: Config, path: str, *, conformance: Callable[[st
         return examine(plan, rehearsals=rehearsals(config), conformance=conformance)
 
 
-def _later(plan: Plan, config: Config, examination: Examination) -> Sequence[str]:
+def _later(plan: Plan, config: Config, examination: Preflight) -> Sequence[str]:
     """How a later round can deadlock, in lines; none if none can."""
     if config.rounds == 1:
         return ()

@@ -25,7 +25,7 @@ from arena.league.rounds import Round
 from arena.plan.plan import MatchPlan, make_plan
 from arena.records import checkpoint
 from arena.records.folder import RunFolder
-from arena.terminal.text import counted
+from arena.terminal.text import pluralize
 
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_.-]+")
 _MOST_DIGITS = 18  # of a tick
@@ -331,7 +331,7 @@ def two_sides(match: MatchPlan) -> tuple[tuple[int, ...], ...]:
     sides = _sides(match)
     if len(sides) == 2:
         return sides
-    seats = f"of {counted(len(match.seats), 'seat')}, {'with' if match.sides else 'without'} `sides`"
+    seats = f"of {pluralize(len(match.seats), 'seat')}, {'with' if match.sides else 'without'} `sides`"
     alone = len(match.seats) == 1
     remedy = "" if alone else ": say `sides: [[0, ...], [...]]` where there are two, by the seats' places"
     raise ConfigError(f"a match {seats}; two players meet where there are two sides{remedy}", path=match.path)

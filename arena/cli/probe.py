@@ -31,7 +31,7 @@ from arena.records.scoreboard import Scoreboard
 from arena.roles.protocol import pack, unpack
 from arena.roles.root.root import RoleFailed
 from arena.run.run import Run
-from arena.terminal.text import counted
+from arena.terminal.text import pluralize
 
 _FIRST_TICKS = 50
 _SECONDS = 1.5  # of play, after the first ticks
@@ -127,7 +127,7 @@ def _weigh(match: MatchPlan, algorithms: Sequence[str]) -> Memory:
 
 
 def weigh_here() -> None:
-    """What the fresh process does: takes a match and algorithms from stdin, writes the parts of `Memory` to stdout."""
+    """What the fresh process does: reads a match and algorithms from stdin, writes the parts of `Memory` to stdout."""
     match, algorithms = unpack(sys.stdin.buffer.read())
     sizes, games = [_unshared()], []
     for _ in range(2):
@@ -175,16 +175,16 @@ def probe_text(plan: Plan, found: Probe) -> str:
     expected = predict(plan, found, cores=cores)
     low, high, total = min(expected.memory), max(expected.memory), sum(expected.memory)
     each = f"{low:.0f}" if round(low) == round(high) else f"{low:.0f} to {high:.0f}"
-    processes = counted(plan.processes, "process", "processes")
+    processes = pluralize(plan.processes, "process", "processes")
     again = min(plan.checkpoint_every, plan.ticks)
     return "\n".join(
         [
             f"probe: {found.ticks} ticks of match {found.match.match} ({found.match.env}) with random actions in one "
             f"process: {1e6 * found.game:.0f} us per tick of the game, {1e6 * found.step:.0f} us per step of a worker",
-            f"predicted for {processes} on {counted(cores, 'core')}: at most "
+            f"predicted for {processes} on {pluralize(cores, 'core')}: at most "
             f"{expected.ticks_per_second:.0f} match ticks/s; {each} MiB of unshared memory per process, "
             f"{total:.0f} MiB in all",
-            f"after the death of a process at most {counted(again, 'tick')} are played again, for at least "
+            f"after the death of a process at most {pluralize(again, 'tick')} are played again, for at least "
             f"{again * len(plan.matches) / expected.ticks_per_second:.1f} s: `checkpoint_every` bounds them",
             "the model: all matches are like this one; a tick of them all takes as long as the busiest process works "
             "for it, or all work on all cores. On top come networks that act and learn, MPI's own memory, and messages "

@@ -26,8 +26,8 @@ from arena.replay.format import files_in, start_and_lane
 from arena.replay.playback import Event, ReplayDiffers
 from arena.replay.reader import Episode, MatchReplays, Replays, read_replays
 from arena.replay.video import Caption, Picture, Player, captioned, check_video, write_video
-from arena.run.status import Condition, condition, planned_ticks
-from arena.terminal.text import counted
+from arena.run.status import RunStatus, planned_ticks, run_status
+from arena.terminal.text import pluralize
 
 _COLORS = ("#1f77b4", "#d62728", "#2ca02c", "#ff7f0e", "#9467bd", "#8c564b", "#e377c2", "#7f7f7f")
 _FAILED = 1  # the exit status
@@ -100,13 +100,13 @@ def _check_lane(matches: Sequence[MatchReplays], lane: int | None) -> None:
 def _list(matches: Sequence[MatchReplays], folder: RunFolder, lane: int | None, *, one: bool) -> int:
     for match in matches:
         episodes = [episode for episode in match.episodes() if lane in (None, episode.lane)]
-        _say(f"{_title(match)}: {counted(len(episodes), 'episode')}, {_size(match, lane)}")
+        _say(f"{_title(match)}: {pluralize(len(episodes), 'episode')}, {_size(match, lane)}")
         if one:
             lines = {at: line for at, line in _lines_of(folder, match).items() if lane in (None, at[0])}
             for episode in episodes:
                 _say(f"  {_place(episode)}{_result(lines.pop((episode.lane, episode.number), None))}")
             if lines:
-                _say(f"  {counted(len(lines), 'more episode')} of episodes.jsonl without a replay")
+                _say(f"  {pluralize(len(lines), 'more episode')} of episodes.jsonl without a replay")
     return 0
 
 
@@ -119,7 +119,7 @@ def _title(match: MatchReplays) -> str:
 def _size(match: MatchReplays, lane: int | None) -> str:
     """The bytes of all lanes, which share files, and their ticks; of one lane its ticks."""
     if lane is not None:
-        return counted(sum(recording.ticks for recording in match.recordings if lane in recording.lanes), "tick")
+        return pluralize(sum(recording.ticks for recording in match.recordings if lane in recording.lanes), "tick")
     size = sum(recording.path.stat().st_size for recording in match.recordings)
     ticks = sum(recording.ticks * len(recording.lanes) for recording in match.recordings)
     return f"{size / 1000:,.0f} kB for {ticks:,} ticks of lanes"
@@ -183,11 +183,11 @@ def _verify_all(
         if differences:
             status = _FAILED
         else:
-            _say(f"{_title(match)}: {counted(episodes, 'episode')}, {ticks:,} ticks of lanes, all as recorded")
+            _say(f"{_title(match)}: {pluralize(episodes, 'episode')}, {ticks:,} ticks of lanes, all as recorded")
         if more := absent[match.manifest[:2]]:
-            _say(f"  {counted(more, 'more episode')} of episodes.jsonl without a replay")
+            _say(f"  {pluralize(more, 'more episode')} of episodes.jsonl without a replay")
     for round, number in sorted(absent.keys() - {match.manifest[:2] for match in matches}):
-        episodes_on_record = counted(absent[round, number], "episode")
+        episodes_on_record = pluralize(absent[round, number], "episode")
         _say(f"round {round}, match {number}: no replays, though episodes.jsonl has {episodes_on_record}")
     return status
 
@@ -221,7 +221,7 @@ def _keeps_all(folder: RunFolder) -> bool:
     known = config.rounds > 1 or planned_ticks(config) is not None  # of an evaluation nobody knows
     if config.record != "replays" or not known:
         return False
-    return condition(folder, config, played=newest_tick(folder) or 0) is Condition.FINISHED
+    return run_status(folder, config, played=newest_tick(folder) or 0) is RunStatus.FINISHED
 
 
 # ------------------------------------------------------------------------------------------------- one episode
@@ -235,11 +235,11 @@ def _one(
     if video is not None:
         speed = per_second or replaying.rendering(match.manifest).per_second
         write_video(Path(video), _captioned(match, episode, _colors(target)), per_second=speed)
-        length = counted(episode.length, "tick")
+        length = pluralize(episode.length, "tick")
         _say(f"{video}: {Path(video).stat().st_size / 1000:,.0f} kB, {length}, {speed:g} in a second")
     elif verify:
         ticks = sum(event.step is not None for event, _ in replaying.events_of(match, episode))
-        _say(f"{counted(ticks, 'tick')}, all as recorded")
+        _say(f"{pluralize(ticks, 'tick')}, all as recorded")
     else:
         _tell(match, episode)
     return 0

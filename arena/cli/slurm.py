@@ -18,9 +18,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from arena.errors import ConfigError, Unwritable
+from arena.errors import ConfigError, WriteError
 from arena.records.atomic import check_place, replacing
-from arena.terminal.text import counted
+from arena.terminal.text import pluralize
 
 _MARK = "# Written by `arena slurm`."
 _UNITS = {"d": 86400, "h": 3600, "m": 60, "s": 1}
@@ -97,7 +97,7 @@ class Job(NamedTuple):
     def words(self) -> str:
         """How many processes, and where."""
         each = f", at most {self.tasks_per_node} on each" if self.nodes > 1 else ""
-        return f"{counted(self.tasks, 'process', 'processes')} on {counted(self.nodes, 'node')}{each}"
+        return f"{pluralize(self.tasks, 'process', 'processes')} on {pluralize(self.nodes, 'node')}{each}"
 
     def directives(self) -> list[str]:
         """The lines that sbatch reads; SLURM takes them as they are, no shell unquotes them."""
@@ -207,7 +207,7 @@ def write_batch(path: Path, text: str, *, option: str = "") -> None:
             raise ConfigError("is there already, and is no batch file of ours; name another one", source=str(path))
         with replacing(path) as file:
             file.write(text.encode())
-    except Unwritable as error:
+    except WriteError as error:
         raise ConfigError(str(error), path=option) from error
     except OSError as error:
         raise ConfigError(f"cannot be read: {error.strerror}", source=str(path)) from error

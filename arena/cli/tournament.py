@@ -13,10 +13,10 @@ from arena.importing import uncollected
 from arena.launch import mpirun
 
 if TYPE_CHECKING:
-    from arena.cli.contesting import Tournament
+    from arena.cli.contesting import TournamentRun
 
 
-class Request(NamedTuple):
+class TournamentArgs(NamedTuple):
     """Which tournament: the arguments of `tournament` that say so."""
 
     targets: tuple[str, ...]
@@ -67,11 +67,11 @@ def tournament(
         ConfigError: a mistake of the user; under a launcher it is told here, once, and 2 is returned.
     """
     chosen = tuple(players), tuple(checkpoints)
-    request = Request(tuple(targets), *chosen, episodes, error, elo, greedy, run_dir, as_json, resume, untrained)
+    request = TournamentArgs(tuple(targets), *chosen, episodes, error, elo, greedy, run_dir, as_json, resume, untrained)
     if mpirun.under_launcher():
         with uncollected():
-            from arena.launch.rank import in_the_world
-        return in_the_world(lambda: _leader(request))
+            from arena.launch.rank import run_rank
+        return run_rank(lambda: _leader(request))
     if ranks is None or ranks == 1:
         leader = _leader(request)
         return leader.alone(leader.prepare(1))
@@ -81,7 +81,7 @@ def tournament(
     return mpirun.run(ranks, [sys.executable, "-m", "arena", *sys.argv[1:]], tolerant=False)
 
 
-def _leader(request: Request) -> Tournament:
+def _leader(request: TournamentArgs) -> TournamentRun:
     with uncollected():
-        from arena.cli.contesting import Tournament
-    return Tournament(request)
+        from arena.cli.contesting import TournamentRun
+    return TournamentRun(request)

@@ -17,11 +17,11 @@ from arena.importing import uncollected
 from arena.launch import mpirun
 
 if TYPE_CHECKING:
-    from arena.cli.leading import Leading
+    from arena.cli.leading import TrainRun
     from arena.plan.process_count import RanksWanted
 
 
-class Request(NamedTuple):
+class TrainArgs(NamedTuple):
     """What to train: the arguments of `train` that say so."""
 
     path: str
@@ -61,7 +61,7 @@ def train(
     """
     said = (*overrides, *((f"ticks={ticks}",) if ticks is not None else ()))
     known = ranks is not None or mpirun.started_by_us()
-    request = Request(path, said, run_dir, resume, profile, allow_unproved, known)
+    request = TrainArgs(path, said, run_dir, resume, profile, allow_unproved, known)
     if mpirun.under_launcher():
         return _as_rank(request)
     # SIGUSR1 would end a process that is not yet ready for it; `Stop.listen` or `mpirun.run` receives it later.
@@ -72,24 +72,24 @@ def train(
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _alone(request: Request) -> int:
+def _alone(request: TrainArgs) -> int:
     leader = _leader(request)
     return leader.alone(leader.prepare(1))
 
 
-def _as_rank(request: Request) -> int:
+def _as_rank(request: TrainArgs) -> int:
     with uncollected():
-        from arena.launch.rank import in_the_world
-    return in_the_world(lambda: _leader(request))
+        from arena.launch.rank import run_rank
+    return run_rank(lambda: _leader(request))
 
 
-def _leader(request: Request) -> Leading:
+def _leader(request: TrainArgs) -> TrainRun:
     with uncollected():
-        from arena.cli.leading import Leading
-    return Leading(request)
+        from arena.cli.leading import TrainRun
+    return TrainRun(request)
 
 
-def _start(request: Request, ranks: RanksWanted | None) -> int:
+def _start(request: TrainArgs, ranks: RanksWanted | None) -> int:
     from arena.config import load_config
     from arena.plan.process_count import process_count
     from arena.run.planning import checked_plan

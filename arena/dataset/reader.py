@@ -258,7 +258,7 @@ class Samples:
                     pass
 
 
-def read_samples(path: Path | str) -> Samples:
+def open_dataset(path: Path | str) -> Samples:
     """Opens the samples of a run; the parts are read when they are asked for.
 
     Args:

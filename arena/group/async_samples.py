@@ -27,7 +27,7 @@ class Fragment(NamedTuple):
     samples: Any  # a container of arrays
 
 
-class Fragments:
+class AsyncSamples:
     """One worker's part in a group that pools samples without a barrier.
 
     Args:

@@ -94,8 +94,8 @@ class _Message(NamedTuple):
         return cls(_Word(word), about, held[_HEADER.size : _HEADER.size + nbytes])
 
 
-class Exchange(ABC):
-    """One member's part in what its group does together; `exchange_of` makes it.
+class Collectives(ABC):
+    """One member's part in what its group does together; `collectives_of` makes it.
 
     Args:
         endpoint: the member's place in the world.
@@ -174,13 +174,13 @@ def _announce(areas: SharedAreas, index: int, message: NDArray[np.uint8]) -> boo
     return fits
 
 
-def exchange_of(endpoint: Endpoint, members: Sequence[int], policy: str) -> Exchange:
+def collectives_of(endpoint: Endpoint, members: Sequence[int], policy: str) -> Collectives:
     """The hub's part or a member's."""
-    kind = _Hub if members[0] == endpoint.address else _Member
+    kind = _Root if members[0] == endpoint.address else _Member
     return kind(endpoint, members, policy)
 
 
-class _Member(Exchange):
+class _Member(Collectives):
     """Every member but the hub."""
 
     def __init__(self, endpoint: Endpoint, members: Sequence[int], policy: str) -> None:
@@ -234,7 +234,7 @@ class _Member(Exchange):
         self._endpoint.send(self._members[0], Tag.GROUP, _HEADER.pack(_Word.MEMORY, int(self._areas is not None), 0))
 
 
-class _Hub(Exchange):
+class _Root(Collectives):
     """The member of rank 0, who combines what the others and it itself have called."""
 
     def __init__(self, endpoint: Endpoint, members: Sequence[int], policy: str) -> None:

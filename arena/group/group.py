@@ -20,8 +20,8 @@ from numpy.typing import ArrayLike, NDArray
 from arena.diagnostics.profile import Activity, StoppedWatch, Stopwatch
 from arena.errors import GroupError
 from arena.group import reductions
-from arena.group.async_samples import Fragments
-from arena.group.collectives import Operation, Piece, exchange_of
+from arena.group.async_samples import AsyncSamples
+from arena.group.collectives import Operation, Piece, collectives_of
 from arena.transport.backoff import wait_until
 from arena.transport.endpoint import Endpoint
 
@@ -86,9 +86,9 @@ class Group:
         self.teams = tuple((rank,) for rank in range(self.size)) if teams is None else teams
         self._comm = comm
         self.rows = rows
-        self._exchange = exchange_of(endpoint, members, policy)
+        self._exchange = collectives_of(endpoint, members, policy)
         self._mpi_sums = reduce == "fast" and comm is not None and self.size > 1
-        self._fragments = Fragments(endpoint, members) if sync == "samples" and reduce == "fast" else None
+        self._fragments = AsyncSamples(endpoint, members) if sync == "samples" and reduce == "fast" else None
         self._report = report
         self._keep = keep
         self.updates = 0  # how many this member has logged; the others of the policy have made the same ones
@@ -103,7 +103,7 @@ class Group:
         return self._comm
 
     @property
-    def speaks(self) -> bool:
+    def is_writer(self) -> bool:
         """Whether this worker logs and saves for the policy: the root, or when it has left the first that has not.
 
         Members hear of a leave with their next collective; of a group that never meets only the root is written down.
@@ -214,7 +214,7 @@ class Group:
         return pickle.loads(theirs) if theirs else None
 
     @property
-    def fragments(self) -> Fragments | None:
+    def async_samples(self) -> AsyncSamples | None:
         """How samples are pooled without a barrier; None where the policy's configuration does not ask for it.
 
         Then the workers meet in no collective while they play: only the root learns, logs and saves.
@@ -238,7 +238,7 @@ class Group:
         """Records the numbers of one update of the policy; one worker's are written down, usually the root's."""
         self._stopwatch.learnt()
         self.updates += 1
-        if self.speaks:
+        if self.is_writer:
             self._report(values)
 
     def save(self, state: Any) -> None:
@@ -247,7 +247,7 @@ class Group:
         Args:
             state: a container of arrays, or better a function that returns it: it is called only when needed.
         """
-        if self.speaks:
+        if self.is_writer:
             self._keep(state)
 
     def leave(self) -> None:

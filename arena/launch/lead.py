@@ -16,36 +16,36 @@ from arena.launch import mpirun
 from arena.launch.console import log_beside_display, tell
 from arena.launch.rank import Main, again_words, names_of, played_words
 from arena.launch.terminal import display_for
-from arena.launch.watchdog_thread import Sentry
+from arena.launch.watchdog_thread import RootWatchdog
 from arena.plan.plan import Role, RoleKind, to_json
 from arena.records.episode import episode_of
 from arena.records.journal import kept_lines
 from arena.records.lock import RunLock
 from arena.records.recorder import Recorder
 from arena.records.scoreboard import Scoreboard
-from arena.roles.perform import failure_of, perform
+from arena.roles.perform import failure_of, run_role
 from arena.roles.protocol import Failed
-from arena.roles.root.faults import note_repairs
+from arena.roles.root.faults import log_repairs
 from arena.roles.root.root import RoleFailed, Root
 from arena.run.evaluation import kept as keep_evaluation
 from arena.run.leg import Leg
 from arena.run.prepare import abandon, begin
-from arena.run.recovery import Memory
+from arena.run.recovery import RecoveryState
 from arena.run.run import Run, Stage
 from arena.run.stages import next_stage as stage_after
 from arena.terminal.display import Display, silent_display
 from arena.terminal.profile import profile_json
 from arena.transport import Endpoint
-from arena.transport.scheduler import Host
+from arena.transport.scheduler import RoleScheduler
 
 if TYPE_CHECKING:
-    from arena.transport.mpi import Team
+    from arena.transport.mpi import World
 
 _LOCK_SECONDS = 60.0  # that a dead root's lock may take to be given back
 _MISTAKE = 2  # the exit status after a user's mistake
 
 
-def alone(
+def run_single_process(
     run: Run,
     present: Callable[[Run, Scoreboard], None],
     display: Display | None = None,
@@ -60,7 +60,7 @@ def alone(
         display: shows the progress; None: as it fits the terminal.
         next_stage: says what is played next; None: the run is over.
     """
-    memory = Memory()
+    memory = RecoveryState()
     memory.stop.listen()
     try:
         log_beside_display(run, run.roles)
@@ -101,7 +101,7 @@ Outcome = int | Leg
 """The exit status of a run that is over, or the leg that it goes on with."""
 
 
-def _outcome(run: Run, result: Result, memory: Memory, present: Callable[[Run, Scoreboard], None]) -> Outcome:
+def _outcome(run: Run, result: Result, memory: RecoveryState, present: Callable[[Run, Scoreboard], None]) -> Outcome:
     """What a part of a run has led to; the result of the last one is shown."""
     if result.following is not None:
         return result.following
@@ -110,7 +110,7 @@ def _outcome(run: Run, result: Result, memory: Memory, present: Callable[[Run, S
     return status
 
 
-def _evaluated(run: Run, evaluation: Run, result: Result, memory: Memory) -> Outcome:
+def _evaluated(run: Run, evaluation: Run, result: Result, memory: RecoveryState) -> Outcome:
     """Tells how an evaluation went; one that was asked to end is forgotten, and the run ends with it."""
     if result.rehearsal:
         return run.leg
@@ -122,7 +122,7 @@ def _evaluated(run: Run, evaluation: Run, result: Result, memory: Memory) -> Out
     return run.leg
 
 
-def _conclude(run: Run, result: Result, memory: Memory, present: Callable[[Run, Scoreboard], None]) -> int:
+def _conclude(run: Run, result: Result, memory: RecoveryState, present: Callable[[Run, Scoreboard], None]) -> int:
     """Shows the result; the exit status."""
     _end_callbacks(memory)
     present(run, result.scoreboard)
@@ -132,13 +132,13 @@ def _conclude(run: Run, result: Result, memory: Memory, present: Callable[[Run, 
     return _stopped(run, result.stopped_at, memory)
 
 
-def _end_callbacks(memory: Memory) -> None:
+def _end_callbacks(memory: RecoveryState) -> None:
     """Lets those who were told of the run know that it has ended in good order."""
     if memory.callbacks is not None:
         memory.callbacks.end()
 
 
-def _stopped(run: Run, tick: int, memory: Memory) -> int:
+def _stopped(run: Run, tick: int, memory: RecoveryState) -> int:
     stop = memory.stop
     if stop.requeue:
         run.folder.requeue.touch(mode=0o600)
@@ -152,7 +152,7 @@ def _stopped(run: Run, tick: int, memory: Memory) -> int:
     return stop.status
 
 
-def in_one_process(run: Run, display: Display, memory: Memory | None = None, *, watched: bool = False) -> Result:
+def in_one_process(run: Run, display: Display, memory: RecoveryState | None = None, *, watched: bool = False) -> Result:
     """All roles as threads of this process, one at a time.
 
     Args:
@@ -166,21 +166,21 @@ def in_one_process(run: Run, display: Display, memory: Memory | None = None, *, 
         Deadlock: every role waits for another one.
     """
     results: list[Result] = []
-    held = memory or Memory()
+    held = memory or RecoveryState()
 
     def main_of(role: Role) -> Main:
         if role.kind is RoleKind.ROOT:
             return lambda endpoint: results.append(_record(endpoint, run, display, held))
-        return lambda endpoint: perform(endpoint, run, role, private=False)
+        return lambda endpoint: run_role(endpoint, run, role, private=False)
 
-    host = Host(names_of(run, run.roles))
-    with Sentry(host, run) if watched else nullcontext():
+    host = RoleScheduler(names_of(run, run.roles))
+    with RootWatchdog(host, run) if watched else nullcontext():
         host.run({run.address(role): main_of(role) for role in run.roles})
     return results[0]
 
 
 def _record(
-    endpoint: Endpoint, run: Run, display: Display, memory: Memory, ready: Callable[[], None] = lambda: None
+    endpoint: Endpoint, run: Run, display: Display, memory: RecoveryState, ready: Callable[[], None] = lambda: None
 ) -> Result:
     root = Root(endpoint, run, display, memory)
     callbacks = memory.callbacks = memory.callbacks or Callbacks(run.plan.callbacks, memory.stop)
@@ -201,15 +201,16 @@ def _record(
         resumed_at = run.leg.start if run.resumed else None
         with Recorder(run.folder, run.first_ticks, resumed_at=resumed_at, callbacks=callbacks) as recorder:
             callbacks.start(run.path, partial(to_json, run.plan), resumed=run.resumed)
-            memory.stop.heeded = True
+            memory.stop.handled = True
             way = root.record(recorder)
     if run.profile:
         run.folder.write_profile(profile_json(memory.profiles))
     return Result(root.scoreboard, way.stopped_at, way.following)
 
 
-def lock(run: Run, memory: Memory) -> None:
-    """Takes the run folder for this process, until `Memory.unlock`: between the stages of a run it is nobody else's.
+def lock(run: Run, memory: RecoveryState) -> None:
+    """Takes the run folder for this process, until `RecoveryState.unlock`: between the stages of a run it is nobody
+    else's.
 
     Raises:
         ConfigError: another process writes into it.
@@ -229,16 +230,16 @@ def _locked(run: Run) -> RunLock:
     return RunLock.take(run.folder.path)
 
 
-def conclude(run: Run, memory: Memory, present: Callable[[Run, Scoreboard], None]) -> int:
+def conclude(run: Run, memory: RecoveryState, present: Callable[[Run, Scoreboard], None]) -> int:
     """Shows the result of a run that was played to its end; returns the exit status."""
     if memory.concluded:
         return memory.stop.status if memory.stop.wanted else 0
-    for words in note_repairs(run):
+    for words in log_repairs(run):
         print(words, flush=True)
     return _conclude(run, Result(_scoreboard(run, memory)), memory, present)
 
 
-def _scoreboard(run: Run, memory: Memory) -> Scoreboard:
+def _scoreboard(run: Run, memory: RecoveryState) -> Scoreboard:
     """The score of a run between two stages: as this process knows it, or from the records."""
     return memory.scoreboard or _scored(run)
 
@@ -251,10 +252,10 @@ def _scored(run: Run) -> Scoreboard:
 
 
 def lead(
-    team: Team,
-    host: Host,
+    team: World,
+    host: RoleScheduler,
     run: Run,
-    memory: Memory,
+    memory: RecoveryState,
     present: Callable[[Run, Scoreboard], None],
     display: Display | None = None,
 ) -> Outcome:
@@ -276,7 +277,7 @@ def lead(
     return _led(team, host, run, memory, shown, lambda result: _outcome(run, result, memory, present))
 
 
-def lead_evaluation(team: Team, host: Host, run: Run, evaluation: Run, memory: Memory) -> Outcome:
+def lead_evaluation(team: World, host: RoleScheduler, run: Run, evaluation: Run, memory: RecoveryState) -> Outcome:
     """Rank 0's roles of an evaluation; as `lead`.
 
     Args:
@@ -295,35 +296,35 @@ def lead_evaluation(team: Team, host: Host, run: Run, evaluation: Run, memory: M
 
 
 def _led(
-    team: Team,
-    host: Host,
+    team: World,
+    host: RoleScheduler,
     run: Run,
-    memory: Memory,
+    memory: RecoveryState,
     display: Display,
     conclude: Callable[[Result], Outcome],
-    whole: tuple[Run, Memory] | None = None,
+    whole: tuple[Run, RecoveryState] | None = None,
 ) -> Outcome:
     """Plays rank 0's roles; what goes wrong is told of the run itself, or of the whole that it is an evaluation of."""
     results: list[Result] = []
     told, held = whole or (run, memory)
 
     def tell_repairs() -> None:
-        for words in note_repairs(told):
+        for words in log_repairs(told):
             print(words, flush=True)
 
     def main_of(role: Role) -> Main:
         if role.kind is RoleKind.ROOT:
             return lambda endpoint: results.append(_record(endpoint, run, display, memory, tell_repairs))
-        return lambda endpoint: perform(endpoint, run, role, memory=memory, private=False)
+        return lambda endpoint: run_role(endpoint, run, role, memory=memory, private=False)
 
     try:
         # `arena train` asks politely with another signal; when it dies, its launcher sends this one.
         memory.stop.listen(at_once={signal.SIGTERM} if mpirun.started_by_us() else ())
-        with Sentry(host, run, end=team.abort):
+        with RootWatchdog(host, run, end=team.abort):
             host.run({run.address(role): main_of(role) for role in run.plan.ranks[0]})
         return conclude(results[0])
     except BaseException as error:
-        if team.mourns(error):
+        if team.is_peer_failure(error):
             raise PeerLost(str(error)) from error
         failure = _failure(told, held, error)
         if not _is_from_launcher(error):
@@ -337,7 +338,7 @@ def _is_from_launcher(error: BaseException) -> bool:
     return isinstance(error, KeyboardInterrupt) and error.args == (signal.SIGTERM,) and mpirun.started_by_us()
 
 
-def _failure(run: Run, memory: Memory, error: BaseException) -> Failed:
+def _failure(run: Run, memory: RecoveryState, error: BaseException) -> Failed:
     if isinstance(error, RoleFailed):
         return error.failure
     if isinstance(error, KeyboardInterrupt):
@@ -345,7 +346,7 @@ def _failure(run: Run, memory: Memory, error: BaseException) -> Failed:
     return failure_of(error, "root, rank 0")
 
 
-def interrupted(run: Run, memory: Memory, error: KeyboardInterrupt) -> Failed:
+def interrupted(run: Run, memory: RecoveryState, error: KeyboardInterrupt) -> Failed:
     """What to say when a signal has ended a run at once; one that nobody has played leaves nothing behind."""
     number: int = error.args[0] if error.args else signal.SIGINT
     if not run.resumed and not run.folder.config.exists():

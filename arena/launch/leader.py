@@ -10,18 +10,18 @@ from arena.records.scoreboard import Scoreboard
 from arena.roles.protocol import Failed
 from arena.run import stages
 from arena.run.leg import Leg
-from arena.run.recovery import Memory
+from arena.run.recovery import RecoveryState
 from arena.run.resume import forget
 from arena.run.run import Run, Stage
 from arena.terminal.display import Display
-from arena.transport.scheduler import Host
+from arena.transport.scheduler import RoleScheduler
 
 if TYPE_CHECKING:
-    from arena.transport.mpi import Team
+    from arena.transport.mpi import World
 
 
-class HostingLeader(ABC):
-    """Rank 0's part of a run, or all of it where there is no other rank; see `arena.launch.rank.Leader`."""
+class Rank0Base(ABC):
+    """Rank 0's part of a run, or all of it where there is no other rank; see `arena.launch.rank.Rank0`."""
 
     @abstractmethod
     def prepare(self, ranks: int, *, tolerant: bool = False) -> Run:
@@ -39,7 +39,7 @@ class HostingLeader(ABC):
         """Shows the progress; None: as it fits the terminal."""
         return None
 
-    def lock(self, run: Run, memory: Memory) -> None:
+    def lock(self, run: Run, memory: RecoveryState) -> None:
         """Takes the run folder for this process, until the run ends.
 
         Raises:
@@ -57,20 +57,22 @@ class HostingLeader(ABC):
 
     def alone(self, run: Run) -> int:
         """Plays everything in this process and shows the result; returns the exit status."""
-        return hosting.alone(run, self.present, self.display(), next_stage=self.next_stage)
+        return hosting.run_single_process(run, self.present, self.display(), next_stage=self.next_stage)
 
-    def conclude(self, run: Run, memory: Memory) -> int:
+    def conclude(self, run: Run, memory: RecoveryState) -> int:
         """Shows the result of a run that was played to its end; returns the exit status."""
         return hosting.conclude(run, memory, self.present)
 
-    def lead(self, team: Team, host: Host, run: Run, memory: Memory) -> int | Leg:
+    def lead(self, team: World, host: RoleScheduler, run: Run, memory: RecoveryState) -> int | Leg:
         """Plays rank 0's roles; the exit status when the result is shown, or the leg that the run goes on with."""
         return hosting.lead(team, host, run, memory, self.present, self.display())
 
-    def lead_evaluation(self, team: Team, host: Host, run: Run, evaluation: Run, memory: Memory) -> int | Leg:
+    def lead_evaluation(
+        self, team: World, host: RoleScheduler, run: Run, evaluation: Run, memory: RecoveryState
+    ) -> int | Leg:
         """Plays rank 0's roles of an evaluation; as `lead`."""
         return hosting.lead_evaluation(team, host, run, evaluation, memory)
 
-    def interrupted(self, run: Run, memory: Memory, error: KeyboardInterrupt) -> Failed:
+    def interrupted(self, run: Run, memory: RecoveryState, error: KeyboardInterrupt) -> Failed:
         """What to say when a signal has ended a run at once; one that nobody has played leaves nothing behind."""
         return hosting.interrupted(run, memory, error)

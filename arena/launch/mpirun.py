@@ -22,7 +22,7 @@ from typing import IO
 
 from arena.errors import ConfigError
 from arena.plan.hosts import allocated, shares
-from arena.run.stop import WISHES, takes_signals
+from arena.run.stop import STOP_SIGNALS, takes_signals
 
 _UNDER_A_LAUNCHER = ("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "PMI_ID", "MPI_LOCALRANKID")
 _CONFIRM_VARIABLE = "ARENA_CONFIRM"  # there if somebody waits for the words below
@@ -528,7 +528,7 @@ def _kill(process: subprocess.Popen[str]) -> None:
 
 
 def _begin_launcher() -> None:
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, WISHES)  # it would inherit what is blocked in this process
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)  # it would inherit what is blocked in this process
     die_with_parent(signal.SIGTERM)
 
 

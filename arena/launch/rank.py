@@ -7,7 +7,7 @@ repaired   a process has died: those who live agree how to go on, and host again
 over       everybody has said so; nobody leaves before
 
 A hundred of these may start on a few cores, so this module imports what every rank needs and nothing else: what rank 0
-needs beyond it comes with its `Leader`.
+needs beyond it comes with its `Rank0`.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
-from arena.errors import ConfigError, PeerLost, Vanished
+from arena.errors import ConfigError, PeerLost, ProcessExited
 from arena.launch import mpirun
 from arena.launch.console import Console, log_to_stderr, speak_into, tell
 from arena.plan.plan import Role, RoleKind
-from arena.roles.perform import failure_of, perform
+from arena.roles.perform import failure_of, run_role
 from arena.roles.protocol import Failed, pack, unpack
 from arena.roles.worker.process import import_algorithms
 from arena.run import stop as stopping
 from arena.run.leg import Leg
-from arena.run.recovery import Memory
+from arena.run.recovery import RecoveryState
 from arena.run.run import Run, Stage
 from arena.run.stop import Stop
 from arena.transport import Endpoint, Tag
-from arena.transport.scheduler import Host
+from arena.transport.scheduler import RoleScheduler
 
 if TYPE_CHECKING:
-    from arena.transport.mpi import Team
+    from arena.transport.mpi import World
 
 _START_SECONDS = 300  # for all processes to start and to join
 _PATIENCE = 60.0  # seconds, at least, until those who live have heard of a death
@@ -45,7 +45,7 @@ _ABORT_SECONDS = 5.0  # how long a failed process gives the root to end the run 
 Main = Callable[[Endpoint], Any]
 
 
-class Leader(Protocol):
+class Rank0(Protocol):
     """What rank 0 does beyond its roles."""
 
     def prepare(self, ranks: int, *, tolerant: bool) -> Run:
@@ -54,13 +54,13 @@ class Leader(Protocol):
     def alone(self, run: Run) -> int:
         """Plays a run that has no other rank; returns the exit status."""
 
-    def conclude(self, run: Run, memory: Memory) -> int:
+    def conclude(self, run: Run, memory: RecoveryState) -> int:
         """Shows the result of a run that was played to its end by processes that have died; returns the exit status."""
 
-    def lead(self, team: Team, host: Host, run: Run, memory: Memory) -> int | Leg:
+    def lead(self, team: World, host: RoleScheduler, run: Run, memory: RecoveryState) -> int | Leg:
         """Plays rank 0's roles, the root among them; the exit status, or the leg that the run goes on with."""
 
-    def lock(self, run: Run, memory: Memory) -> None:
+    def lock(self, run: Run, memory: RecoveryState) -> None:
         """Takes the run folder for this process, until the run ends."""
 
     def roll_back(self, run: Run) -> None:
@@ -69,14 +69,16 @@ class Leader(Protocol):
     def next_stage(self, run: Run) -> Stage | None:
         """What is played next; None if the run is over."""
 
-    def lead_evaluation(self, team: Team, host: Host, run: Run, evaluation: Run, memory: Memory) -> int | Leg:
+    def lead_evaluation(
+        self, team: World, host: RoleScheduler, run: Run, evaluation: Run, memory: RecoveryState
+    ) -> int | Leg:
         """Plays rank 0's roles of an evaluation; as `lead`."""
 
-    def interrupted(self, run: Run, memory: Memory, error: KeyboardInterrupt) -> Failed:
+    def interrupted(self, run: Run, memory: RecoveryState, error: KeyboardInterrupt) -> Failed:
         """What to say when a signal has ended a run at once; one that nobody has played leaves nothing behind."""
 
 
-def in_the_world(leader: Callable[[], Leader]) -> int:
+def run_rank(leader: Callable[[], Rank0]) -> int:
     """This rank's roles of a run whose processes a launcher has started. Returns the exit status.
 
     Args:
@@ -100,13 +102,13 @@ class Rank:
         stop: has noted the signals that have come already.
     """
 
-    def __init__(self, mpi: Any, leader: Callable[[], Leader], stop: Stop) -> None:
+    def __init__(self, mpi: Any, leader: Callable[[], Rank0], stop: Stop) -> None:
         self._mpi = mpi
-        self._team: Team = mpi.Team(mpi.world(), tolerant=mpi.tolerates_faults())
+        self._team: World = mpi.World(mpi.world(), tolerant=mpi.tolerates_faults())
         self._leader = leader
         self._run: Run | None = None
         self._console = Console()
-        self._memory = Memory(stop=stop)
+        self._memory = RecoveryState(stop=stop)
         self._lost_at = 0.0  # when the last death was heard of
 
     def take_part(self) -> int:
@@ -117,7 +119,7 @@ class Rank:
                 if status is not None:
                     return self._leave(status)
                 self._repair()
-            except Vanished as error:
+            except ProcessExited as error:
                 self._abort(self._no_death(error) if self._team.is_first else None)
             except BaseException as error:
                 self._abort(self._failure(error))
@@ -127,7 +129,7 @@ class Rank:
         try:
             status = self._play()
         except BaseException as error:
-            if not self._team.mourns(error):
+            if not self._team.is_peer_failure(error):
                 raise
             self._mourn()
             return None
@@ -191,12 +193,12 @@ class Rank:
 
     def _host(self, run: Run, evaluation: Run | None) -> int | Leg:
         """The rank's roles of the run, or of an evaluation before it goes on; at rank 0 what that has led to."""
-        played, memory = (run, self._memory) if evaluation is None else (evaluation, Memory())
+        played, memory = (run, self._memory) if evaluation is None else (evaluation, RecoveryState())
         team, roles = self._team, played.plan.ranks[self._team.rank]
         communicator = team.split(_color(played, roles))
         ranks = [played.plan.rank_of(role) for role in played.roles]
         outside = self._mpi.MpiOutside(team, ranks, shared_memory=played.plan.transport == "auto")
-        host = Host(names_of(played, roles), outside, size=len(played.roles))
+        host = RoleScheduler(names_of(played, roles), outside, size=len(played.roles))
         outcome: int | Leg = 0
         try:
             if team.rank != 0:
@@ -216,12 +218,14 @@ class Rank:
             outside.close()
         return outcome
 
-    def _host_roles(self, host: Host, run: Run, roles: tuple[Role, ...], communicator: Any, memory: Memory) -> None:
+    def _host_roles(
+        self, host: RoleScheduler, run: Run, roles: tuple[Role, ...], communicator: Any, memory: RecoveryState
+    ) -> None:
         log_to_stderr(run, roles)
 
         def main_of(role: Role) -> Main:
             def main(endpoint: Endpoint) -> None:
-                failure = perform(
+                failure = run_role(
                     endpoint, run, role, memory=memory, communicator=communicator, private=len(roles) == 1
                 )
                 if failure is not None:
@@ -281,7 +285,7 @@ class Rank:
             return self._leader().interrupted(run, self._memory, error)
         return failure_of(error, f"rank {rank}", run.source if run else "")
 
-    def _no_death(self, error: Vanished) -> Failed:
+    def _no_death(self, error: ProcessExited) -> Failed:
         """What to say of processes that have ended themselves."""
         plan = self._run.plan if self._run else None
         roles = [role for rank in error.ranks for role in plan.ranks[rank]] if plan is not None else []
@@ -307,7 +311,7 @@ class Rank:
         return status
 
 
-def _why_not(run: Run, memory: Memory) -> str:
+def _why_not(run: Run, memory: RecoveryState) -> str:
     if run.episodes is not None:
         return f"a process has died; {played_words(run)}"
     if not memory.tolerant:
@@ -319,7 +323,7 @@ def _why_not(run: Run, memory: Memory) -> str:
     )
 
 
-def again_words(run: Run, memory: Memory, place: str = "there") -> str:
+def again_words(run: Run, memory: RecoveryState, place: str = "there") -> str:
     """How a run that has ended early goes on, if it can."""
     if not run.has_resume:
         return "it cannot be resumed"
@@ -347,7 +351,7 @@ def _start_mpi() -> Any:
     return mpi
 
 
-def _agree(team: Team, leader: Callable[[], Leader]) -> Run | Failed:
+def _agree(team: World, leader: Callable[[], Rank0]) -> Run | Failed:
     """Rank 0 reads and prepares; everybody gets the run, or the reason why there is none."""
     prepared: Run | Failed | None = None
     if team.rank == 0:
@@ -359,7 +363,7 @@ def _agree(team: Team, leader: Callable[[], Leader]) -> Run | Failed:
     return agreed
 
 
-def _told_by_first(team: Team, value: Any) -> Any:
+def _told_by_first(team: World, value: Any) -> Any:
     """What rank 0 says, at every rank. A collective.
 
     Raises:

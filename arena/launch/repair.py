@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING, NamedTuple
 from arena.plan.plan import Role
 from arena.plan.rehosting import rehosted
 from arena.roles.protocol import pack, unpack
-from arena.run.recovery import Memory
+from arena.run.recovery import RecoveryState
 from arena.run.run import Repair, Run
 
 if TYPE_CHECKING:
-    from arena.transport.mpi import Team
+    from arena.transport.mpi import World
 
 DEATHS_AT_MOST = 5
 """How often a role may die with its process within one leg."""
@@ -39,7 +39,7 @@ class Known(NamedTuple):
     tick: int  # the farthest one that it has seen
 
 
-def repaired(team: Team, run: Run, memory: Memory, lost_at: float) -> tuple[Team, Run]:
+def repaired(team: World, run: Run, memory: RecoveryState, lost_at: float) -> tuple[World, Run]:
     """The team of the survivors, and the run as they take it up again. A collective of the survivors.
 
     Args:
@@ -55,7 +55,7 @@ def repaired(team: Team, run: Run, memory: Memory, lost_at: float) -> tuple[Team
         try:
             found = _meet(team, run, rank, memory, lost_at)
         except BaseException as error:
-            if not team.mourns(error):
+            if not team.is_peer_failure(error):
                 raise
             team.revoke()
         if team.agree(found is not None):
@@ -64,7 +64,7 @@ def repaired(team: Team, run: Run, memory: Memory, lost_at: float) -> tuple[Team
             return found
 
 
-def _meet(team: Team, run: Run, rank: int, memory: Memory, lost_at: float) -> tuple[Team, Run]:
+def _meet(team: World, run: Run, rank: int, memory: RecoveryState, lost_at: float) -> tuple[World, Run]:
     own = Known(rank, memory.begun, memory.concluded, memory.stop.number, memory.tick)
     known = [Known(*unpack(told)) for told in team.gather(pack(tuple(own)))]
     alive = [told.rank for told in known]

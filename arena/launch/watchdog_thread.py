@@ -29,7 +29,7 @@ from arena.launch.terminal import terminal_columns
 from arena.roles.protocol import Failed
 from arena.run.run import Run
 from arena.transport import status
-from arena.transport.scheduler import Host
+from arena.transport.scheduler import RoleScheduler
 from arena.transport.status import State
 
 _LOOKS = 4  # within the limit
@@ -38,7 +38,7 @@ _SLACK = 5.0  # seconds that the thread is given beyond the limit, however busy 
 _SHOW_CURSOR = "\x1b[?25h\n"  # ECMA-48 with DEC's private modes
 
 
-class Sentry:
+class RootWatchdog:
     """A context manager: watches a host while it runs.
 
     Args:
@@ -51,7 +51,7 @@ class Sentry:
 
     def __init__(
         self,
-        host: Host,
+        host: RoleScheduler,
         run: Run,
         *,
         console: IO[str] | None = None,
@@ -68,7 +68,7 @@ class Sentry:
         self._turn, self._since, self._looked = -1, clock(), clock()
         self._delays = delays(os.getpid())
 
-    def __enter__(self) -> Sentry:
+    def __enter__(self) -> RootWatchdog:
         self._judge = self._start_judge()
         assert self._judge.stdin is not None
         self._exit.arm(self._judge.stdin.fileno())

@@ -36,7 +36,7 @@ from arena.league.rng import systematic
 Weights: TypeAlias = dict[str, float]
 
 
-class Field(NamedTuple):
+class OpponentPool(NamedTuple):
     """Everybody whom a learner can meet.
 
     Args:
@@ -60,7 +60,7 @@ class Field(NamedTuple):
 
 
 def draw(
-    entry: MatchmakingConfig, field: Field, rng: np.random.Generator, *, tested: Mapping[str, str] = NOBODY
+    entry: MatchmakingConfig, field: OpponentPool, rng: np.random.Generator, *, tested: Mapping[str, str] = NOBODY
 ) -> dict[str, Sequence[str]]:
     """The opponents of each learner, one per match.
 
@@ -85,7 +85,9 @@ def draw(
     return found
 
 
-def due(entry: MatchmakingConfig, field: Field, ages: Mapping[str, int], rng: np.random.Generator) -> dict[str, bool]:
+def due(
+    entry: MatchmakingConfig, field: OpponentPool, ages: Mapping[str, int], rng: np.random.Generator
+) -> dict[str, bool]:
     """The exploiters whose snapshots join: for long enough, or with success, they have learnt. True: it begins anew.
 
     Args:
@@ -107,7 +109,7 @@ def due(entry: MatchmakingConfig, field: Field, ages: Mapping[str, int], rng: np
     return found
 
 
-def _weights(entry: MatchmakingConfig, learner: str, field: Field) -> Weights | None:
+def _weights(entry: MatchmakingConfig, learner: str, field: OpponentPool) -> Weights | None:
     """How often a learner is to meet each of its opponents; None where that is not a matter of weights."""
     if isinstance(entry.rule, PastSelvesRule):
         own = [*field.snapshots.get(learner, ()), *field.past(entry.against)]
@@ -130,13 +132,13 @@ def _mixed(first: Weights, second: Weights) -> Weights:
     return found
 
 
-def _fictitious(rule: Fictitious, members: Sequence[str], learner: str, field: Field) -> Weights:
+def _fictitious(rule: Fictitious, members: Sequence[str], learner: str, field: OpponentPool) -> Weights:
     current = [name for name in members if name != learner and name in field.learns]
     weights = priorities(field.results, learner, [*current, *field.past(members)], weighting=rule.weighting)
     return _mixed({learner: rule.self_play}, weights)
 
 
-def _exploiters(rule: Exploiters, members: Sequence[str], learner: str, field: Field) -> Weights:
+def _exploiters(rule: Exploiters, members: Sequence[str], learner: str, field: OpponentPool) -> Weights:
     mains = dict.fromkeys(rule.main, 1.0)
     if learner in rule.main_exploiters:
         return _of_main_exploiter(rule, learner, field)
@@ -146,7 +148,7 @@ def _exploiters(rule: Exploiters, members: Sequence[str], learner: str, field: F
     return _mixed({name: rule.self_play / len(mains) for name in mains}, past) if past else mains
 
 
-def _of_main_exploiter(rule: Exploiters, learner: str, field: Field) -> Weights:
+def _of_main_exploiter(rule: Exploiters, learner: str, field: OpponentPool) -> Weights:
     """Each main as it is; where that is hopeless, snapshots of it, the more the more even the games are."""
     weights: Weights = {}
     scores, _ = _moments(field.results, learner, rule.main)
@@ -195,7 +197,7 @@ def _moments(results: Results, player: str, others: Sequence[str]) -> tuple[NDAr
     return mean, (won + drawn / 4 - mean**2) / (total + 1)
 
 
-def _standings(entry: MatchmakingConfig, field: Field) -> Standings:
+def _standings(entry: MatchmakingConfig, field: OpponentPool) -> Standings:
     current = [name for name in entry.members if name in field.learns]
     return Standings(field.results, [*current, *field.past(entry.members)])
 

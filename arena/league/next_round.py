@@ -31,7 +31,7 @@ from arena.config.matches import (
 from arena.config.schema import Config, PolicyConfig
 from arena.league import matchmaking, population, snapshots
 from arena.league import pairings as generators
-from arena.league.matchmaking import Field
+from arena.league.matchmaking import OpponentPool
 from arena.league.ratings.ranking import decided
 from arena.league.results import Played, Results
 from arena.league.rng import Purpose, stream
@@ -82,7 +82,9 @@ def next_round(
     history = History(config, before, played)
     changes = _changes(config, history, results, returns)
     field = _field(config, history, results, changes)
-    judge = generators.Judge(results, stream(config.seed, history.number, Purpose.COINS))  # of those who have played
+    judge = generators.KnockoutRules(
+        results, stream(config.seed, history.number, Purpose.COINS)
+    )  # of those who have played
     written = _written_out(config, history, field, judge)
     return Round(
         number=history.number,
@@ -149,7 +151,7 @@ def over(config: Config, rounds: int) -> list[tuple[str, KnockoutConfig]]:
 
 def _champion(config: Config, history: History, results: Results, place: str, entry: KnockoutConfig) -> Champion:
     """Who has won a knockout with the last round of a history."""
-    judge = generators.Judge(results, stream(config.seed, history.number, Purpose.COINS))
+    judge = generators.KnockoutRules(results, stream(config.seed, history.number, Purpose.COINS))
     ((player,),) = _next_pairings(config, history, judge)[place]
     *_, pairings = history.pairings(place)
     *_, games = history.games()
@@ -238,7 +240,7 @@ class _Due(NamedTuple):
 
 
 def _due(config: Config, history: History, results: Results) -> _Due:
-    field = Field(results, history.snapshots, config.learners)
+    field = OpponentPool(results, history.snapshots, config.learners)
     rng = stream(config.seed, history.number, Purpose.RESETS)
     joining: dict[str, None] = {}
     resets: dict[str, None] = {}
@@ -284,9 +286,9 @@ def _forks(
     return population.forks(rule, populations(config, rule), fitness, history.options, rng)
 
 
-def _field(config: Config, history: History, results: Results, changes: _Changes) -> Field:
+def _field(config: Config, history: History, results: Results, changes: _Changes) -> OpponentPool:
     """Who can be drawn, and what is known of them, when all has changed that does."""
-    return Field(
+    return OpponentPool(
         _as_they_begin(results, changes.forks, changes.resets),
         _in_the_league(history, changes.snapshots, changes.dropped),
         config.learners,
@@ -321,7 +323,7 @@ class _Written(NamedTuple):
     pairings: dict[str, generators.Pairings]
 
 
-def _written_out(config: Config, history: History, field: Field, judge: generators.Judge) -> _Written:
+def _written_out(config: Config, history: History, field: OpponentPool, judge: generators.KnockoutRules) -> _Written:
     rng = stream(config.seed, history.number, Purpose.OPPONENTS)
     tested = {name: newest for name in gated(config) if (newest := field.newest(name)) is not None}
     matches: list[MatchConfig] = []
@@ -341,7 +343,7 @@ def _written_out(config: Config, history: History, field: Field, judge: generato
     return _Written(tuple(matches), pairings)
 
 
-def _next_pairings(config: Config, history: History, judge: generators.Judge) -> dict[str, generators.Pairings]:
+def _next_pairings(config: Config, history: History, judge: generators.KnockoutRules) -> dict[str, generators.Pairings]:
     """Of all tournaments, one after the other: they share the judge's coins."""
     games, found = [*history.games()], {}
     for place, entry in _generators(config):

@@ -73,7 +73,7 @@ def _share(results: Results, player: str, players: Sequence[str]) -> float:
     return score.points / score.games if score.games else 0.5
 
 
-class Judge:
+class KnockoutRules:
     """Says who of two is better, and who stands where.
 
     Args:
@@ -120,7 +120,7 @@ def teams(entry: KnockoutConfig | SwissConfig, pairings: Pairings) -> list[Pair]
 
 
 def next_pairings(
-    entry: KnockoutConfig | SwissConfig, before: Sequence[Pairings], made: Sequence[Shares], judge: Judge
+    entry: KnockoutConfig | SwissConfig, before: Sequence[Pairings], made: Sequence[Shares], judge: KnockoutRules
 ) -> Pairings:
     """The pairings of a tournament's next round; of a knockout that is over, its winner alone.
 

@@ -34,7 +34,7 @@ from arena.records.outcome import Ending, Outcome, Winners, side_returns
 S = TypeVar("S", bound=msgspec.Struct)
 
 
-class Reading(NamedTuple):
+class ResultSet(NamedTuple):
     """What a run folder says about who is better.
 
     Args:
@@ -68,7 +68,7 @@ def read(
     window: int | None = None,
     last: int | None = None,
     journal: Callable[[Path], JournalReader] = JournalReader,
-) -> Reading:
+) -> ResultSet:
     """Reads the games of a run.
 
     Args:
@@ -104,7 +104,7 @@ def read(
         if episode.cut:
             cut.update(referee.missed_by(episode))
     results = Results(encounters)
-    return Reading(
+    return ResultSet(
         results,
         encounters,
         episodes=counted + dropped.total(),

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from arena.errors import ConfigError
-from arena.terminal.text import counted
+from arena.terminal.text import pluralize
 
 _HOST = re.compile(r"([A-Za-z0-9][A-Za-z0-9_.-]*)(?::([0-9]{1,6}))?")
 _NODES = re.compile(r"([A-Za-z0-9_.-]+)((?:\[[0-9,-]+\][A-Za-z0-9_.-]*)*)")
@@ -77,8 +77,8 @@ def shares(hosts: Sequence[Host], ranks: int) -> tuple[Share, ...]:
     slots = sum(host.slots for host in hosts)
     if ranks > slots:
         raise ConfigError(
-            f"{counted(len(hosts), 'host')} with {counted(slots, 'slot')} in all cannot take {ranks} processes; ask "
-            f"for more tasks, or let fewer processes host several roles each: --ranks {slots}"
+            f"{pluralize(len(hosts), 'host')} with {pluralize(slots, 'slot')} in all cannot take {ranks} processes; "
+            f"ask for more tasks, or let fewer processes host several roles each: --ranks {slots}"
         )
     found, first = [], 0
     for host in hosts:

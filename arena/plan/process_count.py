@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple
 
 from arena.config import Config
 from arena.plan.hosts import allocated
-from arena.terminal.text import counted
+from arena.terminal.text import pluralize
 
 RanksWanted = Literal["auto", "one_per_role"] | int
 
@@ -54,7 +54,7 @@ def process_count(
         return ProcessCount(wanted, f"{key}: {wanted}")
     roles = config.roles + 1
     if wanted == "one_per_role":
-        return ProcessCount(None, f"{key}: one_per_role ({counted(roles, 'role')})")
+        return ProcessCount(None, f"{key}: one_per_role ({pluralize(roles, 'role')})")
     slots = allocated_slots(environment)
     room = slots or _Room(*usable_cores(files))
     number = min(room.slots if slots else max(2, room.slots), roles)
@@ -81,7 +81,7 @@ def usable_cores(files: Path = Path("/")) -> tuple[int, str]:
     quota = min(_quotas(files), default=float("inf"))
     if quota < cores:
         cores, limit = max(1, int(quota)), ", by the CPU quota of the cgroup"
-    return cores, counted(cores, "core") + limit
+    return cores, pluralize(cores, "core") + limit
 
 
 def _quotas(files: Path) -> Iterator[float]:
@@ -122,10 +122,10 @@ def allocated_slots(environment: Mapping[str, str]) -> _Room | None:
     hosts = allocated(environment)
     if hosts:
         slots = sum(host.slots for host in hosts)
-        return _Room(slots, f"{counted(slots, 'task')} of the SLURM allocation")
+        return _Room(slots, f"{pluralize(slots, 'task')} of the SLURM allocation")
     for variable, system in _HOST_FILES.items():
         if variable in environment and Path(environment[variable]).is_file():
             lines = [line.split() for line in Path(environment[variable]).read_text().splitlines() if line.strip()]
             slots = sum(int(line[1]) for line in lines) if variable == "PE_HOSTFILE" else len(lines)
-            return _Room(max(1, slots), f"{counted(slots, 'slot')} of the {system} allocation")
+            return _Room(max(1, slots), f"{pluralize(slots, 'slot')} of the {system} allocation")
     return None

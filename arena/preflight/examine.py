@@ -26,7 +26,7 @@ from arena.errors import ConfigError, located
 from arena.game.api import Interface
 from arena.game.spaces import as_action
 from arena.plan.plan import ONLY_ACT, MatchPlan, Plan, PolicyPlan, check_seats, choose_face
-from arena.terminal.text import counted
+from arena.terminal.text import pluralize
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -41,7 +41,7 @@ _PATIENCE = 5.0  # seconds that the checks of an environment may take without a 
 _MOST_ROWS = 100_000  # of a seat that is tried out: what more of them need is not to be taken for a plan
 
 
-class PolicyFindings(NamedTuple):
+class PolicySummary(NamedTuple):
     """What is known of a policy and its seats."""
 
     faces: tuple[str, ...]  # that its seats give, each once
@@ -51,12 +51,12 @@ class PolicyFindings(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Examination:
+class Preflight:
     """What an examination found. `lines` says, one line each, what was checked."""
 
     interfaces: tuple[Interface, ...]  # [match]
     seats: tuple[tuple[tuple[int, ...], ...], ...]  # [match][seat]: entity indices
-    policies: dict[str, PolicyFindings]
+    policies: dict[str, PolicySummary]
     lines: tuple[str, ...]
 
     @property
@@ -74,7 +74,7 @@ def examine(
     *,
     rehearsals: Sequence[Plan] = (),
     conformance: Callable[[str], None] | None = None,
-) -> Examination:
+) -> Preflight:
     """Makes each distinct environment once, or twice to compare them, and holds seats and algorithms against it.
 
     Args:
@@ -95,23 +95,23 @@ def examine(
     seated = _examine_later([first, *later], players)
     lines += [_policy_line(policy, findings[name], name in seated) for name, policy in plan.policies.items()]
     made(plan.callbacks)
-    lines += [f"callback {item.target}: {counted(len(item.options), 'option')}" for item in plan.callbacks]
-    return Examination(first.interfaces, first.seats, findings, tuple(lines))
+    lines += [f"callback {item.target}: {pluralize(len(item.options), 'option')}" for item in plan.callbacks]
+    return Preflight(first.interfaces, first.seats, findings, tuple(lines))
 
 
-class _Player(NamedTuple):
+class _ResolvedPolicy(NamedTuple):
     """Who plays for a policy."""
 
     cls: type[Any]
     begins: tuple[Path, Checkpoint] | None  # with what, where it is loaded
 
 
-def _examine_algorithm(plan: Plan, policy: PolicyPlan, report: Callable[[str], None]) -> _Player:
+def _examine_algorithm(plan: Plan, policy: PolicyPlan, report: Callable[[str], None]) -> _ResolvedPolicy:
     path = f"policies.{policy.name}"
     cls = registry.worker_class(policy.algorithm, policy.options, acts=plan.acts(policy), path=path)
-    report(f"policy {policy.name}: algorithm {policy.algorithm}, {counted(len(policy.options), 'option')}")
+    report(f"policy {policy.name}: algorithm {policy.algorithm}, {pluralize(len(policy.options), 'option')}")
     if policy.load is None:
-        return _Player(cls, None)
+        return _ResolvedPolicy(cls, None)
     from arena.records import checkpoint
 
     with located(path=f"{path}.load"):
@@ -119,7 +119,7 @@ def _examine_algorithm(plan: Plan, policy: PolicyPlan, report: Callable[[str], N
         held = checkpoint.load(found)
         check_checkpoint(held, found, policy, cls)
     report(f"policy {policy.name}: begins with {found}")
-    return _Player(cls, (found, held))
+    return _ResolvedPolicy(cls, (found, held))
 
 
 def check_checkpoint(held: Checkpoint, path: Path, policy: PolicyPlan, cls: type[Any]) -> None:
@@ -296,17 +296,17 @@ def check_idle_action(match: MatchPlan, interface: Interface) -> None:
             ) from error
 
 
-def _examine_policy(layout: _Layout, policy: PolicyPlan, player: _Player) -> PolicyFindings:
+def _examine_policy(layout: _Layout, policy: PolicyPlan, player: _ResolvedPolicy) -> PolicySummary:
     plan = layout.plan
     faces = _check_seats(layout, policy, player.cls)
     rows = tuple(plan.matches[match].lanes * len(layout.seats[match][seat]) for match, seat in policy.workers)
     sizes = _sizes(player.cls, plan, policy, learners_of(player.cls, plan, policy))
     if policy.workers and hasattr(player.cls, "tried_out"):
         _try_out(layout, policy, player, faces[0])
-    return PolicyFindings(faces, rows, sizes, registry.schedule_of(player.cls))
+    return PolicySummary(faces, rows, sizes, registry.schedule_of(player.cls))
 
 
-def _examine_later(layouts: Sequence[_Layout], players: Mapping[str, _Player]) -> set[str]:
+def _examine_later(layouts: Sequence[_Layout], players: Mapping[str, _ResolvedPolicy]) -> set[str]:
     """Holds policies against their seats in all layouts but the first; returns all that have a seat somewhere.
 
     Who has no seat in an earlier one is tried out here, and its budget is looked at: as of one meeting, since how many
@@ -357,29 +357,29 @@ def _check_state(cls: type[Any], plan: Plan, policy: PolicyPlan) -> None:
         plan.refuse_fragile([policy.name])
 
 
-def _try_out(layout: _Layout, policy: PolicyPlan, player: _Player, face: str) -> None:
+def _try_out(layout: _Layout, policy: PolicyPlan, player: _ResolvedPolicy, face: str) -> None:
     """Makes a policy's algorithm for its first seat, without a game, and lets it take on what it is to begin with.
 
     Raises:
         ConfigError: it cannot be made so, or cannot take that on.
     """
-    from arena.preflight.stubs import Told, Unplayed, UnplayedParallel, tried_out
+    from arena.preflight.stubs import SpecParallelEnv, SpecVectorEnv, StubGroup, from_spaces
 
     plan, (number, seat) = layout.plan, policy.workers[0]
     interface, entities = layout.interfaces[number], layout.seats[number][seat]
     names, spaces = [interface.entities[index] for index in entities], layout.spaces(policy.workers[0])
-    env: Unplayed | UnplayedParallel = UnplayedParallel(names, spaces.observations, spaces.actions)
+    env: SpecVectorEnv | SpecParallelEnv = SpecParallelEnv(names, spaces.observations, spaces.actions)
     if face != "parallel":
         rows = plan.matches[number].lanes * len(entities)
         if rows > _MOST_ROWS:
             return
         masked = bool(interface.mask_sizes[entities[0]])
-        env = Unplayed(spaces.observations[0], spaces.actions[0], rows=rows, entities=names, masked=masked)
+        env = SpecVectorEnv(spaces.observations[0], spaces.actions[0], rows=rows, entities=names, masked=masked)
     teams = plan.teams(policy)
-    group = Told(policy.name, policy.sync, plan.seed, plan.seed, len(policy.workers), team=teams[0], teams=teams)
+    group = StubGroup(policy.name, policy.sync, plan.seed, plan.seed, len(policy.workers), team=teams[0], teams=teams)
     with located(inside=f"policies.{policy.name}"):
         try:
-            made = tried_out(player.cls, env, group, ticks=plan.horizon, options=policy.options)
+            made = from_spaces(player.cls, env, group, ticks=plan.horizon, options=policy.options)
         except (MemoryError, RuntimeError) as error:  # torch has no error of its own for memory that is not there
             what = (str(error).splitlines() or [type(error).__name__])[0]
             raise ConfigError(f"the algorithm cannot be made with these options: {what}", path="options") from error
@@ -466,7 +466,7 @@ def check_teams(cls: type[Any], plan: Plan, policy: PolicyPlan) -> None:
     """Lets an algorithm that looks at whole teams refuse those that a policy has.
 
     Args:
-        cls: its classmethod `check_entities(own, first)`, where it has one, is asked whether it can learn with so many
+        cls: its classmethod `check_team(own, first)`, where it has one, is asked whether it can learn with so many
             entities in a team, where the policy's first team has `first`.
         plan: who sits where.
         policy: of the algorithm.
@@ -481,7 +481,7 @@ def check_teams(cls: type[Any], plan: Plan, policy: PolicyPlan) -> None:
     sizes = [sum(len(plan.matches[match].seats[seat].entities) for match, seat in team) for team in places]
     for ((match, seat), *_), size in zip(places, sizes, strict=True):
         with located(path=plan.matches[match].seat_path(seat), who=who):
-            cls.check_entities(size, sizes[0])
+            cls.check_team(size, sizes[0])
     barrier = policy.frozen or (policy.sync, policy.reduce) != ("samples", "fast")
     if len(teams) < len(policy.workers) and not barrier:
         raise ConfigError(
@@ -551,7 +551,7 @@ def _environment_line(match: MatchPlan, interface: Interface, *, conformance: bo
     kept = ", keeps the interface" if conformance else ""
     kwargs = f" with {match.env_kwargs}" if match.env_kwargs else ""
     within = wrapped_words(match)
-    count = counted(len(interface.entities), "entity", "entities")
+    count = pluralize(len(interface.entities), "entity", "entities")
     return f"environment {match.env} ({match.make}){kwargs}{within}: {count}: {', '.join(interface.entities)}{kept}"
 
 
@@ -560,12 +560,12 @@ def wrapped_words(match: MatchPlan) -> str:
     return f" wrapped in {', '.join(name for name, _ in match.wrappers)}" if match.wrappers else ""
 
 
-def _policy_line(policy: PolicyPlan, findings: PolicyFindings, seated: bool) -> str:
+def _policy_line(policy: PolicyPlan, findings: PolicySummary, seated: bool) -> str:
     if not findings.rows and seated:
         return f"policy {policy.name}: has no seat in these matches, can take those of later rounds or of evaluations"
     if not findings.rows:
         return f"policy {policy.name}: has no seat in any match"
     return (
-        f"policy {policy.name}: {counted(len(findings.rows), 'seat')}, face {' and '.join(findings.faces)}: "
+        f"policy {policy.name}: {pluralize(len(findings.rows), 'seat')}, face {' and '.join(findings.faces)}: "
         "can take their spaces"
     )

@@ -1,6 +1,6 @@
 """What an algorithm is made with where there is no game: an environment that has spaces, and a group that is told.
 
-`tried_out` makes one so: to ask a policy of a run for its actions (`arena.serving.policy`), or to see before a run
+`from_spaces` makes one so: to ask a policy of a run for its actions (`arena.serving.policy`), or to see before a run
 whether it can be made with its options and its seat (`arena.preflight.examine`). Whoever plays, or meets its group,
 when it is made cannot be asked like that; so an algorithm of one's own has to say that it can, by a classmethod
 
@@ -20,7 +20,7 @@ from gymnasium.vector.utils import batch_space
 _NO_GAME = "an algorithm that is tried out, or restored, has no game to play"
 
 
-class Unplayed(VectorEnv[Any, Any, Any]):
+class SpecVectorEnv(VectorEnv[Any, Any, Any]):
     """A vector environment that cannot be played.
 
     Args:
@@ -53,7 +53,7 @@ class Unplayed(VectorEnv[Any, Any, Any]):
         raise RuntimeError(_NO_GAME)
 
 
-class UnplayedParallel:
+class SpecParallelEnv:
     """What a parallel environment says of its entities; it cannot be played.
 
     Args:
@@ -77,7 +77,7 @@ class UnplayedParallel:
 
 
 @dataclass(frozen=True)
-class Told:
+class StubGroup:
     """What an algorithm sees of its group when it is made: of itself alone, where nothing else is said."""
 
     policy: str
@@ -94,8 +94,8 @@ class Told:
     rows: int | None = None
 
 
-def tried_out(
-    cls: type[Any], env: Unplayed | UnplayedParallel, group: Told, *, ticks: int, options: Mapping[str, Any]
+def from_spaces(
+    cls: type[Any], env: SpecVectorEnv | SpecParallelEnv, group: StubGroup, *, ticks: int, options: Mapping[str, Any]
 ) -> Any:
     """An algorithm that cannot play: made in its own way where it has one, else as in a run.
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from arena.seat.client import Seat, Turns
+from arena.seat.client import SeatClient
 
-__all__ = ["Seat", "Turns", "make_proxy"]
+__all__ = ["make_proxy"]
 
 
-def make_proxy(face: str, seats: Sequence[Seat]) -> Any:
+def make_proxy(face: str, seats: Sequence[SeatClient]) -> Any:
     """The environment that an algorithm with this face (`gym`, `vector` or `parallel`) plays in.
 
     Args:

@@ -10,7 +10,7 @@ from gymnasium.error import ResetNeeded
 
 from arena.game.api import Info
 from arena.game.spaces import check_choices, write_sample
-from arena.seat.client import Seat
+from arena.seat.client import SeatClient
 
 _ONLY_LANE = np.ones(1, np.bool_)
 
@@ -31,7 +31,7 @@ class EnvProxy(gymnasium.Env[Any, Any]):
 
     metadata: dict[str, Any] = {"render_modes": []}
 
-    def __init__(self, seat: Seat) -> None:
+    def __init__(self, seat: SeatClient) -> None:
         self.observation_space = seat.observation_spaces[0]
         self.action_space = seat.action_spaces[0]
         self.action_space.seed(seat.seed)

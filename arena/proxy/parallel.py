@@ -11,7 +11,7 @@ from pettingzoo import ParallelEnv
 
 from arena.game.api import Info
 from arena.game.spaces import check_choices, write_sample
-from arena.seat.client import Seat
+from arena.seat.client import SeatClient
 
 _ONLY_LANE = np.ones(1, np.bool_)
 
@@ -30,7 +30,7 @@ class ParallelEnvProxy(ParallelEnv[str, Any, Any]):
     metadata: dict[str, Any] = {"name": "arena_seat", "render_modes": [], "is_parallelizable": True}
     render_mode = None
 
-    def __init__(self, seat: Seat) -> None:
+    def __init__(self, seat: SeatClient) -> None:
         self.possible_agents = list(seat.entities)
         self.agents: list[str] = []
         self.observation_spaces = dict(zip(seat.entities, seat.observation_spaces, strict=True))

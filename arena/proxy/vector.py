@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from arena.errors import ProtocolError
 from arena.game.lockstep import RequestKind
 from arena.game.spaces import BatchWriter, empty_batch, flatten, unflatten
-from arena.seat.client import Seat
+from arena.seat.client import SeatClient
 
 BoolRows = NDArray[np.bool_]
 StepResults = tuple[Any, NDArray[np.float64], BoolRows, BoolRows, dict[str, Any]]
@@ -58,7 +58,7 @@ class VectorEnvProxy(VectorEnv[Any, Any, Any]):
         BudgetReached: from `step`, and from a `reset` that would need a tick, when the match has used its budget.
     """
 
-    def __init__(self, seats: Sequence[Seat], *, rows: slice | None = None) -> None:
+    def __init__(self, seats: Sequence[SeatClient], *, rows: slice | None = None) -> None:
         seat = seats[0]
         self.num_envs = sum(seat.rows for seat in seats)
         self.single_observation_space = seat.observation_spaces[0]
@@ -272,12 +272,12 @@ def _joined(parts: Sequence[NDArray[Any]]) -> NDArray[Any]:
     return parts[0].copy() if len(parts) == 1 else np.concatenate(parts)
 
 
-def _places(seats: Sequence[Seat]) -> tuple[tuple[Seat, slice], ...]:
+def _places(seats: Sequence[SeatClient]) -> tuple[tuple[SeatClient, slice], ...]:
     """Each seat with the place of its rows among all."""
     ends = np.cumsum([seat.rows for seat in seats]).tolist()
     return tuple((seat, slice(end - seat.rows, end)) for seat, end in zip(seats, ends, strict=True))
 
 
-def _seed_of_block(seat: Seat) -> int:
+def _seed_of_block(seat: SeatClient) -> int:
     """Blocks of one worker must not draw the same actions."""
     return int(np.random.SeedSequence((seat.seed, seat.part)).generate_state(1)[0])

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
-from arena.errors import ConfigError, Unwritable
+from arena.errors import ConfigError, WriteError
 
 
 def private(path: str, flags: int) -> int:
@@ -30,13 +30,13 @@ def writing(path: Path) -> Iterator[None]:
     """
     try:
         yield
-    except Unwritable:
+    except WriteError:
         raise
     except OSError as error:
         if error.errno == errno.ENOENT:
-            raise Unwritable(f"{path} cannot be written: it, or its folder, is not there any more") from error
+            raise WriteError(f"{path} cannot be written: it, or its folder, is not there any more") from error
         why = error.strerror or str(error)
-        raise Unwritable(f"{path} cannot be written: {why}. What was written before stays") from error
+        raise WriteError(f"{path} cannot be written: {why}. What was written before stays") from error
 
 
 def make_folder(path: Path) -> None:

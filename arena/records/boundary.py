@@ -17,7 +17,7 @@ from arena.errors import ConfigError
 from arena.records import checkpoint
 from arena.records.atomic import make_folder, replacing
 from arena.records.folder import RunFolder
-from arena.run.handover import Seat
+from arena.run.handover import SeatKey
 from arena.run.leg import Leg
 
 VERSION = 1
@@ -43,7 +43,7 @@ class Boundary(msgspec.Struct, frozen=True, kw_only=True):
     updates: dict[str, int] = {}
     seconds: dict[str, float] = {}
     left: list[tuple[int, int]] = []
-    seats: list[Seat] = []
+    seats: list[SeatKey] = []
     checkpoints: dict[str, int] = {}
     journals: dict[str, int] = {}
 

@@ -14,7 +14,7 @@ from typing import IO, Any, TypeVar
 
 import msgspec
 
-from arena.errors import ConfigError, Unwritable
+from arena.errors import ConfigError, WriteError
 from arena.records.atomic import private, writing
 
 S = TypeVar("S", bound=msgspec.Struct)
@@ -73,7 +73,7 @@ class Journal:
                 self._pending = []
             self._file.flush()
             if not os.path.samestat(os.stat(self._path), os.fstat(self._file.fileno())):
-                raise Unwritable(f"{self._path} is another file now: somebody has replaced it in mid-run")
+                raise WriteError(f"{self._path} is another file now: somebody has replaced it in mid-run")
 
     def sync(self) -> None:
         """Flushes, and waits until everything is on the disk."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from arena.errors import Unwritable
+from arena.errors import WriteError
 from arena.records.episode import EpisodeLine, ending_of, episode_line, unsettled, without_winner
 from arena.records.episode_stats import Results, results_of
 from arena.records.folder import RunFolder
@@ -103,7 +103,7 @@ class Recorder:
     ) -> None:
         try:
             self.close()
-        except Unwritable as unwritable:
+        except WriteError as unwritable:
             if error is None:
                 raise
             _log.error("%s", unwritable)  # the run ends with the other error, which came first

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from arena.errors import ConfigError, Unwritable, nearest
+from arena.errors import ConfigError, WriteError, nearest
 from arena.records.atomic import check_place
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ def write_video(path: Path, pictures: Iterator[Picture], *, per_second: float) -
             part.unlink(missing_ok=True)
     except OSError as error:
         why = error.strerror or str(error).partition("\n")[0]  # behind it is the encoder's whole command
-        raise Unwritable(f"{path} cannot be written: {why}") from error
+        raise WriteError(f"{path} cannot be written: {why}") from error
 
 
 def captioned(picture: Picture, caption: Caption) -> Picture:

@@ -18,7 +18,7 @@ from arena.league.ratings.contradictions import Contradiction
 from arena.league.ratings.online import OnlineRatings
 from arena.league.ratings.ratings import Interval, Ratings, fit
 from arena.league.ratings.standings import Caution, Curtailed, caution, curtailed, rows
-from arena.league.read_results import Reading
+from arena.league.read_results import ResultSet
 from arena.league.results import Results
 from arena.league.tournament import Doubt, Rule, equals, table
 from arena.report.colors import Colors
@@ -147,7 +147,7 @@ class Standings(msgspec.Struct, frozen=True):
 
 
 def standings(
-    reading: Reading, config: Config, colors: Colors, *, window: int | None, rule: DecidedConfig | None = None
+    reading: ResultSet, config: Config, colors: Colors, *, window: int | None, rule: DecidedConfig | None = None
 ) -> Standings | None:
     """The standings of those who have met; None where fewer than two players have.
 

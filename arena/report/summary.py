@@ -14,14 +14,14 @@ from arena.records.scoreboard import WINDOW
 from arena.report.colors import Colors
 from arena.report.episodes import Floats
 from arena.report.read_run import RunFiles, Update
-from arena.run.status import Condition, condition, planned_ticks
+from arena.run.status import RunStatus, planned_ticks, run_status
 
 
 class Summary(msgspec.Struct, frozen=True):
     """The run in numbers.
 
     Args:
-        state: what has become of it, in the words of `Condition`.
+        state: what has become of it, in the words of `RunStatus`.
         read: when the journals were read, ISO 8601, UTC; None where nobody wrote any more, so that a page made again
             is the same page.
         began: when the run was started, or resumed for the last time; `ended`: when something was written last.
@@ -118,11 +118,11 @@ def summarise(files: RunFiles) -> Summary:
     )
 
 
-def _state(files: RunFiles) -> Condition:
+def _state(files: RunFiles) -> RunStatus:
     """What had become of the run when it was read."""
     if files.journals.going:
-        return Condition.UNDER_WAY
-    return condition(files.folder, files.config, played=ticks_played(files))
+        return RunStatus.UNDER_WAY
+    return run_status(files.folder, files.config, played=ticks_played(files))
 
 
 def _match_ticks(files: RunFiles, tick: int) -> int:

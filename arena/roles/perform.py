@@ -9,21 +9,27 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from arena.errors import CallbackFailed, ConfigError, NotZeroSum, PeerLost, RunStopped, Unwritable
+from arena.errors import CallbackFailed, ConfigError, NotZeroSum, PeerLost, RunStopped, WriteError
 from arena.plan import seeding
 from arena.plan.plan import Role, RoleKind
 from arena.roles.protocol import Failed, Next, expect, pack
 from arena.roles.worker.process import seed_libraries
 from arena.run.leg import Leg
-from arena.run.recovery import Memory
+from arena.run.recovery import RecoveryState
 from arena.run.run import Run
 from arena.transport import Endpoint, Tag
 
 _log = logging.getLogger(__name__)
 
 
-def perform(
-    endpoint: Endpoint, run: Run, role: Role, *, memory: Memory | None = None, communicator: Any = None, private: bool
+def run_role(
+    endpoint: Endpoint,
+    run: Run,
+    role: Role,
+    *,
+    memory: RecoveryState | None = None,
+    communicator: Any = None,
+    private: bool,
 ) -> Failed | None:
     """Plays an environment or a worker to its end.
 
@@ -41,14 +47,14 @@ def perform(
         PeerLost: a process of the run has died.
     """
     try:
-        _act(endpoint, run, role, memory or Memory(), communicator, private)
+        _act(endpoint, run, role, memory or RecoveryState(), communicator, private)
         return None
     except PeerLost:
         raise
     except RunStopped:
         return None  # somebody else has failed, and says so
     except BaseException as error:
-        if endpoint.mourns(error):
+        if endpoint.is_peer_failure(error):
             raise PeerLost(str(error)) from error
         failure = failure_of(error, f"{run.describe(role)}, rank {run.plan.rank_of(role)}", run.source)
         _log.error("%s\n%s", failure.who, failure.message)
@@ -64,7 +70,7 @@ def failure_of(error: BaseException, who: str, source: str = "") -> Failed:
     if isinstance(error, ConfigError):
         placed = ConfigError(error.message, path=error.path, source=error.source or source)
         return Failed(who, str(placed), exit_code=2)
-    if isinstance(error, (NotZeroSum, Unwritable)):
+    if isinstance(error, (NotZeroSum, WriteError)):
         return Failed(who, str(error), exit_code=1)
     if isinstance(error, KeyboardInterrupt):  # between two stages of a run: nobody who knows more has taken it
         number: int = error.args[0] if error.args else signal.SIGINT
@@ -72,7 +78,7 @@ def failure_of(error: BaseException, who: str, source: str = "") -> Failed:
     return Failed(who, "".join(traceback.format_exception(error)).rstrip(), exit_code=1)
 
 
-def _act(endpoint: Endpoint, run: Run, role: Role, memory: Memory, communicator: Any, private: bool) -> None:
+def _act(endpoint: Endpoint, run: Run, role: Role, memory: RecoveryState, communicator: Any, private: bool) -> None:
     """Leg after leg, until the root says that there is none."""
     leg: Leg | None = run.leg
     while leg is not None:
@@ -82,7 +88,9 @@ def _act(endpoint: Endpoint, run: Run, role: Role, memory: Memory, communicator:
         leg = expect(Next, endpoint.receive(0, Tag.FROM_ROOT)).leg
 
 
-def _play_leg(endpoint: Endpoint, run: Run, role: Role, memory: Memory, communicator: Any, private: bool) -> None:
+def _play_leg(
+    endpoint: Endpoint, run: Run, role: Role, memory: RecoveryState, communicator: Any, private: bool
+) -> None:
     # Imported here: a process that plays one kind of role has no use for the other kind's modules.
     if role.kind is RoleKind.WORKER:
         from arena.roles.worker.worker import Worker

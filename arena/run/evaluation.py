@@ -26,7 +26,7 @@ from arena.records.identical_games import repeated
 from arena.records.journal import JournalReader
 from arena.records.outcome import Winners, without_winner_words
 from arena.records.scoreboard import Scoreboard
-from arena.run.leg import ENDLESS as ENDLESS
+from arena.run.leg import UNBOUNDED_TICKS as UNBOUNDED_TICKS
 from arena.run.prepare import prepare
 from arena.run.run import Run
 from arena.terminal.text import repetition_words, result_words
@@ -88,7 +88,7 @@ def evaluation_config(config: Config, loads: Mapping[str, str]) -> Config:
     return msgspec.structs.replace(
         config,
         seed=int(np.random.SeedSequence([config.seed, _STREAM]).generate_state(1)[0]),
-        ticks=ENDLESS,
+        ticks=UNBOUNDED_TICKS,
         rounds=1,
         league=None,
         policies=policies,

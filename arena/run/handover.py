@@ -15,7 +15,7 @@ Worker = tuple[int, int]
 """The worker of a seat, as (match, seat)."""
 
 
-class Seat(NamedTuple):
+class SeatKey(NamedTuple):
     """A worker's place, and what must be alike for another one to go on with what it alone has."""
 
     match: int
@@ -28,10 +28,12 @@ class Seat(NamedTuple):
         return self.match, self.seat
 
 
-def seats_of(plan: Plan, *policies: str) -> list[Seat]:
+def seats_of(plan: Plan, *policies: str) -> list[SeatKey]:
     """The seats of some policies of a plan; of all where none is named."""
     return [
-        Seat(match.match, seat.index, seat.policy, _words(match.env, match.env_kwargs, match.lanes, len(seat.entities)))
+        SeatKey(
+            match.match, seat.index, seat.policy, _words(match.env, match.env_kwargs, match.lanes, len(seat.entities))
+        )
         for match in plan.matches
         for seat in match.seats
         if not policies or seat.policy in policies
@@ -42,7 +44,7 @@ def _words(*parts: object) -> str:
     return json.dumps(parts, sort_keys=True, default=repr)
 
 
-def successions(seats: Sequence[Seat], last: Sequence[Seat]) -> Iterator[tuple[Worker, Worker]]:
+def match_workers(seats: Sequence[SeatKey], last: Sequence[SeatKey]) -> Iterator[tuple[Worker, Worker]]:
     """The workers of a policy, and whose place each of them takes: one of the last ones in a seat like its own.
 
     They take them in their order; where they are more than before, the last one of its kind has several successors.

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-ENDLESS = 2**40
+UNBOUNDED_TICKS = 2**40
 """Ticks of a run, where the number of episodes decides."""
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @dataclass
-class Memory:
+class RecoveryState:
     """Filled by the roles of one process.
 
     Args:
@@ -61,12 +61,12 @@ class Memory:
         self.scoreboard, self.callbacks, self.tick = None, None, 0
         self.stop.by = ""
 
-    def aside(self) -> Memory:
+    def aside(self) -> RecoveryState:
         """The root's, while an evaluation or a rehearsal of the run is played.
 
         It is asked to end as the run is. Who learns says its schedule in a rehearsal, and the run knows it from there.
         """
-        return Memory(stop=self.stop, schedules=self.schedules)
+        return RecoveryState(stop=self.stop, schedules=self.schedules)
 
     def spend(self, who: Profiled, profile: RoleProfile) -> None:
         """Adds to where the time of a role went."""

@@ -21,7 +21,7 @@ from arena.records import checkpoint, evaluations
 from arena.records.boundary import Boundary
 from arena.records.faults import was_repaired_in_mid_leg
 from arena.records.folder import RunFolder
-from arena.run.handover import Worker, seats_of, successions
+from arena.run.handover import Worker, match_workers, seats_of
 from arena.run.leg import Leg
 from arena.run.run import Run
 
@@ -174,7 +174,7 @@ def _reseated(leg: Leg, found: Boundary, run: Run) -> Leg:
     taken: dict[Worker, Worker] = {}
     for name in run.plan.policies:
         last = [seat for seat in found.seats if seat.policy == name]
-        taken |= successions(seats_of(run.plan, name), last)
+        taken |= match_workers(seats_of(run.plan, name), last)
     return replace(
         leg,
         left=frozenset(worker for worker, other in taken.items() if other in leg.left),

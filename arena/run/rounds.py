@@ -27,14 +27,14 @@ from arena.league import rounds_file as records
 from arena.league.knockouts import knockouts_won
 from arena.league.next_round import Champion, Round
 from arena.league.ratings.standings import LeagueTable, caution, league_table
-from arena.league.read_results import Reading, read, read_played, read_returns
+from arena.league.read_results import ResultSet, read, read_played, read_returns
 from arena.league.rounds import player_of
 from arena.league.tournament import equals
 from arena.plan.plan import Plan, make_plan
 from arena.records import checkpoint
 from arena.records.atomic import make_folder
 from arena.records.folder import RunFolder
-from arena.run.handover import seats_of, successions
+from arena.run.handover import match_workers, seats_of
 from arena.run.leg import Leg
 from arena.run.run import Run
 
@@ -94,7 +94,7 @@ def league_champions(run: Run) -> list[Champion]:
     return knockouts_won(run.folder, config_of(run))
 
 
-def _reading(run: Run, config: Config) -> Reading:
+def _reading(run: Run, config: Config) -> ResultSet:
     window = (config.league or LeagueConfig()).window
     return read(run.folder, window=window, last=run.plan.round)
 
@@ -212,7 +212,7 @@ def _own(
         if last is None or learnt.parent != folder:  # what another run has learnt, as `load:` says, is nobody's own
             continue
         reseated = run.leg.own if last is run.plan else None  # the run was resumed, with other seats than were played
-        for worker, other in successions(seats_of(plan, name), seats_of(last, source)):
+        for worker, other in match_workers(seats_of(plan, name), seats_of(last, source)):
             if reseated is None:
                 yield worker, checkpoint.own_path_of(folder, checkpoint.ticks_of(learnt), other)
             elif other in reseated:

@@ -12,10 +12,10 @@ from arena.records import boundary
 from arena.records.folder import RunFolder
 from arena.records.journal import JournalReader
 from arena.records.lock import is_held, is_left
-from arena.run.leg import ENDLESS
+from arena.run.leg import UNBOUNDED_TICKS
 
 
-class Condition(Enum):
+class RunStatus(Enum):
     """Of a run: it goes on, all of it was played, it has ended in order with ticks left, or it was killed."""
 
     UNDER_WAY = "under way"
@@ -32,10 +32,10 @@ class _Batch(msgspec.Struct, frozen=True):
 
 def planned_ticks(config: Config) -> int | None:
     """Of each match, in all rounds; None where the number of episodes decides, as in a tournament."""
-    return config.ticks * config.rounds if config.ticks < ENDLESS else None
+    return config.ticks * config.rounds if config.ticks < UNBOUNDED_TICKS else None
 
 
-def condition(folder: RunFolder, config: Config, *, played: int) -> Condition:
+def run_status(folder: RunFolder, config: Config, *, played: int) -> RunStatus:
     """The condition of a run.
 
     Args:
@@ -48,13 +48,13 @@ def condition(folder: RunFolder, config: Config, *, played: int) -> Condition:
     """
     planned = planned_ticks(config)
     if is_held(folder.path):
-        return Condition.UNDER_WAY
+        return RunStatus.UNDER_WAY
     if planned is not None and played >= planned:
-        return Condition.FINISHED
+        return RunStatus.FINISHED
     if is_left(folder.path):
-        return Condition.KILLED
+        return RunStatus.KILLED
     over = _is_whole(folder, config) if planned is None else _is_decided(folder, config, played)
-    return Condition.FINISHED if over else Condition.ENDED_EARLY
+    return RunStatus.FINISHED if over else RunStatus.ENDED_EARLY
 
 
 def _is_whole(folder: RunFolder, config: Config) -> bool:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from types import FrameType
 
 _STATUS = {signal.SIGUSR1: 0}
-WISHES = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
 
 
 @dataclass
@@ -32,7 +32,7 @@ class Stop:
     """
 
     number: int | None = None
-    heeded: bool = False
+    handled: bool = False
     by: str = ""
     _at_once: Collection[int] = ()
     _told_to_end: bool = False  # by a signal other than SIGUSR1
@@ -78,9 +78,11 @@ class Stop:
         self._at_once = at_once
         if not takes_signals():
             return
-        for number in WISHES:
+        for number in STOP_SIGNALS:
             signal.signal(number, self._hear)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, WISHES)  # one that was held back while the process started comes now
+        signal.pthread_sigmask(
+            signal.SIG_UNBLOCK, STOP_SIGNALS
+        )  # one that was held back while the process started comes now
         early, self._early = self._early, ()
         for noted in early:
             self._hear(noted, None)
@@ -102,7 +104,7 @@ class Stop:
             self._requeue = self.number == signal.SIGUSR1
             self.number = number
         again, self._told_to_end = self._told_to_end, True
-        if again or not self.heeded or number in self._at_once:
+        if again or not self.handled or number in self._at_once:
             raise KeyboardInterrupt(number)
 
 
@@ -114,7 +116,7 @@ def takes_signals() -> bool:
 @contextmanager
 def restored_handlers() -> Iterator[None]:
     """When this is left, the signals do what they did before."""
-    before = {number: signal.getsignal(number) for number in WISHES}
+    before = {number: signal.getsignal(number) for number in STOP_SIGNALS}
     try:
         yield
     finally:
@@ -125,5 +127,5 @@ def restored_handlers() -> Iterator[None]:
 
 def ignore() -> None:
     """Leaves the signals to the process that leads the run; whoever wants all to end ends the launcher."""
-    for number in WISHES:
+    for number in STOP_SIGNALS:
         signal.signal(number, signal.SIG_IGN)

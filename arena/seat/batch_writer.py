@@ -14,13 +14,13 @@ from numpy.typing import NDArray
 from arena.game.api import Step
 from arena.game.spaces import flatten, leaves_of
 from arena.seat.layout import JointReplyView, SeatLayout
-from arena.seat.server import SeatPort
+from arena.seat.server import SeatServer
 
 StepWriter = Callable[[Step, bool], None]
 """Takes a joint step of all lanes, and whether any row of the match ended with it."""
 
 
-def step_writer(ports: Sequence[SeatPort], layouts: Sequence[SeatLayout], outboxes: NDArray[np.uint8]) -> StepWriter:
+def step_writer(ports: Sequence[SeatServer], layouts: Sequence[SeatLayout], outboxes: NDArray[np.uint8]) -> StepWriter:
     """The fastest way for these seats; `outboxes` [S, bytes] hold their replies."""
     first = layouts[0]
     entities = [entity for port in ports for entity in port.entities]
@@ -45,7 +45,7 @@ def alike(layout: SeatLayout, other: SeatLayout) -> bool:
 class AlikeSeats:
     """Writes the replies of seats that are alike, all at once."""
 
-    def __init__(self, ports: Sequence[SeatPort], layout: SeatLayout, outboxes: NDArray[np.uint8]) -> None:
+    def __init__(self, ports: Sequence[SeatServer], layout: SeatLayout, outboxes: NDArray[np.uint8]) -> None:
         seats, lanes, entities = len(ports), layout.lanes, layout.entities
         replies = JointReplyView(layout, outboxes)
         self._ports = ports

@@ -30,7 +30,7 @@ from arena.transport import Link
 NO_INFOS: Mapping[int, Info] = {}
 
 
-class Turns:
+class BlockOrder:
     """How often each of a worker's seats in one match has spoken: a question out of turn would never be answered.
 
     Args:
@@ -70,7 +70,7 @@ class Turns:
             )
 
 
-class Seat:
+class SeatClient:
     """The seat of one worker, or its part of one block of lanes.
 
     Args:
@@ -93,7 +93,7 @@ class Seat:
         start: int = 0,
         before_first_request: Callable[[], None] = lambda: None,
         stopwatch: Stopwatch | None = None,
-        turns: Turns | None = None,
+        turns: BlockOrder | None = None,
         calls: Counter[str] | None = None,
     ) -> None:
         layout = welcome.layout()

@@ -17,7 +17,7 @@ from arena.transport import Link
 Infos = Sequence[Sequence[Info]]  # [L][E]
 
 
-class SeatPort:
+class SeatServer:
     """The environment's end of one seat: it reads the seat's requests and writes what the seat may see.
 
     Args:

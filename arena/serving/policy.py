@@ -19,13 +19,13 @@ from arena import registry
 from arena.config.schema import Config, PolicyConfig, load_config
 from arena.errors import ConfigError, nearest
 from arena.league import rounds_file
-from arena.preflight.stubs import Told, Unplayed, tried_out
+from arena.preflight.stubs import SpecVectorEnv, StubGroup, from_spaces
 from arena.records import checkpoint as checkpoints
 from arena.records.checkpoint import Checkpoint
 from arena.records.folder import RunFolder
 
 
-def restored(
+def load_policy(
     run: Path | str,
     policy: str,
     observation_space: Space[Any],
@@ -57,16 +57,16 @@ def restored(
     cls = registry.worker_class(given.algorithm, given.options, acts=given.frozen, path=f"policies.{policy}")
     if hasattr(cls, "check"):
         cls.check(observation_space, action_space)
-    env = Unplayed(observation_space, action_space)
-    algorithm = tried_out(cls, env, _group(config, policy), ticks=config.ticks, options=given.options)
+    env = SpecVectorEnv(observation_space, action_space)
+    algorithm = from_spaces(cls, env, _group(config, policy), ticks=config.ticks, options=given.options)
     found = _checkpoint(folder, policy, given, boundary)
     if found is not None:
         algorithm.load_state_dict(found.state)
     return algorithm
 
 
-def _group(config: Config, policy: str) -> Told:
-    return Told(policy, config.policies[policy].sync, seed=config.seed, shared_seed=config.seed)
+def _group(config: Config, policy: str) -> StubGroup:
+    return StubGroup(policy, config.policies[policy].sync, seed=config.seed, shared_seed=config.seed)
 
 
 def _as_learnt(folder: RunFolder, policy: str, config: Config, boundary: int | None) -> PolicyConfig:

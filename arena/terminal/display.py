@@ -18,7 +18,7 @@ from typing import IO, TYPE_CHECKING, Protocol
 
 from arena.records.faults import Losses
 from arena.records.scoreboard import Score, Scoreboard, Series
-from arena.terminal.text import counted
+from arena.terminal.text import pluralize
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -252,8 +252,10 @@ def fault_lines(losses: Losses) -> list[str]:
     """What the end of a run says of the games that have failed in it; nothing where none has."""
     if not losses.restarts:
         return []
-    dropped = counted(losses.episodes, "unfinished episode")
-    return [f"games that failed were made anew {counted(losses.restarts, 'time')}, {dropped} dropped: see faults.jsonl"]
+    dropped = pluralize(losses.episodes, "unfinished episode")
+    return [
+        f"games that failed were made anew {pluralize(losses.restarts, 'time')}, {dropped} dropped: see faults.jsonl"
+    ]
 
 
 def _change_words(score: Score) -> str:
@@ -268,7 +270,7 @@ def _before_after(series: Series, phrase: str, noun: str, words: Callable[[float
     change = series.before_and_after()
     of = " of" if noun == "game" else " in"
     if change is None:
-        return f"{phrase.format(words(series.mean))}{of} its {counted(series.count, noun)}"
+        return f"{phrase.format(words(series.mean))}{of} its {pluralize(series.count, noun)}"
     size, before, after = change
     return f"{phrase.format(words(before))}{of} its first {size} {noun}s, {words(after)}{of} its last {size}"
 
@@ -283,7 +285,7 @@ def _draw_words(drawn: Series) -> str:
 def _progress_words(done: int, total: int | None, rate: float | None) -> str:
     speed = f"{'-' if rate is None else round(rate)} ticks/s"
     if total is None:
-        return f"{counted(done, 'tick')} of all matches  {speed}"
+        return f"{pluralize(done, 'tick')} of all matches  {speed}"
     percent = 100 * done // total if total else 100
     return f"{done}/{total} ticks of all matches  {percent} %  {speed}"
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import IO, TYPE_CHECKING, BinaryIO
 
-from arena.errors import Unwritable
+from arena.errors import WriteError
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
@@ -48,7 +48,7 @@ class _Guarded(io.FileIO):
             raise
         except OSError as error:
             discard(self.fileno())
-            raise Unwritable(f"the output cannot be written: {error.strerror}") from error
+            raise WriteError(f"the output cannot be written: {error.strerror}") from error
 
 
 @contextmanager

@@ -12,8 +12,8 @@ from arena.config.schema import EvaluationConfig
 from arena.plan.deadlock import Proof, prove
 from arena.plan.hosts import Share
 from arena.plan.plan import MatchPlan, Plan, Role, RoleKind
-from arena.preflight.examine import Examination, wrapped_words
-from arena.terminal.text import counted, processes_words
+from arena.preflight.examine import Preflight, wrapped_words
+from arena.terminal.text import pluralize, processes_words
 
 _HEADINGS = ("rank", "role", "match", "policy", "entities")
 _UNCOLOURED = "#999999"
@@ -21,7 +21,7 @@ _UNCOLOURED = "#999999"
 
 def plan_text(
     plan: Plan,
-    examination: Examination,
+    examination: Preflight,
     *,
     config: str,
     arguments: Sequence[str] = (),
@@ -70,16 +70,16 @@ def _evaluation_text(evaluation: EvaluationConfig, plan: Plan) -> str:
     who = "who trains, in the same matches"
     if evaluation.seats is not None:
         who = " ".join(seat if isinstance(seat, str) else f"[{' '.join(seat)}]" for seat in evaluation.seats)
-    times = counted(-(-plan.horizon // evaluation.every), "time")
+    times = pluralize(-(-plan.horizon // evaluation.every), "time")
     actions = "the most likely actions" if evaluation.greedy else "sampled actions"
-    episodes = counted(evaluation.episodes, "episode")
+    episodes = pluralize(evaluation.episodes, "episode")
     return (
-        f"evaluation: every {counted(evaluation.every, 'tick')} and at the end, {times} in all; at least {episodes} of "
-        f"each policy, {actions}: {who}"
+        f"evaluation: every {pluralize(evaluation.every, 'tick')} and at the end, {times} in all; at least {episodes} "
+        f"of each policy, {actions}: {who}"
     )
 
 
-def prove_plan(plan: Plan, examination: Examination) -> Proof:
+def prove_plan(plan: Plan, examination: Preflight) -> Proof:
     """Whether a plan can deadlock, after what its algorithms say."""
     return prove(plan, examination.schedules)
 
@@ -111,12 +111,12 @@ def command_line(plan: Plan, *, config: str, arguments: Sequence[str] = ()) -> s
 
 
 def _processes(plan: Plan) -> str:
-    environments = counted(len(plan.matches), "environment")
-    workers = counted(len(plan.roles(RoleKind.WORKER)), "worker")
+    environments = pluralize(len(plan.matches), "environment")
+    workers = pluralize(len(plan.roles(RoleKind.WORKER)), "worker")
     hosted = f"1 root + {environments} + {workers}"
     unused = Counter(_unused_word(plan, rank) for rank in plan.idle_ranks)
     idle, spare = unused["idle"], unused["spare"]
-    hosted += f" + {idle} idle" * bool(idle) + f" + {counted(spare, 'spare')}" * bool(spare)
+    hosted += f" + {idle} idle" * bool(idle) + f" + {pluralize(spare, 'spare')}" * bool(spare)
     if plan.packed:
         return f"{processes_words(plan.processes, len(plan.roles()))}: {hosted}"
     return f"{plan.processes} = {hosted}"
@@ -133,8 +133,8 @@ def _packing_lines(plan: Plan) -> Iterator[str]:
         kinds = Counter(role.kind for role in roles)
         environments, workers = kinds[RoleKind.ENVIRONMENT], kinds[RoleKind.WORKER]
         parts = ["root"] * kinds[RoleKind.ROOT]
-        parts += [counted(environments, "environment")] * bool(environments)
-        parts += [f"{counted(workers, 'worker')} ({_policies(plan, roles)})"] * bool(workers)
+        parts += [pluralize(environments, "environment")] * bool(environments)
+        parts += [f"{pluralize(workers, 'worker')} ({_policies(plan, roles)})"] * bool(workers)
         numbers = sorted({role.match for role in roles if role.match is not None})
         of = f" of {'match' if len(numbers) == 1 else 'matches'} {_ranges(numbers)}" if numbers else ""
         yield f"rank {rank} hosts {', '.join(parts)}{of}" if roles else f"rank {rank} is {_unused_word(plan, rank)}"
@@ -143,8 +143,8 @@ def _packing_lines(plan: Plan) -> Iterator[str]:
 def host_line(plan: Plan, share: Share) -> str:
     """How many ranks a host has, which, and what they host."""
     roles = Counter(role.kind.value for rank in share.ranks for role in plan.ranks[rank])
-    hosted = ", ".join(counted(roles[kind.value], kind.value) for kind in RoleKind if roles[kind.value])
-    count = counted(len(share.ranks), "rank")
+    hosted = ", ".join(pluralize(roles[kind.value], kind.value) for kind in RoleKind if roles[kind.value])
+    count = pluralize(len(share.ranks), "rank")
     return f"host {share.host}: {count}, {_ranges(share.ranks)}: {hosted or 'nothing'}"
 
 
@@ -164,7 +164,7 @@ def _ranges(numbers: Sequence[int]) -> str:
     return ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]} to {run[-1]}" for run in runs)
 
 
-def _table(plan: Plan, examination: Examination) -> str:
+def _table(plan: Plan, examination: Preflight) -> str:
     rows = [_HEADINGS, *_rows(plan, examination)]
     widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADINGS))]
     return "\n".join(
@@ -172,7 +172,7 @@ def _table(plan: Plan, examination: Examination) -> str:
     )
 
 
-def _rows(plan: Plan, examination: Examination) -> Iterator[tuple[str, ...]]:
+def _rows(plan: Plan, examination: Preflight) -> Iterator[tuple[str, ...]]:
     for rank, roles in enumerate(plan.ranks):
         if not roles:
             yield (str(rank), _unused_word(plan, rank), "", "", "")
@@ -180,7 +180,7 @@ def _rows(plan: Plan, examination: Examination) -> Iterator[tuple[str, ...]]:
             yield (str(rank), *_cells(plan, examination, role))
 
 
-def _cells(plan: Plan, examination: Examination, role: Role) -> tuple[str, str, str, str]:
+def _cells(plan: Plan, examination: Preflight, role: Role) -> tuple[str, str, str, str]:
     match = "" if role.match is None else str(role.match)
     if role.kind is not RoleKind.WORKER or role.match is None or role.seat is None:
         return (role.kind.value, match, "", "")
@@ -199,20 +199,20 @@ def _matches_lines(plan: Plan) -> Iterator[str]:
         kwargs = f" {json.dumps(first.env_kwargs, default=repr)}" if first.env_kwargs else ""
         players = " ".join(seat.policy for seat in first.seats)
         what = "match" if len(copies) == 1 else "matches"
-        extent = f"{counted(first.lanes, 'lane')}, {counted(plan.ticks, 'tick')}"
+        extent = f"{pluralize(first.lanes, 'lane')}, {pluralize(plan.ticks, 'tick')}"
         yield f"{what} {numbers}: {first.env}{kwargs}{wrapped_words(first)}, {extent}: {players}"
 
 
-def _policy_lines(plan: Plan, examination: Examination) -> Iterator[str]:
+def _policy_lines(plan: Plan, examination: Preflight) -> Iterator[str]:
     for name, policy in plan.policies.items():
         findings = examination.policies[name]
-        parts = [f"{policy.algorithm}, {counted(len(policy.workers), 'worker')}"]
+        parts = [f"{policy.algorithm}, {pluralize(len(policy.workers), 'worker')}"]
         if findings.faces:
             parts.append(f"face {' and '.join(findings.faces)}")
         parts += ["frozen"] * policy.frozen
         parts += [f"{size} {title.replace('_', ' ')}" for title, size in findings.sizes.items()]
         if findings.rows and not findings.sizes:
-            parts.append(f"{counted(sum(findings.rows), 'sample')} per tick")
+            parts.append(f"{pluralize(sum(findings.rows), 'sample')} per tick")
         yield f"policy {name}: {', '.join(parts)}"
 
 

@@ -23,14 +23,14 @@ from arena.config.matches import (
     generator_of,
 )
 from arena.league.ratings.sprt import Test
-from arena.terminal.text import counted
+from arena.terminal.text import pluralize
 
 
 def rounds_lines(config: Config) -> list[str]:
     """The rounds of a configuration, a line for each part; none if it has one round only."""
     if config.rounds == 1:
         return []
-    extent = f"{config.rounds} of {counted(config.ticks, 'tick')} each"
+    extent = f"{config.rounds} of {pluralize(config.ticks, 'tick')} each"
     head = f"rounds: {extent}; this is the first, and none has more roles"
     lines = [f"{place}: {_words(entry)}" for place, entry in _entries(config)]
     return [head, *(f"  {line}" for line in [*lines, *_league_lines(config, config.league or LeagueConfig())])]
@@ -58,11 +58,11 @@ def _who(entry: Generator) -> str:
     if isinstance(entry, MixturesConfig):
         return f"every pair of teams of {entry.team_size} that {names} can form"
     if isinstance(entry, KnockoutConfig):
-        return f"the winners of {names}, until one is left after {counted(entry.rounds, 'round')}{_bye(entry)}"
+        return f"the winners of {names}, until one is left after {pluralize(entry.rounds, 'round')}{_bye(entry)}"
     if isinstance(entry, SwissConfig):
         return f"neighbours in the standings of {names} who have not met{_bye(entry)}"
     assert isinstance(entry, MatchmakingConfig), entry
-    matches = counted(entry.copies, "match", "matches")
+    matches = pluralize(entry.copies, "match", "matches")
     return f"{matches} of {_each(entry.policies)} {_opponents(entry)}"
 
 
@@ -112,7 +112,7 @@ def _snapshot_words(rule: SnapshotsConfig, policies: Sequence[str]) -> str:
 
 
 def _gate_words(gate: GateConfig) -> str:
-    games = counted(_expected_games(gate), "game that is won or lost", "games that are won or lost")
+    games = pluralize(_expected_games(gate), "game that is won or lost", "games that are won or lost")
     return f"a policy that is better by just {gate.elo:g} Elo is found so after about {games}"
 
 

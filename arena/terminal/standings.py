@@ -10,7 +10,7 @@ from arena.league.ratings.contradictions import Contradiction
 from arena.league.ratings.intervals import of_share
 from arena.league.ratings.standings import ENOUGH, Caution, Curtailed, Row
 from arena.league.tournament import Doubt
-from arena.terminal.text import counted, elo_words
+from arena.terminal.text import elo_words, pluralize
 
 MOST = 12  # lines
 _MOST_PAIRS = 3
@@ -90,7 +90,7 @@ def champion_lines(champions: Sequence[Champion]) -> list[str]:
 
 
 def _by(won: Champion) -> str:
-    final = f"{won.points:g} of {counted(won.games, 'point')} in the final against {won.against}"
+    final = f"{won.points:g} of {pluralize(won.games, 'point')} in the final against {won.against}"
     if won.by == "points":
         return f"with {final}"
     what = "by the higher rating" if won.by == "rating" else "by a coin, as the ratings are the same"
@@ -125,13 +125,13 @@ def unmet_lines(pairs: Sequence[tuple[str, str]], *, players: int) -> list[str]:
         return []
     named = [f"{one} and {other}" for one, other in pairs[:_MOST_PAIRS]]
     return [
-        f"{len(pairs)} of {counted(players * (players - 1) // 2, 'pair')} have not met in a game that counts: "
+        f"{len(pairs)} of {pluralize(players * (players - 1) // 2, 'pair')} have not met in a game that counts: "
         f"{', '.join([*named, *_left_out(len(pairs), 'pair')])}"
     ]
 
 
 def _left_out(count: int, what: str) -> list[str]:
-    return [f"and {counted(count - _MOST_PAIRS, f'more {what}')}"] if count > _MOST_PAIRS else []
+    return [f"and {pluralize(count - _MOST_PAIRS, f'more {what}')}"] if count > _MOST_PAIRS else []
 
 
 def curtailed_lines(found: Curtailed | None) -> list[str]:

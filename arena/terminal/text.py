@@ -17,7 +17,7 @@ _NAMED = 2  # of many names
 _SHOWN = 6  # pairings of a round
 
 
-def counted(number: int, one: str, many: str = "") -> str:
+def pluralize(number: int, one: str, many: str = "") -> str:
     """`1 match`, `2 matches`; without `many` the plural has an s."""
     return f"{number} {one if number == 1 else many or one + 's'}"
 
@@ -27,7 +27,7 @@ def elo_words(value: float) -> str:
     return f"{round(value):+d}"
 
 
-def some_words(names: Sequence[str]) -> str:
+def shorten(names: Sequence[str]) -> str:
     """`a`, `a and b`, `a, b and 10 more`: what is not to fill a screen."""
     if len(names) > _NAMED:
         return f"{', '.join(names[:_NAMED])} and {len(names) - _NAMED} more"
@@ -36,7 +36,7 @@ def some_words(names: Sequence[str]) -> str:
 
 def processes_words(processes: int, roles: int) -> str:
     """`6 processes`, or where they host several roles each, `151 roles on 3 processes`."""
-    words = counted(processes, "process", "processes")
+    words = pluralize(processes, "process", "processes")
     return words if processes >= roles else f"{roles} roles on {words}"
 
 
@@ -71,7 +71,7 @@ def _fork_words(policy: str, fork: Mapping[str, Any]) -> str:
 
 def _gate_words(gate: Mapping[str, Any]) -> str:
     claim = claim_words(gate["verdict"], policy=gate["policy"], against=gate["against"])
-    return f"{claim} ({counted(int(gate['games']), 'game')})"
+    return f"{claim} ({pluralize(int(gate['games']), 'game')})"
 
 
 def _pairing(match: MatchPlan) -> str:
@@ -85,7 +85,7 @@ def result_words(score: Score) -> str:
     """A result with its 95 % intervals."""
     if score.episodes == 0:
         return "no episode"
-    words = [counted(score.episodes, "episode"), f"return {_mean_words(score)}", f"length {score.lengths.mean:.1f}"]
+    words = [pluralize(score.episodes, "episode"), f"return {_mean_words(score)}", f"length {score.lengths.mean:.1f}"]
     if score.games.count:
         low, high = of_share(score.wins, score.games.count)
         words.insert(1, f"won {score.wins / score.games.count:.1%} [{low:.1%}, {high:.1%}]")
@@ -109,7 +109,7 @@ def repetition_words(alike: Sequence[Sequence[str]], *, remedy: str) -> list[str
     if not alike:
         return []
     who = f"between {' and '.join(alike[0])}" if len(alike[0]) > 1 else f"of {alike[0][0]} alone"
-    more = f", and {counted(len(alike) - 1, 'more line-up')}," if len(alike) > 1 else ""
+    more = f", and {pluralize(len(alike) - 1, 'more line-up')}," if len(alike) > 1 else ""
     return [
         f"all games {who}{more} were alike, in each order of seats: where nothing is left to chance, more games say no "
         f"more than the first, and the intervals are too narrow; {remedy} plays with chance"

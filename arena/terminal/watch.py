@@ -28,16 +28,16 @@ from arena.records.lock import is_held
 from arena.records.metrics import UPDATE_FIELDS, EpisodeRow, UpdateRecord, column
 from arena.records.outcome import without_winner_words
 from arena.records.scoreboard import Scoreboard
-from arena.run.status import Condition, condition, planned_ticks
+from arena.run.status import RunStatus, planned_ticks, run_status
 from arena.terminal.display import Display, make_display, silent_display, summary_lines
-from arena.terminal.text import change_words, counted
+from arena.terminal.text import change_words, pluralize
 
 LOOK_EVERY = 1.0  # seconds
 _match, _tick = column("match"), column("tick")
 _START_LOOKS = 60  # for a run whose processes are starting
 _PATIENCE = 5  # looks: whoever repairs a run, as its root has died, or takes it up again, writes after so long
 
-_ENDS = {Condition.ENDED_EARLY: "has ended early", Condition.KILLED: "was killed", Condition.UNDER_WAY: "goes on"}
+_ENDS = {RunStatus.ENDED_EARLY: "has ended early", RunStatus.KILLED: "was killed", RunStatus.UNDER_WAY: "goes on"}
 
 
 class _Seat(msgspec.Struct, frozen=True):
@@ -206,9 +206,9 @@ class FollowedRun:
         return max([self._played.get(match.match, 0), *learnt])
 
     @property
-    def condition(self) -> Condition:
+    def condition(self) -> RunStatus:
         """What has become of the run."""
-        return condition(self.folder, self.config, played=self.ticks)
+        return run_status(self.folder, self.config, played=self.ticks)
 
     def look(self) -> list[str]:
         """Takes what is new; returns a line for each round that has begun and each fault, at first for the newest ones.
@@ -251,7 +251,7 @@ class FollowedRun:
         if not self._first_look:
             return [*rounds, *faults]
         self._first_look = False
-        before = [f"{counted(len(faults), 'fault')} so far"] if len(faults) > 1 else []
+        before = [f"{pluralize(len(faults), 'fault')} so far"] if len(faults) > 1 else []
         return [*rounds[-1:], *before, *faults[-1:]]
 
     def _update(self, line: dict[str, Any]) -> None:
@@ -362,7 +362,7 @@ def _follow(run: FollowedRun, screen: _Screen, wait: Callable[[float], None], ru
     while True:
         going = running(run.folder.path)
         screen.show(run.look())
-        finished = not going and patience == _PATIENCE and run.condition is Condition.FINISHED
+        finished = not going and patience == _PATIENCE and run.condition is RunStatus.FINISHED
         patience = _PATIENCE if going else patience - 1
         if finished or patience <= 0:
             return
@@ -372,7 +372,7 @@ def _follow(run: FollowedRun, screen: _Screen, wait: Callable[[float], None], ru
 def _end_words(run: FollowedRun) -> str:
     """How it has ended, for someone who has looked away."""
     found = run.condition
-    if found is Condition.FINISHED:
+    if found is RunStatus.FINISHED:
         return "the run has finished"
     again = "" if run.planned is None or run.boundary is None else f"; --resume goes on from tick {run.boundary}"
     return f"the run {_ENDS[found]} at tick {run.ticks}{again}"
@@ -380,7 +380,7 @@ def _end_words(run: FollowedRun) -> str:
 
 def _round_words(line: dict[str, Any]) -> str:
     """What happens in a round: how much is played, and what has become of whom when it began."""
-    head = f"round {line['round']} from tick {line['start']}: {counted(len(line['matches']), 'match', 'matches')}"
+    head = f"round {line['round']} from tick {line['start']}: {pluralize(len(line['matches']), 'match', 'matches')}"
     return "; ".join([head, *change_words(line)])
 
 

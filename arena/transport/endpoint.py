@@ -117,7 +117,7 @@ class Link(Protocol):
         ...
 
 
-class Table(NamedTuple):
+class LinkSet(NamedTuple):
     """The environment's ends of all links of one block of lanes."""
 
     links: Sequence[Link]  # [S]
@@ -154,7 +154,7 @@ class Endpoint(Protocol):
         """From now on `count` says how often this role has done what; the root asks for it."""
         ...
 
-    def mourns(self, error: BaseException) -> bool:
+    def is_peer_failure(self, error: BaseException) -> bool:
         """Whether an error only says that a process of the run has died."""
         ...
 
@@ -173,7 +173,7 @@ class Endpoint(Protocol):
         """A function that wakes another role, which can see the same memory as this one; None if it cannot."""
         ...
 
-    def table(self, seats: Sequence[int], sizes: Sequence[LinkSize], part: int = 0) -> Table:
+    def table(self, seats: Sequence[int], sizes: Sequence[LinkSize], part: int = 0) -> LinkSet:
         """An environment's links with the roles at these addresses; each of them must ask for its own `link`."""
         ...
 
@@ -182,7 +182,7 @@ class Endpoint(Protocol):
         ...
 
 
-class Arrivals(Protocol):
+class Inbox(Protocol):
     """Takes what comes to a process from outside."""
 
     def deliver(self, to: int, tag: Tag, source: int, data: Bytes) -> None:
@@ -194,25 +194,25 @@ class Arrivals(Protocol):
         ...
 
 
-class Outside(Protocol):
+class RemoteTransport(Protocol):
     """The way from one process's roles to those of other processes.
 
     Whatever comes in while one of these works is handed to `arrivals`.
     """
 
-    def send(self, to: int, tag: Tag, source: int, data: Bytes, arrivals: Arrivals) -> None:
+    def send(self, to: int, tag: Tag, source: int, data: Bytes, arrivals: Inbox) -> None:
         """Sends a letter; `data` may be reused when the call returns."""
         ...
 
-    def wait(self, arrivals: Arrivals, seconds: float | None = None) -> None:
+    def wait(self, arrivals: Inbox, seconds: float | None = None) -> None:
         """Waits until something has come, or so many seconds are over."""
         ...
 
-    def poll(self, arrivals: Arrivals) -> None:
+    def poll(self, arrivals: Inbox) -> None:
         """Takes what has come, without waiting."""
         ...
 
-    def mourns(self, error: BaseException) -> bool:
+    def is_peer_failure(self, error: BaseException) -> bool:
         """Whether an error only says that a process of the run has died."""
         ...
 

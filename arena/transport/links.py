@@ -32,14 +32,14 @@ def fence() -> None:
     _barrier.acquire(blocking=False)
 
 
-class Board(NamedTuple):
+class SharedCounters(NamedTuple):
     """How many messages each seat has posted, and been posted: int64 in memory that all of a table's roles see."""
 
     requests: memoryview  # [S]
     replies: memoryview  # [S]
 
     @classmethod
-    def on(cls, memory: NDArray[np.uint8], seats: int) -> Board:
+    def on(cls, memory: NDArray[np.uint8], seats: int) -> SharedCounters:
         """The board that stands at the beginning of some memory."""
         counters = memory[: 16 * seats].data.cast("q")
         return cls(counters[:seats], counters[seats:])
@@ -67,7 +67,7 @@ class SharedLink:
         side: Side,
         part: int,
         seat: int,
-        board: Board,
+        board: SharedCounters,
         outbox: NDArray[np.uint8],
         inbox: NDArray[np.uint8],
         wake: Callable[[], Any],

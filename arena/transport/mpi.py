@@ -29,11 +29,11 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 from arena.diagnostics.remote_stacks import Process, this_process
-from arena.errors import ArenaError, PeerLost, Vanished
+from arena.errors import ArenaError, PeerLost, ProcessExited
 from arena.transport import doorbell
 from arena.transport.backoff import Backoff, wait_until
 from arena.transport.doorbell import LOST, BellAddress, Doorbell, letter_from
-from arena.transport.endpoint import PARTS, Arrivals, Bytes, Channel, Endpoint, Link, Side, Tag, link_tags
+from arena.transport.endpoint import PARTS, Bytes, Channel, Endpoint, Inbox, Link, Side, Tag, link_tags
 from arena.transport.process_exit import Sentinel, can_watch
 
 _ENVELOPE = struct.Struct("<iii4x")  # to, tag, from; 16 bytes keep what follows aligned
@@ -50,12 +50,12 @@ _PENDING: list[NDArray[np.intc]] = []  # what MPI may write into although nobody
 _log = logging.getLogger(__name__)
 
 
-class Team:
+class World:
     """The processes of a run, as far as they live.
 
     With fault tolerance (the ULFM of MPI 5, as Open MPI has it) the others go on when some die: calls raise errors of
-    `mourns`, everybody `revoke`s what is going on, `agree`s, and takes up the run again with the team of `survivors`.
-    As nobody ends when another one does, an end for all has to be agreed on as well.
+    `is_peer_failure`, everybody `revoke`s what is going on, `agree`s, and takes up the run again with the team of
+    `survivors`. As nobody ends when another one does, an end for all has to be agreed on as well.
 
     Args:
         communicator: of all processes. Letters go over a `private` one, so that no user's is ever mistaken for ours.
@@ -76,7 +76,7 @@ class Team:
         """Whether no process of this node that still lives has a lower rank."""
         return all(rank > self.rank or _has_gone(pid) for rank, pid in self.neighbours.items())
 
-    def mourns(self, error: BaseException) -> bool:
+    def is_peer_failure(self, error: BaseException) -> bool:
         """Whether an error only says that a process of the team has died."""
         if isinstance(error, PeerLost):
             return True
@@ -135,7 +135,7 @@ class Team:
                     if now > missed_since + _FAREWELL_SECONDS:
                         gone = self._vanished()
                         words = f"rank {', '.join(map(str, gone))} has ended without a word, by an exit of its own"
-                        raise Vanished(words, gone)
+                        raise ProcessExited(words, gone)
                     if now > begun + seconds:
                         _PENDING.append(agreed)  # MPI may still write into it
                         raise TimeoutError
@@ -166,23 +166,23 @@ class Team:
         if not self.tolerant:
             MPI.COMM_WORLD.Abort(status)
         self.revoke()
-        with suppress(TimeoutError, Vanished):
+        with suppress(TimeoutError, ProcessExited):
             self._agree(0, seconds=_FAREWELL_SECONDS)
             _end_process(status)
         for pid in self.neighbours.values():
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-        with suppress(TimeoutError, Vanished):
+        with suppress(TimeoutError, ProcessExited):
             self._agree(0, seconds=_FAREWELL_SECONDS)
             _end_process(status)
         os.kill(os.getppid(), signal.SIGTERM)  # the launcher: somebody hangs on another node
         _end_process(status)
 
-    def survivors(self) -> Team:
+    def survivors(self) -> World:
         """The team of all who live, in the order of their ranks. A collective of these."""
         return self._over(self.comm.Shrink())
 
-    def private(self) -> Team:
+    def private(self) -> World:
         """The same processes over a communicator of their own. A collective.
 
         Raises:
@@ -192,20 +192,20 @@ class Team:
         try:
             communicator = self.comm.Dup()
         except MPI.Exception as error:
-            if not self.mourns(error):
+            if not self.is_peer_failure(error):
                 raise
         if self.tolerant and not self.agree(communicator is not None):
             raise PeerLost("a process has died while all joined")
         assert communicator is not None
         return self._over(communicator)
 
-    def in_order(self, place: int) -> Team:
+    def in_order(self, place: int) -> World:
         """The same team in another order: each says its place. A collective."""
         return self._over(self.comm.Split(0, place))
 
-    def _over(self, communicator: MPI.Comm) -> Team:
+    def _over(self, communicator: MPI.Comm) -> World:
         """The team of a communicator of some of these processes."""
-        team = Team(communicator, tolerant=self.tolerant)
+        team = World(communicator, tolerant=self.tolerant)
         team.patience = self.patience
         old, new = self.comm.Get_group(), communicator.Get_group()
         places = old.Translate_ranks(list(self.neighbours), new)
@@ -258,7 +258,7 @@ def tolerates_faults() -> bool:
     return os.environ.get(_FAULT_TOLERANCE) == "1" and hasattr(MPI.Comm, "Shrink")
 
 
-class MpiOutside:
+class MpiTransport:
     """This process's way to all others.
 
     Args:
@@ -267,7 +267,7 @@ class MpiOutside:
         shared_memory: whether links and bells of one node may use it (`transport: auto`) or not (`transport: mpi`).
     """
 
-    def __init__(self, team: Team, ranks: Sequence[int], *, shared_memory: bool) -> None:
+    def __init__(self, team: World, ranks: Sequence[int], *, shared_memory: bool) -> None:
         self._team = team
         communicator = team.comm
         self._comm = communicator
@@ -303,8 +303,8 @@ class MpiOutside:
             self._bell.cry()  # it has just died, and nobody else watches it
             raise PeerLost(f"rank {next_one} cannot be watched: {error}") from error
 
-    def mourns(self, error: BaseException) -> bool:
-        return self._team.mourns(error)
+    def is_peer_failure(self, error: BaseException) -> bool:
+        return self._team.is_peer_failure(error)
 
     def close(self) -> None:
         """Gives back what was opened; nobody may use this any more."""
@@ -327,7 +327,7 @@ class MpiOutside:
         assert self._bell is not None, "there is no doorbell"
         return self._bell.ringer(rank, word)
 
-    def send(self, to: int, tag: Tag, source: int, data: Bytes, arrivals: Arrivals) -> None:
+    def send(self, to: int, tag: Tag, source: int, data: Bytes, arrivals: Inbox) -> None:
         rank = self._ranks[to]
         letter = bytearray(_ENVELOPE.size + len(data))
         _ENVELOPE.pack_into(letter, 0, to, tag, source)
@@ -340,7 +340,7 @@ class MpiOutside:
             self.poll(arrivals)
             backoff.pause()
 
-    def wait(self, arrivals: Arrivals, seconds: float | None = None) -> None:
+    def wait(self, arrivals: Inbox, seconds: float | None = None) -> None:
         if self._all_ring:
             assert self._bell is not None
             self._answer(self._rings() if seconds is None else self._bell.poll(seconds), arrivals)
@@ -364,13 +364,13 @@ class MpiOutside:
                 raise PeerLost("a process has died")
         return words
 
-    def poll(self, arrivals: Arrivals) -> None:
+    def poll(self, arrivals: Inbox) -> None:
         if self._bell is not None:
             self._answer(self._bell.poll(), arrivals)
         if not self._all_ring:
             self._look(arrivals)
 
-    def _answer(self, words: Iterable[int], arrivals: Arrivals) -> bool:
+    def _answer(self, words: Iterable[int], arrivals: Inbox) -> bool:
         """Does what the rings ask for; whether there were any."""
         heard = False
         for word in words:
@@ -383,13 +383,13 @@ class MpiOutside:
                 self._expect_letter(letter_from(word), arrivals)
         return heard
 
-    def _expect_letter(self, rank: int, arrivals: Arrivals) -> None:
+    def _expect_letter(self, rank: int, arrivals: Inbox) -> None:
         self._owed[rank] += 1  # or a look has found the letter before its bell was heard: then nothing is owed
         backoff = Backoff()
         while self._owed[rank] > 0 and not self._take_letter(rank, arrivals):
             backoff.pause()
 
-    def _look(self, arrivals: Arrivals) -> bool:
+    def _look(self, arrivals: Inbox) -> bool:
         """Takes what MPI has; whether there was anything."""
         found = False
         while self._take_letter(MPI.ANY_SOURCE, arrivals):
@@ -401,7 +401,7 @@ class MpiOutside:
                 found = True
         return found
 
-    def _take_letter(self, rank: int, arrivals: Arrivals) -> bool:
+    def _take_letter(self, rank: int, arrivals: Inbox) -> bool:
         status = MPI.Status()
         message = self._comm.Improbe(rank, _LETTER, status)
         if message is None:

@@ -26,9 +26,9 @@ from arena.diagnostics.remote_stacks import Process, forget_roles, note_role, pe
 from arena.diagnostics.stacks import stack_of
 from arena.errors import Deadlock, PeerLost, RunStopped
 from arena.transport import status
-from arena.transport.endpoint import ANYONE, Bytes, Channel, Link, LinkSize, Obey, Order, Outside, Table, Tag
-from arena.transport.status import Answer, Question, State, Whereabouts
-from arena.transport.tables import Tables
+from arena.transport.endpoint import ANYONE, Bytes, Channel, Link, LinkSet, LinkSize, Obey, Order, RemoteTransport, Tag
+from arena.transport.status import RoleStatus, State, StatusQuery, StatusReply
+from arena.transport.tables import LinkMemory
 
 # Roles that keep each other busy must not keep letters from outside waiting, nor the question whether they live.
 _LOOK_OUTSIDE_EVERY = 16  # turns
@@ -53,7 +53,7 @@ class _Task:
         self.gate.acquire()
 
 
-class Host:
+class RoleScheduler:
     """Runs one function per role to its end.
 
     Args:
@@ -62,7 +62,9 @@ class Host:
         size: how many addresses there are in the world; None: as many as names.
     """
 
-    def __init__(self, names: Mapping[int, str], outside: Outside | None = None, *, size: int | None = None) -> None:
+    def __init__(
+        self, names: Mapping[int, str], outside: RemoteTransport | None = None, *, size: int | None = None
+    ) -> None:
         self.size = len(names) if size is None else size
         self._tasks = {address: _Task(name) for address, name in names.items()}
         self._outside = outside
@@ -78,7 +80,7 @@ class Host:
         self._looked = 0.0  # outside, the last time
         self.turns = 0  # how often another role has had its turn, or the root has listened
         self._awaits_news = False  # whether all roles of this process wait for news from outside
-        self.tables = Tables(self, outside)
+        self.tables = LinkMemory(self, outside)
         self._failure: BaseException | None = None
         self._stopping = False
         self._unfinished = len(names)
@@ -87,7 +89,7 @@ class Host:
         self._all_done = threading.Lock()
         self._all_done.acquire()
 
-    def run(self, mains: Mapping[int, Callable[[HostedEndpoint], None]]) -> None:
+    def run(self, mains: Mapping[int, Callable[[RoleEndpoint], None]]) -> None:
         """Runs `mains[address]` as the role at that address; returns when all have ended, raises the first failure."""
         forget_roles()
         if len(mains) == 1:
@@ -113,10 +115,10 @@ class Host:
         if self._failure is not None:
             raise self._failure
 
-    def _run_here(self, address: int, main: Callable[[HostedEndpoint], None]) -> None:
+    def _run_here(self, address: int, main: Callable[[RoleEndpoint], None]) -> None:
         self._tasks[address].begin(address)
         try:
-            main(HostedEndpoint(self, address))
+            main(RoleEndpoint(self, address))
         except RunStopped as error:
             if self._failure is None or isinstance(error, PeerLost):
                 raise
@@ -124,7 +126,7 @@ class Host:
         finally:
             self._tasks[address].ended = True
 
-    def _main(self, address: int, main: Callable[[HostedEndpoint], None]) -> None:
+    def _main(self, address: int, main: Callable[[RoleEndpoint], None]) -> None:
         task = self._tasks[address]
         try:
             task.begin(address)
@@ -133,7 +135,7 @@ class Host:
         task.gate.acquire()
         try:
             if not self._stopping:
-                main(HostedEndpoint(self, address))
+                main(RoleEndpoint(self, address))
         except PeerLost as error:
             self._stop(error)
         except RunStopped:
@@ -208,7 +210,7 @@ class Host:
         """The numbers of the threads of the roles that have begun."""
         return {address: task.thread for address, task in self._tasks.items() if task.thread}
 
-    def whereabouts(self, *, stacks: bool = False) -> tuple[Whereabouts, ...]:
+    def whereabouts(self, *, stacks: bool = False) -> tuple[RoleStatus, ...]:
         """What the roles here do; `stacks` says whether also where in their programs. Any thread may ask."""
         frames = sys._current_frames() if stacks else {}
         ready = set(map(id, self._ready))
@@ -217,20 +219,20 @@ class Host:
             nap = self._nap if self._alone else self._asleep.get(address)
             stack = stack_of(frames.get(task.thread)) if stacks and not task.ended else ()
             if task.ended:
-                found.append(Whereabouts(address, State.ENDED))
+                found.append(RoleStatus(address, State.ENDED))
             elif nap is not None:
-                found.append(Whereabouts(address, State.WAITS, nap[0], monotonic() - nap[1], stack))
+                found.append(RoleStatus(address, State.WAITS, nap[0], monotonic() - nap[1], stack))
             else:
                 state = State.READY if id(task) in ready else State.RUNS
-                found.append(Whereabouts(address, state, stack=stack))
+                found.append(RoleStatus(address, state, stack=stack))
         return tuple(found)
 
     def _answer(self, source: int, data: Bytes) -> None:
-        question: Question = status.unpack(data)
+        question: StatusQuery = status.unpack(data)
         peeked = tuple(peek(process) for process in question.peek)
         roles = self.whereabouts(stacks=question.stacks)
         counted = tuple(role._replace(calls=self._calls_of(role.address)) for role in roles)
-        answer = Answer(question, counted, peeked)
+        answer = StatusReply(question, counted, peeked)
         own = next(iter(self._tasks))
         self.send(source, Tag.ORDER, own, bytes([Order.HERE]) + status.pack(answer))
 
@@ -246,9 +248,9 @@ class Host:
         """From now on `do` is done when this order comes to the role at an address, or to any of this process."""
         self._orders[address, order] = do
 
-    def mourns(self, error: BaseException) -> bool:
+    def is_peer_failure(self, error: BaseException) -> bool:
         """Whether an error only says that a process of the run has died."""
-        return self._outside is not None and self._outside.mourns(error)
+        return self._outside is not None and self._outside.is_peer_failure(error)
 
     def process(self, address: int) -> Process | None:
         """The process that hosts a role; None where nothing is known of it."""
@@ -338,10 +340,10 @@ class Host:
             raise RunStopped
 
 
-class HostedEndpoint:
+class RoleEndpoint:
     """One role's place in the world."""
 
-    def __init__(self, host: Host, address: int) -> None:
+    def __init__(self, host: RoleScheduler, address: int) -> None:
         self._host = host
         self.address = address
         self.size = host.size
@@ -364,8 +366,8 @@ class HostedEndpoint:
     def tally(self, count: Callable[[], Mapping[str, int]]) -> None:
         self._host.tally(self.address, count)
 
-    def mourns(self, error: BaseException) -> bool:
-        return self._host.mourns(error)
+    def is_peer_failure(self, error: BaseException) -> bool:
+        return self._host.is_peer_failure(error)
 
     def process(self, address: int) -> Process | None:
         return self._host.process(address)
@@ -376,7 +378,7 @@ class HostedEndpoint:
     def waker(self, peer: int) -> Callable[[], None] | None:
         return self._host.waker(peer)
 
-    def table(self, seats: Sequence[int], sizes: Sequence[LinkSize], part: int = 0) -> Table:
+    def table(self, seats: Sequence[int], sizes: Sequence[LinkSize], part: int = 0) -> LinkSet:
         return self._host.tables.lay(self, seats, sizes, part)
 
     def link(self, environment: int, size: LinkSize, part: int = 0) -> Link:

@@ -47,7 +47,7 @@ class State(Enum):
     ENDED = "has ended"
 
 
-class Whereabouts(NamedTuple):
+class RoleStatus(NamedTuple):
     """What one role does."""
 
     address: int
@@ -67,22 +67,22 @@ class Whereabouts(NamedTuple):
         return f"{role} waits for {awaited_words(self.awaited, names)}, for {seconds}"
 
 
-class Question(NamedTuple):
+class StatusQuery(NamedTuple):
     """What an order WHERE asks."""
 
     stacks: bool = False  # whether stacks are to come with the answer
     peek: tuple[Process, ...] = ()  # processes on the node of whoever is asked, to be looked into
 
 
-class Answer(NamedTuple):
+class StatusReply(NamedTuple):
     """What an order HERE answers."""
 
-    question: Question
-    roles: tuple[Whereabouts, ...]
+    question: StatusQuery
+    roles: tuple[RoleStatus, ...]
     peeked: tuple[Mapping[int, Stack], ...] = ()  # of each process that was to be looked into, by addresses
 
 
-def pack(said: Question | Answer) -> bytes:
+def pack(said: StatusQuery | StatusReply) -> bytes:
     """What an order carries."""
     return pickle.dumps(said, protocol=pickle.HIGHEST_PROTOCOL)
 
@@ -98,7 +98,7 @@ def awaited_words(channel: Channel, names: Names) -> str:
     return _AWAITED.get(tag, f"{tag.name} of the {{}}").format("anyone" if source == ANYONE else names(source))
 
 
-def circle_in(roles: Iterable[Whereabouts]) -> list[Whereabouts]:
+def circle_in(roles: Iterable[RoleStatus]) -> list[RoleStatus]:
     """The first circle: each waits for the next one, and the last for the first. Empty if there is none."""
     waits = {role.address: role for role in roles if role.awaited is not None}
     seen: set[int] = set()
@@ -114,12 +114,12 @@ def circle_in(roles: Iterable[Whereabouts]) -> list[Whereabouts]:
     return []
 
 
-def _awaited_of(role: Whereabouts) -> int:
+def _awaited_of(role: RoleStatus) -> int:
     assert role.awaited is not None
     return role.awaited[2]
 
 
-def report(circle: Sequence[Whereabouts], others: Sequence[Whereabouts], names: Names) -> str:
+def report(circle: Sequence[RoleStatus], others: Sequence[RoleStatus], names: Names) -> str:
     """Lines about those who are to blame, in order, and about all others; stacks of as many as one can read."""
     lines, stacks = [], 0
     for number, role in enumerate((*circle, *others)):

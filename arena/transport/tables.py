@@ -20,8 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from arena.transport.doorbell import SharedMemory, whole_pages
-from arena.transport.endpoint import Endpoint, Link, LinkSize, Outside, Side, Table, Tag
-from arena.transport.links import NEVER_AGAIN, Board, SharedLink, SharedSeatLink
+from arena.transport.endpoint import Endpoint, Link, LinkSet, LinkSize, RemoteTransport, Side, Tag
+from arena.transport.links import NEVER_AGAIN, SharedCounters, SharedLink, SharedSeatLink
 
 _CACHE_LINE = 64
 _log = logging.getLogger(__name__)
@@ -92,7 +92,7 @@ class Here(Protocol):
         ...
 
 
-class Tables:
+class LinkMemory:
     """The tables that roles of one process lay or sit at.
 
     Args:
@@ -100,14 +100,14 @@ class Tables:
         outside: the way to other processes; None where there are none.
     """
 
-    def __init__(self, here: Here, outside: Outside | None) -> None:
+    def __init__(self, here: Here, outside: RemoteTransport | None) -> None:
         self._here = here
         self._outside = outside
         self._told = False  # that there is no memory; there will be no more for the next table
         self._laid: dict[tuple[int, int], tuple[Shape, NDArray[np.uint8], Sequence[int]]] = {}  # (environment, part)
         self._open: dict[tuple[int, int], SharedMemory] = {}  # of those that others look for by a letter
 
-    def lay(self, endpoint: Endpoint, peers: Sequence[int], sizes: Sequence[LinkSize], part: int) -> Table:
+    def lay(self, endpoint: Endpoint, peers: Sequence[int], sizes: Sequence[LinkSize], part: int) -> LinkSet:
         """The environment's end; see `Endpoint.table`. It takes the place of the one that the same roles had before."""
         shape = Shape(len(peers), max(size.request for size in sizes), max(size.reply for size in sizes))
         near = [self._near(peer) for peer in peers]
@@ -120,7 +120,7 @@ class Tables:
         for seat, peer in enumerate(peers):
             if near[seat]:
                 endpoint.send(peer, Tag.LINK, TablePlace(shared, shape, seat).pack())
-        board = Board.on(memory, shape.seats)
+        board = SharedCounters.on(memory, shape.seats)
         links: list[Link] = []
         for seat, peer in enumerate(peers):
             row = memory[shape.row(seat)]
@@ -132,7 +132,7 @@ class Tables:
                 board.requests[seat] = NEVER_AGAIN
                 links.append(self._elsewhere.link(endpoint, peer, Side.ENVIRONMENT, part, outbox, inbox))
         rows = memory[shape.board_bytes :].reshape(shape.seats, shape.row_bytes)
-        return Table(links, shape.replies(rows))
+        return LinkSet(links, shape.replies(rows))
 
     def close(self) -> None:
         """Forgets all tables; for a process whose roles end or are made anew."""
@@ -161,11 +161,11 @@ class Tables:
             board, row = (place.memory.map(pages) for pages in (slice(0, shape.board_bytes), shape.row(seat)))
         wake = _waker(endpoint, environment)
         outbox, inbox = shape.requests(row), shape.replies(row)
-        counters = Board.on(board, shape.seats)
+        counters = SharedCounters.on(board, shape.seats)
         return SharedSeatLink(endpoint, environment, Side.SEAT, part, seat, counters, outbox, inbox, wake)
 
     @property
-    def _elsewhere(self) -> Outside:
+    def _elsewhere(self) -> RemoteTransport:
         assert self._outside is not None, "this process is alone: every role must be in it"
         return self._outside
 

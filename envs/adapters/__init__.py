@@ -4,9 +4,9 @@
     gymnasium_factory("CartPole-v1")     makes instances of a registered Gymnasium id
     pettingzoo_factory("mpe2.simple_tag_v3")   makes instances of a PettingZoo module's game
 
-One module per interface turns a single instance into a `Game` (one lane): `gymnasium_env`, `pettingzoo_parallel`,
-`pettingzoo_aec`, `list_env`. `lanes` packs several `Game`s into one `BatchedEnv`. `wrappers` says what a configuration
-may put around a game, `layers` does it for games that are no Gymnasium environments.
+One module per interface turns a single instance into a `LaneGame` (one lane): `gymnasium_env`, `pettingzoo_parallel`,
+`pettingzoo_aec`, `list_env`. `lanes` packs several `LaneGame`s into one `BatchedEnv`. `wrappers` says what a
+configuration may put around a game, `layers` does it for games that are no Gymnasium environments.
 """
 
 from envs.adapters.adapt import adapt

@@ -9,9 +9,9 @@ import gymnasium
 
 from arena.errors import ConfigError
 from arena.game.api import BatchedEnv
-from envs.adapters.batch import Lanes
+from envs.adapters.batch import BatchedLanes
 from envs.adapters.gymnasium_env import GymnasiumGame
-from envs.adapters.lane import Game
+from envs.adapters.lane import LaneGame
 from envs.adapters.list_env import ListGame
 from envs.adapters.pettingzoo_aec import AECGame
 from envs.adapters.pettingzoo_parallel import ParallelGame
@@ -47,12 +47,12 @@ def adapt(
     first = factory(**kwargs)
     instances = [first, *(factory(**kwargs) for _ in range(lanes - 1))]
     if isinstance(first, gymnasium.Env):
-        return Lanes([GymnasiumGame(wrapped_env(env, around)) for env in instances])
-    return wrapped_lanes(Lanes([_game(env) for env in instances]), around)
+        return BatchedLanes([GymnasiumGame(wrapped_env(env, around)) for env in instances])
+    return wrapped_lanes(BatchedLanes([_game(env) for env in instances]), around)
 
 
-def _game(env: Any) -> Game:
-    """The single instance as a `Game`."""
+def _game(env: Any) -> LaneGame:
+    """The single instance as a `LaneGame`."""
     if _is_pettingzoo(env, "ParallelEnv"):
         return ParallelGame(env)
     if _is_pettingzoo(env, "AECEnv"):

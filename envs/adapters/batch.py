@@ -12,13 +12,13 @@ from numpy.typing import NDArray
 from arena.errors import ConfigError, GameError
 from arena.game import spaces
 from arena.game.api import Frame, Info, Interface, Step
-from envs.adapters.lane import MASK, Game, Moment
+from envs.adapters.lane import MASK, LaneGame, LaneStep
 
 Flags = NDArray[np.bool_]
 Masks = NDArray[np.int8]
 
 
-class Lanes:
+class BatchedLanes:
     """`L` games that step together; lanes that are over stand still until they are reset.
 
     Observations and masks lie in buffers that hold until the next call. Rows of entities that are not active have
@@ -33,7 +33,7 @@ class Lanes:
         ConfigError: a space has no fixed layout.
     """
 
-    def __init__(self, games: Sequence[Game]) -> None:
+    def __init__(self, games: Sequence[LaneGame]) -> None:
         self.lanes = len(games)
         self._games = tuple(games)
         first = self._games[0]
@@ -109,7 +109,7 @@ class Lanes:
             for space, batch, acts in zip(self.interface.action_spaces, actions, active, strict=True)
         ]
 
-    def _put(self, lane: int, moment: Moment) -> Sequence[Info]:
+    def _put(self, lane: int, moment: LaneStep) -> Sequence[Info]:
         """Writes what a game says into the lane's rows; its infos, without the masks."""
         self._active[lane] = moment.active
         for entity, observation in enumerate(moment.observations):
@@ -204,7 +204,7 @@ def _final_masks(frame: Frame, given: Sequence[Masks | None], ended: Flags) -> l
     ]
 
 
-def _mask_sizes(game: Game) -> tuple[int, ...]:
+def _mask_sizes(game: LaneGame) -> tuple[int, ...]:
     """How long each entity's masks are: told by the spaces, or shown by the infos of a reset."""
     possible = [spaces.mask_size(space) for space in game.action_spaces]
     if all(told or not size for told, size in zip(game.mask_sizes, possible, strict=True)):

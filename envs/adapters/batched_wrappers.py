@@ -24,7 +24,7 @@ Flags = NDArray[np.bool_]
 Env: TypeAlias = gymnasium.Env[Any, Any]
 
 
-class Layer:
+class BatchedWrapper:
     """A game around another one, which it passes on as it is."""
 
     def __init__(self, game: BatchedEnv) -> None:
@@ -53,7 +53,7 @@ class Layer:
         self.game.close()
 
 
-class Transformed(Layer):
+class Transformed(BatchedWrapper):
     """Rewards [L, E] become a function of themselves."""
 
     def __init__(self, game: BatchedEnv, function: Callable[[NDArray[np.float64]], NDArray[np.float64]]) -> None:
@@ -65,7 +65,7 @@ class Transformed(Layer):
         return step._replace(rewards=self._function(step.rewards))
 
 
-class Limited(Layer):
+class Limited(BatchedWrapper):
     """All entities that are left in a lane are truncated on the last tick that its episode may have."""
 
     def __init__(self, game: BatchedEnv, ticks: int) -> None:
@@ -113,7 +113,7 @@ class Shown(gymnasium.Env[Any, Any]):
         """Says what the next `reset` gives."""
         self._first = (observation, info)
 
-    def go_on(self, action: Any, *moment: Any) -> None:
+    def advance(self, action: Any, *moment: Any) -> None:
         """Says what the next `step` gives, and the action that has led to it."""
         self._action, self._next = action, moment
 
@@ -136,7 +136,7 @@ class Shown(gymnasium.Env[Any, Any]):
 _ALONE = "which it can do around a Gymnasium environment alone: here other entities play in the same game"
 
 
-class PerEntity(Layer):
+class PerEntity(BatchedWrapper):
     """Wraps each entity of each lane by itself; observations lie in buffers that hold until the next call.
 
     A wrapper's step is the entity's: in a game in turns it is made where the entity may act again or its episode is
@@ -194,7 +194,7 @@ class PerEntity(Layer):
         for lane, entity in np.argwhere(going & (step.frame.active | ends)).tolist():
             observation, info = self._seen(step.frame, lane, entity)
             action, (over, cut) = self._actions[lane][entity], flags[:, lane, entity].tolist()
-            self._shown[lane][entity].go_on(action, observation, float(self._owed[lane, entity]), over, cut, info)
+            self._shown[lane][entity].advance(action, observation, float(self._owed[lane, entity]), over, cut, info)
             observation, reward, over, cut, infos[lane][entity] = self._envs[lane][entity].step(action)
             self._observe(lane, entity, observation)
             rewards[lane, entity], self._owed[lane, entity] = float(reward), 0.0

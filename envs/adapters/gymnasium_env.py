@@ -1,4 +1,4 @@
-"""A `gymnasium.Env` as a `Game` with one entity, `agent_0`."""
+"""A `gymnasium.Env` as a `LaneGame` with one entity, `agent_0`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from arena.errors import GameError
 from arena.game.api import Info
-from envs.adapters.lane import Moment, picture
+from envs.adapters.lane import LaneStep, picture
 
 _OF_RESET = ("observation", "info")
 _OF_STEP = ("observation", "reward", "terminated", "truncated", "info")
@@ -29,13 +29,13 @@ class GymnasiumGame:
         self.observation_spaces: tuple[Space[Any], ...] = (env.observation_space,)
         self.action_spaces: tuple[Space[Any], ...] = (env.action_space,)
 
-    def reset(self, seed: int | None, options: Mapping[str, Any] | None) -> Moment:
+    def reset(self, seed: int | None, options: Mapping[str, Any] | None) -> LaneStep:
         """Begins an episode."""
         given = self._env.reset(seed=seed, options=None if options is None else dict(options))
         observation, info = _checked(given, "reset", _OF_RESET)
         return _moment(observation, info, 0.0, terminated=False, truncated=False)
 
-    def step(self, actions: Sequence[Any]) -> Moment:
+    def step(self, actions: Sequence[Any]) -> LaneStep:
         """One step."""
         observation, reward, terminated, truncated, info = _checked(self._env.step(actions[0]), "step", _OF_STEP)
         return _moment(observation, info, reward, terminated=terminated, truncated=truncated)
@@ -56,6 +56,6 @@ def _checked(given: Any, call: str, names: Sequence[str]) -> Sequence[Any]:
     raise GameError(f"{found} from {call}(); Gymnasium's gives {len(names)}: {', '.join(names)}")
 
 
-def _moment(observation: Any, info: Info, reward: Any, *, terminated: bool, truncated: bool) -> Moment:
+def _moment(observation: Any, info: Info, reward: Any, *, terminated: bool, truncated: bool) -> LaneStep:
     over = bool(terminated or truncated)
-    return Moment((observation,), (not over,), (info,), (reward,), (terminated,), (truncated,))
+    return LaneStep((observation,), (not over,), (info,), (reward,), (terminated,), (truncated,))

@@ -3,8 +3,8 @@
     moment = game.reset(seed, options)       an episode begins
     moment = game.step(actions)              one tick; None is the action of an entity that is not to act
 
-A `Game` translates and nothing more: that an entity's end is told once, that the ended are not active, and what
-happens to lanes that are over, is seen to by `envs.adapters.batch.Lanes` for all of them.
+A `LaneGame` translates and nothing more: that an entity's end is told once, that the ended are not active, and what
+happens to lanes that are over, is seen to by `envs.adapters.batch.BatchedLanes` for all of them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from arena.game.api import Info
 MASK = "action_mask"  # the key under which Gymnasium's and PettingZoo's games give it
 
 
-class Moment(NamedTuple):
+class LaneStep(NamedTuple):
     """What a game says after a reset or a step; each has one item per entity."""
 
     observations: Sequence[Any]  # None: what was seen before still holds
@@ -33,7 +33,7 @@ class Moment(NamedTuple):
     over: bool = False  # nobody is left: whose end was not told is truncated
 
 
-class Game(Protocol):
+class LaneGame(Protocol):
     """A single instance of a game with `E` entities."""
 
     entities: tuple[str, ...]
@@ -41,9 +41,9 @@ class Game(Protocol):
     action_spaces: tuple[Space[Any], ...]
     mask_sizes: tuple[int, ...]  # as far as the spaces tell; infos may show more
 
-    def reset(self, seed: int | None, options: Mapping[str, Any] | None) -> Moment: ...
+    def reset(self, seed: int | None, options: Mapping[str, Any] | None) -> LaneStep: ...
 
-    def step(self, actions: Sequence[Any]) -> Moment: ...
+    def step(self, actions: Sequence[Any]) -> LaneStep: ...
 
     def render(self) -> NDArray[np.uint8] | str | None: ...
 

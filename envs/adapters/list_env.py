@@ -1,4 +1,4 @@
-"""The arena's own plain interface as a `Game`: lists with one item per entity.
+"""The arena's own plain interface as a `LaneGame`: lists with one item per entity.
 
     class MyGame:
         observation_spaces = [...]                 one Gymnasium space per entity
@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from arena.errors import ConfigError
 from arena.game.spaces import no_op
-from envs.adapters.lane import Moment
+from envs.adapters.lane import LaneStep
 
 TRUNCATED = "TimeLimit.truncated"
 
@@ -46,16 +46,16 @@ class ListGame:
             )
         self._done = [False] * len(self.entities)
 
-    def reset(self, seed: int | None, options: Mapping[str, Any] | None) -> Moment:
+    def reset(self, seed: int | None, options: Mapping[str, Any] | None) -> LaneStep:
         """Begins an episode; this interface has no `options`."""
         if seed is not None and hasattr(self._env, "seed"):
             self._env.seed(seed)
         n = len(self.entities)
         observations = self._per_entity("observations", self._env.reset())
         self._done = [False] * n
-        return Moment(observations, [True] * n, [{}] * n, [0.0] * n, [False] * n, [False] * n)
+        return LaneStep(observations, [True] * n, [{}] * n, [0.0] * n, [False] * n, [False] * n)
 
-    def step(self, actions: Sequence[Any]) -> Moment:
+    def step(self, actions: Sequence[Any]) -> LaneStep:
         """One joint step; entities that are done are given the no-op."""
         joint = [
             no_op(space) if action is None else action
@@ -69,7 +69,7 @@ class ListGame:
         self._per_entity("values of done", ended)
         cut = [over and bool(info.get(TRUNCATED)) for over, info in zip(ended, infos, strict=True)]
         self._done = [before or now for before, now in zip(self._done, ended, strict=True)]
-        return Moment(
+        return LaneStep(
             observations=observations,
             active=[not over for over in self._done],
             infos=infos,

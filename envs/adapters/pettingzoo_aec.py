@@ -1,4 +1,4 @@
-"""A PettingZoo `AECEnv` as a `Game`: its agents act in turn, one per tick.
+"""A PettingZoo `AECEnv` as a `LaneGame`: its agents act in turn, one per tick.
 
 A tick is the step of the agent that is to move, and after it the steps with None by which PettingZoo takes ended
 agents out of the game. `AECEnv.rewards` is what each agent was paid by the last step; a tick pays that of its one
@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from arena.errors import ProtocolError
 from arena.game.api import Info
-from envs.adapters.lane import Moment, picture
-from envs.adapters.pettingzoo_common import Cast
+from envs.adapters.lane import LaneStep, picture
+from envs.adapters.pettingzoo_common import AgentTable
 
 
 class AECGame:
@@ -28,18 +28,18 @@ class AECGame:
 
     def __init__(self, env: Any) -> None:
         self._env = env
-        self._cast = Cast(env)
+        self._cast = AgentTable(env)
         self.entities = self._cast.entities
         self.observation_spaces = self._cast.observation_spaces
         self.action_spaces = self._cast.action_spaces
         self.mask_sizes = self._cast.mask_sizes
 
-    def reset(self, seed: int | None, options: Mapping[str, Any] | None) -> Moment:
+    def reset(self, seed: int | None, options: Mapping[str, Any] | None) -> LaneStep:
         """Begins an episode."""
         self._env.reset(seed=seed, options=None if options is None else dict(options))
         return self._moment({agent: self._look(agent) for agent in self._env.agents}, {})
 
-    def step(self, actions: Sequence[Any]) -> Moment:
+    def step(self, actions: Sequence[Any]) -> LaneStep:
         """One turn of the agent that is to move."""
         env = self._env
         env.step(actions[self._cast.index[env.agent_selection]])
@@ -75,10 +75,10 @@ class AECGame:
         rewards: Mapping[Any, float],
         terminated: Mapping[Any, bool] | None = None,
         truncated: Mapping[Any, bool] | None = None,
-    ) -> Moment:
+    ) -> LaneStep:
         agents, env = self._cast.agents, self._env
         mover = env.agent_selection if env.agents else None
-        return Moment(
+        return LaneStep(
             observations=[seen[agent][0] if agent in seen else None for agent in agents],
             active=[agent == mover for agent in agents],
             infos=[seen[agent][1] if agent in seen else {} for agent in agents],

@@ -19,7 +19,7 @@ from envs.adapters.lane import MASK
 INNER = "observation"
 
 
-class Cast:
+class AgentTable:
     """The agents of a PettingZoo game, which are the arena's entities, in the order of `possible_agents`."""
 
     def __init__(self, env: Any) -> None:

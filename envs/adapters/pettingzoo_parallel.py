@@ -1,4 +1,4 @@
-"""A PettingZoo `ParallelEnv` as a `Game`: its agents act at once."""
+"""A PettingZoo `ParallelEnv` as a `LaneGame`: its agents act at once."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from arena.game.api import Info
 from arena.game.spaces import no_op
-from envs.adapters.lane import Moment, picture
-from envs.adapters.pettingzoo_common import Cast
+from envs.adapters.lane import LaneStep, picture
+from envs.adapters.pettingzoo_common import AgentTable
 
 
 class ParallelGame:
@@ -19,18 +19,18 @@ class ParallelGame:
 
     def __init__(self, env: Any) -> None:
         self._env = env
-        self._cast = Cast(env)
+        self._cast = AgentTable(env)
         self.entities = self._cast.entities
         self.observation_spaces = self._cast.observation_spaces
         self.action_spaces = self._cast.action_spaces
         self.mask_sizes = self._cast.mask_sizes
 
-    def reset(self, seed: int | None, options: Mapping[str, Any] | None) -> Moment:
+    def reset(self, seed: int | None, options: Mapping[str, Any] | None) -> LaneStep:
         """Begins an episode."""
         observations, infos = self._env.reset(seed=seed, options=None if options is None else dict(options))
         return self._moment(observations, {}, {}, {}, infos)
 
-    def step(self, actions: Sequence[Any]) -> Moment:
+    def step(self, actions: Sequence[Any]) -> LaneStep:
         """One joint step; agents that the environment keeps after their end are given the no-op."""
         joint = {}
         for agent in self._env.agents:
@@ -45,10 +45,10 @@ class ParallelGame:
         terminated: Mapping[Any, bool],
         truncated: Mapping[Any, bool],
         infos: Mapping[Any, Info],
-    ) -> Moment:
+    ) -> LaneStep:
         agents, present = self._cast.agents, set(self._env.agents)
         split = [self._cast.split(agent, observations.get(agent), infos.get(agent, {})) for agent in agents]
-        return Moment(
+        return LaneStep(
             observations=[observation for observation, _ in split],
             active=[agent in present for agent in agents],
             infos=[info for _, info in split],

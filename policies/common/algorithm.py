@@ -53,7 +53,9 @@ class Learner:
         self.device = device_of(self.options.device)
 
     @classmethod
-    def tried_out(cls: type[Kind], env: VectorEnv[Any, Any, Any], group: Group, *, ticks: int, **options: Any) -> Kind:
+    def from_spaces(
+        cls: type[Kind], env: VectorEnv[Any, Any, Any], group: Group, *, ticks: int, **options: Any
+    ) -> Kind:
         """One that cannot play; all that its `__init__` asks of an environment are spaces.
 
         Raises:

@@ -242,11 +242,11 @@ class RewardNormalizer:
         if state and self._enabled:
             self.statistics = _copied(Statistics(**state))
 
-    def own_state_dict(self) -> dict[str, Any]:
+    def worker_state_dict(self) -> dict[str, Any]:
         """The returns that the rows are in the middle of; empty where rewards are not normalised."""
         return {"returns": self._returns.copy(), "open": self._open.copy()} if self._enabled else {}
 
-    def load_own_state_dict(self, state: Mapping[str, Any]) -> None:
+    def load_worker_state_dict(self, state: Mapping[str, Any]) -> None:
         """Goes on with those, if there are as many rows as there were."""
         if self._enabled and state and state["returns"].shape == self._returns.shape:
             self._returns[:], self._open[:] = state["returns"], state["open"]
@@ -296,7 +296,7 @@ class Normalization:
         return [*observed, *self.rewards.describe(rollout.rewards, rollout.active, rollout.ended)]
 
     def take_in(self, found: Sequence[Statistics]) -> None:
-        """Knows what `describe` has told: of rewards at once, of observations from `go_on` on."""
+        """Knows what `describe` has told: of rewards at once, of observations from `advance` on."""
         observed = len(self.observations.statistics)
         self._seen = list(found[:observed])
         self.rewards.update(found[observed:])
@@ -311,7 +311,7 @@ class Normalization:
         finally:
             self.rewards.statistics = before
 
-    def go_on(self) -> None:
+    def advance(self) -> None:
         """Sees observations with what the last rollout has told of them."""
         self.observations.update(self._seen)
 
@@ -328,13 +328,13 @@ class Normalization:
         self.observations.load_state_dict(state.get("observations", {}))
         self.rewards.load_state_dict(state.get("rewards", {}))
 
-    def own_state_dict(self) -> dict[str, Any]:
+    def worker_state_dict(self) -> dict[str, Any]:
         """What this worker's rows are in the middle of."""
-        return self.rewards.own_state_dict()
+        return self.rewards.worker_state_dict()
 
-    def load_own_state_dict(self, state: Mapping[str, Any]) -> None:
+    def load_worker_state_dict(self, state: Mapping[str, Any]) -> None:
         """Goes on with that, if there are as many rows as there were."""
-        self.rewards.load_own_state_dict(state)
+        self.rewards.load_worker_state_dict(state)
 
 
 def _is_numbers(space: Space[Any]) -> bool:

@@ -63,7 +63,7 @@ from policies.common.tensors import load_weights, to_arrays, to_tensors
 from policies.networks.mlp import ACTIVATIONS
 
 if TYPE_CHECKING:
-    from arena.group.async_samples import Fragments
+    from arena.group.async_samples import AsyncSamples
     from arena.group.group import Group
 
 _MINIBATCH = 256  # transitions of the group in a gradient step with `batch_size: auto`,
@@ -296,7 +296,7 @@ class OffPolicy(Learner, ABC):
         """Collects and learns until the environment raises `BudgetReached`."""
         check_autoreset(self.env, type(self).__name__)
         check_budget(self.options, rows=self.transition_rows, ticks=self.ticks, workers=self.learners)
-        if self.group.fragments is None:
+        if self.group.async_samples is None:
             self.group.broadcast(self.network)
         self.experience.begin(*self.env.reset())
         while True:
@@ -337,8 +337,8 @@ class OffPolicy(Learner, ABC):
         """Learns from what has come up to now, and says so from time to time; a collective."""
         fragment = self.experience.cut()
         self._check_rewards(fragment)
-        if self.group.fragments is not None:
-            self._learn_as_it_comes(fragment, self.group.fragments)
+        if self.group.async_samples is not None:
+            self._learn_as_it_comes(fragment, self.group.async_samples)
         else:
             self.normalize.update(pooled(self.group, self.describe(fragment)))
             learn = self._learn_from_samples if self.group.sync == "samples" else self._learn_from_gradients
@@ -351,7 +351,7 @@ class OffPolicy(Learner, ABC):
 
         Where nobody waits for anybody, the root alone does that, and there is nothing to be checked.
         """
-        alone = self.group.fragments is not None
+        alone = self.group.async_samples is not None
         if alone and not self.group.is_root:
             return
         figures = {name: float(np.mean(values)) for name, values in self._measured.items()}
@@ -405,7 +405,7 @@ class OffPolicy(Learner, ABC):
             self._step(minibatch, alone)
         return steps
 
-    def _learn_as_it_comes(self, fragment: Fragment, fragments: Fragments) -> None:
+    def _learn_as_it_comes(self, fragment: Fragment, fragments: AsyncSamples) -> None:
         """Hands a fragment over; the root learns from all that has come, the others take up what it has learnt."""
         told = {"worker": self.learner_rank, "fragment": fragment.to_samples()}
         told["statistics"] = [tuple(one) for one in self.describe(fragment)]
@@ -578,26 +578,26 @@ class OffPolicy(Learner, ABC):
                 f"this is no state of {type(self).__name__} with these options: it has {found}; expected {mine}"
             )
 
-    def own_state_dict(self) -> dict[str, Any]:
+    def worker_state_dict(self) -> dict[str, Any]:
         """What this worker alone has: its replay, where it has one, and what nobody has replayed yet."""
         own: dict[str, Any] = {"experience": self.experience.state_dict()}
         if self.replay is not None:
             own["replay"] = self.replay.state_dict()
-        if self.group.fragments is not None:
-            own["fragments"] = self.group.fragments.state_dict()
+        if self.group.async_samples is not None:
+            own["fragments"] = self.group.async_samples.state_dict()
         return own
 
-    def load_own_state_dict(self, state: Mapping[str, Any]) -> None:
+    def load_worker_state_dict(self, state: Mapping[str, Any]) -> None:
         """Goes on with that, as far as it fits."""
         self.experience.load_state_dict(state["experience"])
         if self.replay is not None and "replay" in state:
             self.replay.load_state_dict(state["replay"])
-        if self.group.fragments is not None:
+        if self.group.async_samples is not None:
             waiting = state.get("fragments", ())
-            self.group.fragments.load_state_dict([one for one in waiting if one[1]["worker"] < self.learners])
+            self.group.async_samples.load_state_dict([one for one in waiting if one[1]["worker"] < self.learners])
 
     @classmethod
-    def tried_out(cls, env: VectorEnv[Any, Any, Any], group: Group, *, ticks: int, **options: Any) -> OffPolicy:
+    def from_spaces(cls, env: VectorEnv[Any, Any, Any], group: Group, *, ticks: int, **options: Any) -> OffPolicy:
         """One that cannot play, with as small a replay as its options allow.
 
         Raises:

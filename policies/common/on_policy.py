@@ -62,7 +62,7 @@ from policies.networks.mlp import ACTIVATIONS
 from policies.networks.recurrent import RECURRENT, Recollection, RecurrentEncoder, chopped
 
 if TYPE_CHECKING:
-    from arena.group.async_samples import Fragments
+    from arena.group.async_samples import AsyncSamples
     from arena.group.group import Group
 
 _ROLLOUT = 2048  # transitions of the group in a rollout with `n_steps: auto`
@@ -242,23 +242,23 @@ class OnPolicy(Learner, ABC, Generic[Given]):
                 self.updates += 1
                 self.record(figures)
             self.ticks_done = done
-            rollout.go_on()
+            rollout.advance()
 
     def _begin(self) -> None:
         """All workers begin with the root's weights; but one that goes on with a part of a rollout ends it first."""
-        if self.group.fragments is None:
+        if self.group.async_samples is None:
             self.group.broadcast(self.network)
         elif self.group.is_root:
-            self.group.fragments.publish(self._weights())
+            self.group.async_samples.publish(self._weights())
 
     def _updates(self, rollout: Rollout) -> Iterator[Figures]:
         """Learns from a rollout; what was measured in each update: one, or where nobody waits none or several."""
-        if self.group.fragments is not None:
-            yield from self._learn_as_it_comes(rollout, self.group.fragments)
+        if self.group.async_samples is not None:
+            yield from self._learn_as_it_comes(rollout, self.group.async_samples)
             return
         self.normalization.see(self.group, rollout)
         figures = self.learn(self.judge(rollout))
-        self.normalization.go_on()
+        self.normalization.advance()
         yield figures
 
     @torch.inference_mode()
@@ -378,7 +378,11 @@ class OnPolicy(Learner, ABC, Generic[Given]):
         Where nobody waits for anybody, the root alone has made the update, and there is nothing to be checked.
         """
         self.group.log(**figures)
-        if self.group.fragments is None and self.options.check_every and self.updates % self.options.check_every == 0:
+        if (
+            self.group.async_samples is None
+            and self.options.check_every
+            and self.updates % self.options.check_every == 0
+        ):
             self.group.check_equal(self.network)
         self.group.save(self.state_dict)
 
@@ -398,7 +402,7 @@ class OnPolicy(Learner, ABC, Generic[Given]):
         self.group.broadcast(self.network)
         return self.group.share(figures) or {}  # nothing where the root has left: then nobody learns any more
 
-    def _learn_as_it_comes(self, rollout: Rollout, fragments: Fragments) -> Iterator[Figures]:
+    def _learn_as_it_comes(self, rollout: Rollout, fragments: AsyncSamples) -> Iterator[Figures]:
         """Hands a rollout over; the root learns from all that has come, the others take up its newest weights."""
         slots = self.n_steps * rollout.rows  # counted, as who acts on how many of them differs
         fragments.offer(self._fragment(rollout), slots)
@@ -427,7 +431,7 @@ class OnPolicy(Learner, ABC, Generic[Given]):
             batch = self.normalized(batch, found).to(self.device)
             figures = self.optimize(batch, self.minibatches(batch.size, workers=self.group.size), alone)
             figures |= self._explained(found["advantages"].std, found["returns"].std)
-        self.normalization.go_on()
+        self.normalization.advance()
         return figures
 
     def _weights(self) -> dict[str, Any]:
@@ -590,29 +594,29 @@ class OnPolicy(Learner, ABC, Generic[Given]):
         self.normalization.load_state_dict(state.get("normalization", {}))
         self.updates, self.ticks_done = int(state["updates"]), int(state["ticks_done"])
 
-    def own_state_dict(self) -> dict[str, Any]:
+    def worker_state_dict(self) -> dict[str, Any]:
         """What this worker alone has: what nobody has learnt from; empty where there is none.
 
         That is the part of a rollout and, where nobody waits for anybody, the weights that have played it, and at the
         root what was handed over.
         """
-        part, fragments = self.rollout.state_dict(), self.group.fragments
-        own = {**part, "normalization": self.normalization.own_state_dict()} if part else {}
+        part, fragments = self.rollout.state_dict(), self.group.async_samples
+        own = {**part, "normalization": self.normalization.worker_state_dict()} if part else {}
         if fragments is not None and part and not self.group.is_root:
             own["weights"] = self._weights()
         if fragments is not None and (waiting := fragments.state_dict()):
             own["fragments"] = waiting
         return own
 
-    def load_own_state_dict(self, state: Mapping[str, Any]) -> None:
+    def load_worker_state_dict(self, state: Mapping[str, Any]) -> None:
         """Goes on with that part, if the seat has as many rows, and the rollout at least as many ticks, as it had."""
         if "rewards" in state:
             self.rollout.load_state_dict(state)
         if self.rollout.played:
-            self.normalization.load_own_state_dict(state["normalization"])
-        if self.group.fragments is not None:
+            self.normalization.load_worker_state_dict(state["normalization"])
+        if self.group.async_samples is not None:
             self._take_up(state.get("weights") if self.rollout.played else None)
-            self.group.fragments.load_state_dict(state.get("fragments", ()))
+            self.group.async_samples.load_state_dict(state.get("fragments", ()))
 
     @classmethod
     def sizes(cls, options: Mapping[str, Any], *, rows: int, ticks: int, workers: int) -> dict[str, int]:

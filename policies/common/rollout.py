@@ -178,7 +178,7 @@ class Rollout:
         """Takes what `env.reset` gave: what the rows see before the tick that comes next."""
         self._see(self.played, observations, infos)
 
-    def go_on(self) -> None:
+    def advance(self) -> None:
         """Begins the next rollout where this one ended."""
         self.played = 0
         self._cut.clear()

@@ -11,7 +11,7 @@ from gymnasium.spaces import Space
 from numpy.typing import NDArray
 from torch import Tensor
 
-from arena.dataset.reader import MatchSamples, Part, Samples, read_samples
+from arena.dataset.reader import MatchSamples, Part, Samples, open_dataset
 from arena.errors import ConfigError, located
 from arena.game.spaces import leaves_of, unflatten
 from policies.common.tensors import storage_dtype
@@ -50,7 +50,7 @@ def open_demonstrations(path: str, policy: str | None) -> Samples:
         ConfigError: there are none, or the policy has not played; the path is that of the option.
     """
     with located(path="options.data"):
-        samples = read_samples(path)
+        samples = open_dataset(path)
     if policy is not None:
         with located(path="options.policy"):
             samples.entity(policy)

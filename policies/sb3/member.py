@@ -220,7 +220,7 @@ class Member:
         self.model.num_timesteps = ticks * self.model.n_envs
         self.logged_updates, self.logged_at = self.model._n_updates, ticks - 1  # so the leg's first tick counts
 
-    def own_state_dict(self) -> dict[str, Any]:
+    def worker_state_dict(self) -> dict[str, Any]:
         """What this worker alone has: its replay, or the part of a rollout that it has not learnt from."""
         if self.taken_on is not None:
             return dict(self.taken_on)
@@ -229,14 +229,14 @@ class Member:
         buffer = _buffer(self.model)
         return {"collected": self.collected, "buffer": buffers.stored(buffer)} if buffer.size() else {}
 
-    def load_own_state_dict(self, state: Mapping[str, Any]) -> None:
+    def load_worker_state_dict(self, state: Mapping[str, Any]) -> None:
         """Goes on with that, if the seat has as many rows, and the options leave as much room, as there were."""
         room = self.options.n_steps if isinstance(self.model, OnPolicyAlgorithm) else self.options.train_freq
         if state["collected"] < room and buffers.fits(_buffer(self.model), state["buffer"]):
             self.taken_on = state
 
     @classmethod
-    def tried_out(cls, env: VectorEnv[Any, Any, Any], group: Group, *, ticks: int, **options: Any) -> Member:
+    def from_spaces(cls, env: VectorEnv[Any, Any, Any], group: Group, *, ticks: int, **options: Any) -> Member:
         """One that cannot play, almost without a replay.
 
         Raises:

@@ -147,7 +147,7 @@ def check_values(library: type[BaseAlgorithm], options: Any) -> None:
         "MultiInputPolicy": spaces.Dict(vector=vector),
     }
     actions = spaces.Discrete(2) if library.__name__ == "DQN" else vector
-    tried_out(library, options, observations.get(options.policy, vector), actions)
+    from_spaces(library, options, observations.get(options.policy, vector), actions)
 
 
 def check_spaces(library: type[BaseAlgorithm], observation_space: Space[Any], action_space: Space[Any]) -> None:
@@ -157,7 +157,7 @@ def check_spaces(library: type[BaseAlgorithm], observation_space: Space[Any], ac
         ConfigError: the library cannot take these spaces.
     """
     try:
-        model = tried_out(library, options_class(library)(), observation_space, action_space)
+        model = from_spaces(library, options_class(library)(), observation_space, action_space)
         space = spaces.Dict(a=observation_space)
         space.seed(0)
         seen = [space.sample()["a"] for _ in range(2)]
@@ -173,7 +173,7 @@ def check_spaces(library: type[BaseAlgorithm], observation_space: Space[Any], ac
         ) from error
 
 
-def tried_out(
+def from_spaces(
     library: type[BaseAlgorithm], options: Any, observation_space: Space[Any], action_space: Space[Any]
 ) -> BaseAlgorithm:
     """An algorithm without a game and almost without a replay; global random streams stay as they are."""

@@ -15,7 +15,7 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from arena.cli.main import main
-from arena.serving.policy import restored
+from arena.serving.policy import load_policy
 
 pytestmark = pytest.mark.slow
 
@@ -56,7 +56,7 @@ def strategies(config: dict[str, Any], path: Path) -> NDArray[np.float64]:
     run = path / "run"
     assert main(["train", str(path / "league.yaml"), "--ranks", "1", "--run-dir", str(run)]) == 0
     ends = range(TICKS, ROUNDS * TICKS + 1, TICKS)
-    policies = [restored(run, "learner", SIGHT, CHOICE, boundary=tick) for tick in ends]
+    policies = [load_policy(run, "learner", SIGHT, CHOICE, boundary=tick) for tick in ends]
     return np.exp([policy.log_prob(np.stack([NOTHING_YET] * 3), np.arange(3), None) for policy in policies])
 
 

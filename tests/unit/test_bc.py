@@ -11,7 +11,7 @@ import torch
 from gymnasium import spaces
 from gymnasium.vector.utils import batch_space
 
-from arena.dataset.reader import read_samples
+from arena.dataset.reader import open_dataset
 from arena.errors import BudgetReached, ConfigError
 from arena.records.state_codec import decode, encode
 from fakes import ScriptedEnv, ThreadGroup, all_equal, flat_weights, solo_group, together
@@ -66,8 +66,8 @@ def data(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("space", ACTIONS, ids=lambda space: type(space).__name__)
 def test_what_was_recorded_is_what_is_learnt_from(space: Any, tmp_path: Path) -> None:
     home, head = record(tmp_path / "data", SEEN, space, drawn(space)), action_head(space)
-    found = demonstrations(read_samples(home), None, SEEN, head, space)
-    (part,) = read_samples(home).matches[0].parts()
+    found = demonstrations(open_dataset(home), None, SEEN, head, space)
+    (part,) = open_dataset(home).matches[0].parts()
     assert found.observations[0].tolist() == part.observations[0][0].reshape(80, 3).tolist()
     np.testing.assert_allclose(
         head.to_env(found.actions.numpy()), part.actions[0][0].reshape(80, *space.shape), rtol=1e-6
@@ -125,7 +125,7 @@ def test_without_a_barrier_the_root_learns_and_the_others_take_up_what_they_have
     board, learners = Board(), []
     for rank in (0, 1):
         group = solo_group(sync="samples")
-        group.rank, group.fragments = rank, board
+        group.rank, group.async_samples = rank, board
         for name in ("broadcast", "share", "average_gradients", "check_equal"):
             monkeypatch.setattr(group, name, meets)
         learners.append(trained(data, group, check_every=1))
@@ -180,7 +180,7 @@ def test_masks_are_kept_and_what_they_forbid_teaches_nothing(tmp_path: Path) -> 
         return np.eye(4, dtype=np.int8)[[tick % 4] * 4] | np.eye(4, dtype=np.int8)[[0] * 4]
 
     home = record(tmp_path / "data", SEEN, CHOICE, lambda seen, mask: np.full(4, 3 + CHOICE.start), masks=masks)
-    found = demonstrations(read_samples(home), None, SEEN, action_head(CHOICE), CHOICE)
+    found = demonstrations(open_dataset(home), None, SEEN, action_head(CHOICE), CHOICE)
     assert found.size == 20, "every fourth tick"
     assert found.masks is not None
     assert found.masks[:, [0, 3]].all()
@@ -189,7 +189,7 @@ def test_masks_are_kept_and_what_they_forbid_teaches_nothing(tmp_path: Path) -> 
 
 def test_shares_are_everything_once(data: Path) -> None:
     record(data, SEEN, CHOICE, rule, ticks=7, match=1, policy="red", seed=3)
-    samples, head = read_samples(data), action_head(CHOICE)
+    samples, head = open_dataset(data), action_head(CHOICE)
     whole = demonstrations(samples, None, SEEN, head, CHOICE)
     assert whole.size == 4 * 57
     shares = [demonstrations(samples, None, SEEN, head, CHOICE, share=share, shares=3) for share in range(3)]

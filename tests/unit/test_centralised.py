@@ -432,13 +432,13 @@ def test_a_stored_state_goes_on_to_the_same_bits(kind: Any) -> None:
         learner.env = game(ticks=15, seed=5, reward=random_rewards(5))
         with pytest.raises(BudgetReached):
             learner.run()
-        return learner.state_dict(), learner.own_state_dict()
+        return learner.state_dict(), learner.worker_state_dict()
 
     learner = trained(kind, game(ticks=33, reward=random_rewards(0)), **options)
-    stored, own = decode(*encode(learner.state_dict())), decode(*encode(learner.own_state_dict()))
+    stored, own = decode(*encode(learner.state_dict())), decode(*encode(learner.worker_state_dict()))
     resumed = worker(kind, game(ticks=33), **options)
     resumed.load_state_dict(stored)
-    resumed.load_own_state_dict(own)
+    resumed.load_worker_state_dict(own)
     assert all_equal(resumed.state_dict(), learner.state_dict())
     assert all_equal(more(resumed), more(learner))
 

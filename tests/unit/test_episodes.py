@@ -13,17 +13,17 @@ from hypothesis import strategies as st
 from arena.game.api import Frame, Info, Step
 from arena.plan.plan import MatchPlan, SeatPlan
 from arena.records.metrics import EpisodeRecord
-from arena.roles.environment.episodes import EpisodeAccount
+from arena.roles.environment.episodes import EpisodeTracker
 
 NOTHING: list[list[Info]] | None = None
 
 
-def account(seats: Sequence[tuple[int, ...]] = ((0,), (1,)), lanes: int = 1) -> EpisodeAccount:
+def account(seats: Sequence[tuple[int, ...]] = ((0,), (1,)), lanes: int = 1) -> EpisodeTracker:
     plans = tuple(SeatPlan(index, f"policy {index}", entities) for index, entities in enumerate(seats))
     match = MatchPlan(
         match=3, entry=0, copy=0, env="game", make="game", env_kwargs={}, lanes=lanes, seats=plans, path="matches[0]"
     )
-    return EpisodeAccount(match, seats, range(lanes))
+    return EpisodeTracker(match, seats, range(lanes))
 
 
 def step(rewards: Any, terminated: Any, truncated: Any = None, infos: Any = NOTHING) -> Step:
@@ -33,7 +33,7 @@ def step(rewards: Any, terminated: Any, truncated: Any = None, infos: Any = NOTH
     return Step(frame, np.array(rewards, np.float64), flags, cut)
 
 
-def finish_one(episodes: EpisodeAccount, lane: int, tick: int) -> EpisodeRecord:
+def finish_one(episodes: EpisodeTracker, lane: int, tick: int) -> EpisodeRecord:
     (record,) = episodes.finish(np.arange(len(episodes.episodes)) == lane, tick)
     return record
 
@@ -45,7 +45,7 @@ def test_lanes_have_their_numbers_in_the_match() -> None:
     match = MatchPlan(
         match=0, entry=0, copy=0, env="g", make="g", env_kwargs={}, lanes=5, seats=(SeatPlan(0, "p", (0,)),)
     )
-    episodes = EpisodeAccount(match, [(0,)], range(3, 5))
+    episodes = EpisodeTracker(match, [(0,)], range(3, 5))
     over, _ = episodes.tick(step([[1], [2]], [[0], [1]]))
     assert over.tolist() == [False, True]
     assert [record.lane for record in episodes.finish(over, 1)] == [4]
@@ -55,14 +55,14 @@ def test_a_resumed_lane_counts_its_episodes_on() -> None:
     match = MatchPlan(
         match=0, entry=0, copy=0, env="g", make="g", env_kwargs={}, lanes=4, seats=(SeatPlan(0, "p", (0,)),)
     )
-    episodes = EpisodeAccount(match, [(0,)], range(2, 4), before=[7, 0])
+    episodes = EpisodeTracker(match, [(0,)], range(2, 4), before=[7, 0])
     for _ in range(2):
         episodes.tick(step([[1], [2]], [[1], [1]]))
         records = episodes.finish(np.ones(2, np.bool_), 1)
     assert [(record.lane, record.episode) for record in records] == [(2, 8), (3, 1)]
 
 
-def outcomes(episodes: EpisodeAccount, lane: int = 0) -> list[str | None]:
+def outcomes(episodes: EpisodeTracker, lane: int = 0) -> list[str | None]:
     return [seat.outcome for seat in finish_one(episodes, lane, 1).seats]
 
 
@@ -219,7 +219,7 @@ def test_the_return_of_a_seat_with_many_entities_has_the_same_bits_however_many_
 # The end of a leg
 
 
-def cut_tick(episodes: EpisodeAccount, last: Step) -> tuple[Step, list[EpisodeRecord]]:
+def cut_tick(episodes: EpisodeTracker, last: Step) -> tuple[Step, list[EpisodeRecord]]:
     """What the seats are told of a leg's last tick, and what is recorded of it."""
     told = episodes.cut(last)
     over, ends = episodes.tick(told)

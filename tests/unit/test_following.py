@@ -14,8 +14,8 @@ from arena.cli.main import main
 from arena.errors import ConfigError
 from arena.records.folder import RunFolder
 from arena.records.lock import RunLock, is_held
-from arena.run.leg import ENDLESS
-from arena.run.status import Condition
+from arena.run.leg import UNBOUNDED_TICKS
+from arena.run.status import RunStatus
 from arena.terminal.watch import FollowedJournal, FollowedRun, watch
 from league_folders import League, write_league
 
@@ -184,8 +184,8 @@ def test_a_run_that_has_ended_is_shown_once(folder: RunFolder, capsys: pytest.Ca
         ("", 1000, "the run has finished"),
         ("", 2000, "the run has ended early at tick 3000; --resume goes on from tick 3000"),
         ('{"pid": 1}', 2000, "the run was killed at tick 3000; --resume goes on from tick 3000"),
-        ("", ENDLESS, "the run has finished"),
-        ('{"pid": 1}', ENDLESS, "the run was killed at tick 3000"),
+        ("", UNBOUNDED_TICKS, "the run has finished"),
+        ('{"pid": 1}', UNBOUNDED_TICKS, "the run was killed at tick 3000"),
     ],
 )
 def test_it_says_how_the_run_has_ended(
@@ -196,7 +196,7 @@ def test_it_says_how_the_run_has_ended(
     assert watch(folder.path, columns=0, wait=lambda seconds: None) == 0
     shown = capsys.readouterr().out.splitlines()
     assert said in shown
-    assert any(line.startswith("7000 ticks of all matches  ") for line in shown) == (ticks == ENDLESS)
+    assert any(line.startswith("7000 ticks of all matches  ") for line in shown) == (ticks == UNBOUNDED_TICKS)
 
 
 @pytest.mark.parametrize(("looks", "waits"), [([True, False, True, False], 7), ([False], 4)])
@@ -306,7 +306,7 @@ def test_a_run_that_is_taken_up_again_with_more_ticks_and_matches_is_counted_by_
     folder.config.write_text(folder.config.read_text().replace("ticks: 1000", "ticks: 5000"))
     run.look()
     assert (run.planned, run.total) == (5000, 4 * 5000)
-    assert run.condition is Condition.ENDED_EARLY
+    assert run.condition is RunStatus.ENDED_EARLY
 
 
 def test_a_folder_is_held_while_somebody_has_its_lock(tmp_path: Path) -> None:

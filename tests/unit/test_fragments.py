@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from arena.group.async_samples import Fragments
+from arena.group.async_samples import AsyncSamples
 from arena.transport import Tag
-from arena.transport.scheduler import Host, HostedEndpoint
+from arena.transport.scheduler import RoleEndpoint, RoleScheduler
 
 MEMBERS = (0, 1, 2)
 
@@ -20,12 +20,12 @@ def together(*mains: Any) -> None:
     """Runs a function of (endpoint, fragments) per member, in a world of its own."""
 
     def main_of(main: Any) -> Any:
-        return lambda endpoint: main(endpoint, Fragments(endpoint, MEMBERS))
+        return lambda endpoint: main(endpoint, AsyncSamples(endpoint, MEMBERS))
 
-    Host({address: f"worker {address}" for address in MEMBERS}).run(dict(enumerate(map(main_of, mains))))
+    RoleScheduler({address: f"worker {address}" for address in MEMBERS}).run(dict(enumerate(map(main_of, mains))))
 
 
-def meet(endpoint: HostedEndpoint) -> None:
+def meet(endpoint: RoleEndpoint) -> None:
     """Returns when everybody has called it."""
     for other in MEMBERS:
         if other != endpoint.address:
@@ -46,7 +46,7 @@ def test_a_batch_reaches_its_size_with_its_last_fragment_and_each_sample_is_in_o
     taken: list[list[Any]] = []
     rest: list[Any] = []
 
-    def main(endpoint: HostedEndpoint, fragments: Fragments) -> None:
+    def main(endpoint: RoleEndpoint, fragments: AsyncSamples) -> None:
         meet(endpoint)
         for number, (member, count) in enumerate(offers):
             if member == endpoint.address:
@@ -68,12 +68,12 @@ def test_a_batch_reaches_its_size_with_its_last_fragment_and_each_sample_is_in_o
 def test_the_fragments_of_a_worker_stay_in_their_order() -> None:
     seen: list[int] = []
 
-    def root(endpoint: HostedEndpoint, fragments: Fragments) -> None:
+    def root(endpoint: RoleEndpoint, fragments: AsyncSamples) -> None:
         meet(endpoint)
         meet(endpoint)
         seen.extend(int(part[0]) for part in fragments.take(20) or [])
 
-    def other(endpoint: HostedEndpoint, fragments: Fragments) -> None:
+    def other(endpoint: RoleEndpoint, fragments: AsyncSamples) -> None:
         meet(endpoint)
         for number in range(10):
             fragments.offer(np.array([10 * endpoint.address + number]), 1)
@@ -88,20 +88,20 @@ def test_the_fragments_of_a_worker_stay_in_their_order() -> None:
 def test_a_worker_that_never_offers_anything_stops_nobody() -> None:
     batches: list[int] = []
 
-    def root(endpoint: HostedEndpoint, fragments: Fragments) -> None:
+    def root(endpoint: RoleEndpoint, fragments: AsyncSamples) -> None:
         meet(endpoint)
         for _ in range(5):
             endpoint.receive(1, Tag.GROUP)
             batches.append(len(fragments.take(4) or []))
         endpoint.send(2, Tag.GROUP, b"")
 
-    def fast(endpoint: HostedEndpoint, fragments: Fragments) -> None:
+    def fast(endpoint: RoleEndpoint, fragments: AsyncSamples) -> None:
         meet(endpoint)
         for _ in range(5):
             fragments.offer(np.zeros(4), 4)
             endpoint.send(0, Tag.GROUP, b"")
 
-    def slow(endpoint: HostedEndpoint, fragments: Fragments) -> None:
+    def slow(endpoint: RoleEndpoint, fragments: AsyncSamples) -> None:
         meet(endpoint)
         endpoint.receive(0, Tag.GROUP)
 
@@ -112,13 +112,13 @@ def test_a_worker_that_never_offers_anything_stops_nobody() -> None:
 def test_the_newest_weights_count_and_are_told_once() -> None:
     heard: dict[int, list[Any]] = {1: [], 2: []}
 
-    def root(endpoint: HostedEndpoint, fragments: Fragments) -> None:
+    def root(endpoint: RoleEndpoint, fragments: AsyncSamples) -> None:
         meet(endpoint)
         for number in range(3):
             fragments.publish({"weights": np.full(2, number)})
         meet(endpoint)
 
-    def other(endpoint: HostedEndpoint, fragments: Fragments) -> None:
+    def other(endpoint: RoleEndpoint, fragments: AsyncSamples) -> None:
         assert fragments.latest() is None
         meet(endpoint)
         meet(endpoint)
@@ -133,10 +133,10 @@ def test_the_newest_weights_count_and_are_told_once() -> None:
 def test_what_nobody_has_learnt_from_goes_on_in_the_next_leg() -> None:
     found: list[Any] = []
 
-    def root(endpoint: HostedEndpoint, fragments: Fragments) -> None:
+    def root(endpoint: RoleEndpoint, fragments: AsyncSamples) -> None:
         fragments.offer(np.arange(3), 3)
         fragments.offer(np.arange(2), 2)
-        fresh = Fragments(endpoint, MEMBERS)
+        fresh = AsyncSamples(endpoint, MEMBERS)
         fresh.load_state_dict(fragments.state_dict())
         assert fresh.take(6) is None
         found.extend(fresh.take(5) or [])
@@ -152,7 +152,7 @@ def test_a_group_has_fragments_where_the_configuration_asks_for_them(sync: str, 
 
     found: list[bool] = []
 
-    def main(endpoint: HostedEndpoint) -> None:
+    def main(endpoint: RoleEndpoint) -> None:
         group = Group(
             endpoint,
             (0,),
@@ -165,7 +165,7 @@ def test_a_group_has_fragments_where_the_configuration_asks_for_them(sync: str, 
             report=lambda values: None,
             keep=lambda state: None,
         )
-        found.append(group.fragments is not None)
+        found.append(group.async_samples is not None)
 
-    Host({0: "worker"}).run({0: main})
+    RoleScheduler({0: "worker"}).run({0: main})
     assert found == [(sync, reduce) == ("samples", "fast")]

@@ -19,7 +19,7 @@ from hypothesis.extra import numpy as arrays_of
 from arena.errors import GroupError
 from arena.group.group import Group
 from arena.transport import Tag
-from arena.transport.scheduler import Host, HostedEndpoint
+from arena.transport.scheduler import RoleEndpoint, RoleScheduler
 from arena.transport.shared_memory import SharedAreas
 
 torch.set_num_threads(1)
@@ -50,7 +50,7 @@ def together(
     """Runs `work` at every member of a group in a world of its own; the results in the order of the group ranks."""
     results: dict[int, Any] = {}
 
-    def main(endpoint: HostedEndpoint) -> None:
+    def main(endpoint: RoleEndpoint) -> None:
         if endpoint.address not in members:
             return
         group = group_at(endpoint, members, **more)
@@ -61,7 +61,7 @@ def together(
                 group.leave()
 
     size = max(members) + 1
-    Host({address: f"role {address}" for address in range(size)}).run(dict.fromkeys(range(size), main))
+    RoleScheduler({address: f"role {address}" for address in range(size)}).run(dict.fromkeys(range(size), main))
     return [results[rank] for rank in range(len(members))]
 
 
@@ -199,7 +199,7 @@ def test_a_group_counts_its_collectives_and_notes_that_other_ways_to_meet_were_t
         group.mean(2.0)
         group.share(3)
         calls = dict(group.calls)
-        assert group.comm is None and group.fragments is None
+        assert group.comm is None and group.async_samples is None
         return calls, group.exchanges
 
     assert together(work) == [({"average": 2, "broadcast": 1}, False)] * 3
@@ -230,7 +230,7 @@ def test_different_numbers_of_parameters_are_an_error_at_every_member() -> None:
 class OnNode:
     """An endpoint whose role sees the memory of those roles alone that are on its node."""
 
-    def __init__(self, endpoint: HostedEndpoint, nodes: Mapping[int, int]) -> None:
+    def __init__(self, endpoint: RoleEndpoint, nodes: Mapping[int, int]) -> None:
         self.address, self.sent = endpoint.address, 0
         self._endpoint, self._nodes = endpoint, nodes
 
@@ -250,14 +250,14 @@ def somewhere(work: Callable[[Group, OnNode], Any], nodes: Sequence[int], *, lea
     """Runs `work` at every member of a group whose member r is on node `nodes[r]`."""
     results: list[Any] = [None] * len(nodes)
 
-    def main(endpoint: HostedEndpoint) -> None:
+    def main(endpoint: RoleEndpoint) -> None:
         placed = OnNode(endpoint, dict(enumerate(nodes)))
         group = group_at(placed, range(len(nodes)))
         results[group.rank] = work(group, placed)
         if leave:
             group.leave()
 
-    Host({rank: f"role {rank}" for rank in range(len(nodes))}).run(dict.fromkeys(range(len(nodes)), main))
+    RoleScheduler({rank: f"role {rank}" for rank in range(len(nodes))}).run(dict.fromkeys(range(len(nodes)), main))
     return results
 
 
@@ -415,7 +415,7 @@ class Communicator:
 
     calls = 0
 
-    def __init__(self, endpoint: HostedEndpoint, members: Sequence[int]) -> None:
+    def __init__(self, endpoint: RoleEndpoint, members: Sequence[int]) -> None:
         self._endpoint, self._others = endpoint, [other for other in members if other != endpoint.address]
 
     def Iallreduce(self, mine: Any, total: Any) -> Communicator:
@@ -434,13 +434,13 @@ def fast_groups(work: Callable[[Group], Any], count: int) -> list[Any]:
     """Runs `work` at every member of a group with `reduce: fast` and a communicator."""
     results: list[Any] = [None] * count
 
-    def main(endpoint: HostedEndpoint) -> None:
+    def main(endpoint: RoleEndpoint) -> None:
         comm = Communicator(endpoint, range(count))
         group = group_at(endpoint, range(count), comm=comm, reduce="fast")
         results[group.rank] = work(group)
         group.leave()
 
-    Host({rank: f"role {rank}" for rank in range(count)}).run(dict.fromkeys(range(count), main))
+    RoleScheduler({rank: f"role {rank}" for rank in range(count)}).run(dict.fromkeys(range(count), main))
     return results
 
 
@@ -725,12 +725,12 @@ def test_different_collectives_are_an_error_also_when_the_root_has_left() -> Non
 def test_only_the_roots_numbers_and_states_are_written_down() -> None:
     notes: dict[int, list[Any]] = {0: [], 1: []}
 
-    def main(endpoint: HostedEndpoint) -> None:
+    def main(endpoint: RoleEndpoint) -> None:
         group = group_at(endpoint, (0, 1), notes[endpoint.address])
         group.log(loss=float(group.rank))
         group.save({"rank": group.rank})
 
-    Host({0: "a", 1: "b"}).run({0: main, 1: main})
+    RoleScheduler({0: "a", 1: "b"}).run({0: main, 1: main})
     assert notes == {0: [("log", {"loss": 0.0}), ("save", {"rank": 0})], 1: []}
 
 
@@ -747,7 +747,7 @@ def test_when_the_root_has_left_the_first_that_remains_speaks_for_the_policy() -
             if turn > group.rank:  # worker 0 leaves after its first turn, worker 1 after its second
                 break
             group.mean(1.0)
-            if group.speaks:
+            if group.is_writer:
                 spoken.append((turn, group.rank))
 
     together(member)

@@ -10,7 +10,7 @@ from gymnasium.spaces import Box, Discrete
 
 from arena.errors import GameError
 from arena.game.api import BatchedEnv, Frame, Interface, Step
-from arena.roles.environment.restart import MOST_RESTARTS, WINDOW, Guard, RestartLimit
+from arena.roles.environment.restart import MOST_RESTARTS, WINDOW, RestartingGame, RestartLimit
 
 ALL = np.ones(2, np.bool_)
 
@@ -48,10 +48,10 @@ class Game:
             raise OSError("no close")
 
 
-def guarded(*games: Game, limit: RestartLimit | None = None) -> Guard:
+def guarded(*games: Game, limit: RestartLimit | None = None) -> RestartingGame:
     """Gives out the games one after the other; they play the lanes 6 and 7 of a match."""
     left: list[BatchedEnv] = list(games)
-    guard = Guard(lambda: left.pop(0), lanes=range(6, 8), seeds=[10, 20], limit=limit)
+    guard = RestartingGame(lambda: left.pop(0), lanes=range(6, 8), seeds=[10, 20], limit=limit)
     guard.begin()
     return guard
 

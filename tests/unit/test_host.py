@@ -16,15 +16,15 @@ import pytest
 
 from arena.errors import Deadlock, PeerLost, RunStopped
 from arena.transport import ANYONE, Tag
-from arena.transport.endpoint import Arrivals, Bytes, LinkSize, Order, Outside
-from arena.transport.scheduler import Host, HostedEndpoint
-from arena.transport.status import Question, State, Whereabouts, pack, unpack
+from arena.transport.endpoint import Bytes, Inbox, LinkSize, Order, RemoteTransport
+from arena.transport.scheduler import RoleEndpoint, RoleScheduler
+from arena.transport.status import RoleStatus, State, StatusQuery, pack, unpack
 
-Main = Callable[[HostedEndpoint], Any]
+Main = Callable[[RoleEndpoint], Any]
 
 
 def run(*mains: Main) -> None:
-    Host({address: f"role {address}" for address in range(len(mains))}).run(dict(enumerate(mains)))
+    RoleScheduler({address: f"role {address}" for address in range(len(mains))}).run(dict(enumerate(mains)))
 
 
 def assert_all_threads_end() -> None:
@@ -34,7 +34,7 @@ def assert_all_threads_end() -> None:
             assert not thread.is_alive(), thread.name
 
 
-def nothing(_: HostedEndpoint) -> None:
+def nothing(_: RoleEndpoint) -> None:
     pass
 
 
@@ -42,12 +42,12 @@ def test_the_same_roles_do_the_same_things_in_the_same_order_every_time() -> Non
     def log_of_one_run() -> list[tuple[int, int, bytes]]:
         log: list[tuple[int, int, bytes]] = []
 
-        def root(endpoint: HostedEndpoint) -> None:
+        def root(endpoint: RoleEndpoint) -> None:
             for _ in range(30):
                 source, data = endpoint.receive(ANYONE, Tag.TO_ROOT)
                 log.append((0, source, bytes(data)))
 
-        def ring(endpoint: HostedEndpoint) -> None:
+        def ring(endpoint: RoleEndpoint) -> None:
             me = endpoint.address
             left, right = (me - 2) % 5 + 1, me % 5 + 1
             for turn in range(6):
@@ -66,7 +66,7 @@ def test_the_same_roles_do_the_same_things_in_the_same_order_every_time() -> Non
 def test_only_one_role_runs_at_a_time() -> None:
     running, most = 0, 0
 
-    def work(endpoint: HostedEndpoint) -> None:
+    def work(endpoint: RoleEndpoint) -> None:
         nonlocal running, most
         for _ in range(20):
             running += 1
@@ -83,11 +83,11 @@ def test_only_one_role_runs_at_a_time() -> None:
 def test_messages_of_one_tag_keep_their_order_and_tags_do_not_mix() -> None:
     heard: dict[Tag, list[int]] = {Tag.GROUP: [], Tag.WELCOME: []}
 
-    def speak(endpoint: HostedEndpoint) -> None:
+    def speak(endpoint: RoleEndpoint) -> None:
         for number in range(10):
             endpoint.send(1, Tag.GROUP if number % 2 else Tag.WELCOME, bytes([number]))
 
-    def hear(endpoint: HostedEndpoint) -> None:
+    def hear(endpoint: RoleEndpoint) -> None:
         for tag in (Tag.GROUP, Tag.WELCOME):
             heard[tag] = [endpoint.receive(0, tag)[1][0] for _ in range(5)]
 
@@ -98,10 +98,10 @@ def test_messages_of_one_tag_keep_their_order_and_tags_do_not_mix() -> None:
 def test_messages_of_different_roles_are_kept_apart() -> None:
     heard: list[int] = []
 
-    def hear(endpoint: HostedEndpoint) -> None:
+    def hear(endpoint: RoleEndpoint) -> None:
         heard.extend(endpoint.receive(source, Tag.GROUP)[1][0] for source in (2, 1))
 
-    def speak(endpoint: HostedEndpoint) -> None:
+    def speak(endpoint: RoleEndpoint) -> None:
         endpoint.send(0, Tag.GROUP, bytes([endpoint.address]))
 
     run(hear, speak, speak)
@@ -111,12 +111,12 @@ def test_messages_of_different_roles_are_kept_apart() -> None:
 def test_the_root_hears_everybody_and_knows_who_spoke() -> None:
     heard: list[tuple[int, bytes]] = []
 
-    def root(endpoint: HostedEndpoint) -> None:
+    def root(endpoint: RoleEndpoint) -> None:
         for _ in range(3):
             source, data = endpoint.receive(ANYONE, Tag.TO_ROOT)
             heard.append((source, bytes(data)))
 
-    def speak(endpoint: HostedEndpoint) -> None:
+    def speak(endpoint: RoleEndpoint) -> None:
         endpoint.send(0, Tag.TO_ROOT, b"%d" % endpoint.address)
 
     run(root, speak, speak, speak)
@@ -126,14 +126,14 @@ def test_the_root_hears_everybody_and_knows_who_spoke() -> None:
 def test_a_message_is_a_copy_so_its_buffer_may_be_used_again() -> None:
     heard: list[bytes] = []
 
-    def speak(endpoint: HostedEndpoint) -> None:
+    def speak(endpoint: RoleEndpoint) -> None:
         buffer = bytearray(b"first")
         for text in (b"first", b"again"):
             buffer[:] = text
             endpoint.send(1, Tag.GROUP, memoryview(buffer))
         buffer[:] = b"xxxxx"
 
-    def hear(endpoint: HostedEndpoint) -> None:
+    def hear(endpoint: RoleEndpoint) -> None:
         heard.extend(bytes(endpoint.receive(0, Tag.GROUP)[1]) for _ in range(2))
 
     run(speak, hear)
@@ -143,7 +143,7 @@ def test_a_message_is_a_copy_so_its_buffer_may_be_used_again() -> None:
 def test_a_link_carries_both_ways_in_turn_with_an_extra_part() -> None:
     heard: list[Any] = []
 
-    def environment(endpoint: HostedEndpoint) -> None:
+    def environment(endpoint: RoleEndpoint) -> None:
         (link,) = endpoint.table([1], [LinkSize(4, 8)]).links
         for tick in range(3):
             link.outbox[:] = tick
@@ -153,7 +153,7 @@ def test_a_link_carries_both_ways_in_turn_with_an_extra_part() -> None:
             heard.append(link.inbox.tolist())
         link.close()
 
-    def seat(endpoint: HostedEndpoint) -> None:
+    def seat(endpoint: RoleEndpoint) -> None:
         link = endpoint.link(0, LinkSize(4, 8))
         for _ in range(3):
             link.wait()
@@ -170,7 +170,7 @@ def test_a_link_carries_both_ways_in_turn_with_an_extra_part() -> None:
 def test_two_links_of_the_same_roles_keep_their_messages_apart() -> None:
     heard: list[Any] = []
 
-    def environment(endpoint: HostedEndpoint) -> None:
+    def environment(endpoint: RoleEndpoint) -> None:
         links = [endpoint.table([1], [LinkSize(1, 1)], part).links[0] for part in (0, 1)]
         for part in (1, 0):  # in another order than they are waited for
             links[part].outbox[:] = part
@@ -180,7 +180,7 @@ def test_two_links_of_the_same_roles_keep_their_messages_apart() -> None:
             link.wait()
             heard.append((link.inbox.tolist(), bytes(link.wait_extra())))
 
-    def seat(endpoint: HostedEndpoint) -> None:
+    def seat(endpoint: RoleEndpoint) -> None:
         links = [endpoint.link(0, LinkSize(1, 1), part) for part in (0, 1)]
         for link in links:
             link.wait()
@@ -218,14 +218,14 @@ def test_waiting_for_a_role_that_has_ended_is_a_deadlock_too() -> None:
 def test_the_first_failure_is_raised_and_ends_every_other_role() -> None:
     ended: list[int] = []
 
-    def waits(endpoint: HostedEndpoint) -> None:
+    def waits(endpoint: RoleEndpoint) -> None:
         try:
             endpoint.receive(0, Tag.GROUP)
         except RunStopped:
             ended.append(endpoint.address)
             raise
 
-    def fails(endpoint: HostedEndpoint) -> None:
+    def fails(endpoint: RoleEndpoint) -> None:
         raise ValueError("this one")
 
     with pytest.raises(ValueError, match="this one"):
@@ -237,7 +237,7 @@ def test_the_first_failure_is_raised_and_ends_every_other_role() -> None:
 def test_a_role_that_would_speak_after_a_failure_is_stopped() -> None:
     said: list[str] = []
 
-    def busy(endpoint: HostedEndpoint) -> None:
+    def busy(endpoint: RoleEndpoint) -> None:
         try:
             endpoint.receive(1, Tag.GROUP)
         except RunStopped:
@@ -245,7 +245,7 @@ def test_a_role_that_would_speak_after_a_failure_is_stopped() -> None:
             endpoint.send(1, Tag.GROUP, b"")
             said.append("went on")  # pragma: no cover
 
-    def fails(endpoint: HostedEndpoint) -> None:
+    def fails(endpoint: RoleEndpoint) -> None:
         raise SystemExit(3)
 
     with pytest.raises(SystemExit):
@@ -254,13 +254,13 @@ def test_a_role_that_would_speak_after_a_failure_is_stopped() -> None:
 
 
 def test_an_error_while_the_others_are_stopped_does_not_hide_the_first() -> None:
-    def stumbles(endpoint: HostedEndpoint) -> None:
+    def stumbles(endpoint: RoleEndpoint) -> None:
         try:
             endpoint.receive(1, Tag.GROUP)
         except RunStopped as stopped:
             raise OSError("while it ended") from stopped
 
-    def fails(endpoint: HostedEndpoint) -> None:
+    def fails(endpoint: RoleEndpoint) -> None:
         raise ValueError("the first")
 
     with pytest.raises(ValueError, match="the first"):
@@ -280,7 +280,7 @@ def test_an_interrupt_ends_roles_that_would_talk_for_ever() -> None:
     ended: list[int] = []
     assert main_thread is not None
 
-    def talks(endpoint: HostedEndpoint) -> None:
+    def talks(endpoint: RoleEndpoint) -> None:
         try:
             for turn in itertools.count():
                 if turn == 5 and endpoint.address == 0:
@@ -300,13 +300,13 @@ def test_an_interrupt_ends_roles_that_would_talk_for_ever() -> None:
 def test_an_order_is_obeyed_at_once_and_wakes_nobody() -> None:
     obeyed: list[tuple[int, bytes]] = []
 
-    def gives(endpoint: HostedEndpoint) -> None:
+    def gives(endpoint: RoleEndpoint) -> None:
         endpoint.receive(1, Tag.GROUP)
         endpoint.order(1, Order.STOP, b"at once")
         assert obeyed == [(0, b"at once")]
         endpoint.send(1, Tag.GROUP, b"")
 
-    def sleeps(endpoint: HostedEndpoint) -> None:
+    def sleeps(endpoint: RoleEndpoint) -> None:
         endpoint.obey(Order.STOP, lambda source, data: obeyed.append((source, bytes(data))))
         endpoint.send(0, Tag.GROUP, b"")
         endpoint.sleep((1, Tag.GROUP, 0))
@@ -316,15 +316,15 @@ def test_an_order_is_obeyed_at_once_and_wakes_nobody() -> None:
 
 
 def test_a_process_says_what_its_roles_wait_for_and_since_when() -> None:
-    seen: list[tuple[Whereabouts, ...]] = []
+    seen: list[tuple[RoleStatus, ...]] = []
 
-    def asks(endpoint: HostedEndpoint) -> None:
+    def asks(endpoint: RoleEndpoint) -> None:
         endpoint.obey(Order.HERE, lambda _, data: seen.append(unpack(data).roles))
         endpoint.receive(1, Tag.GROUP)
-        endpoint.order(1, Order.WHERE, pack(Question(stacks=True)))
+        endpoint.order(1, Order.WHERE, pack(StatusQuery(stacks=True)))
         endpoint.send(1, Tag.GROUP, b"")
 
-    def waits(endpoint: HostedEndpoint) -> None:
+    def waits(endpoint: RoleEndpoint) -> None:
         endpoint.send(0, Tag.GROUP, b"")
         endpoint.receive(0, Tag.GROUP)
 
@@ -336,31 +336,31 @@ def test_a_process_says_what_its_roles_wait_for_and_since_when() -> None:
     assert [frame.function for frame in waiting.stack if frame.file == __file__] == ["waits"]
 
 
-class Quiet(Outside):
+class Quiet(RemoteTransport):
     """Another process, from which nothing comes but what a test lets come; counts how long it is waited for."""
 
-    def __init__(self, *comes: Callable[[Arrivals], None]) -> None:
+    def __init__(self, *comes: Callable[[Inbox], None]) -> None:
         self.comes = deque(comes)
         self.waited: list[float | None] = []
 
-    def wait(self, arrivals: Arrivals, seconds: float | None = None) -> None:
+    def wait(self, arrivals: Inbox, seconds: float | None = None) -> None:
         self.waited.append(seconds)
         if self.comes:
             self.comes.popleft()(arrivals)
 
-    def poll(self, arrivals: Arrivals) -> None: ...
+    def poll(self, arrivals: Inbox) -> None: ...
 
-    def send(self, to: int, tag: Tag, source: int, data: Bytes, arrivals: Arrivals) -> None: ...
+    def send(self, to: int, tag: Tag, source: int, data: Bytes, arrivals: Inbox) -> None: ...
 
 
 def test_orders_from_outside_do_not_end_the_wait_of_the_only_role_of_a_process() -> None:
     said: list[bytes] = []
     outside = Quiet(
-        lambda arrivals: arrivals.deliver(1, Tag.ORDER, 0, bytes([Order.WHERE]) + pack(Question())),
+        lambda arrivals: arrivals.deliver(1, Tag.ORDER, 0, bytes([Order.WHERE]) + pack(StatusQuery())),
         lambda arrivals: arrivals.deliver(1, Tag.FROM_ROOT, 0, b"go"),
     )
     naps: list[Any] = []
-    host = Host({1: "role 1"}, outside, size=2)
+    host = RoleScheduler({1: "role 1"}, outside, size=2)
     host.obey(Order.WHERE, lambda source, data: naps.append(host.whereabouts()))
     host.run({1: lambda endpoint: said.append(bytes(endpoint.receive(0, Tag.FROM_ROOT)[1]))})
     assert said == [b"go"]
@@ -372,15 +372,15 @@ def test_orders_from_outside_do_not_end_the_wait_of_the_only_role_of_a_process()
 def test_a_role_that_listens_for_a_time_hears_in_time_or_nothing(names: dict[int, str]) -> None:
     heard: list[Any] = []
 
-    def listens(endpoint: HostedEndpoint) -> None:
+    def listens(endpoint: RoleEndpoint) -> None:
         heard.append(endpoint.listen(2, Tag.GROUP, 0.01))
         heard.append(endpoint.listen(2, Tag.GROUP, 60.0))
 
-    def late(arrivals: Arrivals) -> None:
+    def late(arrivals: Inbox) -> None:
         time.sleep(0.02)
 
     outside = Quiet(late, lambda arrivals: arrivals.deliver(0, Tag.GROUP, 2, b"word"))
-    Host(names, outside, size=3).run({address: listens if address == 0 else nothing for address in names})
+    RoleScheduler(names, outside, size=3).run({address: listens if address == 0 else nothing for address in names})
     assert heard == [None, (2, b"word")]
     assert all(seconds is not None and seconds <= 60.0 for seconds in outside.waited)
 
@@ -395,13 +395,13 @@ class Lost(Quiet):
         self.wakes = wakes
         self.waiting: list[int] = []
 
-    def wait(self, arrivals: Arrivals, seconds: float | None = None) -> None:
+    def wait(self, arrivals: Inbox, seconds: float | None = None) -> None:
         if len(self.waiting) == 3:
             for address in self.wakes:
                 arrivals.wake(address)
             raise PeerLost("gone")
 
-    def poll(self, arrivals: Arrivals) -> None:
+    def poll(self, arrivals: Inbox) -> None:
         self.wait(arrivals)
 
 
@@ -412,7 +412,7 @@ def test_the_roles_of_a_process_end_even_if_the_outside_fails_again_and_again(
     monkeypatch.setattr("arena.transport.scheduler._LOOK_OUTSIDE_EVERY", 1)
     outside, ended = Lost(wakes), list[int]()
 
-    def waits(endpoint: HostedEndpoint) -> None:
+    def waits(endpoint: RoleEndpoint) -> None:
         outside.waiting.append(endpoint.address)
         try:
             endpoint.receive(3, Tag.GROUP)
@@ -427,7 +427,7 @@ def test_the_roles_of_a_process_end_even_if_the_outside_fails_again_and_again(
         except PeerLost as error:
             failures.append(error)
 
-    host = Host({address: f"role {address}" for address in range(3)}, outside, size=4)
+    host = RoleScheduler({address: f"role {address}" for address in range(3)}, outside, size=4)
     playing = threading.Thread(target=plays, name="role of the test", daemon=True)
     playing.start()
     assert_all_threads_end()

@@ -75,7 +75,7 @@ def test_an_option_counts_the_rows_own_actions() -> None:
 def test_an_option_goes_on_in_the_next_rollout() -> None:
     hppo = played(worker(game(length=99), n_steps=6))
     before = hppo.rollout.options[-1].copy()
-    hppo.rollout.go_on()
+    hppo.rollout.advance()
     hppo.collect(hppo.rollout)
     assert (hppo.rollout.options[:2] == before).all()
     assert np.flatnonzero(hppo.rollout.decides[:, 0]).tolist() == [2, 6]
@@ -159,7 +159,7 @@ def test_an_option_that_the_end_of_a_leg_cuts_counts_what_it_has_lasted() -> Non
     with pytest.raises(BudgetReached):
         played(first)
     second = valued(worker(game(**ONES, length=99), **BY_HAND, gae_lambda=0.0), 16.0)
-    second.load_own_state_dict(decode(*encode(first.own_state_dict())))
+    second.load_worker_state_dict(decode(*encode(first.worker_state_dict())))
     assert second.rollout.played == 6
     assert returns_of(played(second)) == pytest.approx({0: 2.875, 4: 5.5, 6: 2.875})
 
@@ -312,9 +312,9 @@ def test_a_stored_state_goes_on_to_the_same_bits() -> None:
 
 def test_a_part_of_a_rollout_is_kept_with_its_options() -> None:
     parted = trained(game(ticks=18))
-    own = decode(*encode(parted.own_state_dict()))
+    own = decode(*encode(parted.worker_state_dict()))
     fresh = worker()
-    fresh.load_own_state_dict(own)
+    fresh.load_worker_state_dict(own)
     assert fresh.rollout.played == 6
     for mine, theirs in (
         (fresh.rollout.options, parted.rollout.options),

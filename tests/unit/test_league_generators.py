@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from arena.league.next_round import Round, champions, first_round, is_over, next_round, round_config
-from arena.league.pairings import Judge
+from arena.league.pairings import KnockoutRules
 from arena.league.results import Results, Score
 from arena.plan.plan import make_plan
 from simulated_leagues import encounters, entry, league, played, roles, stronger
@@ -134,7 +134,7 @@ def test_players_that_rounding_alone_tells_apart_have_the_same_rating() -> None:
     results = Results()
     for first, second in (("a", "b"), ("c", "d"), ("a", "c")):
         results.add_score((first,), (second,), Score(draws=10))
-    judge = Judge(results, np.random.default_rng(0))
+    judge = KnockoutRules(results, np.random.default_rng(0))
     assert judge.reason(("a", "c"), {"a": 0.5, "c": 0.5}) == "coin"
 
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from arena.config.league import SnapshotsConfig
 from arena.config.matches import MatchConfig, MatchmakingConfig
-from arena.league.matchmaking import Field, beats_all, draw, priorities
+from arena.league.matchmaking import OpponentPool, beats_all, draw, priorities
 from arena.league.metagame.payoff import payoff
 from arena.league.next_round import first_round, next_round
 from arena.league.results import Encounter, Results, Score
@@ -41,7 +41,7 @@ def results_of(**scores: tuple[int, int, int]) -> Results:
     return found
 
 
-def drawn(made: MatchmakingConfig, field: Field, learner: str, *, seed: int = 0) -> Counter[str]:
+def drawn(made: MatchmakingConfig, field: OpponentPool, learner: str, *, seed: int = 0) -> Counter[str]:
     return Counter(draw(made, field, np.random.default_rng(seed))[learner])
 
 
@@ -101,14 +101,14 @@ def test_nobody_beats_nobody() -> None:
 
 
 def test_past_selves_are_met_alike_and_oneself_in_its_share() -> None:
-    field = Field(Results(), {"a": ["a@100", "a@200"], "b": ["b@100"]}, LEARN)
+    field = OpponentPool(Results(), {"a": ["a@100", "a@200"], "b": ["b@100"]}, LEARN)
     made = rule_of({"past_selves": {"self": 0.2}}, policies=["a"], copies=10)
     assert drawn(made, field, "a") == {"a": 2, "a@100": 4, "a@200": 4}
 
 
 def test_without_past_selves_one_plays_oneself() -> None:
     made = rule_of({"past_selves": {"self": 0.0}}, policies=["a"], copies=3)
-    assert drawn(made, Field(Results(), {}, LEARN), "a") == {"a": 3}
+    assert drawn(made, OpponentPool(Results(), {}, LEARN), "a") == {"a": 3}
 
 
 @pytest.mark.parametrize(
@@ -136,7 +136,7 @@ def test_in_the_first_round_past_selves_are_those_of_others_that_do_not_learn(
 
 def test_fictitious_self_play_meets_everybody_and_the_unbeaten_most() -> None:
     results = results_of(**{"a_a@100": (90, 0, 10), "a_b": (10, 0, 90), "a_b@100": (50, 0, 50), "a_random": (99, 0, 1)})
-    field = Field(results, {"a": ["a@100"], "b": ["b@100"]}, LEARN)
+    field = OpponentPool(results, {"a": ["a@100"], "b": ["b@100"]}, LEARN)
     made = rule_of({"fictitious": {"self": 0.0}}, policies=["a", "b"], against=["random"], copies=1000)
     found = drawn(made, field, "a")
     assert found.keys() <= {"a@100", "b", "b@100", "random"}
@@ -156,7 +156,7 @@ EXPLOITERS = {"exploiters": {"main": ["a", "b"], "main_exploiters": ["c"], "leag
 
 
 def test_mains_meet_mains_in_their_share_and_else_snapshots() -> None:
-    field = Field(Results(), {"a": ["a@100"], "c": ["c@100"]}, LEARN)
+    field = OpponentPool(Results(), {"a": ["a@100"], "c": ["c@100"]}, LEARN)
     made = rule_of(EXPLOITERS, policies=list("abcd"), copies=100)
     found = drawn(made, field, "a")
     assert found["a"] + found["b"] == 35
@@ -166,14 +166,17 @@ def test_mains_meet_mains_in_their_share_and_else_snapshots() -> None:
 def test_a_main_exploiter_meets_the_mains_and_where_that_is_hopeless_snapshots_of_them() -> None:
     snapshots = {"a": ["a@100", "a@200"], "c": ["c@100"]}
     made = rule_of(EXPLOITERS, policies=list("abcd"), copies=10)
-    assert drawn(made, Field(Results(), snapshots, LEARN), "c") == {"a": 5, "b": 5}
+    assert drawn(made, OpponentPool(Results(), snapshots, LEARN), "c") == {"a": 5, "b": 5}
     hopeless = results_of(**{"a_c": (99, 0, 1), "b_c": (99, 0, 1), "c_a@200": (1, 0, 99)})
-    assert drawn(made, Field(hopeless, snapshots, LEARN), "c") == {"a@100": 5, "b": 5}
+    assert drawn(made, OpponentPool(hopeless, snapshots, LEARN), "c") == {"a@100": 5, "b": 5}
 
 
 def test_a_league_exploiter_meets_snapshots_alone() -> None:
     made = rule_of(EXPLOITERS, policies=list("abcd"), copies=10)
-    assert drawn(made, Field(Results(), {"b": ["b@100"], "d": ["d@100"]}, LEARN), "d") == {"b@100": 5, "d@100": 5}
+    assert drawn(made, OpponentPool(Results(), {"b": ["b@100"], "d": ["d@100"]}, LEARN), "d") == {
+        "b@100": 5,
+        "d@100": 5,
+    }
 
 
 def exploiters(**keys: Any) -> dict[str, Any]:
@@ -213,7 +216,7 @@ def test_a_league_exploiter_has_to_beat_the_frozen_policies_that_it_meets_as_wel
 def test_uncertainty_meets_those_who_are_close() -> None:
     results = results_of(a_b=(30, 0, 30), a_c=(60, 0, 0), b_c=(60, 0, 0), c_d=(60, 0, 0))
     made = rule_of("uncertainty", policies=["a"], against=["b", "c", "d"], copies=1)
-    assert drawn(made, Field(results, {}, LEARN), "a") == {"b": 1}
+    assert drawn(made, OpponentPool(results, {}, LEARN), "a") == {"b": 1}
 
 
 # Sides

@@ -14,7 +14,7 @@ from arena.records.metrics import EpisodeRecord, SeatRecord, UpdateRecord
 from arena.records.recorder import Recorder
 from arena.records.scoreboard import Scoreboard
 from arena.roles.protocol import Progress
-from arena.roles.root.progress import Ledger
+from arena.roles.root.progress import RunProgress
 from arena.run.leg import Leg
 from arena.run.run import Run
 
@@ -35,9 +35,9 @@ def run(tmp_path: Path) -> Run:
     return Run(make_plan(parse_config(DATA, source="test")), folder.path, leg=Leg(start=100))
 
 
-def ledger_of(run: Run) -> tuple[Ledger, Recorder, Scoreboard]:
+def ledger_of(run: Run) -> tuple[RunProgress, Recorder, Scoreboard]:
     recorder, scoreboard = Recorder(run.folder, run.first_ticks), Scoreboard(run.plan.players())
-    return Ledger(run, recorder, scoreboard), recorder, scoreboard
+    return RunProgress(run, recorder, scoreboard), recorder, scoreboard
 
 
 def row(lane: int, number: int, tick: int) -> EpisodeRecord:

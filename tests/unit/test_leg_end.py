@@ -14,15 +14,15 @@ from arena.plan.plan import Plan, Role, RoleKind, make_plan
 from arena.records.folder import RunFolder
 from arena.roles.protocol import Done
 from arena.roles.root.leg_end import (
-    Resting,
-    WayOn,
+    IdlePolicy,
+    NextStep,
     boundary_at,
     leg_from,
     next_boundary,
+    next_step,
+    next_step_after_games,
     refuse_loss,
     resting_at,
-    way_on,
-    way_on_after_games,
 )
 from arena.run.handover import seats_of
 from arena.run.leg import Leg
@@ -80,20 +80,20 @@ def test_a_run_goes_on_with_its_roles_or_with_others_or_stops_where_it_can_be_ta
     changes: dict[str, Any], tick: int, stopping: bool, goes: str | None
 ) -> None:
     leg = Leg(start=tick)
-    found = way_on(plan_of(**changes), leg, stopping=stopping)
-    assert found == WayOn(**({} if goes is None else {goes: tick if goes == "stopped_at" else leg}))
+    found = next_step(plan_of(**changes), leg, stopping=stopping)
+    assert found == NextStep(**({} if goes is None else {goes: tick if goes == "stopped_at" else leg}))
 
 
 def test_games_alone_are_followed_by_those_of_the_next_round() -> None:
     leg, plan = Leg(start=70), plan_of(rounds=2)
-    assert way_on_after_games(plan, leg, stopping=False) == WayOn(following=leg)
-    assert way_on_after_games(plan, leg, stopping=True) == WayOn(stopped_at=70)
-    assert way_on_after_games(plan_of(rounds=2, number=1), leg, stopping=False) == WayOn()
+    assert next_step_after_games(plan, leg, stopping=False) == NextStep(following=leg)
+    assert next_step_after_games(plan, leg, stopping=True) == NextStep(stopped_at=70)
+    assert next_step_after_games(plan_of(rounds=2, number=1), leg, stopping=False) == NextStep()
 
 
 def test_a_boundary_has_what_all_have_said_last() -> None:
     said = (Done(RED, 100, returned=True), Done(ENVIRONMENT, 100, episodes=(4, 0, 7)), Done(BLUE, 100, saved=100))
-    resting = {"rests": Resting(50)}
+    resting = {"rests": IdlePolicy(50)}
     found = boundary(100, *said, updates={"blue": 3}, resting=resting, journals={"episodes.jsonl": 9})
     assert (found.tick, found.updates, found.journals) == (100, {"blue": 3}, {"episodes.jsonl": 9})
     assert found.episodes == [(0, 0, 4), (0, 2, 7)]
@@ -140,11 +140,11 @@ def test_who_rests_keeps_its_checkpoint_and_a_copy_needs_one_of_its_own() -> Non
     def kept(name: str, tick: int) -> Path:
         return FOLDER.checkpoints_path(name) / f"{tick:012d}.ckpt"
 
-    def found(path: Path) -> dict[str, Resting]:
+    def found(path: Path) -> dict[str, IdlePolicy]:
         return resting_at(200, plan_of(), Leg(restore={"rests": path}), FOLDER)
 
-    assert found(kept("rests", 100)) == {"rests": Resting(100)}
-    assert found(kept("blue", 100)) == {"rests": Resting(200, kept("blue", 100))}
+    assert found(kept("rests", 100)) == {"rests": IdlePolicy(100)}
+    assert found(kept("blue", 100)) == {"rests": IdlePolicy(200, kept("blue", 100))}
     assert found(Path("other/checkpoints/blue/000000000100.ckpt")) == {}, "another run's is not forgotten"
     assert resting_at(200, plan_of(), Leg(restore={"blue": kept("blue", 100)}), FOLDER) == {}, "it plays"
 

@@ -168,7 +168,7 @@ def test_a_team_of_one_entity_another_size_and_a_memory_are_refused() -> None:
     with pytest.raises(ConfigError, match=r"here the team has one; .* or take ppo"):
         MAPPO(env, solo_group(), ticks=env.ticks, **SMALL)
     with pytest.raises(ConfigError, match="the team has 2 entities, the policy's first one has 3"):
-        MAPPO.check_entities(2, 3)
+        MAPPO.check_team(2, 3)
     with pytest.raises(ConfigError, match=r"options\.recurrent: got 'gru'"):
         MAPPO.Options(recurrent="gru")
 

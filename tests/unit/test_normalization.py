@@ -240,12 +240,12 @@ def test_returns_in_the_middle_of_which_a_row_is_go_on_after_a_stop() -> None:
     whole.update(whole.describe(rewards[10:], everybody(10, 2), ended[10:]))
     first.update(first.describe(rewards[:10], everybody(10, 2), ended[:10]))
     second.load_state_dict(decode(*encode(first.state_dict())))
-    second.load_own_state_dict(decode(*encode(first.own_state_dict())))
+    second.load_worker_state_dict(decode(*encode(first.worker_state_dict())))
     second.update(second.describe(rewards[10:], everybody(10, 2), ended[10:]))
     assert all_equal(second.state_dict(), whole.state_dict())
     other = RewardNormalizer(3, gamma=0.9)
-    other.load_own_state_dict(first.own_state_dict())  # of a seat with other rows: begins anew
-    assert not other.own_state_dict()["returns"].any()
+    other.load_worker_state_dict(first.worker_state_dict())  # of a seat with other rows: begins anew
+    assert not other.worker_state_dict()["returns"].any()
 
 
 # ------------------------------------------------------------------------------------- an algorithm that uses both
@@ -285,14 +285,14 @@ def test_the_network_sees_the_same_numbers_while_it_acts_and_while_it_learns() -
     act = worker.network.act
     worker.network.act = lambda leaves, mask: (seen.append(leaves[0].clone()), act(leaves, mask))[1]
     worker.env.tick = 0
-    worker.rollout.go_on()
+    worker.rollout.advance()
     worker.rollout.begin(*worker.env.reset())
     worker.collect(worker.rollout)
     worker.normalization.see(worker.group, worker.rollout)  # learning comes between this and what it changes
     batch = worker.judge(worker.rollout)
     assert torch.equal(torch.cat(seen), batch.observations[0])
     assert abs(float(batch.observations[0].mean())) < 1
-    worker.normalization.go_on()
+    worker.normalization.advance()
     assert not torch.equal(worker.judge(worker.rollout).observations[0], batch.observations[0])
 
 
@@ -323,7 +323,7 @@ def test_values_are_learnt_on_the_scale_of_the_returns_deviation() -> None:
     plain, scaled = (trained(solo_group(), normalize_rewards=on) for on in (False, True))
     for worker in (plain, scaled):
         worker.env.tick = 0
-        worker.rollout.go_on()
+        worker.rollout.advance()
     assert rollout_of(plain).returns.abs().max() > 1000
     assert 0.1 < rollout_of(scaled).returns.abs().max() < 20
     rewards = scaled.rollout.rewards

@@ -354,16 +354,16 @@ def test_a_stored_state_goes_on_to_the_same_bits(prioritized: bool) -> None:
         dqn.env = ScriptedEnv(VECTOR, CHOICE, ticks=15, seed=5, reward=random_rewards(5))
         with pytest.raises(BudgetReached):
             dqn.run()
-        return dqn.state_dict(), dqn.own_state_dict()
+        return dqn.state_dict(), dqn.worker_state_dict()
 
     dqn = trained(ScriptedEnv(VECTOR, CHOICE, ticks=33, reward=random_rewards(0)), **options)
-    stored, own = decode(*encode(dqn.state_dict())), decode(*encode(dqn.own_state_dict()))
+    stored, own = decode(*encode(dqn.state_dict())), decode(*encode(dqn.worker_state_dict()))
     assert len(own["experience"]["observations"][0]) > 0, "the leg ended between two meetings"
     fresh = worker(ScriptedEnv(VECTOR, CHOICE, ticks=33), **options)
     fresh.load_state_dict(stored)
-    fresh.load_own_state_dict(own)
+    fresh.load_worker_state_dict(own)
     assert all_equal(fresh.state_dict(), stored)
-    assert all_equal(fresh.own_state_dict(), own)
+    assert all_equal(fresh.worker_state_dict(), own)
     after = more(dqn)
     assert all_equal(more(fresh), after)
     assert after[0]["gradient_steps"] > stored["gradient_steps"]
@@ -413,7 +413,7 @@ def test_states_that_do_not_fit_are_refused() -> None:
 def test_in_a_group_that_learns_from_samples_only_the_root_has_a_replay() -> None:
     def work(group: ThreadGroup) -> Any:
         dqn = trained(env_of(group, ticks=31), group)
-        return set(dqn.own_state_dict())
+        return set(dqn.worker_state_dict())
 
     assert together(2, work, sync="samples") == [{"experience", "replay"}, {"experience"}]
 

@@ -33,7 +33,7 @@ from arena.config.members import Bracket, brackets
 from arena.errors import ConfigError
 from arena.league import matchmaking
 from arena.league import pairings as generators
-from arena.league.matchmaking import Field
+from arena.league.matchmaking import OpponentPool
 from arena.league.results import Results
 from arena.plan.deadlock import prove
 from arena.plan.outlook import foresee, refuse_standstill
@@ -143,7 +143,7 @@ def _named(rounds: Any) -> list[generators.Pairings]:
     return [tuple(tuple(map(str, players)) for players in pairings) for pairings in rounds]
 
 
-class _Says(generators.Judge):
+class _Says(generators.KnockoutRules):
     """The better ones are listed first."""
 
     def __init__(self, order: Sequence[str]) -> None:
@@ -265,7 +265,7 @@ def hand_of(made: Config, rule: MatchmakingConfig, learner: str, number: int) ->
     known = {*LEARN, STILL, *itertools.chain(*joined.values())}
     seeds, hands = 1 if rule.rule == UncertaintyRule(uncertainty=Uncertainty()) else 10, []
     for strong, both, seed in itertools.product(sorted(known - {learner}), (True, False), range(seeds)):
-        field = Field(one_sided(learner, strong, known, met=both), joined, made.learners)
+        field = OpponentPool(one_sided(learner, strong, known, met=both), joined, made.learners)
         hands.append(Counter(matchmaking.draw(rule, field, np.random.default_rng(seed), tested=tested)[learner]))
     met = [Counter({name: hand[name] for name in made.learners - {learner} if hand[name]}) for hand in hands]
     others = tuple(name for name in rule.members if any(name in one for one in met))

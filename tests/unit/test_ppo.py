@@ -421,12 +421,12 @@ def test_a_rollout_that_the_end_of_a_leg_parts_is_kept_and_learnt_from_in_the_ne
 ) -> None:
     parted = trained(ScriptedEnv(VECTOR, CHOICE, ticks=13, reward=random_rewards(0)))
     assert parted.updates == 1
-    own = parted.own_state_dict()
+    own = parted.worker_state_dict()
     assert len(own["rewards"]) == 5
     fresh = worker(ScriptedEnv(VECTOR, CHOICE, ticks=13, seed=7, reward=random_rewards(1)))
     fresh.env.ticks = 3  # that are left
     fresh.load_state_dict(parted.state_dict())
-    fresh.load_own_state_dict(decode(*encode(own)))
+    fresh.load_worker_state_dict(decode(*encode(own)))
     learnt: list[Batch] = []
 
     def learn(batch: Batch) -> dict[str, float]:
@@ -443,8 +443,8 @@ def test_a_rollout_that_the_end_of_a_leg_parts_is_kept_and_learnt_from_in_the_ne
 
 
 def test_between_two_rollouts_a_worker_has_nothing_of_its_own() -> None:
-    assert trained(ScriptedEnv(VECTOR, CHOICE, ticks=16)).own_state_dict() == {}
-    assert worker(ScriptedEnv(VECTOR, CHOICE)).own_state_dict() == {}
+    assert trained(ScriptedEnv(VECTOR, CHOICE, ticks=16)).worker_state_dict() == {}
+    assert worker(ScriptedEnv(VECTOR, CHOICE)).worker_state_dict() == {}
 
 
 def test_states_that_do_not_fit_are_refused() -> None:

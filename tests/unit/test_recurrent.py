@@ -246,7 +246,7 @@ def test_the_next_rollout_begins_with_what_was_remembered_last(kind: str) -> Non
     ppo = worker(ScriptedEnv(VECTOR, CHOICE, length=99), kind)
     seen(ppo)
     last = memory_of(ppo)[-1].clone()
-    ppo.rollout.go_on()
+    ppo.rollout.advance()
     assert last.abs().min() > 0
     assert torch.equal(memory_of(ppo)[0], last)
 
@@ -334,12 +334,12 @@ def test_workers_with_unequal_rows_stay_equal_through_a_run_of_many_minibatches(
 
 def test_a_rollout_that_the_end_of_a_leg_parts_keeps_what_was_remembered(kind: str) -> None:
     parted = trained(ScriptedEnv(VECTOR, CHOICE, ticks=17, length=17, reward=random_rewards(0)), kind)
-    own = parted.own_state_dict()
+    own = parted.worker_state_dict()
     remembered = memory_of(parted)[:5].clone()
     assert remembered[-1].abs().min() > 0
     fresh = worker(ScriptedEnv(VECTOR, CHOICE, seed=7), kind)
     fresh.load_state_dict(parted.state_dict())
-    fresh.load_own_state_dict(decode(*encode(own)))
+    fresh.load_worker_state_dict(decode(*encode(own)))
     batch = seen(fresh)
     assert torch.equal(memory_of(fresh)[:5], remembered)
     assert (memory_of(fresh)[5] == 0).all()

@@ -16,7 +16,7 @@ from arena.diagnostics.profile import RoleProfile
 from arena.errors import ConfigError
 from arena.launch import lead
 from arena.launch import rank as ranks
-from arena.launch.leader import HostingLeader
+from arena.launch.leader import Rank0Base
 from arena.launch.rank import Rank
 from arena.launch.repair import DEATHS_AT_MOST, often_dead, repaired
 from arena.plan.plan import Role, RoleKind, make_plan
@@ -26,10 +26,10 @@ from arena.records.folder import RunFolder
 from arena.records.scoreboard import Scoreboard
 from arena.roles.perform import failure_of
 from arena.roles.protocol import Failed
-from arena.roles.root.faults import note_repairs
+from arena.roles.root.faults import log_repairs
 from arena.run.leg import Leg
 from arena.run.prepare import prepare
-from arena.run.recovery import Memory
+from arena.run.recovery import RecoveryState
 from arena.run.run import Repair, Run, Stage
 from arena.run.stop import Stop
 from arena.terminal.profile import Profiled
@@ -70,13 +70,13 @@ class Survivor:
     def agree(self, agreed: bool) -> bool:
         return agreed
 
-    def mourns(self, error: BaseException) -> bool:
+    def is_peer_failure(self, error: BaseException) -> bool:
         return False
 
 
 def test_a_run_that_nobody_has_played_is_rehearsed_from_the_beginning(tmp_path: Path) -> None:
     team: Any = Survivor()
-    _, run = repaired(team, replace(run_of(tmp_path), rehearsals=1), Memory(), 0.0)
+    _, run = repaired(team, replace(run_of(tmp_path), rehearsals=1), RecoveryState(), 0.0)
     assert (run.plan.processes, run.begun, run.rehearsals) == (1, False, 0)
 
 
@@ -91,7 +91,9 @@ def begun(path: Path, **config: Any) -> Run:
 
 def test_repair_goes_back_to_the_newest_boundary(tmp_path: Path) -> None:
     team: Any = Survivor(rank=4)
-    memory = Memory(begun=True, tick=241, scoreboard=Scoreboard([]), stop=Stop(number=signal.SIGUSR1, by="a callback"))
+    memory = RecoveryState(
+        begun=True, tick=241, scoreboard=Scoreboard([]), stop=Stop(number=signal.SIGUSR1, by="a callback")
+    )
     _, run = repaired(team, begun(tmp_path), memory, 0.0)
     assert (run.leg.start, run.leg.updates, run.leg.left) == (200, {"blue": 20}, {(0, 1)})
     assert (run.begun, run.resumed, run.concluded) == (True, True, False)
@@ -104,7 +106,7 @@ def test_repair_plays_the_boundary_before_a_damaged_one(tmp_path: Path) -> None:
     team: Any = Survivor()
     run = begun(tmp_path)
     (run.folder.boundaries / "000000000200.json").write_text("{")
-    _, found = repaired(team, run, Memory(begun=True, tick=241), 0.0)
+    _, found = repaired(team, run, RecoveryState(begun=True, tick=241), 0.0)
     assert (found.leg.start, found.repairs[-1].replayed) == (100, 141)
 
 
@@ -114,26 +116,26 @@ def test_repair_says_that_no_boundary_is_whole(tmp_path: Path) -> None:
     for path in run.folder.boundaries.iterdir():
         path.unlink()
     with pytest.raises(ConfigError, match="the run has begun, but no boundary in its folder is whole"):
-        repaired(team, run, Memory(begun=True), 0.0)
+        repaired(team, run, RecoveryState(begun=True), 0.0)
 
 
 def test_a_death_at_the_last_boundary_concludes_the_run(tmp_path: Path) -> None:
     team: Any = Survivor()
-    _, run = repaired(team, begun(tmp_path, ticks=200), Memory(begun=True, tick=200), 0.0)
+    _, run = repaired(team, begun(tmp_path, ticks=200), RecoveryState(begun=True, tick=200), 0.0)
     assert (run.concluded, run.repairs[-1].replayed) == (True, 0)
 
 
 def test_deaths_on_record_from_before_a_resume_hide_no_new_ones(tmp_path: Path) -> None:
     run = run_of(tmp_path)
     death = Repair((5,), run.plan, (2,), 100, 3, 0.0)
-    assert len(list(note_repairs(replace(run, repairs=(death,))))) == 1
+    assert len(list(log_repairs(replace(run, repairs=(death,))))) == 1
     resumed = replace(run, faults_before=1, repairs=(death, death))
-    assert len(list(note_repairs(resumed))) == 2
-    assert list(note_repairs(resumed)) == [], "they are on record"
+    assert len(list(log_repairs(resumed))) == 2
+    assert list(log_repairs(resumed)) == [], "they are on record"
 
 
 def test_what_is_heard_in_a_rehearsal_the_run_knows_too_and_it_ends_when_the_run_is_asked_to() -> None:
-    memory = Memory()
+    memory = RecoveryState()
     aside = memory.aside()
     aside.schedules.update(blue="episodes")
     aside.begun = True
@@ -144,7 +146,7 @@ def test_what_is_heard_in_a_rehearsal_the_run_knows_too_and_it_ends_when_the_run
 
 
 def test_the_time_of_a_role_adds_up_over_the_legs() -> None:
-    memory, who = Memory(), Profiled(Role(RoleKind.ROOT), None, 0)
+    memory, who = RecoveryState(), Profiled(Role(RoleKind.ROOT), None, 0)
     for wall in (1.0, 2.0):
         memory.spend(who, RoleProfile(wall, wall / 2, {"recording": wall}))
     assert memory.profiles == {who: RoleProfile(3.0, 1.5, {"recording": 3.0})}
@@ -168,7 +170,7 @@ def test_a_repair_is_told_by_the_plan_that_was_played_when_somebody_died(tmp_pat
     death = Repair((run.plan.rank_of(worker),), run.plan, (2,), 300, 41, 0.0)
     fewer = {**DATA, "matches": [{"env": "game", "seats": ["red", "old"]}]}
     following = make_plan(parse_config(fewer, source="test"), ranks=2, number=1)
-    (words,) = note_repairs(replace(run, plan=following, repairs=(death,)))
+    (words,) = log_repairs(replace(run, plan=following, repairs=(death,)))
     assert words.startswith(
         "rank 5 (worker of policy 'blue' in seat 0 of match 1) died; 6 processes go on, numbered anew; "
         "what it did is now on rank 2; back to tick 300, 41 ticks to be played again; repaired"
@@ -179,7 +181,7 @@ def test_of_a_rank_with_many_roles_two_are_named_when_it_dies(tmp_path: Path) ->
     run = run_of(tmp_path)
     plan = make_plan(parse_config(DATA, source="test"), ranks=2)
     death = Repair((1,), plan, (0,), 300, 0, 0.0)
-    (words,) = note_repairs(replace(run, plan=plan, repairs=(death,)))
+    (words,) = log_repairs(replace(run, plan=plan, repairs=(death,)))
     more = len(plan.ranks[1]) - 2
     told = words.partition(" died; 1 process goes on, numbered anew; what it did is now on rank 0")
     assert more > 0
@@ -194,21 +196,21 @@ def test_a_signal_that_comes_between_two_stages_is_told_in_a_sentence() -> None:
 
 def test_a_death_that_ends_a_tournament_is_told_with_how_it_goes_on(tmp_path: Path) -> None:
     plan = make_plan(parse_config({**DATA, "rounds": 2}, source="test"))
-    words = ranks._why_not(Run(plan, tmp_path, episodes=1), Memory())
+    words = ranks._why_not(Run(plan, tmp_path, episodes=1), RecoveryState())
     assert words.startswith(f"a process has died; what was played is in {tmp_path}; ")
     assert words.endswith("the same command with --resume goes on after the last batch that is whole")
-    assert "--resume" not in ranks._why_not(replace(run_of(tmp_path), episodes=1), Memory()), "an evaluation"
+    assert "--resume" not in ranks._why_not(replace(run_of(tmp_path), episodes=1), RecoveryState()), "an evaluation"
 
 
 def test_a_death_is_told_without_resume_where_the_command_has_none(tmp_path: Path) -> None:
-    assert "--resume" in ranks._why_not(run_of(tmp_path), Memory())
-    assert "--resume" not in ranks._why_not(replace(run_of(tmp_path), has_resume=False), Memory())
+    assert "--resume" in ranks._why_not(run_of(tmp_path), RecoveryState())
+    assert "--resume" not in ranks._why_not(replace(run_of(tmp_path), has_resume=False), RecoveryState())
 
 
 def test_a_run_is_not_said_to_go_on_where_what_is_learnt_cannot_be_saved_and_loaded(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run, memory = run_of(tmp_path), Memory(stop=Stop(number=signal.SIGINT))
+    run, memory = run_of(tmp_path), RecoveryState(stop=Stop(number=signal.SIGINT))
     memory.go(repairable=False)
     run.folder.config.write_text("name: test\n")
     lead._stopped(run, 849, memory)
@@ -236,14 +238,14 @@ class First:
     def broadcast(self, data: bytes) -> bytes:
         return data
 
-    def mourns(self, error: BaseException) -> bool:
+    def is_peer_failure(self, error: BaseException) -> bool:
         return False
 
     def abort(self, status: int) -> None:
         raise SystemExit(status)
 
 
-class Interrupted(HostingLeader):
+class Interrupted(Rank0Base):
     """Is asked to end while it thinks about what is played first."""
 
     def __init__(self, path: Path) -> None:

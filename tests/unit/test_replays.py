@@ -16,7 +16,7 @@ from gymnasium import spaces
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from arena.errors import ConfigError, Unwritable
+from arena.errors import ConfigError, WriteError
 from arena.game.api import Frame, Interface, Step
 from arena.replay import format
 from arena.replay.format import (
@@ -213,7 +213,7 @@ def test_a_file_that_was_begun_and_no_more_is_no_recording(tmp_path: Path) -> No
 def test_a_disk_that_is_full_leaves_whole_chunks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("arena.replay.writer._MOST_TICKS", 8)
     pen = Pen(tmp_path)
-    with full_above(2500), pytest.raises(Unwritable, match=r"\.replay cannot be written"):
+    with full_above(2500), pytest.raises(WriteError, match=r"\.replay cannot be written"):
         pen.play(1000)
     (recording,) = recordings(tmp_path)
     assert 8 < recording.ticks < 1000

@@ -35,7 +35,7 @@ from arena.report.numbers import FORMS, THIN
 from arena.report.page import CONTENTS, page, write_report
 from arena.report.read_run import read_run
 from arena.report.sections import look_up, page_data, plain
-from arena.run.leg import ENDLESS
+from arena.run.leg import UNBOUNDED_TICKS
 from disk import full_above
 from league_folders import League, write_league
 
@@ -91,8 +91,8 @@ def test_the_summary_counts_what_the_journals_hold(league: RunFolder, told: Any)
         (1000, "", "finished"),
         (2000, "", "ended early"),
         (2000, '{"pid": 1}', "killed"),
-        (ENDLESS, "", "finished"),
-        (ENDLESS, '{"pid": 1}', "killed"),
+        (UNBOUNDED_TICKS, "", "finished"),
+        (UNBOUNDED_TICKS, '{"pid": 1}', "killed"),
     ],
 )
 def test_a_run_that_was_killed_is_told_from_one_that_has_ended(
@@ -102,8 +102,8 @@ def test_a_run_that_was_killed_is_told_from_one_that_has_ended(
     own.lock.write_text(lock)
     told = numbers(own)["summary"]
     assert told["state"] == state
-    assert told["ticks_planned"] == (None if ticks == ENDLESS else 3 * ticks)
-    assert ("as episodes need" in page(read_run(own.path))) == (ticks == ENDLESS)
+    assert told["ticks_planned"] == (None if ticks == UNBOUNDED_TICKS else 3 * ticks)
+    assert ("as episodes need" in page(read_run(own.path))) == (ticks == UNBOUNDED_TICKS)
 
 
 def test_the_seconds_of_a_run_that_was_resumed_are_those_of_all_its_starts(own: RunFolder) -> None:
@@ -229,7 +229,7 @@ def test_the_page_says_where_too_many_games_were_cut_unless_lanes_play_a_number_
     games, player = min((ratings.of(seat["policy"]).games, seat["policy"]) for seat in cut[0]["seats"])
     assert numbers(own)["standings"]["curtailed"] == (player, games / 30, "round", "ticks")
     assert f"with {player} a lane finishes about" in page(read_run(own.path))
-    own.config.write_text(own.config.read_text().replace("ticks: 1000", f"ticks: {ENDLESS}"))
+    own.config.write_text(own.config.read_text().replace("ticks: 1000", f"ticks: {UNBOUNDED_TICKS}"))
     assert "a lane finishes about" not in page(read_run(own.path))
 
 
@@ -469,7 +469,7 @@ def test_where_everybody_is_frozen_nobody_has_learnt(own: RunFolder) -> None:
 
 
 def test_where_episodes_are_counted_their_lengths_over_ticks_tell_nothing(own: RunFolder) -> None:
-    own.config.write_text(own.config.read_text().replace("ticks: 1000", f"ticks: {ENDLESS}"))
+    own.config.write_text(own.config.read_text().replace("ticks: 1000", f"ticks: {UNBOUNDED_TICKS}"))
     (row,) = numbers(own)["lengths"]
     assert row["over_time"] is None
     assert "lengths-0-time" not in page(read_run(own.path))

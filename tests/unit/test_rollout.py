@@ -63,7 +63,7 @@ def test_gives_final_values_to_the_episodes_that_were_cut() -> None:
 
 def test_the_next_rollout_begins_with_what_was_seen_last() -> None:
     rollout = filled()
-    rollout.go_on()
+    rollout.advance()
     assert (rollout.leaves(0)[0] == 3).all()
     assert rollout.final_leaves() == []
 

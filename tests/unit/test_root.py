@@ -17,11 +17,11 @@ from arena.records.metrics import EpisodeRecord, SeatRecord
 from arena.records.recorder import Recorder
 from arena.roles.protocol import Done, Failed, Go, Left, Next, Progress, Ready, expect, pack
 from arena.roles.root.root import RoleFailed, Root
-from arena.run.recovery import Memory
+from arena.run.recovery import RecoveryState
 from arena.run.run import Run
 from arena.terminal.display import PlainDisplay
 from arena.transport import Tag
-from arena.transport.scheduler import Host, HostedEndpoint
+from arena.transport.scheduler import RoleEndpoint, RoleScheduler
 
 MATCH = {"env": "touchdown", "seats": ["blue", "red"]}
 CONFIG = {
@@ -40,27 +40,27 @@ def watch(path: Path, words: Sequence[tuple[Role, Any]], shown: io.StringIO | No
     said: list[tuple[int, str]] = []
     shown = io.StringIO() if shown is None else shown
 
-    def root(endpoint: HostedEndpoint) -> None:
-        root = Root(endpoint, run, PlainDisplay(shown, total_ticks=5), Memory())
+    def root(endpoint: RoleEndpoint) -> None:
+        root = Root(endpoint, run, PlainDisplay(shown, total_ticks=5), RecoveryState())
         root.gather()
         assert not run.folder.episodes.exists()
         with Recorder(run.folder, run.first_ticks) as recorder:
             root.record(recorder)
 
-    def speak(endpoint: HostedEndpoint) -> None:
+    def speak(endpoint: RoleEndpoint) -> None:
         for role, word in words:
             message: Any = word if not isinstance(word, type) else Done(role, 5) if word is Done else word(role)
             endpoint.send(0, Tag.TO_ROOT, pack(message))
         hear(endpoint)
 
-    def hear(endpoint: HostedEndpoint) -> None:
+    def hear(endpoint: RoleEndpoint) -> None:
         expect(Go, endpoint.receive(0, Tag.FROM_ROOT))
         said.append((endpoint.address, "go"))
         assert expect(Next, endpoint.receive(0, Tag.FROM_ROOT)).leg is None
         said.append((endpoint.address, "no more"))
 
     names = {run.address(role): run.describe(role) for role in run.roles}
-    Host(names).run(dict(enumerate([root, speak, hear, hear])))
+    RoleScheduler(names).run(dict(enumerate([root, speak, hear, hear])))
     return sorted(said)
 
 

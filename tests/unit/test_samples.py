@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from arena.dataset.format import MANIFEST, EntitySamples, Manifest, folder_of
-from arena.dataset.reader import MatchSamples, read_samples
+from arena.dataset.reader import MatchSamples, open_dataset
 from arena.dataset.writer import SampleWriter, discard_after, ticks_of_part
 from arena.errors import ConfigError
 from arena.game.api import Frame, Step
@@ -53,7 +53,7 @@ def played(home: Path, first: int, last: int, **ends: Any) -> SampleWriter:
 
 
 def match_of(home: Path) -> MatchSamples:
-    (match,) = read_samples(home).matches
+    (match,) = open_dataset(home).matches
     return match
 
 
@@ -152,7 +152,7 @@ def test_a_manifest_that_was_never_written_is_refused(change: Any, words: str, t
     path = folder_of(tmp_path, 3) / MANIFEST
     path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
     with pytest.raises(ConfigError, match=words) as caught:
-        read_samples(tmp_path)
+        open_dataset(tmp_path)
     assert caught.value.source == str(path)
 
 
@@ -161,15 +161,15 @@ def test_a_manifest_that_is_no_manifest_is_refused(text: str, tmp_path: Path) ->
     played(tmp_path, 1, 1)
     (folder_of(tmp_path, 3) / MANIFEST).write_text(text)
     with pytest.raises(ConfigError, match="is damaged"):
-        read_samples(tmp_path)
+        open_dataset(tmp_path)
 
 
 def test_where_nothing_was_recorded_the_remedy_is_told(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="`record: samples`"):
-        read_samples(tmp_path)
+        open_dataset(tmp_path)
     played(tmp_path / "samples" if (tmp_path / "samples").mkdir() is None else tmp_path, 1, 1)
     with pytest.raises(ConfigError, match=r"no samples of the policy 'blu'; did you mean 'blue'"):
-        read_samples(tmp_path).episodes("blu")
+        open_dataset(tmp_path).episodes("blu")
 
 
 def arrays_of(path: Path) -> dict[str, NDArray[Any]]:
@@ -248,7 +248,7 @@ def test_what_is_read_once_to_see_whether_it_is_whole_is_what_a_policy_has_playe
     played(tmp_path, 1, 3)
     path = folder_of(tmp_path, 3) / "000000000000.lane-0002.npz"
     path.write_bytes(path.read_bytes()[:-200])
-    samples = read_samples(tmp_path)
+    samples = open_dataset(tmp_path)
     samples.check("green")
     for policy in ("blue", "red", None):
         with pytest.raises(ConfigError, match="is damaged") as caught:
@@ -259,7 +259,7 @@ def test_what_is_read_once_to_see_whether_it_is_whole_is_what_a_policy_has_playe
 def refused(home: Path) -> str:
     """Reads all that there is; the file that the arena's own error names, or the folder where all is well."""
     try:
-        for match in read_samples(home).matches:
+        for match in open_dataset(home).matches:
             list(match.parts())
             list(match.episodes())
     except ConfigError as error:

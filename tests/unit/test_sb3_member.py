@@ -257,9 +257,9 @@ def again(name: str, member: Any, *, env: ScriptedEnv, **options: Any) -> Any:
     """The worker of the next leg: made anew from what was saved, on new random streams."""
     fresh = worker(name, env, **options)
     fresh.load_state_dict(decode(*encode(member.state_dict())))
-    own = member.own_state_dict()
+    own = member.worker_state_dict()
     if own:
-        fresh.load_own_state_dict(decode(*encode(own)))
+        fresh.load_worker_state_dict(decode(*encode(own)))
     return fresh
 
 
@@ -268,7 +268,7 @@ def test_a_stored_state_is_taken_on_whole(name: str) -> None:
     member = played(worker(name, env_for(name)))
     fresh = again(name, member, env=env_for(name))
     assert all_equal(fresh.state_dict(), member.state_dict())
-    assert all_equal(fresh.own_state_dict(), member.own_state_dict())
+    assert all_equal(fresh.worker_state_dict(), member.worker_state_dict())
     assert fresh.model.num_timesteps == 128
     assert fresh.max_grad_norm == member.max_grad_norm
 
@@ -285,7 +285,7 @@ def test_the_state_is_what_the_next_leg_depends_on(name: str) -> None:
 @pytest.mark.parametrize("name", ["A2C", "PPO"])
 def test_a_rollout_that_the_end_of_a_leg_parts_is_kept_and_learnt_from_in_the_next(name: str) -> None:
     member = played(worker(name, env_for(name, ticks=13)))
-    kept = {key: column.copy() for key, column in member.own_state_dict()["buffer"]["columns"].items()}
+    kept = {key: column.copy() for key, column in member.worker_state_dict()["buffer"]["columns"].items()}
     assert len(kept["rewards"]) == 5
     fresh = again(name, member, env=env_for(name, ticks=3, seed=7))
     seen: list[Any] = []
@@ -308,7 +308,7 @@ def test_a_rollout_that_the_end_of_a_leg_parts_is_kept_and_learnt_from_in_the_ne
 @pytest.mark.parametrize("name", OFF_POLICY)
 def test_a_replay_and_the_ticks_since_the_last_update_are_the_workers_own(name: str) -> None:
     member = played(worker(name, env_for(name, ticks=32), buffer_size=80))  # 20 ticks: it has begun to forget
-    own = member.own_state_dict()
+    own = member.worker_state_dict()
     assert own["buffer"]["full"]
     assert (own["collected"], own["buffer"]["pos"]) == (32 % 3, 32 % 20)
     fresh = again(name, member, env=env_for(name, ticks=1, seed=3), buffer_size=80)
@@ -324,14 +324,14 @@ def test_a_replay_and_the_ticks_since_the_last_update_are_the_workers_own(name: 
 def test_what_a_worker_has_for_other_rows_is_left_behind(name: str) -> None:
     member = played(worker(name, env_for(name, ticks=13)))
     fresh = again(name, member, env=env_for(name, rows=2))
-    assert fresh.own_state_dict() == {}
+    assert fresh.worker_state_dict() == {}
     assert fresh.ticks_done == 13
     played(fresh)
 
 
 def test_between_two_rollouts_a_worker_has_nothing_of_its_own() -> None:
-    assert played(worker("PPO", env_for("PPO"))).own_state_dict() == {}
-    assert all(worker(name, env_for(name)).own_state_dict() == {} for name in NAMES)
+    assert played(worker("PPO", env_for("PPO"))).worker_state_dict() == {}
+    assert all(worker(name, env_for(name)).worker_state_dict() == {} for name in NAMES)
 
 
 def test_a_dict_of_observations_is_kept_in_rollout_and_replay() -> None:
@@ -340,7 +340,7 @@ def test_a_dict_of_observations_is_kept_in_rollout_and_replay() -> None:
         env = ScriptedEnv(space, actions, ticks=13, reward=random_rewards(0))
         member = played(worker(name, env))
         fresh = again(name, member, env=ScriptedEnv(space, actions, ticks=13, reward=random_rewards(0)))
-        assert {"observations/a", "observations/b"} <= {*fresh.own_state_dict()["buffer"]["columns"]}
+        assert {"observations/a", "observations/b"} <= {*fresh.worker_state_dict()["buffer"]["columns"]}
         played(fresh)
 
 

@@ -53,7 +53,7 @@ def played(entry: KnockoutConfig | SwissConfig, rounds: int) -> tuple[set[str], 
         byes = {players[0]: 1.0 for players in before[-1] if len(players) == 1}
         for winners in itertools.product(*pairs):
             made = [{name: float(name in winners or name in byes) for name in entry.policies}]
-            judge = pairings.Judge(Results(), np.random.default_rng(len(left)))
+            judge = pairings.KnockoutRules(Results(), np.random.default_rng(len(left)))
             shares = [*[dict.fromkeys(entry.policies, 0.5)] * (len(before) - 1), *made]
             left.append([*before, pairings.next_pairings(entry, before, shares, judge)])
     return first, second

@@ -13,11 +13,11 @@ import pytest
 from arena.config import parse_config
 from arena.launch import watchdog_thread
 from arena.launch.rank import names_of
-from arena.launch.watchdog_thread import Sentry
+from arena.launch.watchdog_thread import RootWatchdog
 from arena.plan.plan import make_plan
 from arena.run.run import Run
 from arena.transport import ANYONE, Tag
-from arena.transport.scheduler import Host, HostedEndpoint
+from arena.transport.scheduler import RoleEndpoint, RoleScheduler
 
 CONFIG = {
     "name": "test",
@@ -41,21 +41,21 @@ def run_of(**changes: Any) -> Run:
     return Run(make_plan(parse_config({**CONFIG, **changes}, source="test"), ranks=1), Path("nowhere"))
 
 
-def in_game(run: Run, body: Callable[[Host], None]) -> None:
+def in_game(run: Run, body: Callable[[RoleScheduler], None]) -> None:
     """Calls `body` in the environment's turn, while everybody else waits."""
-    host = Host(names_of(run, run.roles))
+    host = RoleScheduler(names_of(run, run.roles))
 
-    def environment(endpoint: HostedEndpoint) -> None:
+    def environment(endpoint: RoleEndpoint) -> None:
         endpoint.receive(2, Tag.GROUP)
         body(host)
         for address in (0, 2, 3):
             endpoint.send(address, Tag.TO_ROOT if address == 0 else Tag.REPLY, b"")
 
-    def worker(endpoint: HostedEndpoint) -> None:
+    def worker(endpoint: RoleEndpoint) -> None:
         endpoint.send(1, Tag.GROUP, b"")
         endpoint.receive(1, Tag.REPLY)
 
-    def root(endpoint: HostedEndpoint) -> None:
+    def root(endpoint: RoleEndpoint) -> None:
         endpoint.receive(ANYONE, Tag.TO_ROOT)
 
     host.run({0: root, 1: environment, 2: worker, 3: worker})
@@ -70,8 +70,8 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 def test_a_call_that_takes_too_long_is_named_with_its_stack_and_what_the_others_wait_for(clock: Clock) -> None:
     run = run_of()
 
-    def body(host: Host) -> None:
-        watching = Sentry(host, run, clock=clock)
+    def body(host: RoleScheduler) -> None:
+        watching = RootWatchdog(host, run, clock=clock)
         found = []
         for _ in range(6):
             found.append(watching.look())
@@ -93,8 +93,8 @@ def test_a_call_that_takes_too_long_is_named_with_its_stack_and_what_the_others_
 def test_turns_that_change_are_no_hang(clock: Clock) -> None:
     run = run_of()
 
-    def body(host: Host) -> None:
-        watching = Sentry(host, run, clock=clock)
+    def body(host: RoleScheduler) -> None:
+        watching = RootWatchdog(host, run, clock=clock)
         for _ in range(100):
             host.turns += 1
             assert watching.look() is None
@@ -108,8 +108,8 @@ def test_time_in_which_the_process_was_stopped_or_starved_does_not_count(
 ) -> None:
     run = run_of()
 
-    def body(host: Host) -> None:
-        watching = Sentry(host, run, clock=clock)
+    def body(host: RoleScheduler) -> None:
+        watching = RootWatchdog(host, run, clock=clock)
         watching.look()
         clock.now += 1000.0
         assert watching.look() is None, "nobody was awake"
@@ -136,8 +136,8 @@ def test_while_it_runs_a_hang_is_told_and_ends_the_process_with_1() -> None:
         ended.append(status)
         free.set()
 
-    def body(host: Host) -> None:
-        with Sentry(host, run, console=console, end=end):
+    def body(host: RoleScheduler) -> None:
+        with RootWatchdog(host, run, console=console, end=end):
             assert free.wait(60)
 
     in_game(run, body)
@@ -149,8 +149,8 @@ def test_while_it_runs_a_hang_is_told_and_ends_the_process_with_1() -> None:
 @pytest.mark.usefixtures("_patient")
 def test_a_run_that_ends_well_leaves_no_thread_and_no_process() -> None:
     run = run_of()
-    host = Host(names_of(run, run.roles))
-    watching = Sentry(host, run)
+    host = RoleScheduler(names_of(run, run.roles))
+    watching = RootWatchdog(host, run)
     with watching:
         pass
     assert watching._judge is not None and watching._judge.poll() is not None

@@ -13,7 +13,7 @@ from pettingzoo.classic import connect_four_v3
 from arena import registry
 from arena.cli.main import main
 from arena.config import yaml
-from arena.preflight.stubs import Told, Unplayed, tried_out
+from arena.preflight.stubs import SpecVectorEnv, StubGroup, from_spaces
 from arena.records import checkpoint
 from recordings import record
 from visiting import visiting
@@ -61,13 +61,15 @@ def refused(
 
 def kept(folder: Path, algorithm: str, space: Any = SEEN, **options: Any) -> str:
     """A checkpoint of somebody who has learnt with these options."""
-    learnt = tried_out(registry.algorithm(algorithm), Unplayed(space, CHOICE), told(), ticks=9000, options=options)
+    learnt = from_spaces(
+        registry.algorithm(algorithm), SpecVectorEnv(space, CHOICE), told(), ticks=9000, options=options
+    )
     state = learnt.state_dict()
     return str(checkpoint.save(folder / "kept", state, policy="blue", algorithm=algorithm, ticks=3, update=1))
 
 
-def told() -> Told:
-    return Told("blue", "gradients", seed=1, shared_seed=2)
+def told() -> StubGroup:
+    return StubGroup("blue", "gradients", seed=1, shared_seed=2)
 
 
 @pytest.mark.parametrize("algorithm", ["maddpg", "masac"])
@@ -197,6 +199,6 @@ def test_weights_that_fit_are_taken_on(tmp_path: Path, capsys: pytest.CaptureFix
 def test_a_large_replay_is_not_made_to_try_an_algorithm_out(algorithm: str) -> None:
     pictures = Box(0, 255, (84, 84, 4), np.uint8)
     options = {"buffer_size": 10**9, "learning_starts": 100}  # 50 TB and more
-    env = Unplayed(pictures, CHOICE, rows=4)
-    made = tried_out(registry.algorithm(algorithm), env, told(), ticks=100, options=options)
+    env = SpecVectorEnv(pictures, CHOICE, rows=4)
+    made = from_spaces(registry.algorithm(algorithm), env, told(), ticks=100, options=options)
     assert made.state_dict()

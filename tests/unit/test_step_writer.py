@@ -17,7 +17,7 @@ from arena.game.spaces import empty_batch, flatten
 from arena.roles.protocol import Welcome
 from arena.seat.batch_writer import AlikeSeats, step_writer
 from arena.seat.layout import SeatLayout, link_size
-from arena.seat.server import SeatPort
+from arena.seat.server import SeatServer
 from arena.transport.endpoint import Link
 from random_spaces import scramble, spaces
 
@@ -49,7 +49,7 @@ class Seats:
         rows = np.full((len(entities), max(size.reply for size in sizes) + 64), 0xEE, np.uint8)  # longer than needed
         self.outboxes = rows[:, : max(size.reply for size in sizes)]
         links: list[Link] = [Ends(row, size.request) for row, size in zip(self.outboxes, sizes, strict=True)]  # type: ignore[misc]
-        self.ports = [SeatPort(*seat) for seat in zip(entities, welcomes, self.layouts, links, strict=True)]
+        self.ports = [SeatServer(*seat) for seat in zip(entities, welcomes, self.layouts, links, strict=True)]
 
     def said(self) -> list[bytes]:
         """What each seat is told, as a message."""

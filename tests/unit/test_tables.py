@@ -14,10 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from arena.transport.doorbell import SharedMemory
-from arena.transport.endpoint import Endpoint, LinkSize, Side, Table, Tag
-from arena.transport.links import Board, SharedLink, SharedSeatLink
-from arena.transport.scheduler import Host, HostedEndpoint
-from arena.transport.tables import Shape, TablePlace, Tables
+from arena.transport.endpoint import Endpoint, LinkSet, LinkSize, Side, Tag
+from arena.transport.links import SharedCounters, SharedLink, SharedSeatLink
+from arena.transport.scheduler import RoleEndpoint, RoleScheduler
+from arena.transport.tables import LinkMemory, Shape, TablePlace
 
 
 class Woken(list[str]):
@@ -36,7 +36,7 @@ class Place:
         raise AssertionError(f"waits for {awaited}")
 
 
-def seats_at(board: Board, woken: Woken) -> list[SharedSeatLink]:
+def seats_at(board: SharedCounters, woken: Woken) -> list[SharedSeatLink]:
     box = np.zeros(8, np.uint8)
     place: Any = Place()
     return [
@@ -48,7 +48,7 @@ def seats_at(board: Board, woken: Woken) -> list[SharedSeatLink]:
 @given(st.permutations(range(4)), st.permutations(range(4)))
 def test_the_environment_is_woken_once_a_tick_by_whoever_speaks_last(first: list[int], second: list[int]) -> None:
     woken = Woken()
-    seats = seats_at(Board.on(np.zeros(64, np.uint8), 4), woken)
+    seats = seats_at(SharedCounters.on(np.zeros(64, np.uint8), 4), woken)
     for order in (first, second):
         for seat in order:
             seats[seat].post(8)
@@ -57,7 +57,7 @@ def test_the_environment_is_woken_once_a_tick_by_whoever_speaks_last(first: list
 
 def test_who_has_closed_a_link_is_not_waited_for() -> None:
     woken = Woken()
-    seats = seats_at(Board.on(np.zeros(64, np.uint8), 3), woken)
+    seats = seats_at(SharedCounters.on(np.zeros(64, np.uint8), 3), woken)
     seats[0].post(8)
     seats[0].close()
     seats[1].post(8)
@@ -70,7 +70,7 @@ def test_who_has_closed_a_link_is_not_waited_for() -> None:
 
 def test_a_message_that_has_come_is_not_waited_for_and_each_is_heard_once() -> None:
     woken = Woken()
-    board = Board.on(np.zeros(64, np.uint8), 1)
+    board = SharedCounters.on(np.zeros(64, np.uint8), 1)
     place, box = Place(), np.zeros(8, np.uint8)
     environment = SharedLink(place, 1, Side.ENVIRONMENT, 0, 0, board, box, box, woken.by("seat"))  # type: ignore[arg-type]
     (seat,) = seats_at(board, woken)
@@ -106,7 +106,7 @@ def test_a_letter_says_where_a_row_is(memory: SharedMemory | None) -> None:
 
 
 class Neighbour:
-    """An `Outside` whose other processes are in this one: letters are kept, memory is seen by both."""
+    """An `RemoteTransport` whose other processes are in this one: letters are kept, memory is seen by both."""
 
     def __init__(self) -> None:
         self.letters: list[bytes] = []
@@ -143,13 +143,13 @@ class At:
         return source, self._neighbour.letters.pop(0)
 
 
-def laid(neighbour: Neighbour, *, tables: int = 1) -> Table:
+def laid(neighbour: Neighbour, *, tables: int = 1) -> LinkSet:
     """The last table of environment 0, each with two seats within reach and one out of it."""
     place: Any = At(0, neighbour)
     outside: Any = neighbour
-    here = Host({0: "environment"}, outside, size=4)
+    here = RoleScheduler({0: "environment"}, outside, size=4)
     sizes = [LinkSize(8, 24)] * 3
-    laying = Tables(here, outside)
+    laying = LinkMemory(here, outside)
     return [laying.lay(place, [1, 2, 3], sizes, part) for part in range(tables)][-1]
 
 
@@ -157,7 +157,9 @@ def seat_of(address: int, neighbour: Neighbour) -> Any:
     place: Any = At(address, neighbour)
     neighbour.near = {0} if address in (1, 2) else set()
     outside: Any = neighbour
-    return Tables(Host({address: "worker"}, outside, size=4), outside).take_seat(place, 0, LinkSize(8, 24), 0)
+    return LinkMemory(RoleScheduler({address: "worker"}, outside, size=4), outside).take_seat(
+        place, 0, LinkSize(8, 24), 0
+    )
 
 
 def test_processes_of_a_node_see_the_same_memory_and_others_get_a_link_of_their_own() -> None:
@@ -194,7 +196,7 @@ def test_the_tables_of_many_legs_hold_no_more_descriptors_than_that_of_one() -> 
     neighbour = Neighbour()
     place: Any = At(0, neighbour)
     outside: Any = neighbour
-    laying = Tables(Host({0: "environment"}, outside, size=4), outside)
+    laying = LinkMemory(RoleScheduler({0: "environment"}, outside, size=4), outside)
     held: list[int] = []
     for leg in range(5):
         neighbour.near = {1, 2}
@@ -216,7 +218,7 @@ def descriptors() -> list[Path]:
 def test_roles_of_one_process_take_turns_without_anything_outside() -> None:
     heard: list[list[int]] = []
 
-    def environment(endpoint: HostedEndpoint) -> None:
+    def environment(endpoint: RoleEndpoint) -> None:
         table = endpoint.table([1, 2], [LinkSize(1, 1), LinkSize(2, 3)])
         for tick in range(3):
             table.outboxes[:] = tick
@@ -233,5 +235,5 @@ def test_roles_of_one_process_take_turns_without_anything_outside() -> None:
             link.outbox[0] = 10 * endpoint.address + link.inbox[0]
             link.post(1)
 
-    Host({0: "environment", 1: "a", 2: "b"}).run({0: environment, 1: seat, 2: seat})
+    RoleScheduler({0: "environment", 1: "a", 2: "b"}).run({0: environment, 1: seat, 2: seat})
     assert heard == [[10, 20], [11, 21], [12, 22]]

@@ -354,15 +354,15 @@ def test_a_mappo_team_goes_on_from_the_middle_of_a_rollout() -> None:
         def body(group: ThreadGroup) -> Any:
             learner = MAPPO(Uneven(places=one_of(group), leg=10, ticks=10), group, ticks=40, **ROLLOUTS)
             run(learner)
-            stored, own = (decode(*encode(state)) for state in (learner.state_dict(), learner.own_state_dict()))
+            stored, own = (decode(*encode(state)) for state in (learner.state_dict(), learner.worker_state_dict()))
             env = Uneven(places=one_of(group), leg=10, first=10)
             if parted:
                 learner = MAPPO(env, group, ticks=40, **ROLLOUTS)
                 learner.load_state_dict(stored)
-                learner.load_own_state_dict(own)
+                learner.load_worker_state_dict(own)
             learner.env, learner.generator = env, torch.Generator().manual_seed(5)
             run(learner)
-            return learner.state_dict(), learner.own_state_dict()
+            return learner.state_dict(), learner.worker_state_dict()
 
         return body
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from arena.errors import Unwritable
+from arena.errors import WriteError
 from arena.records import checkpoint
 from arena.records.atomic import make_folder, replacing
 from arena.records.folder import RunFolder
@@ -29,7 +29,7 @@ def update(number: int) -> UpdateRecord:
 
 
 def test_it_is_told_in_a_sentence_that_names_the_file_and_the_reason(tmp_path: Path) -> None:
-    with full_above(1000), pytest.raises(Unwritable) as caught, replacing(tmp_path / "file") as file:
+    with full_above(1000), pytest.raises(WriteError) as caught, replacing(tmp_path / "file") as file:
         file.write(bytes(5000))
     failure = failure_of(caught.value, "root, rank 0")
     assert failure.exit_code == 1
@@ -39,7 +39,7 @@ def test_it_is_told_in_a_sentence_that_names_the_file_and_the_reason(tmp_path: P
 def test_a_checkpoint_that_the_disk_does_not_take_leaves_the_older_one_and_nothing_else(tmp_path: Path) -> None:
     folder = tmp_path / "blue"
     older = save(folder, 10)
-    with full_above(4000), pytest.raises(Unwritable, match="cannot be written: File too large"):
+    with full_above(4000), pytest.raises(WriteError, match="cannot be written: File too large"):
         save(folder, 20, size=10_000)
     assert list(folder.iterdir()) == [older]
     assert checkpoint.load(folder).ticks == 10
@@ -52,9 +52,9 @@ def test_a_journal_on_a_full_disk_says_so_and_its_whole_lines_stay_readable(tmp_
     journal.flush()
     journal.append({"text": "x" * 500})
     with full_above(100):
-        with pytest.raises(Unwritable, match=r"lines.jsonl cannot be written: File too large"):
+        with pytest.raises(WriteError, match=r"lines.jsonl cannot be written: File too large"):
             journal.flush()
-        with pytest.raises(Unwritable, match=r"lines.jsonl cannot be written"):
+        with pytest.raises(WriteError, match=r"lines.jsonl cannot be written"):
             journal.close()
     assert next(iter(JournalReader(path))) == {"n": 1}
     with Recorderless(path) as again:
@@ -87,7 +87,7 @@ def test_a_journal_that_is_not_where_it_was_says_so(how: str, tmp_path: Path) ->
     journal.append({"n": 1})
     words = "is another file now" if how == "replaced" else "it, or its folder, is not there any more"
     for call in (journal.flush, journal.close):
-        with pytest.raises(Unwritable, match=words):
+        with pytest.raises(WriteError, match=words):
             call()
 
 
@@ -95,9 +95,9 @@ def test_a_run_folder_that_was_deleted_does_not_come_back_with_half_of_its_files
     folder = RunFolder.open(tmp_path / "run")
     shutil.rmtree(folder.path)
     for part in (folder.checkpoints_path("blue"), folder.tensorboard / "blue"):
-        with pytest.raises(Unwritable, match="is not there any more"):
+        with pytest.raises(WriteError, match="is not there any more"):
             make_folder(part)
-    with pytest.raises(Unwritable, match="is not there any more"):
+    with pytest.raises(WriteError, match="is not there any more"):
         save(folder.checkpoints_path("blue"), 10)
     assert not folder.path.exists()
 

@@ -13,13 +13,13 @@ from gymnasium.spaces import Box, Dict, Discrete, Space, Tuple
 from arena.errors import BudgetReached
 from arena.proxy.vector import VectorEnvProxy
 from arena.roles.protocol import Welcome
-from arena.seat.client import Seat
+from arena.seat.client import SeatClient
 from arena.seat.layout import ReplyView, link_size
 
 LANES = 2
 
 
-def environment(observation_space: Space[Any]) -> tuple[VectorEnvProxy, Seat, ReplyView]:
+def environment(observation_space: Space[Any]) -> tuple[VectorEnvProxy, SeatClient, ReplyView]:
     """One whose game has always answered already; its seat, and the answer as the game writes it."""
     welcome = Welcome(
         lanes=LANES,
@@ -37,7 +37,7 @@ def environment(observation_space: Space[Any]) -> tuple[VectorEnvProxy, Seat, Re
         wait=lambda: None,
         close=lambda: None,
     )
-    seat = Seat(welcome, link, seed=1)
+    seat = SeatClient(welcome, link, seed=1)
     env = VectorEnvProxy([seat])
     reply = ReplyView(welcome.layout(), link.inbox)
     reply.active[:] = True

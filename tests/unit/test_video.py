@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from arena.errors import ConfigError, Unwritable
+from arena.errors import ConfigError, WriteError
 from arena.replay.video import Caption, Player, captioned, check_video, scaled, write_video
 from disk import full_above
 
@@ -69,7 +69,7 @@ def test_pictures_that_fail_leave_no_file(tmp_path: Path) -> None:
 
 
 def test_where_nothing_can_be_written_it_is_told(tmp_path: Path) -> None:
-    with full_above(100), pytest.raises(Unwritable, match=r"full\.gif cannot be written"):
+    with full_above(100), pytest.raises(WriteError, match=r"full\.gif cannot be written"):
         write_video(tmp_path / "full.gif", iter([plain(64, 64)]), per_second=4)
 
 
@@ -77,7 +77,7 @@ def test_where_nothing_can_be_written_it_is_told(tmp_path: Path) -> None:
 def test_a_file_that_cannot_be_opened_is_told_in_a_line(tmp_path: Path, suffix: str) -> None:
     path = tmp_path / f"v.{suffix}"
     (tmp_path / f".v.part.{suffix}").mkdir()  # where it stands while it is written
-    with pytest.raises(Unwritable) as caught:
+    with pytest.raises(WriteError) as caught:
         write_video(path, iter([plain(64, 64)]), per_second=4)
     assert str(caught.value) == f"{path} cannot be written: Is a directory"
 
@@ -94,7 +94,7 @@ def test_of_the_words_of_an_encoder_the_first_line_is_told(tmp_path: Path, monke
         raise OSError("[Errno 32] Broken pipe\n\nFFMPEG COMMAND:\nffmpeg -y")
 
     monkeypatch.setattr(imageio_ffmpeg, "write_frames", write_frames)
-    with pytest.raises(Unwritable, match=r"Broken pipe$"):
+    with pytest.raises(WriteError, match=r"Broken pipe$"):
         write_video(tmp_path / "a.mp4", iter([plain(64, 64)]), per_second=4)
 
 

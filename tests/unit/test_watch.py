@@ -14,11 +14,11 @@ from arena.diagnostics.stacks import StackFrame
 from arena.plan.plan import make_plan
 from arena.roles.protocol import Progress
 from arena.roles.root import watchdog
-from arena.roles.root.watchdog import Watch
+from arena.roles.root.watchdog import Watchdog
 from arena.run.run import Run
 from arena.transport import Tag
 from arena.transport.endpoint import Bytes, Channel, Obey, Order
-from arena.transport.status import Answer, State, Whereabouts, pack, unpack
+from arena.transport.status import RoleStatus, State, StatusReply, pack, unpack
 
 CONFIG = {
     "name": "test",
@@ -78,9 +78,9 @@ class World:
                 self.owed.remove((to, data))
                 question = unpack(data)
                 stack, calls = IN_GAME if question.stacks else (), self.calls.get(to, ())
-                role = Whereabouts(to, State.WAITS, nap[0], self.now - nap[1], stack, calls)
+                role = RoleStatus(to, State.WAITS, nap[0], self.now - nap[1], stack, calls)
                 peeked = tuple({self.address_of(process): IN_GAME} for process in question.peek)
-                self.obeyed[Order.HERE](to, pack(Answer(question, (role,), peeked)))
+                self.obeyed[Order.HERE](to, pack(StatusReply(question, (role,), peeked)))
 
     def address_of(self, process: Process) -> int:
         return process.pid - 10**9
@@ -95,13 +95,13 @@ def world() -> World:
     return World()
 
 
-def watch_of(world: World, **changes: Any) -> Watch:
+def watch_of(world: World, **changes: Any) -> Watchdog:
     run = Run(make_plan(parse_config({**CONFIG, **changes}, source="test")), Path("nowhere"))
     endpoint: Any = world
-    return Watch(endpoint, run, tell=world.told.append, clock=world.clock)
+    return Watchdog(endpoint, run, tell=world.told.append, clock=world.clock)
 
 
-def pass_time(world: World, watch: Watch, seconds: float, *, each: Callable[[], None] = lambda: None) -> Any:
+def pass_time(world: World, watch: Watchdog, seconds: float, *, each: Callable[[], None] = lambda: None) -> Any:
     """Lets the root look whenever it is time; what it says against the run, None if nothing."""
     end = world.now + seconds
     while world.now < end:

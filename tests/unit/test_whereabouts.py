@@ -7,11 +7,21 @@ from hypothesis import strategies as st
 
 from arena.diagnostics.stacks import StackFrame
 from arena.transport import ANYONE, Tag
-from arena.transport.status import Answer, Question, State, Whereabouts, awaited_words, circle_in, pack, report, unpack
+from arena.transport.status import (
+    RoleStatus,
+    State,
+    StatusQuery,
+    StatusReply,
+    awaited_words,
+    circle_in,
+    pack,
+    report,
+    unpack,
+)
 
 
-def waiting(address: int, source: int, tag: Tag = Tag.GROUP, seconds: float = 61.2) -> Whereabouts:
-    return Whereabouts(address, State.WAITS, (address, tag, source), seconds)
+def waiting(address: int, source: int, tag: Tag = Tag.GROUP, seconds: float = 61.2) -> RoleStatus:
+    return RoleStatus(address, State.WAITS, (address, tag, source), seconds)
 
 
 def name(address: int) -> str:
@@ -35,7 +45,7 @@ def test_a_circle_is_found_if_and_only_if_somebody_waits_for_himself_in_the_end(
 
 
 def test_those_who_do_not_wait_are_in_no_circle() -> None:
-    assert circle_in([waiting(1, 2), Whereabouts(2, State.RUNS), waiting(3, ANYONE)]) == []
+    assert circle_in([waiting(1, 2), RoleStatus(2, State.RUNS), waiting(3, ANYONE)]) == []
 
 
 def test_every_conversation_has_words_for_what_is_waited_for() -> None:
@@ -46,10 +56,8 @@ def test_every_conversation_has_words_for_what_is_waited_for() -> None:
 
 def test_a_report_tells_the_circle_in_order_and_then_the_others_with_their_stacks() -> None:
     frame = StackFrame("/home/user/game.py", 7, "step")
-    busy = Whereabouts(5, State.RUNS, None, 62.0, (frame,))
-    assert report(
-        [waiting(1, 2), waiting(2, 1, Tag.REPLY)], [busy, Whereabouts(6, State.ENDED)], name
-    ).splitlines() == [
+    busy = RoleStatus(5, State.RUNS, None, 62.0, (frame,))
+    assert report([waiting(1, 2), waiting(2, 1, Tag.REPLY)], [busy, RoleStatus(6, State.ENDED)], name).splitlines() == [
         "role 1 waits for its group: the role 2, for 61 s",
         "role 2 waits for the answer of the role 1, for 61 s",
         "role 5 has not come back from one call for 62 s",
@@ -66,5 +74,5 @@ def test_a_report_of_a_large_run_can_still_be_read() -> None:
 
 
 def test_questions_and_answers_travel() -> None:
-    answer = Answer(Question(stacks=True), (waiting(1, 2),), ({3: ()},))
+    answer = StatusReply(StatusQuery(stacks=True), (waiting(1, 2),), ({3: ()},))
     assert unpack(pack(answer)) == answer

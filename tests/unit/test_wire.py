@@ -17,9 +17,9 @@ from arena.game.api import Frame, Step
 from arena.game.lockstep import RequestKind
 from arena.game.spaces import empty_batch, flatten, leaves_of, mask_size
 from arena.roles.protocol import Welcome, unpack
-from arena.seat.client import Seat
+from arena.seat.client import SeatClient
 from arena.seat.layout import ReplyView, RequestView, SeatLayout
-from arena.seat.server import SeatPort
+from arena.seat.server import SeatServer
 from random_spaces import bits, discretes, scramble, spaces
 
 QUICK = settings(max_examples=25)
@@ -153,7 +153,7 @@ def seat_finals(reply: ReplyView, layout: SeatLayout) -> tuple[dict[int, list[by
         alone=True,
     )
     link = SimpleNamespace(inbox=reply._buffer, outbox=buffer_of(RequestView, layout))
-    seat = Seat(welcome, link, seed=0)
+    seat = SeatClient(welcome, link, seed=0)
     observations = {
         row: [array.tobytes() for array in flatten(observation_spaces[row % layout.entities], observation)]
         for row, observation in seat.final_observations().items()
@@ -257,7 +257,7 @@ class Wire:
         self.posted.append(data)
 
 
-def port_of(entities: tuple[int, ...]) -> SeatPort:
+def port_of(entities: tuple[int, ...]) -> SeatServer:
     welcome = Welcome(
         lanes=LANES,
         entities=tuple(f"e{entity}" for entity in entities),
@@ -267,7 +267,7 @@ def port_of(entities: tuple[int, ...]) -> SeatPort:
         alone=False,
     )
     layout = welcome.layout()
-    return SeatPort(entities, welcome, layout, Wire(layout))  # type: ignore[arg-type]
+    return SeatServer(entities, welcome, layout, Wire(layout))  # type: ignore[arg-type]
 
 
 def marked(mark: int, dtype: Any, shape: tuple[int, ...]) -> NDArray[Any]:

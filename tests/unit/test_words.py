@@ -12,14 +12,14 @@ from arena.league.ratings.sprt import Verdict
 from arena.plan.plan import make_plan
 from arena.records.faults import fault_words
 from arena.terminal.gates import VERDICTS, claim_words, gate_words
-from arena.terminal.text import change_words, counted, elo_words, round_words, some_words
+from arena.terminal.text import change_words, elo_words, pluralize, round_words, shorten
 
 
 @pytest.mark.parametrize(
     ("number", "words"), [(0, "0 matches"), (1, "1 match"), (2, "2 matches")], ids=["none", "one", "two"]
 )
 def test_one_thing_is_no_plural(number: int, words: str) -> None:
-    assert counted(number, "match", "matches") == words
+    assert pluralize(number, "match", "matches") == words
 
 
 @pytest.mark.parametrize(("value", "words"), [(-0.4, "+0"), (0.0, "+0"), (-0.6, "-1"), (1234.5, "+1234")])
@@ -50,7 +50,7 @@ def test_a_round_says_who_meets_whom_side_by_side(seats: list[str], sides: list[
 
 
 def test_of_many_names_two_are_told() -> None:
-    assert [some_words(list(names)) for names in ("", "a", "ab", "abc", "abcdefghijkl")] == [
+    assert [shorten(list(names)) for names in ("", "a", "ab", "abc", "abcdefghijkl")] == [
         "",
         "a",
         "a and b",

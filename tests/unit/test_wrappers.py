@@ -14,7 +14,7 @@ from arena.errors import ConfigError, GameError
 from arena.game.api import BatchedEnv
 from arena.testing import check_batched_env
 from envs.adapters import adapt, gymnasium_factory, pettingzoo_factory
-from envs.adapters.batch import Lanes
+from envs.adapters.batch import BatchedLanes
 from envs.adapters.gymnasium_env import GymnasiumGame
 from envs.adapters.wrappers import AreaResize, wrapped_lanes, wrappings
 from envs.matrix import Matrix
@@ -27,7 +27,7 @@ Wrappers = list[tuple[str, Any]]
 
 def of_any_kind(make: Callable[[], Any], lanes: int, wrappers: Wrappers) -> BatchedEnv:
     """Gymnasium's environments as if they were games of another kind: wrapped entity by entity."""
-    return wrapped_lanes(Lanes([GymnasiumGame(make()) for _ in range(lanes)]), wrappings(wrappers))
+    return wrapped_lanes(BatchedLanes([GymnasiumGame(make()) for _ in range(lanes)]), wrappings(wrappers))
 
 
 def itself(make: Callable[[], Any], lanes: int, wrappers: Wrappers) -> BatchedEnv:

@@ -46,7 +46,7 @@ def duel(*callbacks: Any, **changes: Any) -> dict[str, Any]:
 def played(data: Mapping[str, Any], path: Path, *, resume: bool = False) -> tuple[int, RunFolder]:
     """As `arena train --ranks 1`; the exit status and the run folder."""
     run = prepare(parse_config(data, source="test"), ranks=1, run_dir=str(path / "run"), resume=resume)
-    return lead.alone(run, lambda *_: None, PlainDisplay(io.StringIO(), total_ticks=1)), run.folder
+    return lead.run_single_process(run, lambda *_: None, PlainDisplay(io.StringIO(), total_ticks=1)), run.folder
 
 
 def told(kind: str) -> list[Any]:

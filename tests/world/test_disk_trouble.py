@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from arena.errors import Unwritable
+from arena.errors import WriteError
 from arena.records import checkpoint
 from arena.records.recorder import Recorder
 from arena.roles.root.root import RoleFailed
@@ -30,7 +30,7 @@ def run_of(algorithm: str, ticks: int = 2000, **options: Any) -> Any:
 
 def test_a_run_whose_disk_gets_full_ends_with_a_sentence_and_goes_on_when_there_is_space(tmp_path: Path) -> None:
     data = run_of("players:Counts")
-    with full_above(20_000), pytest.raises(Unwritable, match=r"episodes.jsonl cannot be written: File too large"):
+    with full_above(20_000), pytest.raises(WriteError, match=r"episodes.jsonl cannot be written: File too large"):
         play(data, tmp_path, given=True)
     folder = tmp_path / "run" / "checkpoints" / "blue"
     reached = checkpoint.load(folder).ticks
@@ -55,7 +55,7 @@ def test_a_checkpoint_that_finds_no_space_ends_the_run_and_names_the_worker(tmp_
 
 def test_a_run_folder_that_is_deleted_ends_the_run_and_stays_deleted(tmp_path: Path) -> None:
     data = run_of("faulty_players:Deletes", folder=str(tmp_path / "run"))
-    with pytest.raises((RoleFailed, Unwritable), match="is not there any more"):
+    with pytest.raises((RoleFailed, WriteError), match="is not there any more"):
         play(data, tmp_path, given=True)
     assert not (tmp_path / "run").exists()
 

@@ -23,7 +23,7 @@ from arena.records.lock import RunLock
 from arena.roles.root.root import Root
 from arena.run import evaluation as evaluating
 from arena.run.prepare import prepare
-from arena.run.stop import WISHES
+from arena.run.stop import STOP_SIGNALS
 
 PPO = {"algorithm": "ppo", "options": {"n_steps": 16, "minibatch_size": 32, "hidden_sizes": [8]}}
 EVALUATION = {"every": 40, "episodes": 6}
@@ -32,7 +32,7 @@ EVALUATION = {"every": 40, "episodes": 6}
 @pytest.fixture(autouse=True)
 def own_signals() -> Any:
     """A run takes this process's signals."""
-    before = {number: signal.getsignal(number) for number in WISHES}
+    before = {number: signal.getsignal(number) for number in STOP_SIGNALS}
     yield
     for number, handler in before.items():
         signal.signal(number, handler)
@@ -56,7 +56,7 @@ def duel(evaluation: Mapping[str, Any] | None = EVALUATION, *, ticks: int = 100,
 def train(data: Mapping[str, Any], path: Path, *, resume: bool = False) -> tuple[int, RunFolder]:
     """The exit status, and what is left."""
     run = prepare(parse_config(data, source="test"), ranks=1, run_dir=str(path), resume=resume)
-    return lead.alone(run, present), run.folder
+    return lead.run_single_process(run, present), run.folder
 
 
 def weights(folder: RunFolder) -> bytes:

@@ -58,7 +58,7 @@ def test_of_forty_snapshots_those_that_play_are_read_and_held_and_no_other(
     run = prepare(parse_config(league(), source="test"), ranks=1, run_dir=str(tmp_path / "run"))
     tracemalloc.start()
     try:
-        assert lead.alone(run, lambda run, scoreboard: None, silent_display()) == 0
+        assert lead.run_single_process(run, lambda run, scoreboard: None, silent_display()) == 0
     finally:
         tracemalloc.stop()
     rounds = list(JournalReader(run.folder.rounds))

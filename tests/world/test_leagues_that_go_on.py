@@ -13,7 +13,7 @@ from gymnasium.spaces import Box, Discrete
 
 from arena.cli.main import main
 from arena.config import load_config, parse_config
-from arena.errors import ConfigError, Unwritable
+from arena.errors import ConfigError, WriteError
 from arena.launch import lead
 from arena.league import next_round as league
 from arena.league import rounds_file as records
@@ -26,7 +26,7 @@ from arena.records.lock import RunLock, is_held, is_left
 from arena.roles.root.root import Root
 from arena.run.prepare import begin, prepare
 from arena.run.run import Run
-from arena.serving.policy import restored
+from arena.serving.policy import load_policy
 from arena.terminal.display import silent_display
 from learners import MEETS_EVERY
 from staging import NOTES
@@ -46,7 +46,7 @@ def prepared(data: dict[str, Any], path: Path, *, resume: bool = False, ranks: i
 def play(data: dict[str, Any], path: Path, *, resume: bool = False, ranks: int = 1, **changes: Any) -> RunFolder:
     """Plays all rounds in this process, as laid out for `ranks`; `changes` are fields of the `Run`."""
     run = replace(prepared(data, path, resume=resume, ranks=ranks), **changes)
-    assert lead.alone(run, lambda run, scoreboard: None, silent_display()) == 0
+    assert lead.run_single_process(run, lambda run, scoreboard: None, silent_display()) == 0
     return run.folder
 
 
@@ -102,7 +102,7 @@ def test_a_fork_plays_after_the_run_with_the_options_that_it_had_then(tmp_path: 
     before, after = (found[f"{fork}@{tick}"].options["hidden_sizes"] for tick in (TICKS, 2 * TICKS))
     assert before != after
     spaces = Box(0, 1, (7,), np.float32), Discrete(3)  # of a matrix game: what both did last
-    asked = [restored(run, fork, *spaces, boundary=tick) for tick in (TICKS, 2 * TICKS)]
+    asked = [load_policy(run, fork, *spaces, boundary=tick) for tick in (TICKS, 2 * TICKS)]
     assert [list(policy.options.hidden_sizes) for policy in asked] == [before, after]
     for tick in (TICKS, 2 * TICKS):
         by = ["--algorithm", "random", "--ticks", "8", "--episodes", "1", "--run-dir", f"{run}-{tick}"]
@@ -245,13 +245,13 @@ def planned_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunFolder:
 
     def killed(root: Root) -> None:
         if root._run.plan.round == 2:
-            raise Unwritable("as by a kill, which leaves what is there")
+            raise WriteError("as by a kill, which leaves what is there")
         gather(root)
 
     with monkeypatch.context() as patched:
         patched.setattr(Root, "gather", killed)
         run = prepared(evolving_selves(), tmp_path / "run")
-        assert lead.alone(run, lambda run, scoreboard: None, silent_display()) == 1
+        assert lead.run_single_process(run, lambda run, scoreboard: None, silent_display()) == 1
     assert len(records.read(run.folder)) == 3
     return run.folder
 
@@ -312,11 +312,11 @@ def unbegun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The folder of a league that was killed before it had begun."""
 
     def killed(*_: Any) -> None:
-        raise Unwritable("as by a kill, which leaves what is there")
+        raise WriteError("as by a kill, which leaves what is there")
 
     with monkeypatch.context() as patched:
         patched.setattr(RunFolder, "write_config", killed)
-        with pytest.raises(Unwritable):
+        with pytest.raises(WriteError):
             begin(prepared(past_selves(), tmp_path / "run"), resumable=True)
     return tmp_path / "run"
 

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from arena.dataset.reader import Samples, read_samples
+from arena.dataset.reader import Samples, open_dataset
 from arena.errors import ConfigError
 from arena.records import checkpoint
-from arena.serving.policy import restored
+from arena.serving.policy import load_policy
 from fakes import all_equal
 from policies.offline.importance_sampling import estimate
 from staging import Played, play
@@ -49,9 +49,9 @@ def test_a_script_is_imitated_in_the_game(tmp_path: Path) -> None:
     clone = cloning(data, gradient_steps=30, learning_rate=0.003, hidden_sizes=[64])
     played = play(duel(clone, ticks=80), tmp_path)
     assert played.updates[-1]["agreement"] > 0.95
-    samples = read_samples(data)
+    samples = open_dataset(data)
     spaces = samples.entity("blue").observation_space, samples.entity("blue").action_space
-    act = restored(played.folder.path, "blue", *spaces).actor(greedy=True)
+    act = load_policy(played.folder.path, "blue", *spaces).actor(greedy=True)
     agreed = [(act(e.observations, {}) == e.actions).mean() for e in samples.episodes("blue")]
     assert np.mean(agreed) > 0.95
 
@@ -94,12 +94,12 @@ def samples(learnt: Played, tmp_path_factory: pytest.TempPathFactory) -> Samples
     """What its last checkpoint has played, unchanged."""
     frozen = {**PPO, "frozen": True, "load": str(learnt.folder.path)}
     played = play(countdown(frozen, ticks=1000, record="samples"), tmp_path_factory.mktemp("played"))
-    return read_samples(played.folder.path)
+    return open_dataset(played.folder.path)
 
 
 def policy(samples: Samples) -> Any:
     """Who has played them."""
-    return restored(samples.path.parent, "blue", *spaces_of(samples))
+    return load_policy(samples.path.parent, "blue", *spaces_of(samples))
 
 
 def spaces_of(samples: Samples) -> tuple[Any, Any]:
@@ -119,14 +119,14 @@ def test_who_has_played_is_estimated_at_what_was_earned(samples: Samples) -> Non
 
 def test_another_policy_is_estimated_at_what_it_earns(samples: Samples, tmp_path: Path) -> None:
     """Uniform actions are asked about."""
-    uniform = restored(play(countdown(RANDOM, ticks=5), tmp_path).folder.path, "blue", *spaces_of(samples))
+    uniform = load_policy(play(countdown(RANDOM, ticks=5), tmp_path).folder.path, "blue", *spaces_of(samples))
     found = estimate(samples.episodes("blue"), target=uniform.log_prob, behaviour=policy(samples).log_prob)
     for estimated in (found.ordinary, found.per_decision, found.weighted):
         assert abs(estimated.value - 5.0) < 4 * estimated.standard_error < 1.0
 
 
 def test_a_policy_that_learnt_while_it_was_recorded_is_no_behaviour_policy(tmp_path: Path) -> None:
-    samples = read_samples(play(countdown(PPO, ticks=40, record="samples"), tmp_path).folder.path)
+    samples = open_dataset(play(countdown(PPO, ticks=40, record="samples"), tmp_path).folder.path)
     blue = policy(samples)
     with pytest.raises(ConfigError, match=r"the policy 'blue' learnt while it was recorded.*`frozen: true`"):
         estimate(samples.episodes("blue"), target=blue.log_prob, behaviour=blue.log_prob)
@@ -136,7 +136,7 @@ def test_a_policy_that_remembers_is_asked_episode_by_episode(tmp_path: Path) -> 
     remembers = {"algorithm": "ppo", "options": {**PPO["options"], "recurrent": "gru", "hidden_size": 8}}
     learnt = play(countdown(remembers, ticks=64), tmp_path)
     frozen = {**remembers, "frozen": True, "load": str(learnt.folder.path)}
-    samples = read_samples(play(countdown(frozen, ticks=40, record="samples"), tmp_path).folder.path)
+    samples = open_dataset(play(countdown(frozen, ticks=40, record="samples"), tmp_path).folder.path)
     blue = policy(samples)
     for episode in samples.episodes("blue"):
         act, chosen = blue.actor(greedy=True), []
@@ -152,8 +152,8 @@ def test_a_policy_that_remembers_is_asked_episode_by_episode(tmp_path: Path) -> 
 
 
 def test_a_checkpoint_is_found_by_its_tick(learnt: Played, samples: Samples) -> None:
-    first = restored(learnt.folder.path, "blue", *spaces_of(samples), boundary=0)
-    last = restored(learnt.folder.path, "blue", *spaces_of(samples))
+    first = load_policy(learnt.folder.path, "blue", *spaces_of(samples), boundary=0)
+    last = load_policy(learnt.folder.path, "blue", *spaces_of(samples))
     assert (first.updates, last.updates) == (0, 6)
     seen, actions = np.full((3, 1), 4, np.float32), np.arange(3)
     assert first.log_prob(seen, actions, None) == pytest.approx(-np.log(3), abs=0.05), "close to uniform"
@@ -163,11 +163,11 @@ def test_a_checkpoint_is_found_by_its_tick(learnt: Played, samples: Samples) -> 
 
 def test_what_is_not_there_is_named(learnt: Played, samples: Samples) -> None:
     with pytest.raises(ConfigError, match=r"no policy 'bleu' in this run; did you mean 'blue'"):
-        restored(learnt.folder.path, "bleu", *spaces_of(samples))
+        load_policy(learnt.folder.path, "bleu", *spaces_of(samples))
     with pytest.raises(ConfigError, match="cannot be read"):
-        restored(learnt.folder.path, "blue", *spaces_of(samples), boundary=7)
+        load_policy(learnt.folder.path, "blue", *spaces_of(samples), boundary=7)
     with pytest.raises(ConfigError, match="no such file"):
-        restored(learnt.folder.path / "gone", "blue", *spaces_of(samples))
+        load_policy(learnt.folder.path / "gone", "blue", *spaces_of(samples))
 
 
 def test_a_restored_policy_has_no_game(samples: Samples) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from arena.dataset.reader import Episode, Part, read_samples
+from arena.dataset.reader import Episode, Part, open_dataset
 from arena.errors import ConfigError
 from arena.game.spaces import flatten
 from arena.roles.root.root import RoleFailed
@@ -41,7 +41,7 @@ def run_of(make: str, *seats: Any, ticks: int = 50, lanes: int = 3, blue: Any = 
 
 def recorded(played: Played, entity: int) -> Iterator[tuple[Part, int, int]]:
     """Part, place of a tick and place of a lane for all that one entity has seen, in the order of ticks and lanes."""
-    (match,) = read_samples(played.folder.path).matches
+    (match,) = open_dataset(played.folder.path).matches
     parts = sorted(match.parts(), key=lambda part: (int(part.tick[0]), int(part.lane[0])))
     places = [
         (int(part.tick[t]), int(part.lane[lane]), part, t, lane)
@@ -93,7 +93,7 @@ def check_end(part: Part, t: int, lane: int, entity: int, final: list[NDArray[An
 
 
 def spaces_of(played: Played, entity: int = 0) -> tuple[Any, Any]:
-    found = read_samples(played.folder.path).matches[0].entities[entity]
+    found = open_dataset(played.folder.path).matches[0].entities[entity]
     return found.observation_space, found.action_space
 
 
@@ -110,7 +110,7 @@ def returns(played: Played) -> dict[tuple[Any, ...], float]:
 
 def check_returns(played: Played) -> list[Episode]:
     """Holds the recorded episodes against the lines of episodes.jsonl, where a policy drives one entity."""
-    found = list(read_samples(played.folder.path).episodes())
+    found = list(open_dataset(played.folder.path).episodes())
     summed = {(e.lane, e.number, e.policy): e.undiscounted for e in found}
     assert len(summed) == len(found), "no episode twice"
     assert summed == pytest.approx(returns(played), abs=1e-12)
@@ -143,7 +143,7 @@ def test_a_seat_of_several_entities_that_end_one_after_the_other(tmp_path: Path)
     played = play(data, tmp_path)
     for entity, (policy, position) in enumerate((("blue", 0), ("blue", 1), ("red", 0))):
         check_rows(played, entity=entity, policy=policy, position=position, spaces=spaces_of(played, entity))
-    whole = [e for e in read_samples(played.folder.path).episodes() if not e.cut]
+    whole = [e for e in open_dataset(played.folder.path).episodes() if not e.cut]
     lengths = {entity: {len(e.rewards) for e in whole if e.entity == entity} for entity in ("e0", "e1", "e2")}
     assert lengths == {"e0": {2}, "e1": {4}, "e2": {6}}
     assert {e.undiscounted for e in whole if e.entity == "e2"} == {18.0}
@@ -162,7 +162,7 @@ def test_in_a_game_in_turns_an_action_earns_what_comes_until_the_next_one(tmp_pa
 
 def test_action_masks_are_recorded(tmp_path: Path) -> None:
     played = play(run_of("pettingzoo:classic.tictactoe_v3", "blue", "red", lanes=2), tmp_path)
-    assert read_samples(played.folder.path).entity("blue").mask_size == 9
+    assert open_dataset(played.folder.path).entity("blue").mask_size == 9
     for entity, policy in enumerate(("blue", "red")):
         check_rows(played, entity=entity, policy=policy, spaces=spaces_of(played, entity))
     for episode in check_returns(played):
@@ -176,7 +176,7 @@ def test_an_episode_longer_than_a_part_is_put_together(tmp_path: Path, monkeypat
     monkeypatch.setattr("arena.dataset.writer._MOST_TICKS", 3)
     parted = play(data, tmp_path)
     assert len(files(parted)) > 30 > len(files(whole))
-    left, right = (list(read_samples(played.folder.path).episodes()) for played in (whole, parted))
+    left, right = (list(open_dataset(played.folder.path).episodes()) for played in (whole, parted))
     by_place = sorted(right, key=lambda e: (e.lane, e.number))
     for one, other in zip(sorted(left, key=lambda e: (e.lane, e.number)), by_place, strict=True):
         np.testing.assert_equal(vars(one), vars(other))
@@ -184,7 +184,7 @@ def test_an_episode_longer_than_a_part_is_put_together(tmp_path: Path, monkeypat
 
 def test_a_reset_in_mid_episode_leaves_no_episode(tmp_path: Path) -> None:
     played = play(run_of("games:Countdown", lanes=1, blue={"algorithm": "players:ResetsOften"}), tmp_path)
-    (match,) = read_samples(played.folder.path).matches
+    (match,) = open_dataset(played.folder.path).matches
     assert sum(part.begins.sum() for part in match.parts()) > 10
     check_returns(played)
 
@@ -193,7 +193,7 @@ def test_a_seat_that_nobody_plays_any_more_is_told_as_idle(tmp_path: Path) -> No
     leaves = {"algorithm": "runners:Brittle", "options": {"leave": [7]}}
     data = run_of("games:Chance", "blue", "red", lanes=1, blue=leaves)
     played = play({**data, "checkpoint_every": 50}, tmp_path)
-    (match,) = read_samples(played.folder.path).matches
+    (match,) = open_dataset(played.folder.path).matches
     (part,) = match.parts()
     assert part.idle[:, 0].sum() == 43
     assert not part.idle[:, 1].any()
@@ -206,7 +206,7 @@ def test_a_game_that_fails_and_is_made_anew_is_told_as_the_workers_saw_it(tmp_pa
     data = run_of("faulty_games:Faulty", lanes=2, kwargs={"length": [5, 8]}, on_env_error="restart")
     played = play(data, tmp_path)
     assert check_rows(played, entity=0, policy="blue", spaces=spaces_of(played)) == 100
-    cut = [e for e in read_samples(played.folder.path).episodes() if e.cut]
+    cut = [e for e in open_dataset(played.folder.path).episodes() if e.cut]
     assert any(e.tick[-1] % 20 for e in cut), "not by the end of a leg alone"
 
 
@@ -299,7 +299,7 @@ def test_a_record_may_begin_and_end_when_a_run_is_resumed(tmp_path: Path) -> Non
     data = run_of("games:Countdown", blue=LEARNS)
     for ticks, record in ((40, "nothing"), (80, "samples"), (120, "nothing")):
         played = play({**data, "ticks": ticks, "record": record}, tmp_path, given=ticks == 40, resume=ticks > 40)
-    (match,) = read_samples(played.folder.path).matches
+    (match,) = open_dataset(played.folder.path).matches
     assert [int(part.tick[0]) for part in match.parts()] == [41, 61]
 
 
@@ -343,5 +343,5 @@ def test_a_spoilt_part_is_named(spoil: Callable[[Path], None], tmp_path: Path) -
     path = played.folder.samples / "match-0000" / "000000000020.lane-0000.npz"
     spoil(path)
     with pytest.raises(ConfigError) as caught:
-        list(read_samples(played.folder.path).episodes())
+        list(open_dataset(played.folder.path).episodes())
     assert caught.value.source == str(path)

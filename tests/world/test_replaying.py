@@ -27,7 +27,7 @@ from arena.replay.playback import Difference, ReplayDiffers
 from arena.replay.reader import MatchReplays, read_replays
 from arena.replay.verify import events_of, frames, verify
 from arena.roles.root.root import RoleFailed
-from arena.run.stop import WISHES
+from arena.run.stop import STOP_SIGNALS
 from faulty_games import Faulty
 from staging import Played, play
 from tampering import other_action, tamper
@@ -38,7 +38,7 @@ RANDOM = {"algorithm": "random"}
 @pytest.fixture(autouse=True)
 def _own_signals() -> Iterator[None]:
     """A run that the command line starts takes this process's signals."""
-    before = {number: signal.getsignal(number) for number in WISHES}
+    before = {number: signal.getsignal(number) for number in STOP_SIGNALS}
     yield
     for number, handler in before.items():
         signal.signal(number, handler)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from arena.config import parse_config
-from arena.dataset.reader import read_samples
+from arena.dataset.reader import open_dataset
 from arena.launch import lead
 from arena.records import checkpoint
 from arena.records.boundary import discard_after
@@ -43,7 +43,7 @@ def play(data: dict[str, Any], path: Path, *, resume: bool = False, display: Dis
     NOTES.clear()
     config = parse_config({"name": "league", **data}, source="test")
     run = prepare(config, ranks=1, run_dir=str(path), resume=resume)
-    assert lead.alone(run, lambda run, scoreboard: None, display or silent_display()) == 0
+    assert lead.run_single_process(run, lambda run, scoreboard: None, display or silent_display()) == 0
     return run.folder
 
 
@@ -214,7 +214,7 @@ def test_the_samples_of_each_round_lie_in_a_folder_of_their_own(tmp_path: Path) 
     assert sorted(path.parts[-2:] for path in folder.samples.glob("*/*")) == [
         (f"round-{number:04d}", f"match-{match:04d}") for number, match in matches
     ]
-    samples = read_samples(folder.path)
+    samples = open_dataset(folder.path)
     assert [(match.round, match.match) for match in samples.matches] == matches
     for match in samples.matches:
         ticks = [tick for part in match.parts() for tick in part.tick.tolist()]
@@ -227,7 +227,7 @@ def test_the_samples_of_each_round_lie_in_a_folder_of_their_own(tmp_path: Path) 
 def test_recorded_episodes_of_a_league_are_those_on_record(tmp_path: Path) -> None:
     folder = play(past_selves(record="samples"), tmp_path / "run")
     found = {
-        (e.round, e.match, e.lane, e.number, e.entity): e.undiscounted for e in read_samples(folder.path).episodes()
+        (e.round, e.match, e.lane, e.number, e.entity): e.undiscounted for e in open_dataset(folder.path).episodes()
     }
     assert found == {
         (line["round"], line["match"], line["lane"], line["episode"], f"player_{entity}"): seat["return"]
@@ -245,6 +245,6 @@ def test_a_round_that_is_planned_anew_leaves_nothing_of_what_was_planned_before(
     play(changed, folder.path, resume=True)
     rounds = rounds_of(folder)
     assert [len(planned["snapshots"]) for planned in rounds] == [0, 2, 2, 0]
-    told = [entity.policy for match in read_samples(folder.path).matches for entity in match.entities]
+    told = [entity.policy for match in open_dataset(folder.path).matches for entity in match.entities]
     assert told == [name for planned in rounds for name in seated(planned)]
     assert not folder.snapshot_path("one", 3 * TICKS).exists()

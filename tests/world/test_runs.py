@@ -71,7 +71,7 @@ def test_who_watches_a_run_is_told_the_same_ticks_as_who_trains(
 ) -> None:
     config = parse_config({"name": "test", **duel(copies=3)}, source="test")
     run = prepare(config, ranks=1, run_dir=str(tmp_path / "run"))
-    assert lead.alone(run, lambda *_: None) == 0
+    assert lead.run_single_process(run, lambda *_: None) == 0
     trained = capsys.readouterr().out.splitlines()
     assert watch(run.path, columns=0, wait=lambda _: None) == 0
     watched = capsys.readouterr().out.splitlines()

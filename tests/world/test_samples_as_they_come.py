@@ -14,7 +14,7 @@ from arena.group.group import Group
 from arena.records import checkpoint
 from arena.records.journal import JournalReader
 from arena.transport import Tag
-from arena.transport.scheduler import Host, HostedEndpoint
+from arena.transport.scheduler import RoleEndpoint, RoleScheduler
 from fakes import ScriptedEnv, all_equal
 from policies.ppo import PPO
 from staging import Played, play
@@ -148,7 +148,7 @@ def test_a_slow_worker_stops_nobody() -> None:
     logged: list[Any] = []
     weights: dict[int, Any] = {}
 
-    def main(endpoint: HostedEndpoint) -> None:
+    def main(endpoint: RoleEndpoint) -> None:
         me = endpoint.address
         group = Group(
             endpoint,
@@ -183,10 +183,10 @@ def test_a_slow_worker_stops_nobody() -> None:
         group.leave()
         weights[me] = algorithm.updates
         if group.is_root:
-            assert group.fragments is not None
-            weights[-1] = sum(size for size, _ in group.fragments.state_dict())
+            assert group.async_samples is not None
+            weights[-1] = sum(size for size, _ in group.async_samples.state_dict())
 
-    Host({address: f"worker {address}" for address in range(3)}).run(dict.fromkeys(range(3), main))
+    RoleScheduler({address: f"worker {address}" for address in range(3)}).run(dict.fromkeys(range(3), main))
     updates = [entry for entry in logged if isinstance(entry, dict)]
     assert len(updates) == weights[0] == 3, "two workers with five rollouts of 32 each: three batches of at least 96"
     assert logged.index("worker 0 is done") > logged.index(updates[-1])

@@ -15,10 +15,10 @@ from arena.config import parse_config, yaml
 from arena.launch import lead
 from arena.records import boundary
 from arena.records.folder import RunFolder
-from arena.roles.root.early_stop import EarlyEnd
+from arena.roles.root.early_stop import EarlyStop
 from arena.run.prepare import begin, prepare
-from arena.run.recovery import Memory
-from arena.run.stop import WISHES, Stop
+from arena.run.recovery import RecoveryState
+from arena.run.stop import STOP_SIGNALS, Stop
 from arena.terminal.display import silent_display
 
 COUNTS = {"algorithm": "players:Counts"}
@@ -38,7 +38,7 @@ def duel(*, pipeline: int = 1, every: int = 4000, red: Any = COUNTS) -> dict[str
 @pytest.fixture
 def own_signals() -> Any:
     """A run takes this process's signals."""
-    before = {number: signal.getsignal(number) for number in WISHES}
+    before = {number: signal.getsignal(number) for number in STOP_SIGNALS}
     yield
     for number, handler in before.items():
         signal.signal(number, handler)
@@ -53,7 +53,7 @@ def test_sigusr2_before_listening_ends_the_run_then(own_signals: None) -> None:
         stop.listen()
     assert caught.value.args == (signal.SIGUSR2,)
     assert stop.number == signal.SIGUSR2
-    stop.heeded = True
+    stop.handled = True
     stop.listen()  # once is enough
 
 
@@ -71,7 +71,7 @@ def test_sigusr1_before_listening_waits_for_a_boundary(blocked: bool, own_signal
 
 
 def test_sigusr1_repeated_changes_nothing_and_a_later_sigterm_is_the_first() -> None:
-    stop = Stop(heeded=True)
+    stop = Stop(handled=True)
     for number in (signal.SIGUSR1, signal.SIGUSR1, signal.SIGTERM, signal.SIGUSR1):
         stop._hear(number, None)
     assert (stop.requeue, stop.status) == (True, 143)
@@ -95,10 +95,10 @@ def test_a_run_that_is_saved_names_the_signal_that_has_ended_it(
 ) -> None:
     run = prepare(parse_config(duel(), source="test"), ranks=1, run_dir=str(tmp_path / "run"), resume=False)
     begin(run, resumable=True)
-    stop = Stop(heeded=True)
+    stop = Stop(handled=True)
     stop._hear(signal.SIGUSR1, None)
     stop._hear(later, None)
-    assert lead._stopped(run, 5, Memory(stop=stop)) == 128 + later
+    assert lead._stopped(run, 5, RecoveryState(stop=stop)) == 128 + later
     assert capsys.readouterr().err.splitlines()[-1] == f"arena: ended by {later.name}"
     assert run.folder.requeue.exists()
 
@@ -106,8 +106,8 @@ def test_a_run_that_is_saved_names_the_signal_that_has_ended_it(
 def stopped(data: Mapping[str, Any], path: Path, *, resume: bool = False) -> tuple[lead.Result, RunFolder]:
     """Plays a run that is asked to stop before it has begun."""
     run = prepare(parse_config(data, source="test"), ranks=1, run_dir=str(path / "run"), resume=resume)
-    stop = Stop(number=signal.SIGTERM, heeded=True)
-    return lead.in_one_process(run, silent_display(), Memory(stop=stop)), run.folder
+    stop = Stop(number=signal.SIGTERM, handled=True)
+    return lead.in_one_process(run, silent_display(), RecoveryState(stop=stop)), run.folder
 
 
 @pytest.mark.parametrize("pipeline", [1, 2])
@@ -115,11 +115,11 @@ def stopped(data: Mapping[str, Any], path: Path, *, resume: bool = False) -> tup
 def test_it_ends_wherever_the_matches_are(
     ahead: int, pipeline: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def ask(self: EarlyEnd, ticks: Mapping[int, int]) -> None:
+    def ask(self: EarlyStop, ticks: Mapping[int, int]) -> None:
         self.asked = True
         self._order(max(ticks.values()) + ahead, ticks)
 
-    monkeypatch.setattr(EarlyEnd, "ask", ask)
+    monkeypatch.setattr(EarlyStop, "ask", ask)
     result, folder = stopped(duel(pipeline=pipeline), tmp_path)
     found = boundary.newest(folder)
     assert found is not None
@@ -157,7 +157,7 @@ def test_a_second_signal_ends_at_once_and_so_does_one_that_nobody_heeds() -> Non
     stop = Stop()
     with pytest.raises(KeyboardInterrupt):
         stop._hear(signal.SIGINT, None)
-    stop = Stop(heeded=True)
+    stop = Stop(handled=True)
     stop._hear(signal.SIGUSR1, None)
     assert (stop.wanted, stop.requeue, stop.status) == (True, True, 0)
     stop._hear(signal.SIGINT, None)
@@ -180,7 +180,7 @@ def test_main_leaves_no_handler_behind_and_runs_in_any_thread(
         statuses.append(main(["train", "duel.yaml", "--ranks", "1"]))
 
     statuses: list[int] = []
-    before = [signal.getsignal(number) for number in WISHES]
+    before = [signal.getsignal(number) for number in STOP_SIGNALS]
     if threaded:
         thread = threading.Thread(target=run)
         thread.start()
@@ -188,4 +188,4 @@ def test_main_leaves_no_handler_behind_and_runs_in_any_thread(
     else:
         run()
     assert statuses == [0]
-    assert [signal.getsignal(number) for number in WISHES] == before
+    assert [signal.getsignal(number) for number in STOP_SIGNALS] == before

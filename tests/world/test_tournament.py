@@ -28,7 +28,7 @@ from arena.records.journal import JournalReader
 from arena.report.page import page
 from arena.report.read_run import read_run
 from arena.report.sections import page_data, plain
-from arena.run.status import condition
+from arena.run.status import run_status
 from staging import play
 
 LADDER = [[0, -1, -1], [1, 0, -1], [1, 1, 0]]  # a higher action beats a lower one
@@ -582,9 +582,9 @@ BUDGET = ["--episodes", "240"]
 @pytest.fixture
 def interrupted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> list[str]:
     """A tournament that was ended in the middle of its third batch; its command line."""
-    from arena.roles.root.progress import Ledger
+    from arena.roles.root.progress import RunProgress
 
-    progress = Ledger.progress
+    progress = RunProgress.progress
 
     def ended(ledger: Any, told: Any) -> None:
         progress(ledger, told)
@@ -594,7 +594,7 @@ def interrupted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.
 
     arguments = [written(tmp_path, dice()), *BUDGET]
     with monkeypatch.context() as patched:
-        patched.setattr(Ledger, "progress", ended)
+        patched.setattr(RunProgress, "progress", ended)
         assert main(["tournament", *arguments, "--run-dir", str(tmp_path / "games")]) == 130
     assert "--resume" in capsys.readouterr().err
     return arguments
@@ -643,7 +643,7 @@ def test_one_that_was_interrupted_has_ended_early_until_it_has_gone_on(
 ) -> None:
     def ended() -> str:
         folder = RunFolder(tmp_path / "games")
-        return condition(folder, load_config(folder.config), played=0).value
+        return run_status(folder, load_config(folder.config), played=0).value
 
     assert ended() == "ended early"
     tournament(capsys, tmp_path, *interrupted, "--resume")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from arena.cli.doctor.finding import Finding, ask, ok, problem, python, warning
 from arena.launch.mpirun import JOB_FOLDER, SHARED_MEMORY
-from arena.terminal.text import some_words
+from arena.terminal.text import shorten
 from arena.transport.doorbell import SharedMemory
 
 _OPEN = """
@@ -68,7 +68,7 @@ def leftovers(place: Path = SHARED_MEMORY) -> Iterator[Finding]:
         yield ok(subject, f"none in {place}")
         return
     tops = sorted({path.relative_to(place).parts[0] for path in left})
-    words = f"{len(left)} files of killed MPI jobs, {size(sum(left.values()))} in use, in {place}: {some_words(tops)}"
+    words = f"{len(left)} files of killed MPI jobs, {size(sum(left.values()))} in use, in {place}: {shorten(tops)}"
     yield warning(subject, words, "no living process has mapped them; remove them when none of your MPI jobs runs")
 
 

@@ -106,7 +106,7 @@ def league_table(results: Results, cut: Mapping[str, int], config: Config) -> Le
 
     Args:
         results: of the games that count.
-        cut: per player the games that do not, as they were cut: see `Reading`.
+        cut: per player the games that do not, as they were cut: see `ResultSet`.
         config: of the league.
     """
     if not results.players:
@@ -139,7 +139,7 @@ def curtailed(ratings: Ratings, cut: Mapping[str, int], config: Config) -> Curta
 
     Args:
         ratings: of the games that count.
-        cut: per player the games that do not, as they were cut: see `Reading`.
+        cut: per player the games that do not, as they were cut: see `ResultSet`.
         config: of the run, in which ticks decide how much is played.
     """
     found = {player: ratings.of(player).games / cut[player] for player in ratings.players if cut.get(player)}

@@ -20,7 +20,7 @@ from arena.records.metrics import EpisodeRecord
 from arena.roles.environment.lane_block import LaneBlock
 from arena.roles.environment.restart import RestartLimit
 from arena.roles.protocol import Done, Go, Progress, Ready, Stopping, expect, pack
-from arena.run.recovery import Memory
+from arena.run.recovery import RecoveryState
 from arena.run.run import Run
 from arena.transport import Bytes, Endpoint, Order, Tag
 
@@ -37,7 +37,7 @@ class Environment:
         memory: is told how far the match has come when it is interrupted.
     """
 
-    def __init__(self, endpoint: Endpoint, run: Run, match: MatchPlan, memory: Memory) -> None:
+    def __init__(self, endpoint: Endpoint, run: Run, match: MatchPlan, memory: RecoveryState) -> None:
         self._endpoint = endpoint
         self._match = match
         self._role = Role(RoleKind.ENVIRONMENT, match.match, None)

@@ -14,7 +14,7 @@ from arena.records.metrics import EpisodeRecord, SeatRecord
 from arena.records.outcome import Verdict, outcomes, place_words, returns_words
 
 
-class EpisodeAccount:
+class EpisodeTracker:
     """Adds up the ticks of all lanes.
 
     Args:

@@ -18,19 +18,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from arena.diagnostics.profile import Activity, Stopwatch
-from arena.errors import GameError, Unwritable
+from arena.errors import GameError, WriteError
 from arena.game.api import Frame, Step
 from arena.game.lockstep import Joint, Lockstep
 from arena.plan.plan import MatchPlan, Role, RoleKind, SeatPlan, check_seats
 from arena.preflight.examine import adapted_game, check_idle_action, constructor_errors_told
 from arena.records.metrics import EpisodeRecord
-from arena.roles.environment.episodes import EpisodeAccount
-from arena.roles.environment.restart import Guard, RestartLimit
+from arena.roles.environment.episodes import EpisodeTracker
+from arena.roles.environment.restart import RestartingGame, RestartLimit
 from arena.roles.protocol import Restarted, Welcome, pack, unpack
 from arena.run.run import Run
 from arena.seat.batch_writer import StepWriter, step_writer
 from arena.seat.layout import link_size
-from arena.seat.server import Infos, SeatPort
+from arena.seat.server import Infos, SeatServer
 from arena.transport import Endpoint, Tag
 
 if TYPE_CHECKING:
@@ -78,20 +78,20 @@ class LaneBlock:
         seeds = [run.environment_seed(match, lane) for lane in lanes]
         # Before anything was played, a game that cannot be made is a mistake of the configuration.
         with constructor_errors_told(match) if run.leg.start == 0 else nullcontext():
-            self._game = Guard(lambda: adapted_game(match, len(lanes)), lanes=lanes, seeds=seeds, limit=limit)
+            self._game = RestartingGame(lambda: adapted_game(match, len(lanes)), lanes=lanes, seeds=seeds, limit=limit)
         seat_entities = check_seats(match, self._game.interface)
         check_idle_action(match, self._game.interface)
         self._ports, self._write_step = self._lay_table(seat_entities)
         self._all_actions = self._joint_actions(frozenset())  # of the entities, where they are written: views
         before = [run.leg.episodes.get((match.match, lane), 0) for lane in lanes]
-        self._account = EpisodeAccount(match, seat_entities, lanes, before, round=run.plan.round)
+        self._account = EpisodeTracker(match, seat_entities, lanes, before, round=run.plan.round)
         self._lockstep = Lockstep(len(self._ports), run.plan.ticks, run.leg.start)
         self._seat_entities = seat_entities
         self._samples = self._sample_writer() if run.plan.record == "samples" and run.episodes is None else None
         self._replays = self._replay_writer() if run.plan.record == "replays" and not run.rehearsal else None
         self.finished: list[EpisodeRecord] = []
 
-    def _lay_table(self, seat_entities: Sequence[tuple[int, ...]]) -> tuple[list[SeatPort], StepWriter]:
+    def _lay_table(self, seat_entities: Sequence[tuple[int, ...]]) -> tuple[list[SeatServer], StepWriter]:
         """Links to all seats; then each hears what its seat is like."""
         welcomes = [self._welcome(entities) for entities in seat_entities]
         layouts = [welcome.layout() for welcome in welcomes]
@@ -100,7 +100,7 @@ class LaneBlock:
         table = self._endpoint.table(peers, [link_size(layout) for layout in layouts], self._part)
         for peer, welcome in zip(peers, welcomes, strict=True):
             self._endpoint.send(peer, Tag.WELCOME, pack(welcome))
-        ports = [SeatPort(*seat) for seat in zip(seat_entities, welcomes, layouts, table.links, strict=True)]
+        ports = [SeatServer(*seat) for seat in zip(seat_entities, welcomes, layouts, table.links, strict=True)]
         return ports, step_writer(ports, layouts, table.outboxes)
 
     def _sample_writer(self) -> SampleWriter:
@@ -225,7 +225,7 @@ class LaneBlock:
             try:
                 if pen is not None:
                     pen.flush()
-            except Unwritable as error:
+            except WriteError as error:
                 _log.error("%s", error)
 
     def _tick(self, joint: Joint) -> None:

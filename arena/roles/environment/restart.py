@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from arena.errors import GameError
 from arena.game.api import BatchedEnv, Frame, Step
 from arena.plan import seeding
-from arena.roles.environment.validate import Referee
+from arena.roles.environment.validate import StepValidator
 
 MOST_RESTARTS = 5  # of one match
 WINDOW = 60.0  # seconds within which they are counted
@@ -72,7 +72,7 @@ class Opening(NamedTuple):
     anew: bool  # whether the game was made for it
 
 
-class Guard:
+class RestartingGame:
     """The game of some lanes of one match.
 
     Args:
@@ -99,7 +99,7 @@ class Guard:
         self._limit = limit
         self._game = make()
         self.interface = self._game.interface
-        self._referee = Referee(self.interface, len(lanes))
+        self._referee = StepValidator(self.interface, len(lanes))
         self.fault: Fault | None = None
         self.opening = Opening(seeds, None, anew=True)
         self.restarts = 0

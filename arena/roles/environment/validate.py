@@ -22,7 +22,7 @@ _FLOAT, _BOOL = np.dtype(np.float64), np.dtype(np.bool_)
 _REAL = "fiub"  # kinds of dtypes that rewards may have
 
 
-class Referee:
+class StepValidator:
     """Looks at what a game of `lanes` lanes says.
 
     Args:

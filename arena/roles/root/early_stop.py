@@ -23,7 +23,7 @@ from arena.transport import Endpoint, Order, Tag
 _SECONDS_AHEAD = 0.3  # how far ahead the end is, at the speed of the fastest match
 
 
-class EarlyEnd:
+class EarlyStop:
     """The root's part in ending one leg early.
 
     Args:

@@ -6,7 +6,7 @@ from typing import Any
 
 from arena.diagnostics.profile import Activity, RoleProfile, Stopwatch
 from arena.roles.protocol import Failed, unpack
-from arena.roles.root.watchdog import Watch
+from arena.roles.root.watchdog import Watchdog
 from arena.transport import ANYONE, Endpoint, Tag
 
 LOOK_SECONDS = 0.25
@@ -22,7 +22,7 @@ class Hearing:
         stopwatch: measures how long the root waits, and how long it works.
     """
 
-    def __init__(self, endpoint: Endpoint, watch: Watch, stopwatch: Stopwatch) -> None:
+    def __init__(self, endpoint: Endpoint, watch: Watchdog, stopwatch: Stopwatch) -> None:
         self._endpoint = endpoint
         self._watch = watch
         self._stopwatch = stopwatch

@@ -20,7 +20,7 @@ from arena.run.handover import seats_of
 from arena.run.leg import Leg
 
 
-class WayOn(NamedTuple):
+class NextStep(NamedTuple):
     """How a run goes on when a leg has ended; with nothing of this, it does not."""
 
     leg: Leg | None = None  # the same roles play on
@@ -28,7 +28,7 @@ class WayOn(NamedTuple):
     stopped_at: int | None = None  # nobody does: it was asked to end, and can be taken up again from this tick
 
 
-class Resting(NamedTuple):
+class IdlePolicy(NamedTuple):
     """The checkpoint of a policy that has learnt in earlier rounds and does not play in this one."""
 
     boundary: int  # that it stands for
@@ -40,7 +40,7 @@ def next_boundary(plan: Plan, start: int) -> int:
     return min((start // plan.checkpoint_every + 1) * plan.checkpoint_every, plan.ticks)
 
 
-def way_on(plan: Plan, leg: Leg, *, stopping: bool) -> WayOn:
+def next_step(plan: Plan, leg: Leg, *, stopping: bool) -> NextStep:
     """How a run goes on from a boundary.
 
     Args:
@@ -49,17 +49,17 @@ def way_on(plan: Plan, leg: Leg, *, stopping: bool) -> WayOn:
         stopping: whether the run was asked to end.
     """
     if stopping and leg.start < plan.horizon:
-        return WayOn(stopped_at=leg.start)
+        return NextStep(stopped_at=leg.start)
     if plan.evaluates_at(leg.start) or plan.ticks <= leg.start < plan.horizon:
-        return WayOn(following=leg)
-    return WayOn(leg if leg.start < plan.ticks else None)
+        return NextStep(following=leg)
+    return NextStep(leg if leg.start < plan.ticks else None)
 
 
-def way_on_after_games(plan: Plan, leg: Leg, *, stopping: bool) -> WayOn:
-    """As `way_on`, where nobody learns: all games of a round are played, and another one may begin with `leg`."""
+def next_step_after_games(plan: Plan, leg: Leg, *, stopping: bool) -> NextStep:
+    """As `next_step`, where nobody learns: all games of a round are played, and another one may begin with `leg`."""
     if stopping:
-        return WayOn(stopped_at=leg.start)
-    return WayOn(following=leg if plan.round + 1 < plan.rounds else None)
+        return NextStep(stopped_at=leg.start)
+    return NextStep(following=leg if plan.round + 1 < plan.rounds else None)
 
 
 def boundary_at(
@@ -69,7 +69,7 @@ def boundary_at(
     *,
     updates: Mapping[str, int],
     seconds: Mapping[str, float],
-    resting: Mapping[str, Resting],
+    resting: Mapping[str, IdlePolicy],
     journals: Mapping[str, int],
 ) -> Boundary:
     """The state of the run at the end of a leg.
@@ -143,7 +143,7 @@ def refuse_loss(tick: int, plan: Plan, done: Mapping[Role, Done], left: Collecti
             )
 
 
-def resting_at(tick: int, plan: Plan, leg: Leg, folder: RunFolder) -> dict[str, Resting]:
+def resting_at(tick: int, plan: Plan, leg: Leg, folder: RunFolder) -> dict[str, IdlePolicy]:
     """By policy the checkpoints of those who have learnt in earlier rounds and do not play in this one.
 
     Args:
@@ -156,7 +156,7 @@ def resting_at(tick: int, plan: Plan, leg: Leg, folder: RunFolder) -> dict[str, 
     for name, path in leg.restore.items():
         if not plan.policies[name].workers and path.parent.parent == folder.checkpoints:
             own = path.parent == folder.checkpoints_path(name)
-            found[name] = Resting(ticks_of(path)) if own else Resting(tick, path)
+            found[name] = IdlePolicy(ticks_of(path)) if own else IdlePolicy(tick, path)
     return found
 
 

@@ -13,7 +13,7 @@ from arena.roles.protocol import Progress
 from arena.run.run import Run
 
 
-class Ledger:
+class RunProgress:
     """What is known of a run's progress while it is recorded.
 
     Args:

@@ -32,17 +32,17 @@ from arena.records.scoreboard import Scoreboard
 from arena.roles.protocol import Done, Failed, Go, Left, Next, Progress, Ready, Restarted, Stopping, Update, pack
 from arena.roles.root import leg_end
 from arena.roles.root.admission import is_resumable, refuse_unplayable, schedules_of
-from arena.roles.root.early_stop import EarlyEnd
+from arena.roles.root.early_stop import EarlyStop
 from arena.roles.root.faults import note_restart
 from arena.roles.root.hearing import Hearing
-from arena.roles.root.leg_end import WayOn
-from arena.roles.root.progress import Ledger
-from arena.roles.root.watchdog import Watch
-from arena.run.recovery import Memory
+from arena.roles.root.leg_end import NextStep
+from arena.roles.root.progress import RunProgress
+from arena.roles.root.watchdog import Watchdog
+from arena.run.recovery import RecoveryState
 from arena.run.run import Run
 from arena.terminal.display import Display
 from arena.terminal.profile import Profiled
-from arena.terminal.text import change_words, round_words, some_words
+from arena.terminal.text import change_words, round_words, shorten
 from arena.transport import Endpoint, Tag
 
 
@@ -67,12 +67,12 @@ class Root:
         scoreboard: of all that is on record.
     """
 
-    def __init__(self, endpoint: Endpoint, run: Run, display: Display, memory: Memory) -> None:
+    def __init__(self, endpoint: Endpoint, run: Run, display: Display, memory: RecoveryState) -> None:
         self._endpoint = endpoint
         self._run = run
         self._display = display
         self._memory = memory
-        self._hearing = Hearing(endpoint, Watch(endpoint, run, tell=display.message), stopwatch(run.profile))
+        self._hearing = Hearing(endpoint, Watchdog(endpoint, run, tell=display.message), stopwatch(run.profile))
         self._others = [role for role in run.roles if role.kind is not RoleKind.ROOT]
         self._leg = run.leg  # that is played, or for which all get ready
         self._ready: dict[Role, Ready] = {}
@@ -117,7 +117,7 @@ class Root:
         self._last_words(self._news(), lambda message: None)
         self._tell(Next(None))
 
-    def record(self, recorder: Recorder) -> WayOn:
+    def record(self, recorder: Recorder) -> NextStep:
         """Lets everybody begin, and writes down what happens until the last leg is over.
 
         Args:
@@ -145,10 +145,10 @@ class Root:
         self._keep_profile(Role(RoleKind.ROOT), self._hearing.profile())
         return way
 
-    def _opened(self, recorder: Recorder) -> Ledger:
+    def _opened(self, recorder: Recorder) -> RunProgress:
         """The ledger with what the run has on record."""
         run, memory = self._run, self._memory
-        ledger = Ledger(run, recorder, self.scoreboard)
+        ledger = RunProgress(run, recorder, self.scoreboard)
         if memory.scoreboard is None:
             ledger.read()
         return ledger
@@ -160,12 +160,12 @@ class Root:
             changes = change_words(next(islice(JournalReader(run.folder.rounds), plan.round, None)))
             self._display.message("; ".join([round_words(plan), *changes]))
 
-    def _play(self, ledger: Ledger) -> WayOn:
+    def _play(self, ledger: RunProgress) -> NextStep:
         """Records a leg for which everybody is ready."""
         until, repairable = self._until(), self.resumable
         self._memory.go(repairable=repairable)
         self._tell(Go(until, repairable))
-        end = EarlyEnd(self._endpoint, self._run, self._leg, until, repairable=repairable)
+        end = EarlyStop(self._endpoint, self._run, self._leg, until, repairable=repairable)
         news = self._news(partial(self._consider_stop, ledger, end))
         done = self._last_words(news, partial(self._note, ledger, end))
         way = self._conclude(end.until, done, ledger)
@@ -223,14 +223,14 @@ class Root:
         if profile is not None:
             self._memory.spend(Profiled.of(self._run.plan, role), profile)
 
-    def _consider_stop(self, ledger: Ledger, end: EarlyEnd) -> None:
+    def _consider_stop(self, ledger: RunProgress, end: EarlyStop) -> None:
         """Lets the leg end soon if the run is to end."""
         stop = self._memory.stop
         if stop.wanted and not end.asked:
             self._display.message(f"{stop.words}: the run ends as soon as it is saved")
             end.ask(ledger.ticks)
 
-    def _note(self, ledger: Ledger, end: EarlyEnd, message: Any) -> None:
+    def _note(self, ledger: RunProgress, end: EarlyStop, message: Any) -> None:
         if isinstance(message, Progress):
             ledger.progress(message)
         elif isinstance(message, Update):
@@ -243,7 +243,7 @@ class Root:
             self._display.message(_left_words(self._run.plan, message))
         self._show(ledger)
 
-    def _show(self, ledger: Ledger) -> None:
+    def _show(self, ledger: RunProgress) -> None:
         ledger.poll()
         while ledger.without_winner:
             self._without_winner(ledger.without_winner.pop())
@@ -260,13 +260,13 @@ class Root:
             return
         needed = needs_winners(parse_config(yaml.load(run.config, source=run.source), source=run.source), env)
         if needed:
-            words = f"{without_winner_words(shown)}; {some_words(needed)} cannot do without"
+            words = f"{without_winner_words(shown)}; {shorten(needed)} cannot do without"
             raise RoleFailed(Failed("root, rank 0", words, exit_code=1))
         self._display.message(without_winner_words(shown))
 
     # --------------------------------------------------------------------------------------------- when they have ended
 
-    def _conclude(self, tick: int, done: dict[Role, Done], ledger: Ledger) -> WayOn:
+    def _conclude(self, tick: int, done: dict[Role, Done], ledger: RunProgress) -> NextStep:
         """Writes down that the run can go on from here, and says how it does."""
         if self._run.episodes is not None:
             return self._conclude_games(ledger)
@@ -280,7 +280,7 @@ class Root:
         boundaries.save(self._run.folder, boundary)
         self._tell_callbacks(boundary)
         leg = leg_end.leg_from(boundary, self._run.plan, self._leg, self._run.folder)
-        return leg_end.way_on(self._run.plan, leg, stopping=self._memory.stop.wanted)
+        return leg_end.next_step(self._run.plan, leg, stopping=self._memory.stop.wanted)
 
     def _refuse_loss(self, tick: int, done: dict[Role, Done]) -> None:
         try:
@@ -289,16 +289,16 @@ class Root:
         except ConfigError as refusal:
             raise RoleFailed(Failed("root, rank 0", str(refusal), exit_code=2)) from refusal
 
-    def _conclude_games(self, ledger: Ledger) -> WayOn:
+    def _conclude_games(self, ledger: RunProgress) -> NextStep:
         """Nobody has learnt; another round goes on where the longest match has ended, also when the run is resumed."""
         plan, folder = self._run.plan, self._run.folder
         leg, stopping = replace(self._leg, start=max(ledger.ticks.values())), self._memory.stop.wanted
         if plan.rounds > 1 and not stopping:
             ledger.sync()
             boundaries.save(folder, Boundary(tick=leg.start, journals=boundaries.journal_bytes(folder)))
-        return leg_end.way_on_after_games(plan, leg, stopping=stopping)
+        return leg_end.next_step_after_games(plan, leg, stopping=stopping)
 
-    def _boundary(self, tick: int, done: dict[Role, Done], ledger: Ledger) -> Boundary:
+    def _boundary(self, tick: int, done: dict[Role, Done], ledger: RunProgress) -> Boundary:
         """That of the leg; who does not play has its checkpoint there, too."""
         plan, folder = self._run.plan, self._run.folder
         resting = leg_end.resting_at(tick, plan, self._leg, folder)

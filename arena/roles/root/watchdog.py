@@ -35,7 +35,7 @@ from arena.roles.protocol import Failed, Progress
 from arena.run.run import Run
 from arena.transport import Endpoint, status
 from arena.transport.endpoint import ANYONE, Bytes, Order, Tag
-from arena.transport.status import Answer, Question, State, Whereabouts
+from arena.transport.status import RoleStatus, State, StatusQuery, StatusReply
 
 _LOOKS = 8  # within the limit
 _SILENCE = 0.75  # of the time between two looks: who has said nothing for so long is asked
@@ -64,10 +64,10 @@ class _Rank:
     asked: bool = False
     noted: float = -1.0
     delays: Mapping[int, float] = field(default_factory=dict)
-    roles: tuple[Whereabouts, ...] = ()
+    roles: tuple[RoleStatus, ...] = ()
 
 
-class Watch:
+class Watchdog:
     """Sees that a run moves.
 
     Args:
@@ -175,7 +175,7 @@ class Watch:
         if rank.noted < rank.alive:
             rank.noted, rank.delays = now, self._delays_of(rank)
         if not rank.asked:
-            self._ask(rank, Question())
+            self._ask(rank, StatusQuery())
 
     def _forgive(self, late: float) -> None:
         if late > self._period:
@@ -186,12 +186,12 @@ class Watch:
 
     # -------------------------------------------------------------------------------------------- question and answer
 
-    def _ask(self, rank: _Rank, question: Question) -> None:
+    def _ask(self, rank: _Rank, question: StatusQuery) -> None:
         rank.asked = True
         self._endpoint.order(rank.addresses[0], Order.WHERE, status.pack(question))
 
     def _hear(self, source: int, data: Bytes) -> None:
-        answer: Answer = status.unpack(data)
+        answer: StatusReply = status.unpack(data)
         for stacks in answer.peeked:
             self._collected.update(stacks)
         roles = tuple(role for role in answer.roles if role.address in self._rank_of)
@@ -227,7 +227,7 @@ class Watch:
                 self._collected.update(peek(process))
         for rank in self._ranks.values():
             if rank not in silent:
-                self._ask(rank, Question(stacks=True, peek=self._neighbours(rank, silent)))
+                self._ask(rank, StatusQuery(stacks=True, peek=self._neighbours(rank, silent)))
         end = self._clock() + _PATIENCE
         while any(rank.asked for rank in self._ranks.values() if rank not in silent) and self._clock() < end:
             self._endpoint.sleep((0, Tag.TO_ROOT, ANYONE), end - self._clock())
@@ -266,13 +266,13 @@ class Watch:
         hint = f"one call of a game or an algorithm may take {self._call_limit:g} s; `{key}` can give it more"
         return self._failure(now, f"{who}{more}: not come back from a call", busy, hint)
 
-    def _busy_roles(self, rank: _Rank, now: float) -> list[Whereabouts]:
+    def _busy_roles(self, rank: _Rank, now: float) -> list[RoleStatus]:
         """The role that has the turn in a silent rank; all of them where that cannot be seen."""
         stacks = {address: self._collected[address] for address in rank.addresses if address in self._collected}
         running = running_stack(stacks) if len(rank.addresses) > 1 else None
         addresses = rank.addresses if running is None else running[:1]
         silent = now - rank.alive
-        return [Whereabouts(it, State.RUNS, None, silent, stacks.get(it, ())) for it in addresses]
+        return [RoleStatus(it, State.RUNS, None, silent, stacks.get(it, ())) for it in addresses]
 
     def _circle(self, now: float) -> Failed | None:
         circle = status.circle_in(role for role in self._known() if role.seconds >= self._limit)
@@ -289,11 +289,11 @@ class Watch:
         what = f"{len(circle)} roles wait in a circle" if circle else "every role waits for another one"
         return self._failure(now, what, circle)
 
-    def _known(self) -> Iterable[Whereabouts]:
+    def _known(self) -> Iterable[RoleStatus]:
         """What the roles of the ranks that owe no answer have said last."""
         return (role for rank in self._ranks.values() if not rank.asked for role in rank.roles)
 
-    def _failure(self, now: float, what: str, blamed: list[Whereabouts], hint: str = "") -> Failed:
+    def _failure(self, now: float, what: str, blamed: list[RoleStatus], hint: str = "") -> Failed:
         addresses = {role.address for role in blamed}
         still = [role for role in self._known() if role.state is State.WAITS and role.seconds >= 2 * self._period]
         others = [role for role in still if role.address not in addresses]

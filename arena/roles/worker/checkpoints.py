@@ -15,7 +15,7 @@ from arena.records.checkpoint import Checkpoint
 from arena.run.run import Run
 
 
-class Saving:
+class WorkerCheckpoints:
     """Reads and writes the checkpoints of a policy.
 
     Every worker that learns has one, and writes while it speaks for its group. What a worker alone has, it keeps beside

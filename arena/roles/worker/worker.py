@@ -30,18 +30,19 @@ from arena.preflight.examine import (
     learners_of,
     seat_face,
 )
-from arena.proxy import Seat, Turns, make_proxy
+from arena.proxy import make_proxy
 from arena.proxy.play import play
 from arena.records.metrics import UpdateRecord
 from arena.roles.protocol import Done, Go, Left, Ready, Update, Welcome, expect, pack
 from arena.roles.worker.process import calm_libraries, seed_libraries
-from arena.run.recovery import Memory
+from arena.run.recovery import RecoveryState
 from arena.run.run import Run
+from arena.seat.client import BlockOrder, SeatClient
 from arena.seat.layout import link_size
 from arena.transport import Endpoint, Tag
 
 if TYPE_CHECKING:
-    from arena.roles.worker.checkpoints import Saving
+    from arena.roles.worker.checkpoints import WorkerCheckpoints
 
 
 class Worker:
@@ -57,7 +58,7 @@ class Worker:
     """
 
     def __init__(
-        self, endpoint: Endpoint, run: Run, role: Role, *, memory: Memory, communicator: Any, private: bool
+        self, endpoint: Endpoint, run: Run, role: Role, *, memory: RecoveryState, communicator: Any, private: bool
     ) -> None:
         assert role.match is not None and role.seat is not None, f"{role} is no worker"
         self._endpoint = endpoint
@@ -108,19 +109,19 @@ class Worker:
             stopwatch=self._stopwatch,
         )
 
-    def _sit(self) -> tuple[Seat, ...]:
+    def _sit(self) -> tuple[SeatClient, ...]:
         """A seat for each block of the match's lanes."""
         environment = self._run.address(Role(RoleKind.ENVIRONMENT, self._match.match))
         first = expect(Welcome, self._endpoint.receive(environment, Tag.WELCOME))
-        turns = Turns(first.parts) if first.parts > 1 else None
+        turns = BlockOrder(first.parts) if first.parts > 1 else None
         seats = [self._seat(environment, first, turns)]
         while len(seats) < first.parts:
             welcome = expect(Welcome, self._endpoint.receive(environment, Tag.WELCOME))
             seats.append(self._seat(environment, welcome, turns))
         return tuple(seats)
 
-    def _seat(self, environment: int, welcome: Welcome, turns: Turns | None) -> Seat:
-        return Seat(
+    def _seat(self, environment: int, welcome: Welcome, turns: BlockOrder | None) -> SeatClient:
+        return SeatClient(
             welcome,
             self._endpoint.link(environment, link_size(welcome.layout()), welcome.part),
             seed=self._group.seed,
@@ -178,7 +179,7 @@ class Worker:
             if hasattr(self._algorithm, "load_own_state_dict"):
                 own = self._saving.load_own(self._role)
                 if own is not None:
-                    self._algorithm.load_own_state_dict(own)
+                    self._algorithm.load_worker_state_dict(own)
 
     def _ticks(self) -> int:
         """Ticks that the match has played, as far as all seats know."""
@@ -228,11 +229,11 @@ class Worker:
         return False
 
     @cached_property
-    def _saving(self) -> Saving:
+    def _saving(self) -> WorkerCheckpoints:
         # Imported here: a worker that does not learn has no checkpoints, and no use for what writes them.
-        from arena.roles.worker.checkpoints import Saving
+        from arena.roles.worker.checkpoints import WorkerCheckpoints
 
-        return Saving(
+        return WorkerCheckpoints(
             self._run,
             self._policy,
             ticks=self._ticks,
@@ -276,15 +277,15 @@ class Worker:
         first that does writes in its place, also if the group has not met and so nobody has told it to speak.
         """
         first = self._first
-        speaks = self._group.speaks or self._group.rank == first  # nobody else does yet
+        speaks = self._group.is_writer or self._group.rank == first  # nobody else does yet
         if self._keeps and speaks and not self._group.is_root:
             self._saving.save(self._algorithm.state_dict(), boundary=self._end)
         self._group.leave()
-        if self._keeps and self._group.is_root and self._group.speaks and first == 0:
+        if self._keeps and self._group.is_root and self._group.is_writer and first == 0:
             self._saving.save(self._algorithm.state_dict(), boundary=self._end)
-        # Now the root has all that the others have handed over: see `Fragments`.
+        # Now the root has all that the others have handed over: see `AsyncSamples`.
         if self._keeps and hasattr(self._algorithm, "own_state_dict"):
-            self._saving.save_own(self._role, self._algorithm.own_state_dict(), boundary=self._end)
+            self._saving.save_own(self._role, self._algorithm.worker_state_dict(), boundary=self._end)
         return self._saving.newest if self._keeps else None
 
     @property
