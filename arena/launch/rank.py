@@ -197,7 +197,7 @@ class Rank:
         team, roles = self._team, played.plan.ranks[self._team.rank]
         communicator = team.split(_color(played, roles))
         ranks = [played.plan.rank_of(role) for role in played.roles]
-        outside = self._mpi.MpiOutside(team, ranks, shared_memory=played.plan.transport == "auto")
+        outside = self._mpi.MpiTransport(team, ranks, shared_memory=played.plan.transport == "auto")
         host = RoleScheduler(names_of(played, roles), outside, size=len(played.roles))
         outcome: int | Leg = 0
         try:

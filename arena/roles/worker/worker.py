@@ -176,7 +176,7 @@ class Worker:
         check_checkpoint(held, path, self._policy, type(self._algorithm))
         with located(path=f"{self._path}.load", who=str(path)):
             self._algorithm.load_state_dict(held.state)
-            if hasattr(self._algorithm, "load_own_state_dict"):
+            if hasattr(self._algorithm, "load_worker_state_dict"):
                 own = self._saving.load_own(self._role)
                 if own is not None:
                     self._algorithm.load_worker_state_dict(own)
@@ -284,7 +284,7 @@ class Worker:
         if self._keeps and self._group.is_root and self._group.is_writer and first == 0:
             self._saving.save(self._algorithm.state_dict(), boundary=self._end)
         # Now the root has all that the others have handed over: see `AsyncSamples`.
-        if self._keeps and hasattr(self._algorithm, "own_state_dict"):
+        if self._keeps and hasattr(self._algorithm, "worker_state_dict"):
             self._saving.save_own(self._role, self._algorithm.worker_state_dict(), boundary=self._end)
         return self._saving.newest if self._keeps else None
 
