@@ -25,14 +25,15 @@ from arena.launch import mpirun
 from arena.launch.console import Console, log_to_stderr, speak_into, tell
 from arena.plan.plan import Role, RoleKind
 from arena.roles.perform import failure_of, run_role
-from arena.roles.protocol import Failed, pack, unpack
-from arena.roles.worker.process import import_algorithms
+from arena.roles.process import import_algorithms
+from arena.roles.protocol import Failed
 from arena.run import stop as stopping
 from arena.run.leg import Leg
 from arena.run.recovery import RecoveryState
 from arena.run.run import Run, Stage
 from arena.run.stop import Stop
 from arena.transport import Endpoint, Tag
+from arena.transport.messages import pack, unpack
 from arena.transport.scheduler import RoleScheduler
 
 if TYPE_CHECKING:

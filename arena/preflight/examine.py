@@ -22,11 +22,10 @@ from gymnasium.spaces import Space
 
 from arena import registry
 from arena.callbacks import made
-from arena.errors import ConfigError, located
+from arena.errors import ConfigError, located, pluralize
 from arena.game.api import Interface
 from arena.game.spaces import as_action
 from arena.plan.plan import ONLY_ACT, MatchPlan, Plan, PolicyPlan, check_seats, choose_face
-from arena.terminal.text import pluralize
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -33,13 +33,15 @@ from arena.preflight.examine import (
 from arena.proxy import make_proxy
 from arena.proxy.play import play
 from arena.records.metrics import UpdateRecord
-from arena.roles.protocol import Done, Go, Left, Ready, Update, Welcome, expect, pack
-from arena.roles.worker.process import calm_libraries, seed_libraries
+from arena.roles.process import calm_libraries, seed_libraries
+from arena.roles.protocol import Done, Go, Left, Ready, Update
 from arena.run.recovery import RecoveryState
 from arena.run.run import Run
 from arena.seat.client import BlockOrder, SeatClient
 from arena.seat.layout import link_size
+from arena.seat.welcome import Welcome
 from arena.transport import Endpoint, Tag
+from arena.transport.messages import expect, pack
 
 if TYPE_CHECKING:
     from arena.roles.worker.checkpoints import WorkerCheckpoints
