@@ -22,7 +22,6 @@ from typing import Any, NamedTuple
 from arena.errors import CallbackFailed, ConfigError, close_name, located, nearest
 from arena.plan.plan import CallbackPlan
 from arena.registry import load_object, where_raised
-from arena.run.stop import Stop
 
 
 class StartedRun(NamedTuple):
@@ -154,7 +153,7 @@ class Callbacks:
 
     Args:
         planned: which.
-        stop: takes their wish to end the run.
+        stop: ends the run early; takes the name of the callback that asked for it.
 
     Attributes:
         hears_episodes: whether some callback is told of episodes, so that their lines are worth to be made.
@@ -165,7 +164,7 @@ class Callbacks:
         CallbackFailed: from every method: one of them has raised.
     """
 
-    def __init__(self, planned: Sequence[CallbackPlan], stop: Stop) -> None:
+    def __init__(self, planned: Sequence[CallbackPlan], stop: Callable[[str], None]) -> None:
         self._stop = stop
         self._started = self._ended = False
         listeners = [(f"callback {plan.target}", item) for plan, item in zip(planned, made(planned), strict=True)]
@@ -211,4 +210,4 @@ class Callbacks:
                 trace = "".join(traceback.format_exception(error)).rstrip()
                 raise CallbackFailed(name, trace) from error
             if getattr(listener, "_wants_end", False):
-                self._stop.ask(name)
+                self._stop(name)

@@ -21,6 +21,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 _MOST_LISTED = 40  # names in a message
+_NAMED = 2  # of many names
 _CLOSE = 0.65  # of difflib's ratio: one letter too many, too few, wrong or exchanged in a word of four is close
 
 
@@ -183,3 +184,15 @@ def close_name(name: str, known: Iterable[str]) -> str | None:
         if close:
             return names[close[0]]
     return None
+
+
+def pluralize(number: int, one: str, many: str = "") -> str:
+    """`1 match`, `2 matches`; without `many` the plural has an s."""
+    return f"{number} {one if number == 1 else many or one + 's'}"
+
+
+def shorten(names: Sequence[str]) -> str:
+    """`a`, `a and b`, `a, b and 10 more`: what is not to fill a screen."""
+    if len(names) > _NAMED:
+        return f"{', '.join(names[:_NAMED])} and {len(names) - _NAMED} more"
+    return " and ".join(names)

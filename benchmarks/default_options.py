@@ -30,7 +30,7 @@ import harness
 import learning
 import machine
 import runs
-from arena.terminal.text import pluralize
+from arena.errors import pluralize
 from harness import Measured, Report, Summary, Unavailable, method, say
 from learning_rows import Goal, Peer, Row, returns
 from processes import Failed

@@ -34,7 +34,7 @@ import yaml
 import harness
 import machine
 import runs
-from arena.terminal.text import pluralize
+from arena.errors import pluralize
 from harness import Measured, Report, Unavailable, method, say
 from learning_rows import ROWS, Goal, Line, Row
 from processes import Failed

@@ -22,7 +22,7 @@ from arena.cli.recontesting import continued
 from arena.cli.tournament import TournamentArgs
 from arena.config.matches import MatchConfig
 from arena.config.schema import Config, PolicyConfig
-from arena.errors import ConfigError
+from arena.errors import ConfigError, pluralize
 from arena.launch.leader import Rank0Base
 from arena.league import rounds_file as records
 from arena.league import tournament_file as terms_on_record
@@ -44,17 +44,19 @@ from arena.league.tournament_file import Terms
 from arena.records import boundary as boundaries
 from arena.records import checkpoint
 from arena.records.folder import RunFolder
+from arena.records.identical_games import repetition_words
 from arena.records.journal import JournalReader
 from arena.records.scoreboard import Scoreboard
 from arena.run import rounds
+from arena.run.display import Display
 from arena.run.evaluation import UNBOUNDED_TICKS, alike
 from arena.run.leg import Leg
 from arena.run.prepare import prepare
 from arena.run.resume import checkpoints_given
 from arena.run.run import Run, Stage
-from arena.terminal.display import Display, silent_display
+from arena.terminal.display import silent_display
 from arena.terminal.standings import contradiction_lines, equal_lines, prior_lines, standings_lines, unmet_lines
-from arena.terminal.text import elo_words, pluralize, repetition_words
+from arena.terminal.text import elo_words
 
 _ERROR, _ELO = 0.05, 20.0  # where nothing is asked for
 _STREAM = 0x746F7572  # tells a tournament's random streams from those of what it is made of

@@ -28,11 +28,10 @@ from arena.records import checkpoint
 from arena.records.atomic import make_folder
 from arena.records.folder import RunFolder
 from arena.records.scoreboard import Scoreboard
-from arena.run.evaluation import UNBOUNDED_TICKS, alike_words, episodes_per_lane
+from arena.run.evaluation import UNBOUNDED_TICKS, alike_words, episodes_per_lane, result_words
 from arena.run.prepare import prepare
 from arena.run.run import Run
 from arena.terminal.display import silent_display
-from arena.terminal.text import result_words
 
 _OPPONENT = "opponent"
 _MISTAKE = 2  # the exit status

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from arena.cli.train import TrainArgs
 from arena.config import load_config
-from arena.errors import ConfigError, located
+from arena.errors import ConfigError, located, pluralize
 from arena.launch.leader import Rank0Base
 from arena.records.faults import losses
 from arena.records.scoreboard import Scoreboard
@@ -16,7 +16,7 @@ from arena.run.prepare import prepare
 from arena.run.run import Run
 from arena.terminal.display import fault_lines, summary_lines
 from arena.terminal.profile import profile_lines
-from arena.terminal.text import pluralize, processes_words
+from arena.terminal.text import processes_words
 
 if TYPE_CHECKING:
     from arena.plan.plan import Plan

@@ -19,13 +19,12 @@ import msgspec
 
 from arena.config.matches import MatchConfig
 from arena.config.schema import Config, EnvConfig, PolicyConfig, load_config
-from arena.errors import ConfigError, located, nearest
+from arena.errors import ConfigError, located, nearest, pluralize
 from arena.league import rounds_file
 from arena.league.rounds import Round
 from arena.plan.plan import MatchPlan, make_plan
 from arena.records import checkpoint
 from arena.records.folder import RunFolder
-from arena.terminal.text import pluralize
 
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_.-]+")
 _MOST_DIGITS = 18  # of a tick

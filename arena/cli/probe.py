@@ -23,15 +23,14 @@ from typing import NamedTuple
 
 from arena import registry
 from arena.diagnostics.profile import Activity
-from arena.errors import ConfigError, Deadlock
+from arena.errors import ConfigError, Deadlock, pluralize
 from arena.launch import lead
 from arena.plan.plan import ONLY_ACT, MatchPlan, Plan, PolicyPlan, Role, RoleKind
 from arena.records.folder import RunFolder
 from arena.records.scoreboard import Scoreboard
-from arena.roles.protocol import pack, unpack
 from arena.roles.root.root import RoleFailed
 from arena.run.run import Run
-from arena.terminal.text import pluralize
+from arena.transport.messages import pack, unpack
 
 _FIRST_TICKS = 50
 _SECONDS = 1.5  # of play, after the first ticks

@@ -16,6 +16,7 @@ from arena.league import rounds_file, tournament_file
 from arena.league.tournament import distinct_settings
 from arena.records import boundary as boundaries
 from arena.records.folder import RunFolder
+from arena.run.leg import leg_at
 from arena.run.planning import checked_plan
 from arena.run.prepare import existing_folder
 from arena.run.resume import GAME, SAME_MATCH, checkpoints_given, compared, numbered
@@ -51,7 +52,7 @@ def continued(config: Config, *, ranks: int, run_dir: str | None, greedy: bool) 
         raise ConfigError("there is no tournament to go on with: its files are damaged", source=str(folder.path))
     kept = msgspec.structs.replace(before, rounds=max(before.rounds, config.rounds))
     plan = checked_plan(kept, ranks=ranks)
-    leg = replace(found.leg(folder), restore=checkpoints_given(plan))
+    leg = replace(leg_at(found, folder), restore=checkpoints_given(plan))
     return Run(plan, folder.path, config=resolved_yaml(kept), resumed=True, leg=leg)
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from arena.config import load_config
-from arena.errors import ConfigError
+from arena.errors import ConfigError, pluralize
 from arena.game.spaces import row
 from arena.records.boundary import newest_tick
 from arena.records.episode import PlayedEpisode, PlayedSeat
@@ -27,7 +27,6 @@ from arena.replay.playback import Event, ReplayDiffers
 from arena.replay.reader import Episode, MatchReplays, Replays, read_replays
 from arena.replay.video import Caption, Picture, Player, captioned, check_video, write_video
 from arena.run.status import RunStatus, planned_ticks, run_status
-from arena.terminal.text import pluralize
 
 _COLORS = ("#1f77b4", "#d62728", "#2ca02c", "#ff7f0e", "#9467bd", "#8c564b", "#e377c2", "#7f7f7f")
 _FAILED = 1  # the exit status

@@ -18,9 +18,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from arena.errors import ConfigError, WriteError
+from arena.errors import ConfigError, WriteError, pluralize
 from arena.records.atomic import check_place, replacing
-from arena.terminal.text import pluralize
 
 _MARK = "# Written by `arena slurm`."
 _UNITS = {"d": 86400, "h": 3600, "m": 60, "s": 1}

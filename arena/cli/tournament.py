@@ -9,8 +9,8 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from arena.importing import uncollected
 from arena.launch import mpirun
+from arena.registry import uncollected
 
 if TYPE_CHECKING:
     from arena.cli.contesting import TournamentRun

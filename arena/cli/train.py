@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from arena.errors import located
-from arena.importing import uncollected
 from arena.launch import mpirun
+from arena.registry import uncollected
 
 if TYPE_CHECKING:
     from arena.cli.leading import TrainRun

@@ -15,9 +15,9 @@ from typing import NamedTuple
 _THREAD = re.compile(r"(?:Current )?[Tt]hread (0x[0-9a-f]+)")
 _FRAME = re.compile(r'  File "(.*)", line (\d+) in (.*)$')
 _MOST = 8  # frames that are shown
-_STAGE = ("/arena/roles/stage.py", "/arena/launch/hosting.py")  # a role begins below these
+_STAGE = ("/arena/roles/perform.py", "/arena/launch/lead.py")  # a role begins below these
 _ARENA = ("/arena/", "/threading.py")
-_WAITING = ("/arena/comm/", "/threading.py")  # what a role that waits is in
+_WAITING = ("/arena/transport/", "/threading.py")  # what a role that waits is in
 
 
 class StackFrame(NamedTuple):

@@ -16,8 +16,8 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from arena.group import reductions
-from arena.roles.protocol import unpack
 from arena.transport.endpoint import Bytes, Endpoint, Order
+from arena.transport.messages import unpack
 
 
 class Fragment(NamedTuple):

@@ -27,13 +27,14 @@ from arena.roles.perform import failure_of, run_role
 from arena.roles.protocol import Failed
 from arena.roles.root.faults import log_repairs
 from arena.roles.root.root import RoleFailed, Root
+from arena.run.display import Display
 from arena.run.evaluation import kept as keep_evaluation
 from arena.run.leg import Leg
 from arena.run.prepare import abandon, begin
 from arena.run.recovery import RecoveryState
 from arena.run.run import Run, Stage
 from arena.run.stages import next_stage as stage_after
-from arena.terminal.display import Display, silent_display
+from arena.terminal.display import silent_display
 from arena.terminal.profile import profile_json
 from arena.transport import Endpoint
 from arena.transport.scheduler import RoleScheduler
@@ -183,7 +184,7 @@ def _record(
     endpoint: Endpoint, run: Run, display: Display, memory: RecoveryState, ready: Callable[[], None] = lambda: None
 ) -> Result:
     root = Root(endpoint, run, display, memory)
-    callbacks = memory.callbacks = memory.callbacks or Callbacks(run.plan.callbacks, memory.stop)
+    callbacks = memory.callbacks = memory.callbacks or Callbacks(run.plan.callbacks, memory.stop.ask)
     try:
         root.gather()
     except RoleFailed as error:

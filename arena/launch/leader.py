@@ -9,11 +9,11 @@ from arena.launch import lead as hosting
 from arena.records.scoreboard import Scoreboard
 from arena.roles.protocol import Failed
 from arena.run import stages
+from arena.run.display import Display
 from arena.run.leg import Leg
 from arena.run.recovery import RecoveryState
 from arena.run.resume import forget
 from arena.run.run import Run, Stage
-from arena.terminal.display import Display
 from arena.transport.scheduler import RoleScheduler
 
 if TYPE_CHECKING:

@@ -25,14 +25,15 @@ from arena.launch import mpirun
 from arena.launch.console import Console, log_to_stderr, speak_into, tell
 from arena.plan.plan import Role, RoleKind
 from arena.roles.perform import failure_of, run_role
-from arena.roles.protocol import Failed, pack, unpack
-from arena.roles.worker.process import import_algorithms
+from arena.roles.process import import_algorithms
+from arena.roles.protocol import Failed
 from arena.run import stop as stopping
 from arena.run.leg import Leg
 from arena.run.recovery import RecoveryState
 from arena.run.run import Run, Stage
 from arena.run.stop import Stop
 from arena.transport import Endpoint, Tag
+from arena.transport.messages import pack, unpack
 from arena.transport.scheduler import RoleScheduler
 
 if TYPE_CHECKING:
@@ -197,7 +198,7 @@ class Rank:
         team, roles = self._team, played.plan.ranks[self._team.rank]
         communicator = team.split(_color(played, roles))
         ranks = [played.plan.rank_of(role) for role in played.roles]
-        outside = self._mpi.MpiOutside(team, ranks, shared_memory=played.plan.transport == "auto")
+        outside = self._mpi.MpiTransport(team, ranks, shared_memory=played.plan.transport == "auto")
         host = RoleScheduler(names_of(played, roles), outside, size=len(played.roles))
         outcome: int | Leg = 0
         try:

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from arena.plan.plan import Role
 from arena.plan.rehosting import rehosted
-from arena.roles.protocol import pack, unpack
 from arena.run.recovery import RecoveryState
 from arena.run.run import Repair, Run
+from arena.transport.messages import pack, unpack
 
 if TYPE_CHECKING:
     from arena.transport.mpi import World

@@ -7,8 +7,9 @@ import sys
 from pathlib import Path
 
 from arena.launch import mpirun
+from arena.run.display import Display
 from arena.run.run import Run
-from arena.terminal.display import Display, make_display
+from arena.terminal.display import make_display
 
 
 def display_for(run: Run) -> Display:

@@ -9,8 +9,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from arena.errors import ConfigError
-from arena.terminal.text import pluralize
+from arena.errors import ConfigError, pluralize
 
 _HOST = re.compile(r"([A-Za-z0-9][A-Za-z0-9_.-]*)(?::([0-9]{1,6}))?")
 _NODES = re.compile(r"([A-Za-z0-9_.-]+)((?:\[[0-9,-]+\][A-Za-z0-9_.-]*)*)")

@@ -9,11 +9,13 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from arena.config import Config
+from arena.errors import pluralize
 from arena.plan.hosts import allocated
-from arena.terminal.text import pluralize
+
+if TYPE_CHECKING:
+    from arena.config import Config
 
 RanksWanted = Literal["auto", "one_per_role"] | int
 

@@ -22,11 +22,10 @@ from gymnasium.spaces import Space
 
 from arena import registry
 from arena.callbacks import made
-from arena.errors import ConfigError, located
+from arena.errors import ConfigError, located, pluralize
 from arena.game.api import Interface
 from arena.game.spaces import as_action
 from arena.plan.plan import ONLY_ACT, MatchPlan, Plan, PolicyPlan, check_seats, choose_face
-from arena.terminal.text import pluralize
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -301,7 +300,7 @@ def _examine_policy(layout: _Layout, policy: PolicyPlan, player: _ResolvedPolicy
     faces = _check_seats(layout, policy, player.cls)
     rows = tuple(plan.matches[match].lanes * len(layout.seats[match][seat]) for match, seat in policy.workers)
     sizes = _sizes(player.cls, plan, policy, learners_of(player.cls, plan, policy))
-    if policy.workers and hasattr(player.cls, "tried_out"):
+    if policy.workers and hasattr(player.cls, "from_spaces"):
         _try_out(layout, policy, player, faces[0])
     return PolicySummary(faces, rows, sizes, registry.schedule_of(player.cls))
 
@@ -321,7 +320,7 @@ def _examine_later(layouts: Sequence[_Layout], players: Mapping[str, _ResolvedPo
                 continue
             for entry in sorted({layout.plan.matches[match].entry for match, _ in policy.workers}):
                 _sizes(cls, layout.plan, policy, learners_of(cls, layout.plan, policy, entry=entry))
-            if hasattr(cls, "tried_out"):
+            if hasattr(cls, "from_spaces"):
                 _try_out(layout, policy, players[name], faces[0])
         seated |= found.keys()
     return seated
@@ -474,7 +473,7 @@ def check_teams(cls: type[Any], plan: Plan, policy: PolicyPlan) -> None:
     Raises:
         ConfigError: it cannot; or the workers of a team, who tell each other what they see, are not to wait.
     """
-    if not hasattr(cls, "check_entities") or not policy.workers:
+    if not hasattr(cls, "check_team") or not policy.workers:
         return
     who, teams = f"policy {policy.name!r} ({policy.algorithm})", plan.teams(policy)
     places = [[policy.workers[rank] for rank in team] for team in teams]

@@ -4,7 +4,7 @@
 whether it can be made with its options and its seat (`arena.preflight.examine`). Whoever plays, or meets its group,
 when it is made cannot be asked like that; so an algorithm of one's own has to say that it can, by a classmethod
 
-    tried_out(env, group, *, ticks, **options)      an instance, made without what only playing needs, as a large replay
+    from_spaces(env, group, *, ticks, **options)   an instance, made without what only playing needs, as a large replay
 """
 
 from __future__ import annotations
@@ -102,5 +102,5 @@ def from_spaces(
     Raises:
         ConfigError: it cannot be made with these options, this seat or this group.
     """
-    make = getattr(cls, "tried_out", cls)
+    make = getattr(cls, "from_spaces", cls)
     return make(env, group, ticks=ticks, **options)

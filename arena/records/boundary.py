@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
@@ -17,10 +18,25 @@ from arena.errors import ConfigError
 from arena.records import checkpoint
 from arena.records.atomic import make_folder, replacing
 from arena.records.folder import RunFolder
-from arena.run.handover import SeatKey
-from arena.run.leg import Leg
 
 VERSION = 1
+
+
+Worker = tuple[int, int]
+"""The worker of a seat, as (match, seat)."""
+
+
+class SeatKey(NamedTuple):
+    """A worker's place, and what must be alike for another one to go on with what it alone has."""
+
+    match: int
+    seat: int
+    policy: str
+    game: str  # environment, its arguments, lanes, entities of the seat
+
+    @property
+    def worker(self) -> Worker:
+        return self.match, self.seat
 
 
 class Boundary(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,17 +62,6 @@ class Boundary(msgspec.Struct, frozen=True, kw_only=True):
     seats: list[SeatKey] = []
     checkpoints: dict[str, int] = {}
     journals: dict[str, int] = {}
-
-    def leg(self, folder: RunFolder) -> Leg:
-        """The leg that begins here."""
-        return Leg(
-            start=self.tick,
-            episodes={(match, lane): count for match, lane, count in self.episodes},
-            updates=self.updates,
-            seconds=self.seconds,
-            left=frozenset(self.left),
-            restore={name: self.checkpoint(folder, name) for name in self.checkpoints},
-        )
 
     def checkpoint(self, folder: RunFolder, policy: str) -> Path:
         """Where a policy's state of this boundary is."""

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
+
+from arena.errors import pluralize
 
 _ENOUGH = 8  # repetitions, to call games all alike
 
@@ -43,3 +45,20 @@ def repeated(lines: Iterable[Mapping[str, Any]], *, random: Collection[str] = ()
     return sorted(
         players for players, same in alike.items() if same and (everything or repetitions[players] >= _ENOUGH)
     )
+
+
+def repetition_words(alike: Sequence[Sequence[str]], *, remedy: str) -> list[str]:
+    """A line on games that were all alike, if there were any.
+
+    Args:
+        alike: who has played them, see `arena.records.identical_games`.
+        remedy: what makes them play with chance.
+    """
+    if not alike:
+        return []
+    who = f"between {' and '.join(alike[0])}" if len(alike[0]) > 1 else f"of {alike[0][0]} alone"
+    more = f", and {pluralize(len(alike) - 1, 'more line-up')}," if len(alike) > 1 else ""
+    return [
+        f"all games {who}{more} were alike, in each order of seats: where nothing is left to chance, more games say no "
+        f"more than the first, and the intervals are too narrow; {remedy} plays with chance"
+    ]

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
+from arena.league.round_text import gate_words
 from arena.report.colors import Colors, faded
 from arena.report.curves import Curve
 from arena.report.learning import Evaluation, Learning, Logged
@@ -16,7 +17,6 @@ from arena.report.lineage import Fork, Gate, Lineage, Reset
 from arena.report.sections import PageData
 from arena.report.standings import MetaRow
 from arena.report.timing import Spent, Timing
-from arena.terminal.gates import gate_words
 
 Figure = dict[str, Any]
 Trace = dict[str, Any]

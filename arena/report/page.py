@@ -17,6 +17,7 @@ from markupsafe import Markup
 from plotly.offline import get_plotlyjs  # type: ignore[import-untyped]
 
 from arena.league.ratings.standings import ENOUGH
+from arena.league.round_text import gate_words
 from arena.records.atomic import check_place, replacing
 from arena.records.faults import fault_words
 from arena.records.folder import RunFolder
@@ -26,7 +27,6 @@ from arena.report.numbers import FORMS, NOTHING
 from arena.report.read_run import RunFiles, read_run
 from arena.report.replays import replay_strips
 from arena.report.sections import look_up, page_data, plain
-from arena.terminal.gates import gate_words
 
 CONTENTS = {
     "summary": "Summary",

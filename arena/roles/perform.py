@@ -12,12 +12,13 @@ from typing import Any
 from arena.errors import CallbackFailed, ConfigError, NotZeroSum, PeerLost, RunStopped, WriteError
 from arena.plan import seeding
 from arena.plan.plan import Role, RoleKind
-from arena.roles.protocol import Failed, Next, expect, pack
-from arena.roles.worker.process import seed_libraries
+from arena.roles.process import seed_libraries
+from arena.roles.protocol import Failed, Next
 from arena.run.leg import Leg
 from arena.run.recovery import RecoveryState
 from arena.run.run import Run
 from arena.transport import Endpoint, Tag
+from arena.transport.messages import expect, pack
 
 _log = logging.getLogger(__name__)
 

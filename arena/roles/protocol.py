@@ -20,21 +20,12 @@ These are rare, so they are pickled; processes of one run trust each other.
 
 from __future__ import annotations
 
-import pickle
 from dataclasses import dataclass
-from typing import Any, TypeVar
-
-from gymnasium.spaces import Space
 
 from arena.diagnostics.profile import RoleProfile
-from arena.errors import ProtocolError
 from arena.plan.plan import Role
 from arena.records.metrics import EpisodeRow, UpdateRecord, plain
 from arena.run.leg import Leg
-from arena.seat.layout import SeatLayout
-from arena.transport.endpoint import Bytes
-
-Message = TypeVar("Message")
 
 
 @dataclass(frozen=True)
@@ -132,41 +123,3 @@ class Go:
 @dataclass(frozen=True)
 class Next:
     leg: Leg | None
-
-
-@dataclass(frozen=True)
-class Welcome:
-    """A seat, as its environment describes it: one item per entity that the seat drives."""
-
-    lanes: int
-    entities: tuple[str, ...]
-    observation_spaces: tuple[Space[Any], ...]
-    action_spaces: tuple[Space[Any], ...]
-    mask_sizes: tuple[int, ...]
-    alone: bool  # the only seat of its match: it may reset the game
-    part: int = 0  # which block of the match's lanes this is about; one Welcome for each, in order
-    parts: int = 1
-
-    def layout(self) -> SeatLayout:
-        return SeatLayout.of(self.lanes, self.observation_spaces, self.action_spaces, self.mask_sizes)
-
-
-def pack(message: object) -> bytes:
-    return pickle.dumps(message, protocol=pickle.HIGHEST_PROTOCOL)
-
-
-def unpack(data: Bytes) -> Any:
-    return pickle.loads(data)
-
-
-def expect(kind: type[Message], received: tuple[int, Bytes]) -> Message:
-    """The message that was received, which must be of this kind.
-
-    Raises:
-        ProtocolError: it is another one.
-    """
-    source, data = received
-    message = unpack(data)
-    if not isinstance(message, kind):
-        raise ProtocolError(f"address {source} said {message} where {kind.__name__} was due")
-    return message

@@ -20,16 +20,17 @@ import msgspec
 import numpy as np
 
 from arena.config import Config, parse_config, yaml
+from arena.errors import pluralize
+from arena.league.ratings.intervals import half_of_mean, of_share
 from arena.records import evaluations
 from arena.records.atomic import make_folder
-from arena.records.identical_games import repeated
+from arena.records.identical_games import repeated, repetition_words
 from arena.records.journal import JournalReader
 from arena.records.outcome import Winners, without_winner_words
-from arena.records.scoreboard import Scoreboard
+from arena.records.scoreboard import Score, Scoreboard
 from arena.run.leg import UNBOUNDED_TICKS as UNBOUNDED_TICKS
 from arena.run.prepare import prepare
 from arena.run.run import Run
-from arena.terminal.text import repetition_words, result_words
 
 if TYPE_CHECKING:
     from arena.config.matches import MatchConfig, SeatEntry
@@ -154,3 +155,21 @@ def episodes_per_lane(run: Run, policies: Collection[str], episodes: int) -> int
     for match in run.plan.matches:
         lanes.update(dict.fromkeys({seat.policy for seat in match.seats}, match.lanes))
     return math.ceil(episodes / min(lanes[policy] for policy in policies))
+
+
+def result_words(score: Score) -> str:
+    """A result with its 95 % intervals."""
+    if score.episodes == 0:
+        return "no episode"
+    words = [pluralize(score.episodes, "episode"), f"return {_mean_words(score)}", f"length {score.lengths.mean:.1f}"]
+    if score.games.count:
+        low, high = of_share(score.wins, score.games.count)
+        words.insert(1, f"won {score.wins / score.games.count:.1%} [{low:.1%}, {high:.1%}]")
+    return ", ".join(words)
+
+
+def _mean_words(score: Score) -> str:
+    """The mean and the half of its interval; of one episode there is none."""
+    count = score.returns.count
+    mean, half = score.returns.total / count, half_of_mean(count, score.returns.deviation)
+    return f"{mean:.2f}" if half is None else f"{mean:.2f} +- {half:.2f}"

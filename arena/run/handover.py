@@ -7,25 +7,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
 from arena.plan.plan import Plan
-
-Worker = tuple[int, int]
-"""The worker of a seat, as (match, seat)."""
-
-
-class SeatKey(NamedTuple):
-    """A worker's place, and what must be alike for another one to go on with what it alone has."""
-
-    match: int
-    seat: int
-    policy: str
-    game: str  # environment, its arguments, lanes, entities of the seat
-
-    @property
-    def worker(self) -> Worker:
-        return self.match, self.seat
+from arena.records.boundary import SeatKey, Worker
 
 
 def seats_of(plan: Plan, *policies: str) -> list[SeatKey]:

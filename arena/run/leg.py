@@ -5,6 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from arena.records.boundary import Boundary
+    from arena.records.folder import RunFolder
 
 UNBOUNDED_TICKS = 2**40
 """Ticks of a run, where the number of episodes decides."""
@@ -36,3 +41,15 @@ class Leg:
     left: frozenset[tuple[int, int]] = frozenset()
     restore: Mapping[str, Path] = field(default_factory=dict)
     own: Mapping[tuple[int, int], Path] | None = None
+
+
+def leg_at(boundary: Boundary, folder: RunFolder) -> Leg:
+    """The leg that begins at a boundary of a run."""
+    return Leg(
+        start=boundary.tick,
+        episodes={(match, lane): count for match, lane, count in boundary.episodes},
+        updates=boundary.updates,
+        seconds=boundary.seconds,
+        left=frozenset(boundary.left),
+        restore={name: boundary.checkpoint(folder, name) for name in boundary.checkpoints},
+    )

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from arena.diagnostics.profile import RoleProfile
     from arena.records.lock import RunLock
     from arena.records.scoreboard import Scoreboard
-    from arena.terminal.profile import Profiled
+    from arena.run.profiles import Profiled
 
 
 @dataclass

@@ -18,11 +18,11 @@ from arena.errors import ConfigError, located
 from arena.plan.plan import ONLY_ACT, Plan
 from arena.records import boundary as boundaries
 from arena.records import checkpoint, evaluations
-from arena.records.boundary import Boundary
+from arena.records.boundary import Boundary, Worker
 from arena.records.faults import was_repaired_in_mid_leg
 from arena.records.folder import RunFolder
-from arena.run.handover import Worker, match_workers, seats_of
-from arena.run.leg import Leg
+from arena.run.handover import match_workers, seats_of
+from arena.run.leg import Leg, leg_at
 from arena.run.run import Run
 
 SAME_MATCH = ("env", "seats", "entities", "env_kwargs")
@@ -119,7 +119,7 @@ def _at(found: Boundary, run: Run, config: Config, *, ranks: int, spares: int) -
         from arena.run import rounds
 
         run = rounds.again(run, config, found.tick, ranks=ranks, spares=spares)
-    leg = _reseated(found.leg(run.folder), found, run)
+    leg = _reseated(leg_at(found, run.folder), found, run)
     restore = {**checkpoints_given(run.plan, without=leg.restore), **leg.restore}
     concluded = found.tick >= run.plan.horizon
     return replace(run, resumed=True, concluded=concluded, leg=replace(leg, restore=restore))

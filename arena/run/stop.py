@@ -26,7 +26,7 @@ class Stop:
 
     Args:
         number: of the first signal, or of the first other signal after SIGUSR1; None: nothing.
-        heeded: whether the run looks at it. Until then, and when repeated, SIGINT, SIGTERM and SIGUSR2 end the run at
+        handled: whether the run looks at it. Until then, and when repeated, SIGINT, SIGTERM and SIGUSR2 end the run at
             once; SIGUSR1 always waits until the run can be saved.
         by: which part of the run itself has asked first, such as a callback; empty: none.
     """

@@ -23,9 +23,10 @@ from arena.game.api import Info
 from arena.game.lockstep import RequestKind
 from arena.game.spaces import row as row_of
 from arena.game.spaces import rows_of
-from arena.roles.protocol import Welcome, pack, unpack
 from arena.seat.layout import Block, ReplyView, RequestView
+from arena.seat.welcome import Welcome
 from arena.transport import Link
+from arena.transport.messages import pack, unpack
 
 NO_INFOS: Mapping[int, Info] = {}
 

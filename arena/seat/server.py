@@ -10,9 +10,10 @@ from numpy.typing import NDArray
 
 from arena.game.api import Frame, Info, Step
 from arena.game.spaces import flatten, no_op, write_sample
-from arena.roles.protocol import Welcome, pack
 from arena.seat.layout import ReplyView, RequestView, SeatLayout
+from arena.seat.welcome import Welcome
 from arena.transport import Link
+from arena.transport.messages import pack
 
 Infos = Sequence[Sequence[Info]]  # [L][E]
 

@@ -14,11 +14,12 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Protocol
+from typing import IO, TYPE_CHECKING
 
+from arena.errors import pluralize
 from arena.records.faults import Losses
 from arena.records.scoreboard import Score, Scoreboard, Series
-from arena.terminal.text import pluralize
+from arena.run.display import Display
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -28,22 +29,6 @@ Clock = Callable[[], float]
 DRAW_EVERY = 0.2  # seconds between two pictures on a terminal
 LINE_EVERY = 5.0  # seconds between two lines elsewhere
 RATE_WINDOW = 10.0  # seconds over which ticks per second are measured
-
-
-class Display(Protocol):
-    """What the root knows of a display."""
-
-    def start(self) -> None:
-        """Begins to show; the time until the end is counted from here."""
-
-    def update(self, ticks_done: int, scoreboard: Scoreboard) -> None:
-        """Takes the state of the run: ticks played by all matches together, and how the policies fare."""
-
-    def message(self, text: str) -> None:
-        """Shows a line that stays."""
-
-    def stop(self) -> None:
-        """Shows the last state and gives the stream back; a second call does nothing."""
 
 
 class Rate:

@@ -9,11 +9,12 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from arena.config.schema import EvaluationConfig
+from arena.errors import pluralize
 from arena.plan.deadlock import Proof, prove
 from arena.plan.hosts import Share
 from arena.plan.plan import MatchPlan, Plan, Role, RoleKind
 from arena.preflight.examine import Preflight, wrapped_words
-from arena.terminal.text import pluralize, processes_words
+from arena.terminal.text import processes_words
 
 _HEADINGS = ("rank", "role", "match", "policy", "entities")
 _UNCOLOURED = "#999999"

@@ -4,28 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from arena.diagnostics.profile import RoleProfile
-from arena.plan.plan import Plan, Role, RoleKind
-
-
-class Profiled(NamedTuple):
-    """Whose time it is: in the rounds of a league a rank hosts other roles, and a seat is another policy's."""
-
-    role: Role
-    policy: str | None  # of a worker
-    rank: int
-
-    @classmethod
-    def of(cls, plan: Plan, role: Role) -> Profiled:
-        return cls(role, plan.seat(role).policy if role.kind is RoleKind.WORKER else None, plan.rank_of(role))
-
-    @property
-    def place(self) -> tuple[int, int, str, int]:
-        """Where it stands among the others: the root first, then match by match the environment and its workers."""
-        match, seat = (-1 if number is None else number for number in (self.role.match, self.role.seat))
-        return match, seat, self.policy or "", self.rank
+from arena.run.profiles import Profiled
 
 
 def profile_json(profiles: Mapping[Profiled, RoleProfile]) -> dict[str, Any]:

@@ -22,8 +22,8 @@ from arena.config.matches import (
     SwissConfig,
     generator_of,
 )
+from arena.errors import pluralize
 from arena.league.ratings.sprt import Test
-from arena.terminal.text import pluralize
 
 
 def rounds_lines(config: Config) -> list[str]:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
+from arena.errors import pluralize
 from arena.league.next_round import Champion
 from arena.league.ratings.contradictions import Contradiction
 from arena.league.ratings.intervals import of_share
 from arena.league.ratings.standings import ENOUGH, Caution, Curtailed, Row
 from arena.league.tournament import Doubt
-from arena.terminal.text import elo_words, pluralize
+from arena.terminal.text import elo_words
 
 MOST = 12  # lines
 _MOST_PAIRS = 3

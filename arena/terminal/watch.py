@@ -17,7 +17,8 @@ import msgspec
 
 from arena.config import load_config
 from arena.config.check_league import players
-from arena.errors import ConfigError
+from arena.errors import ConfigError, pluralize
+from arena.league.round_text import change_words
 from arena.league.rounds_file import lines_in, ticks_before
 from arena.records.boundary import newest_tick
 from arena.records.episode import episode_of
@@ -28,9 +29,9 @@ from arena.records.lock import is_held
 from arena.records.metrics import UPDATE_FIELDS, EpisodeRow, UpdateRecord, column
 from arena.records.outcome import without_winner_words
 from arena.records.scoreboard import Scoreboard
+from arena.run.display import Display
 from arena.run.status import RunStatus, planned_ticks, run_status
-from arena.terminal.display import Display, make_display, silent_display, summary_lines
-from arena.terminal.text import change_words, pluralize
+from arena.terminal.display import make_display, silent_display, summary_lines
 
 LOOK_EVERY = 1.0  # seconds
 _match, _tick = column("match"), column("tick")

@@ -17,7 +17,7 @@ from arena.records import boundary, checkpoint
 from arena.records.boundary import Boundary
 from arena.records.folder import RunFolder
 from arena.records.journal import Journal
-from arena.run.leg import Leg
+from arena.run.leg import Leg, leg_at
 
 FULL = Boundary(
     tick=40,
@@ -67,7 +67,7 @@ def test_a_boundary_comes_back_as_it_was_written(folder: RunFolder) -> None:
 
 
 def test_a_leg_begins_where_the_boundary_says(folder: RunFolder) -> None:
-    assert FULL.leg(folder) == Leg(
+    assert leg_at(FULL, folder) == Leg(
         start=40,
         episodes={(0, 1): 7, (2, 0): 3},
         updates={"blue": 4},

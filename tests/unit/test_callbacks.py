@@ -139,12 +139,12 @@ def test_the_methods_that_are_called_are_those_of_the_base_class() -> None:
 
 
 def test_callbacks_are_told_in_the_order_of_the_configuration() -> None:
-    Callbacks([of("HearsAll", name="b"), of("HearsAll", name="a")], Stop()).round(0)
+    Callbacks([of("HearsAll", name="b"), of("HearsAll", name="a")], Stop().ask).round(0)
     assert NOTES == [("b", "round", 0), ("a", "round", 0)]
 
 
 def test_a_run_starts_once(tmp_path: Path) -> None:
-    told = Callbacks([of("HearsAll")], Stop())
+    told = Callbacks([of("HearsAll")], Stop().ask)
     for resumed in (False, True):
         told.start(tmp_path, lambda: {"processes": 3}, resumed=resumed)
     (note,) = NOTES
@@ -153,7 +153,7 @@ def test_a_run_starts_once(tmp_path: Path) -> None:
 
 def test_a_wish_to_end_is_passed_on_with_the_name_of_who_has_it() -> None:
     stop = Stop()
-    told = Callbacks([of("HearsAll"), of("Stops", where="round", nth=2)], stop)
+    told = Callbacks([of("HearsAll"), of("Stops", where="round", nth=2)], stop.ask)
     told.round(0)
     assert not stop.wanted
     told.round(1)
@@ -162,7 +162,7 @@ def test_a_wish_to_end_is_passed_on_with_the_name_of_who_has_it() -> None:
 
 @pytest.mark.parametrize(("name", "words"), [("Fails", "ZeroDivisionError: fails at end"), ("Leaves", "SystemExit: 5")])
 def test_one_that_raises_is_named_and_later_ones_are_told_no_more(name: str, words: str) -> None:
-    told = Callbacks([of(name, where="end"), of("HearsAll", name="later")], Stop())
+    told = Callbacks([of(name, where="end"), of("HearsAll", name="later")], Stop().ask)
     with pytest.raises(CallbackFailed) as info:
         told.end()
     assert info.value.who == f"callback listeners:{name}"
@@ -192,7 +192,7 @@ def recorded(path: Path, told: Callbacks | None) -> RunFolder:
 
 
 def test_a_callback_is_told_what_the_files_hold_when_they_hold_it(tmp_path: Path) -> None:
-    folder = recorded(tmp_path, Callbacks([of("HearsAll")], Stop()))
+    folder = recorded(tmp_path, Callbacks([of("HearsAll")], Stop().ask))
     assert [line for kind, line in NOTES if kind == "episode"] == list(JournalReader(folder.episodes))
     assert [line for kind, line in NOTES if kind == "update"] == list(JournalReader(folder.metrics))
     assert [kind for kind, _ in NOTES] == ["episode", "episode", "update"]
@@ -211,14 +211,14 @@ def test_lines_become_mappings_for_those_alone_who_hear_of_them(
 
     monkeypatch.setattr("arena.records.recorder.as_read", counting)
     recorded(tmp_path, None)
-    recorded(tmp_path / "b", Callbacks([], Stop()))
+    recorded(tmp_path / "b", Callbacks([], Stop().ask))
     assert read == []
-    told = Callbacks([of("HearsUpdates")], Stop())
+    told = Callbacks([of("HearsUpdates")], Stop().ask)
     assert (told.hears_episodes, told.hears_updates) == (False, True)
 
 
 def test_an_object_need_not_be_derived_from_the_base_class() -> None:
-    told = Callbacks([of("HearsUpdates")], Stop())
+    told = Callbacks([of("HearsUpdates")], Stop().ask)
     told.update({"update": 4})
     told.round(0)
     told.end()

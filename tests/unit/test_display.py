@@ -12,7 +12,8 @@ from arena.records.episode_stats import results_of
 from arena.records.metrics import EpisodeRecord, SeatRecord, UpdateRecord
 from arena.records.outcome import Outcome
 from arena.records.scoreboard import Scoreboard
-from arena.terminal.display import Display, LiveDisplay, PlainDisplay, Rate, make_display, summary_lines
+from arena.run.display import Display
+from arena.terminal.display import LiveDisplay, PlainDisplay, Rate, make_display, summary_lines
 
 
 class Clock:

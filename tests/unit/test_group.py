@@ -203,7 +203,7 @@ def test_a_group_counts_its_collectives_and_notes_that_other_ways_to_meet_were_t
         return calls, group.exchanges
 
     assert together(work) == [({"average": 2, "broadcast": 1}, False)] * 3
-    for way in ("comm", "fragments"):
+    for way in ("comm", "async_samples"):
         more = {"comm": object(), "reduce": "fast", "sync": "samples"}
         assert all(together(lambda group, way=way: bool(getattr(group, way)) and group.exchanges, **more))
 

@@ -8,8 +8,9 @@ import pytest
 
 from arena.diagnostics.profile import Stopwatch
 from arena.plan.plan import Role, RoleKind
-from arena.roles.protocol import Failed, Ready, pack
+from arena.roles.protocol import Failed, Ready
 from arena.roles.root.hearing import LOOK_SECONDS, Hearing
+from arena.transport.messages import pack
 
 READY = Ready(Role(RoleKind.ENVIRONMENT, 0))
 BROKEN = Failed("environment of match 0", "it broke", exit_code=1)

@@ -16,16 +16,31 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("arena", "envs", "policies")
 
-MPI_ROOM = "arena.transport.mpi"
+MPI_MODULE = "arena.transport.mpi"
+FLOORS = (
+    "errors diagnostics",
+    "game transport",
+    "plan",
+    "config records registry",
+    "callbacks dataset group league replay seat testing",
+    "proxy",
+    "preflight run",
+    "roles serving",
+    "report terminal",
+    "launch",
+    "cli",
+    "__main__",
+)
+"""Packages of `arena`, the lowest ones first: each imports from lower floors alone."""
 PURE = {
-    *("errors", "spaces", "interface", "seeding", "packing", "plan", "schedule", "lockstep", "reduction"),
-    *("rehosting", "circles"),
-    *("records.outcome", "records.lines"),
+    *("errors", "game.spaces", "game.api", "game.lockstep", "plan.seeding", "plan.placement", "plan.plan"),
+    *("plan.deadlock", "plan.rehosting", "group.reductions", "records.outcome", "records.metrics"),
 }
-# What envs and policies may import.
-PUBLIC = {"acting", "errors", "fragments", "spaces", "interface", "registry", "group", "samples"}
-BELOW_THE_PROXY = {"comm", "errors", "interface", "lockstep", "messages", "spaces", "plan", "records", "stopwatch"}
-ROLES = {"roles", "stages", "launch", "commands", "run", "cli"}
+OPEN_TO_ALGORITHMS = {"errors", "game", "group", "proxy", "dataset", "registry"}
+OPEN_TO_GAMES = {"errors", "game", "registry"}
+
+
+PLAYING = {"roles", "run", "launch", "cli"}
 
 
 class Import(NamedTuple):
@@ -109,7 +124,7 @@ def really(module: str) -> list[Import]:
 def test_the_rules_see_the_whole_tree_and_all_ways_to_import() -> None:
     assert {"arena", "arena.seat.layout", "envs.adapters", "policies.ppo"} <= modules().keys()
     source = (
-        "import a.b\nfrom c import d as e\nfrom . import errors\nfrom arena import spaces\n"
+        "import a.b\nfrom c import d as e\nfrom . import errors\nfrom arena.game import spaces\n"
         "if TYPE_CHECKING:\n    import f\ndef g():\n    import h\n"
     )
     assert list(_walk(ast.parse(source), package="arena")) == [
@@ -123,7 +138,7 @@ def test_the_rules_see_the_whole_tree_and_all_ways_to_import() -> None:
 
 
 def test_mpi_is_known_in_one_module() -> None:
-    assert {found.split(",")[0] for found in offences(inside=PACKAGES, of="mpi4py")} == {MPI_ROOM}
+    assert {found.split(",")[0] for found in offences(inside=PACKAGES, of="mpi4py")} == {MPI_MODULE}
 
 
 def test_torch_is_imported_below_policies_alone() -> None:
@@ -141,14 +156,14 @@ def test_environments_and_algorithms_do_not_know_each_other(package: str, other:
     assert offences(inside=package, of=other) == []
 
 
-@pytest.mark.parametrize("package", ["envs", "policies"])
-def test_environments_and_algorithms_import_public_modules_of_the_arena_alone(package: str) -> None:
+@pytest.mark.parametrize(("package", "allowed"), [("envs", OPEN_TO_GAMES), ("policies", OPEN_TO_ALGORITHMS)])
+def test_games_and_algorithms_import_only_what_is_open_to_them(package: str, allowed: set[str]) -> None:
     used = {
         f"{module}, line {found.line}: {found.name}"
         for module in modules()
         if within(module, package)
         for found in imports(module)
-        if within(found.name, "arena") and found.name != "arena" and room(found.name) not in PUBLIC
+        if within(found.name, "arena") and found.name != "arena" and room(found.name) not in allowed
     }
     assert used == set()
 
@@ -164,35 +179,26 @@ def test_a_pure_module_does_no_io(name: str) -> None:
     assert not found & {"os", "io", "socket", "subprocess", "threading", "pathlib", "logging", "time", "random"}
 
 
-def test_transports_know_neither_proxies_nor_roles() -> None:
-    used = {room(found.name) for module in modules() if within(module, "arena.transport") for found in really(module)}
-    assert used <= {"comm", "errors", "lockstep", "spaces", "stacks"}
+def test_packages_import_from_lower_floors_alone() -> None:
+    floor = {package: number for number, packages in enumerate(FLOORS) for package in packages.split()}
+    assert {room(module) for module in modules() if within(module, "arena")} - {""} == floor.keys()
+    wrong = {
+        f"{module}, line {found.line}: {found.name}"
+        for module in modules()
+        if within(module, "arena") and module != "arena"
+        for found in really(module)
+        if (other := room(found.name)) not in ("", room(module)) and floor[other] >= floor[room(module)]
+    }
+    assert wrong == set()
 
 
-def test_proxies_and_the_group_know_no_roles() -> None:
-    for module in modules():
-        if within(module, ("arena.proxy", "arena.group.group", "arena.group.collectives", "arena.group.async_samples")):
-            own = {"proxy"} if within(module, "arena.proxy") else {"exchange", "fragments", "reduction"}
-            assert {room(found.name) for found in really(module)} <= BELOW_THE_PROXY | own, module
-
-
-def test_no_module_below_knows_a_role() -> None:
-    above = tuple(f"arena.{name}" for name in (*ROLES, "__main__"))
-    for module in (module for module in modules() if not within(module, above)):
-        assert not {room(found.name) for found in really(module)} & ROLES, module
-
-
-@pytest.mark.parametrize(
-    ("below", "above"), [("roles", "launch"), ("stages", "launch"), ("launch", "commands"), ("commands", "cli")]
-)
-def test_a_run_is_prepared_below_what_hosts_it_and_hosted_below_what_asks_for_it(below: str, above: str) -> None:
-    assert offences(inside=f"arena.{below}", of=f"arena.{above}") == []
-    assert offences(inside=f"arena.{above}", of=f"arena.{below}") != []
-
-
-def test_what_is_played_when_is_decided_without_a_role() -> None:
-    assert offences(inside="arena.run", of="arena.roles") == []
-    assert offences(inside="arena.roles", of="arena.run") == []
+def test_no_package_is_crowded() -> None:
+    sizes: dict[str, int] = {}
+    for module, path in modules().items():
+        if path.name != "__init__.py":
+            sizes[module.rpartition(".")[0]] = sizes.get(module.rpartition(".")[0], 0) + 1
+    assert sizes.pop("arena") <= 7
+    assert {package: size for package, size in sizes.items() if size > 22} == {}
 
 
 def test_imports_make_no_circle() -> None:
@@ -219,7 +225,7 @@ HEAVY = (
 
 
 OF_LEAGUES = {
-    *(f"arena.cli.{name}" for name in ("contestants", "contesting", "exploiting", "recontesting")),
+    *(f"arena.cli.{name}" for name in ("players", "contesting", "exploiting", "recontesting")),
     "arena.run.rounds",
 }
 """They rate players, and are imported where there are some."""
@@ -238,7 +244,7 @@ def heavy_after(*names: str) -> set[str]:
 
 def test_the_command_line_and_all_roles_are_imported_without_anything_heavy() -> None:
     roles = {
-        module for module in modules() if within(module, (*(f"arena.{name}" for name in ROLES), "arena.group.group"))
+        module for module in modules() if within(module, (*(f"arena.{name}" for name in PLAYING), "arena.group.group"))
     }
     assert heavy_after("arena", "arena.cli.main", *sorted(roles - OF_LEAGUES)) == set()
 

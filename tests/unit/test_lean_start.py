@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from arena.importing import uncollected
 from arena.launch import mpirun
+from arena.registry import uncollected
 
 ROOT = Path(__file__).parents[2]
 FOR_RANK_0_ALONE = {
@@ -55,16 +55,16 @@ def loaded_after(program: str, cwd: Path = ROOT) -> set[str]:
 )
 def test_a_rank_loads_its_own_role_and_not_what_rank_0_alone_needs(role: str, other: str, adapter: str) -> None:
     loaded = loaded_after(
-        f"import arena.cli.main, arena.cli.train, arena.launch.rank, arena.roles.{role}, {adapter}",
+        f"import arena.cli.main, arena.cli.train, arena.launch.rank, arena.roles.{role}.{role}, {adapter}",
     )
-    assert {"arena.launch.rank", f"arena.roles.{role}", adapter, "numpy"} <= loaded
+    assert {"arena.launch.rank", f"arena.roles.{role}.{role}", adapter, "numpy"} <= loaded
     assert not loaded & (FOR_RANK_0_ALONE | {f"arena.roles.{other}"})
 
 
 def test_what_starts_the_launcher_waits_for_it_without_numpy(tmp_path: Path) -> None:
     (tmp_path / "config.yaml").write_text(CONFIG)
     program = (
-        "from arena import cli\nfrom arena.launch import mpirun\nstarted = []\n"
+        "from arena.cli import main as cli\nfrom arena.launch import mpirun\nstarted = []\n"
         "mpirun.under_launcher = lambda: False\n"
         "mpirun.run = lambda ranks, program, **_: started.append(ranks) or 0\n"
         "assert cli.main(['train', 'config.yaml', '--ranks', 'one_per_role']) == 0 and started == [4]"

@@ -21,7 +21,8 @@ from arena.records.folder import RunFolder
 from arena.records.journal import JournalReader
 from arena.records.metrics import EpisodeRecord, EpisodeRow, SeatRecord, UpdateRecord
 from arena.records.recorder import Recorder
-from arena.roles.protocol import Progress, pack, unpack
+from arena.roles.protocol import Progress
+from arena.transport.messages import pack, unpack
 
 EPISODE = EpisodeRecord(
     round=0,

@@ -29,10 +29,10 @@ from arena.roles.protocol import Failed
 from arena.roles.root.faults import log_repairs
 from arena.run.leg import Leg
 from arena.run.prepare import prepare
+from arena.run.profiles import Profiled
 from arena.run.recovery import RecoveryState
 from arena.run.run import Repair, Run, Stage
 from arena.run.stop import Stop
-from arena.terminal.profile import Profiled
 
 DATA = {
     "name": "test",

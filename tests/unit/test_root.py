@@ -15,12 +15,13 @@ from arena.records.folder import RunFolder
 from arena.records.journal import JournalReader
 from arena.records.metrics import EpisodeRecord, SeatRecord
 from arena.records.recorder import Recorder
-from arena.roles.protocol import Done, Failed, Go, Left, Next, Progress, Ready, expect, pack
+from arena.roles.protocol import Done, Failed, Go, Left, Next, Progress, Ready
 from arena.roles.root.root import RoleFailed, Root
 from arena.run.recovery import RecoveryState
 from arena.run.run import Run
 from arena.terminal.display import PlainDisplay
 from arena.transport import Tag
+from arena.transport.messages import expect, pack
 from arena.transport.scheduler import RoleEndpoint, RoleScheduler
 
 MATCH = {"env": "touchdown", "seats": ["blue", "red"]}

@@ -15,8 +15,8 @@ from arena.records.merge_order import Place
 from arena.records.metrics import EpisodeRecord, EpisodeRow, SeatRecord, UpdateRecord
 from arena.records.outcome import Outcome
 from arena.records.scoreboard import Scoreboard, Series
+from arena.run.evaluation import result_words
 from arena.terminal.display import summary_lines
-from arena.terminal.text import result_words
 
 
 def seat(policy: str, return_: float, outcome: Outcome | None, entities: int = 1) -> SeatRecord:

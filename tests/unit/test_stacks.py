@@ -21,10 +21,10 @@ from arena.diagnostics.stacks import (
 )
 from arena.launch.watchdog_process import parted
 
-HOST = StackFrame("/x/arena/comm/host.py", 240, "sleep")
-STAGE = StackFrame("/x/arena/roles/stage.py", 60, "_act")
-PLAY = StackFrame("/x/arena/roles/environment.py", 50, "play")
-PROXY = StackFrame("/x/arena/proxy/seat.py", 241, "_listen")
+HOST = StackFrame("/x/arena/transport/scheduler.py", 240, "sleep")
+STAGE = StackFrame("/x/arena/roles/perform.py", 60, "_act")
+PLAY = StackFrame("/x/arena/roles/environment/environment.py", 50, "play")
+PROXY = StackFrame("/x/arena/seat/client.py", 241, "_listen")
 GAME = StackFrame("/home/user/game.py", 7, "step")
 PLAYER = StackFrame("/x/policies/ppo.py", 120, "run")
 START = StackFrame("/lib/threading.py", 1000, "_bootstrap")
@@ -92,12 +92,12 @@ def test_the_role_that_has_the_turn_is_the_one_that_does_not_wait() -> None:
 
 DUMP = """Timeout (0:00:05)!
 Thread 0x00000000000000aa (most recent call first):
-  File "/x/arena/comm/host.py", line 240 in sleep
-  File "/x/arena/roles/root.py", line 90 in record
+  File "/x/arena/transport/scheduler.py", line 240 in sleep
+  File "/x/arena/roles/root/root.py", line 90 in record
 
 Thread 0x00000000000000bb (most recent call first):
   File "/home/user/game.py", line 7 in step
-  File "/x/arena/roles/stage.py", line 60 in _act
+  File "/x/arena/roles/perform.py", line 60 in _act
 """
 
 

@@ -12,9 +12,9 @@ from gymnasium.spaces import Box, Dict, Discrete, Space, Tuple
 
 from arena.errors import BudgetReached
 from arena.proxy.vector import VectorEnvProxy
-from arena.roles.protocol import Welcome
 from arena.seat.client import SeatClient
 from arena.seat.layout import ReplyView, link_size
+from arena.seat.welcome import Welcome
 
 LANES = 2
 

@@ -16,10 +16,11 @@ from numpy.typing import NDArray
 from arena.game.api import Frame, Step
 from arena.game.lockstep import RequestKind
 from arena.game.spaces import empty_batch, flatten, leaves_of, mask_size
-from arena.roles.protocol import Welcome, unpack
 from arena.seat.client import SeatClient
 from arena.seat.layout import ReplyView, RequestView, SeatLayout
 from arena.seat.server import SeatServer
+from arena.seat.welcome import Welcome
+from arena.transport.messages import unpack
 from random_spaces import bits, discretes, scramble, spaces
 
 QUICK = settings(max_examples=25)

@@ -13,8 +13,9 @@ from arena.records import checkpoint
 from arena.records.boundary import discard_after
 from arena.records.folder import RunFolder
 from arena.records.journal import JournalReader
+from arena.run.display import Display
 from arena.run.prepare import prepare
-from arena.terminal.display import Display, PlainDisplay, silent_display
+from arena.terminal.display import PlainDisplay, silent_display
 from remembering import Begun, Bits
 from staging import NOTES
 

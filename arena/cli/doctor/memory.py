@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from arena.cli.doctor.finding import Finding, ask, ok, problem, python, warning
+from arena.errors import shorten
 from arena.launch.mpirun import JOB_FOLDER, SHARED_MEMORY
-from arena.terminal.text import shorten
 from arena.transport.doorbell import SharedMemory
 
 _OPEN = """

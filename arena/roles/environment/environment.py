@@ -19,10 +19,11 @@ from arena.plan.plan import MatchPlan, Role, RoleKind
 from arena.records.metrics import EpisodeRecord
 from arena.roles.environment.lane_block import LaneBlock
 from arena.roles.environment.restart import RestartLimit
-from arena.roles.protocol import Done, Go, Progress, Ready, Stopping, expect, pack
+from arena.roles.protocol import Done, Go, Progress, Ready, Stopping
 from arena.run.recovery import RecoveryState
 from arena.run.run import Run
 from arena.transport import Bytes, Endpoint, Order, Tag
+from arena.transport.messages import expect, pack
 
 _REPORT_SECONDS = 0.25  # how often the root hears of progress
 

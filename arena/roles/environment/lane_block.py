@@ -26,12 +26,14 @@ from arena.preflight.examine import adapted_game, check_idle_action, constructor
 from arena.records.metrics import EpisodeRecord
 from arena.roles.environment.episodes import EpisodeTracker
 from arena.roles.environment.restart import RestartingGame, RestartLimit
-from arena.roles.protocol import Restarted, Welcome, pack, unpack
+from arena.roles.protocol import Restarted
 from arena.run.run import Run
 from arena.seat.batch_writer import StepWriter, step_writer
 from arena.seat.layout import link_size
 from arena.seat.server import Infos, SeatServer
+from arena.seat.welcome import Welcome
 from arena.transport import Endpoint, Tag
+from arena.transport.messages import pack, unpack
 
 if TYPE_CHECKING:
     from arena.dataset.writer import SampleWriter

@@ -15,10 +15,11 @@ import time
 from collections.abc import Mapping
 
 from arena.plan.plan import Role, RoleKind
-from arena.roles.protocol import Go, Stopping, pack
+from arena.roles.protocol import Go, Stopping
 from arena.run.leg import Leg
 from arena.run.run import Run
 from arena.transport import Endpoint, Order, Tag
+from arena.transport.messages import pack
 
 _SECONDS_AHEAD = 0.3  # how far ahead the end is, at the speed of the fastest match
 

@@ -7,11 +7,11 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 
+from arena.errors import pluralize, shorten
 from arena.records.faults import FaultKind, FaultLog, process_faults
 from arena.records.folder import RunFolder
 from arena.roles.protocol import Restarted
 from arena.run.run import Repair, Run
-from arena.terminal.text import pluralize, shorten
 
 _log = logging.getLogger(__name__)
 

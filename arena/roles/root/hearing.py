@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from arena.diagnostics.profile import Activity, RoleProfile, Stopwatch
-from arena.roles.protocol import Failed, unpack
+from arena.roles.protocol import Failed
 from arena.roles.root.watchdog import Watchdog
 from arena.transport import ANYONE, Endpoint, Tag
+from arena.transport.messages import unpack
 
 LOOK_SECONDS = 0.25
 """For how long the root listens at a time; in between it looks after whoever hangs, and whether the run is to end."""

@@ -17,7 +17,7 @@ from arena.records.checkpoint import ticks_of
 from arena.records.folder import RunFolder
 from arena.roles.protocol import Done
 from arena.run.handover import seats_of
-from arena.run.leg import Leg
+from arena.run.leg import Leg, leg_at
 
 
 class NextStep(NamedTuple):
@@ -163,5 +163,5 @@ def resting_at(tick: int, plan: Plan, leg: Leg, folder: RunFolder) -> dict[str, 
 def leg_from(boundary: Boundary, plan: Plan, leg: Leg, folder: RunFolder) -> Leg:
     """The leg that begins at a boundary, after another one; frozen policies have what they had in that."""
     given = {name: path for name, path in leg.restore.items() if plan.policies[name].frozen}
-    following = boundary.leg(folder)
+    following = leg_at(boundary, folder)
     return replace(following, restore={**given, **following.restore})

@@ -20,7 +20,8 @@ from typing import Any
 from arena.config import parse_config, yaml
 from arena.config.check_league import needs_winners
 from arena.diagnostics.profile import RoleProfile, stopwatch
-from arena.errors import ArenaError, ConfigError, located
+from arena.errors import ArenaError, ConfigError, located, shorten
+from arena.league.round_text import change_words, round_words
 from arena.plan.plan import Plan, Role, RoleKind
 from arena.records import boundary as boundaries
 from arena.records.boundary import Boundary
@@ -29,7 +30,7 @@ from arena.records.journal import JournalReader
 from arena.records.outcome import without_winner_words
 from arena.records.recorder import Recorder
 from arena.records.scoreboard import Scoreboard
-from arena.roles.protocol import Done, Failed, Go, Left, Next, Progress, Ready, Restarted, Stopping, Update, pack
+from arena.roles.protocol import Done, Failed, Go, Left, Next, Progress, Ready, Restarted, Stopping, Update
 from arena.roles.root import leg_end
 from arena.roles.root.admission import is_resumable, refuse_unplayable, schedules_of
 from arena.roles.root.early_stop import EarlyStop
@@ -38,12 +39,12 @@ from arena.roles.root.hearing import Hearing
 from arena.roles.root.leg_end import NextStep
 from arena.roles.root.progress import RunProgress
 from arena.roles.root.watchdog import Watchdog
+from arena.run.display import Display
+from arena.run.profiles import Profiled
 from arena.run.recovery import RecoveryState
 from arena.run.run import Run
-from arena.terminal.display import Display
-from arena.terminal.profile import Profiled
-from arena.terminal.text import change_words, round_words, shorten
 from arena.transport import Endpoint, Tag
+from arena.transport.messages import pack
 
 
 class RoleFailed(ArenaError):

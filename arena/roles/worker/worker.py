@@ -33,13 +33,15 @@ from arena.preflight.examine import (
 from arena.proxy import make_proxy
 from arena.proxy.play import play
 from arena.records.metrics import UpdateRecord
-from arena.roles.protocol import Done, Go, Left, Ready, Update, Welcome, expect, pack
-from arena.roles.worker.process import calm_libraries, seed_libraries
+from arena.roles.process import calm_libraries, seed_libraries
+from arena.roles.protocol import Done, Go, Left, Ready, Update
 from arena.run.recovery import RecoveryState
 from arena.run.run import Run
 from arena.seat.client import BlockOrder, SeatClient
 from arena.seat.layout import link_size
+from arena.seat.welcome import Welcome
 from arena.transport import Endpoint, Tag
+from arena.transport.messages import expect, pack
 
 if TYPE_CHECKING:
     from arena.roles.worker.checkpoints import WorkerCheckpoints
@@ -176,7 +178,7 @@ class Worker:
         check_checkpoint(held, path, self._policy, type(self._algorithm))
         with located(path=f"{self._path}.load", who=str(path)):
             self._algorithm.load_state_dict(held.state)
-            if hasattr(self._algorithm, "load_own_state_dict"):
+            if hasattr(self._algorithm, "load_worker_state_dict"):
                 own = self._saving.load_own(self._role)
                 if own is not None:
                     self._algorithm.load_worker_state_dict(own)
@@ -284,7 +286,7 @@ class Worker:
         if self._keeps and self._group.is_root and self._group.is_writer and first == 0:
             self._saving.save(self._algorithm.state_dict(), boundary=self._end)
         # Now the root has all that the others have handed over: see `AsyncSamples`.
-        if self._keeps and hasattr(self._algorithm, "own_state_dict"):
+        if self._keeps and hasattr(self._algorithm, "worker_state_dict"):
             self._saving.save_own(self._role, self._algorithm.worker_state_dict(), boundary=self._end)
         return self._saving.newest if self._keeps else None
 

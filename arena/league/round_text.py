@@ -1,0 +1,82 @@
+"""A round of a league in words: who meets whom, what has changed, how gates were decided."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from arena.errors import pluralize
+
+if TYPE_CHECKING:
+    from arena.plan.plan import MatchPlan, Plan
+
+
+_SHOWN = 6  # pairings of a round
+
+
+def round_words(plan: Plan) -> str:
+    """A round of a league: its number, from 0, and who meets whom in it."""
+    games = Counter(_pairing(match) for match in plan.matches)
+    shown = [f"{who} x{count}" if count > 1 else who for who, count in games.most_common(_SHOWN)]
+    more = [f"and {len(games) - _SHOWN} more"] if len(games) > _SHOWN else []
+    return f"round {plan.round} of 0 to {plan.rounds - 1}: {', '.join([*shown, *more])}"
+
+
+def change_words(line: Mapping[str, Any]) -> list[str]:
+    """What has become of whom when a round began: its line of `rounds.jsonl`, in a phrase for each kind of change."""
+    joined, dropped, resets = (", ".join(line.get(key, ())) for key in ("snapshots", "dropped", "resets"))
+    parts = [
+        f"{joined} joined" if joined else "",
+        f"{dropped} left" if dropped else "",
+        f"{resets} began anew" if resets else "",
+        *(_fork_words(policy, fork) for policy, fork in line.get("forks", {}).items()),
+        *map(_gate_words, line.get("gates", ())),
+    ]
+    return [part for part in parts if part]
+
+
+def _fork_words(policy: str, fork: Mapping[str, Any]) -> str:
+    options = ", ".join(
+        f"{name} {value:.3g}" if isinstance(value, float) else f"{name} {value}"
+        for name, value in fork.get("options", {}).items()
+    )
+    return f"{policy} is a copy of {fork['from']}" + (f" with {options}" if options else "")
+
+
+def _gate_words(gate: Mapping[str, Any]) -> str:
+    claim = claim_words(gate["verdict"], policy=gate["policy"], against=gate["against"])
+    return f"{claim} ({pluralize(int(gate['games']), 'game')})"
+
+
+def _pairing(match: MatchPlan) -> str:
+    """`a - b`; a policy that plays against itself is named twice, and once among those of its own side."""
+    names = [seat.policy for seat in match.seats]
+    sides = [" + ".join(dict.fromkeys(names[seat] for seat in side)) for side in match.sides]
+    return " - ".join(sides or dict.fromkeys(names))
+
+
+class VerdictWords(NamedTuple):
+    """A verdict in words."""
+
+    gate: str  # what has become of the gate
+    claim: str  # a sentence about the policy and its snapshot
+
+
+VERDICTS: Mapping[str, VerdictWords] = {
+    "better": VerdictWords("gate passed", "{policy} is better than {against}"),
+    "not_better": VerdictWords("gate not passed", "{policy} is no better than {against}"),
+    "open": VerdictWords("gate undecided", "gate undecided: {policy} against {against}"),
+}
+
+
+def gate_words(verdict: str) -> str:
+    """What has become of a gate; a verdict that only another version of the arena knows is told as it is."""
+    return VERDICTS[verdict].gate if verdict in VERDICTS else f"gate {verdict}"
+
+
+def claim_words(verdict: str, *, policy: str, against: str) -> str:
+    """What a gate has found out of a policy and its newest snapshot."""
+    if verdict not in VERDICTS:
+        return f"{gate_words(verdict)}: {policy} against {against}"
+    return VERDICTS[verdict].claim.format(policy=policy, against=against)
