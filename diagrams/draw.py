@@ -13,11 +13,13 @@ All numbers come from the configurations in `configs/` and from the code that a 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import ast
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from svg import INK, LINE, MUTED, PAPER, Sheet, tint
+import networkx
+from svg import CARD, INK, LINE, MUTED, PAPER, Sheet, tint
 
 from arena.config import Config, load_config
 from arena.game.api import Interface
@@ -567,8 +569,69 @@ def _round_column(sheet: Sheet, config: Config, found: Round, x: float, height: 
             sheet.text(left + 13, y, f"@{int(tick):,}" if tick else "now", size=11.5, color=MUTED)
 
 
+# ------------------------------------------------------------------------------------------------------------ imports
+
+
+ROOM = 128  # width of a package
+
+
+def imports() -> str:
+    """The packages of the arena in floors: each imports from floors below it alone, as its sources say."""
+    graph = networkx.DiGraph()
+    for path in sorted((HERE.parent / "arena").rglob("*.py")):
+        importer = _room(path.relative_to(HERE.parent).with_suffix("").parts)
+        for name in _imported(path):
+            imported = _room(name.split("."))
+            if importer and imported and importer != imported:
+                graph.add_edge(importer, imported)
+    circles = networkx.condensation(graph)  # a circle of packages becomes one box, so that it cannot be overlooked
+    names = {node: ", ".join(sorted(circles.nodes[node]["members"])) for node in circles}
+    floors = [sorted(floor, key=names.__getitem__) for floor in networkx.topological_generations(circles.reverse())]
+    sheet = Sheet(
+        150 + 92 * len(floors),
+        title="Imports between the packages of arena/",
+        describe=f"{len(names)} packages on {len(floors)} floors; arrows point to what is imported",
+        width=1100,
+    )
+    sheet.heading(
+        "Imports point down",
+        f"the packages and public modules of arena/, {graph.number_of_edges()} imports between them; an arrow that "
+        "follows from two others is left out",
+    )
+    places = {
+        node: (36 + (2 * column + 1) * 1028 / (2 * len(floor)), 100 + 92 * (len(floors) - 1 - level))
+        for level, floor in enumerate(floors)
+        for column, node in enumerate(floor)
+    }
+    for one, other in sorted(
+        networkx.transitive_reduction(circles).edges, key=lambda edge: (names[edge[0]], names[edge[1]])
+    ):
+        (x, y), (to, below) = places[one], places[other]
+        sheet.arrow([(x, y + 36), (to, below - 3)], color=MUTED)
+    for node, (x, y) in places.items():
+        width = max(ROOM * len(circles.nodes[node]["members"]) * 0.8, ROOM - 30)
+        sheet.box(x - width / 2, y, width, 36, fill=CARD if len(circles.nodes[node]["members"]) == 1 else "#fde8e8")
+        sheet.text(x, y + 23, names[node], bold=True, anchor="middle")
+    return sheet.to_text()
+
+
+def _room(parts: Sequence[str]) -> str | None:
+    """The package, or the public module, of the arena that a module belongs to; None for other libraries' modules."""
+    return parts[1] if parts[0] == "arena" and len(parts) > 1 and not parts[1].startswith("__") else None
+
+
+def _imported(path: Path) -> Iterator[str]:
+    """The full names of what a module imports, also inside of functions."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
 PICTURES: dict[str, Callable[[], str]] = {
-    picture.__name__: picture for picture in (environment_process, workers, proxy, match_2v2, round_robin, legs, rounds)
+    picture.__name__: picture
+    for picture in (environment_process, workers, proxy, match_2v2, round_robin, legs, rounds, imports)
 }
 
 
