@@ -7,6 +7,7 @@
     round_robin           who is where in the large one
     legs                  from boundary to boundary, resumed, and with a process that dies
     rounds                how a league makes the matches of a round from those before
+    imports               the packages of the arena, and which of them imports which
 
 All numbers come from the configurations in `configs/` and from the code that a run uses.
 """
@@ -580,32 +581,31 @@ def imports() -> str:
     graph = networkx.DiGraph()
     for path in sorted((HERE.parent / "arena").rglob("*.py")):
         importer = _room(path.relative_to(HERE.parent).with_suffix("").parts)
-        for name in _imported(path):
+        for name in _imported(ast.parse(path.read_text(encoding="utf-8"))):
             imported = _room(name.split("."))
             if importer and imported and importer != imported:
                 graph.add_edge(importer, imported)
     circles = networkx.condensation(graph)  # a circle of packages becomes one box, so that it cannot be overlooked
     names = {node: ", ".join(sorted(circles.nodes[node]["members"])) for node in circles}
+    arrows = networkx.transitive_reduction(circles)
     floors = [sorted(floor, key=names.__getitem__) for floor in networkx.topological_generations(circles.reverse())]
     sheet = Sheet(
-        150 + 92 * len(floors),
+        92 * len(floors) + 68,
         title="Imports between the packages of arena/",
         describe=f"{len(names)} packages on {len(floors)} floors; arrows point to what is imported",
-        width=1100,
     )
     sheet.heading(
         "Imports point down",
         f"the packages and public modules of arena/, {graph.number_of_edges()} imports between them; an arrow that "
         "follows from two others is left out",
     )
-    places = {
-        node: (36 + (2 * column + 1) * 1028 / (2 * len(floor)), 100 + 92 * (len(floors) - 1 - level))
-        for level, floor in enumerate(floors)
-        for column, node in enumerate(floor)
-    }
-    for one, other in sorted(
-        networkx.transitive_reduction(circles).edges, key=lambda edge: (names[edge[0]], names[edge[1]])
-    ):
+    places: dict[int, tuple[float, float]] = {}
+    for row, floor in enumerate(reversed(floors)):  # below the packages that import them
+        above = {node: [places[importer][0] for importer in arrows.predecessors(node)] for node in floor}
+        middle = {node: sum(xs) / len(xs) if xs else 450.0 for node, xs in above.items()}
+        for column, node in enumerate(sorted(floor, key=lambda node: (middle[node], names[node]))):
+            places[node] = (36 + (2 * column + 1) * 828 / (2 * len(floor)), 100 + 92 * row)
+    for one, other in sorted(arrows.edges, key=lambda edge: (names[edge[0]], names[edge[1]])):
         (x, y), (to, below) = places[one], places[other]
         sheet.arrow([(x, y + 36), (to, below - 3)], color=MUTED)
     for node, (x, y) in places.items():
@@ -620,13 +620,15 @@ def _room(parts: Sequence[str]) -> str | None:
     return parts[1] if parts[0] == "arena" and len(parts) > 1 and not parts[1].startswith("__") else None
 
 
-def _imported(path: Path) -> Iterator[str]:
-    """The full names of what a module imports, also inside of functions."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+def _imported(node: ast.AST) -> Iterator[str]:
+    """The full names of what a module imports when it runs, also inside of functions."""
+    if isinstance(node, ast.Import):
+        yield from (alias.name for alias in node.names)
+    elif isinstance(node, ast.ImportFrom) and node.module:
+        yield from (f"{node.module}.{alias.name}" for alias in node.names)
+    elif not (isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"):
+        for child in ast.iter_child_nodes(node):
+            yield from _imported(child)
 
 
 PICTURES: dict[str, Callable[[], str]] = {
