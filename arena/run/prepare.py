@@ -17,6 +17,7 @@ from arena.records.boundary import Boundary
 from arena.records.faults import process_faults
 from arena.records.folder import RunFolder
 from arena.records.lock import refuse_held
+from arena.run.later_seats import later_plans
 from arena.run.leg import Leg
 from arena.run.planning import checked_plan
 from arena.run.resume import checkpoints_given, forget, resumed
@@ -34,13 +35,17 @@ def prepare(config: Config, *, ranks: int | None, run_dir: str | None = None, re
 
     Raises:
         ConfigError: a folder that is taken, nothing to resume, another game than the one to resume, a checkpoint that
-            is not there.
+            is not there, or a policy of a new run that cannot fill a seat of a later round or of an evaluation.
     """
     plan = checked_plan(config, ranks=ranks)
     if resume:
         folder = existing_folder(config, run_dir)
         run = resumed(Run(plan, folder.path, config=resolved_yaml(config)), config)
         return replace(run, faults_before=process_faults(folder.faults))
+    if later := later_plans(config):
+        from arena.preflight.examine import examine
+
+        examine(plan, later=later)
     restore = checkpoints_given(plan)
     place, named = _place(config, run_dir), run_dir is not None
     made = not (named and place.exists())
