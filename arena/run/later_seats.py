@@ -15,7 +15,7 @@ from arena.config import Config
 from arena.config.matches import MatchConfig
 from arena.config.members import later_matches
 from arena.plan.plan import Plan, make_plan
-from arena.run.evaluation import evaluation_config
+from arena.run.evaluation_config import evaluation_config
 
 Placed = Sequence[tuple[str, MatchConfig]]
 """Match descriptions with their places in the configuration."""

@@ -13,7 +13,7 @@ import yaml
 import readme
 from arena.cli.main import main
 from arena.records.journal import JournalReader
-from visiting import visiting
+from working_folder import visiting
 
 ERRORS = {
     "an unknown key": ["touchdown_2v2.yaml", "--set", "matches[0].lane=4"],
