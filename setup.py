@@ -25,7 +25,6 @@ setup(
         "msgspec>=0.20,<1",  # validates the configuration
         "rich>=13,<16",  # the live display
         "scipy>=1.11,<2",  # ratings and equilibria of a league
-        "openskill>=6,<7",  # its online rating
         "networkx>=3,<4",  # its Swiss pairings
         "plotly>=6,<8",  # the report's charts
         "jinja2>=3.1,<4",  # and its page

@@ -13,7 +13,7 @@ from pathlib import Path
 import runs
 from harness import Case, Report, Sample, Settings, interleave, main, method, say
 
-sys.path.append(str(Path(__file__).parents[1] / "tests"))
+sys.path.append(str(Path(__file__).parents[1] / "tests" / "support"))
 
 from league_folders import League, write_league
 

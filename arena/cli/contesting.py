@@ -49,8 +49,8 @@ from arena.records.journal import JournalReader
 from arena.records.scoreboard import Scoreboard
 from arena.run import rounds
 from arena.run.display import Display
-from arena.run.evaluation import UNBOUNDED_TICKS, alike
-from arena.run.leg import Leg
+from arena.run.evaluation import alike
+from arena.run.leg import UNBOUNDED_TICKS, Leg
 from arena.run.prepare import prepare
 from arena.run.resume import checkpoints_given
 from arena.run.run import Run, Stage

@@ -28,7 +28,8 @@ from arena.records import checkpoint
 from arena.records.atomic import make_folder
 from arena.records.folder import RunFolder
 from arena.records.scoreboard import Scoreboard
-from arena.run.evaluation import UNBOUNDED_TICKS, alike_words, episodes_per_lane, result_words
+from arena.run.evaluation import alike_words, episodes_per_lane, result_words
+from arena.run.leg import UNBOUNDED_TICKS
 from arena.run.prepare import prepare
 from arena.run.run import Run
 from arena.terminal.display import silent_display

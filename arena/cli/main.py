@@ -522,7 +522,6 @@ def _plan(arguments: argparse.Namespace) -> int:
             arguments=overrides,
             hosts=hosts,
             rounds=rounds,
-            later=_later(plan, config, examination),
             evaluation=config.evaluation,
             ranks=count.words,
         )
@@ -543,11 +542,11 @@ def _check(arguments: argparse.Namespace) -> int:
     config = load_config(arguments.config, arguments.overrides)
     plan = _load_plan(arguments.config, arguments.overrides, _process_count(config, None).number)
     examination = _examine(plan, config, arguments.config, conformance=lambda line: _tell(f"{line}\n"))
-    proof, later = prove_plan(plan, examination), _later(plan, config, examination)
-    for line in (*examination.lines, *gate_lines(config), schedule_text(proof, later)):
+    proof = prove_plan(plan, examination)
+    for line in (*examination.lines, *gate_lines(config), schedule_text(proof)):
         _say(line)
     _say(f"plan: {processes_words(plan.processes, len(plan.roles()))}")
-    refused = proof.circle is not None or later
+    refused = proof.circle is not None
     but = "; `arena train` refuses it without --allow-unproved, as it can deadlock" if refused else ""
     _say(f"configuration {arguments.config}: valid{but}")
     return 0
@@ -727,19 +726,9 @@ def _load_plan(path: str, overrides: Sequence[str], ranks: int | None) -> Plan:
 
 
 def _examine(plan: Plan, config: Config, path: str, *, conformance: Callable[[str], None] | None = None) -> Preflight:
-    """Holds against environments and algorithms whoever will ever sit anywhere."""
+    """Holds every policy against all seats that it may ever get."""
     from arena.preflight.examine import examine
-    from arena.run.rehearsing import rehearsals
+    from arena.run.later_seats import later_plans
 
     with located(source=path):
-        return examine(plan, rehearsals=rehearsals(config), conformance=conformance)
-
-
-def _later(plan: Plan, config: Config, examination: Preflight) -> Sequence[str]:
-    """How a later round can deadlock, in lines; none if none can."""
-    if config.rounds == 1:
-        return ()
-    from arena.plan.outlook import foresee, standstill_lines
-
-    found = foresee(config, examination.schedules, processes=plan.processes)
-    return () if found is None else [*standstill_lines(config, found)]
+        return examine(plan, later=later_plans(config), conformance=conformance)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from arena.config.league import EvolutionConfig, GateConfig, LeagueConfig, PerturbConfig, SnapshotsConfig
@@ -21,17 +21,12 @@ from arena.config.matches import (
     UncertaintyRule,
     generator_of,
 )
-from arena.config.meetings import comparable
 from arena.errors import ConfigError, nearest
 
 if TYPE_CHECKING:
     from arena.config.schema import Config
 
 _FEWEST_BY_SPREAD = 3  # the weakest, the strongest and the newest stay
-_NEVER_COMPARED = (
-    "are never compared: in matches with two sides they neither meet each other, on either side in turn, nor others "
-    "whom both may meet, or they always play together"
-)
 
 
 def snapshotted(config: Config) -> tuple[str, ...]:
@@ -341,8 +336,6 @@ def _check_evolution(config: Config, rule: EvolutionConfig, path: str) -> None:
         raise ConfigError(
             "needs two or more policies that learn by the same algorithm: one takes over from another", path=path
         )
-    if rule.by == "rating":
-        _check_compared(config, found, f"{path}.by")
     for option, perturb in rule.perturb.items():
         _check_perturb(perturb, f"{path}.perturb.{option}")
         values = [
@@ -351,21 +344,6 @@ def _check_evolution(config: Config, rule: EvolutionConfig, path: str) -> None:
             for name in population
         ]
         _check_changes(perturb, values, f"{path}.perturb.{option}")
-
-
-def _check_compared(config: Config, populations: Iterable[Sequence[str]], path: str) -> None:
-    groups = comparable(config)
-    for names in populations:
-        if (apart := _strangers(names, groups)) is not None:
-            raise ConfigError(
-                f"{apart[0]!r} and {apart[1]!r} {_NEVER_COMPARED}; add such matches, or set `by: return`", path=path
-            )
-
-
-def _strangers(names: Sequence[str], groups: Sequence[frozenset[str]]) -> tuple[str, str] | None:
-    """Two of these players who cannot be compared; None: all can."""
-    mine = next((group for group in groups if names[0] in group), frozenset())
-    return next(((names[0], other) for other in names[1:] if other not in mine), None)
 
 
 def _check_population(config: Config, rule: EvolutionConfig, path: str) -> None:
@@ -436,8 +414,3 @@ def _check_decided(config: Config, path: str) -> None:
             )
     if len(names) < 2:
         raise ConfigError(f"there is one player, {names[0]!r}: name a second, whose order can be decided", path=path)
-    if (apart := _strangers(names, comparable(config))) is not None:
-        raise ConfigError(
-            f"can never be: {apart[0]!r} and {apart[1]!r} {_NEVER_COMPARED}; add such matches, or leave this out",
-            path=path,
-        )

@@ -95,7 +95,6 @@ class Result(NamedTuple):
     scoreboard: Scoreboard
     stopped_at: int | None = None  # the tick at which it was asked to end
     following: Leg | None = None  # what it goes on with when its policies have been evaluated
-    rehearsal: bool = False  # nobody has played
 
 
 Outcome = int | Leg
@@ -113,8 +112,6 @@ def _outcome(run: Run, result: Result, memory: RecoveryState, present: Callable[
 
 def _evaluated(run: Run, evaluation: Run, result: Result, memory: RecoveryState) -> Outcome:
     """Tells how an evaluation went; one that was asked to end is forgotten, and the run ends with it."""
-    if result.rehearsal:
-        return run.leg
     if memory.stop.wanted:
         _end_callbacks(memory)
         return _stopped(run, run.leg.start, memory)
@@ -192,9 +189,6 @@ def _record(
             abandon(run)
         raise
     ready()
-    if run.rehearsal:
-        root.dismiss()
-        return Result(root.scoreboard, rehearsal=True)
     with _locked(run) if memory.lock is None else nullcontext():
         if not run.begun:
             begin(run, resumable=root.resumable)

@@ -87,7 +87,7 @@ def _meet(team: World, run: Run, rank: int, memory: RecoveryState, lost_at: floa
 def _from_the_start(run: Run, alive: Sequence[int]) -> tuple[Run, list[int]]:
     """A run that has not begun, on the survivors, and which rank of the old plan each of their ranks is."""
     plan, order = rehosted(run.plan, alive)
-    return replace(run, plan=plan, rehearsals=0), order  # a dead root has taken along what it heard in rehearsals
+    return replace(run, plan=plan), order
 
 
 def _rolled_back(run: Run, alive: Sequence[int]) -> tuple[Run, list[int]]:

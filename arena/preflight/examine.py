@@ -2,7 +2,7 @@
 
     examine(plan)                      entities, faces, options, sizes; what `arena plan` needs. An algorithm that can
                                        be tried out is made once for its first seat, with what it is to begin with
-    examine(plan, rehearsals=...)      likewise who sits where in later rounds and in evaluations: what a run rehearses
+    examine(plan, later=...)           likewise the seats of later rounds and of evaluations
     examine(plan, conformance=print)   plays each environment through the checks of `arena.testing` too: `arena check`
 
 Some of it is checked again when a run starts, by the role that knows the thing anyway: an environment its idle action,
@@ -71,14 +71,14 @@ class Preflight:
 def examine(
     plan: Plan,
     *,
-    rehearsals: Sequence[Plan] = (),
+    later: Sequence[Plan] = (),
     conformance: Callable[[str], None] | None = None,
 ) -> Preflight:
     """Makes each distinct environment once, or twice to compare them, and holds seats and algorithms against it.
 
     Args:
         plan: of the run, or of its first round.
-        rehearsals: who sits where at other times, see `arena.run.rehearsing`.
+        later: plans with the seats of later rounds and of evaluations, see `arena.run.later_seats`.
         conformance: is told, in a line, of an environment whose checks take long; None: environments are made, but not
             played through the checks of their interface.
 
@@ -90,8 +90,8 @@ def examine(
     known: dict[str, Interface] = {}
     first = _layout(plan, known, conformance, lines.append)
     findings = {name: _examine_policy(first, policy, players[name]) for name, policy in plan.policies.items()}
-    later = [_layout(each, known, conformance, lines.append) for each in rehearsals]
-    seated = _examine_later([first, *later], players)
+    layouts = [first, *(_layout(each, known, conformance, lines.append) for each in later)]
+    seated = _examine_later(layouts, players)
     lines += [_policy_line(policy, findings[name], name in seated) for name, policy in plan.policies.items()]
     made(plan.callbacks)
     lines += [f"callback {item.target}: {pluralize(len(item.options), 'option')}" for item in plan.callbacks]

@@ -15,7 +15,6 @@ from arena.league.metagame.nash_averaging import nash_average_with_uncertainty
 from arena.league.metagame.payoff import Payoff, payoff
 from arena.league.metagame.posterior import Estimate
 from arena.league.ratings.contradictions import Contradiction
-from arena.league.ratings.online import OnlineRatings
 from arena.league.ratings.ratings import Interval, Ratings, fit
 from arena.league.ratings.standings import Caution, Curtailed, caution, curtailed, rows
 from arena.league.read_results import ResultSet
@@ -27,7 +26,6 @@ from arena.run.status import planned_ticks
 MOST_IN_MATRIX = 24  # players: more cells than 24 x 24 nobody reads
 _MOST_PAIRS = 3
 SAMPLES = 200  # of the payoffs' posterior
-MOST_ONLINE = 20_000  # games that the online rating follows: it takes a tenth of a millisecond for each
 
 
 class Standing(msgspec.Struct, frozen=True):
@@ -36,8 +34,6 @@ class Standing(msgspec.Struct, frozen=True):
     Args:
         rank: 1 is the strongest, by `elo`.
         low: of the 95 % interval of `elo`; `high` likewise.
-        skill: the online rating after its last game, and `deviation` its standard deviation. Of a run with more than
-            20,000 games it has followed every second, third, ... one; None where none of these was the player's.
     """
 
     rank: int
@@ -51,8 +47,6 @@ class Standing(msgspec.Struct, frozen=True):
     wins: float
     draws: float
     losses: float
-    skill: float | None
-    deviation: float | None
 
 
 class Cell(msgspec.Struct, frozen=True):
@@ -112,8 +106,8 @@ class Standings(msgspec.Struct, frozen=True):
 
     Args:
         prior: whether the strengths have a weak prior, as games alone do not say what is most likely: see `Ratings`.
-        games: that count; the online rating has `followed` so many of them. The others are `unrated` (no winner, or
-            not two sides), `aborted` or `stale` (older than the window of the league, in rounds).
+        games: that count. The others are `unrated` (no winner, or not two sides), `aborted` or `stale` (older than the
+            window of the league, in rounds).
         side: how many Elo the first side is worth, with its 95 % interval.
         curtailed: whose games were cut most; None where that is too little to matter, and where lanes play a number of
             games, whatever their length.
@@ -129,7 +123,6 @@ class Standings(msgspec.Struct, frozen=True):
     prior: bool
     side: Interval
     games: int
-    followed: int
     unrated: int
     aborted: int
     stale: int
@@ -160,20 +153,17 @@ def standings(
     """
     if len(reading.results.players) < 2:
         return None
-    ratings, online = fit(reading.results), OnlineRatings()
-    followed = reading.encounters[:: -(-len(reading.encounters) // MOST_ONLINE)]
-    online.extend(followed)
+    ratings = fit(reading.results)
     order = ratings.order()
     shown = _shown(order, config)
     scores = payoff(reading.results, shown)
     return Standings(
-        rows=_rows(ratings, reading.results, online, colors),
+        rows=_rows(ratings, reading.results, colors),
         matrix=_matrix(scores, colors, left_out=len(order) - len(shown)),
         meta=_meta(scores, colors),
         prior=ratings.prior,
         side=ratings.side,
         games=reading.results.games,
-        followed=len(followed),
         unrated=reading.unrated,
         aborted=reading.aborted,
         stale=reading.stale,
@@ -205,12 +195,9 @@ def _order(results: Results, config: Config, rule: DecidedConfig) -> Order:
     )
 
 
-def _rows(ratings: Ratings, results: Results, online: OnlineRatings, colors: Colors) -> list[Standing]:
-    rated = set(online.players)
-    found = []
-    for row in rows(ratings, results):
-        skill = online.of(row.player) if row.player in rated else None
-        standing = Standing(
+def _rows(ratings: Ratings, results: Results, colors: Colors) -> list[Standing]:
+    return [
+        Standing(
             rank=row.rank,
             player=row.player,
             policy=row.player.partition("@")[0],
@@ -220,11 +207,9 @@ def _rows(ratings: Ratings, results: Results, online: OnlineRatings, colors: Col
             high=row.high,
             games=ratings.of(row.player).games,
             **row.score._asdict(),
-            skill=None if skill is None else skill.mean,
-            deviation=None if skill is None else skill.deviation,
         )
-        found.append(standing)
-    return found
+        for row in rows(ratings, results)
+    ]
 
 
 def _shown(order: Sequence[str], config: Config) -> list[str]:

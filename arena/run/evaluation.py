@@ -3,8 +3,7 @@
 An evaluation is a run within the run: its own plan over the same processes, its own folder, its own random streams. It
 begins when a leg has ended and is over before the next one begins, and nobody learns from what it plays: so training is
 the same with it and without. Its result is a line per policy in `evaluations.jsonl`; a boundary that should have them
-and has none is evaluated when the run goes on from it. Where it has seats of its own, it is rehearsed before anybody
-trains: see `arena.run.rehearsing`.
+and has none is evaluated when the run goes on from it.
 """
 
 from __future__ import annotations
@@ -12,12 +11,11 @@ from __future__ import annotations
 import math
 import shutil
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import msgspec
-import numpy as np
 
 from arena.config import Config, parse_config, yaml
 from arena.errors import pluralize
@@ -28,14 +26,12 @@ from arena.records.identical_games import repeated, repetition_words
 from arena.records.journal import JournalReader
 from arena.records.outcome import Winners, without_winner_words
 from arena.records.scoreboard import Score, Scoreboard
-from arena.run.leg import UNBOUNDED_TICKS as UNBOUNDED_TICKS
+from arena.run.evaluation_config import evaluation_config
 from arena.run.prepare import prepare
 from arena.run.run import Run
 
 if TYPE_CHECKING:
-    from arena.config.matches import MatchConfig, SeatEntry
-
-_STREAM = 0x6576616C  # tells an evaluation's random streams from those of the training
+    pass
 
 
 def evaluation_due(run: Run, *, ends: bool = False) -> Run | None:
@@ -72,41 +68,6 @@ def config_now(run: Run) -> Config:
         for name, policy in config.policies.items()
     }
     return msgspec.structs.replace(config, policies=policies)
-
-
-def evaluation_config(config: Config, loads: Mapping[str, str]) -> Config:
-    """What is played: each of the matches once, by frozen copies.
-
-    Args:
-        config: of the training.
-        loads: per policy that has a checkpoint its file.
-    """
-    assert config.evaluation is not None, "there is nothing to play"
-    policies = {
-        name: msgspec.structs.replace(policy, frozen=True, load=loads.get(name, policy.load))
-        for name, policy in config.policies.items()
-    }
-    return msgspec.structs.replace(
-        config,
-        seed=int(np.random.SeedSequence([config.seed, _STREAM]).generate_state(1)[0]),
-        ticks=UNBOUNDED_TICKS,
-        rounds=1,
-        league=None,
-        policies=policies,
-        matches=_matches(config, config.evaluation.seats),
-        evaluation=None,
-        callbacks=(),
-        spares=0,
-        scale=False,
-    )
-
-
-def _matches(config: Config, seats: tuple[SeatEntry, ...] | None) -> tuple[MatchConfig, ...]:
-    """Each match description of the first round once, as it is or with other seats."""
-    entries = [msgspec.structs.replace(entry, copies=1) for _, entry in config.entries()]
-    if seats is not None:
-        entries = [msgspec.structs.replace(entry, seats=seats, sides=None) for entry in entries]
-    return tuple(entry for number, entry in enumerate(entries) if entry not in entries[:number])
 
 
 def kept(run: Run, evaluation: Run, scoreboard: Scoreboard, winners: Winners) -> Iterator[str]:

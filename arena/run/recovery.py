@@ -30,7 +30,6 @@ class RecoveryState:
         repairable: whether all that is learned can be saved and loaded, so that a leg can be played again.
         tick: the farthest tick that a role here has seen of its match, when it was interrupted.
         lock: of the run folder, held by the process that leads the run from its beginning to its end.
-        schedules: of the root: by policy that learns when its algorithm says that its workers meet.
     """
 
     tolerant: bool = False
@@ -43,7 +42,6 @@ class RecoveryState:
     repairable: bool = True
     tick: int = 0
     lock: RunLock | None = None
-    schedules: dict[str, str] = field(default_factory=dict)
 
     def go(self, *, repairable: bool) -> None:
         """Notes that a leg begins."""
@@ -62,11 +60,8 @@ class RecoveryState:
         self.stop.by = ""
 
     def aside(self) -> RecoveryState:
-        """The root's, while an evaluation or a rehearsal of the run is played.
-
-        It is asked to end as the run is. Who learns says its schedule in a rehearsal, and the run knows it from there.
-        """
-        return RecoveryState(stop=self.stop, schedules=self.schedules)
+        """The root's state while an evaluation of the run is played, which ends early when the run does."""
+        return RecoveryState(stop=self.stop)
 
     def spend(self, who: Profiled, profile: RoleProfile) -> None:
         """Adds to where the time of a role went."""

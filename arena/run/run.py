@@ -46,9 +46,6 @@ class Run:
         ticks_before: of all matches of earlier rounds together.
         episodes: each lane plays so many episodes, and the match ends when all have; None: the ticks decide. A round
             that ends so leaves nothing behind but its games: the next one begins at the tick that it has reached.
-        rehearsal: nobody plays: it shows whether everybody could.
-        newcomers: of a rehearsal: who has no seat in the run's first plan, so that its budget was not looked at there.
-        rehearsals: how many there were.
         greedy: whether frozen policies take their best action rather than a random one.
         sampled: frozen policies that take random ones all the same.
         profile: whether every role measures where its time goes.
@@ -70,9 +67,6 @@ class Run:
     words: tuple[str, ...] = ()
     ticks_before: int = 0
     episodes: int | None = None
-    rehearsal: bool = False
-    newcomers: frozenset[str] = frozenset()
-    rehearsals: int = 0
     greedy: bool = False
     sampled: frozenset[str] = frozenset()
     profile: bool = False

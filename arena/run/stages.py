@@ -2,16 +2,12 @@
 
 a leg or more   of the plan that was played, until its last tick or the next evaluation
 an evaluation   of frozen copies, in a folder of its own; then the run goes on
-a rehearsal     of the seats that are taken later on, before anybody plays
 a round         of a league, when the one before it is over
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from arena.run.evaluation import evaluation_due
-from arena.run.rehearsing import rehearsal_due
 from arena.run.run import Run, Stage
 
 
@@ -20,9 +16,6 @@ def next_stage(run: Run) -> Stage | None:
     evaluation = evaluation_due(run)
     if evaluation is not None:
         return Stage(run, evaluation)
-    rehearsal = rehearsal_due(run)
-    if rehearsal is not None:
-        return Stage(replace(run, rehearsals=run.rehearsals + 1), rehearsal)
     if run.concluded:
         return None
     if run.leg.start < run.plan.ticks:

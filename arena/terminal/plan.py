@@ -28,7 +28,6 @@ def plan_text(
     arguments: Sequence[str] = (),
     hosts: Sequence[str] = (),
     rounds: Sequence[str] = (),
-    later: Sequence[str] = (),
     evaluation: EvaluationConfig | None = None,
     ranks: str = "",
 ) -> str:
@@ -41,7 +40,6 @@ def plan_text(
         arguments: further arguments of `arena train` that led to this plan.
         hosts: a line for each, as `host_line` makes them, where hosts are known.
         rounds: what comes after this one, as `rounds_lines` says it, where there are several.
-        later: how a later round can deadlock, in lines, if one can.
         evaluation: of the policies while they learn, if there is one.
         ranks: why the plan has as many processes as it has.
     """
@@ -60,8 +58,8 @@ def plan_text(
         *(["\n".join(hosts)] if hosts else []),
         "\n".join(_policy_lines(plan, examination)),
         *([_evaluation_text(evaluation, plan)] if evaluation is not None else []),
-        schedule_text(proof, later),
-        _start_text(plan, config, arguments, proved=proof.circle is None and not later),
+        schedule_text(proof),
+        _start_text(plan, config, arguments, proved=proof.circle is None),
     ]
     return "\n\n".join(sections)
 
@@ -85,14 +83,13 @@ def prove_plan(plan: Plan, examination: Preflight) -> Proof:
     return prove(plan, examination.schedules)
 
 
-def schedule_text(proof: Proof, later: Sequence[str] = ()) -> str:
+def schedule_text(proof: Proof) -> str:
     """Why a plan cannot deadlock, in a sentence; or that it can, each wait of the circle in a line, and what helps.
 
     Args:
         proof: of the plan.
-        later: how the plan of a later round can, in lines; told where this one cannot.
     """
-    head, *more = later if later and proof.circle is None else proof.lines
+    head, *more = proof.lines
     return "\n  ".join(["schedule: " + head, *more])
 
 

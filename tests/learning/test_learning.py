@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from arena.records import checkpoint
-from staging import Played, play
+from in_process import Played, play
 
 pytestmark = pytest.mark.slow
 

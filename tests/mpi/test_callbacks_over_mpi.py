@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from launching import arena, write
+from run_cli import arena, write
 
 
 def run_of(name: str, **options: Any) -> dict[str, Any]:
@@ -15,7 +15,7 @@ def run_of(name: str, **options: Any) -> dict[str, Any]:
         "ticks": 1_000_000,
         "checkpoint_every": 1_000_000,
         "envs": {"game": {"make": "games:Countdown"}},
-        "policies": {"blue": {"algorithm": "players:Counts"}},
+        "policies": {"blue": {"algorithm": "workers:Counts"}},
         "matches": [{"env": "game", "seats": ["blue"], "copies": 2, "lanes": 2}],
         "callbacks": [{"class": f"listeners:{name}", "options": options}],
     }

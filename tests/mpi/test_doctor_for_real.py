@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 from arena.cli.doctor import mpi
-from launching import arena, environment, finish, left_behind, start, wait_for
+from run_cli import arena, environment, finish, left_behind, start, wait_for
 
 WAITS = """
 import os, signal, sys

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from arena.records.journal import JournalReader
-from launching import ARENA, TESTS, arena, finish, left_behind, start, wait_for, write
+from run_cli import ARENA, TESTS, arena, finish, left_behind, start, wait_for, write
 
 
 @pytest.fixture(autouse=True)
@@ -96,7 +96,11 @@ def test_a_run_whose_processes_were_all_killed_twice_leaves_the_bytes_of_one_tha
 
 def test_a_script_of_one_file_in_two_matches_goes_on_after_a_kill_to_the_same_curves(tmp_path: Path) -> None:
     """As it is: it knows nothing of the arena, imports torch when it runs, and its workers never meet."""
-    blue = {"algorithm": "scripts:Script", "independent": True, "options": {"path": str(TESTS / "single_file.py")}}
+    blue = {
+        "algorithm": "scripts:Script",
+        "independent": True,
+        "options": {"path": str(TESTS / "single_file.py")},
+    }
     data = duel(ticks=2400, every=300, blue=blue)
     data["envs"] = {"game": {"make": "gymnasium:CartPole-v1"}}
     data["matches"] = [{"env": "game", "seats": ["blue"], "copies": 2}]

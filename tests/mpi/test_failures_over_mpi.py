@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from arena.records import checkpoint
-from faulty_players import name_of
-from launching import ARENA, TESTS, Ended, arena, by_hand, episodes, finish, left_behind, start, wait_for, write
+from faulty_workers import name_of
+from run_cli import ARENA, TESTS, Ended, arena, by_hand, episodes, finish, left_behind, start, wait_for, write
 
 SOON = 100.0  # seconds, most of which the start takes on a machine that does other things
 
@@ -33,7 +33,7 @@ def run_of(*, blue: Any = None, env: Any = None, ticks: int = 60, **changes: Any
         "checkpoint_every": 20,
         "fault_tolerance": "off",
         "envs": {"game": env or {"make": "games:Countdown"}},
-        "policies": {"blue": blue or {"algorithm": "faulty_players:FailsAt"}},
+        "policies": {"blue": blue or {"algorithm": "faulty_workers:FailsAt"}},
         "matches": [{"env": "game", "seats": ["blue"], "copies": 2, "lanes": 2}],
         **changes,
     }
@@ -53,12 +53,12 @@ def check_told_once(ended: Ended, words: str, who: str) -> None:
 
 @pytest.mark.parametrize("where", ["init", "step", "first checkpoint", "checkpoint", "load"])
 def test_an_algorithm_that_raises_is_told_once(where: str, tmp_path: Path) -> None:
-    ended = ending_of(tmp_path, run_of(blue={"algorithm": f"faulty_players:{name_of(where)}"}))
+    ended = ending_of(tmp_path, run_of(blue={"algorithm": f"faulty_workers:{name_of(where)}"}))
     check_told_once(ended, f"ZeroDivisionError: fails at {where}", "worker of policy 'blue' in seat 0 of match")
 
 
 def test_an_algorithm_that_asks_for_the_end_of_its_process_ends_the_run(tmp_path: Path) -> None:
-    ended = ending_of(tmp_path, run_of(blue={"algorithm": "faulty_players:Ends", "options": {"how": "exit"}}))
+    ended = ending_of(tmp_path, run_of(blue={"algorithm": "faulty_workers:Ends", "options": {"how": "exit"}}))
     assert ended.code == 1
     assert ended.err.count("Traceback") == 1, ended.err
     assert "SystemExit: 5" in ended.err
@@ -66,7 +66,7 @@ def test_an_algorithm_that_asks_for_the_end_of_its_process_ends_the_run(tmp_path
 
 @pytest.mark.parametrize("how", ["_exit", "_exit 0", "segv"])
 def test_a_process_that_is_gone_without_a_word_ends_the_run(how: str, tmp_path: Path) -> None:
-    ended = ending_of(tmp_path, run_of(blue={"algorithm": "faulty_players:Ends", "options": {"how": how}}))
+    ended = ending_of(tmp_path, run_of(blue={"algorithm": "faulty_workers:Ends", "options": {"how": how}}))
     assert ended.code == 1, ended
     assert "Traceback" not in ended.err, ended.err
     said = "was killed by signal 11" if how == "segv" else "has ended without a word"
@@ -112,7 +112,7 @@ def test_a_root_whose_disk_is_full_ends_the_run_in_a_sentence(tmp_path: Path) ->
 
 
 def test_a_run_in_one_process_on_a_full_disk_ends_in_a_sentence_and_goes_on_when_there_is_space(tmp_path: Path) -> None:
-    config = write(tmp_path, run_of(ticks=2000, blue={"algorithm": "players:Counts"}))
+    config = write(tmp_path, run_of(ticks=2000, blue={"algorithm": "workers:Counts"}))
     command = [*ARENA, "train", config, "--run-dir", "run", "--ranks", "1"]
     full = finish(start(["bash", "-c", f"ulimit -f 16; exec {' '.join(command)}"], tmp_path), timeout=SOON)
     check_sentence(full, "episodes.jsonl cannot be written: File too large")
@@ -122,7 +122,7 @@ def test_a_run_in_one_process_on_a_full_disk_ends_in_a_sentence_and_goes_on_when
 
 
 def test_a_worker_whose_disk_is_full_ends_the_run_in_a_sentence(tmp_path: Path) -> None:
-    data = run_of(ticks=10**6, checkpoint_every=500, blue={"algorithm": "faulty_players:GrowsOnASmallDisk"})
+    data = run_of(ticks=10**6, checkpoint_every=500, blue={"algorithm": "faulty_workers:GrowsOnASmallDisk"})
     ended = ending_of(tmp_path, data)
     check_sentence(ended, ".ckpt cannot be written: File too large")
     assert checkpoint.load(tmp_path / "run" / "checkpoints" / "blue").ticks > 0

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from launching import TESTS, Ended, arena, by_hand, left_behind, wait_for, write
+from run_cli import TESTS, Ended, arena, by_hand, left_behind, wait_for, write
 
 
 @pytest.fixture(autouse=True)
@@ -19,7 +19,7 @@ def _nothing_is_left_behind(tmp_path: Path) -> Iterator[None]:
     wait_for(lambda: not left_behind(tmp_path))
 
 
-def learners(algorithm: str = "runners:Averages", **policy: Any) -> dict[str, Any]:
+def learners(algorithm: str = "odd_workers:Averages", **policy: Any) -> dict[str, Any]:
     """Four workers of one policy in two matches: seven processes."""
     return {
         "name": "learners",
@@ -59,7 +59,7 @@ def test_averages_are_the_same_to_the_bit_on_one_rank_on_three_and_on_seven(
 
 @pytest.mark.parametrize("elsewhere", ["2", "3,6"])
 def test_averages_are_the_same_to_the_bit_on_two_nodes(elsewhere: str, expected: list[float], tmp_path: Path) -> None:
-    program, config = [sys.executable, str(TESTS / "other_node.py")], write(tmp_path, learners())
+    program, config = [sys.executable, str(TESTS / "cli_on_other_node.py")], write(tmp_path, learners())
     two = by_hand(tmp_path, 7, "train", config, "--run-dir", "two", program=program, RANKS_ELSEWHERE=elsewhere)
     assert expected == digests(two, tmp_path / "two")
 
@@ -68,7 +68,7 @@ def test_averages_are_the_same_to_the_bit_on_two_nodes(elsewhere: str, expected:
 def test_mpi_sums_the_gradients_if_and_only_if_the_configuration_says_so(
     reduce: str, sums: list[int], tmp_path: Path
 ) -> None:
-    config = write(tmp_path, learners("runners:SumsByMpi", reduce=reduce))
+    config = write(tmp_path, learners("odd_workers:SumsByMpi", reduce=reduce))
     ended = arena(tmp_path, "train", config, "--run-dir", "run")
     assert ended.code == 0, ended.err
     lines = (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from launching import arena, write
+from run_cli import arena, write
 
 
 def told_by(folder: Path, ranks: int, **changes: str) -> list[dict[str, Any]]:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from arena.records import checkpoint
-from launching import arena, left_behind, wait_for, write
+from run_cli import arena, left_behind, wait_for, write
 
 
 @pytest.fixture(autouse=True)

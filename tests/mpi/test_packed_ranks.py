@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from arena.records import checkpoint
-from launching import ARENA, Ended, arena, by_hand, episodes, finish, left_behind, start, wait_for, write
+from run_cli import ARENA, Ended, arena, by_hand, episodes, finish, left_behind, start, wait_for, write
 
 CONFIGS = Path(__file__).parent.parent.parent / "configs"
 PPO = {"algorithm": "ppo", "options": {"n_steps": 20, "minibatch_size": 16, "hidden_sizes": [8]}}
@@ -109,7 +109,7 @@ def test_a_worker_that_raises_among_others_ends_everything_with_one_traceback(
     where: str, ranks: int, tmp_path: Path
 ) -> None:
     data = teams(size=1, copies=3, red={"algorithm": "random"})
-    data["policies"]["blue"] = {"algorithm": "runners:Fails", "options": {"where": where}}
+    data["policies"]["blue"] = {"algorithm": "odd_workers:Fails", "options": {"where": where}}
     ended = arena(tmp_path, "train", write(tmp_path, data), "--ranks", str(ranks))
     assert ended.code == 1
     assert ended.err.count("Traceback") == 1, ended.err

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from arena.records import checkpoint
-from launching import arena, episodes, left_behind, wait_for, write
+from run_cli import arena, episodes, left_behind, wait_for, write
 
 PPO = {"algorithm": "ppo", "options": {"n_steps": 50, "minibatch_size": 64}}
 

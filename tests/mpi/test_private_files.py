@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from launching import ARENA, finish, start, write
+from run_cli import ARENA, finish, start, write
 
 UNMASKED = "import os, sys; os.umask(0); os.execv(sys.argv[1], sys.argv[1:])"
 DUEL = {

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from launching import ARENA, TESTS, arena, by_hand, episodes, finish, left_behind, start, wait_for, write
+from run_cli import ARENA, TESTS, arena, by_hand, episodes, finish, left_behind, start, wait_for, write
 
 CONFIGS = Path(__file__).parent.parent.parent / "configs"
 
@@ -107,7 +107,7 @@ def test_thirty_one_processes_play_as_one_does(tmp_path: Path) -> None:
 def test_processes_of_two_nodes_play_as_those_of_one(elsewhere: str, tmp_path: Path) -> None:
     blue = {"algorithm": "ppo", "options": {"n_steps": 20}}
     config = write(tmp_path, duel(blue, ticks=100))
-    program = [sys.executable, str(TESTS / "other_node.py")]
+    program = [sys.executable, str(TESTS / "cli_on_other_node.py")]
     two = by_hand(tmp_path, 4, "train", config, "--run-dir", "two", program=program, RANKS_ELSEWHERE=elsewhere)
     assert two.code == 0, two.err
     assert arena(tmp_path, "train", config, "--run-dir", "one", "--ranks", "1").code == 0
@@ -127,7 +127,7 @@ def test_a_game_that_raises_ends_everything_with_one_traceback(where: str, tmp_p
 
 @pytest.mark.parametrize("where", ["init", "late", "state"])
 def test_a_worker_that_raises_ends_everything_with_one_traceback(where: str, tmp_path: Path) -> None:
-    data = duel({"algorithm": "runners:Fails", "options": {"where": where}}, copies=2)
+    data = duel({"algorithm": "odd_workers:Fails", "options": {"where": where}}, copies=2)
     ended = arena(tmp_path, "train", write(tmp_path, data))
     assert ended.code == 1
     assert ended.err.count("Traceback") == 1, ended.err

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from launching import Ended, arena, by_hand, left_behind, wait_for, write
+from run_cli import Ended, arena, by_hand, left_behind, wait_for, write
 
 WAYS: dict[str, Callable[..., Ended]] = {
     "launched": lambda folder, *words: arena(folder, *words),

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from arena.records.journal import JournalReader
-from launching import ARENA, Ended, arena, finish, left_behind, start, wait_for, write
+from run_cli import ARENA, Ended, arena, finish, left_behind, start, wait_for, write
 
 sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))  # benchmarks are scripts: they find each other so
 
@@ -187,7 +187,7 @@ def test_a_repaired_run_can_be_resumed(tmp_path: Path) -> None:
 
 
 def test_a_lost_learner_without_a_state_ends_the_run(tmp_path: Path) -> None:
-    forgetful = {"algorithm": "runners:Forgetful"}
+    forgetful = {"algorithm": "odd_workers:Forgetful"}
     config = duel(policies={"blue": forgetful, "red": forgetful}, ticks=200000)
     config["matches"][0] |= {"lanes": 1, "copies": 1}
     ended = killed(tmp_path, config, (3,))
@@ -211,7 +211,7 @@ def test_fault_tolerance_that_is_asked_for_and_not_there_is_refused(tmp_path: Pa
 
 
 def test_it_is_refused_for_a_learner_that_cannot_be_saved(tmp_path: Path) -> None:
-    config = duel(policies={"blue": {"algorithm": "runners:Forgetful"}, "red": PPO}, fault_tolerance="on")
+    config = duel(policies={"blue": {"algorithm": "odd_workers:Forgetful"}, "red": PPO}, fault_tolerance="on")
     config["matches"][0]["lanes"] = 1
     ended = arena(tmp_path, "train", write(tmp_path, config), "--run-dir", "run")
     assert ended.code == 2
@@ -219,7 +219,7 @@ def test_it_is_refused_for_a_learner_that_cannot_be_saved(tmp_path: Path) -> Non
 
 
 def test_a_process_that_dies_of_itself_again_and_again_ends_the_run(tmp_path: Path) -> None:
-    crash = {"algorithm": "runners:Crashes"}
+    crash = {"algorithm": "odd_workers:Crashes"}
     config = duel(policies={"blue": crash, "red": {"algorithm": "random"}}, spares=6)
     config["matches"][0] |= {"copies": 1}
     ended = arena(tmp_path, "train", write(tmp_path, config), "--run-dir", "run")
@@ -252,7 +252,7 @@ def test_a_signal_saves_a_boundary_from_which_the_run_goes_on(
 
 
 def test_an_interrupt_before_anybody_plays_leaves_no_folder(tmp_path: Path) -> None:
-    config = duel(policies={"blue": {"algorithm": "runners:SlowToBuild"}, "red": PPO})
+    config = duel(policies={"blue": {"algorithm": "odd_workers:SlowToBuild"}, "red": PPO})
     process = start([*ARENA, "train", write(tmp_path, config), "--run-dir", "run"], tmp_path)
     wait_for(lambda: seen(tmp_path / "run", "start", 0))
     process.send_signal(signal.SIGINT)

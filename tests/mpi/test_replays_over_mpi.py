@@ -13,7 +13,7 @@ import pytest
 from arena.records.journal import JournalReader
 from arena.replay.reader import MatchReplays, read_replays
 from arena.replay.verify import verify
-from launching import ARENA, arena, finish, left_behind, start, wait_for, write
+from run_cli import ARENA, arena, finish, left_behind, start, wait_for, write
 
 RANK = b"OMPI_COMM_WORLD_RANK="
 TICKS, LANES = 1500, 2
@@ -33,7 +33,7 @@ def slow(**changes: Any) -> dict[str, Any]:
         "checkpoint_every": TICKS,
         "record": "replays",
         "envs": {"game": {"make": "games:Slow", "kwargs": {"length": 7, "seconds": 0.001}}},
-        "policies": {"blue": {"algorithm": "players:Counts"}},
+        "policies": {"blue": {"algorithm": "workers:Counts"}},
         "matches": [{"env": "game", "seats": ["blue"], "lanes": LANES}],
         **changes,
     }

@@ -15,7 +15,7 @@ from test_exact_resume import kill_everybody, left_by, newest_boundary
 from test_repair_over_mpi import ranks_in
 
 from arena.records.journal import JournalReader
-from launching import ARENA, arena, by_hand, finish, left_behind, start, wait_for, write
+from run_cli import ARENA, arena, by_hand, finish, left_behind, start, wait_for, write
 
 ROUNDS, TICKS = 5, 100
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from test_rounds_over_mpi import everything
 
 from arena.records.journal import JournalReader
-from launching import TESTS, arena, by_hand, left_behind, wait_for, write
+from run_cli import TESTS, arena, by_hand, left_behind, wait_for, write
 
 
 def test_a_round_whose_planner_has_died_is_the_same_round(tmp_path: Path) -> None:
@@ -27,7 +27,7 @@ def test_a_round_whose_planner_has_died_is_the_same_round(tmp_path: Path) -> Non
     }
     config = write(tmp_path, data)
     assert arena(tmp_path, "train", config, "--run-dir", "whole", "--ranks", "1").code == 0
-    program = [sys.executable, str(TESTS / "dying_planner.py")]
+    program = [sys.executable, str(TESTS / "cli_killed_at_plan.py")]
     ended = by_hand(tmp_path, 4, "train", config, "--run-dir", "run", program=program, tolerant=True)
     assert ended.out.count("\nround ") == data["rounds"], ended.err
     (fault,) = JournalReader(tmp_path / "run" / "faults.jsonl")

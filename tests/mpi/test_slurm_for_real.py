@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from arena.records.journal import JournalReader
-from launching import ARENA, Ended, finish, left_behind, start, wait_for, write
+from run_cli import ARENA, Ended, finish, left_behind, start, wait_for, write
 
 DUEL: dict[str, Any] = {
     "name": "duel",

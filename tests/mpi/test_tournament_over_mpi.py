@@ -7,7 +7,7 @@ from pathlib import Path
 
 from test_exact_resume import kill_everybody, newest_boundary
 
-from launching import ARENA, arena, episodes, finish, left_behind, start, wait_for, write
+from run_cli import ARENA, arena, episodes, finish, left_behind, start, wait_for, write
 
 ROCK = {"algorithm": "scripted", "options": {"action": 0}}
 CONFIG = {

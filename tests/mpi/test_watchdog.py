@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from launching import ARENA, TESTS, Ended, arena, by_hand, finish, left_behind, living, start, wait_for, write
+from run_cli import ARENA, TESTS, Ended, arena, by_hand, finish, left_behind, living, start, wait_for, write
 
 LONG = {"make": "games:Dropout", "kwargs": {"lengths": [10**9, 10**9]}}  # its episodes do not end
 WAYS = ["spin", "sleep", "burn", "hold_lock"]
@@ -51,7 +51,7 @@ def hangs(way: str, where: str = "step", **changes: Any) -> dict[str, Any]:
 def circle(**changes: Any) -> dict[str, Any]:
     """Groups that meet at ends of episodes, which do not come at the same time."""
     data = duel({"make": "games:Dropout", "kwargs": {"lengths": [3, 5]}}, **changes)
-    data["policies"] = {name: {"algorithm": "runners:PerEpisode"} for name in ("blue", "red")}
+    data["policies"] = {name: {"algorithm": "odd_workers:PerEpisode"} for name in ("blue", "red")}
     data["matches"] = [{"env": "game", "seats": ["blue", "red"]}, {"env": "game", "seats": ["red", "blue"]}]
     return data
 
@@ -140,7 +140,7 @@ def test_a_circle_in_one_process_is_told_at_once(tmp_path: Path) -> None:
 def test_on_another_node_who_hangs_is_named_and_a_neighbour_there_sees_the_stack(
     elsewhere: str, tmp_path: Path
 ) -> None:
-    program, config = [sys.executable, str(TESTS / "other_node.py")], write(tmp_path, hangs("hold_lock"))
+    program, config = [sys.executable, str(TESTS / "cli_on_other_node.py")], write(tmp_path, hangs("hold_lock"))
     ended = by_hand(tmp_path, 5, "train", config, "--run-dir", "run", program=program, RANKS_ELSEWHERE=elsewhere)
     assert "environment of match 1 ('game') (rank 3) has not come back from one call for " in ended.err
     assert ("in hold_lock\n" in ended.err) == (elsewhere == "3,4"), "a process alone on its node is seen by nobody"
@@ -188,7 +188,7 @@ def test_workers_that_are_busy_without_a_tick_are_told_and_go_on(calls: str, ran
         "watchdog_s": 0.2,
         "env_timeout_s": 60.0,
         "envs": {"game": {"make": "gymnasium:CartPole-v1"}},
-        "policies": {"blue": {"algorithm": "runners:NeverSteps", "options": {"calls": calls}}},
+        "policies": {"blue": {"algorithm": "odd_workers:NeverSteps", "options": {"calls": calls}}},
         "matches": [{"env": "game", "seats": ["blue"], "copies": 1 if calls == "reset" else 2}],
     }
     command = [*ARENA, "train", write(tmp_path, data), "--run-dir", "run", "--ranks", str(ranks)]

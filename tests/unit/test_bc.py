@@ -19,7 +19,7 @@ from policies.bc import BehaviourCloning
 from policies.common.rollout import to_leaves
 from policies.networks.heads import action_head
 from policies.offline.demonstrations import demonstrations
-from recordings import record
+from recorded_samples import record
 
 SEEN = spaces.Box(-1, 1, (3,), np.float32)
 CHOICE = spaces.Discrete(4, start=2)

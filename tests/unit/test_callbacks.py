@@ -20,8 +20,8 @@ from arena.records.journal import JournalReader, as_read
 from arena.records.metrics import EpisodeRecord, SeatRecord, UpdateRecord
 from arena.records.recorder import Recorder
 from arena.run.stop import Stop
+from in_process import NOTES
 from listeners import HearsAll
-from staging import NOTES
 
 DATA: dict[str, Any] = {
     "name": "test",

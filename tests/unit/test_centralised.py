@@ -14,13 +14,13 @@ from torch import Tensor
 from arena.errors import BudgetReached, ConfigError
 from arena.records.state_codec import decode, encode
 from fakes import ScriptedEnv, ThreadGroup, all_equal, flat_weights, solo_group, together
+from minibatches import assert_gradients, disturb, parts
 from policies.common.replay import Transitions
 from policies.common.rollout import to_leaves
 from policies.maddpg import MADDPG
 from policies.masac import MASAC
 from policies.networks import reparameterized
 from policies.networks.box import SquashedGaussian
-from transitions import assert_gradients, disturb, parts
 
 VECTOR = spaces.Box(-1, 1, (3,), np.float32)
 PICTURE = spaces.Dict(a=spaces.Box(0, 255, (8, 8, 3), np.uint8), b=VECTOR)

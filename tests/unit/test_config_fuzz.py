@@ -17,9 +17,9 @@ import pytest
 
 from arena.cli.main import main
 from envs.adapters import adapt
-from launching import arena
-from mutants import mutant
-from visiting import visiting
+from mutated_configs import mutant
+from run_cli import arena
+from working_folder import visiting
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 SOURCES = sorted([*CONFIGS.glob("*.yaml"), *CONFIGS.glob("examples/*/*.yaml")])

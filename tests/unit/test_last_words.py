@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from arena.launch.watchdog_process import Silence
-from launching import wait_for
+from run_cli import wait_for
 
 ROOT = str(Path(__file__).parents[2])
 

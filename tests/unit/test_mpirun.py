@@ -16,7 +16,7 @@ import pytest
 
 from arena.errors import ConfigError
 from arena.launch import mpirun
-from launching import wait_for
+from run_cli import wait_for
 
 RULE = "-" * 74 + "\n"
 ABORTED = [

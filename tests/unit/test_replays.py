@@ -32,7 +32,7 @@ from arena.replay.format import (
 )
 from arena.replay.reader import MatchReplays, Recording, read_replays
 from arena.replay.writer import ReplayWriter
-from disk import full_above
+from full_disk import full_above
 
 BOX = spaces.Box(-1, 1, (2,), np.float32)
 CHOICES = spaces.MultiDiscrete([3, 300], start=[5, -7])

@@ -36,7 +36,7 @@ from arena.report.page import CONTENTS, page, write_report
 from arena.report.read_run import read_run
 from arena.report.sections import look_up, page_data, plain
 from arena.run.leg import UNBOUNDED_TICKS
-from disk import full_above
+from full_disk import full_above
 from league_folders import League, write_league
 
 LEAGUE = League(policies=3, episodes=300, rounds=3)

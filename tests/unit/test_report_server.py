@@ -17,8 +17,8 @@ from arena.errors import ConfigError
 from arena.records.folder import RunFolder
 from arena.records.lock import RunLock
 from arena.report.live import HOST, LivePage, make_server
-from launching import wait_for
 from league_folders import League, write_league
+from run_cli import wait_for
 
 
 @pytest.fixture

@@ -12,11 +12,11 @@ from torch import Tensor
 
 from arena.errors import BudgetReached, ConfigError
 from fakes import ScriptedEnv, ThreadGroup, all_equal, flat_weights, solo_group, together
+from minibatches import assert_gradients, disturb, made_up, parts
 from policies import sac
 from policies.common.replay import Transitions
 from policies.networks.box import SquashedGaussian
 from policies.sac import SAC
-from transitions import assert_gradients, disturb, made_up, parts
 
 VECTOR = spaces.Box(-1, 1, (3,), np.float32)
 PICTURE = spaces.Dict(a=spaces.Box(0, 255, (8, 8, 3), np.uint8), b=VECTOR)

@@ -18,8 +18,8 @@ import yaml
 from arena.cli.main import main
 from arena.cli.slurm import Job, batch_text, make_job, parse_time, train_command, write_batch
 from arena.errors import ConfigError
-from disk import full_above
-from launching import ARENA, Ended, environment, finish, start, wait_for
+from full_disk import full_above
+from run_cli import ARENA, Ended, environment, finish, start, wait_for
 
 # Behaves as `arena train` promises: at SIGUSR1 a checkpoint, the file `requeue`, exit 0; the third start is the last.
 TRAINER = """#!{python}

@@ -15,8 +15,8 @@ from arena.cli.main import main
 from arena.config import yaml
 from arena.preflight.stubs import SpecVectorEnv, StubGroup, from_spaces
 from arena.records import checkpoint
-from recordings import record
-from visiting import visiting
+from recorded_samples import record
+from working_folder import visiting
 
 SEEN, CHOICE = Box(-1, 1, (4,), np.float32), Discrete(5)
 DUEL: dict[str, Any] = {"make": "touchdown"}

@@ -11,9 +11,9 @@ from gymnasium import spaces
 
 from arena.errors import BudgetReached, ConfigError
 from fakes import ScriptedEnv, all_equal, flat_weights, solo_group
+from minibatches import assert_gradients, disturb, made_up
 from policies import td3
 from policies.td3 import TD3
-from transitions import assert_gradients, disturb, made_up
 
 VECTOR = spaces.Box(-1, 1, (3,), np.float32)
 NUMBERS = spaces.Box(-0.5, 2.0, (2,), np.float32)

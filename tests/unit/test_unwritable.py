@@ -17,7 +17,7 @@ from arena.records.metrics import UpdateRecord
 from arena.records.recorder import Recorder
 from arena.records.tensorboard import ScalarFile
 from arena.roles.perform import failure_of
-from disk import full_above
+from full_disk import full_above
 
 
 def save(folder: Path, ticks: int, size: int = 10) -> Path:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from arena.errors import ConfigError, WriteError
 from arena.replay.video import Caption, Player, captioned, check_video, scaled, write_video
-from disk import full_above
+from full_disk import full_above
 
 BLUE, RED = Player("blue", "#1f77b4", 1.5), Player("red", "#d62728", -1.5)
 

@@ -20,7 +20,7 @@ from envs.adapters.wrappers import AreaResize, wrapped_lanes, wrappings
 from envs.matrix import Matrix
 from envs.touchdown import Touchdown
 from games import Dropout
-from wrapping import Painting
+from wrappers import Painting
 
 Wrappers = list[tuple[str, Any]]
 
@@ -105,7 +105,12 @@ PAIRS: dict[str, tuple[Callable[[], Any], Wrappers, Callable[[Any], Any]]] = {
     ),
     "in order": (
         Painting,
-        [("grayscale", None), ("clip_reward", 15), ("wrapping:Shifted", {"by": 0.0, "bonus": 7}), ("clip_reward", 20)],
+        [
+            ("grayscale", None),
+            ("clip_reward", 15),
+            ("wrappers:Shifted", {"by": 0.0, "bonus": 7}),
+            ("clip_reward", 20),
+        ],
         lambda env: own.ClipReward(
             own.TransformReward(own.ClipReward(own.GrayscaleObservation(env), -15, 15), lambda r: float(r) + 7), -20, 20
         ),
@@ -275,7 +280,7 @@ def test_a_time_limit_truncates_those_who_are_left_and_nobody_twice() -> None:
 
 
 def test_in_a_game_in_turns_a_wrapper_steps_with_its_entity_and_rewards_wait_for_it() -> None:
-    env = adapt(tictactoe(), {}, 1, [("wrapping:Shifted", {"by": 0.0, "bonus": 100.0})])
+    env = adapt(tictactoe(), {}, 1, [("wrappers:Shifted", {"by": 0.0, "bonus": 100.0})])
     plain = adapt(tictactoe(), {}, 1)
     moves, everybody = (0, 3, 1, 4, 2), np.ones(1, np.bool_)  # the first player fills the upper row
     env.reset(everybody, [0]), plain.reset(everybody, [0])
@@ -291,7 +296,7 @@ def test_in_a_game_in_turns_a_wrapper_steps_with_its_entity_and_rewards_wait_for
 
 
 def test_a_wrapper_may_end_one_entitys_episode_and_hears_its_actions() -> None:
-    env = adapt(Dropout, {"lengths": (9, 9)}, 1, [("wrapping:Impatient", 1.5), ("wrapping:Shifted", None)])
+    env = adapt(Dropout, {"lengths": (9, 9)}, 1, [("wrappers:Impatient", 1.5), ("wrappers:Shifted", None)])
     env.reset(np.ones(1, np.bool_), [0], {"level": 3})
     step = env.step([np.array([0]), np.array([1])])
     assert step.terminated[0].tolist() == [False, True]
@@ -303,7 +308,7 @@ def test_a_wrapper_may_end_one_entitys_episode_and_hears_its_actions() -> None:
 
 def test_wrappers_that_draw_do_so_from_the_lanes_seed_and_differently_for_each_entity() -> None:
     def first(seed: int) -> Any:
-        env = adapt(Dropout, {"lengths": (3, 3)}, 2, [("wrapping:Noisy", None)])
+        env = adapt(Dropout, {"lengths": (3, 3)}, 2, [("wrappers:Noisy", None)])
         return np.array(env.reset(np.ones(2, np.bool_), [seed, seed + 1]).observations)
 
     assert np.array_equal(first(1), first(1))
@@ -326,7 +331,7 @@ def test_wrapped_lanes_are_closed_and_drawn_as_the_game_is() -> None:
     [
         ([("frame_stak", 4)], "wrappers[0]: unknown wrapper 'frame_stak'; did you mean 'frame_stack'?"),
         ([("grayscale", None), ("nowhere:W", None)], "wrappers[1]: 'nowhere:W': there is no module 'nowhere'"),
-        ([("wrapping:Painting.x", None)], "wrappers[0]: 'wrapping:Painting.x': "),
+        ([("wrappers:Painting.x", None)], "wrappers[0]: 'wrappers:Painting.x': "),
         ([("math:pi", None)], "wrappers[0]: 'math:pi' is a float (3.14"),
         ([("frame_stack", None)], "wrappers[0]: frame_stack: missing a required argument: 'stack_size'"),
         ([("frame_stack", {"stacksize": 4})], "did you mean 'stack_size'?"),
@@ -345,8 +350,11 @@ def test_wrapped_lanes_are_closed_and_drawn_as_the_game_is() -> None:
         ([("clip_reward", 10**400)], "expected 'sign' or a number above 0"),
         ([("clip_reward", True)], "expected 'sign' or a number above 0"),
         ([("time_limit", "4")], "wrappers[0]: time_limit: max_episode_steps: got '4', expected a whole number"),
-        ([("wrapping:Shifted", {"at": 1})], "wrappers[0]: wrapping:Shifted: got an unexpected keyword argument 'at'"),
-        ([("wrapping:nothing", None)], "wrappers[0]: wrapping:nothing cannot go around"),
+        (
+            [("wrappers:Shifted", {"at": 1})],
+            "wrappers[0]: wrappers:Shifted: got an unexpected keyword argument 'at'",
+        ),
+        ([("wrappers:nothing", None)], "wrappers[0]: wrappers:nothing cannot go around"),
         ([("grayscale", None), ("grayscale", None)], "wrappers[1]: grayscale cannot go around observations Box(0, 255"),
     ],
     ids=lambda value: str(value)[:60],
@@ -365,29 +373,29 @@ def test_pictures_are_asked_for_where_there_are_none() -> None:
 
 def test_actions_of_a_shared_game_cannot_be_changed() -> None:
     with pytest.raises(ConfigError, match=r"it turns the actions of 'e0' from Discrete\(2\) into Discrete\(1\), which"):
-        adapt(Dropout, {}, 1, [("wrapping:FewerActions", None)])
-    adapt(Painting, {}, 1, [("wrapping:FewerActions", None)])  # alone it can
+        adapt(Dropout, {}, 1, [("wrappers:FewerActions", None)])
+    adapt(Painting, {}, 1, [("wrappers:FewerActions", None)])  # alone it can
     for name, words in (
         ("OtherActions", "changes actions"),
         ("Skips", "steps the game more than once per tick"),
         ("Restarts", "resets the game by itself"),
     ):
-        env = adapt(Dropout, {}, 1, [(f"wrapping:{name}", None)])
+        env = adapt(Dropout, {}, 1, [(f"wrappers:{name}", None)])
         env.reset(np.ones(1, np.bool_), [0])
-        with pytest.raises(RuntimeError, match=rf"the wrapper 'wrapping:{name}' \(wrappers\[0\]\) {words}"):
+        with pytest.raises(RuntimeError, match=rf"the wrapper 'wrappers:{name}' \(wrappers\[0\]\) {words}"):
             env.step([np.zeros(1, np.int64)] * 3)
 
 
 def test_an_observation_that_does_not_fit_the_wrappers_space_names_entity_and_lane() -> None:
-    env = adapt(Dropout, {}, 2, [("wrapping:Lies", None)])
+    env = adapt(Dropout, {}, 2, [("wrappers:Lies", None)])
     with pytest.raises(
-        GameError, match=r"gave 'e0' in lane 0 an observation in the wrapper 'wrapping:Lies' \(wrappers"
+        GameError, match=r"gave 'e0' in lane 0 an observation in the wrapper 'wrappers:Lies' \(wrappers"
     ):
         env.reset(np.ones(2, np.bool_), [0, 1])
 
 
 def test_gymnasiums_own_environments_are_wrapped_themselves() -> None:
-    env = adapt(Painting, {}, 1, [("wrapping:Skips", None)])
+    env = adapt(Painting, {}, 1, [("wrappers:Skips", None)])
     env.reset(np.ones(1, np.bool_), [0])
     step = env.step([np.array([1])])
     assert step.frame.infos is not None

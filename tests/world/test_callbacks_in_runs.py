@@ -18,7 +18,7 @@ from arena.records.journal import JournalReader
 from arena.roles.protocol import Failed
 from arena.run.prepare import prepare
 from arena.terminal.display import PlainDisplay
-from staging import NOTES
+from in_process import NOTES
 
 TICKS, LEG = 300, 100
 
@@ -36,7 +36,7 @@ def duel(*callbacks: Any, **changes: Any) -> dict[str, Any]:
         "ticks": TICKS,
         "checkpoint_every": LEG,
         "envs": {"game": {"make": "touchdown", "kwargs": {"max_steps": 15}}},
-        "policies": {"blue": {"algorithm": "players:Counts"}, "red": {"algorithm": "random"}},
+        "policies": {"blue": {"algorithm": "workers:Counts"}, "red": {"algorithm": "random"}},
         "matches": [{"env": "game", "seats": ["blue", "red"], "lanes": 2, "copies": 2}],
         "callbacks": list(callbacks),
         **changes,
@@ -125,7 +125,7 @@ def test_one_that_fails_ends_the_run_with_its_name(where: str, tmp_path: Path, m
 
 def test_an_evaluation_has_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    blue = {"algorithm": "players:Counts"}
+    blue = {"algorithm": "workers:Counts"}
     Path("c.yaml").write_text(yaml.dump(duel("listeners:HearsAll", policies={"blue": blue, "red": blue})))
     assert main(["train", "c.yaml", "--ranks", "1", "--run-dir", "run"]) == 0
     NOTES.clear()

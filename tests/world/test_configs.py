@@ -10,7 +10,7 @@ import yaml
 
 from arena.cli.main import main
 from arena.records.journal import JournalReader
-from visiting import visiting
+from working_folder import visiting
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 FILES = sorted(CONFIGS.rglob("*.yaml"))

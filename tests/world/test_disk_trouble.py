@@ -13,8 +13,8 @@ from arena.errors import WriteError
 from arena.records import checkpoint
 from arena.records.recorder import Recorder
 from arena.roles.root.root import RoleFailed
-from disk import full_above
-from staging import play
+from full_disk import full_above
+from in_process import play
 
 
 def run_of(algorithm: str, ticks: int = 2000, **options: Any) -> Any:
@@ -29,7 +29,7 @@ def run_of(algorithm: str, ticks: int = 2000, **options: Any) -> Any:
 
 
 def test_a_run_whose_disk_gets_full_ends_with_a_sentence_and_goes_on_when_there_is_space(tmp_path: Path) -> None:
-    data = run_of("players:Counts")
+    data = run_of("workers:Counts")
     with full_above(20_000), pytest.raises(WriteError, match=r"episodes.jsonl cannot be written: File too large"):
         play(data, tmp_path, given=True)
     folder = tmp_path / "run" / "checkpoints" / "blue"
@@ -42,7 +42,7 @@ def test_a_run_whose_disk_gets_full_ends_with_a_sentence_and_goes_on_when_there_
 
 
 def test_a_checkpoint_that_finds_no_space_ends_the_run_and_names_the_worker(tmp_path: Path) -> None:
-    data = run_of("faulty_players:Grows", by=20)
+    data = run_of("faulty_workers:Grows", by=20)
     with full_above(20_000), pytest.raises(RoleFailed, match=r"\.ckpt cannot be written: File too large") as caught:
         play(data, tmp_path, given=True)
     failure = caught.value.failure
@@ -54,14 +54,14 @@ def test_a_checkpoint_that_finds_no_space_ends_the_run_and_names_the_worker(tmp_
 
 
 def test_a_run_folder_that_is_deleted_ends_the_run_and_stays_deleted(tmp_path: Path) -> None:
-    data = run_of("faulty_players:Deletes", folder=str(tmp_path / "run"))
+    data = run_of("faulty_workers:Deletes", folder=str(tmp_path / "run"))
     with pytest.raises((RoleFailed, WriteError), match="is not there any more"):
         play(data, tmp_path, given=True)
     assert not (tmp_path / "run").exists()
 
 
 def test_a_clock_that_is_set_back_in_mid_run_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    data = run_of("players:Counts", ticks=300)
+    data = run_of("workers:Counts", ticks=300)
     expected = play(data, tmp_path / "steady", given=True)
     now = [2e9]
 

@@ -13,7 +13,7 @@ from arena.records.faults import losses
 from arena.roles.environment.restart import MOST_RESTARTS
 from arena.roles.root.root import RoleFailed
 from faulty_games import FAULTS, Faulty
-from staging import play
+from in_process import play
 
 
 @pytest.fixture(autouse=True)
@@ -29,7 +29,7 @@ def alone(*, on_env_error: str = "restart", ticks: int = 20, lanes: int = 1, pla
         "on_env_error": on_env_error,
         "checkpoint_every": ticks,
         "envs": {"game": {"make": kwargs.pop("make", "faulty_games:Faulty"), "kwargs": kwargs}},
-        "policies": {"blue": player or {"algorithm": "players:Stepper", "options": {"action": 1}}},
+        "policies": {"blue": player or {"algorithm": "workers:Stepper", "options": {"action": 1}}},
         "matches": [{"env": "game", "seats": ["blue"], "lanes": lanes}],
     }
 
@@ -97,7 +97,7 @@ def test_what_a_game_must_not_say_reaches_nobody_when_it_is_made_anew(fault: str
 
 
 def test_lanes_are_named_by_their_numbers_in_the_match_whichever_half_they_are_in(tmp_path: Path) -> None:
-    player = {"algorithm": "blocks:Swallows"}
+    player = {"algorithm": "block_workers:Swallows"}
     data = alone(on_env_error="stop", fault="nan reward", lanes=4, at=2, faulty=[4], player=player)
     data["matches"][0]["pipeline"] = 2
     with pytest.raises(RoleFailed, match="in lane 3 on tick 2 the reward nan; expected a finite number"):
@@ -114,7 +114,7 @@ def test_rewards_of_another_shape_are_refused_where_numpy_would_have_stretched_t
 
 
 def test_a_reset_that_fails_keeps_the_episodes_that_were_over_and_truncates_the_others(tmp_path: Path) -> None:
-    player = {"algorithm": "faulty_players:Rows"}
+    player = {"algorithm": "faulty_workers:Rows"}
     played = play(alone(fault="reset", at=3, length=[3, 5], lanes=2, ticks=8, player=player), tmp_path)
     rewards, terminated, truncated, final = played.notes[2]  # of the third tick
     assert rewards == [1.0, 1.0]
@@ -127,7 +127,7 @@ def test_a_reset_that_fails_keeps_the_episodes_that_were_over_and_truncates_the_
 def test_a_game_that_fails_when_a_worker_alone_resets_it_begins_with_the_seeds_that_were_asked_for(
     tmp_path: Path,
 ) -> None:
-    data = alone(fault="reset", at=3, player={"algorithm": "faulty_players:ResetsWithSeed", "options": {"seed": 11}})
+    data = alone(fault="reset", at=3, player={"algorithm": "faulty_workers:ResetsWithSeed", "options": {"seed": 11}})
     play(data, tmp_path)
     assert Faulty.made == 2
     seeds = [seed for seed in Faulty.seeds if seed is not None]
@@ -147,7 +147,7 @@ def test_seats_that_share_a_match_all_go_on(tmp_path: Path) -> None:
 
 
 def test_an_entity_that_was_out_already_is_not_truncated_again(tmp_path: Path) -> None:
-    data = alone(make="faulty_games:FaultyDropout", at=3, ticks=4, player={"algorithm": "faulty_players:Entities"})
+    data = alone(make="faulty_games:FaultyDropout", at=3, ticks=4, player={"algorithm": "faulty_workers:Entities"})
     data["matches"][0]["seats"] = [["blue", "blue", "blue"]]
     played = play(data, tmp_path)
     _, terminated, truncated, _ = played.notes[2]
@@ -221,7 +221,7 @@ def test_what_is_not_finite_is_told_with_match_lane_entity_and_tick_and_checkpoi
 
 
 def test_actions_that_are_not_finite_are_told_with_what_they_have_led_to(tmp_path: Path) -> None:
-    data = alone(on_env_error="stop", make="faulty_games:Sum", player={"algorithm": "players:Wild"})
+    data = alone(on_env_error="stop", make="faulty_games:Sum", player={"algorithm": "workers:Wild"})
     with pytest.raises(RoleFailed) as caught:
         play(data, tmp_path)
     assert (

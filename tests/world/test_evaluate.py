@@ -14,10 +14,10 @@ import yaml
 from arena.cli.main import main
 from arena.records import checkpoint
 from arena.records.journal import JournalReader
-from staging import play
-from visiting import visiting
+from in_process import play
+from working_folder import visiting
 
-COUNTS = {"algorithm": "players:Counts"}
+COUNTS = {"algorithm": "workers:Counts"}
 RANDOM = {"algorithm": "random"}
 ROCK = {"algorithm": "scripted", "options": {"action": 0}}
 
@@ -225,7 +225,7 @@ def test_scripted_as_opponent_needs_options_and_the_message_says_so(
     ("arguments", "message"),
     [
         (["--against", "randm"], "--against: 'randm' is no policy and no algorithm; did you mean 'random'?"),
-        (["--against", "players:Stepper"], "an algorithm needs actor()"),
+        (["--against", "workers:Stepper"], "an algorithm needs actor()"),
         (["--checkpoints", "last", "7"], "--checkpoints: there is no checkpoint '7'; known: 0, "),
     ],
 )
@@ -249,12 +249,12 @@ def test_a_policy_that_plays_alone_has_nobody_to_be_opposed_by(
 def test_a_policy_that_cannot_be_frozen_ends_with_one_message_and_no_folder(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    data = duel(policies={"blue": {"algorithm": "players:Stepper"}, "red": RANDOM})
+    data = duel(policies={"blue": {"algorithm": "workers:Stepper"}, "red": RANDOM})
     data["matches"][0]["lanes"] = 1
     with visiting(tmp_path):
         error = mistake(capsys, written(tmp_path, data))
         assert not Path("runs").exists()
-    assert "policies.blue.algorithm: to play without learning an algorithm needs actor(); 'players:Stepper'" in error
+    assert "policies.blue.algorithm: to play without learning an algorithm needs actor(); 'workers:Stepper'" in error
 
 
 def test_a_mistake_leaves_the_evaluations_of_others_alone(run: Path, capsys: pytest.CaptureFixture[str]) -> None:

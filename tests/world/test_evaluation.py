@@ -270,7 +270,7 @@ def test_what_cannot_be_is_refused(evaluation: Any, words: str) -> None:
 
 @pytest.mark.parametrize(
     ("algorithm", "words"),
-    [("players:Uniform", "an algorithm needs actor()"), ("players:OnlyActs", "has no state_dict()")],
+    [("workers:Uniform", "an algorithm needs actor()"), ("workers:OnlyActs", "has no state_dict()")],
 )
 def test_what_cannot_be_saved_or_only_played_cannot_be_evaluated(
     algorithm: str, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -298,7 +298,13 @@ PICTURES = {"make": "touchdown", "kwargs": {"max_steps": 15, "red_obs": "image"}
             r"evaluation\.seats\[1\]: policy 'still'[^:]*: DQN needs a value for every action",
         ),
         (
-            {"policies": {"blue": PPO, "red": {"algorithm": "random"}, "one": {"algorithm": "players:ActsAlone"}}},
+            {
+                "policies": {
+                    "blue": PPO,
+                    "red": {"algorithm": "random"},
+                    "one": {"algorithm": "workers:ActsAlone"},
+                }
+            },
             ["blue", "one"],
             r"evaluation\.seats\[1\]: policy 'one'.*: the seat cannot give the face",
         ),

@@ -10,7 +10,7 @@ import pytest
 
 from arena.errors import ConfigError
 from arena.roles.root.root import RoleFailed
-from staging import play
+from in_process import play
 
 
 def solo(make: str, algorithm: str, *, ticks: int = 100, lanes: int = 1, options: Any = None, **kwargs: Any) -> Any:
@@ -27,13 +27,13 @@ def solo(make: str, algorithm: str, *, ticks: int = 100, lanes: int = 1, options
     "make", ["gymnasium:Acrobot-v1", "gymnasium:MountainCarContinuous-v0", "gymnasium:Taxi-v4", "games:Rich"]
 )
 def test_the_gym_face_passes_gymnasiums_check_with_warnings_as_errors(make: str, tmp_path: Path) -> None:
-    assert play(solo(make, "players:CheckGymnasium", ticks=10_000), tmp_path).notes == ["conforms"]
+    assert play(solo(make, "workers:CheckGymnasium", ticks=10_000), tmp_path).notes == ["conforms"]
 
 
 @pytest.mark.parametrize("make", ["pettingzoo:mpe2.simple_spread_v3", "games:Dropout"])
 def test_the_parallel_face_passes_pettingzoos_check(make: str, tmp_path: Path) -> None:
     entities = 3
-    data = solo(make, "players:CheckParallel", ticks=10_000)
+    data = solo(make, "workers:CheckParallel", ticks=10_000)
     data["matches"][0]["seats"] = [["p"] * entities]
     assert play(data, tmp_path).notes == ["conforms"]
 
@@ -41,12 +41,12 @@ def test_the_parallel_face_passes_pettingzoos_check(make: str, tmp_path: Path) -
 @pytest.mark.parametrize("env_id", ["CartPole-v1", "Pendulum-v1", "FrozenLake-v1", "Blackjack-v1", "Taxi-v4"])
 def test_the_vector_face_does_what_gymnasiums_own_vector_environment_does(env_id: str, tmp_path: Path) -> None:
     options = {"env_id": env_id, "steps": 450}
-    played = play(solo(f"gymnasium:{env_id}", "players:MatchesSync", ticks=1000, lanes=3, options=options), tmp_path)
+    played = play(solo(f"gymnasium:{env_id}", "workers:MatchesSync", ticks=1000, lanes=3, options=options), tmp_path)
     assert played.notes[0] >= 3, "no episode has ended: nothing was compared"
 
 
 def test_an_episode_is_seen_from_its_first_to_its_last_observation(tmp_path: Path) -> None:
-    played = play(solo("games:Countdown", "players:Stepper", ticks=7, options={"action": 2}, length=3), tmp_path)
+    played = play(solo("games:Countdown", "workers:Stepper", ticks=7, options={"action": 2}, length=3), tmp_path)
     seen = [(note[1], float(note[2][0]), *note[3:]) for note in played.notes]
     assert seen == [
         ("reset", 3.0, {"length": 3}),
@@ -65,16 +65,16 @@ def test_an_episode_is_seen_from_its_first_to_its_last_observation(tmp_path: Pat
 
 
 def test_truncation_is_not_termination(tmp_path: Path) -> None:
-    played = play(solo("games:Countdown", "players:Stepper", ticks=3, length=3, truncate=True), tmp_path)
+    played = play(solo("games:Countdown", "workers:Stepper", ticks=3, length=3, truncate=True), tmp_path)
     assert played.notes[-2][4:6] == (False, True)
     assert [(e["terminated"], e["truncated"]) for e in played.episodes] == [(False, True)]
 
 
 def test_an_entity_that_ends_early_waits_in_reset_for_the_next_episode(tmp_path: Path) -> None:
-    data = solo("games:Dropout", "players:Stepper", ticks=12, lengths=[2, 4])
+    data = solo("games:Dropout", "workers:Stepper", ticks=12, lengths=[2, 4])
     data["policies"] = {
-        "p": {"algorithm": "players:Stepper", "options": {"name": "p"}},
-        "q": {"algorithm": "players:Stepper", "options": {"name": "q"}},
+        "p": {"algorithm": "workers:Stepper", "options": {"name": "p"}},
+        "q": {"algorithm": "workers:Stepper", "options": {"name": "q"}},
     }
     data["matches"] = [{"env": "game", "seats": ["p", "q"]}]
     played = play(data, tmp_path)
@@ -89,10 +89,10 @@ def test_an_entity_that_ends_early_waits_in_reset_for_the_next_episode(tmp_path:
 def test_in_a_turn_based_game_step_returns_when_the_seat_is_to_move_with_the_rewards_in_between(
     tmp_path: Path,
 ) -> None:
-    data = solo("games:Alternate", "players:Stepper", ticks=12)
+    data = solo("games:Alternate", "workers:Stepper", ticks=12)
     data["policies"] = {
-        "p": {"algorithm": "players:Stepper", "options": {"name": "p"}},
-        "q": {"algorithm": "players:Stepper", "options": {"name": "q"}},
+        "p": {"algorithm": "workers:Stepper", "options": {"name": "p"}},
+        "q": {"algorithm": "workers:Stepper", "options": {"name": "q"}},
     }
     data["matches"] = [{"env": "game", "seats": ["p", "q"]}]
     played = play(data, tmp_path)
@@ -106,14 +106,14 @@ def test_in_a_turn_based_game_step_returns_when_the_seat_is_to_move_with_the_rew
 
 
 def test_reset_in_mid_episode_restarts_a_game_that_is_the_seats_own(tmp_path: Path) -> None:
-    played = play(solo("games:Countdown", "players:ResetsOften", ticks=12, length=5), tmp_path)
+    played = play(solo("games:Countdown", "workers:ResetsOften", ticks=12, length=5), tmp_path)
     assert played.notes == [3, 6, 9, 12]
     assert [(e["cut"], e["length"]) for e in played.episodes] == [(True, 3)], "what the end of the run has cut"
 
 
 def test_reset_in_mid_episode_of_a_shared_game_idles_to_its_end_and_that_is_recorded(tmp_path: Path) -> None:
-    data = solo("games:Dropout", "players:ResetsOften", ticks=18, lengths=[6, 6])
-    data["policies"] = {"p": {"algorithm": "players:ResetsOften"}, "q": {"algorithm": "random"}}
+    data = solo("games:Dropout", "workers:ResetsOften", ticks=18, lengths=[6, 6])
+    data["policies"] = {"p": {"algorithm": "workers:ResetsOften"}, "q": {"algorithm": "random"}}
     data["matches"] = [{"env": "game", "seats": ["p", "q"]}]
     played = play(data, tmp_path)
     assert played.notes == [3, 9, 15]
@@ -123,7 +123,7 @@ def test_reset_in_mid_episode_of_a_shared_game_idles_to_its_end_and_that_is_reco
 def test_a_worker_that_leaves_early_idles_and_the_others_finish(tmp_path: Path) -> None:
     data = solo("touchdown", "random", ticks=60, max_steps=20)
     data["policies"] = {
-        "p": {"algorithm": "players:LeavesEarly", "options": {"steps": 25}},
+        "p": {"algorithm": "workers:LeavesEarly", "options": {"steps": 25}},
         "q": {"algorithm": "random"},
     }
     data["matches"] = [{"env": "game", "seats": ["p", "q"]}]
@@ -134,12 +134,12 @@ def test_a_worker_that_leaves_early_idles_and_the_others_finish(tmp_path: Path) 
 
 
 def test_a_match_that_everybody_has_left_ends(tmp_path: Path) -> None:
-    played = play(solo("games:Countdown", "players:LeavesEarly", ticks=10**9, options={"steps": 8}), tmp_path)
+    played = play(solo("games:Countdown", "workers:LeavesEarly", ticks=10**9, options={"steps": 8}), tmp_path)
     assert len(played.episodes) == 1
 
 
 def test_a_run_that_swallows_the_end_gets_it_again_and_plays_no_tick_more(tmp_path: Path) -> None:
-    played = play(solo("games:Countdown", "players:Swallows", ticks=12), tmp_path)
+    played = play(solo("games:Countdown", "workers:Swallows", ticks=12), tmp_path)
     assert played.notes == [12, 12, 12]
 
 
@@ -151,9 +151,9 @@ def test_every_kind_of_space_passes_through_a_match(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("face", "match", "reason"),
     [
-        ("players:Stepper", {"seats": ["p", "p"], "lanes": 2}, "needs one lane"),
-        ("players:Stepper", {"seats": [["p", "p"]]}, "needs one entity"),
-        ("players:CheckParallel", {"seats": ["p", "p"], "lanes": 2}, "needs one lane"),
+        ("workers:Stepper", {"seats": ["p", "p"], "lanes": 2}, "needs one lane"),
+        ("workers:Stepper", {"seats": [["p", "p"]]}, "needs one entity"),
+        ("workers:CheckParallel", {"seats": ["p", "p"], "lanes": 2}, "needs one lane"),
     ],
 )
 def test_a_face_that_the_seat_cannot_give_is_a_configuration_error(
@@ -170,7 +170,7 @@ def test_a_face_that_the_seat_cannot_give_is_a_configuration_error(
     ("action", "message"), [(np.float32(0.5), "float32 values for Discrete"), ([1, 2], "has the shape")]
 )
 def test_an_action_that_the_space_cannot_hold_is_refused(action: Any, message: str, tmp_path: Path) -> None:
-    data = solo("games:Countdown", "players:Stepper", options={"action": 0})
+    data = solo("games:Countdown", "workers:Stepper", options={"action": 0})
     data["policies"]["p"]["options"]["action"] = action.tolist() if isinstance(action, np.generic) else action
     if isinstance(action, np.generic):
         message = "float64 values for Discrete"
@@ -187,7 +187,7 @@ def test_seats_that_do_not_cover_the_game_are_a_configuration_error(tmp_path: Pa
     assert ConfigError is not None
 
 
-@pytest.mark.parametrize("algorithm", ["players:Stepper", "players:SteppedRows"])
+@pytest.mark.parametrize("algorithm", ["workers:Stepper", "workers:SteppedRows"])
 def test_an_action_that_is_none_of_the_spaces_is_the_workers_error(algorithm: str, tmp_path: Path) -> None:
     data = solo("games:Countdown", algorithm, options={"action": 7})
     with pytest.raises(RoleFailed, match=r"7\]? is no action of Discrete\(3\)") as caught:

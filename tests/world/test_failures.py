@@ -22,8 +22,8 @@ from arena.roles.protocol import Failed
 from arena.roles.root.root import RoleFailed
 from arena.terminal.display import PlainDisplay
 from faulty_games import Faulty
-from faulty_players import ACTOR_PLACES, WORKER_PLACES, name_of
-from staging import play
+from faulty_workers import ACTOR_PLACES, WORKER_PLACES, name_of
+from in_process import play
 
 
 @pytest.fixture(autouse=True)
@@ -38,7 +38,7 @@ def run_of(*, blue: Any = None, env: Any = None, **changes: Any) -> Any:
         "seed": 5,
         "checkpoint_every": 20,
         "envs": {"game": env or {"make": "games:Countdown"}},
-        "policies": {"blue": blue or {"algorithm": "faulty_players:FailsAt"}},
+        "policies": {"blue": blue or {"algorithm": "faulty_workers:FailsAt"}},
         "matches": [{"env": "game", "seats": ["blue"], "copies": 2, "lanes": 2}],
         **changes,
     }
@@ -71,7 +71,7 @@ def test_the_run_that_all_these_are_made_of_is_fine(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("where", WORKER_PLACES)
 def test_an_algorithm_that_raises_is_told_with_its_policy_and_seat(where: str, tmp_path: Path) -> None:
-    failure = failure_in(run_of(blue={"algorithm": f"faulty_players:{name_of(where)}"}), tmp_path)
+    failure = failure_in(run_of(blue={"algorithm": f"faulty_workers:{name_of(where)}"}), tmp_path)
     first = 1 if where == "own checkpoint" else 0  # the root of a group is the last one to leave it
     who = f"worker of policy 'blue' in seat 0 of match {first}"
     check_told_once(failure, f"ZeroDivisionError: fails at {where}", who)
@@ -80,7 +80,7 @@ def test_an_algorithm_that_raises_is_told_with_its_policy_and_seat(where: str, t
 @pytest.mark.parametrize("where", ACTOR_PLACES)
 def test_a_frozen_policy_that_raises_is_told_with_its_policy_and_seat(where: str, tmp_path: Path) -> None:
     folder = tmp_path / "blue"
-    algorithm = f"faulty_players:{name_of(where)}"
+    algorithm = f"faulty_workers:{name_of(where)}"
     checkpoint.save(folder, {"w": 1}, policy="blue", algorithm=algorithm, ticks=0, update=0)
     blue = {"algorithm": algorithm, "frozen": True, "load": str(folder)}
     failure = failure_in(run_of(blue=blue), tmp_path)
@@ -91,7 +91,7 @@ def test_a_frozen_policy_that_raises_is_told_with_its_policy_and_seat(where: str
 def test_an_algorithm_that_exits_or_cannot_say_why_ends_the_run_as_any_other(
     how: str, words: str, tmp_path: Path
 ) -> None:
-    failure = failure_in(run_of(blue={"algorithm": "faulty_players:Ends", "options": {"how": how}}), tmp_path)
+    failure = failure_in(run_of(blue={"algorithm": "faulty_workers:Ends", "options": {"how": how}}), tmp_path)
     assert failure.exit_code == 1
     assert failure.message.count("Traceback") == 1
     assert words in failure.message

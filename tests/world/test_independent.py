@@ -13,8 +13,8 @@ from arena.cli.main import main
 from arena.records import boundary as boundaries
 from arena.records import checkpoint
 from arena.roles.root.root import RoleFailed
-from launching import write
-from staging import Played, play
+from in_process import Played, play
+from run_cli import write
 
 RANDOM = {"algorithm": "random"}
 

@@ -14,8 +14,8 @@ from arena.records import checkpoint
 from arena.records.journal import JournalReader
 from arena.run.prepare import prepare
 from arena.terminal.display import silent_display
-from heavy import BYTES
-from staging import NOTES
+from heavy_learner import BYTES
+from in_process import NOTES
 
 LEARNERS, KEPT, ROUNDS = 8, 5, 8
 POLICIES = [f"p{number}" for number in range(LEARNERS)]
@@ -31,7 +31,7 @@ def league() -> dict[str, Any]:
         "rounds": ROUNDS,
         "checkpoint_every": 2,
         "envs": {"game": {"make": "matrix", "kwargs": {"game": "rock_paper_scissors"}}},
-        "policies": {name: {"algorithm": "heavy:Heavy"} for name in POLICIES},
+        "policies": {name: {"algorithm": "heavy_learner:Heavy"} for name in POLICIES},
         "matches": [{"matchmaking": meets}],
         "league": {"snapshots": {"keep": KEPT}},
     }

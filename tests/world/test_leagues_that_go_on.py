@@ -28,8 +28,8 @@ from arena.run.prepare import begin, prepare
 from arena.run.run import Run
 from arena.serving.policy import load_policy
 from arena.terminal.display import silent_display
+from in_process import NOTES
 from learners import MEETS_EVERY
-from staging import NOTES
 
 TICKS = 20  # of a round
 LEARNER = {"algorithm": "learners:MeetsItself"}

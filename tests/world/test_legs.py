@@ -18,8 +18,8 @@ from arena.records import checkpoint
 from arena.records.folder import RunFolder
 from arena.records.journal import JournalReader
 from arena.roles.root.root import RoleFailed
+from in_process import Played, play
 from learners import MEETS_EVERY
-from staging import Played, play
 
 RANDOM = {"algorithm": "random"}
 TOUCHDOWN = {"make": "touchdown", "kwargs": {"max_steps": 60}}
@@ -120,7 +120,10 @@ CASES: dict[str, Callable[[], dict[str, Any]]] = {
     ),
     "a wrapped Gymnasium environment": lambda: league(
         {"seats": ["blue"], "lanes": 2},
-        env={"make": "gymnasium:CartPole-v1", "wrappers": [{"frame_stack": 3}, "wrapping:Noisy", {"time_limit": 37}]},
+        env={
+            "make": "gymnasium:CartPole-v1",
+            "wrappers": [{"frame_stack": 3}, "wrappers:Noisy", {"time_limit": 37}],
+        },
         blue=normalised(),
     ),
     "ddpg, td3 and sac": lambda: league(
@@ -367,7 +370,7 @@ def test_a_kill_between_any_two_steps_of_going_on_loses_nothing(tmp_path: Path) 
 
 def test_a_learner_without_a_state_makes_the_run_one_leg(tmp_path: Path) -> None:
     data = league({"seats": ["blue", "red"]}, every=10, ticks=45, blue=learner("OfManyRows"))
-    data["policies"]["red"] = {"algorithm": "runners:Forgetful"}
+    data["policies"]["red"] = {"algorithm": "odd_workers:Forgetful"}
     played = played_in(tmp_path / "one", data)
     assert played.notes == []
     assert [path.name for path in played.folder.boundaries.iterdir()] == ["000000000045.json"]
@@ -397,7 +400,7 @@ def test_episodes_that_the_end_of_a_leg_cuts_are_marked_and_are_no_results(tmp_p
 def test_who_ended_before_the_cut_has_terminated_and_is_not_truncated(tmp_path: Path) -> None:
     data = league({"seats": ["p", "q"]}, env={"make": "games:Dropout", "kwargs": {"lengths": [2, 9]}}, ticks=5)
     data["policies"] = {
-        name: {"algorithm": "players:Stepper", "options": {"name": name}} for name in ("p", "q")
+        name: {"algorithm": "workers:Stepper", "options": {"name": name}} for name in ("p", "q")
     }  # fmt: skip
     played = played_in(tmp_path / "cut", data)
     steps = {name: [note[3:6] for note in played.notes if note[:2] == (name, "step")] for name in ("p", "q")}
@@ -414,7 +417,7 @@ def test_in_a_turn_based_game_the_cut_reaches_who_waits_for_his_turn_with_all_hi
 ) -> None:
     """A move pays its mover 1 and the other one 10."""
     data = league({"seats": ["p", "q"]}, env={"make": "games:Alternate", "kwargs": {"moves": 9}}, ticks=ticks)
-    data["policies"] = {name: {"algorithm": "players:Stepper", "options": {"name": name}} for name in ("p", "q")}
+    data["policies"] = {name: {"algorithm": "workers:Stepper", "options": {"name": name}} for name in ("p", "q")}
     played = played_in(tmp_path / "cut", data)
     (episode,) = played.episodes
     moves = {"p": (ticks + 1) // 2, "q": ticks // 2}

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 from games import Narrow
-from staging import play
+from in_process import play
 
 LEARNERS = {
-    "dqn": ("keepers:KeepsDQN", ["p"]),
-    "sac": ("keepers:KeepsSAC", ["p"]),
-    "a team in one seat": ("keepers:KeepsMASAC", [["p", "p"]]),
-    "a team of workers": ("keepers:KeepsMADDPG", ["p", "p"]),
+    "dqn": ("replay_learners:KeepsDQN", ["p"]),
+    "sac": ("replay_learners:KeepsSAC", ["p"]),
+    "a team in one seat": ("replay_learners:KeepsMASAC", [["p", "p"]]),
+    "a team of workers": ("replay_learners:KeepsMADDPG", ["p", "p"]),
 }
 
 
@@ -58,7 +58,7 @@ def test_overlapping_blocks_have_their_last_masks(tmp_path: Path) -> None:
     assert not wrong(replayed("dqn", tmp_path, length=4, ticks=13, pipeline=2))
 
 
-@pytest.mark.parametrize("player", ["players:NotesLastMasks", "players:NotesLastMasksOfAgents"])
+@pytest.mark.parametrize("player", ["workers:NotesLastMasks", "workers:NotesLastMasksOfAgents"])
 def test_the_last_info_of_an_entity_has_its_mask(player: str, tmp_path: Path) -> None:
     data = {
         "ticks": 6,

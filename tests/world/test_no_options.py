@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from staging import play
+from in_process import play
 
 TOUCHDOWN = {"make": "touchdown", "kwargs": {"max_steps": 60}}
 SMALL = {"hidden_sizes": [8]}

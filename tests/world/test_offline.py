@@ -13,8 +13,8 @@ from arena.errors import ConfigError
 from arena.records import checkpoint
 from arena.serving.policy import load_policy
 from fakes import all_equal
+from in_process import Played, play
 from policies.offline.importance_sampling import estimate
-from staging import Played, play
 
 SIZES = {"hidden_sizes": [16]}
 PPO = {"algorithm": "ppo", "options": {"n_steps": 16, "minibatch_size": 32, **SIZES}}

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from staging import play
+from in_process import play
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -17,8 +17,8 @@ def test_two_algorithms_of_stable_baselines_learn_in_one_match_through_the_gym_f
         "ticks": 600,
         "envs": {"game": {"make": "touchdown", "kwargs": {"max_steps": 50}}},
         "policies": {
-            "blue": {"algorithm": "libraries:StableBaselines", "options": ppo},
-            "red": {"algorithm": "libraries:StableBaselines", "options": dqn},
+            "blue": {"algorithm": "library_workers:StableBaselines", "options": ppo},
+            "red": {"algorithm": "library_workers:StableBaselines", "options": dqn},
         },
         "matches": [{"env": "game", "seats": ["blue", "red"]}],
     }

@@ -11,7 +11,7 @@ import pytest
 from arena.errors import Deadlock, RunStopped
 from arena.records import checkpoint
 from arena.roles.root.root import RoleFailed
-from staging import Played, play
+from in_process import Played, play
 
 GAMES = {
     "touchdown": {"make": "touchdown", "kwargs": {"max_steps": 12}},
@@ -69,7 +69,7 @@ def test_the_vector_face_still_does_what_gymnasiums_own_vector_environment_does(
     data = {
         "ticks": 1000,
         "envs": {"game": {"make": f"gymnasium:{env_id}"}},
-        "policies": {"p": {"algorithm": "players:MatchesSync", "options": {"env_id": env_id, "steps": 450}}},
+        "policies": {"p": {"algorithm": "workers:MatchesSync", "options": {"env_id": env_id, "steps": 450}}},
         "matches": [{"env": "game", "seats": ["p"], "lanes": 3, "pipeline": 2}],
     }
     assert play(data, tmp_path).notes[0] >= 3, "no episode has ended: nothing was compared"
@@ -106,7 +106,7 @@ def test_ppo_learns_the_same_weights_from_the_same_games(actions: str, recurrent
 
 def test_ppo_sends_one_blocks_actions_before_it_waits_for_the_other(tmp_path: Path) -> None:
     """Whoever overlaps and whoever does not can play in one match."""
-    ppo = {"algorithm": "blocks:NotesCallsOfPPO", "options": {"n_steps": 4}}
+    ppo = {"algorithm": "block_workers:NotesCallsOfPPO", "options": {"n_steps": 4}}
     played = play(duel(2, lanes=4, ticks=4, blue=ppo), tmp_path)
     first_tick, steady = played.notes[:2], played.notes[2:14]
     assert first_tick == [("async", 0), ("async", 2)]
@@ -127,13 +127,13 @@ def alone(algorithm: str, *, pipeline: int = 2, lanes: int = 4, ticks: int = 12,
 
 
 def test_reset_in_mid_episode_restarts_all_lanes_of_a_game_of_ones_own(tmp_path: Path) -> None:
-    played = play(alone("blocks:ResetsOften"), tmp_path)
+    played = play(alone("block_workers:ResetsOften"), tmp_path)
     assert played.notes == [3, 6, 9, 12]
     assert [(e["cut"], e["length"]) for e in played.episodes] == [(True, 3)] * 4, "what the end of the run has cut"
 
 
 def test_reset_of_some_lanes_leaves_the_other_half_alone(tmp_path: Path) -> None:
-    runs = [play(alone("blocks:ResetsSome", pipeline=pipeline), tmp_path) for pipeline in (1, 2)]
+    runs = [play(alone("block_workers:ResetsSome", pipeline=pipeline), tmp_path) for pipeline in (1, 2)]
     assert runs[0].notes == runs[1].notes
     assert runs[0].notes[0] == [3, 3, 5, 3]
     assert runs[0].episodes == runs[1].episodes
@@ -142,7 +142,7 @@ def test_reset_of_some_lanes_leaves_the_other_half_alone(tmp_path: Path) -> None
 def test_reset_of_a_shared_game_idles_until_every_lane_of_both_halves_has_begun_anew(tmp_path: Path) -> None:
     runs = []
     for pipeline in (1, 2):
-        data = duel(pipeline, env="chance", ticks=100, blue={"algorithm": "blocks:ResetsOften"})
+        data = duel(pipeline, env="chance", ticks=100, blue={"algorithm": "block_workers:ResetsOften"})
         runs.append(play(data, tmp_path))
     assert runs[0].notes == runs[1].notes
     assert len(set(np.diff(runs[1].notes))) > 1, "the lanes have ended at different ticks"
@@ -153,7 +153,7 @@ def test_reset_of_a_shared_game_idles_until_every_lane_of_both_halves_has_begun_
 def test_a_worker_that_leaves_early_idles_in_both_halves_and_the_others_finish(tmp_path: Path) -> None:
     runs = []
     for pipeline in (1, 2):
-        data = duel(pipeline, env="dropout", blue={"algorithm": "blocks:LeavesEarly", "options": {"steps": 7}})
+        data = duel(pipeline, env="dropout", blue={"algorithm": "block_workers:LeavesEarly", "options": {"steps": 7}})
         runs.append(play(data, tmp_path))
     assert runs[0].episodes == runs[1].episodes
     assert max(e["tick"] for e in runs[1].episodes) == 70
@@ -164,18 +164,18 @@ def test_a_worker_that_leaves_early_idles_in_both_halves_and_the_others_finish(t
 def test_a_worker_may_leave_with_results_that_it_has_not_fetched(
     order: list[int], pending: int, tmp_path: Path
 ) -> None:
-    leaves = {"algorithm": "blocks:LeavesPending", "options": {"order": order, "pending": pending}}
+    leaves = {"algorithm": "block_workers:LeavesPending", "options": {"order": order, "pending": pending}}
     played = play(duel(2, env="dropout", ticks=30, blue=leaves), tmp_path)
     assert max(e["tick"] for e in played.episodes) == 30
-    assert play(alone("blocks:LeavesPending", order=order, pending=pending), tmp_path).episodes == []
+    assert play(alone("block_workers:LeavesPending", order=order, pending=pending), tmp_path).episodes == []
 
 
 def test_a_run_that_swallows_the_end_gets_it_again_and_plays_no_tick_more(tmp_path: Path) -> None:
-    assert play(alone("blocks:Swallows"), tmp_path).notes == [12, 12, 12]
+    assert play(alone("block_workers:Swallows"), tmp_path).notes == [12, 12, 12]
 
 
 def test_a_run_that_swallows_the_end_of_one_block_gets_it_again_from_each(tmp_path: Path) -> None:
-    played = play(alone("blocks:SwallowsInTurns", ticks=3), tmp_path)
+    played = play(alone("block_workers:SwallowsInTurns", ticks=3), tmp_path)
     assert played.notes == ["over", "over", "over", 3]
 
 
@@ -192,22 +192,22 @@ def test_a_run_that_swallows_the_end_of_one_block_gets_it_again_from_each(tmp_pa
 )
 def test_what_would_wait_for_ever_is_an_error_that_says_what_to_call(calls: str, message: str, tmp_path: Path) -> None:
     with pytest.raises(RoleFailed, match=message) as caught:
-        play(alone("blocks:Calls", calls=calls.split()), tmp_path)
+        play(alone("block_workers:Calls", calls=calls.split()), tmp_path)
     assert not isinstance(caught.value, (Deadlock, RunStopped))
 
 
 def test_the_blocks_may_be_stepped_in_any_order_that_lets_the_environment_go_on(tmp_path: Path) -> None:
     calls = "s0 w0 s1 w1 s1 s0 w0 w1 s0 s1 w1 w0 step s0 w0 s1 w1"
-    assert play(alone("blocks:Calls", calls=calls.split()), tmp_path).notes == [5]
+    assert play(alone("block_workers:Calls", calls=calls.split()), tmp_path).notes == [5]
 
 
 def test_an_action_for_too_many_rows_is_refused(tmp_path: Path) -> None:
     with pytest.raises(RoleFailed, match=r"has the shape \(4,\), got \(5,\)"):
-        play(alone("blocks:TooMany"), tmp_path)
+        play(alone("block_workers:TooMany"), tmp_path)
 
 
 def test_the_blocks_draw_different_actions(tmp_path: Path) -> None:
-    first, second = play(alone("blocks:Draws", lanes=40), tmp_path).notes
+    first, second = play(alone("block_workers:Draws", lanes=40), tmp_path).notes
     assert first != second
 
 
@@ -221,7 +221,7 @@ def test_an_evaluation_plays_the_same_episodes_and_no_more(tmp_path: Path) -> No
 
 
 def test_a_resumed_run_goes_on_at_the_tick_of_its_checkpoint(tmp_path: Path) -> None:
-    counts = {"algorithm": "players:Counts"}
+    counts = {"algorithm": "workers:Counts"}
     play(duel(2, ticks=40, blue=counts), tmp_path, given=True)
     played = play(duel(2, ticks=80, blue=counts), tmp_path, resume=True)
     assert played.notes == [("loaded", 40)]

@@ -12,8 +12,8 @@ from arena.errors import Deadlock
 from arena.plan.deadlock import prove
 from arena.plan.plan import make_plan
 from arena.roles.root.root import RoleFailed
+from in_process import play
 from leagues import naive_run, random_league
-from staging import play
 
 BLOCK = 50
 

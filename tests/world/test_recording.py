@@ -15,11 +15,11 @@ from arena.dataset.reader import Episode, Part, open_dataset
 from arena.errors import ConfigError
 from arena.game.spaces import flatten
 from arena.roles.root.root import RoleFailed
-from disk import full_above
 from faulty_games import Faulty
-from staging import Played, play
+from full_disk import full_above
+from in_process import Played, play
 
-WITNESS = {"algorithm": "witnesses:Witness"}
+WITNESS = {"algorithm": "witness_worker:Witness"}
 RANDOM = {"algorithm": "random"}
 SEEDED = {"seed": 5, "checkpoint_every": 20, "record": "samples"}
 
@@ -121,7 +121,7 @@ def check_returns(played: Played) -> list[Episode]:
 
 
 def test_observations_of_every_kind_come_back_to_the_bit(tmp_path: Path) -> None:
-    blue = {"algorithm": "witnesses:Witness"}
+    blue = {"algorithm": "witness_worker:Witness"}
     played = play(run_of("games:Rich", blue=blue), tmp_path)
     assert check_rows(played, entity=0, policy="blue", spaces=spaces_of(played)) == 50 * 3
     episodes = check_returns(played)
@@ -183,14 +183,14 @@ def test_an_episode_longer_than_a_part_is_put_together(tmp_path: Path, monkeypat
 
 
 def test_a_reset_in_mid_episode_leaves_no_episode(tmp_path: Path) -> None:
-    played = play(run_of("games:Countdown", lanes=1, blue={"algorithm": "players:ResetsOften"}), tmp_path)
+    played = play(run_of("games:Countdown", lanes=1, blue={"algorithm": "workers:ResetsOften"}), tmp_path)
     (match,) = open_dataset(played.folder.path).matches
     assert sum(part.begins.sum() for part in match.parts()) > 10
     check_returns(played)
 
 
 def test_a_seat_that_nobody_plays_any_more_is_told_as_idle(tmp_path: Path) -> None:
-    leaves = {"algorithm": "runners:Brittle", "options": {"leave": [7]}}
+    leaves = {"algorithm": "odd_workers:Brittle", "options": {"leave": [7]}}
     data = run_of("games:Chance", "blue", "red", lanes=1, blue=leaves)
     played = play({**data, "checkpoint_every": 50}, tmp_path)
     (match,) = open_dataset(played.folder.path).matches
@@ -242,9 +242,9 @@ def test_what_is_played_is_the_same_with_and_without_a_record(tmp_path: Path) ->
     assert not off.folder.samples.exists()
 
 
-LEARNS = {"algorithm": "players:Counts"}
-FAILS = {"algorithm": "runners:Brittle", "options": {"fails_at": 70}}
-HOLDS = {"algorithm": "runners:Brittle"}
+LEARNS = {"algorithm": "workers:Counts"}
+FAILS = {"algorithm": "odd_workers:Brittle", "options": {"fails_at": 70}}
+HOLDS = {"algorithm": "odd_workers:Brittle"}
 
 
 def test_two_halves_give_the_same_files_as_the_whole(tmp_path: Path) -> None:

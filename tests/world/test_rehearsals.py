@@ -13,12 +13,12 @@ from arena.cli.main import main
 from arena.records.folder import RunFolder
 from arena.roles.root.root import Root
 from arena.run import stages
-from staging import play
+from in_process import play
 
 STAYS = {"algorithm": "random"}
 LEARNS = {"algorithm": "learners:MeetsItself"}
 SMALL = {"n_steps": 8, "minibatch_size": 8, "hidden_sizes": [4]}
-ALONE = {"algorithm": "players:ActsAlone", "frozen": True}
+ALONE = {"algorithm": "workers:ActsAlone", "frozen": True}
 PPO = {"algorithm": "ppo", "options": SMALL}
 GAME = {"make": "touchdown", "kwargs": {"max_steps": 8}}
 NUMBERS = {"make": "touchdown", "kwargs": {"max_steps": 8, "red_actions": "continuous"}}
@@ -45,7 +45,7 @@ MISTAKES = {
         r"policies\.last\.options\.n_steps: ",
     ),
     "a newcomer that would forget": (
-        league(KNOCKOUT, one=STAYS, two=STAYS, last={"algorithm": "runners:Forgetful"}),
+        league(KNOCKOUT, one=STAYS, two=STAYS, last={"algorithm": "odd_workers:Forgetful"}),
         r"rounds: is asked for, but what 'last' learns would end with a round",
     ),
     "a newcomer without the face": (
@@ -82,7 +82,7 @@ def test_whoever_cannot_take_a_seat_of_a_later_round_is_found_before_anybody_tra
 def test_an_algorithm_that_a_run_alone_can_make_is_made_before_anybody_trains(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert run("train", league(KNOCKOUT, one=STAYS, two=STAYS, last={"algorithm": "runners:Refuses"})) == 2
+    assert run("train", league(KNOCKOUT, one=STAYS, two=STAYS, last={"algorithm": "odd_workers:Refuses"})) == 2
     assert "policies.last: not with these options" in capsys.readouterr().err
 
 

@@ -29,8 +29,8 @@ from arena.replay.verify import events_of, frames, verify
 from arena.roles.root.root import RoleFailed
 from arena.run.stop import STOP_SIGNALS
 from faulty_games import Faulty
-from staging import Played, play
-from tampering import other_action, tamper
+from in_process import Played, play
+from tampered_replays import other_action, tamper
 
 RANDOM = {"algorithm": "random"}
 
@@ -131,12 +131,12 @@ def test_blocks_of_lanes_write_files_of_their_own(pipeline: int, tmp_path: Path)
 
 
 def test_seats_that_nobody_plays_any_more_are_played_again_too(tmp_path: Path) -> None:
-    leaves = {"algorithm": "runners:Brittle", "options": {"leave": [7]}}
+    leaves = {"algorithm": "odd_workers:Brittle", "options": {"leave": [7]}}
     check(play(run_of("games:Chance", "blue", "red", lanes=1, blue=leaves, checkpoint_every=60), tmp_path))
 
 
 def test_resets_in_mid_episode_are_done_again_with_their_seeds_and_options(tmp_path: Path) -> None:
-    data = run_of("gymnasium:FrozenLake-v1", lanes=1, blue={"algorithm": "players:CheckGymnasium"}, checkpoint_every=60)
+    data = run_of("gymnasium:FrozenLake-v1", lanes=1, blue={"algorithm": "workers:CheckGymnasium"}, checkpoint_every=60)
     match = check(play(data, tmp_path))
     begins = match.recordings[0].begins
     given = [begin.seeds for begin in begins[1:]]
@@ -199,7 +199,7 @@ def test_a_lane_takes_few_bytes_per_tick(tmp_path: Path) -> None:
 # ------------------------------------------------------------------------------------------------- resuming
 
 
-LEARNS = {"algorithm": "players:Counts"}
+LEARNS = {"algorithm": "workers:Counts"}
 
 
 def test_two_halves_give_the_same_files_as_the_whole(tmp_path: Path) -> None:
@@ -215,7 +215,7 @@ def test_a_run_that_broke_and_goes_on_has_the_same_files(
     ticks_of_chunk: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("arena.replay.writer._MOST_TICKS", ticks_of_chunk)
-    holds = {"algorithm": "runners:Brittle"}
+    holds = {"algorithm": "odd_workers:Brittle"}
     data = run_of("touchdown", "blue", "red", kwargs={"max_steps": 9}, ticks=100, blue=holds)
     whole = play(data, tmp_path / "whole", given=True)
     broken = {**data, "policies": {**data["policies"], "blue": {**holds, "options": {"fails_at": 70}}}}

@@ -17,9 +17,9 @@ from playwright.sync_api import expect
 from arena.report.live import HOST, LivePage, make_server
 from arena.report.numbers import MINUS, NOTHING, THIN
 from arena.report.page import CONTENTS, write_report
-from browsers import DESK, PHONE, Browser, Scheme, Sheet, chromium, opened
+from browser import DESK, PHONE, Browser, Scheme, Sheet, chromium, opened
+from in_process import play
 from league_folders import League, write_league
-from staging import play
 
 SHEET = (720, 1000)  # A4 with narrow margins, at 96 dots in an inch
 LOOKS: list[tuple[tuple[int, int], Scheme]] = [(DESK, "light"), (PHONE, "dark")]

@@ -22,14 +22,14 @@ from arena.records.journal import JournalReader
 from arena.records.lock import is_left
 from arena.roles.root.root import RoleFailed
 from arena.run.prepare import prepare
-from staging import Played, play
+from in_process import Played, play
 
-COUNTS = {"algorithm": "players:Counts"}
+COUNTS = {"algorithm": "workers:Counts"}
 RANDOM = {"algorithm": "random"}
 
 
 def brittle(**options: Any) -> dict[str, Any]:
-    return {"algorithm": "runners:Brittle", "options": options}
+    return {"algorithm": "odd_workers:Brittle", "options": options}
 
 
 def duel(*, ticks: int = 40, blue: Any = COUNTS, red: Any = RANDOM, lanes: int = 2, **match: Any) -> dict[str, Any]:
@@ -165,7 +165,7 @@ def test_a_run_that_broke_in_its_first_leg_begins_that_again(tmp_path: Path) -> 
 
 
 def test_without_a_boundary_nothing_is_restarted_over_old_records(tmp_path: Path) -> None:
-    data = duel(ticks=200, blue={"algorithm": "runners:Forgets"})
+    data = duel(ticks=200, blue={"algorithm": "odd_workers:Forgets"})
     folder = broken(data, tmp_path)
     before = snapshot(folder.path)
     with pytest.raises(ConfigError, match=r"no tick to go on from: .*Leave --resume out and start a new run.*`load:`"):
@@ -189,7 +189,7 @@ def changed(**parts: Any) -> dict[str, Any]:
 OTHER_GAMES = {
     "an algorithm": (
         changed(policies={"blue": brittle(), "red": RANDOM}),
-        'policies.blue.algorithm was "players:Counts", is "runners:Brittle"',
+        'policies.blue.algorithm was "workers:Counts", is "odd_workers:Brittle"',
     ),
     "a frozen policy": (
         changed(policies={"blue": {**COUNTS, "frozen": True}, "red": RANDOM}),
@@ -301,7 +301,7 @@ def test_who_has_left_is_known_by_its_policy_when_matches_have_other_numbers(tmp
 
 
 def test_a_learner_that_begins_anew_is_told(tmp_path: Path) -> None:
-    data = duel(ticks=40, red={"algorithm": "runners:Forgetful"}, lanes=1)
+    data = duel(ticks=40, red={"algorithm": "odd_workers:Forgetful"}, lanes=1)
     play(data, tmp_path, given=True)
     assert resume({**data, "ticks": 80}, tmp_path).run.words == ("policy 'red' has no checkpoint: it begins anew",)
 
@@ -313,7 +313,7 @@ def test_of_a_run_that_goes_on_at_its_first_tick_nobody_is_said_to_begin_anew(tm
 
 
 def test_updates_of_a_policy_without_checkpoints_are_numbered_on(tmp_path: Path) -> None:
-    data = duel(ticks=40, red={"algorithm": "runners:Forgetful"}, lanes=1)
+    data = duel(ticks=40, red={"algorithm": "odd_workers:Forgetful"}, lanes=1)
     play(data, tmp_path, given=True)
     played = resume({**data, "ticks": 80}, tmp_path)
     numbers = [number for number, _ in updates(played.folder, "red")]
@@ -380,7 +380,7 @@ def test_a_checkpoint_that_the_configuration_names_is_not_needed_any_more(tmp_pa
 
 def test_a_new_run_that_cannot_begin_leaves_no_folder(tmp_path: Path) -> None:
     with pytest.raises(RoleFailed) as caught:
-        play(duel(blue={"algorithm": "runners:Refuses"}), tmp_path, given=True)
+        play(duel(blue={"algorithm": "odd_workers:Refuses"}), tmp_path, given=True)
     assert caught.value.failure.exit_code == 2
     assert list(tmp_path.iterdir()) == []
 
@@ -388,7 +388,7 @@ def test_a_new_run_that_cannot_begin_leaves_no_folder(tmp_path: Path) -> None:
 def test_a_folder_that_was_there_before_stays_and_is_empty_again(tmp_path: Path) -> None:
     (tmp_path / "run").mkdir()
     with pytest.raises(RoleFailed):
-        play(duel(blue={"algorithm": "runners:Refuses"}), tmp_path, given=True)
+        play(duel(blue={"algorithm": "odd_workers:Refuses"}), tmp_path, given=True)
     assert list((tmp_path / "run").iterdir()) == []
 
 
@@ -403,7 +403,7 @@ def test_what_somebody_has_put_into_the_folder_meanwhile_stays(tmp_path: Path) -
     assert folder.logs.is_dir(), "a run has begun in it"
 
 
-@pytest.mark.parametrize("again", [COUNTS, {"algorithm": "runners:Forgets"}], ids=["resumable", "not resumable"])
+@pytest.mark.parametrize("again", [COUNTS, {"algorithm": "odd_workers:Forgets"}], ids=["resumable", "not resumable"])
 def test_a_start_that_was_killed_after_its_first_boundary_can_be_made_again(again: Any, tmp_path: Path) -> None:
     def killed(*_: Any) -> None:
         raise RuntimeError("killed")
@@ -424,7 +424,7 @@ def test_a_start_that_was_killed_after_its_first_boundary_can_be_made_again(agai
 
 def test_a_bug_before_the_start_keeps_the_folder_with_its_logs(tmp_path: Path) -> None:
     with pytest.raises(RoleFailed) as caught:
-        play(duel(blue={"algorithm": "runners:Fails", "options": {"where": "init"}}), tmp_path, given=True)
+        play(duel(blue={"algorithm": "odd_workers:Fails", "options": {"where": "init"}}), tmp_path, given=True)
     assert caught.value.failure.exit_code == 1
     assert (tmp_path / "run" / "logs").is_dir()
     assert not (tmp_path / "run" / "config.yaml").exists()
@@ -437,7 +437,7 @@ def test_a_worker_that_ends_early_is_told_once_when_it_happens(tmp_path: Path) -
     assert line in played.shown
 
 
-@pytest.mark.parametrize("blue", [COUNTS, RANDOM, {"algorithm": "players:Swallows"}])
+@pytest.mark.parametrize("blue", [COUNTS, RANDOM, {"algorithm": "workers:Swallows"}])
 def test_the_end_of_the_budget_is_no_news(blue: Any, tmp_path: Path) -> None:
     assert "has returned" not in play(duel(ticks=40, blue=blue, lanes=1), tmp_path).shown
 
@@ -483,7 +483,7 @@ def test_a_group_whose_root_had_left_goes_on_with_the_last_learners_weights(tmp_
 
 
 def test_a_learner_without_a_state_is_told_at_the_end_and_players_are_not(tmp_path: Path) -> None:
-    played = play(duel(blue={"algorithm": "runners:Forgetful"}, lanes=1, copies=2), tmp_path)
+    played = play(duel(blue={"algorithm": "odd_workers:Forgetful"}, lanes=1, copies=2), tmp_path)
     assert played.shown.splitlines()[-1] == "no checkpoints of 'blue': its algorithm has no state_dict()"
     assert played.shown.count("no checkpoints") == 1
 

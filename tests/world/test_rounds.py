@@ -16,12 +16,15 @@ from arena.records.journal import JournalReader
 from arena.run.display import Display
 from arena.run.prepare import prepare
 from arena.terminal.display import PlainDisplay, silent_display
-from remembering import Begun, Bits
-from staging import NOTES
+from in_process import NOTES
+from leg_starts import Begun, Bits
 
 TICKS = 20  # of a round
-PPO = {"algorithm": "remembering:RemembersPPO", "options": {"n_steps": 16, "learning_rate": 1e-3, "hidden_sizes": [8]}}
-ALL = {"algorithm": "remembering:RemembersAll"}
+PPO = {
+    "algorithm": "leg_starts:RemembersPPO",
+    "options": {"n_steps": 16, "learning_rate": 1e-3, "hidden_sizes": [8]},
+}
+ALL = {"algorithm": "leg_starts:RemembersAll"}
 
 
 def league(*matches: Any, policies: Any, rounds: int = 3, **more: Any) -> dict[str, Any]:

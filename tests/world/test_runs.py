@@ -16,7 +16,7 @@ from arena.records import checkpoint
 from arena.roles.root.root import RoleFailed
 from arena.run.prepare import prepare
 from arena.terminal.watch import watch
-from staging import NOTES, play
+from in_process import NOTES, play
 
 
 def duel(*, ticks: int = 40, blue: Any = None, red: Any = None, copies: int = 2, lanes: int = 2, **kwargs: Any) -> Any:
@@ -25,7 +25,7 @@ def duel(*, ticks: int = 40, blue: Any = None, red: Any = None, copies: int = 2,
         "ticks": ticks,
         "seed": 5,
         "envs": {"game": {"make": "touchdown", "kwargs": {"max_steps": 15, **kwargs}}},
-        "policies": {"blue": blue or {"algorithm": "players:Counts"}, "red": red or {"algorithm": "random"}},
+        "policies": {"blue": blue or {"algorithm": "workers:Counts"}, "red": red or {"algorithm": "random"}},
         "matches": [{"env": "game", "seats": ["blue", "red"], "copies": copies, "lanes": lanes}],
     }
 
@@ -87,9 +87,9 @@ def test_workers_of_a_policy_are_one_group_over_all_matches(tmp_path: Path) -> N
 
 
 def test_a_worker_that_has_left_is_missed_by_nobody_in_the_group(tmp_path: Path) -> None:
-    data = duel(blue={"algorithm": "players:Counts"}, ticks=40)
+    data = duel(blue={"algorithm": "workers:Counts"}, ticks=40)
     data["matches"] = [{"env": "game", "seats": ["blue", "blue"], "copies": 1}]
-    data["policies"] = {"blue": {"algorithm": "runners:LeavesInTurn"}}
+    data["policies"] = {"blue": {"algorithm": "odd_workers:LeavesInTurn"}}
     played = play(data, tmp_path)
     assert sorted(played.notes) == [(0, 1), (1, 3)], "worker 1 has updated on after worker 0 had left"
 
@@ -122,9 +122,9 @@ def test_a_frozen_policy_plays_its_checkpoint_and_learns_nothing(tmp_path: Path)
 @pytest.mark.parametrize(
     ("policy", "message"),
     [
-        ({"algorithm": "players:Stepper", "frozen": True}, "an algorithm needs actor"),
-        ({"algorithm": "players:Countz"}, "did you mean 'Counts'"),
-        ({"algorithm": "players:Counts", "options": {"evry": 3}}, "did you mean 'every'"),
+        ({"algorithm": "workers:Stepper", "frozen": True}, "an algorithm needs actor"),
+        ({"algorithm": "workers:Countz"}, "did you mean 'Counts'"),
+        ({"algorithm": "workers:Counts", "options": {"evry": 3}}, "did you mean 'every'"),
     ],
 )
 def test_a_mistake_in_a_policy_ends_the_run_before_anybody_plays(policy: Any, message: str, tmp_path: Path) -> None:
@@ -168,7 +168,7 @@ def test_an_argument_that_a_game_refuses_is_named_with_its_match(lanes: int, tmp
 
 
 def test_a_policy_with_weights_in_seats_of_other_spaces_is_refused_before_anybody_plays(tmp_path: Path) -> None:
-    data = duel(red={"algorithm": "players:Counts"}, red_obs="image", copies=1)
+    data = duel(red={"algorithm": "workers:Counts"}, red_obs="image", copies=1)
     assert play(data, tmp_path).episodes, "each policy has its own spaces"
     data["matches"][0]["seats"] = ["blue", "blue"]
     with pytest.raises(RoleFailed, match=r"matches\[0\].seats\[1\]: policy 'blue': observes Box\(0, 255") as caught:
@@ -181,7 +181,7 @@ def test_a_policy_with_weights_in_seats_of_other_spaces_is_refused_before_anybod
 def test_a_checkpoint_of_another_algorithm_is_refused(tmp_path: Path) -> None:
     first = play(duel(), tmp_path)
     data = duel(blue={"algorithm": "ppo", "options": {"n_steps": 8}, "load": str(first.folder.path)})
-    with pytest.raises(RoleFailed, match="is of the algorithm 'players:Counts'"):
+    with pytest.raises(RoleFailed, match="is of the algorithm 'workers:Counts'"):
         play(data, tmp_path)
 
 
@@ -200,7 +200,7 @@ def test_a_game_that_raises_ends_the_run_with_its_own_traceback(where: str, tmp_
 
 @pytest.mark.parametrize("where", ["init", "run", "late", "state", "leave"])
 def test_a_worker_that_raises_ends_the_run_with_its_own_traceback(where: str, tmp_path: Path) -> None:
-    blue = {"algorithm": "runners:Fails", "options": {"where": where}}
+    blue = {"algorithm": "odd_workers:Fails", "options": {"where": where}}
     with pytest.raises(RoleFailed, match="worker of policy 'blue' in seat 0 of match 0") as caught:
         play(duel(blue=blue), tmp_path)
     assert caught.value.failure.message.count("Traceback") == 1
@@ -208,14 +208,14 @@ def test_a_worker_that_raises_ends_the_run_with_its_own_traceback(where: str, tm
 
 
 def test_workers_that_call_different_collectives_are_told_so(tmp_path: Path) -> None:
-    data = duel(blue={"algorithm": "runners:Disagrees"}, copies=2)
+    data = duel(blue={"algorithm": "odd_workers:Disagrees"}, copies=2)
     with pytest.raises(RoleFailed, match="called different collectives"):
         play(data, tmp_path)
 
 
 def test_a_circle_of_waits_is_an_error_that_names_them(tmp_path: Path) -> None:
     data = duel(ticks=100)
-    data["policies"] = {name: {"algorithm": "runners:PerEpisode"} for name in ("blue", "red")}
+    data["policies"] = {name: {"algorithm": "odd_workers:PerEpisode"} for name in ("blue", "red")}
     data["envs"]["game"] = {"make": "games:Dropout", "kwargs": {"lengths": [3, 5]}}
     data["matches"] = [
         {"env": "game", "seats": ["blue", "red"]},

@@ -16,8 +16,8 @@ from arena.records.journal import JournalReader
 from arena.transport import Tag
 from arena.transport.scheduler import RoleEndpoint, RoleScheduler
 from fakes import ScriptedEnv, all_equal
+from in_process import Played, play
 from policies.ppo import PPO
-from staging import Played, play
 
 PPO_OPTIONS = {"n_steps": 8, "minibatch_size": 16, "n_epochs": 2, "hidden_sizes": [8]}
 DQN_OPTIONS = {
@@ -70,7 +70,7 @@ def test_one_worker_alone_learns_to_the_bit_what_it_learns_with_a_barrier(
 
 
 def test_every_fragment_is_learnt_from_once_through_legs_and_a_resume(tmp_path: Path) -> None:
-    data = run_of("handing_over:NotesPPO", PPO_OPTIONS)
+    data = run_of("async_learners:NotesPPO", PPO_OPTIONS)
     first = play(data, tmp_path, given=True)
     then = play({**data, "ticks": 175}, tmp_path, resume=True)
     notes = [*first.notes, *then.notes]
@@ -88,7 +88,7 @@ def test_every_fragment_is_learnt_from_once_through_legs_and_a_resume(tmp_path: 
 
 
 def test_a_replay_counts_every_transition_once_through_legs_and_a_resume(tmp_path: Path) -> None:
-    data = run_of("handing_over:NotesDQN", DQN_OPTIONS)
+    data = run_of("async_learners:NotesDQN", DQN_OPTIONS)
     first = play(data, tmp_path, given=True)
     then = play({**data, "ticks": 175}, tmp_path, resume=True)
     collected = sum(note[1] for note in [*first.notes, *then.notes] if note[0] == "collected")

@@ -16,9 +16,9 @@ from arena.errors import ConfigError
 from arena.preflight.examine import examine
 from arena.records import checkpoint
 from arena.roles.root.root import RoleFailed
-from arena.run.planning import checked_plan
+from arena.run.prepare import checked_plan
+from in_process import Played, play
 from policies.sb3.member import ARCHIVE
-from staging import Played, play
 
 NET = {"policy_kwargs": {"net_arch": [16]}}
 PPO = {"algorithm": "sb3:PPO", "options": {"n_steps": 20, "batch_size": 40, "n_epochs": 2, **NET}}

@@ -21,7 +21,7 @@ from arena.run.recovery import RecoveryState
 from arena.run.stop import STOP_SIGNALS, Stop
 from arena.terminal.display import silent_display
 
-COUNTS = {"algorithm": "players:Counts"}
+COUNTS = {"algorithm": "workers:Counts"}
 
 
 def duel(*, pipeline: int = 1, every: int = 4000, red: Any = COUNTS) -> dict[str, Any]:
@@ -141,7 +141,7 @@ def test_a_run_that_has_stopped_goes_on_from_there(tmp_path: Path) -> None:
 
 
 def test_a_policy_that_has_left_is_found_again(tmp_path: Path) -> None:
-    leaves = {"algorithm": "runners:Brittle", "options": {"every": 5, "leave": [7, 7]}}
+    leaves = {"algorithm": "odd_workers:Brittle", "options": {"every": 5, "leave": [7, 7]}}
     result, folder = stopped(duel(red=leaves), tmp_path)
     found = boundary.newest(folder)
     assert found is not None

@@ -11,7 +11,7 @@ import pytest
 from arena.records import checkpoint
 from arena.roles.root.root import RoleFailed
 from fakes import all_equal
-from staging import Played, play
+from in_process import Played, play
 
 
 def two_step(seats: Any, *, ticks: int, **policy: Any) -> dict[str, Any]:

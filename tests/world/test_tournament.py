@@ -29,7 +29,7 @@ from arena.report.page import page
 from arena.report.read_run import read_run
 from arena.report.sections import page_data, plain
 from arena.run.status import run_status
-from staging import play
+from in_process import play
 
 LADDER = [[0, -1, -1], [1, 0, -1], [1, 1, 0]]  # a higher action beats a lower one
 
@@ -54,7 +54,7 @@ def ladder(policies: dict[str, Any] | None = None, **changes: Any) -> dict[str, 
 
 def learners(**changes: Any) -> dict[str, Any]:
     """A run that leaves checkpoints at 0, 10 and 20."""
-    data = ladder({"blue": {"algorithm": "players:Counts"}, "fixed": plays(1)}, ticks=20, checkpoint_every=10)
+    data = ladder({"blue": {"algorithm": "workers:Counts"}, "fixed": plays(1)}, ticks=20, checkpoint_every=10)
     return data | changes
 
 
@@ -303,7 +303,7 @@ def test_nobody_is_lost_where_a_run_is_called_as_another_one_would_be_told_apart
 
 
 def test_nobody_is_lost_where_a_policy_is_called_as_that_of_another_source_would_be_told_apart(tmp_path: Path) -> None:
-    learn = {"blue": {"algorithm": "players:Counts"}, "fixed": plays(1)}
+    learn = {"blue": {"algorithm": "workers:Counts"}, "fixed": plays(1)}
     first, second = runs_called(tmp_path, "duel", "other", policies=learn)
     more = written(tmp_path, ladder({"duel.blue": plays(2), "dice": {"algorithm": "random"}}))
     found = players_of(read_sources([first, second, more]), ["last"])
@@ -377,7 +377,11 @@ def test_pairs_that_the_budget_does_not_reach_are_named(tmp_path: Path, capsys: 
     assert "1 of 3 pairs have not met in a game that counts: " in out
 
 
-UNTRAINED = {"blue": {"algorithm": "players:Counts"}, "red": {"algorithm": "players:Counts"}, "fixed": plays(1)}
+UNTRAINED = {
+    "blue": {"algorithm": "workers:Counts"},
+    "red": {"algorithm": "workers:Counts"},
+    "fixed": plays(1),
+}
 
 
 def test_policies_that_learn_and_have_no_checkpoint_are_refused_with_the_remedies(

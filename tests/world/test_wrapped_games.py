@@ -10,14 +10,14 @@ import pytest
 from arena.config import load_config, parse_config, resolved_yaml
 from arena.errors import ConfigError
 from arena.plan.plan import make_plan
-from staging import play
+from in_process import play
 
 
 def watched(**env: Any) -> dict[str, Any]:
     return {
         "ticks": 9,
         "envs": {"game": {"make": "games:Countdown", "kwargs": {"length": 4}, **env}},
-        "policies": {"blue": {"algorithm": "wrapping:Frames"}},
+        "policies": {"blue": {"algorithm": "wrappers:Frames"}},
         "matches": [{"env": "game", "seats": ["blue"], "lanes": 2}],
     }
 
@@ -44,11 +44,11 @@ def test_a_time_limit_truncates_and_shows_the_last_observation(tmp_path: Path) -
 
 
 def test_wrappers_are_played_in_the_order_of_the_configuration(tmp_path: Path) -> None:
-    shifted = {"wrapping:Shifted": {"by": 10}}
+    shifted = {"wrappers:Shifted": {"by": 10}}
     inner = play(watched(wrappers=[shifted, {"frame_stack": 2}]), tmp_path).notes[0][0]
     outer = play(watched(wrappers=[{"frame_stack": 2}, shifted]), tmp_path).notes[0][0]
     assert inner == outer == [[14.0, 14.0]] * 2
-    bonus = {"wrapping:Shifted": {"by": 0, "bonus": 5}}
+    bonus = {"wrappers:Shifted": {"by": 0, "bonus": 5}}
     returns = [
         play(watched(wrappers=wrappers), tmp_path).episodes[0]["seats"][0]["return"]
         for wrappers in ([bonus, {"clip_reward": 1}], [{"clip_reward": 1}, bonus])

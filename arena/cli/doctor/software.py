@@ -20,7 +20,6 @@ PACKAGES = {  # from, to below
     "msgspec": ("0.20", "1"),
     "rich": ("13", "16"),
     "scipy": ("1.11", "2"),
-    "openskill": ("6", "7"),
     "networkx": ("3", "4"),
     "plotly": ("6", "8"),
     "jinja2": ("3.1", "4"),

@@ -90,7 +90,7 @@ class LaneBlock:
         self._lockstep = Lockstep(len(self._ports), run.plan.ticks, run.leg.start)
         self._seat_entities = seat_entities
         self._samples = self._sample_writer() if run.plan.record == "samples" and run.episodes is None else None
-        self._replays = self._replay_writer() if run.plan.record == "replays" and not run.rehearsal else None
+        self._replays = self._replay_writer() if run.plan.record == "replays" else None
         self.finished: list[EpisodeRecord] = []
 
     def _lay_table(self, seat_entities: Sequence[tuple[int, ...]]) -> tuple[list[SeatServer], StepWriter]:

@@ -32,7 +32,7 @@ from arena.records.recorder import Recorder
 from arena.records.scoreboard import Scoreboard
 from arena.roles.protocol import Done, Failed, Go, Left, Next, Progress, Ready, Restarted, Stopping, Update
 from arena.roles.root import leg_end
-from arena.roles.root.admission import is_resumable, refuse_unplayable, schedules_of
+from arena.roles.root.admission import check_playable, is_resumable
 from arena.roles.root.early_stop import EarlyStop
 from arena.roles.root.faults import note_restart
 from arena.roles.root.hearing import Hearing
@@ -90,7 +90,7 @@ class Root:
         """Waits until everybody is ready for the leg.
 
         Raises:
-            RoleFailed: somebody could not begin, or the plan can deadlock, or that of a later round.
+            RoleFailed: a role could not begin, or the plan can deadlock.
         """
         ready: dict[Role, Ready] = {}
         news = self._news()
@@ -101,22 +101,14 @@ class Root:
             else:
                 self._early.append(message)
         self._ready = ready
-        self._refuse_unplayable()
+        self._check_playable()
 
-    def _refuse_unplayable(self) -> None:
+    def _check_playable(self) -> None:
         """Ends a run before anybody plays what cannot be played to its end."""
-        run, ready, schedules = self._run, self._ready.values(), self._memory.schedules
-        schedules.update(schedules_of(run.plan, ready))
         try:
-            refuse_unplayable(run, ready, schedules, begins=not run.begun and self._leg is run.leg)
+            check_playable(self._run, self._ready.values())
         except ConfigError as refusal:
             raise RoleFailed(Failed("root, rank 0", str(refusal), exit_code=2)) from refusal
-
-    def dismiss(self) -> None:
-        """Lets everybody go who was ready: it was a rehearsal."""
-        self._tell(Go(self._run.plan.ticks))
-        self._last_words(self._news(), lambda message: None)
-        self._tell(Next(None))
 
     def record(self, recorder: Recorder) -> NextStep:
         """Lets everybody begin, and writes down what happens until the last leg is over.

@@ -156,15 +156,9 @@ class Worker:
             return algorithm(self._env, self._group, ticks=self._run.plan.horizon, **self._policy.options)
 
     def _check_sizes(self, algorithm: type[Any]) -> None:
-        """Lets an algorithm that learns refuse a budget that is too small for it, before anybody plays.
-
-        In a rehearsal it is that of one meeting, of those who are not asked when the run begins.
-        """
-        rehearsed = self._run.rehearsal
-        asked = not rehearsed or self._policy.name in self._run.newcomers
-        if hasattr(algorithm, "sizes") and not self._policy.frozen and asked:
-            entry = self._match.entry if rehearsed else None
-            learners = learners_of(algorithm, self._run.plan, self._policy, entry=entry)
+        """Lets an algorithm that learns refuse a budget that is too small for it, before play begins."""
+        if hasattr(algorithm, "sizes") and not self._policy.frozen:
+            learners = learners_of(algorithm, self._run.plan, self._policy)
             rows = next(learner.rows for learner in learners if self._group.rank in learner.workers)
             algorithm.sizes(self._policy.options, rows=rows, ticks=self._run.plan.horizon, workers=len(learners))
 
@@ -254,8 +248,8 @@ class Worker:
 
     @property
     def _keeps(self) -> bool:
-        """Whether the policy has checkpoints; a rehearsal leaves none."""
-        return not self._policy.frozen and not self._run.rehearsal and hasattr(self._algorithm, "state_dict")
+        """Whether the policy has checkpoints."""
+        return not self._policy.frozen and hasattr(self._algorithm, "state_dict")
 
     @property
     def _resumable(self) -> bool:

@@ -8,11 +8,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from in_process import NOTES
 from policies.dqn import DQN
 from policies.maddpg import MADDPG
 from policies.masac import MASAC
 from policies.sac import SAC
-from staging import NOTES
 
 
 class _Keeps:

@@ -1,4 +1,4 @@
-"""Worker algorithms that tests put into seats. What they find out they append to `staging.NOTES`."""
+"""Worker algorithms that tests put into seats. What they find out they append to `in_process.NOTES`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gymnasium.utils.env_checker import check_env
 from pettingzoo.test import parallel_api_test
 
 from arena.errors import BudgetReached
-from staging import NOTES
+from in_process import NOTES
 
 
 class Player:

@@ -8,8 +8,8 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
-from players import Player
-from staging import NOTES
+from in_process import NOTES
+from workers import Player
 
 
 class Painting(gymnasium.Env[Any, Any]):

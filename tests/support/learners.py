@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from players import Player
-from staging import NOTES
+from in_process import NOTES
+from workers import Player
 
 MEETS_EVERY = 7  # ticks: no divisor of the legs' lengths
 _DECAY = 0.97

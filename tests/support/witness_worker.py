@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from players import Player
-from staging import NOTES
+from in_process import NOTES
+from workers import Player
 
 
 class Witness(Player):
-    """Draws its actions, by mask where there is one; every step goes to `staging.NOTES`.
+    """Draws its actions, by mask where there is one; every step goes to `in_process.NOTES`.
 
     A note is (policy, seat's entities, what was seen, infos then, actions, what step returned).
     """

@@ -12,7 +12,7 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
-from players import Player
+from workers import Player
 
 
 def spin() -> None:

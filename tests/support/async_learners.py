@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from arena.records.state_codec import encode
+from in_process import NOTES
 from policies.dqn import DQN
 from policies.ppo import PPO
-from staging import NOTES
 
 
 def mark_of(fragment: Any) -> str:

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from players import Counts, Player
-from staging import NOTES
+from in_process import NOTES
+from workers import Counts, Player
 
 
 class Rows(Player):

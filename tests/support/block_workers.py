@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from arena.errors import BudgetReached
-from players import Player
+from in_process import NOTES
 from policies.ppo import PPO
-from staging import NOTES
+from workers import Player
 
 
 class Rows(Player):

@@ -10,9 +10,12 @@ from typing import Any
 import numpy as np
 
 from arena.plan.deadlock import Circle, Worker
-from players import Player
+from workers import Player
 
-TIMED, FREE = ("leagues:AtTicks", "leagues:KeptAtTicks"), ("leagues:AtEpisodes", "leagues:KeptAtEpisodes")
+TIMED, FREE = (
+    ("leagues:AtTicks", "leagues:KeptAtTicks"),
+    ("leagues:AtEpisodes", "leagues:KeptAtEpisodes"),
+)
 SCHEDULES = {**dict.fromkeys(TIMED, "ticks"), **dict.fromkeys(FREE, "episodes")}
 
 

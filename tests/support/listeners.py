@@ -1,4 +1,4 @@
-"""Callbacks that tests put into a run. What they are told they append to `staging.NOTES`."""
+"""Callbacks that tests put into a run. What they are told they append to `in_process.NOTES`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from arena.callbacks import Callback, StartedRun
 from arena.errors import ConfigError
-from staging import NOTES
+from in_process import NOTES
 
 
 class HearsAll(Callback):

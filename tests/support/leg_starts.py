@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from arena.records.state_codec import encode
+from in_process import NOTES
 from learners import OfManyRows
 from policies.ppo import PPO
-from staging import NOTES
 
 
 class Bits(NamedTuple):

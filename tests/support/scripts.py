@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from players import Player
+from workers import Player
 
 
 class Script(Player):

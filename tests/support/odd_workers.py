@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from arena.errors import ConfigError
-from players import Counts, Player
-from staging import NOTES
+from in_process import NOTES
+from workers import Counts, Player
 
 
 class LeavesInTurn(Player):

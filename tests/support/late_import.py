@@ -7,7 +7,7 @@ import os
 import sys
 from pathlib import Path
 
-from players import Player
+from workers import Player
 
 
 class ImportsLate(Player):

@@ -7,8 +7,8 @@ from typing import Any
 import stable_baselines3
 
 from arena.errors import BudgetReached
-from players import Player
-from staging import NOTES
+from in_process import NOTES
+from workers import Player
 
 
 class StableBaselines(Player):

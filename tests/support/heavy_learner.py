@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from in_process import NOTES
 from learners import MeetsItself
-from staging import NOTES
 
 BYTES = 2**18
 """Of the weights."""

@@ -1,0 +1,53 @@
+"""The configuration of an evaluation: each match of the first round once, played by frozen copies of the policies."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import msgspec
+import numpy as np
+
+from arena.config import Config
+from arena.config.matches import MatchConfig
+from arena.run.leg import UNBOUNDED_TICKS
+
+if TYPE_CHECKING:
+    from arena.config.matches import SeatEntry
+
+_STREAM = 0x6576616C  # tells an evaluation's random streams from those of the training
+
+
+def evaluation_config(config: Config, loads: Mapping[str, str]) -> Config:
+    """What is played: each of the matches once, by frozen copies.
+
+    Args:
+        config: of the training.
+        loads: per policy that has a checkpoint its file.
+    """
+    assert config.evaluation is not None, "there is nothing to play"
+    policies = {
+        name: msgspec.structs.replace(policy, frozen=True, load=loads.get(name, policy.load))
+        for name, policy in config.policies.items()
+    }
+    return msgspec.structs.replace(
+        config,
+        seed=int(np.random.SeedSequence([config.seed, _STREAM]).generate_state(1)[0]),
+        ticks=UNBOUNDED_TICKS,
+        rounds=1,
+        league=None,
+        policies=policies,
+        matches=_matches(config, config.evaluation.seats),
+        evaluation=None,
+        callbacks=(),
+        spares=0,
+        scale=False,
+    )
+
+
+def _matches(config: Config, seats: tuple[SeatEntry, ...] | None) -> tuple[MatchConfig, ...]:
+    """Each match description of the first round once, as it is or with other seats."""
+    entries = [msgspec.structs.replace(entry, copies=1) for _, entry in config.entries()]
+    if seats is not None:
+        entries = [msgspec.structs.replace(entry, seats=seats, sides=None) for entry in entries]
+    return tuple(entry for number, entry in enumerate(entries) if entry not in entries[:number])

@@ -1,0 +1,64 @@
+"""The seats that policies get after the first round: in later rounds of a league, and in evaluations.
+
+`arena plan`, `arena check` and `arena train` hold every policy against all of them before training starts (see
+`arena.preflight.examine`), so that a policy that cannot fill a later seat is refused at once and not after hours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import msgspec
+
+from arena.config import Config
+from arena.config.matches import MatchConfig
+from arena.config.members import later_matches
+from arena.plan.plan import Plan, make_plan
+from arena.run.evaluation_config import evaluation_config
+
+Placed = Sequence[tuple[str, MatchConfig]]
+"""Match descriptions with their places in the configuration."""
+
+
+def later_plans(config: Config) -> tuple[Plan, ...]:
+    """Plans in which every policy has each seat that it may get after the first round; they are never played."""
+    later = later_matches(config)
+    found = [_of_rounds(config, later)] if later else []
+    if config.evaluation is not None and config.evaluation.seats is not None:
+        found.append(_of_evaluation(config, later))
+    return tuple(found)
+
+
+def _of_rounds(config: Config, later: Placed) -> Plan:
+    """Seats of later rounds, and beside them one seat of the first round of each policy that has one there too."""
+    names = {name for _, match in later for name in match.names}
+    known: list[tuple[str, MatchConfig]] = []
+    for path, match in _distinct(config.entries()):
+        if names & {*match.names}:
+            known.append((path, match))
+            names -= {*match.names}
+    return replace(_plan(config, [*known, *later]), snapshotted=config.snapshotted)
+
+
+def _of_evaluation(config: Config, later: Placed) -> Plan:
+    frozen = evaluation_config(config, {})
+    evaluated = [("evaluation", match) for _, match in frozen.entries()]
+    return _plan(frozen, [*_distinct([*config.entries(), *later]), *evaluated])
+
+
+def _distinct(placed: Placed) -> list[tuple[str, MatchConfig]]:
+    """Each description once, without copies."""
+    found: list[tuple[str, MatchConfig]] = []
+    for path, match in placed:
+        single = msgspec.structs.replace(match, copies=1)
+        if single not in [known for _, known in found]:
+            found.append((path, single))
+    return found
+
+
+def _plan(config: Config, placed: Placed) -> Plan:
+    matches = tuple(match for _, match in placed)
+    played = msgspec.structs.replace(config, matches=matches, callbacks=(), spares=0, scale=False)
+    plan = make_plan(played)
+    return replace(plan, matches=tuple(replace(match, path=placed[match.entry][0]) for match in plan.matches))
