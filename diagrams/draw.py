@@ -14,13 +14,12 @@ All numbers come from the configurations in `configs/` and from the code that a 
 
 from __future__ import annotations
 
-import ast
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-import networkx
-from svg import CARD, INK, LINE, MUTED, PAPER, Sheet, tint
+from imports import imports
+from svg import INK, LINE, MUTED, PAPER, Sheet, tint
 
 from arena.config import Config, load_config
 from arena.game.api import Interface
@@ -568,67 +567,6 @@ def _round_column(sheet: Sheet, config: Config, found: Round, x: float, height: 
             color = config.policies[policy].color or GREY
             sheet.disc(left, y - 4, 6.5, fill=PAPER if tick else color, stroke=color)
             sheet.text(left + 13, y, f"@{int(tick):,}" if tick else "now", size=11.5, color=MUTED)
-
-
-# ------------------------------------------------------------------------------------------------------------ imports
-
-
-ROOM = 128  # width of a package
-
-
-def imports() -> str:
-    """The packages of the arena in floors: each imports from floors below it alone, as its sources say."""
-    graph = networkx.DiGraph()
-    for path in sorted((HERE.parent / "arena").rglob("*.py")):
-        importer = _room(path.relative_to(HERE.parent).with_suffix("").parts)
-        for name in _imported(ast.parse(path.read_text(encoding="utf-8"))):
-            imported = _room(name.split("."))
-            if importer and imported and importer != imported:
-                graph.add_edge(importer, imported)
-    circles = networkx.condensation(graph)  # a circle of packages becomes one box, so that it cannot be overlooked
-    names = {node: ", ".join(sorted(circles.nodes[node]["members"])) for node in circles}
-    arrows = networkx.transitive_reduction(circles)
-    floors = [sorted(floor, key=names.__getitem__) for floor in networkx.topological_generations(circles.reverse())]
-    sheet = Sheet(
-        92 * len(floors) + 68,
-        title="Imports between the packages of arena/",
-        describe=f"{len(names)} packages on {len(floors)} floors; arrows point to what is imported",
-    )
-    sheet.heading(
-        "Imports point down",
-        f"the packages and public modules of arena/, {graph.number_of_edges()} imports between them; an arrow that "
-        "follows from two others is left out",
-    )
-    places: dict[int, tuple[float, float]] = {}
-    for row, floor in enumerate(reversed(floors)):  # below the packages that import them
-        above = {node: [places[importer][0] for importer in arrows.predecessors(node)] for node in floor}
-        middle = {node: sum(xs) / len(xs) if xs else 450.0 for node, xs in above.items()}
-        for column, node in enumerate(sorted(floor, key=lambda node: (middle[node], names[node]))):
-            places[node] = (36 + (2 * column + 1) * 828 / (2 * len(floor)), 100 + 92 * row)
-    for one, other in sorted(arrows.edges, key=lambda edge: (names[edge[0]], names[edge[1]])):
-        (x, y), (to, below) = places[one], places[other]
-        sheet.arrow([(x, y + 36), (to, below - 3)], color=MUTED)
-    for node, (x, y) in places.items():
-        width = max(ROOM * len(circles.nodes[node]["members"]) * 0.8, ROOM - 30)
-        sheet.box(x - width / 2, y, width, 36, fill=CARD if len(circles.nodes[node]["members"]) == 1 else "#fde8e8")
-        sheet.text(x, y + 23, names[node], bold=True, anchor="middle")
-    return sheet.to_text()
-
-
-def _room(parts: Sequence[str]) -> str | None:
-    """The package, or the public module, of the arena that a module belongs to; None for other libraries' modules."""
-    return parts[1] if parts[0] == "arena" and len(parts) > 1 and not parts[1].startswith("__") else None
-
-
-def _imported(node: ast.AST) -> Iterator[str]:
-    """The full names of what a module imports when it runs, also inside of functions."""
-    if isinstance(node, ast.Import):
-        yield from (alias.name for alias in node.names)
-    elif isinstance(node, ast.ImportFrom) and node.module:
-        yield from (f"{node.module}.{alias.name}" for alias in node.names)
-    elif not (isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"):
-        for child in ast.iter_child_nodes(node):
-            yield from _imported(child)
 
 
 PICTURES: dict[str, Callable[[], str]] = {

@@ -18,7 +18,7 @@ import yaml
 import readme
 from arena.cli.main import main
 from arena.records.journal import JournalReader
-from visiting import visiting
+from working_folder import visiting
 
 WRITING = readme.PAGES["docs/writing-algorithms.md"]
 CONSOLES = [path for path, page in readme.PAGES.items() if any(page.steps())]
@@ -132,7 +132,7 @@ def test_checkpoint_opens_with_stable_baselines3(tmp_path: Path) -> None:
         assert main(["train", "match.yaml", "--ranks", "1", "--run-dir", "runs/my_run"]) == 0
         found: dict[str, object] = {}
         exec(compile(code, "open_with_sb3.py", "exec"), found)
-    assert found["model"].num_timesteps == 32  # type: ignore[attr-defined]
+    assert found["model"].num_timesteps == 40  # type: ignore[attr-defined]
 
 
 def test_recorded_samples_are_read_and_estimated_from(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
