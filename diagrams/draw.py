@@ -1,12 +1,12 @@
 """Draws the structure pictures from real plans and layouts: `python diagrams/draw.py` writes the SVG files.
 
-    environment_process   one match: actions in, one joint step, everybody's own part out
+    environment_process   one match: actions in, one joint step, each seat's own part out
     workers               four copies of a match, and the group that their workers form
     proxy                 what lies between an algorithm and its game, and the bytes of one tick
-    match_2v2             who is where in the smallest run of two teams
-    round_robin           who is where in the large one
+    match_2v2             the processes of the smallest run of two teams
+    round_robin           the processes of the large one
     legs                  from boundary to boundary, resumed, and with a process that dies
-    rounds                how a league makes the matches of a round from those before
+    rounds                how a league makes the matches of a round from earlier results
     imports               the packages of the arena, and which of them imports which
 
 All numbers come from the configurations in `configs/` and from the code that a run uses.
@@ -33,7 +33,7 @@ from arena.seat.layout import ReplyView, RequestView, SeatLayout
 
 HERE = Path(__file__).resolve().parent
 CONFIGS = HERE.parent / "configs"
-GREY = "#8a949e"
+GRAY = "#8a949e"
 SHOWN_ROUNDS = 4  # of a league
 
 
@@ -57,7 +57,7 @@ class Scene(NamedTuple):
         return self.plan.matches[0]
 
     def color(self, seat: int) -> str:
-        """The colour of whoever sits there in the first match."""
+        """The color of the policy that fills this seat of the first match."""
         return color_of(self.plan.policies[self.match.seats[seat].policy])
 
     def entities(self, seat: int) -> tuple[int, ...]:
@@ -69,7 +69,7 @@ class Scene(NamedTuple):
         return ", ".join(self.interface.entities[index] for index in self.entities(seat))
 
     def layout(self, seat: int) -> SeatLayout:
-        """What the two ends of a seat's link of the first match agree on."""
+        """The layout of the messages of a seat of the first match."""
         entities, game = self.entities(seat), self.interface
         return SeatLayout.of(
             self.match.lanes,
@@ -80,12 +80,12 @@ class Scene(NamedTuple):
 
 
 def color_of(policy: PolicyPlan) -> str:
-    """The colour of a policy, a grey if the configuration gives none."""
-    return policy.color or GREY
+    """The color of a policy, gray if the configuration gives none."""
+    return policy.color or GRAY
 
 
 def worker_card(sheet: Sheet, x: float, y: float, color: str, title: str, note: str, *, width: float = 170) -> None:
-    """A worker: 54 high, with its policy's colour as a bar on its left."""
+    """A worker: 54 high, with its policy's color as a bar on its left."""
     sheet.box(x, y, width, 54, fill=tint(color, 0.9), stroke=color)
     sheet.box(x, y, 8, 54, fill=color, stroke=color, radius=4)
     sheet.text(x + 20, y + 23, title, bold=True)
@@ -93,7 +93,7 @@ def worker_card(sheet: Sheet, x: float, y: float, color: str, title: str, note: 
 
 
 def lane_grid(sheet: Sheet, x: float, y: float, scene: Scene, *, size: float, columns: int = 4) -> None:
-    """One small field per lane, with a dot for each entity in the colour of who plays it."""
+    """One small field per lane, with a dot for each entity in the color of its policy."""
     colors = {entity: scene.color(seat) for seat in range(len(scene.match.seats)) for entity in scene.entities(seat)}
     for lane in range(scene.match.lanes):
         left, top = x + lane % columns * (size + 5), y + lane // columns * (size + 5)
@@ -108,7 +108,7 @@ def lane_grid(sheet: Sheet, x: float, y: float, scene: Scene, *, size: float, co
 
 
 def environment_process() -> str:
-    """Actions in, one joint step, everybody's own part out."""
+    """Actions in, one joint step, each seat's own part out."""
     scene = Scene.of("touchdown_2v2.yaml")
     match, seats = scene.match, scene.match.seats
     lanes, entities = match.lanes, len(scene.interface.entities)
@@ -142,7 +142,7 @@ def _joint_step(sheet: Sheet, scene: Scene, entities: int) -> None:
     sheet.box(478, 150, 146, 90, fill=PAPER)
     sheet.text(551, 180, "joint action", bold=True, anchor="middle")
     sheet.text(551, 202, f"{lanes} lanes x {entities} entities", size=12.5, anchor="middle", color=MUTED)
-    sheet.text(551, 222, "when all have spoken", size=12.5, anchor="middle", color=MUTED)
+    sheet.text(551, 222, "once all have acted", size=12.5, anchor="middle", color=MUTED)
     sheet.arrow([(444, 195), (474, 195)])
     sheet.box(664, 150, 180, 214, fill=PAPER)
     sheet.text(754, 180, "the game", bold=True, anchor="middle")
@@ -156,14 +156,14 @@ def _joint_step(sheet: Sheet, scene: Scene, entities: int) -> None:
     sheet.arrow([(662, 319), (628, 319)])
     sheet.arrow([(476, 319), (446, 319)])
     sheet.box(478, 390, 366, 54, fill=PAPER)
-    sheet.text(494, 413, "lanes that are over begin their next episode at once;", size=12.5)
-    sheet.text(494, 431, "what was seen last travels along, so nothing is lost", size=12.5)
+    sheet.text(494, 413, "a lane whose episode is over begins the next at once;", size=12.5)
+    sheet.text(494, 431, "the last observation is sent along with the first", size=12.5)
     sheet.arrow([(754, 366), (754, 386)])
 
 
 def _environment_steps(sheet: Sheet) -> None:
     sheet.text(284, 468, "finished episodes go to the root", size=12.5, color=MUTED)
-    words = "A tick: every seat says what its entities do, all lanes step once, every seat is told its own part."
+    words = "A tick: every seat sends its actions, all lanes step once, every seat receives its own part."
     sheet.text(36, 520, words, size=13.5)
     sheet.text(36, 540, "No seat receives a byte of another seat's observation.", size=13.5)
 
@@ -192,7 +192,7 @@ def workers() -> str:
     _hub(sheet, color_of(learner), 130, 84 * (count - 1) + 54)
     notes = (
         "Each worker collects its own samples in its own match; then all of them step on one mean gradient.",
-        "Their weights stay equal to the last bit, and are those that one worker would learn from all samples.",
+        "Their weights stay equal to the last bit, and equal those that one worker would learn from all samples.",
     )
     sheet.lines(36, 496, notes, step=20)
     return sheet.to_text()
@@ -335,7 +335,7 @@ def _message(sheet: Sheet, y: float, name: str, fields: list[Field], scale: floa
 
 
 def match_2v2() -> str:
-    """Who is where in the smallest run of two teams."""
+    """The processes of the smallest run of two teams."""
     scene = Scene.of("touchdown_2v2.yaml")
     plan, match = scene.plan, scene.match
     sheet = Sheet(
@@ -385,7 +385,7 @@ def _rank_tag(sheet: Sheet, right: float, top: float, rank: int) -> None:
 
 
 def round_robin() -> str:
-    """Who is where in the large one."""
+    """The processes of the large run."""
     scene = Scene.of("round_robin_4x5.yaml")
     plan = scene.plan
     pairs = sorted({match.entry for match in plan.matches})
@@ -456,7 +456,7 @@ def _group_card(sheet: Sheet, policy: PolicyPlan, x: float, y: float) -> None:
 
 
 def legs() -> str:
-    """How a run goes on: the legs of a run, and who hosts what before and after a death."""
+    """The legs of a run, and which rank hosts which roles before and after a death."""
     scene = Scene.of("touchdown_2v2.yaml")
     plan, dead = scene.plan, 3
     sheet = Sheet(
@@ -464,10 +464,10 @@ def legs() -> str:
         title="A run is a row of legs",
         describe="What is saved at their ends, where a killed run goes on, and what happens when one process dies",
     )
-    sheet.heading("A run is a row of legs", "each begins from what the one before it has saved")
+    sheet.heading("A run is a sequence of legs", "each begins with what the leg before it has saved")
     _leg_row(sheet, plan)
     after, order = rehosted(plan, [rank for rank in range(plan.processes) if rank != dead])
-    sheet.text(36, 276, "A process dies: the others go back to the newest boundary", bold=True, size=15)
+    sheet.text(36, 276, "A process dies: the others return to the newest boundary", bold=True, size=15)
     for rank in range(plan.processes):
         hosts = plan.ranks[rank]
         _rank_card(sheet, scene, 36 + 140 * rank, 298, f"rank {rank}", hosts, gone=rank == dead)
@@ -505,14 +505,14 @@ def _rank_card(
     sheet.text(x + 12, y + 20, f"{name}: died" if gone else name, size=12, color="#b3261e" if gone else MUTED)
     for index, role in enumerate(hosts):
         middle = y + 38 + 20 * index
-        color = GREY if role.seat is None else scene.color(role.seat)
+        color = GRAY if role.seat is None else scene.color(role.seat)
         words = role.kind.value if role.seat is None else scene.entity_names(role.seat)
         sheet.disc(x + 18, middle - 4, 5, fill=color)
         sheet.text(x + 30, middle, words, size=12.5)
 
 
 def rounds() -> str:
-    """How a league goes on: its first rounds, as they would be if nobody had won anything yet."""
+    """The first rounds of a league, as planned without any results."""
     name = "league_exploiters.yaml"
     config = load_config(CONFIGS / name)
     played = [next_round.first_round(config)]
@@ -522,18 +522,18 @@ def rounds() -> str:
     below = 98 + height
     sheet = Sheet(
         below + 150,
-        title="A league is a row of rounds",
+        title="A league is a sequence of rounds",
         describe="Who meets whom in each round, which snapshots join, and what decides the next one",
     )
     sheet.heading(
-        "A league is a row of rounds", f"configs/{name}: each round has a plan of its own, the processes stay"
+        "A league is a sequence of rounds", f"configs/{name}: each round has a plan of its own, the processes stay"
     )
     for number, found in enumerate(played):
         _round_column(sheet, config, found, 36 + 208 * number, height)
         if number:
             sheet.arrow([(36 + 208 * number - 24, 122), (36 + 208 * number - 4, 122)], color=INK)
     for index, policy in enumerate(config.policies):
-        color = config.policies[policy].color or GREY
+        color = config.policies[policy].color or GRAY
         sheet.disc(46 + 170 * index, below + 25, 7, fill=color)
         sheet.text(60 + 170 * index, below + 30, policy, bold=True, size=13.5)
     sheet.disc(46 + 510, below + 25, 6, fill=PAPER, stroke=INK)
@@ -541,16 +541,15 @@ def rounds() -> str:
     sheet.box(36, below + 54, 828, 66)
     what = [
         "After each round: results -> ratings and payoffs with their uncertainty -> snapshots, forks, resets -> "
-        "who meets whom.",
-        "What a policy has learnt goes on with it; each round is a line of rounds.jsonl, and a resumed league plans "
-        "the same.",
+        "pairings.",
+        "Weights pass from round to round; each round is a line of rounds.jsonl, and a resumed league plans the same.",
     ]
     sheet.lines(52, below + 80, what, step=22, size=13)
     return sheet.to_text()
 
 
 def _meetings(config: Config, found: Round) -> list[tuple[str, str]]:
-    """Who plays on the first and on the second side of each match."""
+    """The policies on the first and on the second side of each match."""
     plan = make_plan(next_round.round_config(config, found, Path), number=found.number)
     return [(match.seats[0].policy, match.seats[-1].policy) for match in plan.matches]
 
@@ -564,7 +563,7 @@ def _round_column(sheet: Sheet, config: Config, found: Round, x: float, height: 
         for side, player in enumerate(sides):
             left = x + (22 if side == 0 else 104)
             policy, _, tick = player.partition("@")
-            color = config.policies[policy].color or GREY
+            color = config.policies[policy].color or GRAY
             sheet.disc(left, y - 4, 6.5, fill=PAPER if tick else color, stroke=color)
             sheet.text(left + 13, y, f"@{int(tick):,}" if tick else "now", size=11.5, color=MUTED)
 

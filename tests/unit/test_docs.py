@@ -82,6 +82,16 @@ def test_pages_speak_of_no_anonymous_persons() -> None:
     assert [(page.path, found[0]) for page in written for found in PERSONS.finditer(page.prose)] == []
 
 
+def test_configurations_and_diagrams_name_no_persons() -> None:
+    files = [*(readme.ROOT / "configs").rglob("*.*"), *(readme.ROOT / "diagrams").glob("*.*")]
+    files += [readme.ROOT / "CONTRIBUTING.md", readme.ROOT / "CHANGELOG.md"]
+    texts = {
+        path.name: path.read_text(encoding="utf-8") for path in files if path.suffix in (".md", ".py", ".yaml", ".svg")
+    }
+    assert len(texts) > 20
+    assert [(name, found[0]) for name, text in texts.items() for found in PERSONS.finditer(text)] == []
+
+
 LEAGUES = readme.PAGES["docs/leagues.md"]
 
 
