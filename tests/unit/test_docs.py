@@ -149,9 +149,20 @@ def test_every_room_of_the_arena_is_in_the_architecture() -> None:
     assert [room for room in sorted(rooms) if f"`{room}`" not in shown] == []
 
 
-def test_every_file_that_the_architecture_names_exists() -> None:
-    named = re.findall(
-        r"`((?:arena|policies|envs|tests|diagrams)/[\w/.]+)`", readme.PAGES["docs/development/architecture.md"].prose
-    )
-    assert len(named) > 20
+@pytest.mark.parametrize("name", ["architecture", "adding", "testing"])
+def test_every_file_that_a_page_for_developers_names_exists(name: str) -> None:
+    page = readme.PAGES[f"docs/development/{name}.md"]
+    named = re.findall(r"`((?:arena|policies|envs|tests|diagrams)/[\w/.]+)`", page.prose)
+    assert len(named) >= 5
     assert [path for path in named if not Path(readme.ROOT, path).exists()] == []
+
+
+def test_every_class_that_the_architecture_names_exists() -> None:
+    named = set(re.findall(r"`([A-Z]\w*[a-z]\w*)`", readme.PAGES["docs/development/architecture.md"].prose))
+    assert len(named) >= 5
+    sources = [
+        path.read_text(encoding="utf-8")
+        for name in ("arena", "policies")
+        for path in Path(readme.ROOT, name).rglob("*.py")
+    ]
+    assert [name for name in named if not any(f"class {name}" in source for source in sources)] == []
