@@ -151,8 +151,8 @@ def _joint_step(sheet: Sheet, scene: Scene, entities: int) -> None:
     sheet.arrow([(626, 195), (660, 195)])
     sheet.box(478, 274, 146, 90, fill=PAPER)
     sheet.text(551, 304, "joint step", bold=True, anchor="middle")
-    sheet.text(551, 326, "observations, rewards,", size=12.5, anchor="middle", color=MUTED)
-    sheet.text(551, 344, "terminated, truncated", size=12.5, anchor="middle", color=MUTED)
+    sheet.text(551, 326, "observations, rewards,", size=12, anchor="middle", color=MUTED)
+    sheet.text(551, 344, "terminated, truncated", size=12, anchor="middle", color=MUTED)
     sheet.arrow([(662, 319), (628, 319)])
     sheet.arrow([(476, 319), (446, 319)])
     sheet.box(478, 390, 366, 54, fill=PAPER)
@@ -211,7 +211,7 @@ def _copy_row(sheet: Sheet, plan: Plan, y: float, match: int, seat: int, group_r
     sheet.text(302, y + 42, f"rank {rank}", size=12, color=MUTED, anchor="middle")
     sheet.arrow([(364, y + 27), (400, y + 27)], color=mine, tail=True)
     note = f"group rank {group_rank}, rank {plan.rank_of(Role(RoleKind.WORKER, match, seat))}"
-    worker_card(sheet, 404, y, mine, f"{seats[seat].policy}: collect, judge, learn", note, width=232)
+    worker_card(sheet, 404, y, mine, f"{seats[seat].policy}: collect and learn", note, width=232)
     sheet.arrow([(640, y + 19), (694, y + 19)], color=mine)
     sheet.arrow([(696, y + 36), (642, y + 36)], color=mine)
 
@@ -220,9 +220,9 @@ def _hub(sheet: Sheet, color: str, top: float, height: float) -> None:
     sheet.box(698, top, 166, height, fill=tint(color, 0.9), stroke=color, dashed=True)
     middle = top + height / 2
     sheet.text(781, middle - 62, "average_gradients", bold=True, anchor="middle", mono=True, size=13)
-    sheet.text(781, middle - 22, "g = \u03a3 w\u1d62 g\u1d62 / \u03a3 w\u1d62", anchor="middle", size=18)
+    sheet.text(781, middle - 22, "g = \u03a3 w\u1d62 g\u1d62 / \u03a3 w\u1d62", anchor="middle", size=16)
     notes = ("one exchange for each", "gradient step, summed in", "the order of group ranks")
-    sheet.lines(781, middle + 20, notes, anchor="middle", size=12.5, color=MUTED)
+    sheet.lines(781, middle + 20, notes, anchor="middle", size=11.5, color=MUTED)
 
 
 # --------------------------------------------------------------------------------- between an algorithm and its game
@@ -249,7 +249,7 @@ def proxy() -> str:
     )
     _worker_process(sheet, scene.color(0))
     sheet.box(696, 100, 168, 190)
-    sheet.text(780, 126, "environment process", bold=True, anchor="middle")
+    sheet.text(780, 126, "environment process", bold=True, anchor="middle", size=13)
     lane_grid(sheet, 715.5, 148, scene, size=28.5)
     sheet.arrow([(620, 178), (692, 178)])
     sheet.arrow([(694, 222), (622, 222)])
@@ -281,7 +281,7 @@ def _worker_process(sheet: Sheet, color: str) -> None:
     sheet.text(72, 248, "yours, or built in", size=12, color=MUTED)
     sheet.arrow([(250, 207), (280, 207)], tail=True)
     sheet.box(284, 146, 190, 122, fill=PAPER)
-    sheet.text(300, 172, "proxy, one of three faces", bold=True, size=13)
+    sheet.text(300, 172, "proxy: one of 3 faces", bold=True, size=13)
     for row, (name, what) in enumerate((("gym", "Env"), ("vector", "VectorEnv"), ("parallel", "ParallelEnv"))):
         sheet.text(300, 199 + 22 * row, name, mono=True, size=12, color=color)
         sheet.text(372, 199 + 22 * row, what, mono=True, size=12)
@@ -344,7 +344,7 @@ def match_2v2() -> str:
         describe="a root, an environment, two blue and two red workers",
     )
     sheet.heading(
-        f"Two against two: {plan.processes} processes", f"{scene.config}: both teams learn, each from the other"
+        f"Two against two: {plan.processes} processes", f"{scene.config}: both teams learn, against each other"
     )
     sheet.box(365, 96, 170, 64)
     sheet.text(450, 122, "root", bold=True, anchor="middle", size=15)
@@ -352,7 +352,7 @@ def match_2v2() -> str:
     _rank_tag(sheet, 535, 96, plan.rank_of(Role(RoleKind.ROOT)))
     sheet.arrow([(450, 162), (450, 206)], dashed=True, head=False)
     sheet.box(345, 208, 210, 246)
-    sheet.text(450, 236, f"environment: {match.env}", bold=True, anchor="middle", size=15)
+    sheet.text(450, 236, f"environment: {match.env}", bold=True, anchor="middle", size=13.5)
     sheet.text(450, 257, f"{match.lanes} lanes step together", anchor="middle", size=12.5, color=MUTED)
     lane_grid(sheet, 372.5, 282, scene, size=35)
     _rank_tag(sheet, 555, 208, plan.rank_of(Role(RoleKind.ENVIRONMENT, 0)))
@@ -449,8 +449,8 @@ def _match_cell(sheet: Sheet, plan: Plan, match: MatchPlan, x: float, y: float) 
 def _group_card(sheet: Sheet, policy: PolicyPlan, x: float, y: float) -> None:
     color = color_of(policy)
     sheet.box(x, y, 200, 103, fill=tint(color, 0.9), stroke=color, dashed=True, radius=10)
-    sheet.text(x + 18, y + 28, f"group {policy.name}", bold=True, size=15, color=color)
-    sheet.text(x + 182, y + 28, f"{len(policy.workers)} workers", size=12.5, anchor="end", color=MUTED)
+    sheet.text(x + 18, y + 28, f"group {policy.name}", bold=True, size=13, color=color)
+    sheet.text(x + 182, y + 28, f"{len(policy.workers)} workers", size=11.5, anchor="end", color=MUTED)
     for index in range(len(policy.workers)):
         sheet.disc(x + 24 + 17 * (index % 10), y + 49 + 18 * (index // 10), 5.5, fill=color)
 
