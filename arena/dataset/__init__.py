@@ -1,5 +1,17 @@
 """Recorded transitions: `record: samples`, their files and how they are read."""
 
-from arena.dataset.reader import open_dataset
+from typing import TYPE_CHECKING
 
-__all__ = ["open_dataset"]
+if TYPE_CHECKING:
+    from arena.dataset.reader import Episode, MatchSamples, Samples, open_dataset
+
+__all__ = ["Episode", "MatchSamples", "Samples", "open_dataset"]
+
+
+def __getattr__(name: str) -> object:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from arena.dataset import reader  # the writer, in an environment's process, has no use for it
+
+    found: object = getattr(reader, name)
+    return found

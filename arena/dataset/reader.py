@@ -1,6 +1,6 @@
 """What a run with `record: samples` has written down, read back: for learning and estimating without a game.
 
-    samples = open_dataset("runs/duel")
+    samples = read_samples("runs/duel")
     for episode in samples.episodes("blue"):                    whole episodes of one entity, action by action
         episode.observations, episode.actions, episode.rewards
     for match in samples.matches:

@@ -1,6 +1,6 @@
 """A policy as it was learnt, without a game: out of a run folder, to ask it for actions or probabilities.
 
-    blue = load_policy("runs/duel", "blue", observation_space, action_space)
+    blue = restored("runs/duel", "blue", observation_space, action_space)
     act = blue.actor(greedy=True)                    as a frozen policy plays, see `arena.proxy.play`
     blue.log_prob(observations, actions, masks)      where its algorithm has that
 
