@@ -6,6 +6,7 @@ that short episodes are not favoured.
 
 from __future__ import annotations
 
+import argparse
 import itertools
 import re
 import shutil
@@ -19,6 +20,7 @@ from typing import NamedTuple
 import msgspec
 
 from arena import registry
+from arena.cli.arguments import positive_int
 from arena.config.schema import Config, MatchConfig, PolicyConfig, SeatEntry, load_config
 from arena.errors import ConfigError, WriteError, located, nearest
 from arena.launch import lead
@@ -59,6 +61,43 @@ class _Weights(NamedTuple):
             return f"{policy}, as configured"
         which = f"its {self.label} checkpoint" if self.label in ("first", "last") else f"tick {self.label}"
         return f"{policy} at {which}"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The command's part of the command line."""
+    parser.description = "Plays in this one process."
+    parser.add_argument("target", metavar="RUN_OR_CONFIG", help="a run's folder, or a configuration file")
+    parser.add_argument(
+        "--episodes",
+        type=positive_int,
+        default=100,
+        metavar="N",
+        help="at least N episodes: every lane plays the same number (default: 100)",
+    )
+    parser.add_argument(
+        "--checkpoints",
+        nargs="+",
+        metavar="WHICH",
+        help="of a run: first, last, or a number of ticks (default: last)",
+    )
+    parser.add_argument("--against", metavar="POLICY", help="a policy or algorithm that takes all other seats")
+    parser.add_argument("--sample", action="store_true", help="sampled actions instead of the most likely ones")
+    parser.add_argument(
+        "--run-dir", metavar="DIR", help="below which the records go (default: its evaluations/, or runs/)"
+    )
+    parser.set_defaults(command=run, plays=True)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Plays and prints; returns the exit status."""
+    return evaluate(
+        arguments.target,
+        episodes=arguments.episodes,
+        checkpoints=arguments.checkpoints,
+        against=arguments.against,
+        greedy=not arguments.sample,
+        run_dir=arguments.run_dir,
+    )
 
 
 def evaluate(

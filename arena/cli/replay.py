@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import sys
+import argparse
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -12,6 +12,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from arena.cli.arguments import non_negative_int, ticks_per_second
 from arena.config import load_config
 from arena.errors import ConfigError, pluralize
 from arena.game.spaces import row
@@ -27,38 +28,47 @@ from arena.replay.playback import Event, ReplayDiffers
 from arena.replay.reader import Episode, MatchReplays, Replays, read_replays
 from arena.replay.video import Caption, Picture, Player, captioned, check_video, write_video
 from arena.run.status import RunStatus, planned_ticks, run_status
+from arena.terminal.output import say
 
 _COLORS = ("#1f77b4", "#d62728", "#2ca02c", "#ff7f0e", "#9467bd", "#8c564b", "#e377c2", "#7f7f7f")
 _FAILED = 1  # the exit status
 
 
-def replay(
-    target: str,
-    *,
-    match: int | None = None,
-    episode: int | None = None,
-    round: int | None = None,
-    lane: int | None = None,
-    video: str | None = None,
-    verify: bool = False,
-    per_second: float | None = None,
-) -> int:
-    """Does what is asked for with the replays of a run; returns the exit status.
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The command's part of the command line."""
+    parser.description = (
+        "Of a run with `record: replays`: lists the recorded episodes, or tells what happens in an episode."
+    )
+    parser.add_argument("run", metavar="RUN", help="a run's folder")
+    parser.add_argument("--match", type=non_negative_int, metavar="M", help="this match (default: all)")
+    parser.add_argument(
+        "--episode", type=non_negative_int, metavar="E", help="this episode of it, as in episodes.jsonl"
+    )
+    parser.add_argument(
+        "--lane", type=non_negative_int, metavar="L", help="of this lane (default: all, or for an episode 0)"
+    )
+    parser.add_argument(
+        "--round", type=non_negative_int, metavar="R", help="of this round of a league (default: all, or 0)"
+    )
+    parser.add_argument("--video", metavar="FILE", help="write the episode's pictures: .mp4, .gif or .webp")
+    parser.add_argument(
+        "--per-second", type=ticks_per_second, metavar="N", help="ticks of the video (default: as the game says)"
+    )
+    parser.add_argument(
+        "--verify", action="store_true", help="compare with what was recorded; exit code 1: something differs"
+    )
+    parser.set_defaults(command=run)
 
-    Args:
-        target: the run folder.
-        match: only this match.
-        episode: this episode of it, by its number in `episodes.jsonl`.
-        round: of a league; None: all, or with a match the first.
-        lane: None: all, or with an episode the first.
-        video: the file to write.
-        verify: plays again what was recorded, and compares.
-        per_second: ticks of the video; None: as the game says.
+
+def run(arguments: argparse.Namespace) -> int:
+    """Lists, verifies or shows recorded episodes; returns the exit status.
 
     Raises:
         ConfigError: the run has no such replay, a file is damaged, or the game is not as it was.
-        Unwritable: the video cannot be written.
+        WriteError: the video cannot be written.
     """
+    match, episode, round, lane = arguments.match, arguments.episode, arguments.round, arguments.lane
+    target, video, verify = arguments.run, arguments.video, arguments.verify
     if video is not None and episode is None:
         raise ConfigError("a video is of one episode: name it with --match and --episode", path="--video")
     if video is not None:
@@ -74,9 +84,11 @@ def replay(
                 return _list(matches, folder, lane, one=match is not None)
             missing = _without_replay(matches, folder, match, round, lane)
             return _verify_all(matches, missing, lane, lost=_are_lost(missing, found, folder))
-        return _one(matches[0], matches[0].episode(episode, lane=lane or 0), target, video, verify, per_second)
+        return _one(
+            matches[0], matches[0].episode(episode, lane=lane or 0), target, video, verify, arguments.per_second
+        )
     except ReplayDiffers as error:
-        _say(f"{error}")
+        say(str(error))
         return _FAILED
 
 
@@ -99,13 +111,13 @@ def _check_lane(matches: Sequence[MatchReplays], lane: int | None) -> None:
 def _list(matches: Sequence[MatchReplays], folder: RunFolder, lane: int | None, *, one: bool) -> int:
     for match in matches:
         episodes = [episode for episode in match.episodes() if lane in (None, episode.lane)]
-        _say(f"{_title(match)}: {pluralize(len(episodes), 'episode')}, {_size(match, lane)}")
+        say(f"{_title(match)}: {pluralize(len(episodes), 'episode')}, {_size(match, lane)}")
         if one:
             lines = {at: line for at, line in _lines_of(folder, match).items() if lane in (None, at[0])}
             for episode in episodes:
-                _say(f"  {_place(episode)}{_result(lines.pop((episode.lane, episode.number), None))}")
+                say(f"  {_place(episode)}{_result(lines.pop((episode.lane, episode.number), None))}")
             if lines:
-                _say(f"  {pluralize(len(lines), 'more episode')} of episodes.jsonl without a replay")
+                say(f"  {pluralize(len(lines), 'more episode')} of episodes.jsonl without a replay")
     return 0
 
 
@@ -178,16 +190,16 @@ def _verify_all(
             ticks += recording.ticks * (len(recording.lanes) if lane is None else 1)
             differences += len(found)
             for difference in found:
-                _say(str(difference))
+                say(str(difference))
         if differences:
             status = _FAILED
         else:
-            _say(f"{_title(match)}: {pluralize(episodes, 'episode')}, {ticks:,} ticks of lanes, all as recorded")
+            say(f"{_title(match)}: {pluralize(episodes, 'episode')}, {ticks:,} ticks of lanes, all as recorded")
         if more := absent[match.manifest[:2]]:
-            _say(f"  {pluralize(more, 'more episode')} of episodes.jsonl without a replay")
+            say(f"  {pluralize(more, 'more episode')} of episodes.jsonl without a replay")
     for round, number in sorted(absent.keys() - {match.manifest[:2] for match in matches}):
         episodes_on_record = pluralize(absent[round, number], "episode")
-        _say(f"round {round}, match {number}: no replays, though episodes.jsonl has {episodes_on_record}")
+        say(f"round {round}, match {number}: no replays, though episodes.jsonl has {episodes_on_record}")
     return status
 
 
@@ -230,15 +242,15 @@ def _one(
     match: MatchReplays, episode: Episode, target: str, video: str | None, verify: bool, per_second: float | None
 ) -> int:
     line = _lines_of(RunFolder(Path(target)), match).get((episode.lane, episode.number))
-    _say(f"{_title(match)}, {_place(episode)}{_result(line)}")
+    say(f"{_title(match)}, {_place(episode)}{_result(line)}")
     if video is not None:
         speed = per_second or replaying.rendering(match.manifest).per_second
         write_video(Path(video), _captioned(match, episode, _colors(target)), per_second=speed)
         length = pluralize(episode.length, "tick")
-        _say(f"{video}: {Path(video).stat().st_size / 1000:,.0f} kB, {length}, {speed:g} in a second")
+        say(f"{video}: {Path(video).stat().st_size / 1000:,.0f} kB, {length}, {speed:g} in a second")
     elif verify:
         ticks = sum(event.step is not None for event, _ in replaying.events_of(match, episode))
-        _say(f"{pluralize(ticks, 'tick')}, all as recorded")
+        say(f"{pluralize(ticks, 'tick')}, all as recorded")
     else:
         _tell(match, episode)
     return 0
@@ -250,9 +262,9 @@ def _tell(match: MatchReplays, episode: Episode) -> None:
     active: NDArray[np.bool_] | None = None
     for event, game in replaying.events_of(match, episode, render_mode=replaying.TEXT if written else None):
         if event.step is not None and active is not None:
-            _say(f"tick {event.tick}: {', '.join(_deeds(match, event, active))}")
+            say(f"tick {event.tick}: {', '.join(_deeds(match, event, active))}")
         if written and isinstance(text := replaying.rendered(match.manifest, game), str):
-            _say(text)
+            say(text)
         active = event.frame.active[0].copy()
 
 
@@ -301,8 +313,3 @@ def _colors(target: str) -> dict[str, str]:
     if not path.exists():
         return {}
     return {name: policy.color for name, policy in load_config(path).policies.items() if policy.color is not None}
-
-
-def _say(text: str) -> None:
-    sys.stdout.write(f"{text}\n")
-    sys.stdout.flush()

@@ -11,6 +11,7 @@ A shell answers a signal between two commands, or out of `wait`: so the run is a
 
 from __future__ import annotations
 
+import argparse
 import re
 import shlex
 import sys
@@ -18,8 +19,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from arena.errors import ConfigError, WriteError, pluralize
+from arena.cli.arguments import add_config, add_run, positive_int
+from arena.config import load_config
+from arena.errors import ConfigError, WriteError, located, pluralize
+from arena.plan.plan import make_plan
 from arena.records.atomic import check_place, replacing
+from arena.terminal.output import say
 
 _MARK = "# Written by `arena slurm`."
 _UNITS = {"d": 86400, "h": 3600, "m": 60, "s": 1}
@@ -77,6 +82,49 @@ if [ "$status" -eq 0 ] && [ -e "$run/requeue" ]; then
 fi
 exit "$status"
 """
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The command's part of the command line."""
+    parser.description = (
+        "Writes a file for sbatch: a checkpoint before the time is over, then the queue again, until the run is done."
+    )
+    add_config(parser)
+    parser.add_argument("--time", required=True, metavar="TIME", help="limit of each start: 4h, 1d12h, 90m, 04:00:00")
+    parser.add_argument("--nodes", type=positive_int, default=1, metavar="N", help="hosts (default: 1)")
+    ranks = parser.add_mutually_exclusive_group()
+    ranks.add_argument(
+        "--ranks",
+        type=positive_int,
+        metavar="N",
+        help="processes in all (default: the configuration's `ranks`, if that is a number, else one for each role)",
+    )
+    ranks.add_argument("--ranks-per-node", type=positive_int, metavar="N", help="processes on each host")
+    parser.add_argument("--output", metavar="FILE", help="the batch file (default: <name>.sbatch; -: to the console)")
+    add_run(parser, folder="runs/<name>-<number of the job>")
+    parser.set_defaults(command=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Writes the batch file; returns the exit status."""
+    overrides = [*arguments.overrides, *([f"ticks={arguments.ticks}"] if arguments.ticks is not None else [])]
+    config = load_config(arguments.config, overrides)
+    ranks = arguments.nodes * arguments.ranks_per_node if arguments.ranks_per_node else arguments.ranks
+    if ranks is None and isinstance(config.ranks, int):
+        ranks = config.ranks  # "auto" would count the cores of the machine that submits
+    with located(source=arguments.config):
+        plan = make_plan(config, ranks=ranks)
+    job = make_job(plan.name, time=arguments.time, nodes=arguments.nodes, tasks=plan.processes)
+    flags = [*["--profile"] * arguments.profile, *["--allow-unproved"] * arguments.allow_unproved]
+    program = train_command(arguments.config, job, overrides=overrides, flags=flags)
+    text = batch_text(job, program, run_dir=arguments.run_dir, home=Path.cwd())
+    if arguments.output == "-":
+        say(text.removesuffix("\n"))
+        return 0
+    path = Path(arguments.output or f"{plan.name}.sbatch")
+    write_batch(path, text, option="--output" if arguments.output else "")
+    say(f"{path}: {job.words}\nsubmit it: {shlex.join(['sbatch', str(path)])}")
+    return 0
 
 
 class Job(NamedTuple):

@@ -1,4 +1,4 @@
-"""Where the words of a process go: to the console, or into the log of its rank."""
+"""Where the output of a process goes: to the console, with a display that fits it, or into the log of its rank."""
 
 from __future__ import annotations
 
@@ -6,12 +6,16 @@ import logging
 import os
 import sys
 from pathlib import Path
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
+from arena.launch import mpirun
 from arena.plan.plan import Role
 from arena.records.atomic import writing
 from arena.roles.protocol import Failed
 from arena.run.run import Run
+
+if TYPE_CHECKING:
+    from arena.run.display import Display
 
 _LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
@@ -25,6 +29,39 @@ def tell(failure: Failed, stream: IO[str] | None = None) -> None:
     else:
         text = f"arena: the run has ended: {failure.who}\n{failure.message}"
     print(text, file=stream or sys.stderr, flush=True)
+
+
+def display_for(run: Run) -> Display:
+    """The live panel if stdout ends at the user's terminal, else plain lines."""
+    from arena.terminal.display import make_display  # rank 0 alone has one
+
+    columns = terminal_columns()
+    return make_display(
+        sys.stdout,
+        terminal=columns > 0,
+        width=columns or None,
+        total_ticks=run.total_ticks,
+        colors={name: policy.color for name, policy in run.plan.policies.items()},
+    )
+
+
+def terminal_columns() -> int:
+    """The width of the user's terminal; 0 if stdout does not end at one."""
+    columns = os.environ.get(mpirun.TERMINAL_VARIABLE, "")
+    if columns.isdigit():
+        return int(columns)
+    if mpirun.under_launcher():
+        return 80 if _launcher_has_terminal() else 0
+    return os.get_terminal_size().columns if sys.stdout.isatty() else 0
+
+
+def _launcher_has_terminal() -> bool:
+    """Whether the launcher's own stdout is a terminal: ours leads to the launcher, maybe through a pseudo-terminal."""
+    target = Path(f"/proc/{os.getppid()}/fd/1")
+    try:
+        return target.is_char_device() and os.readlink(target).startswith(("/dev/pts/", "/dev/tty"))
+    except OSError:
+        return False
 
 
 def log_beside_display(run: Run, roles: tuple[Role, ...]) -> None:

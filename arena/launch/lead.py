@@ -1,10 +1,11 @@
-"""Hosting the roles of a run where the root is one of them: all in this one process, or those of rank 0."""
+"""Rank 0: hosts the root and its other roles, or all roles in one process, and shows how the run goes and ends."""
 
 from __future__ import annotations
 
 import signal
 import sys
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import nullcontext
 from functools import partial
@@ -13,9 +14,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from arena.callbacks import Callbacks
 from arena.errors import ConfigError, Deadlock, PeerLost
 from arena.launch import mpirun
-from arena.launch.console import log_beside_display, tell
+from arena.launch.console import display_for, log_beside_display, tell
 from arena.launch.rank import Main, again_words, names_of, played_words
-from arena.launch.terminal import display_for
 from arena.launch.watchdog_thread import RootWatchdog
 from arena.plan.plan import Role, RoleKind, to_json
 from arena.records.episode import episode_of
@@ -27,13 +27,14 @@ from arena.roles.perform import failure_of, run_role
 from arena.roles.protocol import Failed
 from arena.roles.root.faults import log_repairs
 from arena.roles.root.root import RoleFailed, Root
+from arena.run import stages
 from arena.run.display import Display
 from arena.run.evaluation import kept as keep_evaluation
 from arena.run.leg import Leg
 from arena.run.prepare import abandon, begin
 from arena.run.recovery import RecoveryState
+from arena.run.resume import forget
 from arena.run.run import Run, Stage
-from arena.run.stages import next_stage as stage_after
 from arena.terminal.display import silent_display
 from arena.terminal.profile import profile_json
 from arena.transport import Endpoint
@@ -51,7 +52,7 @@ def run_single_process(
     present: Callable[[Run, Scoreboard], None],
     display: Display | None = None,
     *,
-    next_stage: Callable[[Run], Stage | None] = stage_after,
+    next_stage: Callable[[Run], Stage | None] = stages.next_stage,
 ) -> int:
     """Runs everything in this process and shows the result, or says why there is none; returns the exit status.
 
@@ -354,3 +355,64 @@ def interrupted(run: Run, memory: RecoveryState, error: KeyboardInterrupt) -> Fa
     # `arena train` sends SIGUSR2 for the SIGINT or SIGTERM that it got itself.
     by = "asked to stop" if number == signal.SIGUSR2 else f"ended by {signal.Signals(number).name}"
     return Failed("root, rank 0", f"{by}; {words}", 128 + number)
+
+
+class Rank0Base(ABC):
+    """Rank 0's part of a run, or all of it if there is no other rank; each command that plays has its own.
+
+    See `arena.launch.rank.Rank0`.
+    """
+
+    @abstractmethod
+    def prepare(self, ranks: int, *, tolerant: bool = False) -> Run:
+        """Makes the run for a number of ranks; `tolerant` says whether MPI survives the death of one.
+
+        Raises:
+            ConfigError: a mistake of the user.
+        """
+
+    @abstractmethod
+    def present(self, run: Run, scoreboard: Scoreboard) -> None:
+        """Shows the result."""
+
+    def display(self) -> Display | None:
+        """Shows the progress; None: as it fits the terminal."""
+        return None
+
+    def lock(self, run: Run, memory: RecoveryState) -> None:
+        """Takes the run folder for this process, until the run ends.
+
+        Raises:
+            ConfigError: another process writes into it.
+        """
+        lock(run, memory)
+
+    def roll_back(self, run: Run) -> None:
+        """Brings the run folder back to the boundary from which the run goes on after a death."""
+        forget(run)
+
+    def next_stage(self, run: Run) -> Stage | None:
+        """What is played next; None if the run is over."""
+        return stages.next_stage(run)
+
+    def alone(self, run: Run) -> int:
+        """Plays everything in this process and shows the result; returns the exit status."""
+        return run_single_process(run, self.present, self.display(), next_stage=self.next_stage)
+
+    def conclude(self, run: Run, memory: RecoveryState) -> int:
+        """Shows the result of a run that was played to its end; returns the exit status."""
+        return conclude(run, memory, self.present)
+
+    def lead(self, team: World, host: RoleScheduler, run: Run, memory: RecoveryState) -> int | Leg:
+        """Plays rank 0's roles; the exit status when the result is shown, or the leg that comes next."""
+        return lead(team, host, run, memory, self.present, self.display())
+
+    def lead_evaluation(
+        self, team: World, host: RoleScheduler, run: Run, evaluation: Run, memory: RecoveryState
+    ) -> int | Leg:
+        """Plays rank 0's roles of an evaluation; as `lead`."""
+        return lead_evaluation(team, host, run, evaluation, memory)
+
+    def interrupted(self, run: Run, memory: RecoveryState, error: KeyboardInterrupt) -> Failed:
+        """The message after a signal has ended a run at once; removes the folder of a run that has not begun."""
+        return interrupted(run, memory, error)

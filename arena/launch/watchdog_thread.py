@@ -23,9 +23,8 @@ from typing import IO
 
 from arena.diagnostics.process_load import delays, starved_seconds
 from arena.launch import watchdog_process
-from arena.launch.console import tell
+from arena.launch.console import tell, terminal_columns
 from arena.launch.exit_signal import ExitSignal
-from arena.launch.terminal import terminal_columns
 from arena.roles.protocol import Failed
 from arena.run.run import Run
 from arena.transport import status

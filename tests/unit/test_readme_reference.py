@@ -13,7 +13,7 @@ import pytest
 
 import readme
 from arena import registry
-from arena.cli.main import _parser
+from arena.cli.main import command_parser
 from arena.config import league, matches
 from arena.config import schema as config
 from arena.group.group import Group
@@ -133,7 +133,7 @@ def test_every_command_parses_and_names_a_configuration_that_is_there() -> None:
     ]  # the others are mentions: `arena plan`
     assert len(complete) > 8
     for words in complete:
-        path = getattr(_parser().parse_args(words), "config", "")
+        path = getattr(command_parser().parse_args(words), "config", "")
         assert not path.startswith("configs/") or (readme.ROOT / path).is_file(), path
 
 

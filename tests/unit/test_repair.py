@@ -16,7 +16,7 @@ from arena.diagnostics.profile import RoleProfile
 from arena.errors import ConfigError
 from arena.launch import lead
 from arena.launch import rank as ranks
-from arena.launch.leader import Rank0Base
+from arena.launch.lead import Rank0Base
 from arena.launch.rank import Rank
 from arena.launch.repair import DEATHS_AT_MOST, often_dead, repaired
 from arena.plan.plan import Role, RoleKind, make_plan

@@ -1,15 +1,18 @@
-"""What leads a tournament: who is best, and how sure is that? Frozen players meet until their order is decided.
+"""Rank 0's part of a tournament: frozen players meet until their order is decided.
 
-A tournament is a run of rounds in one folder, in which nobody learns. Each round is a batch of the games that say most
-about the order, every lane of which plays equally many episodes, so that long games are not left out. When it is over,
-the results so far say what the next one is: over the same processes, with other random streams.
+A tournament is a run of rounds in one folder, in which no policy learns. Each round is a batch of the games that say
+most about the order. Every lane of a batch plays the same number of episodes, so that long games are not left out. When
+a batch is over, the results so far determine the next one: over the same processes, with other random streams.
+
+`--resume` goes on after the newest batch that is whole; the games of a later one are played again. The pairings of a
+batch follow from the games before it, so the tournament that goes on is the one that was never interrupted.
 """
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -18,16 +21,15 @@ import numpy as np
 
 from arena import registry
 from arena.cli.players import players_of, read_sources, settings_of
-from arena.cli.recontesting import continued
 from arena.cli.tournament import TournamentArgs
+from arena.config import load_config, resolved_yaml
 from arena.config.matches import MatchConfig
 from arena.config.schema import Config, PolicyConfig
 from arena.errors import ConfigError, pluralize
-from arena.launch.leader import Rank0Base
-from arena.league import rounds_file as records
-from arena.league import tournament_file as terms_on_record
+from arena.launch.lead import Rank0Base
+from arena.league import read_results, rounds_file, tournament_file
 from arena.league.ratings.intervals import of_share
-from arena.league.read_results import ResultSet, read
+from arena.league.read_results import ResultSet
 from arena.league.results import Results
 from arena.league.rounds import Round
 from arena.league.tournament import (
@@ -41,6 +43,7 @@ from arena.league.tournament import (
     widened,
 )
 from arena.league.tournament_file import Terms
+from arena.preflight.plan import checked_plan
 from arena.records import boundary as boundaries
 from arena.records import checkpoint
 from arena.records.folder import RunFolder
@@ -50,17 +53,19 @@ from arena.records.scoreboard import Scoreboard
 from arena.run import rounds
 from arena.run.display import Display
 from arena.run.evaluation import alike
-from arena.run.leg import UNBOUNDED_TICKS, Leg
-from arena.run.prepare import prepare
-from arena.run.resume import checkpoints_given
+from arena.run.leg import UNBOUNDED_TICKS, Leg, leg_at
+from arena.run.prepare import existing_folder, prepare
+from arena.run.resume import GAME, SAME_MATCH, checkpoints_given, compared, numbered
 from arena.run.run import Run, Stage
 from arena.terminal.display import silent_display
 from arena.terminal.standings import contradiction_lines, equal_lines, prior_lines, standings_lines, unmet_lines
 from arena.terminal.text import elo_words
 
-_ERROR, _ELO = 0.05, 20.0  # where nothing is asked for
-_STREAM = 0x746F7572  # tells a tournament's random streams from those of what it is made of
+_ERROR, _ELO = 0.05, 20.0  # defaults of --error and --elo
+_STREAM = 0x746F7572  # separates a tournament's random streams from those of the configuration that it is made of
 _MOST_BATCHES = 2**12  # each of them has UNBOUNDED_TICKS ticks, and all together fewer than 2^53
+_PLAYER = ("algorithm", "options", "load")
+_SETTING = tuple(field for field in SAME_MATCH if field != "seats")
 
 
 class TournamentRun(Rank0Base):
@@ -100,11 +105,11 @@ class TournamentRun(Rank0Base):
         """
         rule = self._rule(run.folder)
         # Actions are taken as they were before, if it goes on: see `continued`.
-        terms_on_record.write(run.folder, Terms(greedy=self._request.greedy, error=rule.error, elo=rule.elo))
+        tournament_file.write(run.folder, Terms(greedy=self._request.greedy, error=rule.error, elo=rule.elo))
         if not run.begun and run.leg.start == 0:
             return Stage(run)
         before = _whole(run.folder)
-        config, played = rounds.config_of(run), read(run.folder, last=len(before) - 1)
+        config, played = rounds.config_of(run), read_results.read(run.folder, last=len(before) - 1)
         _check_counted(played, run.source)
         found = table(played.results, [*config.policies], rule)
         self._say(_progress(played.results.games, found))
@@ -114,14 +119,14 @@ class TournamentRun(Rank0Base):
             return None
         following = Round(number=len(before), start=run.leg.start, matches=batch.matches)
         plan = rounds.plan_of(config, following, run.folder, ranks=run.plan.processes, spares=0)
-        records.keep(run.folder, before, following, plan)
+        rounds_file.keep(run.folder, before, following, plan)
         leg = Leg(start=run.leg.start, restore=checkpoints_given(plan))
         return Stage(replace(run, plan=plan, leg=leg, episodes=batch.episodes))
 
     def present(self, run: Run, scoreboard: Scoreboard) -> None:
         """The table, in words or as data."""
         rule, batches = self._rule(run.folder), len(_whole(run.folder))
-        played = read(run.folder, last=batches - 1)
+        played = read_results.read(run.folder, last=batches - 1)
         found = table(played.results, [*rounds.config_of(run).policies], rule)
         uncounted = _uncounted(played, run.folder, batches)
         if self._request.as_json:
@@ -143,7 +148,7 @@ class TournamentRun(Rank0Base):
 
     def _rule(self, folder: RunFolder) -> Rule:
         """When this tournament is over."""
-        return rule_of(self._request, terms_on_record.read(folder) if self._request.resume else None)
+        return rule_of(self._request, tournament_file.read(folder) if self._request.resume else None)
 
     def _say(self, words: str) -> None:
         """A line of progress; where the result is data, it is all that goes to stdout."""
@@ -205,6 +210,49 @@ def opening(request: TournamentArgs) -> tuple[Config, Batch]:
     return config, first
 
 
+def continued(config: Config, *, ranks: int, run_dir: str | None, greedy: bool) -> Run:
+    """The run of a tournament as it goes on; nothing in its folder is changed.
+
+    Args:
+        config: what the same tournament would begin with now.
+        ranks: how many processes there are.
+        run_dir: the folder; None: the newest one of this name.
+        greedy: whether players take their best actions.
+
+    Raises:
+        ConfigError: there is no such tournament_file, or it has other players, another game, or other actions.
+    """
+    folder = existing_folder(config, run_dir)
+    before = load_config(folder.config)
+    differences = [*_differences(before, config), *_other_actions(folder, greedy=greedy)]
+    if differences:
+        raise ConfigError(
+            f"--resume goes on with the same players in the same game, but {'; '.join(differences)}. Go back to that, "
+            "or begin another tournament",
+            source=str(folder.path),
+        )
+    found = boundaries.newest(folder)
+    if found is None or not rounds_file.read(folder):
+        raise ConfigError("there is no tournament to go on with: its files are damaged", source=str(folder.path))
+    kept = msgspec.structs.replace(before, rounds=max(before.rounds, config.rounds))
+    plan = checked_plan(kept, ranks=ranks)
+    leg = replace(leg_at(found, folder), restore=checkpoints_given(plan))
+    return Run(plan, folder.path, config=resolved_yaml(kept), resumed=True, leg=leg)
+
+
+def _other_actions(folder: RunFolder, *, greedy: bool) -> Iterator[str]:
+    terms = tournament_file.read(folder)
+    if terms is not None and terms.greedy != greedy:
+        yield "it was played without --sample" if terms.greedy else "it was played with --sample"
+
+
+def _differences(before: Config, now: Config) -> Iterator[str]:
+    yield from compared("players", before.policies, now.policies, _PLAYER)
+    yield from compared("envs", before.envs, now.envs, (*GAME, "outcome"))
+    old, new = (numbered(distinct_settings([match for _, match in config.entries()])) for config in (before, now))
+    yield from compared("matches", old, new, _SETTING)
+
+
 def _take_lanes(settings: Sequence[MatchConfig], players: Mapping[str, PolicyConfig]) -> bool:
     """Whether all players can play several lanes at once.
 
@@ -225,7 +273,7 @@ def _whole(folder: RunFolder) -> list[Round]:
     Games of a later one do not count: it is played again, and of those that it has so far too many are short ones.
     """
     found = boundaries.newest(folder)
-    return records.begun_before(records.read(folder), 0 if found is None else found.tick)
+    return rounds_file.begun_before(rounds_file.read(folder), 0 if found is None else found.tick)
 
 
 def _check_counted(played: ResultSet, source: str) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from arena.cli.train import TrainArgs
 from arena.config import load_config
 from arena.errors import ConfigError, located, pluralize
-from arena.launch.leader import Rank0Base
+from arena.launch.lead import Rank0Base
 from arena.records.faults import losses
 from arena.records.scoreboard import Scoreboard
 from arena.run.prepare import prepare
@@ -50,25 +50,25 @@ class TrainRun(Rank0Base):
                 raise ConfigError(_INTOLERANT, path="fault_tolerance")
             run = prepare(config, ranks=ranks, run_dir=asked.run_dir, resume=asked.resume)
         run = replace(run, source=asked.path, profile=asked.profile, allow_unproved=asked.allow_unproved)
-        return announced(run, ranks_said=asked.ranks_said)
+        return announced(run, ranks_given=asked.ranks_given)
 
     def present(self, run: Run, scoreboard: Scoreboard) -> None:
         """Shows where everything is and how the policies fared."""
         present(run, scoreboard)
 
 
-def announced(run: Run, *, ranks_said: bool = False) -> Run:
+def announced(run: Run, *, ranks_given: bool = False) -> Run:
     """Says what begins; where its folder is, is told when everybody is ready.
 
     Args:
         run: that begins.
-        ranks_said: whether the user has asked for so many processes.
+        ranks_given: whether the user has asked for so many processes.
     """
     plan = run.plan
     lines = [f"{plan.name}: {_extent(plan)}, {processes_words(plan.processes, len(plan.roles()))}"]
     if run.resumed:
         lines += [f"goes on at tick {run.leg.start}", *run.words]
-    if plan.packed and plan.processes > 1 and not ranks_said:
+    if plan.packed and plan.processes > 1 and not ranks_given:
         lines.append(f"{len(plan.roles())} processes would give each role its own")
     idle = len(plan.idle_ranks) - plan.spares
     if idle > 0:

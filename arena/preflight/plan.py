@@ -1,0 +1,25 @@
+"""The plan of a configuration, with the checks that need no environment, no algorithm and no NumPy."""
+
+from __future__ import annotations
+
+from arena import registry
+from arena.callbacks import made
+from arena.config import Config
+from arena.plan.plan import Plan, make_plan
+
+
+def checked_plan(config: Config, *, ranks: int | None) -> Plan:
+    """The plan of a configuration whose names are known ones; no environment and no algorithm is imported for it.
+
+    Raises:
+        ConfigError: an unknown short name of an environment or an algorithm, even of one that no match uses; a callback
+            that cannot be made; or what `make_plan` refuses.
+    """
+    registry.check_names(
+        {name: entry.make for name, entry in config.envs.items()},
+        {name: policy.algorithm for name, policy in config.policies.items()},
+        {name: [wrapper for wrapper, _ in entry.wrapped_in] for name, entry in config.envs.items()},
+    )
+    plan = make_plan(config, ranks=ranks)
+    made(plan.callbacks)
+    return plan
