@@ -122,9 +122,7 @@ def evaluate(
     Raises:
         ConfigError: a mistake that is known before anything is played.
     """
-    folder = RunFolder(Path(target)) if Path(target).is_dir() else None
-    if folder is not None and not folder.config.is_file():
-        raise ConfigError("is no run folder: it has no config.yaml", source=target)
+    folder = RunFolder.of_target(target)
     config = load_config(target if folder is None else folder.config)
     home = Path(run_dir) if run_dir else folder.path / "evaluations" if folder else Path("runs")
     if folder is None and checkpoints is not None:

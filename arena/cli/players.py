@@ -87,12 +87,10 @@ def _free(label: str, taken: Container[str]) -> str:
 
 
 def _read(target: str) -> Source:
-    if not Path(target).is_dir():
+    folder = RunFolder.of_target(target)
+    if folder is None:
         config = load_config(target)
         return Source(config.name, target, config)
-    folder = RunFolder(Path(target))
-    if not folder.config.is_file():
-        raise ConfigError("is no run folder: it has no config.yaml", source=target)
     config = load_config(folder.config)
     label = _NOT_IN_NAMES.sub("-", folder.path.resolve().name).strip("-._") or config.name
     return Source(label, target, config, rounds_file.read_played(folder, config), folder)

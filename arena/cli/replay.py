@@ -75,6 +75,8 @@ def run(arguments: argparse.Namespace) -> int:
         check_video(Path(video))
     if episode is not None and match is None:
         raise ConfigError("an episode is counted within its match: name that with --match", path="--episode")
+    if not RunFolder(Path(target)).replays.is_dir():
+        RunFolder.existing(target)
     found = read_replays(target)
     matches, folder = _chosen(found, match, round), RunFolder(Path(target))
     try:

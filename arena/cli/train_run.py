@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 from arena.cli.train import TrainArgs
 from arena.config import load_config
-from arena.errors import ConfigError, located, pluralize
+from arena.errors import located, pluralize
 from arena.launch.lead import Rank0Base
 from arena.records.faults import losses
 from arena.records.scoreboard import Scoreboard
-from arena.run.prepare import prepare
+from arena.run.prepare import check_tolerance, prepare
 from arena.run.run import Run
 from arena.terminal.display import fault_lines, summary_lines
 from arena.terminal.profile import profile_lines
@@ -20,11 +20,6 @@ from arena.terminal.text import processes_words
 
 if TYPE_CHECKING:
     from arena.plan.plan import Plan
-
-_INTOLERANT = (
-    "found on, but this MPI ends all processes when one dies: start the run with `arena train` and Open MPI 5, or with "
-    "`mpirun --with-ft ulfm`; `auto` goes on where it can"
-)
 
 
 class TrainRun(Rank0Base):
@@ -46,8 +41,7 @@ class TrainRun(Rank0Base):
         asked = self._request
         with located(source=asked.path):
             config = load_config(asked.path, asked.overrides)
-            if config.fault_tolerance == "on" and not tolerant:
-                raise ConfigError(_INTOLERANT, path="fault_tolerance")
+            check_tolerance(config, tolerant=tolerant)
             run = prepare(config, ranks=ranks, run_dir=asked.run_dir, resume=asked.resume)
         run = replace(run, source=asked.path, profile=asked.profile, allow_unproved=asked.allow_unproved)
         return announced(run, ranks_given=asked.ranks_given)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from arena.launch import mpirun
+from arena.launch.events import Event, EventDisplay, write_event
 from arena.plan.plan import Role
 from arena.records.atomic import writing
 from arena.roles.protocol import Failed
@@ -31,8 +32,36 @@ def tell(failure: Failed, stream: IO[str] | None = None) -> None:
     print(text, file=stream or sys.stderr, flush=True)
 
 
+class Output:
+    """What the process that leads a run says, and how it shows the progress: on the console, or as events."""
+
+    def display(self, run: Run) -> Display:
+        """Shows the progress of a stage."""
+        return display_for(run)
+
+    def say(self, text: str) -> None:
+        """Says a line that belongs to the result."""
+        if mpirun.EVENTS_VARIABLE in os.environ:
+            write_event(Event("message", {"text": text}))
+        else:
+            print(text, flush=True)
+
+    def complain(self, text: str) -> None:
+        """Says a line on how the run has ended early."""
+        print(text, file=sys.stderr, flush=True)
+
+    def fail(self, failure: Failed) -> None:
+        """Says why there is no result."""
+        tell(failure)
+
+
+CONSOLE_OUTPUT = Output()
+
+
 def display_for(run: Run) -> Display:
-    """The live panel if stdout ends at the user's terminal, else plain lines."""
+    """The live panel if stdout ends at the user's terminal, else plain lines; events for `arena.train`."""
+    if mpirun.EVENTS_VARIABLE in os.environ:
+        return EventDisplay(run, write_event)
     from arena.terminal.display import make_display  # rank 0 alone has one
 
     columns = terminal_columns()

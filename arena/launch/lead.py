@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import signal
-import sys
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
@@ -14,11 +13,12 @@ from typing import TYPE_CHECKING, NamedTuple
 from arena.callbacks import Callbacks
 from arena.errors import ConfigError, Deadlock, PeerLost
 from arena.launch import mpirun
-from arena.launch.console import display_for, log_beside_display, tell
+from arena.launch.console import CONSOLE_OUTPUT, Output, display_for, log_beside_display, tell
 from arena.launch.rank import Main, again_words, names_of, played_words
 from arena.launch.watchdog_thread import RootWatchdog
 from arena.plan.plan import Role, RoleKind, to_json
 from arena.records.episode import episode_of
+from arena.records.folder import RunFolder
 from arena.records.journal import kept_lines
 from arena.records.lock import RunLock
 from arena.records.recorder import Recorder
@@ -53,6 +53,8 @@ def run_single_process(
     display: Display | None = None,
     *,
     next_stage: Callable[[Run], Stage | None] = stages.next_stage,
+    output: Output = CONSOLE_OUTPUT,
+    watched: bool = True,
 ) -> int:
     """Runs everything in this process and shows the result, or says why there is none; returns the exit status.
 
@@ -61,6 +63,8 @@ def run_single_process(
         present: shows the result.
         display: shows the progress; None: as it fits the terminal.
         next_stage: says what is played next; None: the run is over.
+        output: says everything else, and shows the progress where no display is given.
+        watched: whether a role that hangs ends this process.
     """
     memory = RecoveryState()
     memory.stop.listen()
@@ -71,22 +75,22 @@ def run_single_process(
             run = stage.run
             if stage.evaluation is not None:
                 own = memory.aside()
-                result = in_one_process(stage.evaluation, silent_display(), own, watched=True)
-                outcome: Outcome = _evaluated(run, stage.evaluation, result, memory)
+                result = in_one_process(stage.evaluation, silent_display(), own, watched=watched)
+                outcome: Outcome = _evaluated(run, stage.evaluation, result, memory, output)
             else:
-                result = in_one_process(run, display or display_for(run), memory, watched=True)
-                outcome = _outcome(run, result, memory, present)
+                result = in_one_process(run, display or output.display(run), memory, watched=watched)
+                outcome = _outcome(run, result, memory, present, output)
             if isinstance(outcome, int):
                 return outcome
             run = run.after(outcome)
-        return conclude(run, memory, present)
+        return conclude(run, memory, present, output)
     except Deadlock as error:
         failure = Failed("no role can go on", str(error), exit_code=1)
     except BaseException as error:
         failure = _failure(run, memory, error)
     finally:
         memory.unlock()
-    tell(failure)
+    output.fail(failure)
     return failure.exit_code
 
 
@@ -102,33 +106,45 @@ Outcome = int | Leg
 """The exit status of a run that is over, or the leg that it goes on with."""
 
 
-def _outcome(run: Run, result: Result, memory: RecoveryState, present: Callable[[Run, Scoreboard], None]) -> Outcome:
-    """What a part of a run has led to; the result of the last one is shown."""
+def _outcome(
+    run: Run,
+    result: Result,
+    memory: RecoveryState,
+    present: Callable[[Run, Scoreboard], None],
+    output: Output = CONSOLE_OUTPUT,
+) -> Outcome:
+    """The outcome of a part of a run; the result of the last part is shown."""
     if result.following is not None:
         return result.following
-    status = _conclude(run, result, memory, present)
+    status = _conclude(run, result, memory, present, output)
     memory.concluded = True
     return status
 
 
-def _evaluated(run: Run, evaluation: Run, result: Result, memory: RecoveryState) -> Outcome:
+def _evaluated(
+    run: Run, evaluation: Run, result: Result, memory: RecoveryState, output: Output = CONSOLE_OUTPUT
+) -> Outcome:
     """Tells how an evaluation went; one that was asked to end is forgotten, and the run ends with it."""
     if memory.stop.wanted:
         _end_callbacks(memory)
-        return _stopped(run, run.leg.start, memory)
-    for line in keep_evaluation(run, evaluation, _scored(evaluation), _scoreboard(run, memory).winners):
-        print(line, flush=True)
+        return _stopped(run, run.leg.start, memory, output)
+    for line in keep_evaluation(
+        run, evaluation, scored(evaluation.folder, evaluation.plan.players()), _scoreboard(run, memory).winners
+    ):
+        output.say(line)
     return run.leg
 
 
-def _conclude(run: Run, result: Result, memory: RecoveryState, present: Callable[[Run, Scoreboard], None]) -> int:
+def _conclude(
+    run: Run, result: Result, memory: RecoveryState, present: Callable[[Run, Scoreboard], None], output: Output
+) -> int:
     """Shows the result; the exit status."""
     _end_callbacks(memory)
     present(run, result.scoreboard)
     if result.stopped_at is None:
         run.folder.requeue.unlink(missing_ok=True)
         return 0
-    return _stopped(run, result.stopped_at, memory)
+    return _stopped(run, result.stopped_at, memory, output)
 
 
 def _end_callbacks(memory: RecoveryState) -> None:
@@ -137,7 +153,7 @@ def _end_callbacks(memory: RecoveryState) -> None:
         memory.callbacks.end()
 
 
-def _stopped(run: Run, tick: int, memory: RecoveryState) -> int:
+def _stopped(run: Run, tick: int, memory: RecoveryState, output: Output = CONSOLE_OUTPUT) -> int:
     stop = memory.stop
     if stop.requeue:
         run.folder.requeue.touch(mode=0o600)
@@ -145,9 +161,9 @@ def _stopped(run: Run, tick: int, memory: RecoveryState) -> int:
         run.folder.requeue.unlink(missing_ok=True)
     by = f", {stop.words}" if stop.by else ""
     left = again_words(run, memory) if run.episodes is None else played_words(run)
-    print(f"arena: stopped at tick {tick}{by}; {left}", file=sys.stderr, flush=True)
+    output.complain(f"arena: stopped at tick {tick}{by}; {left}")
     if stop.number in (signal.SIGINT, signal.SIGTERM):
-        print(f"arena: ended by {signal.Signals(stop.number).name}", file=sys.stderr, flush=True)
+        output.complain(f"arena: ended by {signal.Signals(stop.number).name}")
     return stop.status
 
 
@@ -226,24 +242,26 @@ def _locked(run: Run) -> RunLock:
     return RunLock.take(run.folder.path)
 
 
-def conclude(run: Run, memory: RecoveryState, present: Callable[[Run, Scoreboard], None]) -> int:
+def conclude(
+    run: Run, memory: RecoveryState, present: Callable[[Run, Scoreboard], None], output: Output = CONSOLE_OUTPUT
+) -> int:
     """Shows the result of a run that was played to its end; returns the exit status."""
     if memory.concluded:
         return memory.stop.status if memory.stop.wanted else 0
-    for words in log_repairs(run):
-        print(words, flush=True)
-    return _conclude(run, Result(_scoreboard(run, memory)), memory, present)
+    for line in log_repairs(run):
+        output.say(line)
+    return _conclude(run, Result(_scoreboard(run, memory)), memory, present, output)
 
 
 def _scoreboard(run: Run, memory: RecoveryState) -> Scoreboard:
     """The score of a run between two stages: as this process knows it, or from the records."""
-    return memory.scoreboard or _scored(run)
+    return memory.scoreboard or scored(run.folder, run.plan.players())
 
 
-def _scored(run: Run) -> Scoreboard:
-    """The score that the records give, whose order does not depend on the match that is heard of first."""
-    found = Scoreboard(run.plan.players())
-    found.take(episode_of(line) for _, line in kept_lines(run.folder.episodes, keep=lambda _: True))
+def scored(folder: RunFolder, players: Iterable[str]) -> Scoreboard:
+    """The score that the records give; it does not depend on the order in which the matches were heard of."""
+    found = Scoreboard(players)
+    found.take(episode_of(line) for _, line in kept_lines(folder.episodes, keep=lambda _: True))
     return found
 
 
@@ -305,8 +323,8 @@ def _led(
     told, held = whole or (run, memory)
 
     def tell_repairs() -> None:
-        for words in log_repairs(told):
-            print(words, flush=True)
+        for line in log_repairs(told):
+            CONSOLE_OUTPUT.say(line)
 
     def main_of(role: Role) -> Main:
         if role.kind is RoleKind.ROOT:

@@ -18,7 +18,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import IO
+from typing import IO, Protocol
 
 from arena.errors import ConfigError
 from arena.plan.hosts import allocated, shares
@@ -28,6 +28,8 @@ _UNDER_A_LAUNCHER = ("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "PMI_ID", 
 _CONFIRM_VARIABLE = "ARENA_CONFIRM"  # there if somebody waits for the words below
 _CONFIRMATION = "arena: the run has ended well"
 _JOINED = "arena: a process has joined"  # MPI lets the first one go on when all have come
+EVENTS_VARIABLE = "ARENA_EVENTS"  # there if rank 0 is to write events in the place of its display
+EVENT_MARK = "arena-event: "  # before an event, which is one line of JSON on stderr
 TERMINAL_VARIABLE = "ARENA_TERMINAL"  # columns of the user's terminal, 0: there is none
 _SETTINGS = {
     # Many processes share the cores; NumPy and torch would start a thread per core in each of them. OpenBLAS, MKL and
@@ -169,7 +171,25 @@ def _open_mpi_version(launcher: str) -> int | None:
     return None if found is None else int(found[1])
 
 
-def run(ranks: int, program: Sequence[str], *, tolerant: bool = False, has_resume: bool = True) -> int:
+class Listener(Protocol):
+    """Takes the output of a run in the place of the console."""
+
+    @property
+    def stream(self) -> IO[str]:
+        """Takes what is written to stderr beside the events."""
+
+    def line(self, event: str) -> None:
+        """Takes an event, without its mark."""
+
+
+def run(
+    ranks: int,
+    program: Sequence[str],
+    *,
+    tolerant: bool = False,
+    has_resume: bool = True,
+    listener: Listener | None = None,
+) -> int:
     """Starts a program under MPI and waits for it; returns its exit status.
 
     The launcher gets a session of its own, so that Ctrl-C reaches it once, through us, and takes all of it down. Open
@@ -180,12 +200,16 @@ def run(ranks: int, program: Sequence[str], *, tolerant: bool = False, has_resum
         program: what each of them runs.
         tolerant: whether the others go on when one dies.
         has_resume: whether the program has a `--resume`, which is told when it ends early.
+        listener: takes all output; None: it goes to this process's stdout and stderr.
     """
     line, settings = command(find_launcher(), ranks, program, tolerant=tolerant)
     settings[_CONFIRM_VARIABLE] = "1"
-    settings[TERMINAL_VARIABLE] = str(shutil.get_terminal_size().columns if sys.stdout.isatty() else 0)
+    terminal = listener is None and sys.stdout.isatty()
+    settings[TERMINAL_VARIABLE] = str(shutil.get_terminal_size().columns if terminal else 0)
+    if listener is not None:
+        settings[EVENTS_VARIABLE] = "1"
     for _ in range(STARTS):
-        status, received, heard = _run_once(line, settings, ranks)
+        status, received, heard = _run_once(line, settings, ranks, listener)
         if received or not heard.unstarted:
             break
     if status == 0 and tolerant and not heard.confirmed:
@@ -193,15 +217,17 @@ def run(ranks: int, program: Sequence[str], *, tolerant: bool = False, has_resum
     return _told(status, received, heard, has_resume=has_resume)
 
 
-def _run_once(line: Sequence[str], settings: Mapping[str, str], ranks: int) -> tuple[int, list[int], _Heard]:
+def _run_once(
+    line: Sequence[str], settings: Mapping[str, str], ranks: int, listener: Listener | None
+) -> tuple[int, list[int], _Heard]:
     """The launcher's exit status, the signals that we got meanwhile, and what was said."""
     version = _open_mpi_version(line[0])
     # Processes of a batch system may live on other hosts, out of sight.
     one_host = not any(name in os.environ for name in _BATCH_SYSTEMS)
     if one_host and version is not None and version >= _ULFM_SINCE and os.access(SHARED_MEMORY, os.W_OK):
         with _folder_of_job(settings) as own:
-            return _watched(line, own, ranks, graceful=True, watch=True)
-    return _watched(line, settings, ranks, graceful=version is not None, watch=one_host)
+            return _watched(line, own, ranks, listener, graceful=True, watch=True)
+    return _watched(line, settings, ranks, listener, graceful=version is not None, watch=one_host)
 
 
 @contextmanager
@@ -222,7 +248,13 @@ def _folder_of_job(settings: Mapping[str, str]) -> Iterator[dict[str, str]]:
 
 
 def _watched(
-    line: Sequence[str], settings: Mapping[str, str], ranks: int, *, graceful: bool, watch: bool
+    line: Sequence[str],
+    settings: Mapping[str, str],
+    ranks: int,
+    listener: Listener | None,
+    *,
+    graceful: bool,
+    watch: bool,
 ) -> tuple[int, list[int], _Heard]:
     """Starts a launcher and waits for it.
 
@@ -230,6 +262,7 @@ def _watched(
         line: its command line.
         settings: its environment variables.
         ranks: how many processes it starts.
+        listener: takes all output; None: it goes to this process's stdout and stderr.
         graceful: whether it passes SIGUSR1 and SIGUSR2 on to the processes.
         watch: whether its processes are its children, so that their deaths are seen.
     """
@@ -237,15 +270,16 @@ def _watched(
         line,
         env=settings,
         stdin=subprocess.DEVNULL,
+        stdout=None if listener is None else subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,
-        errors="replace",  # whatever bytes come: a reader that gave up would let the pipe fill and everybody stop
+        errors="replace",  # whatever bytes come: if the reader failed, the pipe would fill and all processes would stop
         start_new_session=True,
         preexec_fn=_begin_launcher,
     )
     assert process.stderr is not None
-    heard = _Heard()
-    reader = threading.Thread(target=_pass_on, args=(process.stderr, sys.stderr, heard), daemon=True)
+    heard = _Heard(listener=listener)
+    reader = threading.Thread(target=_pass_on, args=(process.stderr, heard.stream, heard), daemon=True)
     reader.start()
     if watch:
         threading.Thread(target=_end_if_stuck, args=(process,), daemon=True).start()
@@ -352,6 +386,7 @@ class _Heard:
         reason: whether the arena has said why the run has ended.
         rank: of the process that has ended first, if the launcher has named one.
         mistake: whether that was a mistake of the user.
+        listener: takes all output in the place of the console.
     """
 
     confirmed: bool = False
@@ -361,6 +396,12 @@ class _Heard:
     reason: bool = False
     rank: str = ""
     mistake: bool = False
+    listener: Listener | None = None
+
+    @property
+    def stream(self) -> IO[str]:
+        """Where the rest of stderr goes."""
+        return sys.stderr if self.listener is None else self.listener.stream
 
     @property
     def status(self) -> int | None:
@@ -377,6 +418,9 @@ class _Heard:
                 continue
             if line.strip() == _JOINED:
                 self.joined = True
+                continue
+            if self.listener is not None and line.startswith(EVENT_MARK):
+                self.listener.line(line.removeprefix(EVENT_MARK))
                 continue
             self.unstarted = self.unstarted or UNSTARTED in line
             self.reason = self.reason or line.startswith("arena: ")
@@ -411,23 +455,27 @@ def confirm(stream: IO[str]) -> None:
 def _told(status: int, received: Sequence[int], heard: _Heard, *, has_resume: bool = True) -> int:
     """Says what a launcher's status cannot; returns the exit status: 128 + n after a signal to us, 1 after a kill."""
     killed = -status if status < 0 else status - 128 if 128 < status < 128 + signal.NSIG else 0
-    if (received or killed) and sys.stdout.isatty():  # the display has ended with its process, in mid-sentence
+    if (
+        (received or killed) and heard.listener is None and sys.stdout.isatty()
+    ):  # the display has ended with its process, in mid-sentence
         sys.stdout.write(_SHOW_CURSOR + "\n")
         sys.stdout.flush()
     if received and status == 128 + signal.SIGUSR2:  # rank 0 has said what is saved, but not which signal we got
-        sys.stderr.write(f"arena: ended by {signal.Signals(received[0]).name}\n")
+        heard.stream.write(f"arena: ended by {signal.Signals(received[0]).name}\n")
         return 128 + received[0]
     again = "; --resume goes on from the newest boundary, if there is one" if has_resume else ""
     played = f"what was played is in the run folder{again}"
     if heard.unjoined and not received:
-        sys.stderr.write("arena: the run has ended: one of its processes has died while they started; start it again\n")
+        heard.stream.write(
+            "arena: the run has ended: one of its processes has died while they started; start it again\n"
+        )
         return 1
     if received:
         name = signal.Signals(received[0]).name
-        sys.stderr.write(f"arena: ended by {name}; {played}\n")
+        heard.stream.write(f"arena: ended by {name}; {played}\n")
         return 128 + received[0]
     if status == _NOBODY_LEFT and not heard.reason:
-        sys.stderr.write(
+        heard.stream.write(
             f"arena: the run has ended: all its processes have died; the logs in its folder may say why{again}\n"
         )
         return 1
@@ -435,7 +483,7 @@ def _told(status: int, received: Sequence[int], heard: _Heard, *, has_resume: bo
         return status if status in (0, 1, _MISTAKE) else 1  # others are the launcher's own, or a worker's
     which = f"rank {heard.rank}" if heard.rank else "a process"
     how = f"was killed by signal {killed}" if killed else "has ended without a word"
-    sys.stderr.write(f"arena: the run has ended: {which} of it {how}; {played}\n")
+    heard.stream.write(f"arena: the run has ended: {which} of it {how}; {played}\n")
     return 1
 
 

@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from arena.config import Config, resolved_yaml
+from arena.errors import ConfigError
 from arena.plan.plan import to_json
 from arena.preflight.plan import checked_plan
 from arena.records import boundary as boundaries
@@ -51,6 +52,20 @@ def prepare(config: Config, *, ranks: int | None, run_dir: str | None = None, re
     made = not (named and place.exists())
     folder = RunFolder.open(place, given=named)
     return Run(plan, folder.path, config=resolved_yaml(config), made_folder=made, leg=Leg(restore=restore))
+
+
+def check_tolerance(config: Config, *, tolerant: bool) -> None:
+    """Refuses `fault_tolerance: on` where MPI ends all processes when one dies.
+
+    Raises:
+        ConfigError: it is on, and MPI is not `tolerant`.
+    """
+    if config.fault_tolerance == "on" and not tolerant:
+        raise ConfigError(
+            "found on, but this MPI ends all processes when one dies: start the run with `arena train` and Open MPI 5, "
+            "or with `mpirun --with-ft ulfm`; `auto` goes on where it can",
+            path="fault_tolerance",
+        )
 
 
 def existing_folder(config: Config, run_dir: str | None) -> RunFolder:

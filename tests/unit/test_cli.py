@@ -789,3 +789,19 @@ def test_plan_says_when_policies_are_evaluated_and_who_plays(folder: Path, capsy
         "evaluation: every 40 ticks and at the end, 3 times in all; at least 5 episodes of each policy, the most "
         "likely actions: blue [red red] blue\n"
     ) in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("there", [True, False])
+@pytest.mark.parametrize(
+    "command",
+    [
+        *(["evaluate"], ["tournament"], ["exploit", "--policy", "blue"]),
+        *(["replay"], ["report"]),
+    ],
+)
+def test_a_run_folder_that_is_none_is_called_the_same_by_every_command(
+    command: list[str], there: bool, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if there:
+        (folder / "runs" / "none").mkdir(parents=True)
+    assert error_of(capsys, *command, "runs/none") == "runs/none: not a run folder: config.yaml is missing"
