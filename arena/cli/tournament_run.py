@@ -43,7 +43,6 @@ from arena.league.tournament import (
     widened,
 )
 from arena.league.tournament_file import Terms
-from arena.preflight.plan import checked_plan
 from arena.records import boundary as boundaries
 from arena.records import checkpoint
 from arena.records.folder import RunFolder
@@ -54,6 +53,7 @@ from arena.run import rounds
 from arena.run.display import Display
 from arena.run.evaluation import alike
 from arena.run.leg import UNBOUNDED_TICKS, Leg, leg_at
+from arena.run.planning import checked_plan
 from arena.run.prepare import existing_folder, prepare
 from arena.run.resume import GAME, SAME_MATCH, checkpoints_given, compared, numbered
 from arena.run.run import Run, Stage

@@ -81,7 +81,7 @@ def _processes(request: TrainArgs, ranks: RanksWanted | None) -> Processes:
         return Processes(1)
     from arena.config import load_config
     from arena.plan.process_count import process_count
-    from arena.preflight.plan import checked_plan
+    from arena.run.planning import checked_plan
 
     with located(source=request.path):
         config = load_config(request.path, request.overrides)

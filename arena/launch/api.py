@@ -27,11 +27,11 @@ from arena.launch.console import Output
 from arena.launch.events import Event, EventDisplay, PolicyScore, policy_score, read_event
 from arena.launch.lead import run_single_process, scored
 from arena.plan.process_count import RanksWanted, process_count
-from arena.preflight.plan import checked_plan
 from arena.records.boundary import newest_tick
 from arena.records.folder import RunFolder
 from arena.roles.protocol import Failed
 from arena.run.display import Display
+from arena.run.planning import checked_plan
 from arena.run.prepare import check_tolerance, prepare
 from arena.run.run import Run
 from arena.run.status import RunStatus, run_status

@@ -13,7 +13,6 @@ from pathlib import Path
 from arena.config import Config, resolved_yaml
 from arena.errors import ConfigError
 from arena.plan.plan import to_json
-from arena.preflight.plan import checked_plan
 from arena.records import boundary as boundaries
 from arena.records.boundary import Boundary
 from arena.records.faults import process_faults
@@ -21,6 +20,7 @@ from arena.records.folder import RunFolder
 from arena.records.lock import refuse_held
 from arena.run.later_seats import later_plans
 from arena.run.leg import Leg
+from arena.run.planning import checked_plan
 from arena.run.resume import checkpoints_given, forget, resumed
 from arena.run.run import Run
 

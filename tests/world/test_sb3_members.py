@@ -14,9 +14,9 @@ import stable_baselines3
 from arena.config import parse_config
 from arena.errors import ConfigError
 from arena.preflight.examine import examine
-from arena.preflight.plan import checked_plan
 from arena.records import checkpoint
 from arena.roles.root.root import RoleFailed
+from arena.run.planning import checked_plan
 from in_process import Played, play
 from policies.sb3.member import ARCHIVE
 

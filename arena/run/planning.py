@@ -1,4 +1,4 @@
-"""The plan of a configuration, with the checks that need no environment, no algorithm and no NumPy."""
+"""From a configuration to its plan, with all names in it checked; of what they name callbacks alone are imported."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ def checked_plan(config: Config, *, ranks: int | None) -> Plan:
     """The plan of a configuration whose names are known ones; no environment and no algorithm is imported for it.
 
     Raises:
-        ConfigError: an unknown short name of an environment or an algorithm, even of one that no match uses; a callback
-            that cannot be made; or what `make_plan` refuses.
+        ConfigError: a short name of an environment or an algorithm that nothing has, even of one that nobody plays; a
+            callback that cannot be made; or what `make_plan` refuses.
     """
     registry.check_names(
         {name: entry.make for name, entry in config.envs.items()},
