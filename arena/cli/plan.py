@@ -15,8 +15,8 @@ from arena.plan.plan import Plan, make_plan, to_json
 from arena.plan.process_count import process_count
 from arena.preflight.examine import Preflight, examine
 from arena.run.later_seats import later_plans
-from arena.terminal import plan as show
 from arena.terminal.output import say
+from arena.terminal.plan import dot, host_line, plan_text
 from arena.terminal.rounds import rounds_lines
 
 
@@ -48,9 +48,9 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         say(json.dumps(to_json(plan), indent=2))
     elif arguments.dot:
-        say(show.dot(plan, rounds=rounds))
+        say(dot(plan, rounds=rounds))
     else:
-        text = show.plan_text(
+        text = plan_text(
             plan,
             findings,
             config=arguments.config,
@@ -88,7 +88,7 @@ def _host_lines(plan: Plan, given: str | None) -> Sequence[str]:
     """One line for each host that the user names or SLURM has allocated; none if there are neither."""
     hosts = allocated(os.environ) if given is None else parse_hosts(given)
     try:
-        return [show.host_line(plan, share) for share in shares(hosts, plan.processes)] if hosts else []
+        return [host_line(plan, share) for share in shares(hosts, plan.processes)] if hosts else []
     except ConfigError as error:
         if given is not None:
             raise

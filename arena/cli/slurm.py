@@ -1,12 +1,12 @@
-"""`arena slurm`: a batch file that runs a configuration under SLURM, one time limit after another, until it is done.
+"""`arena slurm`: a batch file that runs a configuration under SLURM, requeued at each time limit, until it is done.
 
-    first start     arena train, which starts mpirun: inside of an allocation it learns its hosts from SLURM by itself
+    first start     arena train, which starts mpirun: inside of an allocation it gets its hosts from SLURM
     before the end  SLURM signals the batch shell alone (`--signal=B:USR1@...`), the shell passes it on, the run saves
                     a checkpoint, leaves the file `requeue` in its folder and ends with exit 0
     requeue         `scontrol requeue` puts the job, with its number, back into the queue
     next start      the run folder has a run in it: arena train --resume
 
-A shell answers a signal between two commands, or out of `wait`: so the run is a child in the background.
+A shell handles a signal between two commands, or during `wait`: so the run is a child in the background.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _MARK = "# Written by `arena slurm`."
 _UNITS = {"d": 86400, "h": 3600, "m": 60, "s": 1}
 _SHORT = re.compile(r"(?:([0-9]{1,6})d)?(?:([0-9]{1,6})h)?(?:([0-9]{1,6})m)?(?:([0-9]{1,6})s)?")
 _OWN = re.compile(r"(?:(?P<d>[0-9]{1,6})-(?=[0-9]))?(?P<parts>[0-9]{1,6}(?::[0-9]{1,2}){0,2})")
-_LEAST_SECONDS = 300  # SLURM thinks in minutes, and its signal can come a minute early
+_LEAST_SECONDS = 300  # SLURM rounds to minutes, and its signal can come a minute early
 _MOST_SECONDS = 365 * 86400
 _NOTICE = (60, 600)  # seconds between signal and end: a twentieth of the time, from a minute to ten
 
@@ -128,7 +128,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 class Job(NamedTuple):
-    """What is asked of SLURM."""
+    """The request to SLURM."""
 
     name: str
     nodes: int
@@ -137,12 +137,12 @@ class Job(NamedTuple):
 
     @property
     def tasks_per_node(self) -> int:
-        """At most so many on each node, so that all nodes have about as many."""
+        """The most tasks of a node, so that all nodes have about the same number."""
         return -(-self.tasks // self.nodes)
 
     @property
     def words(self) -> str:
-        """How many processes, and where."""
+        """How many processes, and on which nodes."""
         each = f", at most {self.tasks_per_node} on each" if self.nodes > 1 else ""
         return f"{pluralize(self.tasks, 'process', 'processes')} on {pluralize(self.nodes, 'node')}{each}"
 
@@ -164,7 +164,7 @@ class Job(NamedTuple):
 
 
 def make_job(name: str, *, time: str, nodes: int, tasks: int) -> Job:
-    """What to ask of SLURM for a run.
+    """The request to SLURM for a run.
 
     Args:
         name: of the run: letters, digits, '_', '-' and '.'.
@@ -173,7 +173,7 @@ def make_job(name: str, *, time: str, nodes: int, tasks: int) -> Job:
         tasks: processes on all of them together.
 
     Raises:
-        ConfigError: a time that is none, or too short; fewer tasks than nodes.
+        ConfigError: not a time, or too short; fewer tasks than nodes.
     """
     seconds = parse_time(time)
     if not _LEAST_SECONDS <= seconds <= _MOST_SECONDS:
@@ -187,7 +187,7 @@ def parse_time(text: str) -> int:
     """Seconds of `4h`, `1d12h30m`, or of SLURM's forms: minutes, M:S, H:M:S, D-H, D-H:M, D-H:M:S.
 
     Raises:
-        ConfigError: it is none of them.
+        ConfigError: it has none of these forms.
     """
     short = _SHORT.fullmatch(text)
     if text and short:
@@ -196,7 +196,7 @@ def parse_time(text: str) -> int:
     if own is None:
         raise ConfigError(f"got {text!r:.80}, expected such as 4h, 1d12h, 90m or 04:00:00", path="--time")
     parts = [int(part) for part in own["parts"].split(":")]
-    # Behind days the first number is hours; without them one or two numbers begin with minutes.
+    # After days the first number is hours; without days one or two numbers begin with minutes.
     units = (3600, 60, 1) if own["d"] or len(parts) == 3 else (60, 1)
     return int(own["d"] or 0) * 86400 + sum(part * unit for part, unit in zip(parts, units, strict=False))
 
@@ -212,8 +212,8 @@ def train_command(config: str, job: Job, *, overrides: Sequence[str], flags: Seq
     """The command that trains, without `--run-dir` and `--resume`.
 
     Args:
-        config: the file's path; whatever it is called, it is not taken for an option.
-        job: what is asked of SLURM.
+        config: the file's path; it may begin with a dash.
+        job: the request to SLURM.
         overrides: `key.path=value` each.
         flags: options of `arena train` without a value, as `--profile`.
     """
@@ -226,7 +226,7 @@ def batch_text(job: Job, program: Sequence[str], *, run_dir: str | None, home: P
     """The batch file.
 
     Args:
-        job: what is asked of SLURM.
+        job: the request to SLURM.
         program: see `train_command`.
         run_dir: the run folder, None: one by the job's number, which stays the same from start to start.
         home: the folder in which the command is to run.
@@ -238,15 +238,15 @@ def batch_text(job: Job, program: Sequence[str], *, run_dir: str | None, home: P
 
 
 def write_batch(path: Path, text: str, *, option: str = "") -> None:
-    """Writes the batch file; over an older one, but over nothing else.
+    """Writes the batch file; overwrites an older batch file of ours, but no other file.
 
     Args:
         path: of the file.
         text: of it.
-        option: of the command line that names it; empty: nobody has named it.
+        option: of the command line that names it; empty: the default name is used.
 
     Raises:
-        ConfigError: there is something else, or it cannot be written.
+        ConfigError: there is another file, or it cannot be written.
     """
     check_place(path, option=option)
     try:

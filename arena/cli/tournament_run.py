@@ -79,7 +79,7 @@ class TournamentRun(Rank0Base):
         self._request = request
 
     def prepare(self, ranks: int, *, tolerant: bool = False) -> Run:
-        """Reads who plays, and claims the run folder.
+        """Reads the players, and claims the run folder.
 
         Raises:
             ConfigError: a mistake of the user, a damaged checkpoint.
@@ -104,7 +104,7 @@ class TournamentRun(Rank0Base):
             ConfigError: no game counts.
         """
         rule = self._rule(run.folder)
-        # Actions are taken as they were before, if it goes on: see `continued`.
+        # With --resume, actions are chosen as they were before: see `continued`.
         tournament_file.write(run.folder, Terms(greedy=self._request.greedy, error=rule.error, elo=rule.elo))
         if not run.begun and run.leg.start == 0:
             return Stage(run)
@@ -124,7 +124,7 @@ class TournamentRun(Rank0Base):
         return Stage(replace(run, plan=plan, leg=leg, episodes=batch.episodes))
 
     def present(self, run: Run, scoreboard: Scoreboard) -> None:
-        """The table, in words or as data."""
+        """Prints the table, as text or JSON."""
         rule, batches = self._rule(run.folder), len(_whole(run.folder))
         played = read_results.read(run.folder, last=batches - 1)
         found = table(played.results, [*rounds.config_of(run).policies], rule)
@@ -143,31 +143,31 @@ class TournamentRun(Rank0Base):
         sys.stdout.flush()
 
     def display(self) -> Display:
-        """Says nothing: a line for each batch is enough."""
+        """Shows nothing: a line for each batch is enough."""
         return silent_display()
 
     def _rule(self, folder: RunFolder) -> Rule:
-        """When this tournament is over."""
+        """When this tournament ends."""
         return rule_of(self._request, tournament_file.read(folder) if self._request.resume else None)
 
     def _say(self, words: str) -> None:
-        """A line of progress; where the result is data, it is all that goes to stdout."""
+        """Prints a line of progress; with --json stdout is for the result alone."""
         print(words, file=sys.stderr if self._request.as_json else sys.stdout, flush=True)
 
 
 def rule_of(request: TournamentArgs, before: Terms | None = None) -> Rule:
-    """When a tournament is over.
+    """When a tournament ends.
 
     Args:
-        request: what is asked for.
-        before: what was asked for when it began, if it goes on.
+        request: the arguments of the command.
+        before: the terms with which the tournament began, with --resume.
     """
     error, elo = (None, None) if before is None else (before.error, before.elo)
     return Rule(request.episodes, request.error or error or _ERROR, request.elo or elo or _ELO)
 
 
 def opening(request: TournamentArgs) -> tuple[Config, Batch]:
-    """The configuration of a tournament, and its first batch, which is what the configuration's matches are."""
+    """The configuration of a tournament, and its first batch, whose matches are those of the configuration."""
     sources, rule = read_sources(request.targets), rule_of(request)
     players = players_of(sources, request.checkpoints, request.players, untrained=request.untrained)
     envs, settings = settings_of(sources)
@@ -211,16 +211,16 @@ def opening(request: TournamentArgs) -> tuple[Config, Batch]:
 
 
 def continued(config: Config, *, ranks: int, run_dir: str | None, greedy: bool) -> Run:
-    """The run of a tournament as it goes on; nothing in its folder is changed.
+    """The run of a tournament as it continues; its folder is not changed.
 
     Args:
-        config: what the same tournament would begin with now.
+        config: with which the same tournament would begin now.
         ranks: how many processes there are.
         run_dir: the folder; None: the newest one of this name.
         greedy: whether players take their best actions.
 
     Raises:
-        ConfigError: there is no such tournament_file, or it has other players, another game, or other actions.
+        ConfigError: there is no such tournament, or it has other players, another game, or other actions.
     """
     folder = existing_folder(config, run_dir)
     before = load_config(folder.config)
@@ -270,17 +270,17 @@ def _take_lanes(settings: Sequence[MatchConfig], players: Mapping[str, PolicyCon
 def _whole(folder: RunFolder) -> list[Round]:
     """The batches that were played to their ends.
 
-    Games of a later one do not count: it is played again, and of those that it has so far too many are short ones.
+    Games of an unfinished batch do not count: it is played again, and short games are overrepresented in it.
     """
     found = boundaries.newest(folder)
     return rounds_file.begun_before(rounds_file.read(folder), 0 if found is None else found.tick)
 
 
 def _check_counted(played: ResultSet, source: str) -> None:
-    """Refuses games that can say nothing, when a batch is whole: one that was asked to end may have finished none.
+    """Refuses results without a game that counts, after a whole batch.
 
     Raises:
-        ConfigError: none of them counts.
+        ConfigError: no game counts.
     """
     if played.episodes and not played.results.games:
         reasons = "".join(f"; {line}" for line in played.without_winner)
@@ -304,7 +304,7 @@ def _progress(played: int, found: Table) -> str:
 
 
 def verdict_lines(found: Table, rule: Rule, played: int) -> list[str]:
-    """Whether the order is decided, after so many games, and what keeps it open; who is as good as each other."""
+    """Whether the order is decided after so many games, what keeps it open, and which players are equal."""
     games = pluralize(played, "game")
     what = f"differences below {rule.elo:g} Elo not counted"
     equal = equal_lines(found.equal)
@@ -328,7 +328,7 @@ def _contradicting(found: Table) -> str:
 
 
 class _Uncounted(NamedTuple):
-    """How many games there were that do not count: by the field's name, why."""
+    """How many games do not count; the field names say why."""
 
     without_winner: int
     cut_short: int
@@ -343,7 +343,7 @@ def _uncounted(played: ResultSet, folder: RunFolder, batches: int) -> _Uncounted
 
 
 def _uncounted_lines(found: _Uncounted) -> list[str]:
-    """How many games do not count, and why; nothing where all do."""
+    """How many games do not count, and why; no line if all do."""
     reasons = "without a winner", "cut short", "of the batch that was interrupted"
     words = [f"{games} {reason}" for games, reason in zip(found, reasons, strict=True) if games]
     return [f"not counted: {', '.join(words)}"] if words else []

@@ -24,7 +24,7 @@ _log = logging.getLogger("arena")  # and not the root logger: its name would be 
 
 
 def tell(failure: Failed, stream: IO[str] | None = None) -> None:
-    """Says why a run has ended, on stderr if no other stream is given."""
+    """Writes why a run has ended, to stderr if no other stream is given."""
     if failure.exit_code == 2:
         text = f"arena: error: {failure.message}"
     else:
@@ -33,25 +33,25 @@ def tell(failure: Failed, stream: IO[str] | None = None) -> None:
 
 
 class Output:
-    """What the process that leads a run says, and how it shows the progress: on the console, or as events."""
+    """The output of the process that leads a run: on the console, or as events."""
 
     def display(self, run: Run) -> Display:
         """Shows the progress of a stage."""
         return display_for(run)
 
     def say(self, text: str) -> None:
-        """Says a line that belongs to the result."""
+        """Writes a line that belongs to the result."""
         if mpirun.EVENTS_VARIABLE in os.environ:
             write_event(Event("message", {"text": text}))
         else:
             print(text, flush=True)
 
     def complain(self, text: str) -> None:
-        """Says a line on how the run has ended early."""
+        """Writes a line on how the run has ended early."""
         print(text, file=sys.stderr, flush=True)
 
     def fail(self, failure: Failed) -> None:
-        """Says why there is no result."""
+        """Writes why there is no result."""
         tell(failure)
 
 
@@ -94,17 +94,17 @@ def _launcher_has_terminal() -> bool:
 
 
 def log_beside_display(run: Run, roles: tuple[Role, ...]) -> None:
-    """Rank 0 has the console for its display, so its log is a file."""
+    """Logs of rank 0 go to a file, as its console is for the display."""
     log = run.folder.log_path(0)
-    logging.raiseExceptions = False  # what a full disk keeps out of the log is no page for the console
+    logging.raiseExceptions = False  # without it, a full disk would print tracebacks to the console
     with writing(log):
-        log.touch(mode=0o600)  # logging would let everybody read it
+        log.touch(mode=0o600)  # logging would make it readable for all users
         logging.basicConfig(filename=log, level=logging.INFO, format=_LOG_FORMAT, force=True)
     _say_roles(run, roles)
 
 
 def log_to_stderr(run: Run, roles: tuple[Role, ...]) -> None:
-    """Any other rank's stderr is its log already."""
+    """Logs of another rank go to stderr, which is its log file already."""
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format=_LOG_FORMAT)
     _say_roles(run, roles)
 
@@ -114,14 +114,14 @@ def _say_roles(run: Run, roles: tuple[Role, ...]) -> None:
 
 
 class Console:
-    """Where the user reads, for a process whose own words may go elsewhere."""
+    """The console of the user, for a process whose own output may go elsewhere."""
 
     def __init__(self) -> None:
         self._descriptors = os.dup(1), os.dup(2)
         self.stderr: IO[str] = os.fdopen(os.dup(2), "w")
 
     def take(self) -> None:
-        """Lets this process speak to the user again: it leads the run from now on."""
+        """Directs the output of this process to the console again: it leads the run from now on."""
         sys.stdout.flush()
         sys.stderr.flush()
         for descriptor, kept in zip((1, 2), self._descriptors, strict=True):
@@ -129,7 +129,7 @@ class Console:
 
 
 def speak_into(log: Path) -> None:
-    """Sends what this process prints, its libraries' C code included, to its log."""
+    """Directs the output of this process, also that of C libraries, to its log."""
     sys.stdout.flush()
     sys.stderr.flush()
     with writing(log):

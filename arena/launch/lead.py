@@ -29,7 +29,7 @@ from arena.roles.root.faults import log_repairs
 from arena.roles.root.root import RoleFailed, Root
 from arena.run import stages
 from arena.run.display import Display
-from arena.run.evaluation import kept as keep_evaluation
+from arena.run.evaluation import record_evaluation
 from arena.run.leg import Leg
 from arena.run.prepare import abandon, begin
 from arena.run.recovery import RecoveryState
@@ -43,7 +43,7 @@ from arena.transport.scheduler import RoleScheduler
 if TYPE_CHECKING:
     from arena.transport.mpi import World
 
-_LOCK_SECONDS = 60.0  # that a dead root's lock may take to be given back
+_LOCK_SECONDS = 60.0  # until the lock of a dead root is released, at most
 _MISTAKE = 2  # the exit status after a user's mistake
 
 
@@ -56,14 +56,14 @@ def run_single_process(
     output: Output = CONSOLE_OUTPUT,
     watched: bool = True,
 ) -> int:
-    """Runs everything in this process and shows the result, or says why there is none; returns the exit status.
+    """Runs everything in this process and shows the result or the failure; returns the exit status.
 
     Args:
         run: the run.
         present: shows the result.
-        display: shows the progress; None: as it fits the terminal.
-        next_stage: says what is played next; None: the run is over.
-        output: says everything else, and shows the progress where no display is given.
+        display: shows the progress; None: the one that fits the terminal.
+        next_stage: returns what is played next; None: the run is over.
+        output: takes all other lines, and has a display if none is given.
         watched: whether a role that hangs ends this process.
     """
     memory = RecoveryState()
@@ -74,7 +74,7 @@ def run_single_process(
         while (stage := next_stage(run)) is not None:
             run = stage.run
             if stage.evaluation is not None:
-                own = memory.aside()
+                own = memory.for_evaluation()
                 result = in_one_process(stage.evaluation, silent_display(), own, watched=watched)
                 outcome: Outcome = _evaluated(run, stage.evaluation, result, memory, output)
             else:
@@ -95,15 +95,15 @@ def run_single_process(
 
 
 class Result(NamedTuple):
-    """What a run has come to."""
+    """The state of a run when its roles have ended."""
 
     scoreboard: Scoreboard
-    stopped_at: int | None = None  # the tick at which it was asked to end
-    following: Leg | None = None  # what it goes on with when its policies have been evaluated
+    stopped_at: int | None = None  # the tick at which a request ended it
+    following: Leg | None = None  # what comes after an evaluation of its policies
 
 
 Outcome = int | Leg
-"""The exit status of a run that is over, or the leg that it goes on with."""
+"""The exit status of a run that is over, or the leg that comes next."""
 
 
 def _outcome(
@@ -124,11 +124,11 @@ def _outcome(
 def _evaluated(
     run: Run, evaluation: Run, result: Result, memory: RecoveryState, output: Output = CONSOLE_OUTPUT
 ) -> Outcome:
-    """Tells how an evaluation went; one that was asked to end is forgotten, and the run ends with it."""
+    """Writes the results of an evaluation; one that was ended by request is discarded, and the run ends."""
     if memory.stop.wanted:
         _end_callbacks(memory)
         return _stopped(run, run.leg.start, memory, output)
-    for line in keep_evaluation(
+    for line in record_evaluation(
         run, evaluation, scored(evaluation.folder, evaluation.plan.players()), _scoreboard(run, memory).winners
     ):
         output.say(line)
@@ -148,7 +148,7 @@ def _conclude(
 
 
 def _end_callbacks(memory: RecoveryState) -> None:
-    """Lets those who were told of the run know that it has ended in good order."""
+    """Tells the callbacks that the run has ended in good order."""
     if memory.callbacks is not None:
         memory.callbacks.end()
 
@@ -157,7 +157,7 @@ def _stopped(run: Run, tick: int, memory: RecoveryState, output: Output = CONSOL
     stop = memory.stop
     if stop.requeue:
         run.folder.requeue.touch(mode=0o600)
-    elif stop.number is None:  # by a callback: the run is over
+    elif stop.number is None:  # stopped by a callback: the run is over
         run.folder.requeue.unlink(missing_ok=True)
     by = f", {stop.words}" if stop.by else ""
     left = again_words(run, memory) if run.episodes is None else played_words(run)
@@ -173,8 +173,8 @@ def in_one_process(run: Run, display: Display, memory: RecoveryState | None = No
     Args:
         run: the run.
         display: shows the progress.
-        memory: of the root, with what it knows from before; its `stop` says whether to end before the last tick.
-        watched: whether a role that hangs ends this process; an error cannot end it.
+        memory: the root's state from before; its `stop` says whether to end before the last tick.
+        watched: whether a watchdog ends this process if a role hangs.
 
     Raises:
         RoleFailed: a role could not go on.
@@ -221,8 +221,7 @@ def _record(
 
 
 def lock(run: Run, memory: RecoveryState) -> None:
-    """Takes the run folder for this process, until `RecoveryState.unlock`: between the stages of a run it is nobody
-    else's.
+    """Locks the run folder for this process, until `RecoveryState.unlock`, also between the stages of a run.
 
     Raises:
         ConfigError: another process writes into it.
@@ -232,7 +231,7 @@ def lock(run: Run, memory: RecoveryState) -> None:
 
 
 def _locked(run: Run) -> RunLock:
-    """The folder's lock. That of a root that has died on another host may outlive it for a while."""
+    """The folder's lock. The lock of a root that has died on another host may outlive it for a while."""
     end = time.monotonic() + _LOCK_SECONDS
     while run.repairs and time.monotonic() < end:
         try:
@@ -254,12 +253,12 @@ def conclude(
 
 
 def _scoreboard(run: Run, memory: RecoveryState) -> Scoreboard:
-    """The score of a run between two stages: as this process knows it, or from the records."""
+    """The score of a run between two stages: that of this process, or from the records."""
     return memory.scoreboard or scored(run.folder, run.plan.players())
 
 
 def scored(folder: RunFolder, players: Iterable[str]) -> Scoreboard:
-    """The score that the records give; it does not depend on the order in which the matches were heard of."""
+    """The score from the records; it does not depend on the order in which matches reported."""
     found = Scoreboard(players)
     found.take(episode_of(line) for _, line in kept_lines(folder.episodes, keep=lambda _: True))
     return found
@@ -273,7 +272,7 @@ def lead(
     present: Callable[[Run, Scoreboard], None],
     display: Display | None = None,
 ) -> Outcome:
-    """Rank 0's roles of a run that has other ranks.
+    """Plays rank 0's roles of a run that has other ranks.
 
     Args:
         team: all processes.
@@ -281,7 +280,7 @@ def lead(
         run: the run.
         memory: of this process.
         present: shows the result.
-        display: shows the progress; None: as it fits the terminal.
+        display: shows the progress; None: the one that fits the terminal.
 
     Raises:
         PeerLost: a process of the run has died.
@@ -292,16 +291,16 @@ def lead(
 
 
 def lead_evaluation(team: World, host: RoleScheduler, run: Run, evaluation: Run, memory: RecoveryState) -> Outcome:
-    """Rank 0's roles of an evaluation; as `lead`.
+    """Plays rank 0's roles of an evaluation; see `lead`.
 
     Args:
         team: all processes.
         host: of the roles of rank 0 in the evaluation.
-        run: the run that goes on afterwards.
+        run: the run that continues afterwards.
         evaluation: what is played.
         memory: of the run.
     """
-    own = memory.aside()
+    own = memory.for_evaluation()
 
     def conclude(result: Result) -> Outcome:
         return _evaluated(run, evaluation, result, memory)
@@ -318,12 +317,12 @@ def _led(
     conclude: Callable[[Result], Outcome],
     whole: tuple[Run, RecoveryState] | None = None,
 ) -> Outcome:
-    """Plays rank 0's roles; what goes wrong is told of the run itself, or of the whole that it is an evaluation of."""
+    """Plays rank 0's roles; `whole` is the run that this run is an evaluation of, for messages."""
     results: list[Result] = []
-    told, held = whole or (run, memory)
+    whole_run, whole_memory = whole or (run, memory)
 
     def tell_repairs() -> None:
-        for line in log_repairs(told):
+        for line in log_repairs(whole_run):
             CONSOLE_OUTPUT.say(line)
 
     def main_of(role: Role) -> Main:
@@ -332,7 +331,7 @@ def _led(
         return lambda endpoint: run_role(endpoint, run, role, memory=memory, private=False)
 
     try:
-        # `arena train` asks politely with another signal; when it dies, its launcher sends this one.
+        # `arena train` itself sends SIGUSR2; SIGTERM comes from the launcher when `arena train` has died.
         memory.stop.listen(at_once={signal.SIGTERM} if mpirun.started_by_us() else ())
         with RootWatchdog(host, run, end=team.abort):
             host.run({run.address(role): main_of(role) for role in run.plan.ranks[0]})
@@ -340,15 +339,15 @@ def _led(
     except BaseException as error:
         if team.is_peer_failure(error):
             raise PeerLost(str(error)) from error
-        failure = _failure(told, held, error)
+        failure = _failure(whole_run, whole_memory, error)
         if not _is_from_launcher(error):
             tell(failure)
-        held.unlock()
+        whole_memory.unlock()
         team.abort(failure.exit_code)
 
 
 def _is_from_launcher(error: BaseException) -> bool:
-    """Whether the launcher that `arena train` has started ends us all: it knows why, and that is said there."""
+    """Whether the launcher of an `arena train` ends all processes; `arena train` writes why."""
     return isinstance(error, KeyboardInterrupt) and error.args == (signal.SIGTERM,) and mpirun.started_by_us()
 
 
@@ -361,7 +360,7 @@ def _failure(run: Run, memory: RecoveryState, error: BaseException) -> Failed:
 
 
 def interrupted(run: Run, memory: RecoveryState, error: KeyboardInterrupt) -> Failed:
-    """What to say when a signal has ended a run at once; one that nobody has played leaves nothing behind."""
+    """The message after a signal has ended a run at once; removes the folder of a run that has not begun."""
     number: int = error.args[0] if error.args else signal.SIGINT
     if not run.resumed and not run.folder.config.exists():
         abandon(run)
@@ -398,7 +397,7 @@ class Rank0Base(ABC):
         return None
 
     def lock(self, run: Run, memory: RecoveryState) -> None:
-        """Takes the run folder for this process, until the run ends.
+        """Locks the run folder for this process, until the run ends.
 
         Raises:
             ConfigError: another process writes into it.
@@ -406,7 +405,7 @@ class Rank0Base(ABC):
         lock(run, memory)
 
     def roll_back(self, run: Run) -> None:
-        """Brings the run folder back to the boundary from which the run goes on after a death."""
+        """Brings the run folder back to the boundary from which the run continues after a death."""
         forget(run)
 
     def next_stage(self, run: Run) -> Stage | None:
@@ -428,7 +427,7 @@ class Rank0Base(ABC):
     def lead_evaluation(
         self, team: World, host: RoleScheduler, run: Run, evaluation: Run, memory: RecoveryState
     ) -> int | Leg:
-        """Plays rank 0's roles of an evaluation; as `lead`."""
+        """Plays rank 0's roles of an evaluation; see `lead`."""
         return lead_evaluation(team, host, run, evaluation, memory)
 
     def interrupted(self, run: Run, memory: RecoveryState, error: KeyboardInterrupt) -> Failed:

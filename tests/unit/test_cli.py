@@ -702,7 +702,7 @@ def test_an_interrupt_outside_of_a_run_ends_a_command_quietly(
 
 
 def unread(*arguments: str) -> tuple[int, str]:
-    """The exit code and what is said on stderr, where nobody reads stdout any more."""
+    """The exit code and stderr of a command whose stdout is a pipe without a reader."""
     reading, writing = os.pipe()
     os.close(reading)
     found = python_into(writing, *arguments)  # which closes it
