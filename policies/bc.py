@@ -45,7 +45,7 @@ from policies.common.tensors import load_weights, to_arrays, to_tensors
 from policies.networks.actor_critic import Encoder, mlp
 from policies.networks.distributions import Distribution
 from policies.networks.heads import ActionHead, action_head
-from policies.networks.mlp import ACTIVATIONS, Storage
+from policies.networks.mlp import ACTIVATIONS, BufferPool
 from policies.offline.demonstrations import (
     Demonstrations,
     check_demonstrations,
@@ -117,7 +117,7 @@ class Actor(nn.Module):
             activation=options.activation,
             output_gain=0.01,
             generator=generator,
-            storage=Storage(options.hidden_sizes),
+            storage=BufferPool(options.hidden_sizes),
         )
 
     def forward(self, leaves: Sequence[Tensor], mask: Tensor | None = None) -> Distribution:

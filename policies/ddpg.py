@@ -171,7 +171,7 @@ class DDPG(OffPolicy):
         """
         if batch.size == 0:  # the others wait for figures of the same names
             return dict.fromkeys(self.measured if actor else _OF_CRITICS, 0.0), torch.zeros(0)
-        features, values, to_critics = self.network.critics.traced(batch.observations, batch.actions)
+        features, values, to_critics = self.network.critics.forward_with_grad(batch.observations, batch.actions)
         errors = values.squeeze(-1) - self.targets_of(batch)  # [k, N]
         weighted = errors * batch.weights
         to_critics(weighted.mul(2 / batch.size).unsqueeze(-1))
@@ -193,9 +193,9 @@ class DDPG(OffPolicy):
         return actions
 
     def _actor_backward(self, features: Tensor) -> float:
-        outputs, to_actor = self.network.actor.traced(features)
+        outputs, to_actor = self.network.actor.forward_with_grad(features)
         actions = outputs.tanh()
-        values, to_actions = self.network.critics.probed(features, actions, first=True)
+        values, to_actions = self.network.critics.forward_with_input_grad(features, actions, first=True)
         by_action = to_actions(torch.full_like(values, -1 / len(values[0])))
         to_actor(by_action * (1 - actions.square()))
         return -float(values.mean())

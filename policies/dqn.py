@@ -32,7 +32,7 @@ from policies.common.target import Target
 from policies.networks.actor_critic import Encoder, mlp
 from policies.networks.distributions import allow, gumbel
 from policies.networks.heads import DiscreteHead
-from policies.networks.mlp import Storage
+from policies.networks.mlp import BufferPool
 
 
 @dataclass(frozen=True)
@@ -104,14 +104,14 @@ class QNetwork(nn.Module):
             activation=activation,
             output_gain=1.0,
             generator=generator,
-            storage=Storage(hidden_sizes),
+            storage=BufferPool(hidden_sizes),
         )
 
     def forward(self, leaves: Sequence[Tensor]) -> Tensor:
         """Q(s, .) [N, choices] for leaves [N, ...]."""
         return self._values(self.layers(self.encoder(leaves)))
 
-    def traced(
+    def forward_with_grad(
         self, leaves: Sequence[Tensor], others: Sequence[Tensor] | None = None
     ) -> tuple[Tensor, Tensor, Callable[[Tensor], None]]:
         """The same, that of others [M, ...], and the way from the gradient of the first alone to `grad` of the weights.
@@ -125,7 +125,7 @@ class QNetwork(nn.Module):
         features = self.encoder(leaves)
         rows = features.shape[0]
         seen = features if others is None else torch.cat([features, self.encoder(others)])
-        outputs, to_layers = self.layers.traced(seen, rows)
+        outputs, to_layers = self.layers.forward_with_grad(seen, rows)
         values = self._values(outputs)
         return values[:rows], values[rows:], lambda gradient: to_layers(self._by_outputs(gradient))
 
@@ -135,7 +135,7 @@ class QNetwork(nn.Module):
             features: Tensor = self.encoder(leaves)
             inputs = features.detach().requires_grad_()
             inputs.grad = torch.zeros_like(inputs)
-        outputs, to_layers = self.layers.traced(inputs)
+        outputs, to_layers = self.layers.forward_with_grad(inputs)
 
         def backward(gradient: Tensor) -> None:
             to_layers(self._by_outputs(gradient))
@@ -239,7 +239,7 @@ class DQN(OffPolicy):
         It is differentiated by hand; the tests compare that with torch's own derivative of the loss.
         """
         others = batch.next_observations if self.options.double else None
-        values, choosing, to_network = self.network.traced(batch.observations, others)
+        values, choosing, to_network = self.network.forward_with_grad(batch.observations, others)
         targets = self.targets_of(batch, choosing)
         chosen = batch.actions.unsqueeze(1)
         taken = values.gather(1, chosen).squeeze(1)

@@ -173,9 +173,9 @@ class ContinuousActions:
             alpha: the temperature.
             generator: for samples of actions.
         """
-        outputs, to_actor = network.actor.traced(features)
+        outputs, to_actor = network.actor.forward_with_grad(features)
         policy, noise = SquashedGaussian(outputs), self._noise(outputs, generator)
-        values, to_actions = network.critics.probed(features, policy.sample(noise))  # [k, N, 1]
+        values, to_actions = network.critics.forward_with_input_grad(features, policy.sample(noise))  # [k, N, 1]
         least, which = values.min(0, keepdim=True)
         share = 1 / len(outputs)  # the loss is a mean
         by_action = to_actions(torch.zeros_like(values).scatter_(0, which, -share))  # of -min Q
@@ -241,7 +241,7 @@ class DiscreteActions:
         alpha: float,
         generator: torch.Generator,
     ) -> ActorStep:
-        outputs, to_actor = network.actor.traced(features)
+        outputs, to_actor = network.actor.forward_with_grad(features)
         log_probs = allow(outputs, mask).log_softmax(-1)
         probs = log_probs.exp()  # of forbidden choices 0, as are their gradients
         costs = alpha * log_probs - values.amin(0)
@@ -374,7 +374,7 @@ class SAC(OffPolicy):
             return dict.fromkeys(self.measured, 0.0), torch.zeros(0)
         actions, alpha = self.actions, self.alpha
         targets = batch.rewards + batch.discounts * self.next_values(batch)
-        features, values, to_critics = self.network.critics.traced(
+        features, values, to_critics = self.network.critics.forward_with_grad(
             batch.observations, actions.to_critics(batch.actions)
         )
         taken = actions.of_actions(values, batch.actions)  # [k, N]

@@ -18,7 +18,7 @@ from gymnasium.spaces import Space
 from torch import Tensor, nn
 
 from policies.networks.actor_critic import Encoder, mlp
-from policies.networks.mlp import Perceptron, Storage
+from policies.networks.mlp import MLP, BufferPool
 
 
 class Critics(nn.Module):
@@ -48,14 +48,14 @@ class Critics(nn.Module):
         super().__init__()
         self.encoder = Encoder(seen, generator) if isinstance(seen, Space) else seen
         self.features = self.encoder.features
-        self._each: list[Perceptron] = [
+        self._each: list[MLP] = [
             mlp(
                 (self.features + actions, *hidden_sizes),
                 outputs,
                 activation=activation,
                 output_gain=1.0,
                 generator=generator,
-                storage=Storage(hidden_sizes),  # of its own: each waits for its way back while others are called
+                storage=BufferPool(hidden_sizes),  # of its own: each waits for its way back while others are called
             )
             for _ in range(count)
         ]
@@ -66,13 +66,13 @@ class Critics(nn.Module):
         inputs = _joined(features, actions)
         return torch.stack([critic(inputs) for critic in self._each])
 
-    def traced(
+    def forward_with_grad(
         self, leaves: Sequence[Tensor], actions: Tensor | None = None
     ) -> tuple[Tensor, Tensor, Callable[[Tensor], None]]:
         """Features [N, features], Q [k, N, outputs], and the way from the gradient of Q to `grad` of all weights."""
         features, to_encoder = self._encoded(leaves)
         inputs = _joined(features, actions).detach().requires_grad_(self.encoder.learns)
-        values, ways = zip(*(critic.traced(inputs) for critic in self._each), strict=True)
+        values, ways = zip(*(critic.forward_with_grad(inputs) for critic in self._each), strict=True)
 
         def backward(gradient: Tensor) -> None:
             for way, part in zip(ways, gradient, strict=True):
@@ -82,7 +82,9 @@ class Critics(nn.Module):
 
         return features, torch.stack(values), backward
 
-    def probed(self, features: Tensor, actions: Tensor, *, first: bool = False) -> tuple[Tensor, Callable[..., Tensor]]:
+    def forward_with_input_grad(
+        self, features: Tensor, actions: Tensor, *, first: bool = False
+    ) -> tuple[Tensor, Callable[..., Tensor]]:
         """Q [k, N, 1] and the way from its gradient to that of the actions [N, actions], past all weights.
 
         Args:
@@ -91,7 +93,9 @@ class Critics(nn.Module):
             first: asks the first critic alone; k is 1.
         """
         inputs = _joined(features, actions)
-        values, ways = zip(*(critic.probed(inputs) for critic in self._each[: 1 if first else None]), strict=True)
+        values, ways = zip(
+            *(critic.forward_with_input_grad(inputs) for critic in self._each[: 1 if first else None]), strict=True
+        )
 
         def backward(gradient: Tensor) -> Tensor:
             by_inputs = torch.stack([way(part) for way, part in zip(ways, gradient, strict=True)]).sum(0)
@@ -140,7 +144,7 @@ class ActorAndCritics(nn.Module):
             activation=activation,
             output_gain=0.01,
             generator=generator,
-            storage=Storage(hidden_sizes),
+            storage=BufferPool(hidden_sizes),
         )
 
     def forward(self, leaves: Sequence[Tensor]) -> Tensor:

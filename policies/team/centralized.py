@@ -210,7 +210,7 @@ class Centralised(OffPolicy):
             return dict.fromkeys(self.measured, 0.0), torch.zeros(0)
         targets = batch.rewards + batch.discounts * self.next_values(batch)  # [N, E]
         taken = self._masked(self.actions.to_critics(batch.actions), batch.observations[-1])
-        joint, values, to_critics = self.network.critics.traced(batch.observations, taken.flatten(1))
+        joint, values, to_critics = self.network.critics.forward_with_grad(batch.observations, taken.flatten(1))
         errors = values - targets  # [k, N, E]
         weighted = errors * batch.weights.unsqueeze(-1)
         to_critics(weighted * (2 / targets.numel()))
@@ -232,7 +232,7 @@ class Centralised(OffPolicy):
     def _actors_backward(self, joint: Tensor, taken: Tensor, batch: Transitions) -> tuple[float, float]:
         """Adds the gradient of the actors' loss to `grad`; the loss, and the mean entropy of those who act."""
         acts, masks = batch.observations[-1].float(), self._rows(batch.masks)
-        outputs, to_actors = self.network.actors.traced(self.network.encoder.own(joint))
+        outputs, to_actors = self.network.actors.forward_with_grad(self.network.encoder.own(joint))
         rows, share = outputs.flatten(0, 1), 1 / acts.numel()  # the loss is a mean
         drawn = self.actions.sample(rows, masks, self.generator)
         values, by_now = self._values_of(self._masked(drawn.inputs.view(taken.shape), acts), joint, taken)
@@ -252,7 +252,9 @@ class Centralised(OffPolicy):
         each, every = torch.arange(now.shape[1], device=now.device), torch.arange(len(now), device=now.device)
         asked = taken.repeat(len(each), 1, 1, 1)  # [E, N, E, inputs]
         asked[each, :, each] = now.transpose(0, 1)
-        values, to_asked = self.network.critics.probed(joint.repeat(len(each), 1), asked.flatten(0, 1).flatten(1))
+        values, to_asked = self.network.critics.forward_with_input_grad(
+            joint.repeat(len(each), 1), asked.flatten(0, 1).flatten(1)
+        )
         values = values.view(-1, *asked.shape[:3])  # [k, E, N, E]
         least, which = values[:, each, :, each].min(1)  # [E, N], out of [E, k, N]
         by_values = torch.zeros_like(values)

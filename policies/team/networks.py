@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from policies.networks.actor_critic import Encoder, mlp
 from policies.networks.critics import Critics
-from policies.networks.mlp import Storage
+from policies.networks.mlp import BufferPool
 
 
 class JointEncoder(Encoder):
@@ -85,7 +85,7 @@ class Actors(nn.Module):
                 activation=activation,
                 output_gain=0.01,
                 generator=generator,
-                storage=Storage(hidden_sizes),
+                storage=BufferPool(hidden_sizes),
             )
             for _ in range(1 if shared else entities)
         ]
@@ -97,10 +97,12 @@ class Actors(nn.Module):
         each = self._each if len(self._each) == 1 else self._each[first : first + len(inputs)]
         return self._joined([actor(part) for actor, part in zip(each, inputs, strict=True)], features)
 
-    def traced(self, features: Tensor) -> tuple[Tensor, Callable[[Tensor], None]]:
+    def forward_with_grad(self, features: Tensor) -> tuple[Tensor, Callable[[Tensor], None]]:
         """The same, and the way from the gradient of the outputs to `grad` of all weights."""
         inputs = self._split(features)
-        outputs, ways = zip(*(actor.traced(part) for actor, part in zip(self._each, inputs, strict=True)), strict=True)
+        outputs, ways = zip(
+            *(actor.forward_with_grad(part) for actor, part in zip(self._each, inputs, strict=True)), strict=True
+        )
 
         def backward(gradient: Tensor) -> None:
             for way, part in zip(ways, self._parts(gradient), strict=True):

@@ -61,7 +61,7 @@ def test_the_way_back_to_the_weights_is_autograds(space: Any, actions: int, outp
     values.backward(by_value)
     expected = gradients(made)
     with torch.no_grad():
-        features, mine, backward = made.traced(leaves, given)
+        features, mine, backward = made.forward_with_grad(leaves, given)
         backward(by_value)
     torch.testing.assert_close(mine, values.detach())
     torch.testing.assert_close(features, made.encoder(leaves).detach())
@@ -79,7 +79,7 @@ def test_the_way_back_to_the_actions_is_autograds_and_passes_the_weights(first: 
     values = made(features, actions)[:count]
     (expected,) = torch.autograd.grad(values, actions, by_value)
     with torch.no_grad():
-        mine, backward = made.probed(features, actions, first=first)
+        mine, backward = made.forward_with_input_grad(features, actions, first=first)
         found = backward(by_value)
     torch.testing.assert_close(mine, values.detach())
     torch.testing.assert_close(found, expected, atol=1e-6, rtol=1e-5)

@@ -131,10 +131,10 @@ def test_values_that_come_along_are_those_of_a_call_of_their_own(space: Any) -> 
     dqn = worker(ScriptedEnv(space, CHOICE))
     batch = random_batch(dqn)
     with torch.no_grad():
-        values, others, _ = dqn.network.traced(batch.observations, batch.next_observations)
+        values, others, _ = dqn.network.forward_with_grad(batch.observations, batch.next_observations)
         torch.testing.assert_close(values, dqn.network(batch.observations))
         torch.testing.assert_close(others, dqn.network(batch.next_observations))
-        assert dqn.network.traced(batch.observations)[1].shape == (0, 4)
+        assert dqn.network.forward_with_grad(batch.observations)[1].shape == (0, 4)
 
 
 def test_loss_and_errors_of_two_transitions_by_hand() -> None:
