@@ -61,7 +61,7 @@ class A2C(PPO):
         if closed_form.applies(self.network):
             return closed_form.a2c(self.network, batch, self.options).mean(1)
         loss, metrics = self.loss(batch)
-        loss.backward()
+        torch.autograd.backward([loss])
         return metrics.detach()
 
     def losses(self, network: ActorCritic, batch: Batch) -> Tensor:

@@ -123,7 +123,7 @@ class PPO(Algorithm):
         self.normalization = Normalization(env.single_observation_space, env.num_envs, o)
         self.rollout = self.make_rollout()
         self.updates = self.early_stops = 0
-        self.learner = RolloutLearner(
+        self.learner: RolloutLearner = RolloutLearner(
             group,
             self.network,
             max_grad_norm=o.max_grad_norm,
@@ -242,7 +242,7 @@ class PPO(Algorithm):
         if closed_form.applies(self.network):
             return closed_form.ppo(self.network, batch, self.options, 1 / batch.size).mean(1)
         loss, metrics = self.loss(batch)
-        loss.backward()
+        torch.autograd.backward([loss])
         return metrics.detach()
 
     def loss(self, batch: Batch) -> tuple[Tensor, Tensor]:
