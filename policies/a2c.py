@@ -14,17 +14,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
+from gymnasium.vector import VectorEnv
 from torch import Tensor
 
-from policies.closed_form import actor_critic as closed_form
+from policies import closed_form
+from policies.closed_form import actor_critic
 from policies.common.algorithm import Metrics
 from policies.common.on_policy import OnPolicyOptions, rollout_sizes
 from policies.common.rollout import Batch
 from policies.networks.actor_critic import ActorCritic
 from policies.ppo import PPO
+
+if TYPE_CHECKING:
+    from arena.group.group import Group
 
 
 @dataclass(frozen=True)
@@ -46,8 +51,11 @@ class A2C(PPO):
     """One worker of an A2C policy; arguments and errors are those of `PPO`."""
 
     Options = Options
-    tracked = ("network", "optimizer", "normalization", "updates", "ticks_done")
     metric_names = ("policy_loss", "value_loss", "entropy")
+
+    def __init__(self, env: VectorEnv[Any, Any, Any], group: Group, *, ticks: int, **options: Any) -> None:
+        super().__init__(env, group, ticks=ticks, **options)
+        self.track("network", "optimizer", "normalization", updates=self, ticks_done=self)
 
     def update(self, batch: Batch, largest: int) -> Metrics:
         """The one gradient step of an update; its metrics."""
@@ -58,8 +66,8 @@ class A2C(PPO):
 
     def backward(self, batch: Batch) -> Tensor:
         """Adds the gradient of the loss to `grad` of the weights; returns the means of `metric_names`."""
-        if closed_form.applies(self.network):
-            return closed_form.a2c(self.network, batch, self.options).mean(1)
+        if closed_form.applies(self.network.encoder, self.device):
+            return actor_critic.a2c(self.network, batch, self.options).mean(1)
         loss, metrics = self.loss(batch)
         torch.autograd.backward([loss])
         return metrics.detach()

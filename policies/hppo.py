@@ -39,7 +39,8 @@ from torch.nn import functional
 
 from arena.errors import ConfigError
 from policies import ppo
-from policies.closed_form import actor_critic as closed_form
+from policies import closed_form
+from policies.closed_form import actor_critic
 from policies.common.algorithm import Metrics
 from policies.common.devices import moved
 from policies.common.gae import Flags, Floats, advantages_of
@@ -303,14 +304,14 @@ class HPPO(PPO):
 
     def backward(self, batch: Batch) -> Tensor:
         """Adds the gradient of both losses to `grad` of the weights; returns the means of `metric_names`."""
-        if not closed_form.applies(self.network):
+        if not closed_form.applies(self.network.encoder, self.device):
             return super().backward(batch)
-        metrics = closed_form.ppo(self.network, batch, self.options, 1 / batch.size).mean(1)
+        metrics = actor_critic.ppo(self.network, batch, self.options, 1 / batch.size).mean(1)
         decisions, share = self.decisions(batch), self.options.option_ticks / batch.size
         if decisions is None:
             return torch.cat([metrics, torch.zeros(5)])
         return torch.cat(
-            [metrics, self.of_manager(closed_form.ppo(self.network.manager, decisions, self.options, share), batch)]
+            [metrics, self.of_manager(actor_critic.ppo(self.network.manager, decisions, self.options, share), batch)]
         )
 
     def loss(self, batch: Batch) -> tuple[Tensor, Tensor]:

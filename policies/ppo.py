@@ -19,7 +19,8 @@ from gymnasium.vector import VectorEnv
 from numpy.typing import NDArray
 from torch import Tensor
 
-from policies.closed_form import actor_critic as closed_form
+from policies import closed_form
+from policies.closed_form import actor_critic
 from policies.common.adam import Adam
 from policies.common.algorithm import Algorithm, Metrics, check_autoreset
 from policies.common.devices import moved
@@ -104,10 +105,6 @@ class PPO(Algorithm):
     """
 
     Options: ClassVar[type[Any]] = Options
-    tracked: ClassVar[tuple[str, ...]] = (
-        *("network", "optimizer", "normalization"),
-        *("updates", "ticks_done", "early_stops"),
-    )
     metric_names: ClassVar[tuple[str, ...]] = ("policy_loss", "value_loss", "entropy", "approx_kl", "clip_fraction")
 
     def __init__(self, env: VectorEnv[Any, Any, Any], group: Group, *, ticks: int, **options: Any) -> None:
@@ -134,7 +131,7 @@ class PPO(Algorithm):
             sequence_length=None if o.recurrent is None else o.sequence_length,
             device=self.device,
         )
-        self.track(*self.tracked)
+        self.track("network", "optimizer", "normalization", updates=self, ticks_done=self, early_stops=self)
 
     def make_network(self, generator: torch.Generator) -> ActorCritic:
         """Actor and critic, with the same initial weights at every worker."""
@@ -239,8 +236,8 @@ class PPO(Algorithm):
 
     def backward(self, batch: Batch) -> Tensor:
         """Adds the gradient of the loss to `grad` of the weights; returns the means of `metric_names`."""
-        if closed_form.applies(self.network):
-            return closed_form.ppo(self.network, batch, self.options, 1 / batch.size).mean(1)
+        if closed_form.applies(self.network.encoder, self.device):
+            return actor_critic.ppo(self.network, batch, self.options, 1 / batch.size).mean(1)
         loss, metrics = self.loss(batch)
         torch.autograd.backward([loss])
         return metrics.detach()

@@ -1,6 +1,5 @@
 """Gradients of the losses of `policies.ppo` and `policies.a2c`, for actors and critics that are plain perceptrons.
 
-The losses are defined there, and differentiated by torch wherever this module does not apply; tests hold both equal.
 With 64 x 64 units a gradient step by autograd takes 1.3 (minibatch 4096) to 2.2 times (minibatch 64) as long, a whole
 run of PPO 1.05 to 1.19 times.
 
@@ -23,11 +22,6 @@ from policies.networks.distributions import Distribution
 if TYPE_CHECKING:
     from policies.a2c import Options as A2COptions
     from policies.ppo import Options as PPOOptions
-
-
-def applies(network: ActorCritic) -> bool:
-    """Whether the gradients of this module are those of a network: it has no images, no memory, and is on the CPU."""
-    return not network.encoder.learns and next(network.parameters()).device.type == "cpu"
 
 
 @torch.inference_mode()

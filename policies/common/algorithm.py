@@ -59,7 +59,8 @@ class Algorithm:
         self.options = self.Options(**options)
         self.device = device_of(self.options.device)
         self.ticks_done = 0
-        self._tracked: dict[str, Any] = {}  # attribute -> the part, None for a plain number
+        self._parts: dict[str, Any] = {}
+        self._counters: dict[str, object] = {}
 
     @classmethod
     def from_spaces(
@@ -113,16 +114,20 @@ class Algorithm:
 
     # ------------------------------------------------------------------------------------------------------ the state
 
-    def track(self, *names: str) -> None:
-        """Names the attributes that make up the policy's state: modules, parts with a `state_dict`,
-        mappings of these, whole numbers."""
-        for name in names:
-            part = getattr(self, name)
-            self._tracked[name] = None if isinstance(part, int) else part
+    def track(self, *names: str, **counters: object) -> None:
+        """Names what makes up the policy's state.
+
+        Args:
+            names: attributes of this object: modules, objects with a `state_dict`, mappings of these.
+            counters: names of whole numbers, each with the object that has it as an attribute.
+        """
+        self._parts = {name: getattr(self, name) for name in names}
+        self._counters = counters
 
     def state_dict(self) -> dict[str, Any]:
         """All that the policy needs to go on: weights, optimizers, counters. Its workers draw from new streams."""
-        return {name: getattr(self, name) if part is None else _stored(part) for name, part in self._tracked.items()}
+        parts = {name: _stored(part) for name, part in self._parts.items()}
+        return parts | {name: getattr(owner, name) for name, owner in self._counters.items()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continues from a stored state, also one of another worker or another number of workers.
@@ -130,17 +135,15 @@ class Algorithm:
         Raises:
             ConfigError: the state is not this algorithm's, or its networks have other shapes.
         """
-        optional = {"normalization"}  # stored by earlier versions only where something is normalized
-        if not self._tracked.keys() - optional <= state.keys() <= self._tracked.keys():
+        known = {*self._parts, *self._counters}
+        if not known - {"normalization"} <= state.keys() <= known:  # which earlier versions did not always store
             found = ", ".join(map(str, state)) or "nothing"
-            raise ConfigError(
-                f"this is no state of {type(self).__name__}: it has {found}; expected {', '.join(self._tracked)}"
-            )
-        for name, part in self._tracked.items():
-            if part is None:
-                setattr(self, name, int(state[name]))
-            else:
-                self._load(part, state.get(name, {}))
+            expected = ", ".join([*self._parts, *self._counters])
+            raise ConfigError(f"this is no state of {type(self).__name__}: it has {found}; expected {expected}")
+        for name, part in self._parts.items():
+            self._load(part, state.get(name, {}))
+        for name, owner in self._counters.items():
+            setattr(owner, name, int(state[name]))
 
     def worker_state_dict(self) -> dict[str, Any]:
         """What only this worker has: samples that no update has learned from yet; empty if there are none."""
