@@ -60,8 +60,8 @@ class A2C(PPO):
     def update(self, batch: Batch, largest: int) -> Metrics:
         """The one gradient step of an update; its metrics."""
         what = f"update {self.updates + 1}"
-        metrics = self.learner.mean_gradients(batch, self.backward, self.metric_names, self.optimizer, what=what)
-        self.learner.step([self.optimizer], self.learning_rate, what=what)
+        metrics = self.group_learner.mean_gradients(batch, self.backward, self.metric_names, self.optimizer, what=what)
+        self.group_learner.step([self.optimizer], self.learning_rate, what=what)
         return metrics
 
     def backward(self, batch: Batch) -> Tensor:

@@ -38,8 +38,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from arena.errors import ConfigError
-from policies import ppo
-from policies import closed_form
+from policies import closed_form, ppo
 from policies.closed_form import actor_critic
 from policies.common.algorithm import Metrics
 from policies.common.devices import moved

@@ -120,7 +120,7 @@ class PPO(Algorithm):
         self.normalization = Normalization(env.single_observation_space, env.num_envs, o)
         self.rollout = self.make_rollout()
         self.updates = self.early_stops = 0
-        self.learner: RolloutLearner = RolloutLearner(
+        self.group_learner: RolloutLearner = RolloutLearner(
             group,
             self.network,
             max_grad_norm=o.max_grad_norm,
@@ -153,19 +153,19 @@ class PPO(Algorithm):
         check_autoreset(self.env, type(self).__name__)
         check_budget(self.n_steps, self.ticks)
         rollout = self.rollout
-        self.learner.start()
+        self.group_learner.start()
         rollout.begin(*self.env.reset())
         while True:
             noise = self.draw_noise(rollout.ticks - rollout.played)
             collect(self.env, self.head, rollout, self.act, noise)
             done = self.ticks_done + self.n_steps
-            for metrics in self.learner.updates(self.evaluate, self.update):
+            for metrics in self.group_learner.updates(self.evaluate, self.update):
                 metrics = {**metrics, "learning_rate": self.learning_rate} if metrics else metrics
                 self.early_stops = int(metrics.get("early_stops", self.early_stops))  # of rank 0, if it learns for all
                 self.ticks_done = done
                 self.updates += 1
                 check = self.options.check_every and self.updates % self.options.check_every == 0
-                self.learner.record(metrics, self.state_dict, check=bool(check))
+                self.group_learner.record(metrics, self.state_dict, check=bool(check))
             self.ticks_done = done
             rollout.advance()
 
@@ -197,7 +197,7 @@ class PPO(Algorithm):
         seen = rollout.trajectories(all_values.numpy(), final_values.numpy())
         seen = seen._replace(rewards=self.normalization.rewards(rollout.rewards))
         largest = torch.from_numpy(np.abs(seen.rewards)).max().float()  # what float32 does not hold is not finite
-        self.learner.check_finite({"largest_reward": float(largest)}, f"update {self.updates + 1}")
+        self.group_learner.check_finite({"largest_reward": float(largest)}, f"update {self.updates + 1}")
         found = advantages_of(seen, gamma=self.options.gamma, gae_lambda=self.options.gae_lambda)
         advantages, returns = (torch.from_numpy(part).float().flatten() for part in (found.advantages, found.returns))
         batch = Batch(tuple(played), masks, actions, log_probs, values, advantages, returns)
@@ -215,17 +215,17 @@ class PPO(Algorithm):
             largest: transitions of the largest batch of the group.
         """
         o, what = self.options, f"update {self.updates + 1}"
-        parts = math.ceil(largest / (int(o.minibatch_size) * self.learner.workers_per_batch))
+        parts = math.ceil(largest / (int(o.minibatch_size) * self.group_learner.workers_per_batch))
         history: list[Metrics] = []
         for minibatch in batch.minibatches(parts, epochs=o.n_epochs, generator=self.generator):
-            metrics = self.learner.mean_gradients(
+            metrics = self.group_learner.mean_gradients(
                 minibatch, self.backward, self.metric_names, self.optimizer, what=what
             )
             history.append(metrics)
             if self.diverged(metrics):
                 self.early_stops += 1
                 break
-            self.learner.step([self.optimizer], self.learning_rate, what=what)
+            self.group_learner.step([self.optimizer], self.learning_rate, what=what)
         means = {name: float(np.mean([metrics[name] for metrics in history])) for name in history[0]}
         return {**means, "early_stops": float(self.early_stops)}
 

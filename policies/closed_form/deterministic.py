@@ -1,4 +1,4 @@
-"""The gradients of the losses of `policies.ddpg` and `policies.td3`, for actors and critics that are plain perceptrons."""
+"""The gradients of the losses of `policies.ddpg` and `policies.td3`, where actor and critics are plain perceptrons."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ def dqn(algorithm: DQN, batch: Transitions) -> tuple[Tensor, Tensor]:
     if algorithm.options.double:
         both.append(network.encoder(batch.next_observations))
     outputs, backward = network.layers.forward_with_grad(torch.cat(both) if len(both) > 1 else features, rows)
-    values, next_values = network.mixed(outputs).split([rows, len(outputs) - rows])
+    values, next_values = network.mixed(outputs).tensor_split([rows])
     targets = algorithm.targets_of(batch, next_values if algorithm.options.double else None)
     chosen = batch.actions.unsqueeze(1)
     taken = values.gather(1, chosen).squeeze(1)

@@ -10,7 +10,7 @@ from torch import Tensor
 from policies.common.replay import Transitions
 from policies.networks.box import SquashedGaussian
 from policies.networks.distributions import allow
-from policies.networks.soft_actions import ContinuousActions
+from policies.networks.soft_actions import DiscreteActions
 
 if TYPE_CHECKING:
     from policies.sac import SAC
@@ -40,7 +40,7 @@ def sac(algorithm: SAC, batch: Transitions) -> tuple[Tensor, Tensor]:
     errors = taken - targets
     weighted = errors * batch.weights
     to_critics(actions.by_outputs(weighted / batch.size, batch.actions))
-    backward = _numbers if isinstance(actions, ContinuousActions) else _choices
+    backward = _choices if isinstance(actions, DiscreteActions) else _numbers
     step = backward(algorithm, features, values, batch.masks, alpha)
     if network.temperature is not None:
         algorithm.optimizers["temperature"].gradient[0] += alpha * step.surplus

@@ -39,7 +39,7 @@ class Algorithm:
         options: the fields of the class's `Options`.
 
     Attributes:
-        learner: how the group learns; made by the subclass.
+        group_learner: how the group learns; made by the subclass.
         face: which kind of environment `run` is given.
         schedule: when the workers of a group synchronize, see `arena.plan.deadlock`.
 
@@ -52,7 +52,7 @@ class Algorithm:
     Options: ClassVar[type[Any]]
     refused_options: ClassVar[tuple[str, ...]] = ()  # those of `Options` that a subclass cannot use
     options: Any  # of the class's own type
-    learner: GroupLearner
+    group_learner: GroupLearner
 
     def __init__(self, env: VectorEnv[Any, Any, Any], group: Group, *, ticks: int, **options: Any) -> None:
         self.env, self.group, self.ticks = env, group, ticks
@@ -147,11 +147,11 @@ class Algorithm:
 
     def worker_state_dict(self) -> dict[str, Any]:
         """What only this worker has: samples that no update has learned from yet; empty if there are none."""
-        return self.learner.worker_state_dict()
+        return self.group_learner.worker_state_dict()
 
     def load_worker_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continues with these samples, as far as they fit the seat and the options."""
-        self.learner.load_worker_state_dict(state)
+        self.group_learner.load_worker_state_dict(state)
 
     def _load(self, part: Any, state: Any) -> None:
         """Loads one part of the state: a module, an object with `load_state_dict`, or a mapping of these."""

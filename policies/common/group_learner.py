@@ -15,21 +15,36 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from arena.group.group import Moments
 from policies.common.adam import Adam
 from policies.common.algorithm import Metrics
-from policies.common.normalization import Normalization, joined
+from policies.common.normalization import Normalization, ObservationNormalizer, joined, pooled
+from policies.common.nstep import Experience
+from policies.common.nstep import Fragment as NStepBatch
+from policies.common.replay import Replay, Transitions
+from policies.common.replay_ratio import ReplayRatio
+from policies.common.rng import REPLAYING, stream
 from policies.common.rollout import Batch, Evaluation, Rollout, from_samples, to_samples
+from policies.common.target import Target
 from policies.common.tensors import load_weights, to_arrays
 
 if TYPE_CHECKING:
+    from arena.group.async_samples import AsyncSamples
     from arena.group.group import Group
+    from policies.common.off_policy import OffPolicyOptions
 
 Backward = Callable[[Any], Tensor]
 """Adds the gradient of a minibatch's mean loss to `grad` of the weights; returns the metrics, means over it."""
+
+BackwardWithErrors = Callable[[Transitions], tuple[Tensor, Tensor]]
+"""The same, which also returns the temporal-difference errors [N]."""
+
+GradientStep = Callable[[Transitions], tuple[Metrics, Tensor]]
+"""Makes one gradient step of the group; returns metrics and the temporal-difference errors [N] of this worker."""
 
 
 class GroupLearner:
@@ -267,6 +282,220 @@ class RolloutLearner(GroupLearner):
         if self.group.async_samples is not None:
             self._load_weights(state.get("weights") if rollout.played else None)
             self.group.async_samples.load_state_dict(state.get("fragments", ()))
+
+
+class ReplayLearner(GroupLearner):
+    """A group learner for algorithms that replay their experience.
+
+    `training_intensity` is how many transitions the group replays per transition that it collects, at any number of
+    workers: more workers learn from more transitions, not longer from each. With `sync: gradients` every worker draws
+    `batch_size` transitions of its own, however many it has collected.
+
+    Args:
+        group, network, max_grad_norm, remedy: as of `GroupLearner`.
+        options: with a number in place of every `auto`.
+        rank: the worker's, or its team's, among those that have transitions of their own.
+        size: how many of these there are.
+        experience: of this worker.
+        replay: of this worker, or at rank 0 of all; None at the others where rank 0 learns for all.
+        normalization: of observations; its statistics are the group's.
+        intensity: how many gradient steps are due.
+        targets: copies of networks that follow.
+        device: that learns.
+
+    Attributes:
+        gradient_steps: that the group has made.
+        size: how many workers, or teams, have transitions of their own.
+    """
+
+    def __init__(
+        self,
+        group: Group,
+        network: nn.Module,
+        *,
+        max_grad_norm: float | None,
+        remedy: str,
+        options: OffPolicyOptions,
+        rank: int,
+        size: int,
+        experience: Experience,
+        replay: Replay | None,
+        normalization: ObservationNormalizer,
+        intensity: ReplayRatio,
+        targets: Mapping[str, Target[Any]],
+        device: torch.device,
+    ) -> None:
+        super().__init__(group, network, max_grad_norm=max_grad_norm, remedy=remedy)
+        self._options, self._rank, self.size = options, rank, size
+        self._experience, self._replay = experience, replay
+        self._normalization, self._intensity, self._targets = normalization, intensity, targets
+        self._generator, self._device = stream(group.seed, REPLAYING), device
+        self._history: dict[str, list[float]] = {}  # metrics since the last line of them
+        self._priority_beta = 1.0
+        self.gradient_steps = 0
+
+    def learn(self, update: GradientStep, *, tick: int, priority_beta: float) -> None:
+        """Makes the gradient steps that are due after the last ticks; a collective.
+
+        Args:
+            update: makes one gradient step.
+            tick: how many ticks the worker has played.
+            priority_beta: how far importance sampling corrects for priorities now.
+
+        Raises:
+            FloatingPointError: a reward is not finite.
+        """
+        self._priority_beta = priority_beta
+        new = self._experience.cut()
+        if not np.isfinite(new.rewards.numpy()).all():
+            raise FloatingPointError(
+                f"policy {self.group.policy!r}: a reward that is not finite came within "
+                f"{self._options.train_every} ticks before tick {tick}; gradient step {self.gradient_steps + 1} was "
+                "not made"
+            )
+        if self.group.async_samples is not None:
+            self._learn_without_barrier(new, update, self.group.async_samples)
+            return
+        self._normalization.update(pooled(self.group, self._normalization.describe_new(new)))
+        if self.pools_samples:
+            self._learn_at_rank_0(new, update)
+            return
+        assert self._replay is not None
+        collected, held, ready = self._sums(self._replay.extend(new))
+        batch_size = int(self._options.batch_size)
+        for _ in range(self._intensity.due_steps(collected, held=held, minibatch=batch_size * ready)):
+            self._step(batch_size, update)
+
+    def log(self, schedules: Metrics, state: Callable[[], dict[str, Any]]) -> None:
+        """Logs the means of the metrics since the last time, and what else is given; see `record`."""
+        if self.group.async_samples is not None and not self.group.is_root:
+            return
+        means = {name: float(np.mean(values)) for name, values in self._history.items()}
+        self._history.clear()
+        counts = {"gradient_steps": float(self.gradient_steps), "collected": float(self._intensity.collected)}
+        self.record({**means, **schedules, **counts}, state, check=True)
+
+    def gradient_step(
+        self,
+        batch: Transitions,
+        backward: BackwardWithErrors,
+        names: Sequence[str],
+        optimizers: Sequence[Adam],
+        rate: float,
+    ) -> tuple[Metrics, Tensor]:
+        """One gradient step of the group: the group's mean metrics, and this worker's temporal-difference errors [N].
+
+        Args:
+            batch: of this worker; an empty one weighs nothing, but its worker takes part.
+            backward: adds the gradients of the losses.
+            names: of the metrics.
+            optimizers: of the weights that are moved.
+            rate: the learning rate.
+        """
+        what = f"gradient step {self.gradient_steps + 1}"
+        for optimizer in optimizers:
+            optimizer.zero_grad()
+        values, errors = backward(batch) if batch.size else (torch.zeros(len(names)), torch.zeros(0))
+        metrics = self.average(optimizers, float(batch.size), dict(zip(names, values.tolist(), strict=True)))
+        self.check_finite(metrics, what)
+        self.step(optimizers, rate, what=what)
+        return metrics, errors
+
+    def _sums(self, collected: int) -> tuple[int, int, int]:
+        """Of the group: new transitions, transitions that its replays were given, workers that have any."""
+        assert self._replay is not None
+        added = [self._replay.added] if self._replay.size else []
+        if self.group.size == 1:
+            return collected, sum(added), len(added)
+        found = self.group.moments_of(collected=[collected], added=added)
+        new, held = found["collected"], found["added"]
+        return round(new.mean * new.count), round(held.mean * held.count), held.count
+
+    def _learn_at_rank_0(self, new: NStepBatch, update: GradientStep) -> None:
+        gathered = self.group.gather({"worker": self._rank, "fragment": new.to_samples()})
+        steps = 0
+        if gathered is not None:
+            steps = self._learn_from(gathered, update, workers=len({part["worker"] for part in gathered}))
+        told = self.group.share({"steps": steps, "intensity": self._intensity.state_dict()})
+        if told is None:  # rank 0 has left: nothing is learned any more
+            return
+        self._intensity.load_state_dict(told["intensity"])
+        if told["steps"]:
+            self.gradient_steps += 0 if self.group.is_root else told["steps"]
+            self.group.broadcast(self.network)
+
+    def _learn_from(self, gathered: Sequence[Mapping[str, Any]], update: GradientStep, *, workers: int) -> int:
+        """Rank 0 adds the experience of some workers and learns for all; the number of gradient steps."""
+        assert self._replay is not None
+        parts = [(NStepBatch.from_samples(part["fragment"]), int(part["worker"])) for part in gathered]
+        collected = sum(self._replay.extend(new, worker) for new, worker in parts)
+        minibatch = int(self._options.batch_size) * workers
+        held = self._replay.added
+        steps = self._intensity.due_steps(collected, held=held, minibatch=minibatch if self._replay.size else 0)
+        for _ in range(steps):
+            self._step(minibatch, update)
+        return steps
+
+    def _learn_without_barrier(self, new: NStepBatch, update: GradientStep, samples: AsyncSamples) -> None:
+        """Hands the experience over; rank 0 learns from all that has come, the others take its newest weights."""
+        own = {"worker": self._rank, "fragment": new.to_samples()}
+        own["statistics"] = [tuple(one) for one in self._normalization.describe_new(new)]
+        slots = self._options.train_every * self._experience.worker_rows  # counted, as it may complete no transition
+        samples.offer(own, slots)
+        if not self.group.is_root:
+            self._load_weights(samples.latest())
+            return
+        while (parts := samples.take(slots * self.group.size)) is not None:
+            self._normalization.update(joined([part["statistics"] for part in parts], self.group.policy))
+            self._learn_from(parts, update, workers=self.group.size)
+            samples.publish(self._weights())
+
+    def _step(self, size: int, update: GradientStep) -> None:
+        """One gradient step on a minibatch of this worker's replay."""
+        assert self._replay is not None
+        batch = self._replay.sample(size, self._generator, beta=self._priority_beta)
+        metrics, errors = update(self._normalization.minibatch(batch).to(self._device))
+        self.gradient_steps += 1
+        self._replay.update_priorities(batch.indices, errors.cpu())
+        if self.gradient_steps % self._options.target_update_interval == 0:
+            for target in self._targets.values():
+                target.update(self._options.tau)
+        for name, value in metrics.items():
+            self._history.setdefault(name, []).append(value)
+
+    def _weights(self) -> dict[str, Any]:
+        """What a worker needs to play as this one does."""
+        return {
+            "network": to_arrays(self.network.state_dict()),
+            "normalization": self._normalization.state_dict(),
+            "intensity": self._intensity.state_dict(),
+            "gradient_steps": self.gradient_steps,
+        }
+
+    def _load_weights(self, weights: Mapping[str, Any] | None) -> None:
+        if weights is not None:
+            load_weights(self.network, weights["network"])
+            self._normalization.load_state_dict(weights["normalization"])
+            self._intensity.load_state_dict(weights["intensity"])
+            self.gradient_steps = int(weights["gradient_steps"])
+
+    def worker_state_dict(self) -> dict[str, Any]:
+        """What only this worker has: its replay, if it has one, and experience that is not in a replay yet."""
+        own: dict[str, Any] = {"experience": self._experience.state_dict()}
+        if self._replay is not None:
+            own["replay"] = self._replay.state_dict()
+        if self.group.async_samples is not None:
+            own["fragments"] = self.group.async_samples.state_dict()
+        return own
+
+    def load_worker_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continues with that, as far as it fits."""
+        self._experience.load_state_dict(state["experience"])
+        if self._replay is not None and "replay" in state:
+            self._replay.load_state_dict(state["replay"])
+        if self.group.async_samples is not None:
+            waiting = state.get("fragments", ())
+            self.group.async_samples.load_state_dict([one for one in waiting if one[1]["worker"] < self.size])
 
 
 def _moments(values: Tensor) -> Moments:

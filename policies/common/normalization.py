@@ -33,7 +33,9 @@ from policies.networks.actor_critic import leaf_spaces
 
 if TYPE_CHECKING:
     from arena.group.group import Group
+    from policies.common.nstep import Fragment as NStepBatch
     from policies.common.on_policy import OnPolicyOptions
+    from policies.common.replay import Transitions
     from policies.common.rollout import Rollout
 
 Floats = NDArray[np.float64]
@@ -143,6 +145,15 @@ class ObservationNormalizer:
         """Statistics of leaves [N, ...], of the rows [N] alone that a mask names; for `pooled`, then `update`."""
         chosen = [leaves[place].numpy() for place in self._places]
         return [Statistics.of(leaf if rows is None or rows.all() else leaf[rows]) for leaf in chosen]
+
+    def describe_new(self, batch: NStepBatch) -> list[Statistics]:
+        """Statistics of the observations that are new in a worker's experience; for `pooled`, then `update`."""
+        return self.describe(batch.observations)
+
+    def minibatch(self, batch: Transitions) -> Transitions:
+        """A minibatch as the networks take it, by the statistics of now, not of when it was played."""
+        now, later = self(list(batch.observations)), self(list(batch.next_observations))
+        return batch._replace(observations=tuple(now), next_observations=tuple(later))
 
     def update(self, found: Sequence[Statistics]) -> None:
         """Takes in what the group has seen since the last time."""

@@ -10,7 +10,8 @@ belong to the critics, and what the actor does with the features teaches it noth
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -69,16 +70,17 @@ class Critics(nn.Module):
     def forward_with_grad(
         self, leaves: Sequence[Tensor], actions: Tensor | None = None
     ) -> tuple[Tensor, Tensor, Callable[[Tensor], None]]:
-        """Features [N, features], Q [k, N, outputs], and the way from the gradient of Q to `grad` of all weights."""
-        features, to_encoder = self._encoded(leaves)
-        inputs = _joined(features, actions).detach().requires_grad_(self.encoder.learns)
+        """Features [N, features], Q [k, N, outputs], and the way from its gradient to `grad` of the critics.
+
+        The encoder must have no weights.
+        """
+        features = self.encoder(leaves)
+        inputs = _joined(features, actions)
         values, ways = zip(*(critic.forward_with_grad(inputs) for critic in self._each), strict=True)
 
         def backward(gradient: Tensor) -> None:
             for way, part in zip(ways, gradient, strict=True):
                 way(part)
-            if inputs.grad is not None:
-                to_encoder(inputs.grad[:, : self.features])
 
         return features, torch.stack(values), backward
 
@@ -103,13 +105,18 @@ class Critics(nn.Module):
 
         return torch.stack(values), backward
 
-    def _encoded(self, leaves: Sequence[Tensor]) -> tuple[Tensor, Callable[[Tensor], None]]:
-        """Features without a past, and the way from their gradient to the encoder's weights."""
-        if not self.encoder.learns:
-            return self.encoder(leaves), lambda gradient: None
-        with torch.enable_grad():  # the images' network is left to autograd
-            features: Tensor = self.encoder(leaves)
-        return features.detach(), features.backward
+
+@contextmanager
+def frozen(module: nn.Module) -> Iterator[None]:
+    """Keeps gradients of what is computed meanwhile from the module's own weights; they pass through it."""
+    parameters = list(module.parameters())
+    for parameter in parameters:
+        parameter.requires_grad_(False)
+    try:
+        yield
+    finally:
+        for parameter in parameters:
+            parameter.requires_grad_()
 
 
 def _joined(features: Tensor, actions: Tensor | None) -> Tensor:

@@ -65,6 +65,7 @@ class ContinuousActions:
 
     def __init__(self, space: Space[Any], target_entropy: float | str) -> None:
         self._box = UnitBox(space)
+        self.shape: tuple[int, ...]
         self.shape, self.dtype, self.mask_size = self._box.shape, self._box.dtype, 0
         self.outputs, self.critic_inputs, self.critic_outputs = 2 * self._box.outputs, self._box.outputs, 1
         self._wanted = -float(self._box.outputs) if target_entropy == "auto" else float(target_entropy)
