@@ -105,10 +105,12 @@ class MASAC(Centralized):
         """The temperature's loss, by the entities that act."""
         if self.network.temperature is None:
             return 0.0
-        if self.options.target_entropy == "auto":
-            target = self.actions.wanted_entropy(outputs, mask)
-        else:
-            target = outputs.new_full((len(outputs),), float(self.options.target_entropy))
-        surplus = ((entropies - target) * acts).mean().detach()
+        surplus = ((entropies - self.target_entropy(outputs, mask)) * acts).mean().detach()
         loss: Tensor = self.network.temperature.log_alpha.exp() * surplus
         return loss
+
+    def target_entropy(self, outputs: Tensor, mask: Tensor | None) -> Tensor:
+        """The entropy [N * E] that the temperature steers to."""
+        if self.options.target_entropy == "auto":
+            return self.actions.wanted_entropy(outputs, mask)
+        return outputs.new_full((len(outputs),), float(self.options.target_entropy))

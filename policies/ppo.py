@@ -105,6 +105,7 @@ class PPO(Algorithm):
     """
 
     Options: ClassVar[type[Any]] = Options
+    optional_parts = ("normalization",)
     metric_names: ClassVar[tuple[str, ...]] = ("policy_loss", "value_loss", "entropy", "approx_kl", "clip_fraction")
 
     def __init__(self, env: VectorEnv[Any, Any, Any], group: Group, *, ticks: int, **options: Any) -> None:

@@ -50,6 +50,7 @@ class Algorithm:
     face = "vector"
     schedule = "ticks"
     Options: ClassVar[type[Any]]
+    optional_parts: ClassVar[tuple[str, ...]] = ()  # of the state, which earlier versions did not always store
     refused_options: ClassVar[tuple[str, ...]] = ()  # those of `Options` that a subclass cannot use
     options: Any  # of the class's own type
     group_learner: GroupLearner
@@ -136,12 +137,18 @@ class Algorithm:
             ConfigError: the state is not this algorithm's, or its networks have other shapes.
         """
         known = {*self._parts, *self._counters}
-        if not known - {"normalization"} <= state.keys() <= known:  # which earlier versions did not always store
+        if not known - {*self.optional_parts} <= state.keys() <= known:
             found = ", ".join(map(str, state)) or "nothing"
             expected = ", ".join([*self._parts, *self._counters])
             raise ConfigError(f"this is no state of {type(self).__name__}: it has {found}; expected {expected}")
         for name, part in self._parts.items():
-            self._load(part, state.get(name, {}))
+            if isinstance(part, Mapping) and part.keys() != state[name].keys():
+                raise ConfigError(
+                    f"this is no state of {type(self).__name__} with these options: its {name} are "
+                    f"{', '.join(state[name])}; expected {', '.join(part)}"
+                )
+        for name, part in self._parts.items():
+            _load(part, state.get(name, {}))
         for name, owner in self._counters.items():
             setattr(owner, name, int(state[name]))
 
@@ -153,20 +160,16 @@ class Algorithm:
         """Continues with these samples, as far as they fit the seat and the options."""
         self.group_learner.load_worker_state_dict(state)
 
-    def _load(self, part: Any, state: Any) -> None:
-        """Loads one part of the state: a module, an object with `load_state_dict`, or a mapping of these."""
-        if isinstance(part, Mapping):
-            if part.keys() != state.keys():
-                raise ConfigError(
-                    f"this is no state of {type(self).__name__} with these options: it has {', '.join(state)}; "
-                    f"expected {', '.join(part)}"
-                )
-            for name, inner in part.items():
-                self._load(inner, state[name])
-        elif isinstance(part, nn.Module):
-            load_weights(part, state)
-        else:
-            part.load_state_dict(state)
+
+def _load(part: Any, state: Any) -> None:
+    """Loads a part of the state."""
+    if isinstance(part, Mapping):
+        for name, inner in part.items():
+            _load(inner, state[name])
+    elif isinstance(part, nn.Module):
+        load_weights(part, state)
+    else:
+        part.load_state_dict(state)
 
 
 def _stored(part: Any) -> Any:

@@ -203,19 +203,22 @@ class RolloutLearner(GroupLearner):
             yield from self._updates_without_barrier(evaluate, update)
             return
         self._normalization.observe(self.group, self._rollout)
-        batch = evaluate().complete(self._sequence_length)
-        moments = self.group.moments_of(**{name: values.numpy() for name, values in batch.standardizable().items()})
-        metrics: Metrics = {}
-        if moments["advantages"].count:
-            batch = batch.standardized(moments) if self._normalize_advantage else batch
-            if self.pools_samples:
-                gathered = self.group.gather(to_samples(batch))
-                metrics = self.update_at_rank_0(lambda: self._update_pooled(gathered or [], update))
-            else:
-                metrics = update(batch.to(self._device), moments["advantages"].most)
-            metrics = metrics | _explained(moments)
+        metrics = self.learn_from(evaluate().complete(self._sequence_length), update)
         self._normalization.advance()
         yield metrics
+
+    def learn_from(self, batch: Batch, update: Callable[[Batch, int], Metrics]) -> Metrics:
+        """One update of the group's weights from one batch per worker, empty ones included; a collective."""
+        moments = self.group.moments_of(**{name: values.numpy() for name, values in batch.standardizable().items()})
+        if moments["advantages"].count == 0:
+            return {}
+        batch = batch.standardized(moments) if self._normalize_advantage else batch
+        if self.pools_samples:
+            gathered = self.group.gather(to_samples(batch))
+            metrics = self.update_at_rank_0(lambda: self._update_pooled(gathered or [], update))
+        else:
+            metrics = update(batch.to(self._device), moments["advantages"].most)
+        return metrics | _explained(moments)
 
     def _update_pooled(self, gathered: Sequence[Mapping[str, Any]], update: Callable[[Batch, int], Metrics]) -> Metrics:
         pooled = from_samples(gathered)
@@ -327,7 +330,7 @@ class ReplayLearner(GroupLearner):
     ) -> None:
         super().__init__(group, network, max_grad_norm=max_grad_norm, remedy=remedy)
         self._options, self._rank, self.size = options, rank, size
-        self._experience, self._replay = experience, replay
+        self._experience, self.replay = experience, replay
         self._normalization, self._intensity, self._targets = normalization, intensity, targets
         self._generator, self._device = stream(group.seed, REPLAYING), device
         self._history: dict[str, list[float]] = {}  # metrics since the last line of them
@@ -360,8 +363,8 @@ class ReplayLearner(GroupLearner):
         if self.pools_samples:
             self._learn_at_rank_0(new, update)
             return
-        assert self._replay is not None
-        collected, held, ready = self._sums(self._replay.extend(new))
+        assert self.replay is not None
+        collected, held, ready = self._sums(self.replay.extend(new))
         batch_size = int(self._options.batch_size)
         for _ in range(self._intensity.due_steps(collected, held=held, minibatch=batch_size * ready)):
             self._step(batch_size, update)
@@ -403,8 +406,8 @@ class ReplayLearner(GroupLearner):
 
     def _sums(self, collected: int) -> tuple[int, int, int]:
         """Of the group: new transitions, transitions that its replays were given, workers that have any."""
-        assert self._replay is not None
-        added = [self._replay.added] if self._replay.size else []
+        assert self.replay is not None
+        added = [self.replay.added] if self.replay.size else []
         if self.group.size == 1:
             return collected, sum(added), len(added)
         found = self.group.moments_of(collected=[collected], added=added)
@@ -426,12 +429,12 @@ class ReplayLearner(GroupLearner):
 
     def _learn_from(self, gathered: Sequence[Mapping[str, Any]], update: GradientStep, *, workers: int) -> int:
         """Rank 0 adds the experience of some workers and learns for all; the number of gradient steps."""
-        assert self._replay is not None
+        assert self.replay is not None
         parts = [(NStepBatch.from_samples(part["fragment"]), int(part["worker"])) for part in gathered]
-        collected = sum(self._replay.extend(new, worker) for new, worker in parts)
+        collected = sum(self.replay.extend(new, worker) for new, worker in parts)
         minibatch = int(self._options.batch_size) * workers
-        held = self._replay.added
-        steps = self._intensity.due_steps(collected, held=held, minibatch=minibatch if self._replay.size else 0)
+        held = self.replay.added
+        steps = self._intensity.due_steps(collected, held=held, minibatch=minibatch if self.replay.size else 0)
         for _ in range(steps):
             self._step(minibatch, update)
         return steps
@@ -452,11 +455,11 @@ class ReplayLearner(GroupLearner):
 
     def _step(self, size: int, update: GradientStep) -> None:
         """One gradient step on a minibatch of this worker's replay."""
-        assert self._replay is not None
-        batch = self._replay.sample(size, self._generator, beta=self._priority_beta)
+        assert self.replay is not None
+        batch = self.replay.sample(size, self._generator, beta=self._priority_beta)
         metrics, errors = update(self._normalization.minibatch(batch).to(self._device))
         self.gradient_steps += 1
-        self._replay.update_priorities(batch.indices, errors.cpu())
+        self.replay.update_priorities(batch.indices, errors.cpu())
         if self.gradient_steps % self._options.target_update_interval == 0:
             for target in self._targets.values():
                 target.update(self._options.tau)
@@ -482,8 +485,8 @@ class ReplayLearner(GroupLearner):
     def worker_state_dict(self) -> dict[str, Any]:
         """What only this worker has: its replay, if it has one, and experience that is not in a replay yet."""
         own: dict[str, Any] = {"experience": self._experience.state_dict()}
-        if self._replay is not None:
-            own["replay"] = self._replay.state_dict()
+        if self.replay is not None:
+            own["replay"] = self.replay.state_dict()
         if self.group.async_samples is not None:
             own["fragments"] = self.group.async_samples.state_dict()
         return own
@@ -491,8 +494,8 @@ class ReplayLearner(GroupLearner):
     def load_worker_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continues with that, as far as it fits."""
         self._experience.load_state_dict(state["experience"])
-        if self._replay is not None and "replay" in state:
-            self._replay.load_state_dict(state["replay"])
+        if self.replay is not None and "replay" in state:
+            self.replay.load_state_dict(state["replay"])
         if self.group.async_samples is not None:
             waiting = state.get("fragments", ())
             self.group.async_samples.load_state_dict([one for one in waiting if one[1]["worker"] < self.size])

@@ -49,13 +49,9 @@ def gradients(module: torch.nn.Module) -> list[Tensor]:
 
 
 @pytest.mark.parametrize(("actions", "outputs"), [(2, 1), (0, 4)])
-@pytest.mark.parametrize("space", [VECTOR, PICTURE], ids=["numbers", "picture"])
-def test_the_way_back_to_the_weights_is_autograds(space: Any, actions: int, outputs: int) -> None:
-    made, leaves, by_value = (
-        critics(space, actions=actions, outputs=outputs),
-        seen(space),
-        numbers(COUNT, ROWS, outputs),
-    )
+def test_the_way_back_to_the_weights_is_autograds(actions: int, outputs: int) -> None:
+    made, leaves = critics(VECTOR, actions=actions, outputs=outputs), seen(VECTOR)
+    by_value = numbers(COUNT, ROWS, outputs)
     given = numbers(ROWS, actions) if actions else None
     values = made(made.encoder(leaves), given)
     values.backward(by_value)
