@@ -21,8 +21,7 @@ from numpy.typing import NDArray
 
 from arena.game.api import Frame, Interface, Step
 from envs.common import drawing, options
-from envs.common.lanes import LaneStreams
-from envs.common.moves import MOVES, STEP
+from envs.common.lanes import MOVES, STEP, LaneStreams
 
 MOST_PLAYERS = 200  # each sees all others, so memory grows with the square
 

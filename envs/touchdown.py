@@ -25,8 +25,7 @@ from numpy.typing import NDArray
 
 from arena.game.api import Frame, Interface, Step
 from envs.common import drawing, options
-from envs.common.lanes import LaneStreams
-from envs.common.moves import MOVES, STEP
+from envs.common.lanes import MOVES, STEP, LaneStreams
 
 LINE = 0.9  # |y| of the start lines, which are also the lines to cross
 NEAR = 0.1  # opponents closer than this go back

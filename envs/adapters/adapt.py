@@ -15,7 +15,7 @@ from envs.adapters.lane import LaneGame
 from envs.adapters.list_env import ListGame
 from envs.adapters.pettingzoo_aec import AECGame
 from envs.adapters.pettingzoo_parallel import ParallelGame
-from envs.adapters.signatures import check_call
+from envs.adapters.sources import check_call
 from envs.adapters.wrappers import wrapped_env, wrapped_lanes, wrappings
 
 

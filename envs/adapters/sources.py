@@ -1,17 +1,53 @@
-"""Where instances of other libraries' games come from: Gymnasium's registry and PettingZoo's modules."""
+"""Sources of environments: Gymnasium's registry, PettingZoo's modules, and any callable with checked arguments."""
 
 from __future__ import annotations
 
 import importlib
+import inspect
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from types import ModuleType
 from typing import Any
 
 import gymnasium
 
-from arena.errors import ConfigError, close_name
+from arena.errors import ConfigError, close_name, nearest
+
+_GIVEN = {"lanes", "env"}  # parameters that the arena itself fills
+
+
+def check_call(
+    function: Callable[..., Any],
+    kwargs: Mapping[str, Any],
+    args: Sequence[Any] = (),
+    *,
+    path: str = "",
+    name: str | None = None,
+) -> None:
+    """Tells a wrong argument from a TypeError inside of what is called.
+
+    Args:
+        function: what is to be called.
+        kwargs: arguments by name.
+        args: arguments by place.
+        path: of the arguments in the configuration.
+        name: of the function in the configuration; None: its own.
+
+    Raises:
+        ConfigError: the signature does not fit.
+    """
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):  # some built-in callables have none
+        return
+    try:
+        signature.bind(*args, **kwargs)
+    except TypeError as error:
+        who = getattr(function, "__name__", repr(function)) if name is None else name
+        known = {key for key, value in signature.parameters.items() if value.kind is not value.VAR_KEYWORD}
+        wrong = next((key for key in kwargs if key not in known), "")
+        raise ConfigError(f"{who}: {error}; {nearest(wrong, known - _GIVEN)}", path=path) from error
 
 
 def gymnasium_factory(name: str) -> Callable[..., gymnasium.Env[Any, Any]]:

@@ -1,4 +1,4 @@
-"""The random streams of a batched game: one generator per lane, so that lanes know nothing of each other."""
+"""What batched games share: the random streams of their lanes, and the moves on the square [-1, 1]^2."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
+
+STEP = 0.1  # length of a move
+MOVES = STEP * np.array([[0, 0], [1, 0], [-1, 0], [0, 1], [0, -1]], np.float64)  # stay, +x, -x, +y, -y
 
 
 class LaneStreams:
