@@ -41,9 +41,9 @@ class AsyncSamples:
         self._waiting: deque[Fragment] = deque()
         self._latest: Bytes | None = None
         if endpoint.address == self._root:
-            endpoint.obey(Order.FRAGMENT, self._take_in)
+            endpoint.on_order(Order.SAMPLES, self._take_in)
         else:
-            endpoint.obey(Order.WEIGHTS, self._keep)
+            endpoint.on_order(Order.WEIGHTS, self._keep)
 
     def _take_in(self, _: int, data: Bytes) -> None:
         self._waiting.append(Fragment(*unpack(data)))
@@ -59,7 +59,7 @@ class AsyncSamples:
         if self._endpoint.address == self._root:
             self._take_in(self._root, data)
         else:
-            self._endpoint.order(self._root, Order.FRAGMENT, data)
+            self._endpoint.order(self._root, Order.SAMPLES, data)
 
     def take(self, at_least: int) -> list[Any] | None:
         """The samples of the oldest fragments that together reach a number; None if there are too few.

@@ -34,8 +34,8 @@ from numpy.typing import NDArray
 from arena.errors import GroupError
 from arena.group import reductions
 from arena.transport.endpoint import Endpoint, Tag
-from arena.transport.links import NEVER_AGAIN, fence
-from arena.transport.shared_memory import SharedAreas
+from arena.transport.links import NEVER_AGAIN
+from arena.transport.shared_memory import SharedAreas, fence
 
 Piece: TypeAlias = bytes | NDArray[Any]
 """A part of a payload: bytes, or a contiguous array."""

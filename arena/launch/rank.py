@@ -184,7 +184,7 @@ class Rank:
     def _begin(self, run: Run) -> None:
         signal.alarm(0)
         self._run = run
-        self._team.patience = max(_PATIENCE, run.plan.watchdog_s, run.plan.env_timeout_s or 0.0)
+        self._team.agree_timeout = max(_PATIENCE, run.plan.watchdog_s, run.plan.env_timeout_s or 0.0)
         self._memory.tolerant = self._team.tolerant and run.plan.fault_tolerance != "off"
         if self._team.rank != 0:
             stopping.ignore()
@@ -210,12 +210,12 @@ class Rank:
                 outcome = self._leader().lead_evaluation(team, host, run, evaluation, self._memory)
             # Nobody leaves before all are done: what one has sent last may still need its help to arrive.
             team.wait_for_all()
-            team.give_back(communicator)
+            team.free(communicator)
         except BaseException:
-            team.cry()  # who sleeps at a doorbell hears of nothing else, and ours is given back now
+            team.wake_all()  # who sleeps at a doorbell hears of nothing else, and ours is given back now
             raise
         finally:
-            host.tables.close()
+            host.link_memory.close()
             outside.close()
         return outcome
 
