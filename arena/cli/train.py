@@ -92,7 +92,7 @@ def _leader(request: TrainArgs) -> TrainRun:
 def _start(request: TrainArgs, ranks: RanksWanted | None) -> int:
     from arena.config import load_config
     from arena.plan.process_count import process_count
-    from arena.run.prepare import checked_plan
+    from arena.run.planning import checked_plan
 
     with located(source=request.path):  # a mistake is said once, before any process starts
         config = load_config(request.path, request.overrides)

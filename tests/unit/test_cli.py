@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
+from arena.cli import main as cli
 from arena.cli.main import _parser, main
-from arena.cli.main import main as cli
 from arena.config import yaml
 from arena.config.matches import GENERATORS, RULES
 from arena.preflight import examine
