@@ -197,7 +197,9 @@ class BehaviourCloning(Learner):
             return self._optimize(shuffled, self.group.average_gradients)
         figures = self._optimize(shuffled, alone) if self.group.is_root else {}
         self.group.broadcast(self.network)
-        theirs: Figures = self.group.share(figures) or {}  # nothing where the root has left: nobody learns any more
+        theirs: Figures = (
+            self.group.broadcast_object(figures) or {}
+        )  # nothing where the root has left: nobody learns any more
         self.gradient_steps = int(theirs.get("gradient_steps", self.gradient_steps))
         return theirs
 

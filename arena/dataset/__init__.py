@@ -1,1 +1,1 @@
-"""Recorded transitions: `record: samples`, their files and how they are read."""
+"""Recorded transitions (`record: samples`): their files, writer and reader."""

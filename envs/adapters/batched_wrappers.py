@@ -1,9 +1,9 @@
-"""Wrappers around games of several lanes and entities: each is a `BatchedEnv` that holds another one.
+"""Wrappers around batched games: each is a `BatchedEnv` that holds another one.
 
-TransformedReward       rewards become a function of themselves
-TimeLimited             each episode is truncated after a number of ticks
-TransformedObservation  observations become a function of themselves
-StackedObservation      observations become the last ones of their entity
+TransformedReward       applies a function to the rewards
+TimeLimited             truncates each episode after a number of ticks
+TransformedObservation  applies a function to the observations
+StackedObservation      stacks the last observations of each entity
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from arena.game.api import BatchedEnv, Frame, Step
 Flags = NDArray[np.bool_]
 Array = NDArray[Any]
 
-_MAX_CHANNELS = 4  # of a picture: three colors and the opacity
+_MAX_CHANNELS = 4  # of a picture: RGBA
 
 
 class BatchedWrapper:
-    """A game around another one, which it passes on unchanged."""
+    """Passes all calls to another game."""
 
     def __init__(self, game: BatchedEnv) -> None:
         self.game = game
@@ -59,7 +59,7 @@ class BatchedWrapper:
 
 
 class TransformedReward(BatchedWrapper):
-    """Rewards [L, E] become a function of themselves."""
+    """Applies a function to the rewards [L, E]."""
 
     def __init__(self, game: BatchedEnv, function: Callable[[NDArray[np.float64]], NDArray[np.float64]]) -> None:
         super().__init__(game)
@@ -71,7 +71,7 @@ class TransformedReward(BatchedWrapper):
 
 
 class TimeLimited(BatchedWrapper):
-    """Truncates the entities that remain in a lane on the last tick that its episode may have."""
+    """Truncates the remaining entities of a lane at the last tick of its episode."""
 
     def __init__(self, game: BatchedEnv, ticks: int) -> None:
         super().__init__(game)
@@ -100,14 +100,14 @@ class TimeLimited(BatchedWrapper):
 
 
 class ObservationWrapper(BatchedWrapper):
-    """Changes observations, which lie in buffers that hold until the next call.
+    """Changes observations; the results are in buffers that are valid until the next call.
 
-    A row changes on a reset of its lane, and on a tick after which its entity is to act or on which its episode ends.
-    Rows of other entities keep what they were shown last.
+    A row changes at a reset of its lane, and at a tick after which its entity is to act or at which its episode ends.
+    All other rows keep their last observation.
 
     Args:
         game: the game.
-        observation_spaces: of the entities, as they are from now on.
+        observation_spaces: the entities' new observation spaces.
     """
 
     def __init__(self, game: BatchedEnv, observation_spaces: Sequence[Space[Any]]) -> None:
@@ -130,25 +130,25 @@ class ObservationWrapper(BatchedWrapper):
         step = self.game.step(actions)
         shown = step.frame.active | step.terminated | step.truncated
         for entity, batch in enumerate(step.frame.observations):
-            # A slice instead of all row numbers: NumPy copies no rows to read them.
+            # A slice instead of an array of all row numbers: NumPy makes no copy to read it.
             self._observe(entity, batch, slice(None) if (rows := shown[:, entity]).all() else np.flatnonzero(rows))
         return step._replace(frame=step.frame._replace(observations=self._observations))
 
     def _begin(self, entity: int, batch: Any, rows: Any) -> None:
-        """Takes the first observations of an entity's episodes in some lanes; `batch` has those of all lanes."""
+        """Adds the first observations of an entity's episodes in the lanes `rows`; `batch` has all lanes."""
         self._observe(entity, batch, rows)
 
     def _observe(self, entity: int, batch: Any, rows: Any) -> None:
-        """Takes the observations of an entity in some lanes; `batch` has those of all lanes."""
+        """Adds the observations of an entity in the lanes `rows`; `batch` has all lanes."""
         raise NotImplementedError
 
 
 class TransformedObservation(ObservationWrapper):
-    """Observations become a function of themselves.
+    """Applies a function to the observations.
 
     Args:
         game: the game; each entity observes one array.
-        transforms: per entity, its new space, and the function of a batch of arrays.
+        transforms: per entity its new space, and a function of a batch of arrays.
     """
 
     def __init__(self, game: BatchedEnv, transforms: Sequence[tuple[Box, Callable[[Array], Array]]]) -> None:
@@ -160,12 +160,12 @@ class TransformedObservation(ObservationWrapper):
 
 
 class StackedObservation(ObservationWrapper):
-    """The last observations of each entity along a new first axis, the oldest first; pictures along their channels.
+    """Stacks each entity's last observations along a new first axis, the oldest first; pictures along their channels.
 
     Args:
         game: the game.
-        size: how many observations.
-        zeros: whether zeros precede the first observation of an episode; else copies of it.
+        size: number of observations.
+        zeros: pad the beginning of an episode with zeros, else with copies of its first observation.
     """
 
     def __init__(self, game: BatchedEnv, size: int, *, zeros: bool) -> None:
@@ -174,7 +174,7 @@ class StackedObservation(ObservationWrapper):
         self._padding = [spaces.flatten(space, create_zero_array(space)) if zeros else None for space in seen]
         self._frames: list[list[Array]] = []  # per entity and leaf: views [L, size, ...] of the observations
         for space, batch in zip(seen, self._observations, strict=True):
-            # By path: a Dict space of Gymnasium may sort its keys when it is batched.
+            # By path: a Dict space of Gymnasium may have its keys in another order after batching.
             leaves = [reduce(getitem, leaf.path, batch) for leaf in spaces.leaves_of(space)]
             if (axis := channel_axis(space)) is not None:  # [L, h, w, size * c] is [L, h, w, size, c]
                 shape = space.shape or ()
@@ -196,7 +196,7 @@ class StackedObservation(ObservationWrapper):
 
 
 def stacked_space(space: Space[Any], size: int) -> Space[Any]:
-    """The space of `size` observations along a new first axis; of pictures along their channels."""
+    """The space of `size` stacked observations: along a new first axis, for pictures along their channels."""
     axis = channel_axis(space)
     if axis is None:
         return batch_space(space, size)
@@ -206,7 +206,7 @@ def stacked_space(space: Space[Any], size: int) -> Space[Any]:
 
 
 def channel_axis(space: Space[Any]) -> int | None:
-    """The axis of a picture's channels; None if there is none, or the space is not one of pictures."""
+    """The axis of a picture's channels; None if there is none, or the space has no pictures."""
     if not (isinstance(space, Box) and space.dtype == np.uint8 and len(space.shape) == 3):
         return None
     return next((axis for axis in (2, 0) if space.shape[axis] <= _MAX_CHANNELS), None)

@@ -1,4 +1,4 @@
-"""Entries of `wrappers` in a configuration: built-in ones by short names, Gymnasium's wrappers by their classes.
+"""The entries of `wrappers` in a configuration: built-in wrappers by name, Gymnasium's wrappers by class.
 
     wrappers:
       - grayscale                                      # a name
@@ -6,8 +6,8 @@
       - frame_stack: {stack_size: 4}                   # or with several, by name
       - "gymnasium.wrappers:RescaleObservation": {min_obs: 0, max_obs: 1}     # any other class
 
-The first is the innermost. Each lane of a Gymnasium environment is wrapped by itself, by any wrapper class. Games of
-the other interfaces take the built-in wrappers alone, which work on all lanes and entities at once, see
+The first is the innermost. Each lane of a Gymnasium environment is wrapped by itself, with any wrapper class. Games of
+other interfaces take only the built-in wrappers, which work on all lanes and entities at once: see
 `envs.adapters.batched_wrappers`.
 """
 
@@ -46,18 +46,18 @@ _MAX_REWARD = 1e100
 _MAX_TICKS = 2**53
 _MAX_PIXELS = 4096  # of a side
 _LUMA = np.array([0.2125, 0.7154, 0.0721])  # of red, green and blue, as in gymnasium.wrappers.GrayscaleObservation
-_EXACT = 2**24  # below this, float32 holds every whole number
+_EXACT = 2**24  # below this, float32 represents every whole number
 
 
-class Wrapping(Protocol):
-    """One entry of `wrappers`, its arguments checked."""
+class WrapperSpec(Protocol):
+    """One entry of `wrappers`, with checked arguments."""
 
-    def of_env(self, env: Env) -> Env:
-        """The wrapped Gymnasium environment."""
+    def wrap_env(self, env: Env) -> Env:
+        """Wraps a Gymnasium environment."""
         ...
 
-    def of_lanes(self, game: BatchedEnv) -> BatchedEnv:
-        """The wrapped game of any other interface."""
+    def wrap_lanes(self, game: BatchedEnv) -> BatchedEnv:
+        """Wraps a batched game, made from any other interface."""
         ...
 
 
@@ -75,7 +75,7 @@ class FrameStack:
         options.count("stack_size", self.stack_size, most=_MAX_FRAMES)
         options.choice("padding_type", self.padding_type, ("reset", "zero"))
 
-    def of_env(self, env: Env) -> Env:
+    def wrap_env(self, env: Env) -> Env:
         stacked = wrappers.FrameStackObservation(env, self.stack_size, padding_type=self.padding_type)
         space = env.observation_space
         if (axis := channel_axis(space)) is None:
@@ -83,7 +83,7 @@ class FrameStack:
         joined = partial(_join_channels, axis=axis)
         return wrappers.TransformObservation(stacked, joined, stacked_space(space, self.stack_size))
 
-    def of_lanes(self, game: BatchedEnv) -> BatchedEnv:
+    def wrap_lanes(self, game: BatchedEnv) -> BatchedEnv:
         return StackedObservation(game, self.stack_size, zeros=self.padding_type == "zero")
 
 
@@ -100,11 +100,11 @@ class Grayscale:
     def __post_init__(self) -> None:
         options.switch("keep_dim", self.keep_dim)
 
-    def of_env(self, env: Env) -> Env:
+    def wrap_env(self, env: Env) -> Env:
         space, function = self._transform(env.observation_space)
         return wrappers.TransformObservation(env, function, space)
 
-    def of_lanes(self, game: BatchedEnv) -> BatchedEnv:
+    def wrap_lanes(self, game: BatchedEnv) -> BatchedEnv:
         return TransformedObservation(game, [*map(self._transform, game.interface.observation_spaces)])
 
     def _transform(self, space: Space[Any]) -> tuple[Box, Callable[[Pictures], Pictures]]:
@@ -114,7 +114,7 @@ class Grayscale:
         return Box(0, 255, shape, np.uint8), self._gray
 
     def _gray(self, pictures: Pictures) -> Pictures:
-        """Of one picture, or a batch of them."""
+        """Converts one picture, or a batch."""
         gray: NDArray[np.float64] = np.sum(pictures * _LUMA, axis=-1, keepdims=self.keep_dim)
         return gray.astype(np.uint8)
 
@@ -131,11 +131,11 @@ class Resize:
         for side in self.shape:
             options.count("shape", side, most=_MAX_PIXELS)
 
-    def of_env(self, env: Env) -> Env:
+    def wrap_env(self, env: Env) -> Env:
         resize = AreaResize(env.observation_space, (self.shape[0], self.shape[1]))
         return wrappers.TransformObservation(env, resize, resize.space)
 
-    def of_lanes(self, game: BatchedEnv) -> BatchedEnv:
+    def wrap_lanes(self, game: BatchedEnv) -> BatchedEnv:
         resizes = [AreaResize(space, (self.shape[0], self.shape[1])) for space in game.interface.observation_spaces]
         return TransformedObservation(game, [(resize.space, resize) for resize in resizes])
 
@@ -151,12 +151,12 @@ class ClipReward:
         if self.bound != "sign" and not (number and 0 < self.bound <= _MAX_REWARD):  # type: ignore[operator]
             raise ConfigError(f"got {self.bound!r}, expected 'sign' or a number above 0", path="bound")
 
-    def of_env(self, env: Env) -> Env:
+    def wrap_env(self, env: Env) -> Env:
         if self.bound == "sign":
             return wrappers.TransformReward(env, lambda reward: float(np.sign(float(reward))))
         return wrappers.ClipReward(env, -float(self.bound), float(self.bound))
 
-    def of_lanes(self, game: BatchedEnv) -> BatchedEnv:
+    def wrap_lanes(self, game: BatchedEnv) -> BatchedEnv:
         if self.bound == "sign":
             return TransformedReward(game, np.sign)
         return TransformedReward(game, partial(np.clip, a_min=-float(self.bound), a_max=float(self.bound)))
@@ -171,10 +171,10 @@ class TimeLimit:
     def __post_init__(self) -> None:
         options.count("max_episode_steps", self.max_episode_steps, most=_MAX_TICKS)
 
-    def of_env(self, env: Env) -> Env:
+    def wrap_env(self, env: Env) -> Env:
         return wrappers.TimeLimit(env, self.max_episode_steps)
 
-    def of_lanes(self, game: BatchedEnv) -> BatchedEnv:
+    def wrap_lanes(self, game: BatchedEnv) -> BatchedEnv:
         return TimeLimited(game, self.max_episode_steps)
 
 
@@ -186,13 +186,13 @@ class _WrapperClass:
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
 
-    def of_env(self, env: Env) -> Env:
+    def wrap_env(self, env: Env) -> Env:
         wrapped = self.make(env, *self.args, **self.kwargs)
         if not isinstance(wrapped, gymnasium.Env):
             raise ConfigError(f"it is no Gymnasium wrapper: it made a {type(wrapped).__name__}, not a gymnasium.Env")
         return wrapped
 
-    def of_lanes(self, game: BatchedEnv) -> BatchedEnv:
+    def wrap_lanes(self, game: BatchedEnv) -> BatchedEnv:
         raise ConfigError(
             "a wrapper class wraps a gymnasium.Env, and this game has another interface; use the built-in wrappers "
             f"({', '.join(registry.WRAPPERS)}) or change the game itself"
@@ -202,8 +202,8 @@ class _WrapperClass:
 class AreaResize:
     """Pictures of bytes [height, width] or [height, width, channels]: each new pixel is the mean of what it covers.
 
-    Gymnasium's own asks OpenCV for the same (INTER_AREA). Here it is two matrix products of whole numbers, exact in
-    any order, so that the pictures are the same to the bit on every machine; a half rounds up.
+    Gymnasium's wrapper uses OpenCV for the same (INTER_AREA). Here it is two matrix products of whole numbers, exact in
+    any order of summation, so the pictures are bit-equal on every machine; a half rounds up.
 
     Args:
         observed: the space of the pictures.
@@ -213,7 +213,7 @@ class AreaResize:
         space: of the new pictures.
 
     Raises:
-        TypeError: the space is not one of pictures.
+        TypeError: the space has no pictures.
     """
 
     def __init__(self, observed: Space[Any], shape: tuple[int, int]) -> None:
@@ -226,7 +226,7 @@ class AreaResize:
         self.space = Box(0, 255, (*shape, *observed.shape[2:]), np.uint8)
 
     def __call__(self, pictures: Pictures) -> Pictures:
-        """The new pictures, of one or of a batch."""
+        """Resizes one picture, or a batch."""
         batch = pictures.shape[: pictures.ndim - len(self.space.shape)]
         lines = pictures.reshape(*batch, self._height, -1).astype(self._rows.dtype)
         lines = self._rows @ lines  # [..., h, width * channels]
@@ -236,32 +236,32 @@ class AreaResize:
 
 
 def _cover(pixels: int, cells: int, dtype: np.dtype[Any]) -> NDArray[Any]:
-    """How much of each cell each pixel covers [cells, pixels], in parts of which a cell has `pixels`."""
-    pixel, cell = np.arange(pixels) * cells, np.arange(cells)[:, None] * pixels  # where they begin
+    """The overlap of each cell with each pixel [cells, pixels], in units of 1 / `pixels` of a cell."""
+    pixel, cell = np.arange(pixels) * cells, np.arange(cells)[:, None] * pixels  # their first positions
     overlap: NDArray[np.int64] = np.minimum(pixel + cells, cell + pixels) - np.maximum(pixel, cell)
     return overlap.clip(0).astype(dtype)
 
 
-def wrappings(entries: Sequence[tuple[str, Any]]) -> list[tuple[str, Wrapping]]:
-    """The wrappings of a configuration, with their names for messages.
+def wrapper_specs(entries: Sequence[tuple[str, Any]]) -> list[tuple[str, WrapperSpec]]:
+    """The wrappers of a configuration, with their names for messages.
 
     Args:
         entries: name and argument of each: None, one argument, or a mapping of several.
 
     Raises:
-        ConfigError: a wrapper is unknown, or does not take its argument; the path is `wrappers[0]`.
+        ConfigError: a wrapper is unknown, or does not take its argument; the path is that of the entry, `wrappers[0]`.
     """
-    found: list[tuple[str, Wrapping]] = []
+    found: list[tuple[str, WrapperSpec]] = []
     for index, (name, argument) in enumerate(entries):
         try:
-            found.append((name, _wrapping(name, argument)))
+            found.append((name, _wrapper_spec(name, argument)))
         except ConfigError as error:
             words = f"{name}: {error.path}: " if error.path else ""
             raise ConfigError(f"{words}{error.message}", path=f"wrappers[{index}]") from error
     return found
 
 
-def _wrapping(name: str, argument: Any) -> Wrapping:
+def _wrapper_spec(name: str, argument: Any) -> WrapperSpec:
     make = registry.wrapper(name)
     kwargs = {str(key): value for key, value in argument.items()} if isinstance(argument, dict) else {}
     args = () if argument is None or isinstance(argument, dict) else (argument,)
@@ -271,33 +271,33 @@ def _wrapping(name: str, argument: Any) -> Wrapping:
         check_call(make, kwargs, (None, *args), name=name)
         return _WrapperClass(make, args, kwargs)
     check_call(make, kwargs, args, name=name)
-    made: Wrapping = make(*args, **kwargs)
+    made: WrapperSpec = make(*args, **kwargs)
     return made
 
 
-def wrapped_env(env: Env, around: Iterable[tuple[str, Wrapping]]) -> Env:
-    """A Gymnasium environment in its wrappers.
+def wrap_gymnasium(env: Env, around: Iterable[tuple[str, WrapperSpec]]) -> Env:
+    """Wraps a Gymnasium environment.
 
     Raises:
-        ConfigError: a wrapper cannot go around it; the path is `wrappers[0]`.
+        ConfigError: a wrapper cannot go around it; the path is that of the entry, `wrappers[0]`.
     """
-    for index, (name, wrapping) in enumerate(around):
+    for index, (name, spec) in enumerate(around):
         try:
-            env = wrapping.of_env(env)
-        except Exception as error:  # any error of a constructor means that the wrapper does not fit
+            env = spec.wrap_env(env)
+        except Exception as error:  # any error of its constructor means that a wrapper does not fit
             raise _does_not_fit(index, name, f"observations {env.observation_space}", error) from error
     return env
 
 
-def wrapped_lanes(game: BatchedEnv, around: Iterable[tuple[str, Wrapping]]) -> BatchedEnv:
-    """A game of any other interface in its wrappers.
+def wrap_batched(game: BatchedEnv, around: Iterable[tuple[str, WrapperSpec]]) -> BatchedEnv:
+    """Wraps a batched game, made from any other interface.
 
     Raises:
-        ConfigError: as `wrapped_env`.
+        ConfigError: as `wrap_gymnasium`.
     """
-    for index, (name, wrapping) in enumerate(around):
+    for index, (name, spec) in enumerate(around):
         try:
-            game = wrapping.of_lanes(game)
+            game = spec.wrap_lanes(game)
         except Exception as error:
             spaces = ", ".join(map(str, dict.fromkeys(map(str, game.interface.observation_spaces))))
             raise _does_not_fit(index, name, f"entities that observe {spaces}", error) from error

@@ -386,7 +386,7 @@ class OffPolicy(Learner, ABC):
         steps = 0
         if gathered is not None:
             steps = self._learn_from_fragments(gathered, workers=len({part["worker"] for part in gathered}))
-        told = self.group.share({"steps": steps, "intensity": self.intensity.state_dict()})
+        told = self.group.broadcast_object({"steps": steps, "intensity": self.intensity.state_dict()})
         if told is None:  # the root has left: nobody learns any more
             return
         self.intensity.load_state_dict(told["intensity"])
@@ -410,11 +410,11 @@ class OffPolicy(Learner, ABC):
         told = {"worker": self.learner_rank, "fragment": fragment.to_samples()}
         told["statistics"] = [tuple(one) for one in self.describe(fragment)]
         slots = self.options.train_every * self.env.num_envs  # counted, as a fragment may complete no transition
-        fragments.offer(told, slots)
+        fragments.put(told, slots)
         if not self.group.is_root:
             self._take_up(fragments.latest())
             return
-        while (parts := fragments.take(slots * self.group.size)) is not None:
+        while (parts := fragments.get(slots * self.group.size)) is not None:
             self.normalize.update(joined([part["statistics"] for part in parts], self.group.policy))
             self._learn_from_fragments(parts, workers=self.group.size)
             fragments.publish(self._learnt())

@@ -351,7 +351,7 @@ class OnPolicy(Learner, ABC, Generic[Given]):
         if found["advantages"].count == 0:
             return {}
         batch = self.normalized(batch, {name: Spread(one.mean, one.std, one.count) for name, one in found.items()})
-        most = found["advantages"].most
+        most = found["advantages"].max_count
         by_samples = self.group.sync == "samples"
         figures = self._learn_from_samples(batch) if by_samples else self._learn_from_gradients(batch, most)
         return {**figures, **self._explained(found["advantages"].std, found["returns"].std)}
@@ -400,16 +400,18 @@ class OnPolicy(Learner, ABC, Generic[Given]):
             minibatches = self.minibatches(pooled.size, workers=self.group.size)
             figures = self.optimize(pooled.to(self.device), minibatches, alone)
         self.group.broadcast(self.network)
-        return self.group.share(figures) or {}  # nothing where the root has left: then nobody learns any more
+        return (
+            self.group.broadcast_object(figures) or {}
+        )  # nothing where the root has left: then nobody learns any more
 
     def _learn_as_it_comes(self, rollout: Rollout, fragments: AsyncSamples) -> Iterator[Figures]:
         """Hands a rollout over; the root learns from all that has come, the others take up its newest weights."""
         slots = self.n_steps * rollout.rows  # counted, as who acts on how many of them differs
-        fragments.offer(self._fragment(rollout), slots)
+        fragments.put(self._fragment(rollout), slots)
         if not self.group.is_root:
             self._take_up(fragments.latest())
             return
-        while (parts := fragments.take(slots * self.group.size)) is not None:
+        while (parts := fragments.get(slots * self.group.size)) is not None:
             figures = self._learn_from_fragments(parts)
             fragments.publish(self._weights())
             yield figures

@@ -50,10 +50,10 @@ def test_a_batch_reaches_its_size_with_its_last_fragment_and_each_sample_is_in_o
         meet(endpoint)
         for number, (member, count) in enumerate(offers):
             if member == endpoint.address:
-                fragments.offer(np.arange(count) + 100 * number, count)
+                fragments.put(np.arange(count) + 100 * number, count)
         meet(endpoint)
         if endpoint.address == 0:
-            while (parts := fragments.take(at_least)) is not None:
+            while (parts := fragments.get(at_least)) is not None:
                 taken.append(parts)
             rest.extend(samples for _, samples in fragments.state_dict())
 
@@ -71,12 +71,12 @@ def test_the_fragments_of_a_worker_stay_in_their_order() -> None:
     def root(endpoint: RoleEndpoint, fragments: AsyncSamples) -> None:
         meet(endpoint)
         meet(endpoint)
-        seen.extend(int(part[0]) for part in fragments.take(20) or [])
+        seen.extend(int(part[0]) for part in fragments.get(20) or [])
 
     def other(endpoint: RoleEndpoint, fragments: AsyncSamples) -> None:
         meet(endpoint)
         for number in range(10):
-            fragments.offer(np.array([10 * endpoint.address + number]), 1)
+            fragments.put(np.array([10 * endpoint.address + number]), 1)
         meet(endpoint)
 
     together(root, other, other)
@@ -92,13 +92,13 @@ def test_a_worker_that_never_offers_anything_stops_nobody() -> None:
         meet(endpoint)
         for _ in range(5):
             endpoint.receive(1, Tag.GROUP)
-            batches.append(len(fragments.take(4) or []))
+            batches.append(len(fragments.get(4) or []))
         endpoint.send(2, Tag.GROUP, b"")
 
     def fast(endpoint: RoleEndpoint, fragments: AsyncSamples) -> None:
         meet(endpoint)
         for _ in range(5):
-            fragments.offer(np.zeros(4), 4)
+            fragments.put(np.zeros(4), 4)
             endpoint.send(0, Tag.GROUP, b"")
 
     def slow(endpoint: RoleEndpoint, fragments: AsyncSamples) -> None:
@@ -134,12 +134,12 @@ def test_what_nobody_has_learnt_from_goes_on_in_the_next_leg() -> None:
     found: list[Any] = []
 
     def root(endpoint: RoleEndpoint, fragments: AsyncSamples) -> None:
-        fragments.offer(np.arange(3), 3)
-        fragments.offer(np.arange(2), 2)
+        fragments.put(np.arange(3), 3)
+        fragments.put(np.arange(2), 2)
         fresh = AsyncSamples(endpoint, MEMBERS)
         fresh.load_state_dict(fragments.state_dict())
-        assert fresh.take(6) is None
-        found.extend(fresh.take(5) or [])
+        assert fresh.get(6) is None
+        found.extend(fresh.get(5) or [])
 
     together(root, lambda *_: None, lambda *_: None)
     assert [len(part) for part in found] == [3, 2]
@@ -162,8 +162,8 @@ def test_a_group_has_fragments_where_the_configuration_asks_for_them(sync: str, 
             seed=1,
             shared_seed=2,
             comm=None,
-            report=lambda values: None,
-            keep=lambda state: None,
+            on_log=lambda values: None,
+            on_save=lambda state: None,
         )
         found.append(group.async_samples is not None)
 

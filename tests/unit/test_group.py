@@ -38,8 +38,8 @@ def group_at(endpoint: Any, members: Sequence[int], notes: list[Any] | None = No
         seed=endpoint.address,
         shared_seed=7,
         comm=more.pop("comm", None),
-        report=lambda values: said.append(("log", dict(values))),
-        keep=lambda state: said.append(("save", state)),
+        on_log=lambda values: said.append(("log", dict(values))),
+        on_save=lambda state: said.append(("save", state)),
         **more,
     )
 
@@ -197,7 +197,7 @@ def test_a_group_counts_its_collectives_and_notes_that_other_ways_to_meet_were_t
         assert not group.calls and not group.exchanges
         group.mean(1.0)
         group.mean(2.0)
-        group.share(3)
+        group.broadcast_object(3)
         calls = dict(group.calls)
         assert group.comm is None and group.async_samples is None
         return calls, group.exchanges
@@ -327,7 +327,7 @@ def check_formula(nodes: Sequence[int], sizes: Sequence[int], stays: Sequence[in
         found = []
         for turn, size in enumerate(sizes[: stays[group.rank]]):
             found.append(average_of(group, turn, size))
-            assert group.moments(np.arange(group.rank)).most >= group.rank  # something small in between
+            assert group.moments(np.arange(group.rank)).max_count >= group.rank  # something small in between
         return found
 
     for seen in somewhere(work, nodes):
@@ -385,7 +385,7 @@ def test_different_sizes_are_an_error_at_every_member_that_can_go_on_afterwards(
 def test_a_long_value_goes_as_a_letter_between_numbers_in_memory() -> None:
     def work(group: Group, _: OnNode) -> Any:
         first = group.mean(group.rank)
-        shared, pooled = group.share(b"x" * 10**5), group.pool(b"y" * 10**5 if group.rank else b"")
+        shared, pooled = group.broadcast_object(b"x" * 10**5), group.pool(b"y" * 10**5 if group.rank else b"")
         return (
             first,
             len(shared),
@@ -496,7 +496,7 @@ def test_moments_are_those_of_all_values_in_one_array(parts: list[np.ndarray[Any
             np.testing.assert_allclose(found.std, pooled.std(), rtol=1e-9, atol=1e-9)
         else:
             assert (found.mean, found.std) == (0.0, 0.0)
-        assert found.most == max(map(len, parts))
+        assert found.max_count == max(map(len, parts))
 
 
 def test_moments_of_several_arrays_are_those_of_each_by_name() -> None:
@@ -577,7 +577,7 @@ def test_broadcast_gives_everybody_the_roots_weights_and_buffers_to_the_bit() ->
 
 
 def test_shared_values_are_the_roots() -> None:
-    assert together(lambda group: group.share({"plan": group.rank})) == [{"plan": 0}] * 3
+    assert together(lambda group: group.broadcast_object({"plan": group.rank})) == [{"plan": 0}] * 3
 
 
 def test_weights_that_differ_in_one_bit_are_an_error_at_every_member_that_names_who() -> None:
@@ -588,7 +588,7 @@ def test_weights_that_differ_in_one_bit_are_an_error_at_every_member_that_names_
             weight.view(-1)[0] = torch.nextafter(weight.view(-1)[0], torch.tensor(np.inf))
         group.check_equal(module)
 
-    assert errors(work) == ["policy 'blue': workers [2] hold other weights than worker 0"] * 3
+    assert errors(work) == ["policy 'blue': the weights of workers [2] differ from those of worker 0"] * 3
 
 
 # --- leaving ------------------------------------------------------------------------------------------------------
@@ -618,7 +618,7 @@ def test_when_the_root_has_left_nothing_is_broadcast_or_shared_and_the_others_st
         with torch.no_grad():
             module.weight.fill_(float(group.rank))
         group.broadcast(module)
-        return module.weight.item(), group.share(1), group.gather(1), group.pool(group.rank)
+        return module.weight.item(), group.broadcast_object(1), group.gather(1), group.pool(group.rank)
 
     assert together(work) == [None, (1.0, None, None, [1, 2]), (2.0, None, None, [1, 2])]
 
@@ -660,7 +660,7 @@ def test_a_team_of_which_one_has_left_is_an_error_that_says_so() -> None:
 
     *_, said = together(work, range(5), teams=TEAMS)
     assert said is not None
-    assert said.endswith("whose team still pools: of the workers (3, 4) there are 1")
+    assert said.endswith("while its team still pools samples: of the workers (3, 4), 1 are left")
 
 
 def test_without_a_plan_of_teams_each_worker_is_one() -> None:
@@ -695,7 +695,7 @@ CALLS: Mapping[str, Callable[[Group], Any]] = {
     "gather": lambda group: group.gather(1),
     "pool": lambda group: group.pool(1),
     "team": lambda group: group.pool_team(1),
-    "broadcast": lambda group: group.share(1),
+    "broadcast": lambda group: group.broadcast_object(1),
     "equal": lambda group: group.check_equal(torch.nn.Linear(1, 1)),
 }
 

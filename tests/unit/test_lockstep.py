@@ -94,14 +94,14 @@ def test_only_a_lonely_seat_is_alone() -> None:
 def test_nobody_speaks_twice() -> None:
     match = Lockstep(2, budget=10)
     match.put(1, ACT)
-    with pytest.raises(ProtocolError, match="seat 1 said IDLE at tick 0, but it has spoken already"):
+    with pytest.raises(ProtocolError, match="seat 1 sent IDLE at tick 0, but it has sent a request already"):
         match.put(1, IDLE)
 
 
 def test_nobody_speaks_after_leaving() -> None:
     match = Lockstep(2, budget=10)
     match.put(1, LEAVE)
-    with pytest.raises(ProtocolError, match="seat 1 said ACT at tick 0, but it has left"):
+    with pytest.raises(ProtocolError, match="seat 1 sent ACT at tick 0, but it has left"):
         match.put(1, ACT)
 
 
@@ -109,7 +109,7 @@ def test_nobody_speaks_after_the_last_tick() -> None:
     match = Lockstep(1, budget=1)
     match.put(0, ACT)
     match.joint()
-    with pytest.raises(ProtocolError, match="seat 0 said ACT at tick 1, but it has no tick left"):
+    with pytest.raises(ProtocolError, match="seat 0 sent ACT at tick 1, but it has no tick left"):
         match.put(0, ACT)
 
 
@@ -124,14 +124,14 @@ def test_a_seat_that_shares_its_match_may_not_reset_it_even_when_the_others_have
 
 @pytest.mark.parametrize("seat", [-1, 2])
 def test_a_seat_that_the_match_does_not_have_is_refused(seat: int) -> None:
-    with pytest.raises(ProtocolError, match=rf"seat {seat} said ACT at tick 0, but there are 2 seats"):
+    with pytest.raises(ProtocolError, match=rf"seat {seat} sent ACT at tick 0, but there are 2 seats"):
         Lockstep(2, budget=10).put(seat, ACT)
 
 
 def test_the_match_does_not_move_before_all_have_spoken() -> None:
     match = Lockstep(3, budget=10)
     match.put(1, ACT)
-    with pytest.raises(ProtocolError, match=r"cannot move at tick 0: seats \(0, 2\) have not spoken"):
+    with pytest.raises(ProtocolError, match=r"cannot step at tick 0: the requests of seats \(0, 2\) are missing"):
         match.joint()
     assert match.tick == 0
 
@@ -139,6 +139,6 @@ def test_the_match_does_not_move_before_all_have_spoken() -> None:
 def test_a_match_that_everybody_has_left_does_not_move() -> None:
     match = Lockstep(1, budget=10)
     match.put(0, LEAVE)
-    with pytest.raises(ProtocolError, match="cannot move at tick 0: it is over"):
+    with pytest.raises(ProtocolError, match="cannot step at tick 0: it is over"):
         match.joint()
     assert match.tick == 0

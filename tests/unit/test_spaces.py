@@ -280,7 +280,7 @@ def test_a_choice_that_a_space_does_not_have_is_refused(space: Space[Any], wrong
 def test_none_is_refused_as_an_action_and_as_a_batch(space: Space[Any]) -> None:
     with pytest.raises(TypeError, match=r"^None is no action of .*; an action is needed on every tick$"):
         check_choices(space, None)
-    with pytest.raises(TypeError, match=r"^None is no batch of .*; a sample is needed for each of its rows$"):
+    with pytest.raises(TypeError, match=r"^None is no batch of .*; a sample is needed for each row$"):
         BatchWriter(space, empty_batch(space, 2)).write(None, lambda: np.ones(2, np.bool_))
 
 

@@ -5,7 +5,7 @@ seats. A rank that has given none for a while is asked what its roles wait for. 
 once; one that is in a game or an algorithm does not, so its silence is how long that call takes.
 
     moving     signs of life come
-    asking     none since the last look but one: WHERE                 -> HERE, or silence
+    asking     none since the last look but one: QUERY_STATUS          -> STATUS, or silence
     suspicion  a circle; a silence that is too long; or everybody waits, and nothing has moved for `watchdog_s`
     telling    everybody is asked for stacks; who does not answer is looked into by a process of its node. If the
                suspicion still holds then, the run ends

@@ -141,10 +141,10 @@ def test_another_match_under_the_same_number_is_refused(tmp_path: Path) -> None:
     [
         ({"version": 2}, "format version 2, this arena reads up to 1"),
         ({"round": "three"}, "no match: 3 of 'game', round 'three'"),
-        ({"entities": []}, "the columns are not those"),
+        ({"entities": []}, "the columns do not fit"),
         ({"entities": [{}]}, "is damaged"),
         ({"entities": None}, "is damaged"),
-        ({"columns": {}}, "the columns are not those"),
+        ({"columns": {}}, "the columns do not fit"),
     ],
 )
 def test_a_manifest_that_was_never_written_is_refused(change: Any, words: str, tmp_path: Path) -> None:
