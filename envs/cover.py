@@ -53,8 +53,8 @@ class Cover:
         self.ticks = np.zeros(self.lanes, np.int64)  # [L] played in this episode
         self._playing = np.zeros(self.lanes, np.bool_)  # [L]
         self._streams = LaneStreams(self.lanes)
-        everybody = range(self.players)
-        others = [[i for i in everybody if i != me] for me in everybody]
+        indices = range(self.players)
+        others = [[i for i in indices if i != me] for me in indices]
         self._others = np.array(others, np.intp).reshape(self.players, self.players - 1)  # [E, E - 1]
 
     def _describe(self) -> Interface:

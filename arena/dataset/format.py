@@ -87,18 +87,18 @@ class Manifest(NamedTuple):
     def columns(self) -> dict[str, Column]:
         """All arrays of a part, in the order of the file."""
         tick_lane = ("tick", "lane")
-        everybody = (*tick_lane, "entity")
+        per_entity = (*tick_lane, "entity")
         columns = {
             "tick": Column(("tick",), _INT),
             "lane": Column(("lane",), _INT),
             "episode": Column(tick_lane, _INT),
             "begins": Column(tick_lane, _FLAG),
             "cut": Column(tick_lane, _FLAG),
-            "active": Column(everybody, _FLAG),
+            "active": Column(per_entity, _FLAG),
             "idle": Column(("tick", "entity"), _FLAG),
-            "rewards": Column(everybody, np.dtype(np.float64)),
-            "terminated": Column(everybody, _FLAG),
-            "truncated": Column(everybody, _FLAG),
+            "rewards": Column(per_entity, np.dtype(np.float64)),
+            "terminated": Column(per_entity, _FLAG),
+            "truncated": Column(per_entity, _FLAG),
         }
         for index, entity in enumerate(self.entities):
             columns |= {f"{index}/{name}": column for name, column in _entity_columns(entity, index).items()}

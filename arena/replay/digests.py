@@ -44,10 +44,10 @@ class Digests:
     """
 
     def __init__(self, interface: Interface, lanes: int, *, actions: Sequence[Layout]) -> None:
-        everybody = (len(interface.entities),)
+        per_entity = (len(interface.entities),)
         seen = [list(_seen(interface, entity)) for entity in range(len(interface.entities))]
-        flags: Layout = (np.dtype(np.bool_), everybody)
-        rest = [*actions, (np.dtype(np.float64), everybody), flags, flags, flags]
+        flags: Layout = (np.dtype(np.bool_), per_entity)
+        rest = [*actions, (np.dtype(np.float64), per_entity), flags, flags, flags]
         layouts = [layout for part in [*seen, rest] for layout in part]
         edges = _edges(layouts)
         self._spaces = interface.observation_spaces

@@ -35,7 +35,7 @@ def test_the_shares_add_up_to_the_wall_time() -> None:
     assert profile.wall == sum(profile.seconds.values()) == 8.5
 
 
-def test_what_an_algorithm_does_between_two_ticks_is_learning_if_it_has_made_an_update() -> None:
+def test_time_between_ticks_with_an_update_is_learning() -> None:
     stopwatch, clock = watch()
     stopwatch.begin_inference()
     clock.seconds += 1  # inference

@@ -1,4 +1,4 @@
-"""Wrappers around games of every kind against Gymnasium's own, or against a slow formula, and what is refused."""
+"""Wrappers around games of every interface against Gymnasium's, or a slow formula; and refusals."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from gymnasium import spaces
-from gymnasium import wrappers as own
+from gymnasium import wrappers as gymnasium_wrappers
 from gymnasium.spaces import Box
 
 from arena.errors import ConfigError
@@ -78,32 +78,40 @@ def same(left: list[Any], right: list[Any]) -> bool:
 
 
 PAIRS: dict[str, tuple[Callable[[], Any], Wrappers, Callable[[Any], Any]]] = {
-    "frame stack": (CARTPOLE, [("frame_stack", 4)], lambda env: own.FrameStackObservation(env, 4)),
+    "frame stack": (CARTPOLE, [("frame_stack", 4)], lambda env: gymnasium_wrappers.FrameStackObservation(env, 4)),
     "frame stack, zeros": (
         CARTPOLE,
         [("frame_stack", {"stack_size": 3, "padding_type": "zero"})],
-        lambda env: own.FrameStackObservation(env, 3, padding_type="zero"),
+        lambda env: gymnasium_wrappers.FrameStackObservation(env, 3, padding_type="zero"),
     ),
     "frames of choices": (
         gymnasium_factory("Taxi-v4"),
         [("frame_stack", 2)],
-        lambda e: own.FrameStackObservation(e, 2),
+        lambda e: gymnasium_wrappers.FrameStackObservation(e, 2),
     ),
-    "grayscale": (Painting, [("grayscale", None)], own.GrayscaleObservation),
+    "grayscale": (Painting, [("grayscale", None)], gymnasium_wrappers.GrayscaleObservation),
     "grayscale, three axes": (
         Painting,
         [("grayscale", {"keep_dim": True})],
-        lambda env: own.GrayscaleObservation(env, keep_dim=True),
+        lambda env: gymnasium_wrappers.GrayscaleObservation(env, keep_dim=True),
     ),
-    "bound": (Painting, [("clip_reward", 12.5)], lambda env: own.ClipReward(env, -12.5, 12.5)),
-    "sign": (Painting, [("clip_reward", "sign")], lambda env: own.TransformReward(env, lambda r: float(np.sign(r)))),
-    "time limit": (Painting, [("time_limit", 3)], lambda env: own.TimeLimit(env, 3)),
-    "limit on the last step": (Painting, [("time_limit", 7)], lambda env: own.TimeLimit(env, 7)),
+    "bound": (Painting, [("clip_reward", 12.5)], lambda env: gymnasium_wrappers.ClipReward(env, -12.5, 12.5)),
+    "sign": (
+        Painting,
+        [("clip_reward", "sign")],
+        lambda env: gymnasium_wrappers.TransformReward(env, lambda r: float(np.sign(r))),
+    ),
+    "time limit": (Painting, [("time_limit", 3)], lambda env: gymnasium_wrappers.TimeLimit(env, 3)),
+    "limit on the last step": (Painting, [("time_limit", 7)], lambda env: gymnasium_wrappers.TimeLimit(env, 7)),
     "in order": (
         Painting,
         [("time_limit", 5), ("grayscale", None), ("frame_stack", 2), ("clip_reward", 15)],
-        lambda env: own.ClipReward(
-            own.FrameStackObservation(own.GrayscaleObservation(own.TimeLimit(env, 5)), 2), -15, 15
+        lambda env: gymnasium_wrappers.ClipReward(
+            gymnasium_wrappers.FrameStackObservation(
+                gymnasium_wrappers.GrayscaleObservation(gymnasium_wrappers.TimeLimit(env, 5)), 2
+            ),
+            -15,
+            15,
         ),
     ),
 }
@@ -111,13 +119,18 @@ CLASSES: dict[str, tuple[Callable[[], Any], Wrappers, Callable[[Any], Any]]] = {
     "delay": (
         CARTPOLE,
         [("gymnasium.wrappers:DelayObservation", {"delay": 2})],
-        lambda env: own.DelayObservation(env, 2),
+        lambda env: gymnasium_wrappers.DelayObservation(env, 2),
     ),
     "between built-in wrappers": (
         Painting,
         [("grayscale", None), ("clip_reward", 15), ("wrappers:Shifted", {"by": 0.0, "bonus": 7}), ("clip_reward", 20)],
-        lambda env: own.ClipReward(
-            own.TransformReward(own.ClipReward(own.GrayscaleObservation(env), -15, 15), lambda r: float(r) + 7), -20, 20
+        lambda env: gymnasium_wrappers.ClipReward(
+            gymnasium_wrappers.TransformReward(
+                gymnasium_wrappers.ClipReward(gymnasium_wrappers.GrayscaleObservation(env), -15, 15),
+                lambda r: float(r) + 7,
+            ),
+            -20,
+            20,
         ),
     ),
 }
@@ -127,7 +140,7 @@ CLASSES: dict[str, tuple[Callable[[], Any], Wrappers, Callable[[Any], Any]]] = {
 @pytest.mark.parametrize(("shape", "axis"), [((30, 40, 1), 2), ((30, 40, 3), 2), ((3, 30, 40), 0)])
 def test_pictures_are_stacked_along_their_channels(shape: tuple[int, ...], axis: int, way: str) -> None:
     wrapped = WAYS[way](lambda: Painting(shape=shape), 2, [("frame_stack", 3)])
-    frames = adapt(lambda: own.FrameStackObservation(Painting(shape=shape), 3), {}, 2)
+    frames = adapt(lambda: gymnasium_wrappers.FrameStackObservation(Painting(shape=shape), 3), {}, 2)
     (space,) = wrapped.interface.observation_spaces
     assert space.shape == tuple(3 * size if place == axis else size for place, size in enumerate(shape))
     for joined, apart in zip(play(wrapped), play(frames), strict=True):  # [lane, frame, ...]
@@ -245,8 +258,8 @@ def test_every_entity_sees_its_own_last_frames(game: str) -> None:
     for e in entities:
         shape = env.interface.observation_spaces[e].shape
         assert shape == (2, *plain.interface.observation_spaces[e].shape)
-    everybody = np.ones(2, np.bool_)
-    env_frame, plain_frame = env.reset(everybody, [4, 5]), plain.reset(everybody, [4, 5])
+    both_lanes = np.ones(2, np.bool_)
+    env_frame, plain_frame = env.reset(both_lanes, [4, 5]), plain.reset(both_lanes, [4, 5])
     before = [np.array(column) for column in plain_frame.observations]
     for e in entities:
         np.testing.assert_array_equal(env_frame.observations[e], np.stack([before[e], before[e]], 1))
@@ -276,7 +289,7 @@ def test_clipped_rewards_are_the_games_own_within_the_bound(game: str) -> None:
                 np.testing.assert_array_equal(one[-4], clip(other[-4]))
 
 
-def test_a_time_limit_truncates_those_who_are_left_and_nobody_twice() -> None:
+def test_time_limit_truncates_the_remaining_entities_once() -> None:
     env = adapt(Dropout, {"lengths": (2, 9, 6)}, 1, [("time_limit", 4)])
     env.reset(np.ones(1, np.bool_), [0])
     steps = [env.step([np.zeros(1, np.int64)] * 3) for _ in range(4)]
