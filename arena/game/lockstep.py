@@ -74,8 +74,8 @@ class Lockstep:
         """The seats whose requests are missing."""
         if not self._requests and not self._gone:
             return self._usual.listeners
-        heard = self._requests.keys() | self._gone
-        return tuple(seat for seat in range(self.seats) if seat not in heard)
+        known = self._requests.keys() | self._gone
+        return tuple(seat for seat in range(self.seats) if seat not in known)
 
     def put(self, seat: int, kind: RequestKind) -> None:
         """Takes a seat's request.

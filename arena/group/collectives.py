@@ -249,7 +249,7 @@ class _Root(Collectives):
         self._wakers = [endpoint.waker(member) if rank else None for rank, member in enumerate(members)]
         self._present = list(range(1, len(members)))  # the ranks of the others that have not left
         self._indices: dict[int, int] = {}  # rank -> index of its area
-        self._offered: tuple[int, ...] = ()  # ranks that have not yet said whether they could open the areas
+        self._offered: tuple[int, ...] = ()  # ranks whose answer to an offer of areas is missing
         self._no_memory = False
 
     def run(self, operation: Operation, *pieces: Piece) -> memoryview:

@@ -141,8 +141,8 @@ def describe(values: NDArray[np.float64]) -> tuple[float, float, float, float]:
 
 def table(names: Sequence[str], rows: Sequence[Sequence[float]]) -> bytes:
     """A payload with rows of `describe` and the names of the arrays."""
-    words = "\n".join(names).encode()
-    return _TABLE.pack(len(rows), len(words)) + np.array(rows, np.float64).tobytes() + words
+    text = "\n".join(names).encode()
+    return _TABLE.pack(len(rows), len(text)) + np.array(rows, np.float64).tobytes() + text
 
 
 def rows_of(payload: Any) -> NDArray[np.float64]:

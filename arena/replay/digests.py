@@ -80,8 +80,8 @@ class Digests:
             The digests [L].
         """
         self._see(step.frame, step.frame.active | step.terminated | step.truncated)
-        told = [*actions, step.rewards, step.terminated, step.truncated, step.frame.active]
-        for view, array in zip(self._rest, told, strict=True):
+        parts = [*actions, step.rewards, step.terminated, step.truncated, step.frame.active]
+        for view, array in zip(self._rest, parts, strict=True):
             view[...] = array
         self._state = self._state * _CHAIN + self._words @ self._multipliers
         return self._kept()

@@ -151,10 +151,10 @@ def rendering(manifest: Manifest) -> Rendering:
         raise ConfigError(
             f"the game {manifest.make!r} cannot be made with {manifest.kwargs}: {type(error).__name__}: {error}"
         ) from error
-    said: Any = getattr(instance, "metadata", None)
+    given: Any = getattr(instance, "metadata", None)
     if hasattr(instance, "close"):
         instance.close()
-    metadata: Mapping[str, Any] = said if isinstance(said, Mapping) else {}
+    metadata: Mapping[str, Any] = given if isinstance(given, Mapping) else {}
     modes: Sequence[str] = metadata.get("render_modes") or ()
     takes = _takes_render_mode(factory, manifest.kwargs)
     return Rendering(tuple(modes) if takes else (), float(metadata.get("render_fps") or _PER_SECOND))

@@ -41,10 +41,10 @@ from arena.transport.links import LinkMemory
 from arena.transport.status import RoleStatus, State, StatusQuery, StatusReply
 
 # Roles that keep each other busy must not delay messages and status queries from other processes.
-_LOOK_OUTSIDE_EVERY = 16  # turns
-_LOOK_OUTSIDE_SECONDS = 0.02
+_POLL_EVERY = 16  # turns
+_POLL_SECONDS = 0.02
 # A signal that comes just before the main thread falls asleep does not interrupt that sleep.
-_LOOK_FOR_SIGNALS_SECONDS = 0.25
+_SIGNAL_SECONDS = 0.25
 
 
 @dataclass
@@ -83,15 +83,15 @@ class RoleScheduler:
         self._mail: defaultdict[Channel, deque[tuple[int, Bytes]]] = defaultdict(deque)
         self._asleep: dict[int, tuple[Channel, float]] = {}  # address -> what the role waits for, and since when
         self._lone_wait: tuple[Channel, float] | None = None  # the same of the only role of a process
-        self._news = False  # whether anything except orders has come since that role fell asleep
+        self._has_arrivals = False  # whether anything except orders has come since that role fell asleep
         self._alarm: tuple[float, int] | None = None  # when to wake which address
         self._orders: dict[tuple[int, int], OrderHandler] = {
             (ANYONE, Order.QUERY_STATUS): self._answer
         }  # address, order
         self._tallies: dict[int, Callable[[], Mapping[str, int]]] = {}  # address -> counts of the role's calls
-        self._looked = 0.0  # when other processes were last polled
+        self._last_poll = 0.0  # when other processes were last polled
         self.turns = 0  # number of turns, and of `listen` calls
-        self._awaits_news = False  # whether all roles wait for other processes
+        self._waits_for_remote = False  # whether all roles wait for other processes
         self.link_memory = LinkMemory(self, remote)
         self._failure: BaseException | None = None
         self._stopping = False
@@ -118,7 +118,7 @@ class RoleScheduler:
         self._ready.extend(others)
         first.gate.release()
         try:
-            while not self._all_done.acquire(timeout=_LOOK_FOR_SIGNALS_SECONDS):
+            while not self._all_done.acquire(timeout=_SIGNAL_SECONDS):
                 pass
         except BaseException:
             self._stopping = True  # every role ends at its next call; threads are daemons in case one makes none
@@ -182,18 +182,18 @@ class RoleScheduler:
             while (task := self._ready.popleft()).ended:
                 pass  # it was woken before it failed
             return task
-        if self.turns % _LOOK_OUTSIDE_EVERY == 0 or monotonic() - self._looked > _LOOK_OUTSIDE_SECONDS:
+        if self.turns % _POLL_EVERY == 0 or monotonic() - self._last_poll > _POLL_SECONDS:
             if self._remote is not None:
                 self._remote.poll(self)
-            self._looked = monotonic()
+            self._last_poll = monotonic()
             self._wake_by_alarm()
         if not self._ready and self._remote is None:
             self._stop(Deadlock(self._describe()))
         while not self._ready:
             assert self._remote is not None
-            self._awaits_news = True
+            self._waits_for_remote = True
             self._remote.wait(self, None if self._alarm is None else max(0.0, self._alarm[0] - monotonic()))
-            self._awaits_news = False
+            self._waits_for_remote = False
             self._wake_by_alarm()
         return self._ready.popleft()
 
@@ -216,7 +216,7 @@ class RoleScheduler:
     @property
     def idle(self) -> bool:
         """Whether every role of this process waits for other processes."""
-        return self._awaits_news or self._lone_wait is not None
+        return self._waits_for_remote or self._lone_wait is not None
 
     def threads(self) -> Mapping[int, int]:
         """The thread identifiers of the roles that have started, by address."""
@@ -289,7 +289,7 @@ class RoleScheduler:
             do = self._orders.get((to, data[0])) or self._orders[ANYONE, data[0]]
             do(source, data[1:])
             return
-        self._news = True
+        self._has_arrivals = True
         channel = (to, tag, ANYONE if tag is Tag.TO_ROOT else source)
         self._mail[channel].append((source, data))
         asleep = self._asleep.get(to)
@@ -298,7 +298,7 @@ class RoleScheduler:
 
     def wake(self, address: int) -> None:
         """Makes a sleeping role ready; a running role checks by itself before it sleeps."""
-        self._news = True
+        self._has_arrivals = True
         if self._asleep.pop(address, None) is not None:
             self._ready.append(self._tasks[address])
 
@@ -332,10 +332,10 @@ class RoleScheduler:
         if self._stopping:
             raise RunStopped
         if self._alone and self._remote is not None:
-            self._news = False
+            self._has_arrivals = False
             self._lone_wait = awaited, monotonic()
             self._remote.wait(self, seconds)
-            while not self._news and seconds is None:  # an order does not end a wait
+            while not self._has_arrivals and seconds is None:  # an order does not end a wait
                 self._remote.wait(self)
             self._lone_wait = None
             return

@@ -162,8 +162,8 @@ class BatchedLanes:
         for entity, mask in enumerate(self._masks):
             if mask is not None:
                 mask[~self._active[:, entity]] = 1
-        told = any(info for lane in infos for info in lane)
-        return Frame(self._observations, self._active.copy(), self._masks, infos if told else None)
+        has_infos = any(info for lane in infos for info in lane)
+        return Frame(self._observations, self._active.copy(), self._masks, infos if has_infos else None)
 
     def render(self) -> NDArray[np.uint8] | str | None:
         """A picture of lane 0 if the game was made with `render_mode="rgb_array"`, a text with "ansi"."""
@@ -207,10 +207,10 @@ def _final_masks(frame: Frame, given: Sequence[Masks | None], ended: Flags) -> l
 def _mask_sizes(game: LaneGame) -> tuple[int, ...]:
     """The length of each entity's masks, from its spaces or from the infos of a reset."""
     possible = [spaces.mask_size(space) for space in game.action_spaces]
-    if all(told or not size for told, size in zip(game.mask_sizes, possible, strict=True)):
+    if all(known or not size for known, size in zip(game.mask_sizes, possible, strict=True)):
         return game.mask_sizes
     infos = game.reset(None, None).infos
     return tuple(
-        told or (size if size and MASK in info and np.shape(info[MASK]) == (size,) else 0)
-        for told, size, info in zip(game.mask_sizes, possible, infos, strict=True)
+        known or (size if size and MASK in info and np.shape(info[MASK]) == (size,) else 0)
+        for known, size, info in zip(game.mask_sizes, possible, infos, strict=True)
     )

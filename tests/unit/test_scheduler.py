@@ -407,7 +407,7 @@ class Lost(Quiet):
 def test_roles_end_if_the_remote_transport_fails_again_and_again(
     wakes: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("arena.transport.scheduler._LOOK_OUTSIDE_EVERY", 1)
+    monkeypatch.setattr("arena.transport.scheduler._POLL_EVERY", 1)
     remote, ended = Lost(wakes), list[int]()
 
     def waits(endpoint: RoleEndpoint) -> None:
