@@ -9,6 +9,7 @@ ArenaError
 ├── Unwritable           what a run is to leave cannot be written: no space, no right, no folder any more
 ├── CallbackFailed       a user's callback has raised: the run ends
 ├── Deadlock             every role waits for another one
+├── RunFailed            a run that `arena.train` has started has failed
 ├── Vanished             a process of the run has ended by itself, so that MPI does not take it for dead
 └── RunStopped           somebody else failed; this role ends quietly
     └── PeerLost         a process of the run has died
@@ -114,6 +115,10 @@ class CallbackFailed(ArenaError):
 
 class Deadlock(ArenaError):
     """Every role waits for another one; the message names what each waits for."""
+
+
+class RunFailed(ArenaError):
+    """A run that `arena.train` has started has failed; the message says which role, and why."""
 
 
 class ProcessExited(ArenaError):

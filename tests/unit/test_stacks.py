@@ -19,7 +19,7 @@ from arena.diagnostics.stacks import (
     stack_of,
     waits,
 )
-from arena.launch.watchdog_process import parted
+from arena.launch.watchdog_process import read_lines
 
 HOST = StackFrame("/x/arena/transport/scheduler.py", 240, "sleep")
 STAGE = StackFrame("/x/arena/roles/perform.py", 60, "_act")
@@ -113,5 +113,5 @@ def test_last_words_name_the_role_that_hangs_and_those_that_wait_for_it() -> Non
 
 
 def test_the_pipe_s_lines_of_json_are_parted_from_the_stacks_that_follow() -> None:
-    assert parted('{"heading": "a"}\n{"12": "root"}\n' + DUMP) == ({"heading": "a", "12": "root"}, DUMP)
-    assert parted('{"heading": "a"}\n') == ({"heading": "a"}, "")
+    assert read_lines('{"heading": "a"}\n{"12": "root"}\n' + DUMP) == ({"heading": "a", "12": "root"}, DUMP)
+    assert read_lines('{"heading": "a"}\n') == ({"heading": "a"}, "")

@@ -79,7 +79,7 @@ class Environment:
             block.begin()
         self._endpoint.send(0, Tag.TO_ROOT, pack(Ready(self._role)))
         go = expect(Go, self._endpoint.receive(0, Tag.FROM_ROOT))
-        self._memory.go(repairable=go.repairable)
+        self._memory.begin_leg(repairable=go.repairable)
         for block in self._blocks:
             block.go(go.until)
         while playing := [block for block in self._blocks if not block.over]:

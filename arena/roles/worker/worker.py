@@ -191,7 +191,7 @@ class Worker:
         self._stopwatch.switch(Activity.WAITING_FOR_MATCH)
         go = expect(Go, self._endpoint.receive(0, Tag.FROM_ROOT))
         self._until = go.until
-        self._memory.go(repairable=go.repairable)
+        self._memory.begin_leg(repairable=go.repairable)
         self._stopwatch.begin_inference()
         self._group.calls.clear()  # those before were not the algorithm's `run`
         if self._keeps and self._group.is_root and not self._run.leg.start:

@@ -1,15 +1,18 @@
-"""What leads a tournament: who is best, and how sure is that? Frozen players meet until their order is decided.
+"""Rank 0's part of a tournament: frozen players meet until their order is decided.
 
-A tournament is a run of rounds in one folder, in which nobody learns. Each round is a batch of the games that say most
-about the order, every lane of which plays equally many episodes, so that long games are not left out. When it is over,
-the results so far say what the next one is: over the same processes, with other random streams.
+A tournament is a run of rounds in one folder, in which no policy learns. Each round is a batch of the games that say
+most about the order. Every lane of a batch plays the same number of episodes, so that long games are not left out. When
+a batch is over, the results so far determine the next one: over the same processes, with other random streams.
+
+`--resume` goes on after the newest batch that is whole; the games of a later one are played again. The pairings of a
+batch follow from the games before it, so the tournament that goes on is the one that was never interrupted.
 """
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -18,16 +21,15 @@ import numpy as np
 
 from arena import registry
 from arena.cli.players import players_of, read_sources, settings_of
-from arena.cli.recontesting import continued
 from arena.cli.tournament import TournamentArgs
+from arena.config import load_config, resolved_yaml
 from arena.config.matches import MatchConfig
 from arena.config.schema import Config, PolicyConfig
 from arena.errors import ConfigError, pluralize
-from arena.launch.leader import Rank0Base
-from arena.league import rounds_file as records
-from arena.league import tournament_file as terms_on_record
+from arena.launch.lead import Rank0Base
+from arena.league import read_results, rounds_file, tournament_file
 from arena.league.ratings.intervals import of_share
-from arena.league.read_results import ResultSet, read
+from arena.league.read_results import ResultSet
 from arena.league.results import Results
 from arena.league.rounds import Round
 from arena.league.tournament import (
@@ -50,17 +52,20 @@ from arena.records.scoreboard import Scoreboard
 from arena.run import rounds
 from arena.run.display import Display
 from arena.run.evaluation import alike
-from arena.run.leg import UNBOUNDED_TICKS, Leg
-from arena.run.prepare import prepare
-from arena.run.resume import checkpoints_given
+from arena.run.leg import UNBOUNDED_TICKS, Leg, leg_at
+from arena.run.planning import checked_plan
+from arena.run.prepare import existing_folder, prepare
+from arena.run.resume import GAME, SAME_MATCH, checkpoints_given, compared, numbered
 from arena.run.run import Run, Stage
 from arena.terminal.display import silent_display
 from arena.terminal.standings import contradiction_lines, equal_lines, prior_lines, standings_lines, unmet_lines
 from arena.terminal.text import elo_words
 
-_ERROR, _ELO = 0.05, 20.0  # where nothing is asked for
-_STREAM = 0x746F7572  # tells a tournament's random streams from those of what it is made of
+_ERROR, _ELO = 0.05, 20.0  # defaults of --error and --elo
+_STREAM = 0x746F7572  # separates a tournament's random streams from those of the configuration that it is made of
 _MOST_BATCHES = 2**12  # each of them has UNBOUNDED_TICKS ticks, and all together fewer than 2^53
+_PLAYER = ("algorithm", "options", "load")
+_SETTING = tuple(field for field in SAME_MATCH if field != "seats")
 
 
 class TournamentRun(Rank0Base):
@@ -74,7 +79,7 @@ class TournamentRun(Rank0Base):
         self._request = request
 
     def prepare(self, ranks: int, *, tolerant: bool = False) -> Run:
-        """Reads who plays, and claims the run folder.
+        """Reads the players, and claims the run folder.
 
         Raises:
             ConfigError: a mistake of the user, a damaged checkpoint.
@@ -99,12 +104,12 @@ class TournamentRun(Rank0Base):
             ConfigError: no game counts.
         """
         rule = self._rule(run.folder)
-        # Actions are taken as they were before, if it goes on: see `continued`.
-        terms_on_record.write(run.folder, Terms(greedy=self._request.greedy, error=rule.error, elo=rule.elo))
+        # With --resume, actions are chosen as they were before: see `continued`.
+        tournament_file.write(run.folder, Terms(greedy=self._request.greedy, error=rule.error, elo=rule.elo))
         if not run.begun and run.leg.start == 0:
             return Stage(run)
         before = _whole(run.folder)
-        config, played = rounds.config_of(run), read(run.folder, last=len(before) - 1)
+        config, played = rounds.config_of(run), read_results.read(run.folder, last=len(before) - 1)
         _check_counted(played, run.source)
         found = table(played.results, [*config.policies], rule)
         self._say(_progress(played.results.games, found))
@@ -114,14 +119,14 @@ class TournamentRun(Rank0Base):
             return None
         following = Round(number=len(before), start=run.leg.start, matches=batch.matches)
         plan = rounds.plan_of(config, following, run.folder, ranks=run.plan.processes, spares=0)
-        records.keep(run.folder, before, following, plan)
+        rounds_file.keep(run.folder, before, following, plan)
         leg = Leg(start=run.leg.start, restore=checkpoints_given(plan))
         return Stage(replace(run, plan=plan, leg=leg, episodes=batch.episodes))
 
     def present(self, run: Run, scoreboard: Scoreboard) -> None:
-        """The table, in words or as data."""
+        """Prints the table, as text or JSON."""
         rule, batches = self._rule(run.folder), len(_whole(run.folder))
-        played = read(run.folder, last=batches - 1)
+        played = read_results.read(run.folder, last=batches - 1)
         found = table(played.results, [*rounds.config_of(run).policies], rule)
         uncounted = _uncounted(played, run.folder, batches)
         if self._request.as_json:
@@ -138,31 +143,31 @@ class TournamentRun(Rank0Base):
         sys.stdout.flush()
 
     def display(self) -> Display:
-        """Says nothing: a line for each batch is enough."""
+        """Shows nothing: a line for each batch is enough."""
         return silent_display()
 
     def _rule(self, folder: RunFolder) -> Rule:
-        """When this tournament is over."""
-        return rule_of(self._request, terms_on_record.read(folder) if self._request.resume else None)
+        """When this tournament ends."""
+        return rule_of(self._request, tournament_file.read(folder) if self._request.resume else None)
 
     def _say(self, words: str) -> None:
-        """A line of progress; where the result is data, it is all that goes to stdout."""
+        """Prints a line of progress; with --json stdout is for the result alone."""
         print(words, file=sys.stderr if self._request.as_json else sys.stdout, flush=True)
 
 
 def rule_of(request: TournamentArgs, before: Terms | None = None) -> Rule:
-    """When a tournament is over.
+    """When a tournament ends.
 
     Args:
-        request: what is asked for.
-        before: what was asked for when it began, if it goes on.
+        request: the arguments of the command.
+        before: the terms with which the tournament began, with --resume.
     """
     error, elo = (None, None) if before is None else (before.error, before.elo)
     return Rule(request.episodes, request.error or error or _ERROR, request.elo or elo or _ELO)
 
 
 def opening(request: TournamentArgs) -> tuple[Config, Batch]:
-    """The configuration of a tournament, and its first batch, which is what the configuration's matches are."""
+    """The configuration of a tournament, and its first batch, whose matches are those of the configuration."""
     sources, rule = read_sources(request.targets), rule_of(request)
     players = players_of(sources, request.checkpoints, request.players, untrained=request.untrained)
     envs, settings = settings_of(sources)
@@ -205,6 +210,49 @@ def opening(request: TournamentArgs) -> tuple[Config, Batch]:
     return config, first
 
 
+def continued(config: Config, *, ranks: int, run_dir: str | None, greedy: bool) -> Run:
+    """The run of a tournament as it continues; its folder is not changed.
+
+    Args:
+        config: with which the same tournament would begin now.
+        ranks: how many processes there are.
+        run_dir: the folder; None: the newest one of this name.
+        greedy: whether players take their best actions.
+
+    Raises:
+        ConfigError: there is no such tournament, or it has other players, another game, or other actions.
+    """
+    folder = existing_folder(config, run_dir)
+    before = load_config(folder.config)
+    differences = [*_differences(before, config), *_other_actions(folder, greedy=greedy)]
+    if differences:
+        raise ConfigError(
+            f"--resume goes on with the same players in the same game, but {'; '.join(differences)}. Go back to that, "
+            "or begin another tournament",
+            source=str(folder.path),
+        )
+    found = boundaries.newest(folder)
+    if found is None or not rounds_file.read(folder):
+        raise ConfigError("there is no tournament to go on with: its files are damaged", source=str(folder.path))
+    kept = msgspec.structs.replace(before, rounds=max(before.rounds, config.rounds))
+    plan = checked_plan(kept, ranks=ranks)
+    leg = replace(leg_at(found, folder), restore=checkpoints_given(plan))
+    return Run(plan, folder.path, config=resolved_yaml(kept), resumed=True, leg=leg)
+
+
+def _other_actions(folder: RunFolder, *, greedy: bool) -> Iterator[str]:
+    terms = tournament_file.read(folder)
+    if terms is not None and terms.greedy != greedy:
+        yield "it was played without --sample" if terms.greedy else "it was played with --sample"
+
+
+def _differences(before: Config, now: Config) -> Iterator[str]:
+    yield from compared("players", before.policies, now.policies, _PLAYER)
+    yield from compared("envs", before.envs, now.envs, (*GAME, "outcome"))
+    old, new = (numbered(distinct_settings([match for _, match in config.entries()])) for config in (before, now))
+    yield from compared("matches", old, new, _SETTING)
+
+
 def _take_lanes(settings: Sequence[MatchConfig], players: Mapping[str, PolicyConfig]) -> bool:
     """Whether all players can play several lanes at once.
 
@@ -222,17 +270,17 @@ def _take_lanes(settings: Sequence[MatchConfig], players: Mapping[str, PolicyCon
 def _whole(folder: RunFolder) -> list[Round]:
     """The batches that were played to their ends.
 
-    Games of a later one do not count: it is played again, and of those that it has so far too many are short ones.
+    Games of an unfinished batch do not count: it is played again, and short games are overrepresented in it.
     """
     found = boundaries.newest(folder)
-    return records.begun_before(records.read(folder), 0 if found is None else found.tick)
+    return rounds_file.begun_before(rounds_file.read(folder), 0 if found is None else found.tick)
 
 
 def _check_counted(played: ResultSet, source: str) -> None:
-    """Refuses games that can say nothing, when a batch is whole: one that was asked to end may have finished none.
+    """Refuses results without a game that counts, after a whole batch.
 
     Raises:
-        ConfigError: none of them counts.
+        ConfigError: no game counts.
     """
     if played.episodes and not played.results.games:
         reasons = "".join(f"; {line}" for line in played.without_winner)
@@ -256,7 +304,7 @@ def _progress(played: int, found: Table) -> str:
 
 
 def verdict_lines(found: Table, rule: Rule, played: int) -> list[str]:
-    """Whether the order is decided, after so many games, and what keeps it open; who is as good as each other."""
+    """Whether the order is decided after so many games, what keeps it open, and which players are equal."""
     games = pluralize(played, "game")
     what = f"differences below {rule.elo:g} Elo not counted"
     equal = equal_lines(found.equal)
@@ -280,7 +328,7 @@ def _contradicting(found: Table) -> str:
 
 
 class _Uncounted(NamedTuple):
-    """How many games there were that do not count: by the field's name, why."""
+    """How many games do not count; the field names say why."""
 
     without_winner: int
     cut_short: int
@@ -295,7 +343,7 @@ def _uncounted(played: ResultSet, folder: RunFolder, batches: int) -> _Uncounted
 
 
 def _uncounted_lines(found: _Uncounted) -> list[str]:
-    """How many games do not count, and why; nothing where all do."""
+    """How many games do not count, and why; no line if all do."""
     reasons = "without a winner", "cut short", "of the batch that was interrupted"
     words = [f"{games} {reason}" for games, reason in zip(found, reasons, strict=True) if games]
     return [f"not counted: {', '.join(words)}"] if words else []

@@ -1,4 +1,4 @@
-"""What leads a training run: it reads the configuration, says what begins, and shows how it went."""
+"""Rank 0's part of a training run: reads the configuration, announces the run, and shows its result."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 from arena.cli.train import TrainArgs
 from arena.config import load_config
-from arena.errors import ConfigError, located, pluralize
-from arena.launch.leader import Rank0Base
+from arena.errors import located, pluralize
+from arena.launch.lead import Rank0Base
 from arena.records.faults import losses
 from arena.records.scoreboard import Scoreboard
-from arena.run.prepare import prepare
+from arena.run.prepare import check_tolerance, prepare
 from arena.run.run import Run
 from arena.terminal.display import fault_lines, summary_lines
 from arena.terminal.profile import profile_lines
@@ -21,14 +21,9 @@ from arena.terminal.text import processes_words
 if TYPE_CHECKING:
     from arena.plan.plan import Plan
 
-_INTOLERANT = (
-    "found on, but this MPI ends all processes when one dies: start the run with `arena train` and Open MPI 5, or with "
-    "`mpirun --with-ft ulfm`; `auto` goes on where it can"
-)
-
 
 class TrainRun(Rank0Base):
-    """Rank 0's part of a training run, or all of it where there is no other rank.
+    """Rank 0's part of a training run, or all of it if there is no other rank.
 
     Args:
         request: what to train.
@@ -46,29 +41,28 @@ class TrainRun(Rank0Base):
         asked = self._request
         with located(source=asked.path):
             config = load_config(asked.path, asked.overrides)
-            if config.fault_tolerance == "on" and not tolerant:
-                raise ConfigError(_INTOLERANT, path="fault_tolerance")
+            check_tolerance(config, tolerant=tolerant)
             run = prepare(config, ranks=ranks, run_dir=asked.run_dir, resume=asked.resume)
         run = replace(run, source=asked.path, profile=asked.profile, allow_unproved=asked.allow_unproved)
-        return announced(run, ranks_said=asked.ranks_said)
+        return announced(run, ranks_given=asked.ranks_given)
 
     def present(self, run: Run, scoreboard: Scoreboard) -> None:
-        """Shows where everything is and how the policies fared."""
+        """Prints where the records are, and the results of the policies."""
         present(run, scoreboard)
 
 
-def announced(run: Run, *, ranks_said: bool = False) -> Run:
-    """Says what begins; where its folder is, is told when everybody is ready.
+def announced(run: Run, *, ranks_given: bool = False) -> Run:
+    """Prints what begins; the folder is printed when all roles are ready. Returns the run.
 
     Args:
-        run: that begins.
-        ranks_said: whether the user has asked for so many processes.
+        run: the run that begins.
+        ranks_given: whether the user has given the number of processes.
     """
     plan = run.plan
     lines = [f"{plan.name}: {_extent(plan)}, {processes_words(plan.processes, len(plan.roles()))}"]
     if run.resumed:
         lines += [f"goes on at tick {run.leg.start}", *run.words]
-    if plan.packed and plan.processes > 1 and not ranks_said:
+    if plan.packed and plan.processes > 1 and not ranks_given:
         lines.append(f"{len(plan.roles())} processes would give each role its own")
     idle = len(plan.idle_ranks) - plan.spares
     if idle > 0:
@@ -87,7 +81,7 @@ def _extent(plan: Plan) -> str:
 
 
 def present(run: Run, scoreboard: Scoreboard) -> None:
-    """Shows where everything is and how the policies fared."""
+    """Prints where the records are, and the results of the policies."""
     lines = [*summary_lines(scoreboard, run.path), *_standings(run), *fault_lines(losses(run.folder.faults))]
     if run.profile:
         lines += ["where the time went:", *profile_lines(run.folder.read_profile())]
@@ -96,23 +90,23 @@ def present(run: Run, scoreboard: Scoreboard) -> None:
 
 
 def _standings(run: Run) -> list[str]:
-    """Who is best at the end of a league, if two players were rated; and who has won its knockouts."""
+    """The standings at the end of a league, if two players were rated; and the winners of its knockouts."""
     if run.plan.rounds == 1:
         return []
     from arena.run import rounds
-    from arena.terminal import standings as show
+    from arena.terminal import standings
 
     found = rounds.league_standings(run)
-    won = show.champion_lines(rounds.league_champions(run))
+    won = standings.champion_lines(rounds.league_champions(run))
     if len(found.rows) < 2:
-        return [*found.without_winner, *show.outdated_lines(found.outdated), *won]
+        return [*found.without_winner, *standings.outdated_lines(found.outdated), *won]
     return [
-        *show.standings_lines(found.rows, most=show.MOST, always=rounds.config_of(run).policies),
+        *standings.standings_lines(found.rows, most=standings.MOST, always=rounds.config_of(run).policies),
         *found.without_winner,
-        *show.outdated_lines(found.outdated),
-        *show.equal_lines(found.equal),
-        *show.prior_lines(prior=found.prior),
-        *show.curtailed_lines(found.curtailed),
-        *(() if found.caution is None else show.caution_lines(found.caution, run.path)),
+        *standings.outdated_lines(found.outdated),
+        *standings.equal_lines(found.equal),
+        *standings.prior_lines(prior=found.prior),
+        *standings.curtailed_lines(found.curtailed),
+        *(() if found.caution is None else standings.caution_lines(found.caution, run.path)),
         *won,
     ]
