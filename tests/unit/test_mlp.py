@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from policies.networks.actor_critic import mlp
-from policies.networks.mlp import FEW, Perceptron, Storage
+from policies.networks.mlp import FEW, MLP, BufferPool
 
 INPUTS, OUTPUTS = 3, 5
 MANY = FEW + 1  # rows, whose hidden layers go into the storage in any case
@@ -19,7 +19,7 @@ def numbers(*shape: int, seed: int = 5) -> Tensor:
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
 
 
-def perceptron(hidden: Sequence[int] = (8, 4), activation: str = "tanh", storage: Storage | None = None) -> Perceptron:
+def perceptron(hidden: Sequence[int] = (8, 4), activation: str = "tanh", storage: BufferPool | None = None) -> MLP:
     """One with random weights and biases."""
     net = mlp(
         (INPUTS, *hidden),
@@ -27,7 +27,7 @@ def perceptron(hidden: Sequence[int] = (8, 4), activation: str = "tanh", storage
         activation=activation,
         output_gain=1.0,
         generator=torch.Generator().manual_seed(0),
-        storage=storage or Storage(hidden),
+        storage=storage or BufferPool(hidden),
     )
     with torch.no_grad():
         for index, parameter in enumerate(net.parameters()):
@@ -35,18 +35,18 @@ def perceptron(hidden: Sequence[int] = (8, 4), activation: str = "tanh", storage
     return net
 
 
-def by_autograd(net: Perceptron, inputs: Tensor, gradient: Tensor) -> list[Tensor]:
+def by_autograd(net: MLP, inputs: Tensor, gradient: Tensor) -> list[Tensor]:
     """Outputs, and the gradients of the inputs and of all weights."""
     inputs = inputs.clone().requires_grad_()
     outputs = net(inputs)
     return [outputs, *torch.autograd.grad(outputs, [inputs, *net.parameters()], gradient)]
 
 
-def by_hand(net: Perceptron, inputs: Tensor, gradient: Tensor) -> list[Tensor]:
+def by_hand(net: MLP, inputs: Tensor, gradient: Tensor) -> list[Tensor]:
     """The same, without autograd."""
     inputs = inputs.clone().requires_grad_()
     with torch.inference_mode():
-        outputs, backward = net.traced(inputs)
+        outputs, backward = net.forward_with_grad(inputs)
         backward(gradient)
     return [outputs, *(tensor.grad for tensor in (inputs, *net.parameters()) if tensor.grad is not None)]
 
@@ -73,7 +73,7 @@ def test_the_way_back_to_the_inputs_alone_is_autograds_and_passes_the_weights(
     net = perceptron(hidden, activation)
     inputs, gradient = numbers(20, INPUTS), numbers(20, OUTPUTS)
     with torch.no_grad():
-        outputs, backward = net.probed(inputs)
+        outputs, backward = net.forward_with_input_grad(inputs)
         found = backward(gradient)
     expected = by_autograd(net, inputs, gradient)
     torch.testing.assert_close([outputs, found], expected[:2], atol=1e-5, rtol=1e-5)
@@ -94,7 +94,7 @@ def test_gradients_add_up_and_batches_may_differ_in_size(hidden: tuple[int, ...]
 
 
 def test_outputs_stay_when_the_storage_is_used_again() -> None:
-    storage = Storage((8, 4))
+    storage = BufferPool((8, 4))
     first, second = perceptron(storage=storage), perceptron((8, 4), "relu", storage)
     inputs, others = numbers(6, INPUTS), numbers(6, INPUTS, seed=9)
     with torch.no_grad():
@@ -109,7 +109,7 @@ def test_storage_made_while_acting_serves_for_learning() -> None:
     with torch.inference_mode():
         net(inputs)
     with torch.no_grad():
-        net.traced(inputs)[1](gradient)
+        net.forward_with_grad(inputs)[1](gradient)
     torch.testing.assert_close(net[0].weight.grad, by_autograd(net, inputs, gradient)[2])
 
 
@@ -125,7 +125,7 @@ def test_outputs_without_a_way_back_are_those_of_a_sequential(rows: int, activat
 def test_the_way_back_of_the_first_rows_is_that_of_these_rows_alone() -> None:
     net, inputs, gradient = perceptron(), numbers(9, INPUTS), numbers(4, OUTPUTS)
     with torch.no_grad():
-        outputs, backward = net.traced(inputs, rows=4)
+        outputs, backward = net.forward_with_grad(inputs, rows=4)
         backward(gradient)
     torch.testing.assert_close(outputs, net(inputs).detach())
     expected = by_autograd(net, inputs[:4], gradient)[2:]
@@ -133,11 +133,11 @@ def test_the_way_back_of_the_first_rows_is_that_of_these_rows_alone() -> None:
 
 
 def test_a_way_back_that_is_lost_is_refused() -> None:
-    storage, inputs, gradient = Storage((8, 4)), numbers(6, INPUTS), numbers(6, OUTPUTS)
+    storage, inputs, gradient = BufferPool((8, 4)), numbers(6, INPUTS), numbers(6, OUTPUTS)
     first, second = perceptron(storage=storage), perceptron(storage=storage)
     with torch.no_grad():
-        _, lost = first.traced(inputs)
-        _, used = second.traced(inputs)
+        _, lost = first.forward_with_grad(inputs)
+        _, used = second.forward_with_grad(inputs)
         used(gradient)
         for backward in (lost, used):
             with pytest.raises(RuntimeError, match="written over"):
@@ -147,7 +147,7 @@ def test_a_way_back_that_is_lost_is_refused() -> None:
 def test_inputs_that_need_no_gradient_get_none() -> None:
     net, inputs = perceptron(), numbers(6, INPUTS)
     with torch.no_grad():
-        net.traced(inputs)[1](numbers(6, OUTPUTS))
+        net.forward_with_grad(inputs)[1](numbers(6, OUTPUTS))
     assert inputs.grad is None
 
 

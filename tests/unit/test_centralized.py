@@ -78,8 +78,10 @@ def made_up(learner: Any, count: int, *, masked: bool = False, seed: int = 3) ->
         return *leaves, acts
 
     def mask() -> Tensor | None:
-        allowed = torch.rand(count * E, learner.mask_size or 1, generator=draw) < 0.6
-        allowed[torch.arange(count * E), torch.randint(learner.mask_size or 1, (count * E,), generator=draw)] = True
+        allowed = torch.rand(count * E, learner.actions.mask_size or 1, generator=draw) < 0.6
+        allowed[
+            torch.arange(count * E), torch.randint(learner.actions.mask_size or 1, (count * E,), generator=draw)
+        ] = True
         return allowed.view(count, -1) if masked else None
 
     now = mask()
@@ -87,7 +89,7 @@ def made_up(learner: Any, count: int, *, masked: bool = False, seed: int = 3) ->
     return Transitions(
         observations=sight(),
         masks=now,
-        actions=actions.view(count, E, *learner.action_shape),
+        actions=actions.view(count, E, *learner.actions.shape),
         rewards=torch.randn(count, E, generator=draw),
         next_observations=sight(),
         next_masks=mask(),
@@ -132,7 +134,7 @@ def act_softly(learner: Any, outputs: Tensor, mask: Tensor | None) -> tuple[Tens
     """One entity's actions, as critics take them and torch can differentiate them, and its actor's entropy."""
     size = learner.actions.inputs
     noise = steady((len(outputs), size), None)
-    if learner.mask_size:
+    if learner.actions.mask_size:
         logits = outputs if mask is None else torch.where(mask, outputs, torch.tensor(-1e9))
         relaxed = torch.softmax((logits + noise) / learner.options.gumbel_temperature, -1)
         hard = torch.nn.functional.one_hot((logits + noise).argmax(-1), size).float()
@@ -178,7 +180,7 @@ def losses(learner: Any, batch: Transitions) -> tuple[Tensor, Tensor, Tensor]:
         if isinstance(learner, MADDPG):
             actor_loss = actor_loss + 0.2 * (acts[:, [i]] * outputs.square()).mean() / E
         else:
-            wanted = learner._wanted(outputs.detach(), mask_of(batch.masks, i))
+            wanted = learner.target_entropy(outputs.detach(), mask_of(batch.masks, i))
             surplus = surplus + (acts[:, i] * (entropy.detach() - wanted)).mean() / E
     return critic_loss, actor_loss, surplus
 
@@ -198,7 +200,8 @@ def test_the_gradients_by_hand_are_autograds(kind: Any, case: str, shared: bool,
     by_actors = torch.autograd.grad(actor_loss, list(network.actors.parameters()))
     for optimizer in learner.optimizers.values():
         optimizer.zero_grad()
-    figures, errors = learner.gradients(batch)
+    metrics, errors = learner.backward(batch)
+    figures = dict(zip(learner.metric_names, metrics.tolist(), strict=True))
     assert_gradients(network.critics, by_critics)
     assert_gradients(network.actors, by_actors)
     assert figures["critic_loss"] == pytest.approx(critic_loss.item(), rel=1e-4)
@@ -261,14 +264,14 @@ def test_what_somebody_sees_and_does_who_does_not_act_changes_nothing(kind: Any,
     assert silent.sum() > 5
     for optimizer in learner.optimizers.values():
         optimizer.zero_grad()
-    learner.gradients(batch)
+    learner.backward(batch)
     before = [optimizer.gradient.clone() for optimizer in learner.optimizers.values()]
     batch.observations[0][silent] += 3.0
     batch.next_observations[0][silent_then] -= 3.0
     batch.actions[silent] = (batch.actions[silent] + 1) % 4
     for optimizer in learner.optimizers.values():
         optimizer.zero_grad()
-    learner.gradients(batch)
+    learner.backward(batch)
     for expected, optimizer in zip(before, learner.optimizers.values(), strict=True):
         torch.testing.assert_close(optimizer.gradient, expected, atol=1e-7, rtol=1e-5)
 
@@ -289,7 +292,7 @@ def test_plays_and_learns_with_its_kinds_of_spaces(kind: Any, space: Any, action
     kind.check(space, action_space)
     env = game(space, action_space, ticks=8, reward=random_rewards(0))
     learner = trained(kind, env)
-    assert learner.gradient_steps > 0
+    assert learner.group_learner.gradient_steps > 0
     assert all(env.action_space.contains(np.asarray(actions)) for actions in env.actions)
     assert np.isfinite(flat_weights(learner.network)).all()
     observations, infos = env.reset()
@@ -325,15 +328,15 @@ def test_entities_that_do_not_act_teach_nothing(kind: Any) -> None:
 
     env.step, env.reset = spoilt_step, spoilt_reset  # type: ignore[method-assign]
     learner = trained(kind, env, n_step=2, prioritized=True, normalize_observations=True)
-    assert learner.gradient_steps > 5
+    assert learner.group_learner.gradient_steps > 5
     assert np.isfinite(flat_weights(learner.network)).all()
 
 
 @both
 def test_joint_transitions_are_counted_per_lane(kind: Any) -> None:
     learner = trained(kind, game(lanes=4, ticks=10))
-    assert learner.intensity.collected == learner.replay.added == 40
-    assert learner.intensity.replayed == 16 * learner.gradient_steps
+    assert learner.intensity.collected == learner.group_learner.replay.added == 40
+    assert learner.intensity.replayed == 16 * learner.group_learner.gradient_steps
 
 
 @both
@@ -343,14 +346,14 @@ def test_entities_that_wait_may_see_choices_that_do_not_begin_with_zero(kind: An
 
     env = game(spaces.Tuple([spaces.Discrete(3, start=5), spaces.MultiDiscrete([2, 2], start=[1, 9])]), active=turns)
     env.ticks = 12
-    assert trained(kind, env).gradient_steps > 5
+    assert trained(kind, env).group_learner.gradient_steps > 5
 
 
 @both
 def test_the_budget_of_a_run_is_counted_in_lanes(kind: Any) -> None:
     fits = {"train_every": 1, "n_step": 1, "buffer_size": 2 * 4 * 2}  # of 4 lanes, not of 12 rows
     learner = trained(kind, game(lanes=4, ticks=10), **fits)
-    assert (learner.transition_rows, learner.gradient_steps > 5) == (4, True)
+    assert (learner.experience.rows, learner.group_learner.gradient_steps > 5) == (4, True)
     with pytest.raises(ConfigError, match=r"40 transitions are collected in 10 ticks \(by 1 worker with 4 rows\)"):
         worker(kind, game(lanes=4, ticks=10), learning_starts=40).run()
 
@@ -382,12 +385,11 @@ def test_workers_on_one_full_batch_equal_one_worker_on_the_pooled_data(
 
     def work(group: ThreadGroup) -> Any:
         learner = disturbed(worker(kind, game(actions=actions), group))
-        average = learner.group.average_gradients
-        figures = [learner.gradient_step(parts(batch, 30, 20)[group.rank], average)[0] for _ in range(3)]
+        figures = [learner.update(parts(batch, 30, 20)[group.rank])[0] for _ in range(3)]
         return flat_weights(learner.network), figures, group.called
 
     (mine, my_figures, called), (yours, your_figures, _) = together(2, work)
-    expected = [alone.gradient_step(batch, alone.group.average_gradients)[0] for _ in range(3)]
+    expected = [alone.update(batch)[0] for _ in range(3)]
     assert called.count("average") == 3  # one exchange for all that is learnt
     assert np.array_equal(mine, yours)
     assert my_figures == your_figures
@@ -401,7 +403,12 @@ def test_workers_with_unequal_lanes_stay_equal_through_a_run(kind: Any, sync: st
     def work(group: ThreadGroup) -> Any:
         env = game(lanes=1 + 2 * group.rank, seed=group.rank, ticks=12, reward=random_rewards(1))
         learner = trained(kind, env, group, normalize_observations=True)
-        return flat_weights(learner.network), learner.gradient_steps, learner.intensity.state_dict(), group.called
+        return (
+            flat_weights(learner.network),
+            learner.group_learner.gradient_steps,
+            learner.intensity.state_dict(),
+            group.called,
+        )
 
     first, second = together(2, work, sync=sync)
     assert np.array_equal(first[0], second[0])
@@ -414,7 +421,7 @@ def test_a_loss_that_is_no_number_stops_the_worker_before_its_weights_are_lost(k
     learner = disturbed(worker(kind))
     batch, before = made_up(learner, 20), flat_weights(learner.network)
     with pytest.raises(FloatingPointError, match="policy 'blue'"):
-        learner.gradient_step(batch._replace(rewards=batch.rewards * np.inf), learner.group.average_gradients)
+        learner.update(batch._replace(rewards=batch.rewards * np.inf))
     assert np.array_equal(flat_weights(learner.network), before)
 
 
@@ -428,7 +435,7 @@ def test_a_stored_state_goes_on_to_the_same_bits(kind: Any) -> None:
     def more(learner: Any) -> Any:
         new = worker(kind, **options)  # each leg of a run has random streams of its own
         learner.generator.set_state(new.generator.get_state())
-        learner._replaying = new._replaying
+        learner.group_learner._generator = new.group_learner._generator
         learner.env = game(ticks=15, seed=5, reward=random_rewards(5))
         with pytest.raises(BudgetReached):
             learner.run()
@@ -488,7 +495,7 @@ def test_the_temperature_grows_as_long_as_there_is_less_entropy_than_wanted(want
     learner = disturbed(worker(MASAC, game(actions=NUMBERS), target_entropy=wanted))
     batch, before = made_up(learner, 20), learner.alpha
     for _ in range(3):
-        learner.gradient_step(batch, learner.group.average_gradients)
+        learner.update(batch)
     assert learner.alpha != before
     assert (learner.alpha > before) == grows
 
