@@ -181,7 +181,7 @@ class Rank:
     def _begin(self, run: Run) -> None:
         signal.alarm(0)
         self._run = run
-        self._team.patience = max(_PATIENCE, run.plan.watchdog_s, run.plan.env_timeout_s or 0.0)
+        self._team.agree_timeout = max(_PATIENCE, run.plan.watchdog_s, run.plan.env_timeout_s or 0.0)
         self._memory.tolerant = self._team.tolerant and run.plan.fault_tolerance != "off"
         if self._team.rank != 0:
             ignore_signals()
@@ -207,12 +207,12 @@ class Rank:
                 outcome = self._leader().lead_evaluation(team, host, run, evaluation, self._memory)
             # No rank leaves before all are done: its last messages may still need its help to arrive.
             team.wait_for_all()
-            team.give_back(communicator)
+            team.free(communicator)
         except BaseException:
-            team.cry()  # processes that sleep at a doorbell notice nothing else, and ours is closed now
+            team.wake_all()  # processes that sleep at a doorbell notice nothing else, and ours is closed now
             raise
         finally:
-            host.tables.close()
+            host.link_memory.close()
             outside.close()
         return outcome
 

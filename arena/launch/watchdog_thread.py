@@ -99,7 +99,7 @@ class RootWatchdog:
         return self._failure(seconds)
 
     def _failure(self, seconds: float) -> Failed:
-        roles = self._host.whereabouts(stacks=True)
+        roles = self._host.statuses(stacks=True)
         busy = [role._replace(seconds=seconds) for role in roles if role.state is State.RUNS]
         others = [role for role in roles if role.state is State.WAITS]
         title = self._title(*(self._name(role.address) for role in busy[:1]))
@@ -119,7 +119,7 @@ class RootWatchdog:
     # ------------------------------------------------------------------------------------- the thread and the process
 
     def _watch(self) -> None:
-        while len(self._host.threads()) < len(self._host.whereabouts()) and not self._over.wait(_FIRST_LOOK):
+        while len(self._host.threads()) < len(self._host.statuses()) and not self._over.wait(_FIRST_LOOK):
             pass
         self._send({thread: self._name(address) for address, thread in self._host.threads().items()})
         while not self._over.wait(self._period):

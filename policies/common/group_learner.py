@@ -132,7 +132,7 @@ class GroupLearner:
         """One update that rank 0 makes for all: its metrics at every worker; {} if rank 0 has left. A collective."""
         metrics = update() if self.group.is_root else {}
         self.group.broadcast(self.network)
-        return self.group.share(metrics) or {}
+        return self.group.broadcast_object(metrics) or {}
 
     def worker_state_dict(self) -> dict[str, Any]:
         """What only this worker has."""
@@ -217,7 +217,7 @@ class RolloutLearner(GroupLearner):
             gathered = self.group.gather(to_samples(batch))
             metrics = self.update_at_rank_0(lambda: self._update_pooled(gathered or [], update))
         else:
-            metrics = update(batch.to(self._device), moments["advantages"].most)
+            metrics = update(batch.to(self._device), moments["advantages"].max_count)
         return metrics | _explained(moments)
 
     def _update_pooled(self, gathered: Sequence[Mapping[str, Any]], update: Callable[[Batch, int], Metrics]) -> Metrics:
@@ -234,11 +234,11 @@ class RolloutLearner(GroupLearner):
         with normalization.with_statistics(own):  # evaluated as the policy that has played it sees it
             batch = evaluate().complete(self._sequence_length)
         slots = rollout.ticks * rollout.rows  # counted, as the number of rows that act differs
-        samples.offer({"statistics": [tuple(one) for one in own], "batch": to_samples(batch)}, slots)
+        samples.put({"statistics": [tuple(one) for one in own], "batch": to_samples(batch)}, slots)
         if not self.group.is_root:
             self._load_weights(samples.latest())
             return
-        while (parts := samples.take(slots * self.group.size)) is not None:
+        while (parts := samples.get(slots * self.group.size)) is not None:
             normalization.update(joined([part["statistics"] for part in parts], self.group.policy))
             batch = from_samples([part["batch"] for part in parts])
             metrics: Metrics = {}
@@ -419,7 +419,7 @@ class ReplayLearner(GroupLearner):
         steps = 0
         if gathered is not None:
             steps = self._learn_from(gathered, update, workers=len({part["worker"] for part in gathered}))
-        told = self.group.share({"steps": steps, "intensity": self._intensity.state_dict()})
+        told = self.group.broadcast_object({"steps": steps, "intensity": self._intensity.state_dict()})
         if told is None:  # rank 0 has left: nothing is learned any more
             return
         self._intensity.load_state_dict(told["intensity"])
@@ -444,11 +444,11 @@ class ReplayLearner(GroupLearner):
         own = {"worker": self._rank, "fragment": new.to_samples()}
         own["statistics"] = [tuple(one) for one in self._normalization.describe_new(new)]
         slots = self._options.train_every * self._experience.worker_rows  # counted, as it may complete no transition
-        samples.offer(own, slots)
+        samples.put(own, slots)
         if not self.group.is_root:
             self._load_weights(samples.latest())
             return
-        while (parts := samples.take(slots * self.group.size)) is not None:
+        while (parts := samples.get(slots * self.group.size)) is not None:
             self._normalization.update(joined([part["statistics"] for part in parts], self.group.policy))
             self._learn_from(parts, update, workers=self.group.size)
             samples.publish(self._weights())

@@ -126,7 +126,7 @@ def test_without_a_barrier_the_root_learns_and_the_others_take_up_what_they_have
     for rank in (0, 1):
         group = solo_group(sync="samples")
         group.rank, group.async_samples = rank, board
-        for name in ("broadcast", "share", "average_gradients", "check_equal"):
+        for name in ("broadcast", "broadcast_object", "average_gradients", "check_equal"):
             monkeypatch.setattr(group, name, meets)
         learners.append(trained(data, group, check_every=1))
     first, other = learners

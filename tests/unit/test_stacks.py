@@ -1,4 +1,4 @@
-"""Stacks are read from what faulthandler writes, and shortened to what a person wants to see."""
+"""Stacks are parsed from the output of faulthandler, and shortened to the frames that matter."""
 
 from __future__ import annotations
 
@@ -53,17 +53,17 @@ def test_what_faulthandler_writes_is_read_as_python_tells_it() -> None:
     assert [[frame[::2] for frame in stack] for stack in found] == [[frame[::2] for frame in told]]
 
 
-def test_of_a_game_that_hangs_its_own_frames_are_shown_and_not_how_it_was_called() -> None:
+def test_shortened_shows_the_frames_of_a_game_that_hangs() -> None:
     assert shortened((START, STAGE, PLAY, GAME, GAME)) == (GAME, GAME)
 
 
-def test_of_an_algorithm_that_waits_the_line_that_waits_is_shown() -> None:
+def test_shortened_shows_the_waiting_line_of_an_algorithm() -> None:
     stack = (START, STAGE, PLAY, PLAYER, PROXY, HOST)
     assert waits(stack)
     assert shortened(stack) == (PLAYER,)
 
 
-def test_of_a_role_of_the_arena_what_it_does_is_shown() -> None:
+def test_shortened_shows_the_frames_of_an_arena_role() -> None:
     assert shortened((START, STAGE, PLAY, HOST)) == (PLAY,)
     assert shortened((START, STAGE, PLAY, PROXY)) == (PLAY, PROXY)
 

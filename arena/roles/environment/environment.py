@@ -61,7 +61,7 @@ class Environment:
         ]
         self._reported = 0.0
         self._hold: int | None = None  # the tick before which the leg's end has to be told
-        endpoint.obey(Order.STOP, self._stop_at)
+        endpoint.on_order(Order.STOP, self._stop_at)
         self._memory = memory
 
     def play(self) -> None:

@@ -1,4 +1,4 @@
-"""The bytes of the step path: what one end writes the other reads, and a seat's bytes hold nothing of another seat."""
+"""The bytes of the step path: both ends read what the other wrote, and nothing of other seats."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def spaces_of(layout: SeatLayout, kind: str) -> list[Space[Any]]:
 
 
 def told(view: RequestView | ReplyView, layout: SeatLayout, kind: str) -> list[Any]:
-    """What a view holds for each entity, to the last bit."""
+    """The content of a view for each entity."""
     return [bits(space, batch) for space, batch in zip(spaces_of(layout, kind), view.by_entity, strict=True)]
 
 
@@ -86,9 +86,7 @@ def test_a_request_without_actions_is_its_header_alone(layout: SeatLayout) -> No
 
 @QUICK
 @given(layouts(), SEEDS, st.floats(0, 1))
-def test_a_reply_is_read_as_it_was_written_from_the_bytes_of_the_message_alone(
-    layout: SeatLayout, seed: int, share: float
-) -> None:
+def test_reply_is_read_from_its_message_bytes_alone(layout: SeatLayout, seed: int, share: float) -> None:
     rng = np.random.default_rng(seed)
     outbox, inbox = buffer_of(ReplyView, layout), buffer_of(ReplyView, layout)
     written, read = ReplyView(layout, outbox), ReplyView(layout, inbox)
@@ -137,7 +135,7 @@ def final_rows(reply: ReplyView, layout: SeatLayout, place: tuple[int, int]) -> 
 
 
 def final_mask(reply: ReplyView, lane: int, entity: int) -> list[int] | None:
-    """What is allowed to one entity in one lane, as it is shown now; everything where that is nothing."""
+    """The current mask of one entity in one lane; all ones if it is all zeros."""
     masks = reply.masks_by_entity[entity]
     return None if masks is None else (masks[lane] if masks[lane].any() else np.ones_like(masks[lane])).tolist()
 
@@ -164,9 +162,7 @@ def seat_finals(reply: ReplyView, layout: SeatLayout) -> tuple[dict[int, list[by
 
 @QUICK
 @given(layouts(), SEEDS)
-def test_a_message_in_which_nothing_ended_has_no_final_part_and_none_is_longer_than_the_buffer(
-    layout: SeatLayout, seed: int
-) -> None:
+def test_reply_without_ended_rows_has_no_final_part(layout: SeatLayout, seed: int) -> None:
     reply = ReplyView(layout, buffer_of(ReplyView, layout))
     reply.pack_final()
     shortest = reply.message_bytes()
@@ -198,7 +194,7 @@ def test_all_arrays_are_aligned_and_none_overlaps_another(layout: SeatLayout) ->
 
 @QUICK
 @given(layouts(), SEEDS)
-def test_the_rows_of_a_block_are_lane_major_views_of_what_the_entities_have(layout: SeatLayout, seed: int) -> None:
+def test_rows_of_a_block_are_lane_major_views(layout: SeatLayout, seed: int) -> None:
     reply = ReplyView(layout, buffer_of(ReplyView, layout))
     fill(reply, np.random.default_rng(seed))
     for block, rows in zip(layout.blocks, reply.rows, strict=True):
@@ -244,7 +240,7 @@ SEATS = ((0,), (1, 3), (2,))
 
 
 class Wire:
-    """The environment's end of a link that goes nowhere: it keeps what was posted."""
+    """The environment's end of a link without another end; keeps what was posted."""
 
     def __init__(self, layout: SeatLayout) -> None:
         self.inbox = buffer_of(RequestView, layout)
@@ -288,7 +284,7 @@ def marked_frame(marks: tuple[int, ...]) -> Frame:
 
 
 def messages(entities: tuple[int, ...], marks: tuple[int, ...], ended: NDArray[np.bool_]) -> list[bytes]:
-    """Everything that a seat is sent for a reset, a tick that ends episodes, and one that does not."""
+    """All messages to a seat for a reset, a tick that ends episodes, and one that does not."""
     port = port_of(entities)
     rewards = np.stack([marked(mark, np.float64, (LANES,)) for mark in marks], axis=1)
     nothing, everywhere = np.zeros_like(ended), np.ones(LANES, np.bool_)
@@ -310,7 +306,7 @@ ENDINGS = st.lists(st.booleans(), min_size=LANES * 4, max_size=LANES * 4).map(la
 
 @settings(max_examples=30)
 @given(ENDINGS)
-def test_a_seat_receives_no_byte_of_another_seats_observation_reward_mask_or_info(ended: NDArray[np.bool_]) -> None:
+def test_seat_receives_no_byte_of_another_seat(ended: NDArray[np.bool_]) -> None:
     for entities in SEATS:
         sent = b"".join(messages(entities, MARKS, ended))
         for entity, mark in enumerate(MARKS):
@@ -328,7 +324,7 @@ def test_a_seats_bytes_are_the_same_whatever_the_others_see(ended: NDArray[np.bo
         assert messages(entities, marks, mine) == messages(entities, MARKS, mine)
 
 
-def test_only_the_lanes_that_begin_show_a_new_episode_and_the_old_ones_last_observations_are_kept_apart() -> None:
+def test_new_episodes_do_not_overwrite_last_observations() -> None:
     port = port_of((1, 3))
     ended, over = np.zeros((LANES, 4), np.bool_), np.array([False, True, False])
     ended[over] = True
@@ -348,7 +344,7 @@ def test_only_the_lanes_that_begin_show_a_new_episode_and_the_old_ones_last_obse
     assert (set(first.ravel().tolist()), set(second.ravel().tolist())) == ({MARKS[1]}, {MARKS[3]})
 
 
-def test_last_masks_are_told_apart_from_those_that_are_shown_also_when_the_game_fails_after_the_tick() -> None:
+def test_last_masks_are_kept_apart_from_current_ones() -> None:
     port = port_of((1, 3))
     ended = np.zeros((LANES, 4), np.bool_)
     ended[0, 3], ended[1, :] = True, True
@@ -358,7 +354,7 @@ def test_last_masks_are_told_apart_from_those_that_are_shown_also_when_the_game_
     port.write_step(Step(frame, np.zeros((LANES, 4)), ended, np.zeros_like(ended)), ends=True)
     assert [masks.tolist() for _, masks in port.reply.final_masks()] == [[[1, 0]], [[0, 1], [1, 0]]]
     port.write_cut(frame, ~ended)
-    everything = [1, 1]  # the last lane's forbids all
+    everything = [1, 1]  # the last lane's mask is all zeros
     assert [masks.tolist() for _, masks in port.reply.final_masks()] == [[[0, 1], [1, 0], everything]] * 2
     assert [masks.tolist() for masks in port.reply.mask_rows] == [[everything] * LANES] * 2
 
@@ -403,9 +399,7 @@ def test_without_infos_nothing_is_packed() -> None:
 
 
 @pytest.mark.parametrize(("chosen", "expected"), [(None, [1, 0, 0]), (1, [1, 1, 1])])
-def test_a_seat_that_idles_plays_what_its_mask_allows_or_what_the_configuration_says(
-    chosen: int | None, expected: list[int]
-) -> None:
+def test_idle_seat_plays_an_allowed_or_configured_action(chosen: int | None, expected: list[int]) -> None:
     port = port_of((0,))
     mask = port.reply.masks_by_entity[0]
     assert mask is not None

@@ -1,4 +1,4 @@
-"""A game that is made anew: when that is allowed, with which seeds it begins, and what becomes of the old one."""
+"""Restarting a failed game: when it is allowed, its new seeds, and closing the old game."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ class Game:
         if self.fails == "step":
             raise OSError("no step")
         rewards = np.array([[0.0], [np.nan if self.fails == "say" else 0.0]])
-        nobody = np.zeros((2, 1), np.bool_)
-        return Step(self.reset(ALL), rewards, nobody, nobody)
+        no_ends = np.zeros((2, 1), np.bool_)
+        return Step(self.reset(ALL), rewards, no_ends, no_ends)
 
     def render(self) -> None:
         return None
@@ -69,7 +69,7 @@ def test_a_breach_names_the_lane_of_the_match() -> None:
         guarded(Game("say")).step([0])
 
 
-def test_with_a_limit_step_and_reset_say_that_the_game_has_failed_and_why() -> None:
+def test_step_and_reset_report_a_failure_below_the_limit() -> None:
     guard = guarded(Game("step"), Game("reset"), limit=RestartLimit())
     assert guard.step([0]) is None
     assert guard.fault is not None
@@ -81,7 +81,7 @@ def test_with_a_limit_step_and_reset_say_that_the_game_has_failed_and_why() -> N
     assert guard.restarts == 1
 
 
-def test_a_new_game_begins_with_seeds_that_depend_on_how_many_were_before_it() -> None:
+def test_seeds_of_a_new_game_depend_on_the_number_of_restarts() -> None:
     games = [Game("step") for _ in range(4)]
     guard = guarded(*games, limit=RestartLimit())
     for _ in range(3):
@@ -94,7 +94,7 @@ def test_a_new_game_begins_with_seeds_that_depend_on_how_many_were_before_it() -
     assert again[1].resets[0][0] == given[1]
 
 
-def test_seeds_and_options_that_somebody_has_asked_for_go_to_the_new_game() -> None:
+def test_requested_seeds_and_options_go_to_the_new_game() -> None:
     games = Game(), Game()
     guarded(*games, limit=RestartLimit()).renew([None, 5], {"map": 3})
     seeds, options = games[1].resets[0]
@@ -102,7 +102,7 @@ def test_seeds_and_options_that_somebody_has_asked_for_go_to_the_new_game() -> N
     assert seeds[0] not in (None, 10)
 
 
-def test_the_game_that_has_failed_is_closed_and_its_error_there_is_no_error(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_failed_game_is_closed_and_its_close_may_fail(caplog: pytest.LogCaptureFixture) -> None:
     games = Game("close"), Game("close")
     guard = guarded(*games, limit=RestartLimit())
     guard.renew()

@@ -1,4 +1,4 @@
-"""Whether a process gets to run is read from the system; nothing is said of one that has gone."""
+"""Whether a process gets to run, as the system reports it; unknown for one that has ended."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import sys
 from arena.diagnostics.process_load import delays, starved_seconds, stopped
 
 
-def test_starving_counts_from_the_first_look_on_and_is_that_of_the_thread_that_starved_most() -> None:
+def test_starved_seconds_is_the_maximum_over_threads() -> None:
     assert starved_seconds({1: 5.0, 2: 1.0}, {1: 5.5, 2: 3.0, 3: 0.25}) == 2.0
     assert starved_seconds({}, {}) == 0.0
     assert all(seconds >= 0.0 for seconds in delays(os.getpid()).values())
@@ -28,6 +28,6 @@ def test_a_process_is_stopped_until_it_goes_on() -> None:
         child.kill()
 
 
-def test_of_a_process_that_has_gone_nothing_is_known() -> None:
+def test_a_process_that_has_ended_is_unknown() -> None:
     assert delays(2**30) == {}
     assert not stopped(2**30)

@@ -1,4 +1,4 @@
-"""Samples without a barrier: nobody waits, nothing is lost, nothing counts twice."""
+"""Pooling samples without a barrier: no worker waits, and each sample is used once."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MEMBERS = (0, 1, 2)
 
 
 def together(*mains: Any) -> None:
-    """Runs a function of (endpoint, fragments) per member, in a world of its own."""
+    """Runs a function of (endpoint, async samples) per member."""
 
     def main_of(main: Any) -> Any:
         return lambda endpoint: main(endpoint, AsyncSamples(endpoint, MEMBERS))
@@ -26,7 +26,7 @@ def together(*mains: Any) -> None:
 
 
 def meet(endpoint: RoleEndpoint) -> None:
-    """Returns when everybody has called it."""
+    """A barrier of all members."""
     for other in MEMBERS:
         if other != endpoint.address:
             endpoint.send(other, Tag.GROUP, b"")
@@ -40,9 +40,7 @@ def meet(endpoint: RoleEndpoint) -> None:
     st.lists(st.tuples(st.sampled_from(MEMBERS), st.integers(0, 7)), max_size=30),
     st.integers(1, 20),
 )
-def test_a_batch_reaches_its_size_with_its_last_fragment_and_each_sample_is_in_one(
-    offers: list[tuple[int, int]], at_least: int
-) -> None:
+def test_get_returns_each_sample_once_in_batches_of_the_size(offers: list[tuple[int, int]], at_least: int) -> None:
     taken: list[list[Any]] = []
     rest: list[Any] = []
 
@@ -50,10 +48,10 @@ def test_a_batch_reaches_its_size_with_its_last_fragment_and_each_sample_is_in_o
         meet(endpoint)
         for number, (member, count) in enumerate(offers):
             if member == endpoint.address:
-                fragments.offer(np.arange(count) + 100 * number, count)
+                fragments.put(np.arange(count) + 100 * number, count)
         meet(endpoint)
         if endpoint.address == 0:
-            while (parts := fragments.take(at_least)) is not None:
+            while (parts := fragments.get(at_least)) is not None:
                 taken.append(parts)
             rest.extend(samples for _, samples in fragments.state_dict())
 
@@ -65,18 +63,18 @@ def test_a_batch_reaches_its_size_with_its_last_fragment_and_each_sample_is_in_o
     assert found == sorted(value + 100 * number for number, (_, count) in enumerate(offers) for value in range(count))
 
 
-def test_the_fragments_of_a_worker_stay_in_their_order() -> None:
+def test_get_keeps_the_order_of_a_workers_fragments() -> None:
     seen: list[int] = []
 
     def root(endpoint: RoleEndpoint, fragments: AsyncSamples) -> None:
         meet(endpoint)
         meet(endpoint)
-        seen.extend(int(part[0]) for part in fragments.take(20) or [])
+        seen.extend(int(part[0]) for part in fragments.get(20) or [])
 
     def other(endpoint: RoleEndpoint, fragments: AsyncSamples) -> None:
         meet(endpoint)
         for number in range(10):
-            fragments.offer(np.array([10 * endpoint.address + number]), 1)
+            fragments.put(np.array([10 * endpoint.address + number]), 1)
         meet(endpoint)
 
     together(root, other, other)
@@ -85,20 +83,20 @@ def test_the_fragments_of_a_worker_stay_in_their_order() -> None:
         assert [value for value in seen if value // 10 == member] == [10 * member + number for number in range(10)]
 
 
-def test_a_worker_that_never_offers_anything_stops_nobody() -> None:
+def test_a_worker_without_samples_does_not_stop_the_others() -> None:
     batches: list[int] = []
 
     def root(endpoint: RoleEndpoint, fragments: AsyncSamples) -> None:
         meet(endpoint)
         for _ in range(5):
             endpoint.receive(1, Tag.GROUP)
-            batches.append(len(fragments.take(4) or []))
+            batches.append(len(fragments.get(4) or []))
         endpoint.send(2, Tag.GROUP, b"")
 
     def fast(endpoint: RoleEndpoint, fragments: AsyncSamples) -> None:
         meet(endpoint)
         for _ in range(5):
-            fragments.offer(np.zeros(4), 4)
+            fragments.put(np.zeros(4), 4)
             endpoint.send(0, Tag.GROUP, b"")
 
     def slow(endpoint: RoleEndpoint, fragments: AsyncSamples) -> None:
@@ -109,7 +107,7 @@ def test_a_worker_that_never_offers_anything_stops_nobody() -> None:
     assert batches == [1] * 5
 
 
-def test_the_newest_weights_count_and_are_told_once() -> None:
+def test_latest_returns_the_newest_weights_once() -> None:
     heard: dict[int, list[Any]] = {1: [], 2: []}
 
     def root(endpoint: RoleEndpoint, fragments: AsyncSamples) -> None:
@@ -130,16 +128,16 @@ def test_the_newest_weights_count_and_are_told_once() -> None:
         assert second is None
 
 
-def test_what_nobody_has_learnt_from_goes_on_in_the_next_leg() -> None:
+def test_fragments_left_over_are_used_in_the_next_leg() -> None:
     found: list[Any] = []
 
     def root(endpoint: RoleEndpoint, fragments: AsyncSamples) -> None:
-        fragments.offer(np.arange(3), 3)
-        fragments.offer(np.arange(2), 2)
+        fragments.put(np.arange(3), 3)
+        fragments.put(np.arange(2), 2)
         fresh = AsyncSamples(endpoint, MEMBERS)
         fresh.load_state_dict(fragments.state_dict())
-        assert fresh.take(6) is None
-        found.extend(fresh.take(5) or [])
+        assert fresh.get(6) is None
+        found.extend(fresh.get(5) or [])
 
     together(root, lambda *_: None, lambda *_: None)
     assert [len(part) for part in found] == [3, 2]
@@ -147,7 +145,7 @@ def test_what_nobody_has_learnt_from_goes_on_in_the_next_leg() -> None:
 
 @pytest.mark.parametrize("reduce", ["ordered", "fast"])
 @pytest.mark.parametrize("sync", ["gradients", "samples"])
-def test_a_group_has_fragments_where_the_configuration_asks_for_them(sync: str, reduce: str) -> None:
+def test_group_has_async_samples_if_configured(sync: str, reduce: str) -> None:
     from arena.group.group import Group
 
     found: list[bool] = []
@@ -162,8 +160,8 @@ def test_a_group_has_fragments_where_the_configuration_asks_for_them(sync: str, 
             seed=1,
             shared_seed=2,
             comm=None,
-            report=lambda values: None,
-            keep=lambda state: None,
+            on_log=lambda values: None,
+            on_save=lambda state: None,
         )
         found.append(group.async_samples is not None)
 

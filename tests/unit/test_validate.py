@@ -1,4 +1,4 @@
-"""What a game says against what it has promised: every breach is found and named, nothing that is right is refused."""
+"""Results of a game against its interface: every violation is found and named, valid results pass."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def interface(space: Space[Any] = NUMBERS, mask_size: int = 0) -> Interface:
 
 
 def step(observations: Any = None, masks: Any = (None, None), **changes: Any) -> Step:
-    """A step that is as it should be, but for the changes."""
+    """A valid step with some changes."""
     seen = list(np.zeros((ENTITIES, LANES, 2), np.float32)) if observations is None else observations
     flags = np.zeros((LANES, ENTITIES), np.bool_)
     said = {"rewards": np.zeros((LANES, ENTITIES)), "terminated": flags, "truncated": flags, "active": ~flags}

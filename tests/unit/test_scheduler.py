@@ -1,4 +1,4 @@
-"""The world of threads: one role at a time, always in the same order, and no wait without an end."""
+"""The role scheduler: one role at a time, always in the same order, and every wait ends."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def nothing(_: RoleEndpoint) -> None:
     pass
 
 
-def test_the_same_roles_do_the_same_things_in_the_same_order_every_time() -> None:
+def test_scheduler_runs_roles_in_the_same_order_every_time() -> None:
     def log_of_one_run() -> list[tuple[int, int, bytes]]:
         log: list[tuple[int, int, bytes]] = []
 
@@ -63,7 +63,7 @@ def test_the_same_roles_do_the_same_things_in_the_same_order_every_time() -> Non
     assert all(log_of_one_run() == first for _ in range(19))
 
 
-def test_only_one_role_runs_at_a_time() -> None:
+def test_scheduler_runs_one_role_at_a_time() -> None:
     running, most = 0, 0
 
     def work(endpoint: RoleEndpoint) -> None:
@@ -71,7 +71,7 @@ def test_only_one_role_runs_at_a_time() -> None:
         for _ in range(20):
             running += 1
             most = max(most, running)
-            np.linalg.norm(np.ones(10_000))  # lets other threads in, were they allowed
+            np.linalg.norm(np.ones(10_000))  # releases the GIL
             running -= 1
             endpoint.send(1 - endpoint.address, Tag.GROUP, b"")
             endpoint.receive(1 - endpoint.address, Tag.GROUP)
@@ -80,7 +80,7 @@ def test_only_one_role_runs_at_a_time() -> None:
     assert most == 1
 
 
-def test_messages_of_one_tag_keep_their_order_and_tags_do_not_mix() -> None:
+def test_messages_of_one_tag_keep_their_order() -> None:
     heard: dict[Tag, list[int]] = {Tag.GROUP: [], Tag.WELCOME: []}
 
     def speak(endpoint: RoleEndpoint) -> None:
@@ -95,7 +95,7 @@ def test_messages_of_one_tag_keep_their_order_and_tags_do_not_mix() -> None:
     assert heard == {Tag.GROUP: [1, 3, 5, 7, 9], Tag.WELCOME: [0, 2, 4, 6, 8]}
 
 
-def test_messages_of_different_roles_are_kept_apart() -> None:
+def test_receive_takes_messages_of_one_sender() -> None:
     heard: list[int] = []
 
     def hear(endpoint: RoleEndpoint) -> None:
@@ -108,7 +108,7 @@ def test_messages_of_different_roles_are_kept_apart() -> None:
     assert heard == [2, 1]
 
 
-def test_the_root_hears_everybody_and_knows_who_spoke() -> None:
+def test_receive_from_anyone_gives_the_sender() -> None:
     heard: list[tuple[int, bytes]] = []
 
     def root(endpoint: RoleEndpoint) -> None:
@@ -123,7 +123,7 @@ def test_the_root_hears_everybody_and_knows_who_spoke() -> None:
     assert sorted(heard) == [(1, b"1"), (2, b"2"), (3, b"3")]
 
 
-def test_a_message_is_a_copy_so_its_buffer_may_be_used_again() -> None:
+def test_send_copies_its_buffer() -> None:
     heard: list[bytes] = []
 
     def speak(endpoint: RoleEndpoint) -> None:
@@ -140,11 +140,11 @@ def test_a_message_is_a_copy_so_its_buffer_may_be_used_again() -> None:
     assert heard == [b"first", b"again"]
 
 
-def test_a_link_carries_both_ways_in_turn_with_an_extra_part() -> None:
+def test_link_carries_messages_both_ways_with_extra_parts() -> None:
     heard: list[Any] = []
 
     def environment(endpoint: RoleEndpoint) -> None:
-        (link,) = endpoint.table([1], [LinkSize(4, 8)]).links
+        (link,) = endpoint.open_links([1], [LinkSize(4, 8)]).links
         for tick in range(3):
             link.outbox[:] = tick
             link.post(8)
@@ -167,11 +167,11 @@ def test_a_link_carries_both_ways_in_turn_with_an_extra_part() -> None:
     assert heard == [said for tick in range(3) for said in (([tick] * 8, b"info %d" % tick), [tick + 10] * 4)]
 
 
-def test_two_links_of_the_same_roles_keep_their_messages_apart() -> None:
+def test_links_of_the_same_roles_keep_their_messages_apart() -> None:
     heard: list[Any] = []
 
     def environment(endpoint: RoleEndpoint) -> None:
-        links = [endpoint.table([1], [LinkSize(1, 1)], part).links[0] for part in (0, 1)]
+        links = [endpoint.open_links([1], [LinkSize(1, 1)], part).links[0] for part in (0, 1)]
         for part in (1, 0):  # in another order than they are waited for
             links[part].outbox[:] = part
             links[part].post(1)
@@ -194,7 +194,7 @@ def test_two_links_of_the_same_roles_keep_their_messages_apart() -> None:
     assert heard == [([0], b"of 0"), ([1], b"of 1"), ([10], b"to 0"), ([11], b"to 1")]
 
 
-def test_when_nobody_can_go_on_the_error_names_who_waits_for_what() -> None:
+def test_deadlock_names_what_each_role_waits_for() -> None:
     def waits_for(source: int, tag: Tag) -> Main:
         return lambda endpoint: endpoint.receive(source, tag)
 
@@ -205,17 +205,17 @@ def test_when_nobody_can_go_on_the_error_names_who_waits_for_what() -> None:
     assert [re.sub(r"for \d+ s$", "for some time", line) for line in lines if " waits for " in line] == [
         "role 1 waits for its group: the role 2, for some time",
         "role 2 waits for the answer of the role 1, for some time",
-        "role 0 waits for a word of anyone, for some time",
+        "role 0 waits for a message of anyone, for some time",
     ]
     assert sum("return lambda endpoint: endpoint.receive(source, tag)" in line for line in lines) == 3, "their stacks"
 
 
-def test_waiting_for_a_role_that_has_ended_is_a_deadlock_too() -> None:
+def test_waiting_for_a_role_that_has_ended_is_a_deadlock() -> None:
     with pytest.raises(Deadlock, match="role 0 waits for its group: the role 1"):
         run(lambda endpoint: endpoint.receive(1, Tag.GROUP), nothing)
 
 
-def test_the_first_failure_is_raised_and_ends_every_other_role() -> None:
+def test_first_failure_is_raised_and_ends_all_other_roles() -> None:
     ended: list[int] = []
 
     def waits(endpoint: RoleEndpoint) -> None:
@@ -230,11 +230,11 @@ def test_the_first_failure_is_raised_and_ends_every_other_role() -> None:
 
     with pytest.raises(ValueError, match="this one"):
         run(waits, waits, fails, waits)
-    assert sorted(ended) == [0, 1]  # the last one had not begun
+    assert sorted(ended) == [0, 1]  # the last one had not started
     assert_all_threads_end()
 
 
-def test_a_role_that_would_speak_after_a_failure_is_stopped() -> None:
+def test_sending_after_a_failure_stops_the_role() -> None:
     said: list[str] = []
 
     def busy(endpoint: RoleEndpoint) -> None:
@@ -253,7 +253,7 @@ def test_a_role_that_would_speak_after_a_failure_is_stopped() -> None:
     assert said == ["stopped while it waited"]
 
 
-def test_an_error_while_the_others_are_stopped_does_not_hide_the_first() -> None:
+def test_first_failure_is_raised_if_another_role_fails_while_stopping() -> None:
     def stumbles(endpoint: RoleEndpoint) -> None:
         try:
             endpoint.receive(1, Tag.GROUP)
@@ -269,13 +269,13 @@ def test_an_error_while_the_others_are_stopped_does_not_hide_the_first() -> None
 
 @pytest.fixture
 def interruptible() -> Iterator[None]:
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may have it ignored in the background
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may ignore it in the background
     yield
     signal.signal(signal.SIGINT, before)
 
 
 @pytest.mark.usefixtures("interruptible")
-def test_an_interrupt_ends_roles_that_would_talk_for_ever() -> None:
+def test_interrupt_ends_roles_that_never_stop_sending() -> None:
     main_thread = threading.main_thread().ident
     ended: list[int] = []
     assert main_thread is not None
@@ -297,7 +297,7 @@ def test_an_interrupt_ends_roles_that_would_talk_for_ever() -> None:
     assert sorted(ended) == [0, 1]
 
 
-def test_an_order_is_obeyed_at_once_and_wakes_nobody() -> None:
+def test_order_is_handled_at_once_and_wakes_no_role() -> None:
     obeyed: list[tuple[int, bytes]] = []
 
     def gives(endpoint: RoleEndpoint) -> None:
@@ -307,7 +307,7 @@ def test_an_order_is_obeyed_at_once_and_wakes_nobody() -> None:
         endpoint.send(1, Tag.GROUP, b"")
 
     def sleeps(endpoint: RoleEndpoint) -> None:
-        endpoint.obey(Order.STOP, lambda source, data: obeyed.append((source, bytes(data))))
+        endpoint.on_order(Order.STOP, lambda source, data: obeyed.append((source, bytes(data))))
         endpoint.send(0, Tag.GROUP, b"")
         endpoint.sleep((1, Tag.GROUP, 0))
         assert len(endpoint.receive(0, Tag.GROUP)[1]) == 0
@@ -315,13 +315,13 @@ def test_an_order_is_obeyed_at_once_and_wakes_nobody() -> None:
     run(gives, sleeps)
 
 
-def test_a_process_says_what_its_roles_wait_for_and_since_when() -> None:
+def test_status_query_returns_what_roles_wait_for_and_since_when() -> None:
     seen: list[tuple[RoleStatus, ...]] = []
 
     def asks(endpoint: RoleEndpoint) -> None:
-        endpoint.obey(Order.HERE, lambda _, data: seen.append(unpack(data).roles))
+        endpoint.on_order(Order.STATUS, lambda _, data: seen.append(unpack(data).roles))
         endpoint.receive(1, Tag.GROUP)
-        endpoint.order(1, Order.WHERE, pack(StatusQuery(stacks=True)))
+        endpoint.order(1, Order.QUERY_STATUS, pack(StatusQuery(stacks=True)))
         endpoint.send(1, Tag.GROUP, b"")
 
     def waits(endpoint: RoleEndpoint) -> None:
@@ -337,39 +337,39 @@ def test_a_process_says_what_its_roles_wait_for_and_since_when() -> None:
 
 
 class Quiet(RemoteTransport):
-    """Another process, from which nothing comes but what a test lets come; counts how long it is waited for."""
+    """A transport on which only what a test gives arrives; records the requested waiting times."""
 
-    def __init__(self, *comes: Callable[[Inbox], None]) -> None:
-        self.comes = deque(comes)
+    def __init__(self, *arriving: Callable[[Inbox], None]) -> None:
+        self.arriving = deque(arriving)
         self.waited: list[float | None] = []
 
     def wait(self, arrivals: Inbox, seconds: float | None = None) -> None:
         self.waited.append(seconds)
-        if self.comes:
-            self.comes.popleft()(arrivals)
+        if self.arriving:
+            self.arriving.popleft()(arrivals)
 
     def poll(self, arrivals: Inbox) -> None: ...
 
     def send(self, to: int, tag: Tag, source: int, data: Bytes, arrivals: Inbox) -> None: ...
 
 
-def test_orders_from_outside_do_not_end_the_wait_of_the_only_role_of_a_process() -> None:
+def test_remote_order_does_not_end_the_wait_of_a_single_role() -> None:
     said: list[bytes] = []
-    outside = Quiet(
-        lambda arrivals: arrivals.deliver(1, Tag.ORDER, 0, bytes([Order.WHERE]) + pack(StatusQuery())),
+    remote = Quiet(
+        lambda arrivals: arrivals.deliver(1, Tag.ORDER, 0, bytes([Order.QUERY_STATUS]) + pack(StatusQuery())),
         lambda arrivals: arrivals.deliver(1, Tag.FROM_ROOT, 0, b"go"),
     )
-    naps: list[Any] = []
-    host = RoleScheduler({1: "role 1"}, outside, size=2)
-    host.obey(Order.WHERE, lambda source, data: naps.append(host.whereabouts()))
+    statuses: list[Any] = []
+    host = RoleScheduler({1: "role 1"}, remote, size=2)
+    host.on_order(Order.QUERY_STATUS, lambda source, data: statuses.append(host.statuses()))
     host.run({1: lambda endpoint: said.append(bytes(endpoint.receive(0, Tag.FROM_ROOT)[1]))})
     assert said == [b"go"]
-    assert [role.state for role in naps[0]] == [State.WAITS]
-    assert outside.waited == [None, None]
+    assert [role.state for role in statuses[0]] == [State.WAITS]
+    assert remote.waited == [None, None]
 
 
 @pytest.mark.parametrize("names", [{0: "role 0"}, {0: "role 0", 1: "role 1"}])
-def test_a_role_that_listens_for_a_time_hears_in_time_or_nothing(names: dict[int, str]) -> None:
+def test_listen_returns_a_message_in_time_or_none(names: dict[int, str]) -> None:
     heard: list[Any] = []
 
     def listens(endpoint: RoleEndpoint) -> None:
@@ -379,16 +379,14 @@ def test_a_role_that_listens_for_a_time_hears_in_time_or_nothing(names: dict[int
     def late(arrivals: Inbox) -> None:
         time.sleep(0.02)
 
-    outside = Quiet(late, lambda arrivals: arrivals.deliver(0, Tag.GROUP, 2, b"word"))
-    RoleScheduler(names, outside, size=3).run({address: listens if address == 0 else nothing for address in names})
+    remote = Quiet(late, lambda arrivals: arrivals.deliver(0, Tag.GROUP, 2, b"word"))
+    RoleScheduler(names, remote, size=3).run({address: listens if address == 0 else nothing for address in names})
     assert heard == [None, (2, b"word")]
-    assert all(seconds is not None and seconds <= 60.0 for seconds in outside.waited)
+    assert all(seconds is not None and seconds <= 60.0 for seconds in remote.waited)
 
 
 class Lost(Quiet):
-    """Processes that die one after the other: once all roles here wait, all fails that is asked, after it has woken
-    some of them.
-    """
+    """A transport that fails on every call once all three roles wait, after it has woken some of them."""
 
     def __init__(self, wakes: tuple[int, ...]) -> None:
         super().__init__()
@@ -399,21 +397,21 @@ class Lost(Quiet):
         if len(self.waiting) == 3:
             for address in self.wakes:
                 arrivals.wake(address)
-            raise PeerLost("gone")
+            raise PeerLost("rank 1 has ended")
 
     def poll(self, arrivals: Inbox) -> None:
         self.wait(arrivals)
 
 
 @pytest.mark.parametrize("wakes", [(), (0,), (2, 0, 1)])
-def test_the_roles_of_a_process_end_even_if_the_outside_fails_again_and_again(
+def test_roles_end_if_the_remote_transport_fails_again_and_again(
     wakes: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("arena.transport.scheduler._LOOK_OUTSIDE_EVERY", 1)
-    outside, ended = Lost(wakes), list[int]()
+    monkeypatch.setattr("arena.transport.scheduler._POLL_EVERY", 1)
+    remote, ended = Lost(wakes), list[int]()
 
     def waits(endpoint: RoleEndpoint) -> None:
-        outside.waiting.append(endpoint.address)
+        remote.waiting.append(endpoint.address)
         try:
             endpoint.receive(3, Tag.GROUP)
         finally:
@@ -427,7 +425,7 @@ def test_the_roles_of_a_process_end_even_if_the_outside_fails_again_and_again(
         except PeerLost as error:
             failures.append(error)
 
-    host = RoleScheduler({address: f"role {address}" for address in range(3)}, outside, size=4)
+    host = RoleScheduler({address: f"role {address}" for address in range(3)}, remote, size=4)
     playing = threading.Thread(target=plays, name="role of the test", daemon=True)
     playing.start()
     assert_all_threads_end()

@@ -35,15 +35,15 @@ def test_the_shares_add_up_to_the_wall_time() -> None:
     assert profile.wall == sum(profile.seconds.values()) == 8.5
 
 
-def test_what_an_algorithm_does_between_two_ticks_is_learning_if_it_has_made_an_update() -> None:
+def test_time_between_ticks_with_an_update_is_learning() -> None:
     stopwatch, clock = watch()
-    stopwatch.think()
+    stopwatch.begin_inference()
     clock.seconds += 1  # inference
     spend(stopwatch, clock, (Activity.WAITING_FOR_MATCH, 10))
-    stopwatch.think()
+    stopwatch.begin_inference()
     clock.seconds += 3  # learning
     spend(stopwatch, clock, (Activity.WAITING_FOR_GROUP, 20), (Activity.INFERENCE, 4))  # and back, still learning
-    stopwatch.learnt()
+    stopwatch.count_update()
     clock.seconds += 5  # such as a checkpoint: still learning
     spend(stopwatch, clock, (Activity.COMMUNICATION, 0.25))
     profile = stopwatch.profile()
@@ -59,8 +59,8 @@ def test_what_an_algorithm_does_between_two_ticks_is_learning_if_it_has_made_an_
 
 def test_a_stopped_watch_measures_nothing() -> None:
     stopwatch = StoppedWatch()
-    stopwatch.think()
-    stopwatch.learnt()
+    stopwatch.begin_inference()
+    stopwatch.count_update()
     assert stopwatch.switch(Activity.LEARNING) is Activity.LEARNING
     assert stopwatch.profile() is None
 
@@ -68,10 +68,10 @@ def test_a_stopped_watch_measures_nothing() -> None:
 @pytest.mark.parametrize("updates", [1, 3])
 def test_several_updates_between_two_ticks_are_all_learning(updates: int) -> None:
     stopwatch, clock = watch()
-    stopwatch.think()
+    stopwatch.begin_inference()
     for _ in range(updates):
         clock.seconds += 2
-        stopwatch.learnt()
+        stopwatch.count_update()
     profile = stopwatch.profile()
     assert profile is not None
     assert profile.seconds == {"learning": 2 * updates}

@@ -1,4 +1,4 @@
-"""Who waits for whom: circles are found whatever hangs on to them, and every wait says what it waits for."""
+"""Which role waits for which: circles are found, and every kind of wait has words."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from arena.transport.status import (
     State,
     StatusQuery,
     StatusReply,
-    awaited_words,
-    circle_in,
+    find_circle,
+    format_awaited,
     pack,
     report,
     unpack,
@@ -29,7 +29,7 @@ def name(address: int) -> str:
 
 
 @given(st.dictionaries(st.integers(0, 9), st.integers(-1, 12), max_size=10))
-def test_a_circle_is_found_if_and_only_if_somebody_waits_for_himself_in_the_end(waits: dict[int, int]) -> None:
+def test_find_circle_finds_one_if_and_only_if_there_is_one(waits: dict[int, int]) -> None:
     def comes_back(start: int) -> bool:
         address: int | None = start
         for _ in range(len(waits)):
@@ -38,23 +38,23 @@ def test_a_circle_is_found_if_and_only_if_somebody_waits_for_himself_in_the_end(
                 return True
         return False
 
-    circle = circle_in(waiting(address, source) for address, source in waits.items())
+    circle = find_circle(waiting(address, source) for address, source in waits.items())
     assert bool(circle) == any(map(comes_back, waits))
     for role, successor in zip(circle, circle[1:] + circle[:1], strict=True):
         assert role.awaited is not None and role.awaited[2] == successor.address
 
 
-def test_those_who_do_not_wait_are_in_no_circle() -> None:
-    assert circle_in([waiting(1, 2), RoleStatus(2, State.RUNS), waiting(3, ANYONE)]) == []
+def test_find_circle_ignores_roles_that_do_not_wait() -> None:
+    assert find_circle([waiting(1, 2), RoleStatus(2, State.RUNS), waiting(3, ANYONE)]) == []
 
 
-def test_every_conversation_has_words_for_what_is_waited_for() -> None:
-    said = {awaited_words((1, tag, 2), name) for tag in Tag if tag is not Tag.ORDER}
+def test_format_awaited_has_words_for_every_tag() -> None:
+    said = {format_awaited((1, tag, 2), name) for tag in Tag if tag is not Tag.ORDER}
     assert all("role 2" in words and "_" not in words for words in said)
-    assert awaited_words((0, Tag.TO_ROOT, ANYONE), name) == "a word of anyone"
+    assert format_awaited((0, Tag.TO_ROOT, ANYONE), name) == "a message of anyone"
 
 
-def test_a_report_tells_the_circle_in_order_and_then_the_others_with_their_stacks() -> None:
+def test_report_lists_the_circle_first_and_then_others_with_stacks() -> None:
     frame = StackFrame("/home/user/game.py", 7, "step")
     busy = RoleStatus(5, State.RUNS, None, 62.0, (frame,))
     assert report([waiting(1, 2), waiting(2, 1, Tag.REPLY)], [busy, RoleStatus(6, State.ENDED)], name).splitlines() == [
@@ -66,13 +66,13 @@ def test_a_report_tells_the_circle_in_order_and_then_the_others_with_their_stack
     ]
 
 
-def test_a_report_of_a_large_run_can_still_be_read() -> None:
+def test_report_of_a_large_run_is_short() -> None:
     frame = StackFrame("/home/user/game.py", 7, "step")
     lines = report([], [waiting(i, 0)._replace(stack=(frame,)) for i in range(150)], name).splitlines()
     assert len(lines) < 50
     assert lines[-1] == "and 126 more roles"
 
 
-def test_questions_and_answers_travel() -> None:
+def test_pack_and_unpack_keep_a_status_reply() -> None:
     answer = StatusReply(StatusQuery(stacks=True), (waiting(1, 2),), ({3: ()},))
     assert unpack(pack(answer)) == answer

@@ -1,4 +1,4 @@
-"""Recorded samples as files: parts that are cut at a tick, manifests, and what is refused when they are read."""
+"""Files of samples: parts that are truncated at a tick, manifests, and refusals."""
 
 from __future__ import annotations
 
@@ -69,9 +69,9 @@ def test_the_columns_hold_what_was_added(tmp_path: Path) -> None:
     assert part.rewards[:, 1, 1].tolist() == [0.125, 0.25, 0.375, 0.5, 0.625]
     assert part.actions[0][0][:, 0].tolist() == [1, 2, 3, 4, 5]
     assert part.begins[:, 0].tolist() == [True, False, False, False, False]
-    (at, lane, (seen,)), nobody = part.ends
+    (at, lane, (seen,)), no_rows = part.ends
     assert (at.tolist(), lane.tolist(), seen.tolist()) == ([4], [3], [[4.0, 4.0]])
-    assert len(nobody[0]) == 0
+    assert len(no_rows[0]) == 0
 
 
 @given(st.lists(st.integers(1, 7), min_size=1, max_size=6), st.integers(0, 30), st.integers(1, 9))
@@ -141,10 +141,10 @@ def test_another_match_under_the_same_number_is_refused(tmp_path: Path) -> None:
     [
         ({"version": 2}, "format version 2, this arena reads up to 1"),
         ({"round": "three"}, "no match: 3 of 'game', round 'three'"),
-        ({"entities": []}, "the columns are not those"),
+        ({"entities": []}, "the columns do not fit"),
         ({"entities": [{}]}, "is damaged"),
         ({"entities": None}, "is damaged"),
-        ({"columns": {}}, "the columns are not those"),
+        ({"columns": {}}, "the columns do not fit"),
     ],
 )
 def test_a_manifest_that_was_never_written_is_refused(change: Any, words: str, tmp_path: Path) -> None:
@@ -227,9 +227,9 @@ def test_columns_are_found_by_their_names_whatever_their_order(tmp_path: Path) -
     writer = SampleWriter(tmp_path, manifest, range(1))
     seen = Frame([(np.array([8]), np.array([6]))], np.ones((1, 1), np.bool_), [None])
     writer.begin(seen, np.ones(1, np.bool_))
-    nobody = np.zeros((1, 1), np.bool_)
-    step = Step(seen, np.zeros((1, 1)), nobody, nobody)
-    writer.add(1, [np.zeros(1, np.int64)], step, idle=(), episodes=np.zeros(1, np.int64), cut=nobody[:, 0])
+    no_ends = np.zeros((1, 1), np.bool_)
+    step = Step(seen, np.zeros((1, 1)), no_ends, no_ends)
+    writer.add(1, [np.zeros(1, np.int64)], step, idle=(), episodes=np.zeros(1, np.int64), cut=no_ends[:, 0])
     writer.flush()
     path = folder_of(tmp_path, 0) / "000000000000.lane-0000.npz"
     np.savez(path, **dict(reversed(arrays_of(path).items())))
@@ -244,7 +244,7 @@ def test_files_of_other_names_are_none_of_the_parts(name: str, tmp_path: Path) -
     assert ticks(tmp_path) == [[1, 2, 3]]
 
 
-def test_what_is_read_once_to_see_whether_it_is_whole_is_what_a_policy_has_played(tmp_path: Path) -> None:
+def test_check_reads_only_the_matches_of_the_policy(tmp_path: Path) -> None:
     played(tmp_path, 1, 3)
     path = folder_of(tmp_path, 3) / "000000000000.lane-0002.npz"
     path.write_bytes(path.read_bytes()[:-200])

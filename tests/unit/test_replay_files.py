@@ -1,4 +1,4 @@
-"""Replays as files: what is written comes back, what is cut at a tick, what a kill leaves, and what is refused."""
+"""Files of replays: round trips, truncation at a tick, files of killed writers, and refusals."""
 
 from __future__ import annotations
 
@@ -77,8 +77,8 @@ class Pen:
     def play(self, ticks: int) -> Pen:
         for _ in range(ticks):
             self.tick += 1
-            nobody = np.zeros((2, 2), np.bool_)
-            self.writer.add(actions(self.tick), Step(frame(self.tick), np.zeros((2, 2)), nobody, nobody))
+            no_ends = np.zeros((2, 2), np.bool_)
+            self.writer.add(actions(self.tick), Step(frame(self.tick), np.zeros((2, 2)), no_ends, no_ends))
             if self.tick % self.length == 0:
                 self.episodes += 1
                 self.begin()
@@ -255,12 +255,12 @@ def test_another_match_may_take_the_place_of_one_that_is_played_again(tmp_path: 
     Pen(tmp_path).play(1).close()
     other = OF_TWO._replace(env="other")
     writer = ReplayWriter(tmp_path / "replays", other, GAME, lanes=LANES, start=0)
-    discard_after(folder(tmp_path), 0)  # what a resumed run does, once everybody is ready
+    discard_after(folder(tmp_path), 0)  # what a resumed run does, once all processes are ready
     with pytest.raises(ConfigError, match="no replays here"):
         read_replays(tmp_path)
     writer.begin(frame(0), np.ones(2, np.bool_), episodes=np.zeros(2, np.int64), seeds=None, options=None, anew=True)
-    nobody = np.zeros((2, 2), np.bool_)
-    writer.add(actions(1), Step(frame(1), np.zeros((2, 2)), nobody, nobody))
+    no_ends = np.zeros((2, 2), np.bool_)
+    writer.add(actions(1), Step(frame(1), np.zeros((2, 2)), no_ends, no_ends))
     writer.close()
     assert match_of(tmp_path).manifest == other
 
@@ -322,7 +322,7 @@ def bad_begins(chunk: Chunk) -> Iterator[Any]:
     yield [first, msgspec.structs.replace(first, tick=4), msgspec.structs.replace(first, tick=2)]
 
 
-def test_chunks_that_nobody_has_written_so_are_refused(tmp_path: Path) -> None:
+def test_invalid_chunks_are_refused(tmp_path: Path) -> None:
     Pen(tmp_path, length=100).play(9).close()
     (path,) = files_in(folder(tmp_path))
     (chunk,) = chunks_in(path)

@@ -1,4 +1,4 @@
-"""An actor is stepped through every face, and episodes that have ended are followed by the next."""
+"""`play` steps an actor through every face, episode after episode."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Gym:
 
 
 class Vector(Gym):
-    """The same, which begins new episodes by itself."""
+    """The same, as a vector environment that resets itself."""
 
     num_envs = 1
 
@@ -40,7 +40,7 @@ def actor(observation: Any, info: Any) -> Any:
     return observation
 
 
-def test_a_gymnasium_environment_is_reset_after_every_end_and_shown_what_it_sees() -> None:
+def test_play_resets_a_gymnasium_environment_after_every_end() -> None:
     env = Gym()
     with pytest.raises(BudgetReached):
         play(env, actor)
@@ -48,7 +48,7 @@ def test_a_gymnasium_environment_is_reset_after_every_end_and_shown_what_it_sees
     assert env.calls == ["reset", *first, "reset", *second, "reset", "step 0"]
 
 
-def test_a_vector_environment_is_reset_once() -> None:
+def test_play_resets_a_vector_environment_once() -> None:
     env = Vector()
     with pytest.raises(BudgetReached):
         play(env, actor)

@@ -1,4 +1,4 @@
-"""A joint step gets into the replies to the last bit, whether all seats are written at once or one after the other."""
+"""A joint step gives the same replies, whether all seats are written at once or one by one."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from random_spaces import scramble, spaces
 
 
 class Ends:
-    """A link that goes nowhere."""
+    """A link without another end."""
 
     def __init__(self, outbox: NDArray[np.uint8], request_bytes: int) -> None:
         self.outbox, self.inbox = outbox, np.zeros(request_bytes, np.uint8)
@@ -52,7 +52,7 @@ class Seats:
         self.ports = [SeatServer(*seat) for seat in zip(entities, welcomes, self.layouts, links, strict=True)]
 
     def said(self) -> list[bytes]:
-        """What each seat is told, as a message."""
+        """The message to each seat."""
         return [port.link.outbox[: port.reply.message_bytes()].tobytes() for port in self.ports]
 
 
@@ -72,7 +72,7 @@ def random_step(rng: np.random.Generator, lanes: int, space: list[Space[Any]], m
 
 @settings(max_examples=60)
 @given(spaces(), st.integers(1, 3), st.integers(1, 3), st.integers(1, 3), st.sampled_from([0, 2]), st.integers(0, 99))
-def test_all_seats_at_once_are_told_what_each_alone_would_be(
+def test_alike_seats_get_the_same_replies_as_one_by_one(
     space: Space[Any], lanes: int, seats: int, held: int, mask_size: int, seed: int
 ) -> None:
     entities = [tuple(range(seat * held, (seat + 1) * held)) for seat in range(seats)]
@@ -102,7 +102,7 @@ def test_seats_of_different_layouts_are_written_one_by_one(share: float) -> None
         assert written.said() == expected.said()
 
 
-def test_dict_spaces_that_are_equal_but_for_the_order_of_their_keys_are_not_mixed_up() -> None:
+def test_dict_spaces_with_other_key_orders_are_not_alike() -> None:
     a, b = Box(0, 1, (1,), np.float32), Box(0, 1, (2,), np.float32)
     space: list[Space[Any]] = [Dict(OrderedDict(a=a, b=b)), Dict(OrderedDict(b=b, a=a))]
     assert space[0] == space[1]
@@ -114,13 +114,13 @@ def test_dict_spaces_that_are_equal_but_for_the_order_of_their_keys_are_not_mixe
             assert port.reply.by_entity[0][key].tobytes() == seen[key].tobytes()
 
 
-def test_seats_that_hold_the_entities_in_another_order_get_their_own_rows() -> None:
+def test_seats_with_entities_in_another_order_get_their_rows() -> None:
     space: list[Space[Any]] = [Box(0, 1, (1,), np.float32)] * 3
     seats = Seats(1, [(2,), (0,), (1,)], space, 0)
     rewards = np.array([[0.0, 10.0, 20.0]])
     observations = [np.full((1, 1), entity, np.float32) for entity in range(3)]
-    nobody = np.zeros((1, 3), np.bool_)
-    step = Step(Frame(observations, ~nobody, (None,) * 3), rewards, nobody, nobody)
+    no_ends = np.zeros((1, 3), np.bool_)
+    step = Step(Frame(observations, ~no_ends, (None,) * 3), rewards, no_ends, no_ends)
     step_writer(seats.ports, seats.layouts, seats.outboxes)(step, False)
     assert [float(port.reply.rewards[0, 0]) for port in seats.ports] == [20.0, 0.0, 10.0]
     assert [float(port.reply.by_entity[0][0, 0]) for port in seats.ports] == [2.0, 0.0, 1.0]
