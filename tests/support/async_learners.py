@@ -25,7 +25,7 @@ class NotesPPO(PPO):
 
     def run(self) -> None:
         samples: Any = self.group.async_samples
-        offer, take = samples.offer, samples.take
+        offer, take = samples.put, samples.get
 
         def noted_offer(part: Any, count: int) -> None:
             NOTES.append(("offered", mark_of(part), len(part["batch"]["actions"])))
@@ -37,7 +37,7 @@ class NotesPPO(PPO):
                 NOTES.append(("learnt", [(mark_of(part), len(part["batch"]["actions"])) for part in parts]))
             return parts
 
-        samples.offer, samples.take = noted_offer, noted_take
+        samples.put, samples.get = noted_offer, noted_take
         super().run()
 
 
@@ -46,11 +46,11 @@ class NotesDQN(DQN):
 
     def run(self) -> None:
         samples: Any = self.group.async_samples
-        offer = samples.offer
+        offer = samples.put
 
         def noted_offer(part: Any, count: int) -> None:
             NOTES.append(("collected", len(part["fragment"]["starts"])))
             offer(part, count)
 
-        samples.offer = noted_offer
+        samples.put = noted_offer
         super().run()
