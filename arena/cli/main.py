@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from arena import __version__
-from arena.errors import ConfigError, WriteError, located, nearest
+from arena.errors import ConfigError, Origin, WriteError, located, nearest
 from arena.run.stop import restored_handlers
 from arena.terminal.output import guarded_output, present_streams
 
@@ -489,16 +489,16 @@ def _train(arguments: argparse.Namespace) -> int:
 
 
 def _plan(arguments: argparse.Namespace) -> int:
-    from arena.config import load_config
+    from arena.config import load_with_origin
     from arena.plan.plan import to_json
     from arena.terminal import plan as show
     from arena.terminal.rounds import rounds_lines
 
-    config = load_config(arguments.config, arguments.overrides)
+    config, origin = load_with_origin(arguments.config, arguments.overrides)
     count = _process_count(config, arguments.ranks)
     plan = _load_plan(arguments.config, arguments.overrides, count.number)
     rounds = rounds_lines(config)
-    examination = _examine(plan, config, arguments.config)
+    examination = _examine(plan, config, origin)
     hosts = _hosts(plan, arguments.hosts)
     if arguments.json:
         _say(json.dumps(to_json(plan), indent=2))
@@ -525,14 +525,14 @@ def _plan(arguments: argparse.Namespace) -> int:
 
 
 def _check(arguments: argparse.Namespace) -> int:
-    from arena.config import load_config
+    from arena.config import load_with_origin
     from arena.terminal.plan import prove_plan, schedule_text
     from arena.terminal.rounds import gate_lines
     from arena.terminal.text import processes_words
 
-    config = load_config(arguments.config, arguments.overrides)
+    config, origin = load_with_origin(arguments.config, arguments.overrides)
     plan = _load_plan(arguments.config, arguments.overrides, _process_count(config, None).number)
-    examination = _examine(plan, config, arguments.config, conformance=lambda line: _tell(f"{line}\n"))
+    examination = _examine(plan, config, origin, conformance=lambda line: _tell(f"{line}\n"))
     proof = prove_plan(plan, examination)
     for line in (*examination.lines, *gate_lines(config), schedule_text(proof)):
         _say(line)
@@ -708,10 +708,12 @@ def _load_plan(path: str, overrides: Sequence[str], ranks: int | None) -> Plan:
         return make_plan(load_config(path, overrides), ranks=ranks)
 
 
-def _examine(plan: Plan, config: Config, path: str, *, conformance: Callable[[str], None] | None = None) -> Preflight:
+def _examine(
+    plan: Plan, config: Config, origin: Origin, *, conformance: Callable[[str], None] | None = None
+) -> Preflight:
     """Holds every policy against all seats that it may ever get."""
     from arena.preflight.examine import examine
     from arena.run.later_seats import later_plans
 
-    with located(source=path):
+    with origin.located():
         return examine(plan, later=later_plans(config), conformance=conformance)

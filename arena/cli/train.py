@@ -12,7 +12,6 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from arena.errors import located
 from arena.launch import mpirun
 from arena.registry import uncollected
 
@@ -90,12 +89,12 @@ def _leader(request: TrainArgs) -> TrainRun:
 
 
 def _start(request: TrainArgs, ranks: RanksWanted | None) -> int:
-    from arena.config import load_config
+    from arena.config import load_with_origin
     from arena.plan.process_count import process_count
     from arena.run.prepare import checked_plan
 
-    with located(source=request.path):  # a mistake is said once, before any process starts
-        config = load_config(request.path, request.overrides)
+    config, origin = load_with_origin(request.path, request.overrides)
+    with origin.located():  # a mistake is reported once, before any process starts
         plan = checked_plan(config, ranks=process_count(config, ranks, os.environ).number)
     if plan.processes == 1:
         return _alone(request._replace(ranks_said=True))

@@ -23,7 +23,8 @@ from arena.errors import ConfigError, listed, nearest
 from arena.plan.placement import Load, pack
 
 if TYPE_CHECKING:
-    from arena.config.schema import Config, MatchConfig
+    from arena.config.matches import MatchConfig
+    from arena.config.schema import Config
     from arena.game.api import Interface
 
 Entity = int | str

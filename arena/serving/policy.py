@@ -16,7 +16,8 @@ import msgspec
 from gymnasium.spaces import Space
 
 from arena import registry
-from arena.config.schema import Config, PolicyConfig, load_config
+from arena.config.load import load_config
+from arena.config.schema import Config, PolicyConfig
 from arena.errors import ConfigError, nearest
 from arena.league import rounds_file
 from arena.preflight.stubs import SpecVectorEnv, StubGroup, from_spaces
@@ -54,11 +55,13 @@ def load_policy(
     if policy not in config.policies:
         raise ConfigError(f"no policy {policy!r} in this run; {nearest(policy, config.policies)}", source=str(run))
     given = _as_learnt(folder, policy, config, boundary)
-    cls = registry.worker_class(given.algorithm, given.options, acts=given.frozen, path=f"policies.{policy}")
+    cls, options = registry.configured_algorithm(
+        given.algorithm, given.options, acts=given.frozen, path=f"policies.{policy}"
+    )
     if hasattr(cls, "check"):
         cls.check(observation_space, action_space)
     env = SpecVectorEnv(observation_space, action_space)
-    algorithm = from_spaces(cls, env, _group(config, policy), ticks=config.ticks, options=given.options)
+    algorithm = from_spaces(cls, env, _group(config, policy), ticks=config.ticks, options=options)
     found = _checkpoint(folder, policy, given, boundary)
     if found is not None:
         algorithm.load_state_dict(found.state)

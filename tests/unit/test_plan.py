@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arena.config.schema import Config, parse_config
+from arena.config import Config, parse_config
 from arena.errors import ConfigError
 from arena.plan.plan import (
     MatchPlan,

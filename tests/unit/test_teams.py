@@ -13,7 +13,7 @@ from gymnasium import spaces
 from gymnasium.vector.utils import batch_space
 from torch import Tensor
 
-from arena.config.schema import parse_config
+from arena.config.load import parse_config
 from arena.errors import BudgetReached, ConfigError
 from arena.game.spaces import row
 from arena.plan.plan import Plan, make_plan
