@@ -12,7 +12,7 @@ BENCHMARKS := accounting tick_overhead many_processes image_game ppo_touchdown g
 BENCH ?=
 RUN := runs/touchdown-2v2-$(shell date +%Y%m%d-%H%M%S)
 
-.PHONY: run test check lint types reference diagrams browser bench bench-learning bench-peers clean
+.PHONY: run test check lint types reference diagrams docs browser bench bench-learning bench-peers clean
 
 run: $(READY)
 	$(BIN)/arena train configs/touchdown_2v2.yaml --run-dir $(RUN)
@@ -31,11 +31,16 @@ types: $(READY)
 	$(BIN)/mypy
 
 reference: $(READY)
-	$(BIN)/arena list --markdown > policies/README.md
-	$(BIN)/arena list --markdown generators rules > configs/README.md
+	$(BIN)/arena list --markdown > docs/algorithms/options.md
+	$(BIN)/arena list --markdown configuration > docs/configuration/keys.md
+	$(BIN)/arena list --markdown commands > docs/cli.md
 
 diagrams: $(READY)
 	$(BIN)/python diagrams/draw.py
+
+docs: $(READY)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[docs]"
+	NO_MKDOCS_2_WARNING=true $(BIN)/mkdocs build --quiet --strict
 
 $(READY): setup.py constraints.txt
 	$(PYTHON) -m venv $(VENV)

@@ -35,6 +35,7 @@ setup(
         "sb3": ["stable-baselines3>=2.7,<3"],
         "video": ["imageio-ffmpeg>=0.5", "pillow>=10.1"],  # `arena replay --video`, pictures in `arena report`
         "box2d": ["box2d>=2.3.10"],  # Gymnasium's LunarLander, BipedalWalker and CarRacing
+        "docs": ["mkdocs-material>=9.5,<10"],  # `make docs`
         "dev": [
             "coverage>=7.5",
             "hypothesis>=6.100",

@@ -1,12 +1,13 @@
 """Draws the structure pictures from real plans and layouts: `python diagrams/draw.py` writes the SVG files.
 
-    environment_process   one match: actions in, one joint step, everybody's own part out
+    environment_process   one match: actions in, one joint step, each seat's own part out
     workers               four copies of a match, and the group that their workers form
     proxy                 what lies between an algorithm and its game, and the bytes of one tick
-    match_2v2             who is where in the smallest run of two teams
-    round_robin           who is where in the large one
+    match_2v2             the processes of the smallest run of two teams
+    round_robin           the processes of the large one
     legs                  from boundary to boundary, resumed, and with a process that dies
-    rounds                how a league makes the matches of a round from those before
+    rounds                how a league makes the matches of a round from earlier results
+    imports               the packages of the arena, and which of them imports which
 
 All numbers come from the configurations in `configs/` and from the code that a run uses.
 """
@@ -17,6 +18,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from imports import imports
 from svg import INK, LINE, MUTED, PAPER, Sheet, tint
 
 from arena.config import Config, load_config
@@ -31,7 +33,7 @@ from arena.seat.layout import ReplyView, RequestView, SeatLayout
 
 HERE = Path(__file__).resolve().parent
 CONFIGS = HERE.parent / "configs"
-GREY = "#8a949e"
+GRAY = "#8a949e"
 SHOWN_ROUNDS = 4  # of a league
 
 
@@ -55,7 +57,7 @@ class Scene(NamedTuple):
         return self.plan.matches[0]
 
     def color(self, seat: int) -> str:
-        """The colour of whoever sits there in the first match."""
+        """The color of the policy that fills this seat of the first match."""
         return color_of(self.plan.policies[self.match.seats[seat].policy])
 
     def entities(self, seat: int) -> tuple[int, ...]:
@@ -67,7 +69,7 @@ class Scene(NamedTuple):
         return ", ".join(self.interface.entities[index] for index in self.entities(seat))
 
     def layout(self, seat: int) -> SeatLayout:
-        """What the two ends of a seat's link of the first match agree on."""
+        """The layout of the messages of a seat of the first match."""
         entities, game = self.entities(seat), self.interface
         return SeatLayout.of(
             self.match.lanes,
@@ -78,12 +80,12 @@ class Scene(NamedTuple):
 
 
 def color_of(policy: PolicyPlan) -> str:
-    """The colour of a policy, a grey if the configuration gives none."""
-    return policy.color or GREY
+    """The color of a policy, gray if the configuration gives none."""
+    return policy.color or GRAY
 
 
 def worker_card(sheet: Sheet, x: float, y: float, color: str, title: str, note: str, *, width: float = 170) -> None:
-    """A worker: 54 high, with its policy's colour as a bar on its left."""
+    """A worker: 54 high, with its policy's color as a bar on its left."""
     sheet.box(x, y, width, 54, fill=tint(color, 0.9), stroke=color)
     sheet.box(x, y, 8, 54, fill=color, stroke=color, radius=4)
     sheet.text(x + 20, y + 23, title, bold=True)
@@ -91,7 +93,7 @@ def worker_card(sheet: Sheet, x: float, y: float, color: str, title: str, note: 
 
 
 def lane_grid(sheet: Sheet, x: float, y: float, scene: Scene, *, size: float, columns: int = 4) -> None:
-    """One small field per lane, with a dot for each entity in the colour of who plays it."""
+    """One small field per lane, with a dot for each entity in the color of its policy."""
     colors = {entity: scene.color(seat) for seat in range(len(scene.match.seats)) for entity in scene.entities(seat)}
     for lane in range(scene.match.lanes):
         left, top = x + lane % columns * (size + 5), y + lane // columns * (size + 5)
@@ -106,7 +108,7 @@ def lane_grid(sheet: Sheet, x: float, y: float, scene: Scene, *, size: float, co
 
 
 def environment_process() -> str:
-    """Actions in, one joint step, everybody's own part out."""
+    """Actions in, one joint step, each seat's own part out."""
     scene = Scene.of("touchdown_2v2.yaml")
     match, seats = scene.match, scene.match.seats
     lanes, entities = match.lanes, len(scene.interface.entities)
@@ -140,7 +142,7 @@ def _joint_step(sheet: Sheet, scene: Scene, entities: int) -> None:
     sheet.box(478, 150, 146, 90, fill=PAPER)
     sheet.text(551, 180, "joint action", bold=True, anchor="middle")
     sheet.text(551, 202, f"{lanes} lanes x {entities} entities", size=12.5, anchor="middle", color=MUTED)
-    sheet.text(551, 222, "when all have spoken", size=12.5, anchor="middle", color=MUTED)
+    sheet.text(551, 222, "once all have acted", size=12.5, anchor="middle", color=MUTED)
     sheet.arrow([(444, 195), (474, 195)])
     sheet.box(664, 150, 180, 214, fill=PAPER)
     sheet.text(754, 180, "the game", bold=True, anchor="middle")
@@ -149,19 +151,19 @@ def _joint_step(sheet: Sheet, scene: Scene, entities: int) -> None:
     sheet.arrow([(626, 195), (660, 195)])
     sheet.box(478, 274, 146, 90, fill=PAPER)
     sheet.text(551, 304, "joint step", bold=True, anchor="middle")
-    sheet.text(551, 326, "observations, rewards,", size=12.5, anchor="middle", color=MUTED)
-    sheet.text(551, 344, "terminated, truncated", size=12.5, anchor="middle", color=MUTED)
+    sheet.text(551, 326, "observations, rewards,", size=12, anchor="middle", color=MUTED)
+    sheet.text(551, 344, "terminated, truncated", size=12, anchor="middle", color=MUTED)
     sheet.arrow([(662, 319), (628, 319)])
     sheet.arrow([(476, 319), (446, 319)])
     sheet.box(478, 390, 366, 54, fill=PAPER)
-    sheet.text(494, 413, "lanes that are over begin their next episode at once;", size=12.5)
-    sheet.text(494, 431, "what was seen last travels along, so nothing is lost", size=12.5)
+    sheet.text(494, 413, "a lane whose episode is over begins the next at once;", size=12.5)
+    sheet.text(494, 431, "the last observation is sent along with the first", size=12.5)
     sheet.arrow([(754, 366), (754, 386)])
 
 
 def _environment_steps(sheet: Sheet) -> None:
     sheet.text(284, 468, "finished episodes go to the root", size=12.5, color=MUTED)
-    words = "A tick: every seat says what its entities do, all lanes step once, every seat is told its own part."
+    words = "A tick: every seat sends its actions, all lanes step once, every seat receives its own part."
     sheet.text(36, 520, words, size=13.5)
     sheet.text(36, 540, "No seat receives a byte of another seat's observation.", size=13.5)
 
@@ -190,7 +192,7 @@ def workers() -> str:
     _hub(sheet, color_of(learner), 130, 84 * (count - 1) + 54)
     notes = (
         "Each worker collects its own samples in its own match; then all of them step on one mean gradient.",
-        "Their weights stay equal to the last bit, and are those that one worker would learn from all samples.",
+        "Their weights stay equal to the last bit, and equal those that one worker would learn from all samples.",
     )
     sheet.lines(36, 496, notes, step=20)
     return sheet.to_text()
@@ -209,7 +211,7 @@ def _copy_row(sheet: Sheet, plan: Plan, y: float, match: int, seat: int, group_r
     sheet.text(302, y + 42, f"rank {rank}", size=12, color=MUTED, anchor="middle")
     sheet.arrow([(364, y + 27), (400, y + 27)], color=mine, tail=True)
     note = f"group rank {group_rank}, rank {plan.rank_of(Role(RoleKind.WORKER, match, seat))}"
-    worker_card(sheet, 404, y, mine, f"{seats[seat].policy}: collect, judge, learn", note, width=232)
+    worker_card(sheet, 404, y, mine, f"{seats[seat].policy}: collect and learn", note, width=232)
     sheet.arrow([(640, y + 19), (694, y + 19)], color=mine)
     sheet.arrow([(696, y + 36), (642, y + 36)], color=mine)
 
@@ -218,9 +220,9 @@ def _hub(sheet: Sheet, color: str, top: float, height: float) -> None:
     sheet.box(698, top, 166, height, fill=tint(color, 0.9), stroke=color, dashed=True)
     middle = top + height / 2
     sheet.text(781, middle - 62, "average_gradients", bold=True, anchor="middle", mono=True, size=13)
-    sheet.text(781, middle - 22, "g = \u03a3 w\u1d62 g\u1d62 / \u03a3 w\u1d62", anchor="middle", size=18)
+    sheet.text(781, middle - 22, "g = \u03a3 w\u1d62 g\u1d62 / \u03a3 w\u1d62", anchor="middle", size=16)
     notes = ("one exchange for each", "gradient step, summed in", "the order of group ranks")
-    sheet.lines(781, middle + 20, notes, anchor="middle", size=12.5, color=MUTED)
+    sheet.lines(781, middle + 20, notes, anchor="middle", size=11.5, color=MUTED)
 
 
 # --------------------------------------------------------------------------------- between an algorithm and its game
@@ -247,7 +249,7 @@ def proxy() -> str:
     )
     _worker_process(sheet, scene.color(0))
     sheet.box(696, 100, 168, 190)
-    sheet.text(780, 126, "environment process", bold=True, anchor="middle")
+    sheet.text(780, 126, "environment process", bold=True, anchor="middle", size=13)
     lane_grid(sheet, 715.5, 148, scene, size=28.5)
     sheet.arrow([(620, 178), (692, 178)])
     sheet.arrow([(694, 222), (622, 222)])
@@ -279,7 +281,7 @@ def _worker_process(sheet: Sheet, color: str) -> None:
     sheet.text(72, 248, "yours, or built in", size=12, color=MUTED)
     sheet.arrow([(250, 207), (280, 207)], tail=True)
     sheet.box(284, 146, 190, 122, fill=PAPER)
-    sheet.text(300, 172, "proxy, one of three faces", bold=True, size=13)
+    sheet.text(300, 172, "proxy: one of 3 faces", bold=True, size=13)
     for row, (name, what) in enumerate((("gym", "Env"), ("vector", "VectorEnv"), ("parallel", "ParallelEnv"))):
         sheet.text(300, 199 + 22 * row, name, mono=True, size=12, color=color)
         sheet.text(372, 199 + 22 * row, what, mono=True, size=12)
@@ -333,7 +335,7 @@ def _message(sheet: Sheet, y: float, name: str, fields: list[Field], scale: floa
 
 
 def match_2v2() -> str:
-    """Who is where in the smallest run of two teams."""
+    """The processes of the smallest run of two teams."""
     scene = Scene.of("touchdown_2v2.yaml")
     plan, match = scene.plan, scene.match
     sheet = Sheet(
@@ -342,7 +344,7 @@ def match_2v2() -> str:
         describe="a root, an environment, two blue and two red workers",
     )
     sheet.heading(
-        f"Two against two: {plan.processes} processes", f"{scene.config}: both teams learn, each from the other"
+        f"Two against two: {plan.processes} processes", f"{scene.config}: both teams learn, against each other"
     )
     sheet.box(365, 96, 170, 64)
     sheet.text(450, 122, "root", bold=True, anchor="middle", size=15)
@@ -350,7 +352,7 @@ def match_2v2() -> str:
     _rank_tag(sheet, 535, 96, plan.rank_of(Role(RoleKind.ROOT)))
     sheet.arrow([(450, 162), (450, 206)], dashed=True, head=False)
     sheet.box(345, 208, 210, 246)
-    sheet.text(450, 236, f"environment: {match.env}", bold=True, anchor="middle", size=15)
+    sheet.text(450, 236, f"environment: {match.env}", bold=True, anchor="middle", size=13.5)
     sheet.text(450, 257, f"{match.lanes} lanes step together", anchor="middle", size=12.5, color=MUTED)
     lane_grid(sheet, 372.5, 282, scene, size=35)
     _rank_tag(sheet, 555, 208, plan.rank_of(Role(RoleKind.ENVIRONMENT, 0)))
@@ -383,7 +385,7 @@ def _rank_tag(sheet: Sheet, right: float, top: float, rank: int) -> None:
 
 
 def round_robin() -> str:
-    """Who is where in the large one."""
+    """The processes of the large run."""
     scene = Scene.of("round_robin_4x5.yaml")
     plan = scene.plan
     pairs = sorted({match.entry for match in plan.matches})
@@ -447,14 +449,14 @@ def _match_cell(sheet: Sheet, plan: Plan, match: MatchPlan, x: float, y: float) 
 def _group_card(sheet: Sheet, policy: PolicyPlan, x: float, y: float) -> None:
     color = color_of(policy)
     sheet.box(x, y, 200, 103, fill=tint(color, 0.9), stroke=color, dashed=True, radius=10)
-    sheet.text(x + 18, y + 28, f"group {policy.name}", bold=True, size=15, color=color)
-    sheet.text(x + 182, y + 28, f"{len(policy.workers)} workers", size=12.5, anchor="end", color=MUTED)
+    sheet.text(x + 18, y + 28, f"group {policy.name}", bold=True, size=13, color=color)
+    sheet.text(x + 182, y + 28, f"{len(policy.workers)} workers", size=11.5, anchor="end", color=MUTED)
     for index in range(len(policy.workers)):
         sheet.disc(x + 24 + 17 * (index % 10), y + 49 + 18 * (index // 10), 5.5, fill=color)
 
 
 def legs() -> str:
-    """How a run goes on: the legs of a run, and who hosts what before and after a death."""
+    """The legs of a run, and which rank hosts which roles before and after a death."""
     scene = Scene.of("touchdown_2v2.yaml")
     plan, dead = scene.plan, 3
     sheet = Sheet(
@@ -462,10 +464,10 @@ def legs() -> str:
         title="A run is a row of legs",
         describe="What is saved at their ends, where a killed run goes on, and what happens when one process dies",
     )
-    sheet.heading("A run is a row of legs", "each begins from what the one before it has saved")
+    sheet.heading("A run is a sequence of legs", "each begins with what the leg before it has saved")
     _leg_row(sheet, plan)
     after, order = rehosted(plan, [rank for rank in range(plan.processes) if rank != dead])
-    sheet.text(36, 276, "A process dies: the others go back to the newest boundary", bold=True, size=15)
+    sheet.text(36, 276, "A process dies: the others return to the newest boundary", bold=True, size=15)
     for rank in range(plan.processes):
         hosts = plan.ranks[rank]
         _rank_card(sheet, scene, 36 + 140 * rank, 298, f"rank {rank}", hosts, gone=rank == dead)
@@ -503,14 +505,14 @@ def _rank_card(
     sheet.text(x + 12, y + 20, f"{name}: died" if gone else name, size=12, color="#b3261e" if gone else MUTED)
     for index, role in enumerate(hosts):
         middle = y + 38 + 20 * index
-        color = GREY if role.seat is None else scene.color(role.seat)
+        color = GRAY if role.seat is None else scene.color(role.seat)
         words = role.kind.value if role.seat is None else scene.entity_names(role.seat)
         sheet.disc(x + 18, middle - 4, 5, fill=color)
         sheet.text(x + 30, middle, words, size=12.5)
 
 
 def rounds() -> str:
-    """How a league goes on: its first rounds, as they would be if nobody had won anything yet."""
+    """The first rounds of a league, as planned without any results."""
     name = "league_exploiters.yaml"
     config = load_config(CONFIGS / name)
     played = [next_round.first_round(config)]
@@ -520,18 +522,18 @@ def rounds() -> str:
     below = 98 + height
     sheet = Sheet(
         below + 150,
-        title="A league is a row of rounds",
+        title="A league is a sequence of rounds",
         describe="Who meets whom in each round, which snapshots join, and what decides the next one",
     )
     sheet.heading(
-        "A league is a row of rounds", f"configs/{name}: each round has a plan of its own, the processes stay"
+        "A league is a sequence of rounds", f"configs/{name}: each round has a plan of its own, the processes stay"
     )
     for number, found in enumerate(played):
         _round_column(sheet, config, found, 36 + 208 * number, height)
         if number:
             sheet.arrow([(36 + 208 * number - 24, 122), (36 + 208 * number - 4, 122)], color=INK)
     for index, policy in enumerate(config.policies):
-        color = config.policies[policy].color or GREY
+        color = config.policies[policy].color or GRAY
         sheet.disc(46 + 170 * index, below + 25, 7, fill=color)
         sheet.text(60 + 170 * index, below + 30, policy, bold=True, size=13.5)
     sheet.disc(46 + 510, below + 25, 6, fill=PAPER, stroke=INK)
@@ -539,16 +541,15 @@ def rounds() -> str:
     sheet.box(36, below + 54, 828, 66)
     what = [
         "After each round: results -> ratings and payoffs with their uncertainty -> snapshots, forks, resets -> "
-        "who meets whom.",
-        "What a policy has learnt goes on with it; each round is a line of rounds.jsonl, and a resumed league plans "
-        "the same.",
+        "pairings.",
+        "Weights pass from round to round; each round is a line of rounds.jsonl, and a resumed league plans the same.",
     ]
     sheet.lines(52, below + 80, what, step=22, size=13)
     return sheet.to_text()
 
 
 def _meetings(config: Config, found: Round) -> list[tuple[str, str]]:
-    """Who plays on the first and on the second side of each match."""
+    """The policies on the first and on the second side of each match."""
     plan = make_plan(next_round.round_config(config, found, Path), number=found.number)
     return [(match.seats[0].policy, match.seats[-1].policy) for match in plan.matches]
 
@@ -562,13 +563,14 @@ def _round_column(sheet: Sheet, config: Config, found: Round, x: float, height: 
         for side, player in enumerate(sides):
             left = x + (22 if side == 0 else 104)
             policy, _, tick = player.partition("@")
-            color = config.policies[policy].color or GREY
+            color = config.policies[policy].color or GRAY
             sheet.disc(left, y - 4, 6.5, fill=PAPER if tick else color, stroke=color)
             sheet.text(left + 13, y, f"@{int(tick):,}" if tick else "now", size=11.5, color=MUTED)
 
 
 PICTURES: dict[str, Callable[[], str]] = {
-    picture.__name__: picture for picture in (environment_process, workers, proxy, match_2v2, round_robin, legs, rounds)
+    picture.__name__: picture
+    for picture in (environment_process, workers, proxy, match_2v2, round_robin, legs, rounds, imports)
 }
 
 

@@ -27,7 +27,7 @@ def number(value: float) -> str:
 
 
 def tint(color: str, share: float) -> str:
-    """A colour with a share in [0, 1] of white in it."""
+    """A color with a share in [0, 1] of white in it."""
     parts = (int(color[start : start + 2], 16) for start in (1, 3, 5))
     return "#" + "".join(f"{round(part + (255 - part) * share):02x}" for part in parts)
 

@@ -29,6 +29,12 @@ if TYPE_CHECKING:
     from arena.preflight.examine import Preflight
 
 _DESCRIPTION = "Many policies learning with and against each other, in many copies of many games, over MPI."
+_EXIT_CODES = (
+    "Exit codes: 0 done, 1 the run failed, 2 a mistake in the configuration or on the command line (the message begins "
+    "with `arena: error:`), 130 ended by Ctrl-C (SIGINT), 143 ended by SIGTERM, 0 ended by SIGUSR1, 141 the reader of "
+    "a command that only prints has closed the pipe. Under an mpirun or srun of your own the exit code is the "
+    "launcher's."
+)
 _NOBODY_READS = 128 + 13  # as of a program that SIGPIPE ends
 _TOO_MANY = 2**53  # from here on, a float no longer holds every integer
 _PORT, _LAST_PORT = 8000, 65535
@@ -112,7 +118,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(prog="arena", description=_DESCRIPTION)
+    parser = _Parser(prog="arena", description=_DESCRIPTION, epilog=_EXIT_CODES)
     parser.add_argument("--version", action="version", version=f"arena {__version__}")
     parser.set_defaults(plays=False)  # whether a command goes on when nobody reads what it says
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
@@ -142,7 +148,10 @@ def _add_list(commands: Any) -> None:
         help="whose options to show: of one, or of all environments, wrappers, algorithms, generators or rules",
     )
     listing.add_argument(
-        "--markdown", action="store_true", help="as a page; without a NAME of all algorithms of the arena"
+        "--markdown",
+        action="store_true",
+        help="as a page: of NAMEs, of all keys (configuration), of all commands (commands); without a NAME of all "
+        "algorithms",
     )
     listing.set_defaults(command=_list)
 
@@ -632,7 +641,15 @@ def _list(arguments: argparse.Namespace) -> int:
     from arena.terminal import reference
 
     if arguments.markdown:
-        _say(reference.page(reference.named(arguments.names or ["algorithms"])).removesuffix("\n"))
+        from arena.terminal import reference_pages
+
+        if arguments.names == ["configuration"]:
+            page = reference_pages.configuration()
+        elif arguments.names == ["commands"]:
+            page = reference_pages.commands(_parser())
+        else:
+            page = reference.page(reference.named(arguments.names or ["algorithms"]))
+        _say(page.removesuffix("\n"))
         return 0
     told = [reference.lines(name) for name in reference.named(arguments.names)]  # all, before anything is said
     _say("\n".join(line for lines in told or [reference.listing()] for line in lines))

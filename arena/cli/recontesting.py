@@ -17,7 +17,8 @@ from arena.league.tournament import distinct_settings
 from arena.records import boundary as boundaries
 from arena.records.folder import RunFolder
 from arena.run.leg import leg_at
-from arena.run.prepare import checked_plan, existing_folder
+from arena.run.planning import checked_plan
+from arena.run.prepare import existing_folder
 from arena.run.resume import GAME, SAME_MATCH, checkpoints_given, compared, numbered
 from arena.run.run import Run
 

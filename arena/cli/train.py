@@ -91,7 +91,7 @@ def _leader(request: TrainArgs) -> TrainRun:
 def _start(request: TrainArgs, ranks: RanksWanted | None) -> int:
     from arena.config import load_with_origin
     from arena.plan.process_count import process_count
-    from arena.run.prepare import checked_plan
+    from arena.run.planning import checked_plan
 
     config, origin = load_with_origin(request.path, request.overrides)
     with origin.located():  # a mistake is reported once, before any process starts

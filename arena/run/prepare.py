@@ -10,10 +10,8 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from arena import registry
-from arena.callbacks import made
 from arena.config import Config, resolved_yaml
-from arena.plan.plan import Plan, make_plan, to_json
+from arena.plan.plan import to_json
 from arena.records import boundary as boundaries
 from arena.records.boundary import Boundary
 from arena.records.faults import process_faults
@@ -21,6 +19,7 @@ from arena.records.folder import RunFolder
 from arena.records.lock import refuse_held
 from arena.run.later_seats import later_plans
 from arena.run.leg import Leg
+from arena.run.planning import checked_plan
 from arena.run.resume import checkpoints_given, forget, resumed
 from arena.run.run import Run
 
@@ -52,23 +51,6 @@ def prepare(config: Config, *, ranks: int | None, run_dir: str | None = None, re
     made = not (named and place.exists())
     folder = RunFolder.open(place, given=named)
     return Run(plan, folder.path, config=resolved_yaml(config), made_folder=made, leg=Leg(restore=restore))
-
-
-def checked_plan(config: Config, *, ranks: int | None) -> Plan:
-    """The plan of a configuration whose names are known ones; no environment and no algorithm is imported for it.
-
-    Raises:
-        ConfigError: a short name of an environment or an algorithm that nothing has, even of one that nobody plays; a
-            callback that cannot be made; or what `make_plan` refuses.
-    """
-    registry.check_names(
-        {name: entry.make for name, entry in config.envs.items()},
-        {name: policy.algorithm for name, policy in config.policies.items()},
-        {name: [wrapper for wrapper, _ in entry.wrapped_in] for name, entry in config.envs.items()},
-    )
-    plan = make_plan(config, ranks=ranks)
-    made(plan.callbacks)
-    return plan
 
 
 def existing_folder(config: Config, run_dir: str | None) -> RunFolder:

@@ -1,1 +1,5 @@
 """A policy of a run, without the run."""
+
+from arena.serving.policy import load_policy
+
+__all__ = ["load_policy"]

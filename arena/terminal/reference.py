@@ -72,7 +72,7 @@ def options_of(name: str) -> list[Option]:
     if name in registry.WRAPPERS:
         return _fields(registry.wrapper(name))
     if name in _PARTS_OF_MATCHES:
-        return _keys(_PARTS_OF_MATCHES[name])
+        return keys_of(_PARTS_OF_MATCHES[name])
     if ":" not in name and name not in registry.ALGORITHMS:
         raise ConfigError(
             f"there is nothing called {name!r}; {nearest(name, [*_BUILT_IN, *SHELVES])}; or an algorithm of your own "
@@ -81,7 +81,7 @@ def options_of(name: str) -> list[Option]:
     cls = registry.algorithm(name)
     declared = getattr(cls, "Options", None)
     if isinstance(declared, type) and issubclass(declared, msgspec.Struct):
-        found = _keys(declared)
+        found = keys_of(declared)
     else:
         found = _fields(declared) if dataclasses.is_dataclass(declared) else _keywords(cls)
     return [option for option in found if option.name not in getattr(cls, "refused_options", ())]
@@ -93,13 +93,13 @@ def _fields(declared: Any) -> list[Option]:
     return [Option(field.name, _default(field), words.get(field.name, "")) for field in dataclasses.fields(declared)]
 
 
-def _keys(kind: type[msgspec.Struct], *, inside: str = "") -> list[Option]:
-    """The keys of a mapping of the configuration; those of a mapping in it by their paths, as `reset.after`."""
+def keys_of(kind: type[msgspec.Struct], *, inside: str = "") -> list[Option]:
+    """The keys of a mapping of the configuration; keys of a mapping inside it as paths: `reset.after`."""
     words, found = {**_words_of(kind), **_descriptions(kind)}, []
     for field in msgspec.structs.fields(kind):
         key = f"{inside}{field.encode_name}"
         if isinstance(field.default, msgspec.Struct):
-            found += _keys(type(field.default), inside=f"{key}.")
+            found += keys_of(type(field.default), inside=f"{key}.")
         else:
             found.append(Option(key, _default(field), words.get(field.name, "")))
     return found
@@ -203,7 +203,11 @@ def page(names: Sequence[str]) -> str:
     """The options of what is named, in Markdown."""
     shelves = [shelf.title for shelf in SHELVES.values() if any(name in shelf.entries for name in names)]
     titles = " and the ".join(shelves or ["algorithms"])
-    parts = [f"# Options of the {titles}\n", "Written by `make reference`; `arena list NAME` shows the same.\n"]
+    parts = [
+        f"# Options of the {titles}\n",
+        "Written by `make reference` from the source; `arena list` shows the options of one in the terminal:\n",
+        f"```sh\narena list {names[0]}\n```\n",
+    ]
     for name in names:
         rows = [f"| `{option.name}` | `{option.default}` | {option.words} |" for option in options_of(name)]
         table = ["| option | default | meaning |", "|---|---|---|", *rows] if rows else ["No options."]
@@ -212,9 +216,9 @@ def page(names: Sequence[str]) -> str:
 
 
 def _head(name: str) -> str:
-    """What something is; of an algorithm of the arena also where its source is, as seen from `policies/`."""
+    """What something is; for an algorithm of the arena also a link to its source, relative to `docs/algorithms/`."""
     words = _BUILT_IN.get(name, "an algorithm of your own")
     if name not in registry.ALGORITHMS:
         return words
-    file = registry.ALGORITHMS[name].target.partition(":")[0].replace(".", "/").removeprefix("policies/")
-    return f"{words}; [{file}.py]({file}.py)"
+    file = registry.ALGORITHMS[name].target.partition(":")[0].replace(".", "/")
+    return f"{words}; [{file}.py](../../{file}.py)"

@@ -1,46 +1,85 @@
-"""The README as data: its code blocks, its commands, its tables."""
+"""README and the pages of docs/ as data: their code blocks, commands, tables and links."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[2]
-TEXT = (ROOT / "README.md").read_text(encoding="utf-8")
 
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _NAMED = re.compile(r"# (\S+\.(?:py|yaml))\n")
-_COMMAND = re.compile(r"\barena (?:train|plan|check|evaluate|tournament|exploit|slurm|doctor|list)\b[^#\n]*")
+_NAMES = "train|plan|check|evaluate|tournament|exploit|replay|report|watch|slurm|doctor|list"
+_COMMAND = re.compile(rf"\barena (?:{_NAMES})\b[^#\n]*")
+_HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 
 
-def blocks(language: str) -> list[str]:
-    """The code blocks of a language."""
-    return [body for kind, body in _FENCE.findall(TEXT) if kind == language]
+class Step(NamedTuple):
+    """A command of a console block, and the lines that are shown below it."""
+
+    command: str
+    shown: list[str]
 
 
-def files() -> dict[str, str]:
-    """The code blocks whose first line is a comment with a file's name, by that name."""
-    bodies = [*blocks("python"), *blocks("yaml")]
-    return {named[1]: body for body in bodies if (named := _NAMED.match(body)) is not None}
+class Page:
+    """One Markdown file.
 
-
-def commands() -> list[str]:
-    """Every `arena ...` of shell blocks and code spans."""
-    spans = re.findall(r"`([^`]*)`", _FENCE.sub("", TEXT))
-    return [found.strip() for part in (*blocks("sh"), *spans) for found in _COMMAND.findall(part)]
-
-
-def section(heading: str) -> str:
-    """The text below a heading, code blocks left out, up to the next heading of any level.
-
-    Raises:
-        KeyError: there is no such heading.
+    Args:
+        path: relative to the repository.
     """
-    parts = re.split(r"^#+ (.+)$", _FENCE.sub("", TEXT), flags=re.MULTILINE)
-    return dict(zip(parts[1::2], parts[2::2], strict=True))[heading]
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.text = (ROOT / path).read_text(encoding="utf-8")
+        self.prose = _FENCE.sub("", self.text)
+
+    def blocks(self, *languages: str) -> list[str]:
+        """The code blocks of some languages, in their order."""
+        return [body for kind, body in _FENCE.findall(self.text) if kind in languages]
+
+    def files(self) -> dict[str, str]:
+        """The code blocks whose first line is a comment with a file's name, by that name."""
+        return {named[1]: body for body in self.blocks("python", "yaml") if (named := _NAMED.match(body)) is not None}
+
+    def steps(self) -> Iterator[Step]:
+        """The commands of the console blocks."""
+        for body in self.blocks("console"):
+            for part in re.split(r"^\$ ", body, flags=re.MULTILINE)[1:]:
+                command, *shown = part.splitlines()
+                yield Step(command, shown)
+
+    def commands(self) -> list[str]:
+        """Every `arena ...` of shell and console blocks and code spans."""
+        spans = re.findall(r"`([^`]*)`", self.prose)
+        typed = [step.command for step in self.steps()]
+        return [found.strip() for part in (*self.blocks("sh"), *typed, *spans) for found in _COMMAND.findall(part)]
+
+    def section(self, heading: str) -> str:
+        """The text below a heading, code blocks left out, up to the next heading of any level.
+
+        Raises:
+            KeyError: there is no such heading.
+        """
+        parts = _HEADING.split(self.prose)
+        return dict(zip(parts[1::2], parts[2::2], strict=True))[heading]
+
+    def table(self, heading: str) -> dict[str, list[str]]:
+        """The rows of a section's tables: the first cell without its back quotes, and the other cells."""
+        rows = [line.strip("|").split(" | ") for line in self.section(heading).splitlines() if line.startswith("| `")]
+        return {row[0].strip().strip("`"): [cell.strip() for cell in row[1:]] for row in rows}
+
+    def links(self) -> list[str]:
+        """Where links and pictures lead, without those to other sites."""
+        return [link for link in re.findall(r"\]\(([^)\s]+)\)", self.prose) if "://" not in link]
+
+    def anchors(self) -> set[str]:
+        """What a link can name after `#`: the headings, as GitHub and the site spell them."""
+        plain = [re.sub(r"\[([^]]*)\]\([^)]*\)|`", r"\1", heading).lower() for heading in _HEADING.findall(self.prose)]
+        return {re.sub(r"[^\w -]", "", heading).strip().replace(" ", "-") for heading in plain}
 
 
-def table(heading: str) -> dict[str, list[str]]:
-    """The rows of a section's tables: the first cell without its back quotes, and the other cells."""
-    rows = [line.strip("|").split(" | ") for line in section(heading).splitlines() if line.startswith("| `")]
-    return {row[0].strip().strip("`"): [cell.strip() for cell in row[1:]] for row in rows}
+README = Page("README.md")
+DOCS = [Page(path.relative_to(ROOT).as_posix()) for path in sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = {page.path: page for page in (README, *DOCS)}

@@ -15,8 +15,8 @@ from types import FrameType
 
 import pytest
 
+import envs.adapters
 from arena.cli.main import main
-from envs.adapters import adapt
 from mutated_configs import mutant
 from run_cli import arena
 from working_folder import visiting
@@ -25,7 +25,7 @@ CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 SOURCES = sorted([*CONFIGS.glob("*.yaml"), *CONFIGS.glob("examples/*/*.yaml")])
 CASES = 10_000
 PROCESSES = 20
-ADAPTERS = Path(adapt.__file__).parent
+ADAPTERS = Path(envs.adapters.__file__).parent
 HOME = {CONFIGS.parent / package for package in ("arena", "envs", "policies")}
 MOST_FOREIGN = 3  # files of each source whose game, somebody else's, takes longer than that to make
 SECONDS = 5.0  # of processor time for one file; the slowest take one, in a busy core

@@ -64,10 +64,10 @@ def test_a_rank_loads_its_own_role_and_not_what_rank_0_alone_needs(role: str, ot
 def test_what_starts_the_launcher_waits_for_it_without_numpy(tmp_path: Path) -> None:
     (tmp_path / "config.yaml").write_text(CONFIG)
     program = (
-        "from arena.cli import main as cli\nfrom arena.launch import mpirun\nstarted = []\n"
+        "from arena.cli.main import main\nfrom arena.launch import mpirun\nstarted = []\n"
         "mpirun.under_launcher = lambda: False\n"
         "mpirun.run = lambda ranks, program, **_: started.append(ranks) or 0\n"
-        "assert cli.main(['train', 'config.yaml', '--ranks', 'one_per_role']) == 0 and started == [4]"
+        "assert main(['train', 'config.yaml', '--ranks', 'one_per_role']) == 0 and started == [4]"
     )
     loaded = loaded_after(program, cwd=tmp_path)
     assert "arena.plan.plan" in loaded

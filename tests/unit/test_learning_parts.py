@@ -30,6 +30,6 @@ def test_who_says_nothing_resets_on_the_same_step() -> None:
         algorithm.check_autoreset(env, "PPO")
 
 
-@pytest.mark.parametrize("name", ["on_policy", "off_policy", "bc"])
+@pytest.mark.parametrize("name", ["common.on_policy", "common.off_policy", "bc"])
 def test_all_algorithms_mean_the_same_by_it(name: str) -> None:
     assert import_module(f"policies.{name}").alone is algorithm.alone

@@ -10,7 +10,7 @@ import pytest
 import arena
 from arena import registry
 from arena.cli.main import main
-from arena.config import matches
+from arena.config import Config, matches
 from arena.errors import ConfigError
 from arena.terminal import reference
 from envs.matrix import GAMES
@@ -18,13 +18,21 @@ from envs.matrix import GAMES
 OURS = [name for name, entry in registry.ALGORITHMS.items() if not entry.extra]
 UNUSED = dict.fromkeys(("mappo", "hppo"), ("recurrent", "hidden_size", "sequence_length"))
 ROOT = Path(arena.__file__).parent.parent
-PAGES = {"policies": ["algorithms"], "configs": ["generators", "rules"]}
+PAGES = {"algorithms/options": [], "configuration/keys": ["configuration"], "cli": ["commands"]}
 
 
-@pytest.mark.parametrize("folder", PAGES)
-def test_the_pages_of_all_options_are_what_the_sources_say(folder: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["list", "--markdown", *PAGES[folder]]) == 0
-    assert (ROOT / folder / "README.md").read_text() == capsys.readouterr().out, "run `make reference`"
+@pytest.mark.parametrize("page", PAGES)
+def test_generated_page_is_what_the_source_says(page: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["list", "--markdown", *PAGES[page]]) == 0
+    assert (ROOT / "docs" / f"{page}.md").read_text() == capsys.readouterr().out, "run `make reference`"
+
+
+def test_configuration_page_has_every_key_once(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["list", "--markdown", "configuration"]) == 0
+    top, _, rest = capsys.readouterr().out.partition("## Top level")[2].partition("\n## ")
+    assert [row.split("`")[1] for row in top.splitlines() if row.startswith("| `")] == list(Config.__struct_fields__)
+    assert "| `self` | number >= 0, <= 1 | `0.35` |" in rest
+    assert "| `ranks` | `auto` or `one_per_role` or integer >= 1 | `auto` |" in top
 
 
 def test_every_generator_and_every_rule_is_listed_and_each_of_its_keys_described(

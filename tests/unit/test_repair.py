@@ -74,10 +74,10 @@ class Survivor:
         return False
 
 
-def test_a_run_that_nobody_has_played_is_rehearsed_from_the_beginning(tmp_path: Path) -> None:
+def test_a_run_that_has_not_begun_starts_again(tmp_path: Path) -> None:
     team: Any = Survivor()
-    _, run = repaired(team, replace(run_of(tmp_path), rehearsals=1), RecoveryState(), 0.0)
-    assert (run.plan.processes, run.begun, run.rehearsals) == (1, False, 0)
+    _, run = repaired(team, run_of(tmp_path), RecoveryState(), 0.0)
+    assert (run.plan.processes, run.begun) == (1, False)
 
 
 def begun(path: Path, **config: Any) -> Run:
@@ -134,13 +134,11 @@ def test_deaths_on_record_from_before_a_resume_hide_no_new_ones(tmp_path: Path) 
     assert list(log_repairs(resumed)) == [], "they are on record"
 
 
-def test_what_is_heard_in_a_rehearsal_the_run_knows_too_and_it_ends_when_the_run_is_asked_to() -> None:
+def test_an_evaluation_ends_when_its_run_is_asked_to() -> None:
     memory = RecoveryState()
     aside = memory.aside()
-    aside.schedules.update(blue="episodes")
     aside.begun = True
     memory.stop.ask("a callback")
-    assert memory.schedules == {"blue": "episodes"}
     assert aside.stop.wanted
     assert not memory.begun
 
@@ -266,7 +264,7 @@ def test_a_signal_between_two_stages_leaves_no_folder_of_a_run_that_nobody_has_p
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("arena.launch.rank.Console", lambda: SimpleNamespace(stderr=sys.stderr))
-    mpi = SimpleNamespace(Team=lambda *_, **__: First(), world=lambda: None, tolerates_faults=lambda: False)
+    mpi = SimpleNamespace(World=lambda *_, **__: First(), world=lambda: None, tolerates_faults=lambda: False)
     with pytest.raises(SystemExit, match="130"):
         Rank(mpi, lambda: Interrupted(tmp_path / "run"), Stop()).take_part()
     assert "ended by SIGINT; before anybody has played" in capsys.readouterr().err

@@ -108,7 +108,7 @@ def pass_time(world: World, watch: Watchdog, seconds: float, *, each: Callable[[
         world.now += 0.25
         each()
         world.answer()
-        failure = watchdog.look()
+        failure = watch.look()
         if failure is not None:
             return failure
     return None

@@ -20,7 +20,6 @@ from arena.records import boundary, checkpoint
 from arena.records.folder import RunFolder
 from arena.records.journal import JournalReader
 from arena.records.lock import RunLock
-from arena.roles.root.root import Root
 from arena.run import evaluation as evaluating
 from arena.run.prepare import prepare
 from arena.run.stop import STOP_SIGNALS
@@ -327,9 +326,7 @@ def test_whoever_cannot_take_a_seat_in_the_evaluation_is_found_before_anybody_tr
     assert not list(Path("runs").glob("*")), "nothing is left of it"
 
 
-def test_a_yardsticks_checkpoint_that_does_not_fit_is_found_before_anybody_trains(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_checkpoint_that_does_not_fit_an_evaluation_seat_is_refused(tmp_path: Path) -> None:
     learnt = train(duel(None, ticks=20), tmp_path / "learnt")[1]
     larger = {**PPO, "options": {**PPO["options"], "hidden_sizes": [9]}, "frozen": True, "load": str(learnt.path)}
     policies = {
@@ -337,26 +334,6 @@ def test_a_yardsticks_checkpoint_that_does_not_fit_is_found_before_anybody_train
         "red": {"algorithm": "random"},
         "old": {**larger, "load": str(learnt.path / "checkpoints/blue")},
     }
-    status, folder = train(duel({**EVALUATION, "seats": ["blue", "old"]}, policies=policies), tmp_path / "run")
-    assert status == 2
-    assert "policies.old.load: " in capsys.readouterr().err
-    assert not folder.path.exists()
-
-
-def test_a_rehearsal_leaves_nothing_behind_and_comes_again_with_a_resumed_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    dismissed: list[list[str]] = []
-    dismiss = Root.dismiss
-
-    def watched(root: Root) -> None:
-        dismissed.append(sorted(path.name for path in (tmp_path / "run").rglob("*") if path.is_file()))
-        dismiss(root)
-
-    monkeypatch.setattr(Root, "dismiss", watched)
-    seats = {**EVALUATION, "seats": ["red", "blue"]}
-    assert train(duel(seats, ticks=60), tmp_path / "run")[0] == 0
-    assert dismissed == [["lock", "rank-0000.log"]]
-    assert train(duel(seats, ticks=120), tmp_path / "run", resume=True)[0] == 0
-    assert len(dismissed) == 2
-    assert [line["ticks"] for line in lines(RunFolder(tmp_path / "run"))][::2] == [40, 60, 80, 120]
+    with pytest.raises(ConfigError, match=r"policies\.old\.load: "):
+        train(duel({**EVALUATION, "seats": ["blue", "old"]}, policies=policies), tmp_path / "run")
+    assert not (tmp_path / "run").exists()

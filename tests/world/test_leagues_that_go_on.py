@@ -83,7 +83,7 @@ def evolving(**more: Any) -> dict[str, Any]:
     return {"policies": policies, "matches": matches, "league": {"evolution": {"share": 0.5}}, **more}
 
 
-def test_a_fork_is_evaluated_and_rehearsed_with_the_options_that_it_has_taken_over(tmp_path: Path) -> None:
+def test_a_fork_is_evaluated_with_the_options_it_has_taken_over(tmp_path: Path) -> None:
     data = evolving(evaluation={"every": TICKS, "episodes": 1, "seats": ["two", "one"]})
     folder = play(data, tmp_path / "run")
     assert records.read(folder)[1].forks

@@ -15,7 +15,6 @@ import imageio_ffmpeg
 import msgspec
 import numpy as np
 import pytest
-import yaml
 from gymnasium.envs.classic_control import CartPoleEnv
 from gymnasium.error import DependencyNotInstalled
 from PIL import Image
@@ -227,18 +226,6 @@ def test_a_run_that_broke_and_goes_on_has_the_same_files(
     parted = play(data, tmp_path / "parted", resume=True)
     assert files(parted) == files(whole)
     check(parted)
-
-
-def test_a_rehearsal_of_the_evaluation_is_no_other_match(tmp_path: Path) -> None:
-    path = tmp_path / "config.yaml"
-    data = run_of("touchdown", "blue", "red", kwargs={"max_steps": 9}, blue=LEARNS, match={"copies": 2})
-    data["matches"] += [{"env": "game", "seats": ["red", "blue"]}]  # the third match, and the second of a rehearsal
-    path.write_text(yaml.safe_dump({**data, "evaluation": {"every": 40, "episodes": 4, "seats": ["blue", "red"]}}))
-    train = ["train", str(path), "--ranks", "1", "--run-dir", str(tmp_path / "run")]
-    assert main([*train, "--ticks", "40"]) == 0
-    assert main([*train, "--ticks", "80", "--resume"]) == 0
-    assert [one for match in range(3) for one in differences(match_of(tmp_path / "run", match))] == []
-    assert match_of(tmp_path / "run" / "evaluations" / f"tick-{40:012d}").episodes()
 
 
 def test_replays_of_another_match_are_not_mixed_in(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from arena.errors import ConfigError
 from arena.preflight.examine import examine
 from arena.records import checkpoint
 from arena.roles.root.root import RoleFailed
-from arena.run.prepare import checked_plan
+from arena.run.planning import checked_plan
 from in_process import Played, play
 from policies.sb3.member import ARCHIVE
 

@@ -1,4 +1,4 @@
-"""The gym face: Q-learning with a table, by several workers that keep one table together."""
+"""The gym face: tabular Q-learning by several workers that share one table."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ if TYPE_CHECKING:
 class QLearner:
     """Tabular Q-learning (Watkins 1989) with epsilon-greedy exploration.
 
-    Every `meet_every` steps the workers of the group replace their tables by the mean of all of them.
+    Every `meet_every` steps all workers of the group replace their tables by the mean table.
 
     Args:
         env: an ordinary Gymnasium environment, Discrete in and Discrete out.
         group: all workers of this policy.
-        ticks: the whole run's budget.
+        ticks: of the whole run.
         rate: step size.
         discount: of the next state's value.
-        explore: how often an action is drawn at random at the start; it falls to 0 at the end of the run.
-        meet_every: steps between two meetings of the group.
+        explore: initial probability of a random action; it decreases linearly to 0 at the end of the run.
+        meet_every: steps between two means over the group.
     """
 
     face = "gym"
@@ -54,7 +54,7 @@ class QLearner:
             while not over:
                 action = self.choose(state)
                 seen, reward, terminated, truncated, _ = self.env.step(action)
-                future = 0.0 if terminated else self.values[seen].max()  # a truncated episode would have gone on
+                future = 0.0 if terminated else self.values[seen].max()  # a truncated episode would have continued
                 self.values[state, action] += self.rate * (reward + self.discount * future - self.values[state, action])
                 state, over = seen, terminated or truncated
                 self.steps += 1
@@ -62,25 +62,25 @@ class QLearner:
                     self.meet()
 
     def choose(self, state: int) -> int:
-        """One of the best actions, or at times any."""
+        """A best action, or a random one with the probability of exploration."""
         if self.random.random() < self.explore * (1 - self.steps / self.ticks):
             return int(self.random.integers(self.values.shape[1]))
         return int(self.random.choice(np.flatnonzero(self.values[state] == self.values[state].max())))
 
     def meet(self) -> None:
-        """What all workers do at the same step: one table for all, a line of metrics, perhaps a checkpoint."""
+        """Called by all workers at the same step: one table for all, a line of metrics, perhaps a checkpoint."""
         self.values = np.mean(self.group.pool(self.values), axis=0)
         self.group.log(best_value=float(self.values[0].max()))
         self.group.save(self.state_dict)
 
     def state_dict(self) -> dict[str, Any]:
-        """What a checkpoint keeps."""
+        """The content of a checkpoint."""
         return {"values": self.values, "steps": self.steps}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Goes on from a checkpoint."""
+        """Continues from a checkpoint."""
         self.values, self.steps = state["values"].copy(), int(state["steps"])
 
     def actor(self, *, greedy: bool = False) -> Callable[[Any, Any], int]:
-        """How the policy plays when it is frozen or evaluated."""
+        """The policy without learning, for frozen policies and evaluation."""
         return lambda state, info: int(self.values[state].argmax())

@@ -1,4 +1,4 @@
-"""The plain interface: lists with one item per entity, and nothing to inherit from."""
+"""The list interface: one item per entity, no base class."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ PATIENCE = 20  # ticks after which the prey has escaped
 
 
 class Chase:
-    """A corridor: the hunter wants to stand where the prey stands, the prey does not.
+    """A corridor: the hunter is rewarded for reaching the place of the prey, the prey for escaping.
 
     `entities` (names), `seed`, `render` and `close` are optional. `reset` may come once before any seed.
     """
@@ -25,16 +25,16 @@ class Chase:
         self.random = np.random.default_rng()
 
     def seed(self, seed: int) -> None:
-        """Called before `reset` when a stream of random numbers is to begin."""
+        """Called before `reset` to start a new random stream."""
         self.random = np.random.default_rng(seed)
 
     def reset(self) -> list[Any]:
-        """Begins an episode; what each entity sees."""
+        """Starts an episode and returns the observation of each entity."""
         self.places, self.ticks = self.random.permutation(LENGTH)[:2], 0
         return self.see()
 
     def see(self) -> list[Any]:
-        """The own place first, then the other's."""
+        """The observation of each entity: its own place first, then the other's."""
         return [self.places.astype(np.float32), self.places[::-1].astype(np.float32)]
 
     def step(self, actions: list[Any]) -> tuple[list[Any], list[float], bool, list[dict[str, Any]]]:

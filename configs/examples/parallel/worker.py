@@ -1,4 +1,4 @@
-"""The parallel face: one worker drives a whole team and learns the values of its joint actions."""
+"""The parallel face: one worker drives all entities of a team and learns the values of their joint actions."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ if TYPE_CHECKING:
 
 
 class JointQLearner:
-    """Q-learning over joint actions: one value for every combination of what the team's entities may do.
+    """Q-learning over joint actions: one value for every combination of the entities' actions.
 
     Args:
         env: a PettingZoo parallel environment whose action spaces are Discrete.
         group: all workers of this policy.
-        ticks: the whole run's budget.
+        ticks: of the whole run.
         rate: step size.
         discount: of the next state's value.
-        explore: how often a joint action is drawn at random at the start; it falls to 0 at the end of the run.
+        explore: initial probability of a random joint action; it decreases linearly to 0 at the end of the run.
     """
 
     face = "parallel"
@@ -67,13 +67,13 @@ class JointQLearner:
                     self.group.save(self.state_dict)
 
     def choose(self, values: NDArray[np.float64]) -> int:
-        """The best joint action, or at times any."""
+        """The best joint action, or a random one with the probability of exploration."""
         if self.random.random() < self.explore * (1 - self.steps / self.ticks):
             return int(self.random.integers(len(values)))
         return int(values.argmax())
 
     def state_of(self, observations: Mapping[str, Any]) -> str:
-        """What the whole team sees, as a key of the table."""
+        """The observations of the whole team, as a key of the table."""
         return " ".join(str(observations[agent].tolist()) for agent in self.env.possible_agents)
 
     def actions_of(self, index: int) -> dict[str, int]:
@@ -81,14 +81,14 @@ class JointQLearner:
         return dict(zip(self.env.possible_agents, self.joint_actions[index], strict=True))
 
     def state_dict(self) -> dict[str, Any]:
-        """What a checkpoint keeps."""
+        """The content of a checkpoint."""
         return {"values": dict(self.values), "steps": self.steps}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Goes on from a checkpoint."""
+        """Continues from a checkpoint."""
         self.values.update({key: value.copy() for key, value in state["values"].items()})
         self.steps = int(state["steps"])
 
     def actor(self, *, greedy: bool = False) -> Callable[[Any, Any], dict[str, int]]:
-        """How the policy plays when it is frozen or evaluated."""
+        """The policy without learning, for frozen policies and evaluation."""
         return lambda observations, infos: self.actions_of(int(self.values[self.state_of(observations)].argmax()))

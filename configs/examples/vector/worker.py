@@ -22,7 +22,7 @@ class CrossEntropy:
     candidates and their scores, and the next ones are drawn around the best.
 
     Args:
-        env: a vector environment with B rows; episodes begin anew by themselves.
+        env: a vector environment with B rows; an ended row starts its next episode on the same step.
         group: all workers of this policy.
         ticks: not used; the environment says when the run ends.
         generation: ticks that a candidate plays.
@@ -31,7 +31,7 @@ class CrossEntropy:
     """
 
     face = "vector"
-    schedule = "ticks"  # all workers meet after each generation, which has a fixed number of ticks
+    schedule = "ticks"  # all workers use the group after each generation, which has a fixed number of ticks
 
     def __init__(
         self,
@@ -68,26 +68,26 @@ class CrossEntropy:
         return observations, self.generation / (1 + falls)
 
     def learn(self, candidates: Floats, scores: Floats) -> None:
-        """The elite of all workers' candidates decides where to look next; the same at every worker."""
+        """Moves mean and spread to the elite of all workers' candidates; the result is the same at every worker."""
         pooled = self.group.pool((candidates, scores))
-        everybody = np.concatenate([part for part, _ in pooled])
-        everybody_scores = np.concatenate([part for _, part in pooled])
-        count = max(2, round(self.elite * len(everybody)))
-        best = everybody[np.argsort(-everybody_scores, kind="stable")[:count]]
+        all_candidates = np.concatenate([part for part, _ in pooled])
+        all_scores = np.concatenate([part for _, part in pooled])
+        count = max(2, round(self.elite * len(all_candidates)))
+        best = all_candidates[np.argsort(-all_scores, kind="stable")[:count]]
         self.mean, self.spread = best.mean(axis=0), best.std(axis=0) + self.noise
-        self.group.log(score=float(everybody_scores.mean()), spread=float(self.spread.mean()))
+        self.group.log(score=float(all_scores.mean()), spread=float(self.spread.mean()))
         self.group.save(self.state_dict)
 
     def state_dict(self) -> dict[str, Any]:
-        """What a checkpoint keeps."""
+        """The content of a checkpoint."""
         return {"mean": self.mean, "spread": self.spread}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Goes on from a checkpoint."""
+        """Continues from a checkpoint."""
         self.mean, self.spread = state["mean"].copy(), state["spread"].copy()
 
     def actor(self, *, greedy: bool = False) -> Callable[[Any, Any], NDArray[np.int64]]:
-        """How the policy plays when it is frozen or evaluated: the mean of all candidates."""
+        """The mean of all candidates, for frozen policies and evaluation."""
         return lambda observations, infos: chosen(self.mean[None], observations)
 
 

@@ -1,4 +1,4 @@
-"""Everybody who will ever sit anywhere is looked at before anybody trains: by `arena plan`, `check` and `train`."""
+"""`arena plan`, `check` and `train` refuse a policy that cannot fill a seat of a later round."""
 
 from __future__ import annotations
 
@@ -10,9 +10,6 @@ import pytest
 import yaml
 
 from arena.cli.main import main
-from arena.records.folder import RunFolder
-from arena.roles.root.root import Root
-from arena.run import stages
 from in_process import play
 
 STAYS = {"algorithm": "random"}
@@ -71,7 +68,7 @@ def _in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.mark.parametrize("command", ["plan", "check", "train"])
 @pytest.mark.parametrize(("data", "words"), MISTAKES.values(), ids=MISTAKES.keys())
-def test_whoever_cannot_take_a_seat_of_a_later_round_is_found_before_anybody_trains(
+def test_a_policy_that_cannot_fill_a_later_seat_is_refused(
     command: str, data: dict[str, Any], words: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(command, data) == 2
@@ -79,14 +76,7 @@ def test_whoever_cannot_take_a_seat_of_a_later_round_is_found_before_anybody_tra
     assert not list(Path("runs").glob("*")), "nothing is left of it"
 
 
-def test_an_algorithm_that_a_run_alone_can_make_is_made_before_anybody_trains(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    assert run("train", league(KNOCKOUT, one=STAYS, two=STAYS, last={"algorithm": "odd_workers:Refuses"})) == 2
-    assert "policies.last: not with these options" in capsys.readouterr().err
-
-
-def test_a_checkpoint_that_does_not_fit_is_found_before_its_policy_plays(
+def test_a_checkpoint_that_does_not_fit_a_later_seat_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     learnt = play(league(SWISS, one=PPO, two=STAYS, rounds=2), tmp_path).folder.path
@@ -98,30 +88,6 @@ def test_a_checkpoint_that_does_not_fit_is_found_before_its_policy_plays(
         assert not list(Path("runs").glob("*"))
 
 
-def test_who_never_sits_on_the_other_side_is_not_asked_about_it(capsys: pytest.CaptureFixture[str]) -> None:
+def test_seats_that_a_policy_never_gets_are_not_checked(capsys: pytest.CaptureFixture[str]) -> None:
     data = league({"knockout": {"policies": ["one", "two"]}}, NUMBERS, one=PPO, two=LEARNS, rounds=2)
     assert [run(command, data) for command in ("plan", "check")] == [0, 0], capsys.readouterr().err
-
-
-def test_a_rehearsal_leaves_nothing_behind_and_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    data = league(KNOCKOUT, one=LEARNS, two=PPO, last=PPO, rounds=3)
-    seen: list[Any] = []
-    dismiss = Root.dismiss
-
-    def watched(root: Root) -> None:
-        seen.append(sorted(path.name for path in (tmp_path / "runs/league").rglob("*") if path.is_file()))
-        dismiss(root)
-
-    with monkeypatch.context() as patched:
-        patched.setattr(Root, "dismiss", watched)
-        assert run("train", data) == 0
-    assert seen == [["lock", "rank-0000.log"]]
-    with monkeypatch.context() as patched:
-        patched.setattr(stages, "rehearsal_due", lambda run: None)
-        assert run("train", data) == 0
-    assert left_by(RunFolder(tmp_path / "runs/league")) == left_by(RunFolder(tmp_path / "runs/league-2"))
-
-
-def left_by(folder: RunFolder) -> dict[str, bytes]:
-    checkpoints = {str(path.relative_to(folder.path)): path.read_bytes() for path in folder.path.rglob("*.ckpt")}
-    return {**checkpoints, "episodes": folder.episodes.read_bytes(), "rounds": folder.rounds.read_bytes()}

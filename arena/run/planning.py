@@ -1,0 +1,25 @@
+"""From a configuration to its plan, with all names in it checked; of what they name callbacks alone are imported."""
+
+from __future__ import annotations
+
+from arena import registry
+from arena.callbacks import made
+from arena.config import Config
+from arena.plan.plan import Plan, make_plan
+
+
+def checked_plan(config: Config, *, ranks: int | None) -> Plan:
+    """The plan of a configuration whose names are known ones; no environment and no algorithm is imported for it.
+
+    Raises:
+        ConfigError: a short name of an environment or an algorithm that nothing has, even of one that nobody plays; a
+            callback that cannot be made; or what `make_plan` refuses.
+    """
+    registry.check_names(
+        {name: entry.make for name, entry in config.envs.items()},
+        {name: policy.algorithm for name, policy in config.policies.items()},
+        {name: [wrapper for wrapper, _ in entry.wrapped_in] for name, entry in config.envs.items()},
+    )
+    plan = make_plan(config, ranks=ranks)
+    made(plan.callbacks)
+    return plan

@@ -1,0 +1,168 @@
+"""README and docs say what the code says."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import shlex
+from pathlib import Path
+from typing import get_args
+
+import pytest
+import yaml
+
+import readme
+from arena import registry
+from arena.cli.main import _parser
+from arena.config import matches
+from arena.config import schema as config
+from arena.group.group import Group
+
+ALL = [*readme.PAGES, "CONTRIBUTING.md", "CHANGELOG.md", "configs/examples/README.md"]
+PERSONS = re.compile(r"\b(?:no|every|some)body\b|\bwhoever\b", re.IGNORECASE)
+
+
+def test_readme_has_at_most_220_lines() -> None:
+    assert len(readme.README.text.splitlines()) <= 220
+
+
+@pytest.mark.parametrize("page", readme.DOCS, ids=lambda page: page.path)
+def test_page_opens_with_an_example(page: readme.Page) -> None:
+    opening = re.split(r"^## ", page.text, flags=re.MULTILINE)[0]
+    assert re.search(r"^```(?:sh|console|python|yaml)$", opening, re.MULTILINE)
+
+
+@pytest.mark.parametrize("path", ALL)
+def test_every_link_leads_somewhere(path: str) -> None:
+    page = readme.Page(path)
+    for link in page.links():
+        file, _, anchor = link.partition("#")
+        target = (readme.ROOT / path).parent / file if file else readme.ROOT / path
+        assert target.exists(), link
+        if anchor and target.suffix == ".md":
+            assert anchor in readme.Page(target.resolve().relative_to(readme.ROOT).as_posix()).anchors(), link
+
+
+def test_every_page_is_in_the_navigation_of_the_site_once() -> None:
+    navigation = yaml.safe_load((readme.ROOT / "mkdocs.yml").read_text(encoding="utf-8"))["nav"]
+    listed = [
+        page for entry in navigation for part in entry.values() for page in ([part] if isinstance(part, str) else part)
+    ]
+    assert sorted(f"docs/{page}" for page in listed) == sorted(page.path for page in readme.DOCS)
+
+
+@pytest.mark.parametrize("page", readme.PAGES.values(), ids=lambda page: page.path)
+def test_every_python_block_compiles(page: readme.Page) -> None:
+    for body in page.blocks("python"):
+        compile(body, page.path, "exec")
+
+
+@pytest.mark.parametrize("page", readme.PAGES.values(), ids=lambda page: page.path)
+def test_every_configuration_is_valid(page: readme.Page) -> None:
+    for body in page.blocks("yaml"):
+        data = yaml.safe_load(body)
+        if "ticks" in data:
+            assert config.parse_config(data, source="page.yaml").ticks == data["ticks"]
+
+
+def test_every_command_parses_and_names_a_configuration_that_is_there() -> None:
+    commands = [shlex.split(command)[1:] for page in readme.PAGES.values() for command in page.commands()]
+    complete = [
+        words for words in commands if words[1:] and not re.match(r"-|RUN|CONFIG|COMMAND|NAME|\.\.\.", words[1])
+    ]
+    assert len(complete) > 40
+    for words in complete:
+        if "..." not in words and "POLICY" not in words:
+            path = getattr(_parser().parse_args(words), "config", "")
+            assert not path.startswith("configs/") or (readme.ROOT / path).is_file(), path
+
+
+def test_pages_speak_of_no_anonymous_persons() -> None:
+    written = [page for page in readme.PAGES.values() if "Written by `make reference`" not in page.text]
+    assert [(page.path, found[0]) for page in written for found in PERSONS.finditer(page.prose)] == []
+
+
+def test_configurations_and_diagrams_name_no_persons() -> None:
+    files = [*(readme.ROOT / "configs").rglob("*.*"), *(readme.ROOT / "diagrams").glob("*.*")]
+    files += [readme.ROOT / "CONTRIBUTING.md", readme.ROOT / "CHANGELOG.md"]
+    texts = {
+        path.name: path.read_text(encoding="utf-8") for path in files if path.suffix in (".md", ".py", ".yaml", ".svg")
+    }
+    assert len(texts) > 20
+    assert [(name, found[0]) for name, text in texts.items() for found in PERSONS.finditer(text)] == []
+
+
+LEAGUES = readme.PAGES["docs/leagues.md"]
+
+
+@pytest.mark.parametrize("rule", matches.RULES)
+def test_every_option_of_a_rule_is_named(rule: str) -> None:
+    options = LEAGUES.table("Matchmaking")[rule][0]
+    assert [key for key in matches.RULES[rule].__struct_encode_fields__ if f"`{key}`" not in options] == []
+
+
+def test_every_generator_and_each_of_its_keys_is_named() -> None:
+    kinds = [arm.__struct_fields__[0] for arm in get_args(matches.GeneratorEntry)]
+    assert [kind for kind in kinds if f"`{kind}`" not in LEAGUES.section("Who meets whom")] == []
+    told = LEAGUES.section("Who meets whom") + LEAGUES.section("Matchmaking")
+    keys = {key for kind in matches.GENERATORS.values() for key in kind.__struct_encode_fields__}
+    assert [key for key in sorted(keys) if f"`{key}`" not in told and f"{key}:" not in told] == []
+
+
+ENVIRONMENTS = readme.PAGES["docs/environments.md"]
+
+
+@pytest.mark.parametrize("name", registry.ENVIRONMENTS)
+def test_every_option_of_a_built_in_game_is_named_with_its_default(name: str) -> None:
+    parameters = inspect.signature(registry.environment_factory(name)).parameters
+    described = ENVIRONMENTS.table("What `make` may name")[name][1]
+    for option, parameter in parameters.items():
+        if option != "lanes":
+            assert f"`{option}`" in described
+            if isinstance(parameter.default, int):
+                assert f"`{option}` {str(parameter.default).lower()}" in described
+
+
+def test_every_wrapper_and_algorithm_is_named() -> None:
+    assert set(registry.WRAPPERS) <= set(ENVIRONMENTS.table("Wrappers"))
+    table = readme.PAGES["docs/algorithms/index.md"].prose
+    assert [name for name in registry.ALGORITHMS if f"`{name}`" not in table] == []
+    assert [name for name in registry.ALGORITHMS if f"`{name}`" not in readme.README.section("Algorithms")] == []
+
+
+def test_every_key_of_the_configuration_that_needs_words_has_them() -> None:
+    told = "".join(page.prose for page in readme.DOCS if page.path != "docs/configuration/keys.md")
+    structs = (config.Config, config.EnvConfig, config.PolicyConfig, config.MatchConfig, config.EvaluationConfig)
+    keys = [key for struct in structs for key in struct.__struct_encode_fields__ if key not in ("name", "env")]
+    assert [key for key in keys if f"`{key}" not in told] == []
+
+
+def test_every_member_of_the_group_is_described() -> None:
+    members = [name for name, _ in inspect.getmembers(Group) if not name.startswith("_")]
+    described = readme.PAGES["docs/writing-algorithms.md"].section("The group")
+    assert [name for name in members if not re.search(rf"`{name}\b", described)] == []
+
+
+def test_every_room_of_the_arena_is_in_the_architecture() -> None:
+    shown = readme.PAGES["docs/development/architecture.md"].section("Packages")
+    rooms = [path.name for path in (readme.ROOT / "arena").iterdir() if (path / "__init__.py").is_file()]
+    assert [room for room in sorted(rooms) if f"`{room}`" not in shown] == []
+
+
+@pytest.mark.parametrize("name", ["architecture", "adding", "testing"])
+def test_every_file_that_a_page_for_developers_names_exists(name: str) -> None:
+    page = readme.PAGES[f"docs/development/{name}.md"]
+    named = re.findall(r"`((?:arena|policies|envs|tests|diagrams)/[\w/.]+)`", page.prose)
+    assert len(named) >= 5
+    assert [path for path in named if not Path(readme.ROOT, path).exists()] == []
+
+
+def test_every_class_that_the_architecture_names_exists() -> None:
+    named = set(re.findall(r"`([A-Z]\w*[a-z]\w*)`", readme.PAGES["docs/development/architecture.md"].prose))
+    assert len(named) >= 5
+    sources = [
+        path.read_text(encoding="utf-8")
+        for name in ("arena", "policies")
+        for path in Path(readme.ROOT, name).rglob("*.py")
+    ]
+    assert [name for name in named if not any(f"class {name}" in source for source in sources)] == []

@@ -1,0 +1,178 @@
+"""README and docs show what happens: their commands are run, their code is used."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+import shlex
+import shutil
+from collections.abc import Sequence
+from contextlib import redirect_stderr, redirect_stdout
+from io import StringIO
+from pathlib import Path
+
+import pytest
+import yaml
+
+import readme
+from arena.cli.main import main
+from arena.records.journal import JournalReader
+from working_folder import visiting
+
+WRITING = readme.PAGES["docs/writing-algorithms.md"]
+CONSOLES = [path for path, page in readme.PAGES.items() if any(page.steps())]
+
+
+def write_files(folder: Path, *pages: readme.Page) -> None:
+    """The named blocks of some pages as files, beside the configurations of the repository."""
+    (folder / "configs").symlink_to(readme.ROOT / "configs")
+    for page in pages:
+        for name, text in page.files().items():
+            (folder / name).write_text(text, encoding="utf-8")
+
+
+def without_numbers(line: str) -> str:
+    """A line in which one number is like any other, and one width of a column too."""
+    return " ".join(re.sub(r"[+-]?\d+(?:[.,]\d+)*(?:e-?\d+)?", "#", line).split())
+
+
+def missing(shown: Sequence[str], printed: str) -> list[str]:
+    """The shown lines that were not printed, in any order; each printed line stands for one."""
+    left = [without_numbers(line) for line in printed.splitlines()]
+    found = []
+    for line in shown:
+        if line.strip() in ("", "..."):
+            continue
+        if without_numbers(line) in left:
+            left.remove(without_numbers(line))
+        else:
+            found.append(line)
+    return found
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("path", CONSOLES)
+def test_commands_print_what_the_page_shows(path: str, tmp_path: Path) -> None:
+    write_files(tmp_path, readme.PAGES[path])
+    for step in readme.PAGES[path].steps():
+        with visiting(tmp_path), StringIO() as printed:
+            with redirect_stdout(printed), redirect_stderr(printed):
+                code = main(shlex.split(step.command)[1:])
+            failed = any(line.startswith("arena: error:") for line in step.shown)
+            assert code == (2 if failed else 0), f"$ {step.command}\n{printed.getvalue()}"
+            assert missing(step.shown, printed.getvalue()) == [], f"$ {step.command}\n{printed.getvalue()}"
+
+
+def test_comparison_of_lines_can_fail() -> None:
+    assert missing(["won 5 % of 7 games"], "won 12 % of 20 games") == []
+    assert missing(["won 5 % of 7 games"], "lost 12 % of 20 games") == ["won 5 % of 7 games"]
+    assert missing(["a", "a"], "a\nb") == ["a"]
+
+
+def test_worker_of_the_readme_has_at_most_twenty_lines() -> None:
+    (worker,) = [
+        node for node in ast.parse(readme.README.files()["my_worker.py"]).body if isinstance(node, ast.ClassDef)
+    ]
+    assert worker.end_lineno is not None
+    assert worker.end_lineno - worker.lineno + 1 <= 20
+
+
+def test_worker_of_the_readme_learns(tmp_path: Path) -> None:
+    write_files(tmp_path, readme.README)
+    with visiting(tmp_path):
+        assert main(["train", "my_match.yaml", "--ranks", "1", "--run-dir", "run"]) == 0
+    returns = [line["seats"][0]["return"] for line in JournalReader(tmp_path / "run" / "episodes.jsonl")]
+    assert sum(returns[:20]) / 20 <= 5.0
+    assert sum(returns[-100:]) / 100 >= 8.0  # 10 are possible, 9 with a tenth of random actions
+
+
+def test_callback_ends_the_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    page = readme.PAGES["docs/callbacks.md"]
+    write_files(tmp_path, readme.README, page)
+    (callbacks,) = [yaml.safe_load(body)["callbacks"] for body in page.blocks("yaml")]
+    with visiting(tmp_path):
+        assert main(["train", "my_match.yaml", "--ranks", "1", "--set", f"callbacks=[{json.dumps(callbacks[0])}]"]) == 0
+    assert "asked to stop by callback my_callbacks:StopWhenGood" in "".join(capsys.readouterr())
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_worker_around_another_library_runs(tmp_path: Path) -> None:
+    write_files(tmp_path, WRITING)
+    options = {"blue": {"algorithm": "PPO", "n_steps": 64}, "red": {"algorithm": "DQN", "learning_starts": 20}}
+    match = {
+        "ticks": 150,
+        "envs": {"game": {"make": "touchdown", "kwargs": {"max_steps": 40}}},
+        "policies": {
+            name: {"algorithm": "sb3_worker:StableBaselines", "options": given} for name, given in options.items()
+        },
+        "matches": [{"env": "game", "seats": ["blue", "red"]}],
+    }
+    (tmp_path / "match.yaml").write_text(yaml.safe_dump(match))
+    with visiting(tmp_path):
+        assert main(["train", "match.yaml", "--ranks", "1", "--run-dir", "run"]) == 0
+    lengths = [line["length"] for line in JournalReader(tmp_path / "run" / "episodes.jsonl")]
+    assert sum(lengths) > 100
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_checkpoint_opens_with_stable_baselines3(tmp_path: Path) -> None:
+    match = {
+        "ticks": 40,
+        "envs": {"game": {"make": "touchdown", "kwargs": {"max_steps": 20}}},
+        "policies": {
+            "blue": {"algorithm": "sb3:PPO", "options": {"n_steps": 16, "batch_size": 16}},
+            "red": {"algorithm": "random"},
+        },
+        "matches": [{"env": "game", "seats": ["blue", "red"]}],
+    }
+    (tmp_path / "match.yaml").write_text(yaml.safe_dump(match))
+    code = readme.PAGES["docs/algorithms/sb3.md"].files()["open_with_sb3.py"]
+    with visiting(tmp_path):
+        assert main(["train", "match.yaml", "--ranks", "1", "--run-dir", "runs/my_run"]) == 0
+        found: dict[str, object] = {}
+        exec(compile(code, "open_with_sb3.py", "exec"), found)
+    assert found["model"].num_timesteps == 40  # type: ignore[attr-defined]
+
+
+def test_recorded_samples_are_read_and_estimated_from(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    page = readme.PAGES["docs/data.md"]
+    (tmp_path / "configs").symlink_to(readme.ROOT / "configs")
+    with visiting(tmp_path):
+        for step in page.steps():
+            if (
+                "--run-dir runs/teacher" in step.command
+                or "runs/frozen" in step.command
+                or "runs/other" in step.command
+            ):
+                assert main(shlex.split(step.command)[1:]) == 0
+        found: dict[str, object] = {}
+        capsys.readouterr()
+        for body in page.blocks("python"):
+            exec(compile(body, page.path, "exec"), found)
+    assert "effective_episodes" in capsys.readouterr().out
+
+
+def test_configuration_of_the_example_is_the_one_shown() -> None:
+    shown = next(body for body in readme.README.blocks("yaml") if "touchdown" in body)
+    real = yaml.safe_load((readme.ROOT / "configs" / "touchdown_2v2.yaml").read_text(encoding="utf-8"))
+    without = {key: value for key, value in real.items() if key != "name"}
+    for policy in without["policies"].values():
+        policy.pop("color")
+    assert yaml.safe_load(shown) == without
+
+
+def test_face_that_a_seat_cannot_give_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_files(tmp_path, readme.README)
+    with visiting(tmp_path):
+        assert main(["plan", "my_match.yaml", "--set", "matches[0].lanes=2"]) == 2
+    assert "the seat cannot give the face that the algorithm wants" in capsys.readouterr().err
+
+
+def test_folder_that_is_taken_is_told_in_the_words_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shutil.copy(readme.ROOT / "configs" / "touchdown_2v2.yaml", tmp_path)
+    (tmp_path / "runs" / "t").mkdir(parents=True)
+    (tmp_path / "runs" / "t" / "config.yaml").touch()
+    with visiting(tmp_path):
+        assert main(["train", "touchdown_2v2.yaml", "--ranks", "1", "--run-dir", "runs/t"]) == 2
+    assert capsys.readouterr().err.strip() in " ".join(readme.PAGES["docs/configuration/index.md"].text.split())
