@@ -719,7 +719,7 @@ def _process_count(config: Config, said: RanksWanted | None) -> ProcessCount:
 
 def _load_plan(path: str, overrides: Sequence[str], ranks: int | None) -> Plan:
     from arena.config import load_config
-    from arena.plan.plan import make_plan
+    from arena.plan.build import make_plan
 
     with located(source=path):
         return make_plan(load_config(path, overrides), ranks=ranks)

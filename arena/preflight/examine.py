@@ -25,7 +25,8 @@ from arena.callbacks import made
 from arena.errors import ConfigError, located, pluralize
 from arena.game.api import Interface
 from arena.game.spaces import as_action
-from arena.plan.plan import ONLY_ACT, MatchPlan, Plan, PolicyPlan, check_seats, choose_face
+from arena.plan.plan import ONLY_ACT, MatchPlan, Plan, PolicyPlan
+from arena.plan.seats import check_seats, choose_face
 
 if TYPE_CHECKING:
     from pathlib import Path

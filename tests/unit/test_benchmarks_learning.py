@@ -13,7 +13,7 @@ import pytest
 from arena import registry
 from arena.config import parse_config
 from arena.errors import ConfigError
-from arena.plan.plan import make_plan
+from arena.plan.build import make_plan
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 sys.path.append(str(BENCHMARKS))  # benchmarks are scripts: their folder is where they find each other

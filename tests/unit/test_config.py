@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from arena.config import Config, load_config, parse_config, resolved_yaml, yaml
 from arena.config.matches import MatchConfig
 from arena.errors import ConfigError
-from arena.plan.plan import make_plan
+from arena.plan.build import make_plan
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 

@@ -36,6 +36,7 @@ FLOORS = (
 """Packages of `arena`, the lowest ones first: each imports from lower floors alone."""
 PURE = {
     *("errors", "game.spaces", "game.api", "game.lockstep", "plan.seeding", "plan.placement", "plan.plan"),
+    *("plan.build", "plan.seats"),
     *("plan.deadlock", "plan.rehosting", "group.reductions", "records.outcome", "records.metrics"),
 }
 OPEN_TO_ALGORITHMS = {"errors", "game", "group", "proxy", "dataset", "registry"}

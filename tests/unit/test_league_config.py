@@ -13,7 +13,7 @@ from arena.config.check_league import populations, snapshotted
 from arena.config.league import PerturbConfig
 from arena.config.matches import ExploitersRule, FictitiousRule, PastSelvesRule, generator_of
 from arena.errors import ConfigError
-from arena.plan.plan import make_plan
+from arena.plan.build import make_plan
 from arena.terminal.rounds import gate_lines, rounds_lines
 from simulated_leagues import entry, league
 
