@@ -18,10 +18,14 @@ ArenaError
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Iterator, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import NamedTuple
 
 _MOST_LISTED = 40  # names in a message
+_MOST_KEYS = 12  # keys in a message that names the command which lists them
+_NEAREST = 3  # of more keys
 _NAMED = 2  # of many names
 _CLOSE = 0.65  # of difflib's ratio: one letter too many, too few, wrong or exchanged in a word of four is close
 
@@ -163,12 +167,112 @@ def located(*, path: str = "", inside: str = "", source: str = "", who: str = ""
         raise ConfigError(message, path=place, source=origin or source) from error
 
 
+class OverriddenPlace(NamedTuple):
+    """A place of the configuration that `--set` filled: with its value, or (`made`) with a mapping on the way to it."""
+
+    path: str
+    text: str  # of the override
+    made: bool = False
+    siblings: tuple[str, ...] = ()  # of a mapping that was made: the names beside it
+
+
+class Origin(NamedTuple):
+    """Where a configuration comes from: a file, and the overrides of the command line."""
+
+    source: str = ""
+    overridden: tuple[OverriddenPlace, ...] = ()
+
+    def blame(self, error: ConfigError) -> ConfigError:
+        """The error with its source: the override that put the wrong value there, or else the file.
+
+        An error that has a source already, such as a damaged checkpoint, keeps it.
+        """
+        if error.source:
+            return error
+        path = _INDEPENDENT.sub("", error.path)
+        for place in reversed(self.overridden):
+            if place.made and path == place.path:
+                name = place.path.rpartition(".")[2]
+                hint = f" ({place.path} was made by this; {nearest(name, place.siblings)})"
+                if error.message.startswith("unknown key"):
+                    hint = ""  # the message says what is known
+                return ConfigError(error.message + hint, path=error.path, source=f"--set {place.text}")
+            if not place.made and (path == place.path or path.startswith((f"{place.path}.", f"{place.path}["))):
+                return ConfigError(error.message, path=error.path, source=f"--set {place.text}")
+        return ConfigError(error.message, path=error.path, source=self.source)
+
+    @contextmanager
+    def located(self) -> Iterator[None]:
+        """Gives configuration errors that pass through here their source."""
+        try:
+            yield
+        except ConfigError as error:
+            raise self.blame(error) from error
+
+
+_INDEPENDENT = re.compile(r"(?<=\w)#\d+(?=\.|$)")  # `policies.blue#1` stands in the configuration as `policies.blue`
+
+
 def nearest(name: str, known: Iterable[str]) -> str:
     """The sentence that helps after an unknown name: the one that was meant, if one is that close, then all."""
     names = sorted(known)
     close = close_name(name, names)
     hint = "" if close is None else f"did you mean {close!r}? "
     return f"{hint}known: {listed(names) if names else 'none'}"
+
+
+SYNONYMS: Mapping[str, tuple[str, ...]] = {
+    "lr": ("learning_rate",),
+    "step_size": ("learning_rate",),
+    "batch_size": ("minibatch_size",),
+    "mini_batch_size": ("minibatch_size", "batch_size"),
+    "epochs": ("n_epochs",),
+    "num_epochs": ("n_epochs",),
+    "update_epochs": ("n_epochs",),
+    "net_arch": ("hidden_sizes",),
+    "hidden_layers": ("hidden_sizes",),
+    "discount": ("gamma",),
+    "lam": ("gae_lambda",),
+    "clip_coef": ("clip_range",),
+    "entropy_coef": ("ent_coef",),
+    "value_coef": ("vf_coef",),
+    "num_steps": ("n_steps",),
+    "train_freq": ("train_every",),
+    "polyak": ("tau",),
+    "n_envs": ("lanes",),
+    "num_envs": ("lanes",),
+    "total_timesteps": ("ticks",),
+    "timesteps": ("ticks",),
+    "seed": ("seed",),
+}
+"""Names that other libraries give to options and keys, with ours in the order of preference."""
+
+_OF_CONFIGURATION = {
+    "lanes": "`lanes` of a match, or of a generator in `matches`",
+    "ticks": "`ticks`, a key of the configuration itself",
+    "seed": "`seed`, a key of the configuration itself",
+}
+
+
+def nearest_key(name: str, known: Iterable[str], *, listing: str = "") -> str:
+    """The part of a message that helps after an unknown option or key: which one was meant, and which ones there are.
+
+    Args:
+        name: what was found.
+        known: the options or keys that may stand there.
+        listing: the command that lists them all; where there are many, it is named beside the three nearest.
+    """
+    names, ours = sorted(known), SYNONYMS.get(name, ())
+    meant = next((one for one in ours if one in names), None)
+    elsewhere = next((_OF_CONFIGURATION[one] for one in ours if one in _OF_CONFIGURATION), None)
+    if meant is None and elsewhere is None:
+        meant = close_name(name, names)
+    hint = f"did you mean {meant!r}? " if meant is not None else f"it is {elsewhere}; " if elsewhere is not None else ""
+    if not listing or len(names) <= _MOST_KEYS:
+        return f"{hint}known: {listed(names) if names else 'none'}"
+    close = difflib.get_close_matches(meant or name, names, n=_NEAREST, cutoff=0)
+    three = "" if meant is None and elsewhere is not None else f"nearest: {', '.join(close)}; "
+    return f"{hint}{three}`{listing}` shows all {len(names)}"
 
 
 def listed(names: Sequence[str]) -> str:

@@ -19,7 +19,7 @@ from pathlib import Path
 from types import ModuleType, NoneType, SimpleNamespace, UnionType
 from typing import TYPE_CHECKING, Any, NamedTuple, Union, cast, get_args, get_origin, get_type_hints
 
-from arena.errors import ConfigError, close_name, located, nearest
+from arena.errors import ConfigError, close_name, located, nearest, nearest_key
 from arena.plan.deadlock import EPISODES, SCHEDULES, TICKS
 
 if TYPE_CHECKING:
@@ -215,14 +215,21 @@ def algorithm(name: str) -> type[Any]:
     return found
 
 
-def worker_class(name: str, options: Mapping[str, Any], *, acts: bool, path: str) -> type[Any]:
-    """The class of a policy's algorithm, held against all that the configuration asks of it.
+class ConfiguredAlgorithm(NamedTuple):
+    """The class of a policy's algorithm, and the policy's options in the types that the class declares."""
+
+    cls: type[Any]
+    options: dict[str, Any]
+
+
+def configured_algorithm(name: str, options: Mapping[str, Any], *, acts: bool, path: str) -> ConfiguredAlgorithm:
+    """The class of a policy's algorithm, checked against all that the configuration asks of it, and its options.
 
     Args:
         name: a short name, or `package.module:Class`.
         options: from the configuration.
         acts: whether it is to play without learning.
-        path: of the policy, as `policies.blue`.
+        path: of the policy, such as `policies.blue`.
 
     Raises:
         ConfigError: there is no such class; it does not take the options, cannot be made as the arena makes it, or is
@@ -232,11 +239,16 @@ def worker_class(name: str, options: Mapping[str, Any], *, acts: bool, path: str
         cls = algorithm(name)
         if acts and not hasattr(cls, "actor"):
             raise ConfigError(f"to play without learning an algorithm needs actor(); {name!r} has none")
-    check_options(cls, options, path=path)
+    decoded = decode_options(cls, options, path=path)
     with located(path=f"{path}.algorithm"):
-        _check_signature(cls, options)
+        _check_signature(cls, decoded)
         schedule_of(cls)
-    return cls
+    return ConfiguredAlgorithm(cls, decoded)
+
+
+def worker_class(name: str, options: Mapping[str, Any], *, acts: bool, path: str) -> type[Any]:
+    """The class of a policy's algorithm, checked as `configured_algorithm` does."""
+    return configured_algorithm(name, options, acts=acts, path=path).cls
 
 
 def schedule_of(cls: type[Any]) -> str:
@@ -330,10 +342,10 @@ class Parameters(NamedTuple):
 
 
 def option_parameters(cls: type[Any]) -> Parameters:
-    """The options of an algorithm: the fields of its `Options` dataclass, else the keywords of its `__init__`."""
-    options = getattr(cls, "Options", None)
-    if options is not None and dataclasses.is_dataclass(options):
-        parameters = list(inspect.signature(cast("type[Any]", options)).parameters.values())
+    """The options of an algorithm: the fields of its `Options` struct or dataclass, else the keywords of `__init__`."""
+    options = _declared_options(cls)
+    if options is not None:
+        parameters = list(inspect.signature(options).parameters.values())
     else:
         parameters = _after_env_and_group(list(inspect.signature(cls.__init__).parameters.values())[1:])
     named = [item for item in parameters if item.kind in (item.KEYWORD_ONLY, item.POSITIONAL_OR_KEYWORD)]
@@ -345,6 +357,18 @@ def option_parameters(cls: type[Any]) -> Parameters:
     )
 
 
+def _declared_options(cls: type[Any]) -> type[Any] | None:
+    """The class `Options` of an algorithm, where it is a struct or a dataclass."""
+    options = getattr(cls, "Options", None)
+    declared = isinstance(options, type) and (dataclasses.is_dataclass(options) or _is_struct(options))
+    return options if declared else None
+
+
+def _is_struct(kind: type[Any]) -> bool:
+    """Whether a class is a msgspec struct, asked without importing msgspec."""
+    return hasattr(kind, "__struct_fields__")
+
+
 def _after_env_and_group(parameters: list[inspect.Parameter]) -> list[inspect.Parameter]:
     first = parameters[:_GIVEN_BY_PLACE]
     return [
@@ -353,45 +377,56 @@ def _after_env_and_group(parameters: list[inspect.Parameter]) -> list[inspect.Pa
     ]
 
 
-def check_options(cls: type[Any], options: Mapping[str, Any], *, path: str) -> None:
-    """Refuses options that an algorithm does not take, or whose values it finds wrong.
+def decode_options(cls: type[Any], options: Mapping[str, Any], *, path: str) -> dict[str, Any]:
+    """The options of an algorithm in the types that it declares: the values of its `Options` struct.
 
-    Of the values, its `Options` dataclass is made first, or where it has none the annotations of its `__init__` are
-    looked at; then its classmethod `check_options(options)` is asked, which may look further: whether a function can be
-    found, or a device.
+    An algorithm without a struct is given the values as they are, after its `Options` dataclass was made, or else the
+    annotations of its `__init__` were looked at. Last its classmethod `check_options(options)` is asked, which may look
+    further: whether a function can be found, or a device.
 
     Args:
         cls: the algorithm.
         options: from the configuration.
-        path: of the policy, as `policies.blue`; what an algorithm raises itself begins there, as `options.gamma`.
+        path: of the policy, such as `policies.blue`; the path of what an algorithm raises itself begins there, such as
+            `options.gamma`.
 
     Raises:
-        ConfigError: with the place in the configuration.
+        ConfigError: an option that it does not take, one that is missing, or a wrong value, with the place in the
+            configuration.
     """
-    place = f"{path}.options"
     parameters = option_parameters(cls)
     for name in options:
         if name == "ticks" or (name not in parameters.names and not parameters.open):
-            raise ConfigError(f"{cls.__name__} has no option {name!r}; {nearest(name, parameters.names)}", path=place)
+            close = nearest_key(name, parameters.names, listing=f"arena list {_listed_name(cls)}")
+            message = f"{cls.__name__} has no option {name!r}; {close}"
+            raise ConfigError(message, path=f"{path}.options.{name}".removeprefix("."))
     missing = [name for name in parameters.required if name not in options]
     if missing:
-        raise ConfigError(f"{cls.__name__} needs the option {missing[0]!r}, which has no default", path=place)
-    _check_values(cls, options, path)
-
-
-def _check_values(cls: type[Any], options: Mapping[str, Any], path: str) -> None:
-    """Lets the algorithm look at the values: contradictions are known before anything starts."""
-    declared = getattr(cls, "Options", None)
+        message = f"{cls.__name__} needs the option {missing[0]!r}, which has no default"
+        raise ConfigError(message, path=f"{path}.options".removeprefix("."))
+    declared, decoded = _declared_options(cls), dict(options)
     with located(inside=path):
         try:
-            if declared is not None and dataclasses.is_dataclass(declared):
-                cast("type[Any]", declared)(**options)
-            else:
+            if declared is None:
                 _check_kinds(cls, options)
+            elif _is_struct(declared):
+                from arena.config.decode import convert  # here, as algorithms without a struct have no use for it
+
+                struct = convert(declared, options, "options")
+                decoded = {name: getattr(struct, name) for name in options}
+            else:
+                declared(**options)
             if hasattr(cls, "check_options"):
-                cls.check_options(dict(options))
+                cls.check_options(dict(decoded))
         except (TypeError, ValueError) as error:
             raise ConfigError(f"{cls.__name__}: {error}", path="options") from error
+    return decoded
+
+
+def _listed_name(cls: type[Any]) -> str:
+    """The name by which `arena list` knows an algorithm."""
+    target = f"{cls.__module__}:{cls.__qualname__}"
+    return next((name for name, entry in ALGORITHMS.items() if entry.target == target), target)
 
 
 def _check_kinds(cls: type[Any], options: Mapping[str, Any]) -> None:

@@ -26,8 +26,10 @@ from arena.game.api import Interface
 from arena.league import next_round
 from arena.league.next_round import Round
 from arena.league.results import Results
-from arena.plan.plan import MatchPlan, Plan, PolicyPlan, Role, RoleKind, make_plan, resolve_entities
+from arena.plan.build import make_plan
+from arena.plan.plan import MatchPlan, Plan, PolicyPlan, Role, RoleKind
 from arena.plan.rehosting import rehosted
+from arena.plan.seats import resolve_entities
 from arena.preflight.examine import make_game
 from arena.seat.layout import ReplyView, RequestView, SeatLayout
 

@@ -13,7 +13,6 @@ momentum that steadies the gradients of short rollouts, and the optimizer that a
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -24,6 +23,7 @@ from policies import closed_form
 from policies.closed_form import actor_critic
 from policies.common.algorithm import Metrics
 from policies.common.on_policy import OnPolicyOptions, rollout_sizes
+from policies.common.options import Count, Fraction, NonNegative, Schedule
 from policies.common.rollout import Batch
 from policies.networks.actor_critic import ActorCritic
 from policies.ppo import PPO
@@ -32,18 +32,17 @@ if TYPE_CHECKING:
     from arena.group.group import Group
 
 
-@dataclass(frozen=True)
-class Options(OnPolicyOptions):
+class Options(OnPolicyOptions, frozen=True, kw_only=True):
     """What a configuration may say about A2C.
 
     Raises:
         ConfigError: a value of the wrong kind or out of its range.
     """
 
-    learning_rate: float = 1e-3  # step size of Adam; 0 plays without learning
-    learning_rate_schedule: str = "linear"  # constant, or linear: falls to 0 at the end of the run
-    n_steps: int = 5  # ticks per rollout, which is one gradient step
-    gae_lambda: float = 1.0  # how far advantages look ahead: 0 one step, 1 to the end
+    learning_rate: NonNegative = 1e-3  # step size of Adam; 0 plays without learning
+    learning_rate_schedule: Schedule = "linear"  # constant, or linear: falls to 0 at the end of the run
+    n_steps: Count = 5  # ticks per rollout, which is one gradient step
+    gae_lambda: Fraction = 1.0  # how far advantages look ahead: 0 one step, 1 to the end
     normalize_advantage: bool = False  # to mean 0 and deviation 1 over all the group's transitions
 
 

@@ -21,7 +21,6 @@ that they have heard of.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -36,16 +35,26 @@ from torch import Tensor, nn
 from arena.errors import ConfigError
 from policies.common.adam import Adam
 from policies.common.algorithm import Algorithm, Metrics
-from policies.common.devices import DEVICES, moved
+from policies.common.devices import moved
 from policies.common.group_learner import GroupLearner
-from policies.common.options import check_choice, check_numbers, check_sizes, wrong
+from policies.common.options import (
+    Activation,
+    AlgorithmOptions,
+    Count,
+    Device,
+    Natural,
+    NonNegative,
+    Positive,
+    Sizes,
+    Text,
+)
 from policies.common.rng import ACTING, EXPLORING, REPLAYING, stream
 from policies.common.rollout import to_leaves, to_mask
 from policies.common.tensors import load_weights, to_arrays
 from policies.networks.actor_critic import Encoder, mlp
 from policies.networks.distributions import Distribution
 from policies.networks.heads import ActionHead, action_head
-from policies.networks.mlp import ACTIVATIONS, BufferPool
+from policies.networks.mlp import BufferPool
 from policies.offline.demonstrations import (
     Demonstrations,
     check_demonstrations,
@@ -58,40 +67,25 @@ if TYPE_CHECKING:
     from arena.group.group import Group
 
 
-@dataclass(frozen=True)
-class Options:
+class Options(AlgorithmOptions, frozen=True, kw_only=True):
     """What a configuration may say about behaviour cloning.
 
     Raises:
         ConfigError: a value of the wrong kind or out of its range.
     """
 
-    data: str  # run folder, or folder of samples, to learn from; relative to the current directory
+    data: Text  # run folder, or folder of samples, to learn from; relative to the current directory
     policy: str | None = None  # whose samples; null: of all that have played with the seat's spaces
-    learning_rate: float = 1e-3  # step size of Adam; 0 plays without learning
-    adam_epsilon: float = 1e-8  # Adam's epsilon: weights whose gradients are smaller than this move less
-    batch_size: int = 256  # decisions per worker in one gradient step
-    train_every: int = 128  # ticks between two updates
-    gradient_steps: int = 128  # of one update
-    max_grad_norm: float | None = None  # longest gradient that is stepped on; null: any
-    hidden_sizes: Sequence[int] = (64, 64)  # layers of the network
-    activation: str = "tanh"  # tanh or relu
-    device: str = "cpu"  # cpu, cuda, or auto: cuda where there is one
-    check_every: int = 100  # updates between checks that all workers hold equal weights; 0: never
-
-    def __post_init__(self) -> None:
-        if not isinstance(self.data, str) or not self.data:
-            raise wrong("data", self.data, "the path of a run folder")
-        if self.policy is not None and not isinstance(self.policy, str):
-            raise wrong("policy", self.policy, "the name of a policy of that run, or null")
-        check_numbers(self, "batch_size", "train_every", "gradient_steps", at_least=1, whole=True)
-        check_numbers(self, "learning_rate", at_least=0)
-        check_numbers(self, "adam_epsilon", more_than=0)
-        check_numbers(self, "max_grad_norm", more_than=0, optional=True)
-        check_numbers(self, "check_every", at_least=0, whole=True)
-        check_choice(self, "activation", ACTIVATIONS)
-        check_choice(self, "device", DEVICES)
-        object.__setattr__(self, "hidden_sizes", check_sizes(self, "hidden_sizes"))
+    learning_rate: NonNegative = 1e-3  # step size of Adam; 0 plays without learning
+    adam_epsilon: Positive = 1e-8  # Adam's epsilon: weights whose gradients are smaller than this move less
+    batch_size: Count = 256  # decisions per worker in one gradient step
+    train_every: Count = 128  # ticks between two updates
+    gradient_steps: Count = 128  # of one update
+    max_grad_norm: Positive | None = None  # longest gradient that is stepped on; null: any
+    hidden_sizes: Sizes = (64, 64)  # layers of the network
+    activation: Activation = "tanh"  # tanh or relu
+    device: Device = "cpu"  # cpu, cuda, or auto: cuda where there is one
+    check_every: Natural = 100  # updates between checks that all workers hold equal weights; 0: never
 
 
 class Actor(nn.Module):

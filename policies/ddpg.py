@@ -13,7 +13,6 @@ what came after it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -25,7 +24,19 @@ from policies import closed_form
 from policies.closed_form import deterministic
 from policies.common.algorithm import Metrics
 from policies.common.off_policy import OffPolicy, OffPolicyOptions
-from policies.common.options import AUTO, check_choice, check_numbers, check_unused, wrong
+from policies.common.options import (
+    AUTO,
+    Auto,
+    Count,
+    Fraction,
+    Noise,
+    NonNegative,
+    Positive,
+    PositiveFraction,
+    Sizes,
+    check_unused,
+    wrong,
+)
 from policies.common.replay import Transitions
 from policies.common.target import Target
 from policies.networks.box import ActionNoise, UnitBox, noisy
@@ -36,34 +47,30 @@ if TYPE_CHECKING:
     from arena.group.group import Group
 
 
-@dataclass(frozen=True)
-class Options(OffPolicyOptions):
+class Options(OffPolicyOptions, frozen=True, kw_only=True):
     """What a configuration may say about DDPG.
 
     Raises:
         ConfigError: a value of the wrong kind or out of its range, or two that contradict each other.
     """
 
-    learning_rate: float = 1e-3  # step size of Adam, for the actor and for the critic; 0 plays without learning
-    buffer_size: int = 1_000_000  # observations that the group's replay holds at most; the oldest go first
-    batch_size: int | str = AUTO  # transitions per worker in one gradient step; auto: 256 / workers, at least 64
-    train_every: int = 1  # ticks between two meetings of the group, at which it learns
-    training_intensity: float | str = AUTO  # transitions replayed per one collected; auto: 256 / (group's rows)^(3/4)
-    tau: float = 0.005  # how far the target networks move to what is learnt; 1: they become a copy
-    target_update_interval: int = 1  # gradient steps between two moves of the target networks
-    max_grad_norm: float | None = None  # longest gradient that is stepped on; null: any
-    hidden_sizes: Sequence[int] = (256, 256)  # layers of the actor, and of the critic
-    action_noise: str = "gaussian"  # gaussian, or correlated: an Ornstein-Uhlenbeck process, new in each episode
-    noise_std: float = 0.1  # its standard deviation, in actions from -1 to 1
-    noise_theta: float = 0.15  # of the correlated noise: how much of itself it forgets per tick
+    learning_rate: NonNegative = 1e-3  # step size of Adam, for the actor and for the critic; 0 plays without learning
+    buffer_size: Count = 1_000_000  # observations that the group's replay holds at most; the oldest go first
+    batch_size: Count | Auto = AUTO  # transitions per worker in one gradient step; auto: 256 / workers, at least 64
+    train_every: Count = 1  # ticks between two meetings of the group, at which it learns
+    training_intensity: Positive | Auto = AUTO  # transitions replayed per one collected; auto: 256 / (group rows)^0.75
+    tau: PositiveFraction = 0.005  # how far the target networks move to what is learnt; 1: they become a copy
+    target_update_interval: Count = 1  # gradient steps between two moves of the target networks
+    max_grad_norm: Positive | None = None  # longest gradient that is stepped on; null: any
+    hidden_sizes: Sizes = (256, 256)  # layers of the actor, and of the critic
+    action_noise: Noise = "gaussian"  # gaussian, or correlated: an Ornstein-Uhlenbeck process, new in each episode
+    noise_std: NonNegative = 0.1  # its standard deviation, in actions from -1 to 1
+    noise_theta: Fraction = 0.15  # of the correlated noise: how much of itself it forgets per tick
 
     ALONE, FALLS = 256.0, 0.75
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_choice(self, "action_noise", ("gaussian", "correlated"))
-        check_numbers(self, "noise_std", at_least=0)
-        check_numbers(self, "noise_theta", at_least=0, at_most=1)
         if self.noise_theta == 0:
             raise wrong("noise_theta", self.noise_theta, "more than 0: noise that forgets nothing never changes")
         check_unused(self, "noise_theta", action_noise="gaussian")

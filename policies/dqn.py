@@ -13,7 +13,6 @@ looked forward to. The loss is Huber's of Q(s, a) - y: its gradient is the error
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -29,7 +28,17 @@ from policies import closed_form
 from policies.closed_form import q_learning
 from policies.common.algorithm import Metrics
 from policies.common.off_policy import OffPolicy, OffPolicyOptions
-from policies.common.options import AUTO, check_falls, check_flag, check_numbers, check_unused
+from policies.common.options import (
+    AUTO,
+    Auto,
+    Count,
+    Fraction,
+    NonNegative,
+    Positive,
+    Schedule,
+    check_falls,
+    check_unused,
+)
 from policies.common.replay import Transitions
 from policies.common.target import Target
 from policies.networks.actor_critic import Encoder, mlp
@@ -41,36 +50,28 @@ if TYPE_CHECKING:
     from arena.group.group import Group
 
 
-@dataclass(frozen=True)
-class Options(OffPolicyOptions):
+class Options(OffPolicyOptions, frozen=True, kw_only=True):
     """What a configuration may say about DQN.
 
     Raises:
         ConfigError: a value of the wrong kind or out of its range, or two that contradict each other.
     """
 
-    learning_rate: float = 1e-3  # step size of Adam; 0 plays without learning
-    learning_rate_schedule: str = "linear"  # constant, or linear: falls to 0 at the end of the run
-    training_intensity: float | str = AUTO  # transitions replayed per one collected; auto: 16 / sqrt(group's rows)
-    n_step: int = 3  # rewards that a transition sums before it asks for a value
+    learning_rate: NonNegative = 1e-3  # step size of Adam; 0 plays without learning
+    learning_rate_schedule: Schedule = "linear"  # constant, or linear: falls to 0 at the end of the run
+    batch_size: Count = 64  # transitions per worker in one gradient step
+    training_intensity: Positive | Auto = AUTO  # transitions replayed per one collected; auto: 16 / sqrt(group's rows)
+    n_step: Count = 3  # rewards that a transition sums before it asks for a value
     double: bool = True  # the network chooses the next action, the target network says what it is worth
     dueling: bool = True  # the network's last layer gives a value and advantages
-    exploration_fraction: float = 0.16  # part of the run in which epsilon falls
-    exploration_initial_eps: float = 1.0  # probability of a random action in the beginning
-    exploration_final_eps: float = 0.05  # and after it has fallen
+    exploration_fraction: Fraction = 0.16  # part of the run in which epsilon falls
+    exploration_initial_eps: Fraction = 1.0  # probability of a random action in the beginning
+    exploration_final_eps: Fraction = 0.05  # and after it has fallen
 
     ALONE, FALLS = 16.0, 0.5
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_flag(self, "double")
-        check_flag(self, "dueling")
-        check_numbers(
-            self,
-            *("exploration_fraction", "exploration_initial_eps", "exploration_final_eps"),
-            at_least=0,
-            at_most=1,
-        )
         check_unused(self, "exploration_initial_eps", exploration_fraction=0)
         if self.exploration_fraction:
             check_falls(self, "exploration_initial_eps", "exploration_final_eps")

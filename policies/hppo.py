@@ -26,7 +26,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -44,7 +43,7 @@ from policies.common.algorithm import Metrics
 from policies.common.devices import moved
 from policies.common.gae import Flags, Floats, advantages_of
 from policies.common.on_policy import MEMORY, StateInputs, evaluate_network, values_of
-from policies.common.options import check_numbers, wrong
+from policies.common.options import Count, Positive, wrong
 from policies.common.rng import ACTING, stream
 from policies.common.rollout import Batch, Evaluation, Rollout, to_leaves, to_mask
 from policies.networks.actor_critic import ActorCritic, Encoder
@@ -54,24 +53,22 @@ from policies.ppo import PPO
 UNDECIDED = -1  # no option: the manager picks one when the row acts next
 
 
-@dataclass(frozen=True)
-class Options(ppo.Options):
+class Options(ppo.Options, frozen=True, kw_only=True):
     """What a configuration may say about hierarchical PPO: what it may say about PPO, but for a memory.
 
     Raises:
         ConfigError: a value of the wrong kind or out of its range, or two that contradict each other.
     """
 
-    n_steps: int | str = 128  # ticks per rollout
-    minibatch_size: int | str = 256  # transitions per worker in one gradient step, at most
-    n_epochs: int = 4  # passes over each rollout
-    n_options: int = 4  # what the manager can pick
-    option_ticks: int = 8  # actions that an option lasts, if the episode does not end before
-    target_kl: float | None = None  # an update stops when worker's or manager's KL exceeds 1.5 times this; null: never
+    n_steps: Count = 128  # ticks per rollout
+    minibatch_size: Count = 256  # transitions per worker in one gradient step, at most
+    n_epochs: Count = 4  # passes over each rollout
+    n_options: Count = 4  # what the manager can pick
+    option_ticks: Count = 8  # actions that an option lasts, if the episode does not end before
+    target_kl: Positive | None = None  # an update stops when worker's or manager's KL exceeds 1.5 x this; null: never
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_numbers(self, "n_options", "option_ticks", at_least=1, whole=True)
         if self.option_ticks > int(self.n_steps):
             raise wrong("option_ticks", self.option_ticks, f"{self.n_steps} at most: a rollout of n_steps ends before")
         if self.recurrent is not None:

@@ -16,7 +16,6 @@ inference of other entities' policies (sections 4.2 and 4.3 of the paper) are le
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -24,7 +23,16 @@ from gymnasium.vector import VectorEnv
 from torch import Tensor
 
 from policies import ddpg
-from policies.common.options import check_idle, check_numbers
+from policies.common.options import (
+    Count,
+    Fraction,
+    Natural,
+    NonNegative,
+    Positive,
+    PositiveFraction,
+    Sizes,
+    check_idle,
+)
 from policies.common.replay import Transitions
 from policies.common.target import Target
 from policies.networks.box import noisy
@@ -36,32 +44,30 @@ if TYPE_CHECKING:
     from arena.group.group import Group
 
 
-@dataclass(frozen=True)
-class Options(ddpg.Options):
+class Options(ddpg.Options, frozen=True, kw_only=True):
     """What a configuration may say about MADDPG.
 
     Raises:
         ConfigError: a value of the wrong kind or out of its range, or two that contradict each other.
     """
 
-    learning_rate: float = 1e-3  # step size of Adam, for actors and critics; 0 plays without learning
-    buffer_size: int = 1_000_000  # joint observations that the group's replay holds at most; the oldest go first
-    learning_starts: int = 1_000  # joint transitions that the group collects with random actions before it learns
-    batch_size: int | str = 256  # joint transitions per team in one gradient step
-    training_intensity: float | str = 16.0  # joint transitions that are replayed per joint transition collected
-    train_every: int = 4  # ticks between two meetings of the group, at which it learns
-    gamma: float = 0.95  # discount per joint transition
-    tau: float = 0.01  # how far the target networks move to what is learnt; 1: they become a copy
-    max_grad_norm: float | None = 0.5  # longest gradient that is stepped on; null: any
-    hidden_sizes: Sequence[int] = (64, 64)  # layers of each actor, and of the critic
+    learning_rate: NonNegative = 1e-3  # step size of Adam, for actors and critics; 0 plays without learning
+    buffer_size: Count = 1_000_000  # joint observations that the group's replay holds at most; the oldest go first
+    learning_starts: Natural = 1_000  # joint transitions that the group collects with random actions before it learns
+    batch_size: Count = 256  # joint transitions per team in one gradient step
+    training_intensity: Positive = 16.0  # joint transitions that are replayed per joint transition collected
+    train_every: Count = 4  # ticks between two meetings of the group, at which it learns
+    gamma: Fraction = 0.95  # discount per joint transition
+    tau: PositiveFraction = 0.01  # how far the target networks move to what is learnt; 1: they become a copy
+    max_grad_norm: Positive | None = 0.5  # longest gradient that is stepped on; null: any
+    hidden_sizes: Sizes = (64, 64)  # layers of each actor, and of the critic
     shared_actor: bool = True  # one actor for all entities, which is told who it is; false: one for each
-    gumbel_temperature: float = 1.0  # of choices: the lower, the less their gradient is biased and the more it varies
-    output_penalty: float = 1e-3  # weight of the actors' squared outputs in their loss
+    gumbel_temperature: NonNegative = 1.0  # of choices: lower values give gradients with less bias and more variance
+    output_penalty: NonNegative = 1e-3  # weight of the actors' squared outputs in their loss
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_joint_options(self)
-        check_numbers(self, "output_penalty", at_least=0)
 
 
 class MADDPG(Centralized):

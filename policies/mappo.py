@@ -22,7 +22,6 @@ from what its own entity did.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -34,7 +33,7 @@ from torch.nn import functional
 
 from policies import ppo
 from policies.common.on_policy import MEMORY, StateInputs
-from policies.common.options import wrong
+from policies.common.options import Count, NonNegative, wrong
 from policies.common.rollout import Rollout
 from policies.common.tensors import to_arrays, to_tensors
 from policies.networks.actor_critic import ActorCritic, Encoder, Features
@@ -46,19 +45,18 @@ if TYPE_CHECKING:
     from arena.group.group import Group
 
 
-@dataclass(frozen=True)
-class Options(ppo.Options):
+class Options(ppo.Options, frozen=True, kw_only=True):
     """What a configuration may say about MAPPO: what it may say about PPO, but for a memory.
 
     Raises:
         ConfigError: a value of the wrong kind or out of its range, or two that contradict each other.
     """
 
-    learning_rate: float = 5e-4  # step size of Adam; 0 plays without learning
-    n_steps: int | str = 128  # ticks per rollout
-    ent_coef: float = 0.01  # weight of the entropy bonus
-    minibatch_size: int | str = 256  # transitions per worker in one gradient step, at most
-    n_epochs: int = 4  # passes over each rollout
+    learning_rate: NonNegative = 5e-4  # step size of Adam; 0 plays without learning
+    n_steps: Count = 128  # ticks per rollout
+    ent_coef: NonNegative = 0.01  # weight of the entropy bonus
+    minibatch_size: Count = 256  # transitions per worker in one gradient step, at most
+    n_epochs: Count = 4  # passes over each rollout
 
     def __post_init__(self) -> None:
         super().__post_init__()

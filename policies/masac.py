@@ -15,8 +15,6 @@ What is shared with MADDPG is in `policies.team.centralized`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from gymnasium.vector import VectorEnv
@@ -24,6 +22,7 @@ from torch import Tensor
 
 from policies import sac
 from policies.common.algorithm import Metrics
+from policies.common.options import Auto, Count, Fraction, Natural, NonNegative, Positive, PositiveFraction, Sizes
 from policies.common.replay import Transitions
 from policies.common.target import Target
 from policies.networks.reparameterized import NoisyNumbers
@@ -34,27 +33,26 @@ if TYPE_CHECKING:
     from arena.group.group import Group
 
 
-@dataclass(frozen=True)
-class Options(sac.Options):
+class Options(sac.Options, frozen=True, kw_only=True):
     """What a configuration may say about MASAC.
 
     Raises:
         ConfigError: a value of the wrong kind or out of its range, or two that contradict each other.
     """
 
-    learning_rate: float = 1e-3  # step size of Adam, for actors, critics and temperature; 0 plays without learning
-    buffer_size: int = 1_000_000  # joint observations that the group's replay holds at most; the oldest go first
-    learning_starts: int = 1_000  # joint transitions that the group collects with random actions before it learns
-    batch_size: int | str = 256  # joint transitions per team in one gradient step
-    training_intensity: float | str = 16.0  # joint transitions that are replayed per joint transition collected
-    train_every: int = 4  # ticks between two meetings of the group, at which it learns
-    gamma: float = 0.95  # discount per joint transition
-    tau: float = 0.01  # how far the target networks move to what is learnt; 1: they become a copy
-    max_grad_norm: float | None = 0.5  # longest gradient that is stepped on; null: any
-    hidden_sizes: Sequence[int] = (64, 64)  # layers of each actor, and of each critic
-    target_entropy: float | str = "auto"  # in nats; auto: minus the numbers of an action, or 0.3 of uniform choice
+    learning_rate: NonNegative = 1e-3  # step size of Adam (actors, critics, temperature); 0 plays without learning
+    buffer_size: Count = 1_000_000  # joint observations that the group's replay holds at most; the oldest go first
+    learning_starts: Natural = 1_000  # joint transitions that the group collects with random actions before it learns
+    batch_size: Count = 256  # joint transitions per team in one gradient step
+    training_intensity: Positive = 16.0  # joint transitions that are replayed per joint transition collected
+    train_every: Count = 4  # ticks between two meetings of the group, at which it learns
+    gamma: Fraction = 0.95  # discount per joint transition
+    tau: PositiveFraction = 0.01  # how far the target networks move to what is learnt; 1: they become a copy
+    max_grad_norm: Positive | None = 0.5  # longest gradient that is stepped on; null: any
+    hidden_sizes: Sizes = (64, 64)  # layers of each actor, and of each critic
+    target_entropy: float | Auto = "auto"  # in nats; auto: minus the numbers of an action, or 0.3 of uniform choice
     shared_actor: bool = True  # one actor for all entities, which is told who it is; false: one for each
-    gumbel_temperature: float = 1.0  # of choices: the lower, the less their gradient is biased and the more it varies
+    gumbel_temperature: NonNegative = 1.0  # of choices: lower values give gradients with less bias and more variance
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -7,12 +7,11 @@ update     some epochs of gradient steps on the clipped surrogate, as one group 
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
+import msgspec
 import numpy as np
 import torch
 from gymnasium.vector import VectorEnv
@@ -40,7 +39,7 @@ from policies.common.on_policy import (
     state_inputs,
     values_of,
 )
-from policies.common.options import AUTO, check_auto, check_idle, check_numbers, wrong
+from policies.common.options import AUTO, Auto, Count, NonNegative, Positive, check_idle, wrong
 from policies.common.rng import ACTING, EXPLORING, stream
 from policies.common.rollout import Batch, Evaluation, Rollout
 from policies.networks.actor_critic import ActorCritic
@@ -55,26 +54,21 @@ _MINIBATCHES = 32  # a large rollout is split into so many at most
 Given = TypeVar("Given", bound="Options")
 
 
-@dataclass(frozen=True)
-class Options(OnPolicyOptions):
+class Options(OnPolicyOptions, frozen=True, kw_only=True):
     """What a configuration may say about PPO.
 
     Raises:
         ConfigError: a value of the wrong kind or out of its range, or two that contradict each other.
     """
 
-    minibatch_size: int | str = AUTO  # transitions per worker and gradient step; auto: at least 64 / sqrt(workers)
-    n_epochs: int = 10  # passes over each rollout
-    clip_range: float = 0.2  # epsilon of the clipped surrogate
-    clip_range_vf: float | None = None  # how far a value may move per update; null: freely
-    target_kl: float | None = None  # an update stops when the group's KL exceeds 1.5 times this; null: never
+    minibatch_size: Count | Auto = AUTO  # transitions per worker and gradient step; auto: at least 64 / sqrt(workers)
+    n_epochs: Count = 10  # passes over each rollout
+    clip_range: NonNegative = 0.2  # epsilon of the clipped surrogate
+    clip_range_vf: Positive | None = None  # how far a value may move per update; null: freely
+    target_kl: Positive | None = None  # an update stops when the group's KL exceeds 1.5 times this; null: never
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_auto(self, "minibatch_size", at_least=1)
-        check_numbers(self, "n_epochs", at_least=1, whole=True)
-        check_numbers(self, "clip_range", at_least=0)
-        check_numbers(self, "clip_range_vf", "target_kl", more_than=0, optional=True)
         size = self.minibatch_size
         if self.recurrent is not None and not isinstance(size, str) and self.sequence_length > size:
             most = f"{size} at most: a minibatch of minibatch_size transitions holds whole sequences"
@@ -87,7 +81,7 @@ class Options(OnPolicyOptions):
             return given
         least = given.sequence_length if given.recurrent is not None else 1
         part = -(-int(given.n_steps) * rows // _MINIBATCHES)
-        return dataclasses.replace(given, minibatch_size=max(least, round(_LEAST / math.sqrt(workers)), part))
+        return msgspec.structs.replace(given, minibatch_size=max(least, round(_LEAST / math.sqrt(workers)), part))
 
 
 class PPO(Algorithm):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,11 +21,6 @@ if TYPE_CHECKING:
 _TICKS_AHEAD = 128
 
 
-@dataclass(frozen=True)
-class Options:
-    """Random has no options."""
-
-
 class Random:
     """One worker of a random policy, for seats of any spaces. It learns nothing and has nothing to save.
 
@@ -38,12 +32,10 @@ class Random:
 
     face = ("vector", "parallel")
     schedule = "ticks"  # the workers never meet
-    Options = Options
 
-    def __init__(self, env: Any, group: Group, *, ticks: int, **options: Any) -> None:
+    def __init__(self, env: Any, group: Group, *, ticks: int) -> None:
         self.env = env
         self._seed = group.seed
-        Options(**options)
 
     def run(self) -> None:
         """Plays until the environment raises `BudgetReached`."""

@@ -12,7 +12,6 @@ temperature, are taken at the same weights and travel in one message.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -24,7 +23,17 @@ from policies import closed_form
 from policies.closed_form import soft_actor_critic
 from policies.common.algorithm import Metrics
 from policies.common.off_policy import OffPolicy, OffPolicyOptions
-from policies.common.options import AUTO, check_unused, is_number, wrong
+from policies.common.options import (
+    AUTO,
+    Auto,
+    Count,
+    NonNegative,
+    Positive,
+    PositiveFraction,
+    Sizes,
+    check_unused,
+    is_number,
+)
 from policies.common.replay import Transitions
 from policies.common.target import Target
 from policies.networks.critics import Critics, frozen
@@ -40,34 +49,29 @@ if TYPE_CHECKING:
     from arena.group.group import Group
 
 
-@dataclass(frozen=True)
-class Options(OffPolicyOptions):
+class Options(OffPolicyOptions, frozen=True, kw_only=True):
     """What a configuration may say about SAC.
 
     Raises:
         ConfigError: a value of the wrong kind or out of its range, or two that contradict each other.
     """
 
-    learning_rate: float = 3e-4  # step size of Adam, for actor, critics and temperature; 0 plays without learning
-    buffer_size: int = 1_000_000  # observations that the group's replay holds at most; the oldest go first
-    batch_size: int | str = AUTO  # transitions per worker in one gradient step; auto: 256 / workers, at least 64
-    train_every: int = 1  # ticks between two meetings of the group, at which it learns
-    training_intensity: float | str = AUTO  # transitions replayed per one collected; auto: 256 / (group's rows)^(3/4)
-    tau: float = 0.005  # how far the target networks move to what is learnt; 1: they become a copy
-    target_update_interval: int = 1  # gradient steps between two moves of the target networks
-    max_grad_norm: float | None = None  # longest gradient that is stepped on; null: any
-    hidden_sizes: Sequence[int] = (256, 256)  # layers of the actor, and of each critic
-    ent_coef: float | str = "auto"  # the temperature alpha: a number, or auto: learnt, from 1
-    target_entropy: float | str = "auto"  # in nats; auto: minus the numbers of an action, or 0.98 of uniform choice
+    learning_rate: NonNegative = 3e-4  # step size of Adam, for actor, critics and temperature; 0 plays without learning
+    buffer_size: Count = 1_000_000  # observations that the group's replay holds at most; the oldest go first
+    batch_size: Count | Auto = AUTO  # transitions per worker in one gradient step; auto: 256 / workers, at least 64
+    train_every: Count = 1  # ticks between two meetings of the group, at which it learns
+    training_intensity: Positive | Auto = AUTO  # transitions replayed per one collected; auto: 256 / (group rows)^0.75
+    tau: PositiveFraction = 0.005  # how far the target networks move to what is learnt; 1: they become a copy
+    target_update_interval: Count = 1  # gradient steps between two moves of the target networks
+    max_grad_norm: Positive | None = None  # longest gradient that is stepped on; null: any
+    hidden_sizes: Sizes = (256, 256)  # layers of the actor, and of each critic
+    ent_coef: NonNegative | Auto = "auto"  # the temperature alpha: a number, or auto: learnt, from 1
+    target_entropy: float | Auto = "auto"  # in nats; auto: minus the numbers of an action, or 0.98 of uniform choice
 
     ALONE, FALLS = 256.0, 0.75
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.ent_coef != "auto" and not (is_number(self.ent_coef) and float(self.ent_coef) >= 0):
-            raise wrong("ent_coef", self.ent_coef, "auto, or a number, at least 0")
-        if self.target_entropy != "auto" and not is_number(self.target_entropy):
-            raise wrong("target_entropy", self.target_entropy, "auto, or a number")
         check_unused(self, "target_entropy", ent_coef=is_number)
 
 

@@ -1,11 +1,10 @@
-"""A policy that somebody has written: a constant action, or a function from observations to actions."""
+"""A policy written by hand: a constant action, or a function from observations to actions."""
 
 from __future__ import annotations
 
 import functools
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,13 +14,13 @@ from arena.errors import ConfigError
 from arena.game.spaces import as_action, flatten, unflatten
 from arena.proxy.play import Actor, play
 from arena.registry import load_object
+from policies.common.options import AlgorithmOptions
 
 if TYPE_CHECKING:
     from arena.group.group import Group
 
 
-@dataclass(frozen=True)
-class Options:
+class Options(AlgorithmOptions, frozen=True, kw_only=True):
     """What a configuration may say about a scripted policy: exactly one of `action` and `function`.
 
     Raises:
@@ -30,7 +29,7 @@ class Options:
 
     action: Any = None  # the action to play always, in the form of the space: a number, a list, a mapping
     function: str | None = None  # "package.module:name" of a function (observations, infos) -> actions
-    arguments: Mapping[str, Any] = field(default_factory=dict)  # keyword arguments for the function
+    arguments: dict[str, Any] = {}  # keyword arguments for the function
 
     def __post_init__(self) -> None:
         if (self.action is None) == (self.function is None):

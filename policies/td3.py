@@ -12,35 +12,29 @@ The paper moves the targets with the actor. Here they move every `target_update_
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-
 from torch import Tensor
 
 from policies import ddpg
-from policies.common.options import check_numbers, check_unused
+from policies.common.options import Count, NonNegative, Sizes, check_unused
 from policies.networks.box import noisy
 from policies.networks.distributions import normal
 
 
-@dataclass(frozen=True)
-class Options(ddpg.Options):
+class Options(ddpg.Options, frozen=True, kw_only=True):
     """What a configuration may say about TD3.
 
     Raises:
         ConfigError: a value of the wrong kind or out of its range, or two that contradict each other.
     """
 
-    target_update_interval: int = 2  # gradient steps between two moves of the target networks
-    hidden_sizes: Sequence[int] = (256, 256)  # layers of the actor, and of each critic
-    policy_delay: int = 2  # gradient steps of the critics per one of the actor
-    target_policy_noise: float = 0.2  # standard deviation of the noise in the target's action
-    target_noise_clip: float = 0.5  # and how large it is at most
+    target_update_interval: Count = 2  # gradient steps between two moves of the target networks
+    hidden_sizes: Sizes = (256, 256)  # layers of the actor, and of each critic
+    policy_delay: Count = 2  # gradient steps of the critics per one of the actor
+    target_policy_noise: NonNegative = 0.2  # standard deviation of the noise in the target's action
+    target_noise_clip: NonNegative = 0.5  # and how large it is at most
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_numbers(self, "policy_delay", at_least=1, whole=True)
-        check_numbers(self, "target_policy_noise", "target_noise_clip", at_least=0)
         check_unused(self, "target_noise_clip", target_policy_noise=0)
 
 

@@ -7,9 +7,8 @@ import os
 
 from arena.cli.arguments import add_config
 from arena.cli.plan import preflight
-from arena.config import load_config
-from arena.errors import located
-from arena.plan.plan import make_plan
+from arena.config import load_with_origin
+from arena.plan.build import make_plan
 from arena.plan.process_count import process_count
 from arena.terminal.output import complain, say
 from arena.terminal.plan import prove_plan, schedule_text
@@ -25,10 +24,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Prints what was checked; returns the exit status."""
-    config = load_config(arguments.config, arguments.overrides)
-    with located(source=arguments.config):
+    config, origin = load_with_origin(arguments.config, arguments.overrides)
+    with origin.located():
         plan = make_plan(config, ranks=process_count(config, None, os.environ).number)
-    findings = preflight(plan, config, arguments.config, conformance=lambda line: complain(f"{line}\n"))
+    findings = preflight(plan, config, origin, conformance=lambda line: complain(f"{line}\n"))
     proof = prove_plan(plan, findings)
     for line in (*findings.lines, *gate_lines(config), schedule_text(proof)):
         say(line)

@@ -21,7 +21,9 @@ import msgspec
 
 from arena import registry
 from arena.cli.arguments import positive_int
-from arena.config.schema import Config, MatchConfig, PolicyConfig, SeatEntry, load_config
+from arena.config import load_config
+from arena.config.matches import MatchConfig, SeatEntry
+from arena.config.schema import Config, PolicyConfig
 from arena.errors import ConfigError, WriteError, located, nearest
 from arena.launch import lead
 from arena.league import rounds_file

@@ -8,10 +8,11 @@ import os
 from collections.abc import Callable, Sequence
 
 from arena.cli.arguments import add_config, add_ranks
-from arena.config import Config, load_config
-from arena.errors import ConfigError, located
+from arena.config import Config, load_with_origin
+from arena.errors import ConfigError, Origin
+from arena.plan.build import make_plan
 from arena.plan.hosts import allocated, parse_hosts, shares
-from arena.plan.plan import Plan, make_plan, to_json
+from arena.plan.plan import Plan, to_json
 from arena.plan.process_count import process_count
 from arena.preflight.examine import Preflight, examine
 from arena.run.later_seats import later_plans
@@ -38,12 +39,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Prints the plan; returns the exit status."""
-    config = load_config(arguments.config, arguments.overrides)
+    config, origin = load_with_origin(arguments.config, arguments.overrides)
     count = process_count(config, arguments.ranks, os.environ)
-    with located(source=arguments.config):
+    with origin.located():
         plan = make_plan(config, ranks=count.number)
     rounds = rounds_lines(config)
-    findings = preflight(plan, config, arguments.config)
+    findings = preflight(plan, config, origin)
     hosts = _host_lines(plan, arguments.hosts)
     if arguments.json:
         say(json.dumps(to_json(plan), indent=2))
@@ -68,19 +69,21 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def preflight(plan: Plan, config: Config, path: str, *, conformance: Callable[[str], None] | None = None) -> Preflight:
+def preflight(
+    plan: Plan, config: Config, origin: Origin, *, conformance: Callable[[str], None] | None = None
+) -> Preflight:
     """Checks that every policy can fill all seats that it may ever get.
 
     Args:
         plan: of the first round.
         config: of the run.
-        path: its file.
+        origin: where it comes from.
         conformance: see `examine`.
 
     Raises:
         ConfigError: some policy cannot.
     """
-    with located(source=path):
+    with origin.located():
         return examine(plan, later=later_plans(config), conformance=conformance)
 
 

@@ -17,12 +17,14 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from arena.config.load import load_config
 from arena.config.matches import MatchConfig
-from arena.config.schema import Config, EnvConfig, PolicyConfig, load_config
+from arena.config.schema import Config, EnvConfig, PolicyConfig
 from arena.errors import ConfigError, located, nearest, pluralize
 from arena.league import rounds_file
 from arena.league.rounds import Round
-from arena.plan.plan import MatchPlan, make_plan
+from arena.plan.build import make_plan
+from arena.plan.plan import MatchPlan
 from arena.records import checkpoint
 from arena.records.folder import RunFolder
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from arena.cli.arguments import add_config, add_ranks, add_run
 from arena.cli.start import Processes, start
-from arena.errors import located
 from arena.launch import mpirun
 
 if TYPE_CHECKING:
@@ -79,11 +78,11 @@ def _rank0(request: TrainArgs) -> Rank0Base:
 def _processes(request: TrainArgs, ranks: RanksWanted | None) -> Processes:
     if ranks == 1:
         return Processes(1)
-    from arena.config import load_config
+    from arena.config import load_with_origin
     from arena.plan.process_count import process_count
     from arena.run.planning import checked_plan
 
-    with located(source=request.path):
-        config = load_config(request.path, request.overrides)
+    config, origin = load_with_origin(request.path, request.overrides)
+    with origin.located():  # a mistake is reported once, before any process starts
         plan = checked_plan(config, ranks=process_count(config, ranks, os.environ).number)
     return Processes(plan.processes, tolerant=plan.fault_tolerance != "off")

@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from arena.cli.train import TrainArgs
-from arena.config import load_config
-from arena.errors import located, pluralize
+from arena.config import load_with_origin
+from arena.errors import pluralize
 from arena.launch.lead import Rank0Base
 from arena.records.faults import losses
 from arena.records.scoreboard import Scoreboard
@@ -39,11 +39,17 @@ class TrainRun(Rank0Base):
             ConfigError: a mistake in the configuration.
         """
         asked = self._request
-        with located(source=asked.path):
-            config = load_config(asked.path, asked.overrides)
+        config, origin = load_with_origin(asked.path, asked.overrides)
+        with origin.located():
             check_tolerance(config, tolerant=tolerant)
             run = prepare(config, ranks=ranks, run_dir=asked.run_dir, resume=asked.resume)
-        run = replace(run, source=asked.path, profile=asked.profile, allow_unproved=asked.allow_unproved)
+        run = replace(
+            run,
+            source=asked.path,
+            overridden=origin.overridden,
+            profile=asked.profile,
+            allow_unproved=asked.allow_unproved,
+        )
         return announced(run, ranks_given=asked.ranks_given)
 
     def present(self, run: Run, scoreboard: Scoreboard) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import types
 from collections.abc import Mapping, Sequence
@@ -11,7 +12,7 @@ from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 import msgspec
 
 from arena.config.fields import Keyed, Shortened
-from arena.errors import ConfigError, nearest
+from arena.errors import ConfigError, nearest, nearest_key
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}\Z")
 _POLICY = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}(#[0-9]{1,5})?"  # the number is that of an independent worker
@@ -20,6 +21,7 @@ _SNAPSHOT = re.compile(rf"{_POLICY}@[0-9]{{1,16}}\Z")
 NAME_RULE = "a name becomes a folder: letters, digits, '_', '-' and '.', the first a letter or digit, at most 100"
 _SHOWN = 80  # characters of a wrong value in a message
 _OUTLINED = 6  # keys of a mapping that a message shows
+_OVERFLOW = 2**53 - 1  # upper bounds from here on are technical
 
 S = TypeVar("S", bound=msgspec.Struct)
 
@@ -41,7 +43,7 @@ def convert(kind: type[S], value: Any, path: str) -> S:
     _require_mapping(value, path, outline=_outline(kind))
     for key in value:
         if key not in fields:
-            raise ConfigError(f"unknown key {key!r}; {nearest(str(key), fields)}", path=joined(path, key))
+            raise ConfigError(f"unknown key {key!r}; {nearest_key(str(key), fields)}", path=joined(path, key))
     for name, field in fields.items():
         if field.required and name not in value:
             raise ConfigError(f"the key {name!r} is missing, and has no default", path=path)
@@ -57,6 +59,8 @@ def _hints(kind: type[msgspec.Struct]) -> dict[str, Any]:
 
 def _convert_value(kind: Any, value: Any, path: str) -> Any:
     """The value as this type: walks into structs, lists and mappings, leaves the rest to msgspec."""
+    if get_origin(kind) is Annotated and get_origin(get_args(kind)[0]) in (Union, types.UnionType):
+        kind = get_args(kind)[0]  # of a union only a description is annotated
     if get_origin(kind) in (Union, types.UnionType):
         if any(_is_struct(arm) and issubclass(arm, Keyed) for arm in get_args(kind)):
             return _convert_keyed(get_args(kind), value, path)
@@ -130,21 +134,49 @@ def _convert_leaf(kind: Any, value: Any, path: str) -> Any:
         if value in get_args(kind):
             return value
         raise ConfigError(f"found {show(value)}; {nearest(str(value), get_args(kind))}", path=path)
-    if isinstance(value, float) and value.is_integer() and _takes_integers(kind):
+    if isinstance(value, float) and value.is_integer() and _takes(int, kind):
         value = int(value)  # 1e6 ticks
     try:
+        if isinstance(value, float) and not math.isfinite(value) and _takes(float, kind):
+            raise msgspec.ValidationError("not a finite number")
         return msgspec.convert(value, kind, strict=True)
     except msgspec.ValidationError as error:
-        words = [word for arm in get_args(kind) if get_origin(arm) is Literal for word in get_args(arm)]
-        if words:  # else msgspec would name the other type alone
-            raise ConfigError(
-                f"found {show(value)}; expected an integer >= 1, or {' or '.join(words)}", path=path
-            ) from error
+        expected = _number_words(kind, value)
+        if expected:
+            raise ConfigError(f"found {show(value)}; expected {expected}", path=path) from error
         arm = next((arm for arm in (kind, *get_args(kind)) if _is_struct(arm)), None)
         such = "" if arm is None else f"; a mapping such as {_outline(arm)}"
         if value is not None and not isinstance(value, (str, Mapping, Sequence)) and "`str" in str(error):
             such += f'; in quotes it is text: "{show(value)}"'
         raise ConfigError(f"found {show(value)}: {_plain(str(error))}{such}", path=path) from error
+
+
+def _number_words(kind: Any, value: Any) -> str:
+    """What a field of numbers takes, such as `auto, or a whole number, at least 1, or null`; empty for other fields.
+
+    Bounds that a number reaches by overflow alone are named only if the value is beyond them.
+    """
+    arms = get_args(kind) if get_origin(kind) in (Union, types.UnionType) else (kind,)
+    words, numbers = [word for arm in arms if get_origin(arm) is Literal for word in get_args(arm)], []
+    for arm in arms:
+        number, *constraints = get_args(arm) if get_origin(arm) is Annotated else (arm,)
+        if number in (int, float):
+            numbers.append(_range_words(number, constraints, value))
+        elif arm is not types.NoneType and get_origin(arm) is not Literal:
+            return ""
+    return ", or ".join([*words, *numbers, *["null"] * (types.NoneType in arms)]) if numbers else ""
+
+
+def _range_words(number: type, constraints: Sequence[Any], value: Any) -> str:
+    given = value if isinstance(value, (int, float)) else 0
+    finite = "a number" if math.isfinite(given) else "a finite number"
+    parts = ["a whole number" if number is int else finite]
+    for meta in constraints:
+        least = f"at least {meta.ge}" if meta.ge is not None else f"more than {meta.gt}" if meta.gt is not None else ""
+        most = f"at most {meta.le}" if meta.le is not None and (meta.le < _OVERFLOW or given > meta.le) else ""
+        most = most or (f"less than {meta.lt}" if meta.lt is not None else "")
+        parts += [" and ".join(filter(None, [least, most]))] if least or most else []
+    return ", ".join(parts)
 
 
 def _outline(kind: type[msgspec.Struct]) -> str:
@@ -165,11 +197,11 @@ def _default_words(field: msgspec.structs.FieldInfo) -> str:
     return f"{default:g}" if isinstance(default, float) else show(default).strip("'")
 
 
-def _takes_integers(kind: Any) -> bool:
-    """Whether a type is an integer, or a union that has one."""
+def _takes(number: type, kind: Any) -> bool:
+    """Whether a type is this type of number, or a union that has it."""
     if get_origin(kind) in (Annotated, Union, types.UnionType):
-        return any(_takes_integers(part) for part in get_args(kind))
-    return kind is int
+        return any(_takes(number, part) for part in get_args(kind))
+    return kind is number
 
 
 def _plain(message: str) -> str:

@@ -3,7 +3,7 @@
 A path goes through keys and list places: `policies.blue.options.learning_rate`, `matches[0].lanes`, `matches.0.lanes`.
 Keys that hold dots themselves are found too: of the keys that fit, the longest is taken. Mappings that are missing on
 the way are made, and a name on the way, as of `rule: fictitious`, counts as `{fictitious: {}}` where the path goes on
-with it. Whether they may be there is for the check of the whole configuration to say, and `blame` then names the
+with it. Whether they may be there is for the check of the whole configuration to say; `Origin.blame` then names the
 override instead of the file.
 """
 
@@ -15,39 +15,17 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from arena.config import yaml
-from arena.errors import ConfigError, nearest
+from arena.errors import ConfigError, OverriddenPlace
 
 _PATH = re.compile(r"[^.\[\]\s]+(?:\.[^.\[\]\s]+|\[[0-9]+\])*\Z")
 _TOKEN = re.compile(r"[^.\[\]]+")
 
 
-class _Place(NamedTuple):
-    """A place that an override filled: with its value, or (`made`) with a mapping on the way to it."""
-
-    path: str
-    name: str
-    siblings: tuple[str, ...]
-    made: bool
-    text: str
-
-
 class Overridden(NamedTuple):
-    """Configuration data with the overrides in it."""
+    """Configuration data with the overrides in it, and the places that they filled."""
 
     data: dict[str, Any]
-    places: tuple[_Place, ...]
-
-    def blame(self, error: ConfigError, source: str) -> ConfigError:
-        """The error with its origin: the override that put the wrong value there, or else the source."""
-        for place in reversed(self.places):
-            if place.made and error.path == place.path:
-                hint = f" ({place.path} was made by this; {nearest(place.name, place.siblings)})"
-                if error.message.startswith("unknown key"):
-                    hint = ""  # the message says what is known
-                return ConfigError(error.message + hint, path=error.path, source=f"--set {place.text}")
-            if not place.made and _within(error.path, place.path):
-                return ConfigError(error.message, path=error.path, source=f"--set {place.text}")
-        return ConfigError(error.message, path=error.path, source=error.source or source)
+    places: tuple[OverriddenPlace, ...]
 
 
 def apply(data: Mapping[str, Any], overrides: Sequence[str]) -> Overridden:
@@ -58,7 +36,7 @@ def apply(data: Mapping[str, Any], overrides: Sequence[str]) -> Overridden:
             something that has no such place.
     """
     changed: dict[str, Any] = copy.deepcopy(dict(data))
-    places: list[_Place] = []
+    places: list[OverriddenPlace] = []
     for text in overrides:
         path, equals, value = text.partition("=")
         path = path.strip()
@@ -68,9 +46,9 @@ def apply(data: Mapping[str, Any], overrides: Sequence[str]) -> Overridden:
     return Overridden(changed, tuple(places))
 
 
-def _set(data: dict[str, Any], tokens: list[str], value: Any, text: str) -> list[_Place]:
+def _set(data: dict[str, Any], tokens: list[str], value: Any, text: str) -> list[OverriddenPlace]:
     """Puts a value where the tokens lead, and tells what it filled on the way."""
-    places: list[_Place] = []
+    places: list[OverriddenPlace] = []
     node: Any = data
     path = ""
     while tokens:
@@ -78,13 +56,13 @@ def _set(data: dict[str, Any], tokens: list[str], value: Any, text: str) -> list
         tokens = tokens[used:]
         path = _join(path, key)
         if tokens and _is_missing(node, key):
-            places.append(_Place(path, str(key), _names(node), True, text))
+            places.append(OverriddenPlace(path, text, made=True, siblings=tuple(map(str, node))))
             node[key] = {}
         elif not tokens:
-            places.append(_Place(path, str(key), (), False, text))
+            places.append(OverriddenPlace(path, text))
             node[key] = value
         elif node[key] == tokens[0]:  # a name, which is short for this
-            places.append(_Place(path, str(key), (), False, text))
+            places.append(OverriddenPlace(path, text))
             node[key] = {tokens[0]: {}}
         node = node[key]
     return places
@@ -111,15 +89,7 @@ def _is_missing(node: Any, key: str | int) -> bool:
     return isinstance(node, dict) and node.get(str(key)) is None
 
 
-def _names(node: Mapping[str, Any]) -> tuple[str, ...]:
-    return tuple(str(name) for name in node)
-
-
 def _join(path: str, key: str | int) -> str:
     if isinstance(key, int):
         return f"{path}[{key}]"
     return f"{path}.{key}" if path else key
-
-
-def _within(path: str, whole: str) -> bool:
-    return path == whole or path.startswith((f"{whole}.", f"{whole}["))

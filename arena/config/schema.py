@@ -1,45 +1,20 @@
-"""The configuration of a run: a YAML file, read, overridden (`--set`), checked, frozen.
+"""The keys of a configuration: types and ranges are declared on structs, one documented line per field.
 
-    load_config(path)      the file to a Config, or a ConfigError that says where the mistake is and what is allowed
-    resolved_yaml(config)  a Config to YAML that loads to an equal Config: every default is written out
-
-Types and ranges are declared on structs, one documented line per field: here, of matches in `matches`, of leagues in
-`league`. `converting` walks the data and the structs together; `checking` says what no single field can tell.
+The keys of matches are in `matches`, those of leagues in `league`. `load` reads a file into these structs, `decode`
+walks the data and the structs together, and `check` refuses what no single field can tell.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
 
-from arena.config import overrides as overriding
-from arena.config import yaml
-from arena.config.check import check
 from arena.config.check_league import may_be_frozen
-from arena.config.decode import convert, show
 from arena.config.fields import Color, Count, Natural, Seconds, Text
-from arena.config.independent import expanded
 from arena.config.league import LeagueConfig
-from arena.config.matches import GeneratorEntry, MatchConfig, RoundRobinConfig, SeatEntry, generator_of
-from arena.errors import ConfigError, close_name
+from arena.config.matches import GeneratorEntry, MatchConfig, SeatEntry, generator_of
 from arena.plan.plan import ONLY_ACT, OutcomeRule
-
-__all__ = [
-    "CallbackConfig",
-    "Config",
-    "EnvConfig",
-    "EvaluationConfig",
-    "MatchConfig",
-    "PolicyConfig",
-    "RoundRobinConfig",
-    "SeatEntry",
-    "load_config",
-    "parse_config",
-    "resolved_yaml",
-]
 
 WrapperEntry = str | dict[str, Any]
 
@@ -152,75 +127,3 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             (f"matches[{index}]" if isinstance(entry, MatchConfig) else f"matches[{index}].{entry.kind}", entry)
             for index, entry in enumerate(self.matches)
         )
-
-
-def load_config(path: str | Path, overrides: Sequence[str] = ()) -> Config:
-    """Reads, overrides and checks a configuration file.
-
-    Args:
-        path: of a YAML file.
-        overrides: of the form `key.path=value`, as `--set` takes them; later ones win.
-
-    Raises:
-        ConfigError: anything that is wrong with the file or an override.
-    """
-    source = str(path)
-    data = yaml.load(_read(Path(path)), source=source)
-    if data is None:
-        raise ConfigError("the file is empty; a configuration needs ticks, envs, policies and matches", source=source)
-    return parse_config(data, source=source, overrides=overrides)
-
-
-def parse_config(data: Mapping[str, Any], *, source: str, overrides: Sequence[str] = ()) -> Config:
-    """Overrides and checks configuration data that is already in memory.
-
-    Args:
-        data: as the YAML file would give it; not changed.
-        source: where it came from; its stem is the default of `name`.
-        overrides: of the form `key.path=value`.
-
-    Returns:
-        the configuration, in which each worker of an independent policy is a policy of its own.
-
-    Raises:
-        ConfigError: anything that is wrong.
-    """
-    if not isinstance(data, Mapping):
-        raise ConfigError(f"a configuration is a mapping of keys to values, found {show(data)}", source=source)
-    overridden = overriding.apply(data, overrides)
-    try:
-        config = convert(Config, {"name": Path(source).stem, **overridden.data}, "")
-        check(config)
-        config = expanded(config)
-    except ConfigError as error:
-        raise overridden.blame(error, source) from error
-    return config
-
-
-def resolved_yaml(config: Config) -> str:
-    """The configuration as YAML with every default written out; it loads to an equal `Config`."""
-    return yaml.dump(msgspec.to_builtins(config))
-
-
-def _read(path: Path) -> str:
-    try:
-        with path.open("rb") as file:
-            content = file.read(yaml.MOST_CHARACTERS + 1)  # a device has no end
-        if len(content) > yaml.MOST_CHARACTERS:
-            raise ConfigError(f"is longer than {yaml.MOST_CHARACTERS} bytes", source=str(path))
-        return content.decode("utf-8-sig")
-    except FileNotFoundError as error:
-        raise ConfigError(f"there is no such file{_similar_file(path)}", source=str(path)) from error
-    except IsADirectoryError as error:
-        raise ConfigError("is a directory; name a YAML file", source=str(path)) from error
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"is not UTF-8 text (byte {error.start} is wrong)", source=str(path)) from error
-    except (OSError, ValueError) as error:  # ValueError: a path with a null character
-        raise ConfigError(f"cannot be read: {error}", source=str(path)) from error
-
-
-def _similar_file(path: Path) -> str:
-    others = {other.stem: other.name for pattern in ("*.yaml", "*.yml") for other in path.parent.glob(pattern)}
-    close = close_name(path.stem, others)  # the ending is no likeness
-    hint = "" if close is None else f"did you mean {others[close]!r}? "
-    return f"; {hint}known: {', '.join(sorted(others.values()))}" if others else ""

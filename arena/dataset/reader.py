@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from arena.config.schema import load_config
+from arena.config.load import load_config
 from arena.dataset.format import (
     MANIFEST,
     VERSION,

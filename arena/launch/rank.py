@@ -20,7 +20,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
-from arena.errors import ConfigError, PeerLost, ProcessExited
+from arena.errors import ConfigError, Origin, PeerLost, ProcessExited
 from arena.launch import mpirun
 from arena.launch.console import Console, log_to_stderr, speak_into, tell
 from arena.plan.plan import Role, RoleKind
@@ -281,7 +281,7 @@ class Rank:
         run, rank = self._run, self._team.rank
         if rank == 0 and run is not None and isinstance(error, KeyboardInterrupt):
             return self._leader().interrupted(run, self._memory, error)
-        return failure_of(error, f"rank {rank}", run.source if run else "")
+        return failure_of(error, f"rank {rank}", run.origin if run else Origin())
 
     def _no_death(self, error: ProcessExited) -> Failed:
         """The message for processes that have exited by themselves."""

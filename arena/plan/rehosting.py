@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from arena.plan.plan import Plan, Role, RoleKind, load_of
+from arena.plan.build import load_of
+from arena.plan.plan import Plan, Role, RoleKind
 
 
 def rehosted(plan: Plan, alive: Sequence[int]) -> tuple[Plan, list[int]]:

@@ -25,7 +25,8 @@ from arena.callbacks import made
 from arena.errors import ConfigError, located, pluralize
 from arena.game.api import Interface
 from arena.game.spaces import as_action
-from arena.plan.plan import ONLY_ACT, MatchPlan, Plan, PolicyPlan, check_seats, choose_face
+from arena.plan.plan import ONLY_ACT, MatchPlan, Plan, PolicyPlan
+from arena.plan.seats import check_seats, choose_face
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -99,18 +100,19 @@ def examine(
 
 
 class _ResolvedPolicy(NamedTuple):
-    """Who plays for a policy."""
+    """The algorithm of a policy, and what it begins with."""
 
     cls: type[Any]
-    begins: tuple[Path, Checkpoint] | None  # with what, where it is loaded
+    options: dict[str, Any]  # in the types that the algorithm declares
+    checkpoint: tuple[Path, Checkpoint] | None  # that is loaded, and where it is
 
 
 def _examine_algorithm(plan: Plan, policy: PolicyPlan, report: Callable[[str], None]) -> _ResolvedPolicy:
     path = f"policies.{policy.name}"
-    cls = registry.worker_class(policy.algorithm, policy.options, acts=plan.acts(policy), path=path)
+    cls, options = registry.configured_algorithm(policy.algorithm, policy.options, acts=plan.acts(policy), path=path)
     report(f"policy {policy.name}: algorithm {policy.algorithm}, {pluralize(len(policy.options), 'option')}")
     if policy.load is None:
-        return _ResolvedPolicy(cls, None)
+        return _ResolvedPolicy(cls, options, None)
     from arena.records import checkpoint
 
     with located(path=f"{path}.load"):
@@ -118,7 +120,7 @@ def _examine_algorithm(plan: Plan, policy: PolicyPlan, report: Callable[[str], N
         held = checkpoint.load(found)
         check_checkpoint(held, found, policy, cls)
     report(f"policy {policy.name}: begins with {found}")
-    return _ResolvedPolicy(cls, (found, held))
+    return _ResolvedPolicy(cls, options, (found, held))
 
 
 def check_checkpoint(held: Checkpoint, path: Path, policy: PolicyPlan, cls: type[Any]) -> None:
@@ -299,7 +301,7 @@ def _examine_policy(layout: _Layout, policy: PolicyPlan, player: _ResolvedPolicy
     plan = layout.plan
     faces = _check_seats(layout, policy, player.cls)
     rows = tuple(plan.matches[match].lanes * len(layout.seats[match][seat]) for match, seat in policy.workers)
-    sizes = _sizes(player.cls, plan, policy, learners_of(player.cls, plan, policy))
+    sizes = _sizes(player, plan, policy, learners_of(player.cls, plan, policy))
     if policy.workers and hasattr(player.cls, "from_spaces"):
         _try_out(layout, policy, player, faces[0])
     return PolicySummary(faces, rows, sizes, registry.schedule_of(player.cls))
@@ -319,7 +321,7 @@ def _examine_later(layouts: Sequence[_Layout], players: Mapping[str, _ResolvedPo
             if name in seated:
                 continue
             for entry in sorted({layout.plan.matches[match].entry for match, _ in policy.workers}):
-                _sizes(cls, layout.plan, policy, learners_of(cls, layout.plan, policy, entry=entry))
+                _sizes(players[name], layout.plan, policy, learners_of(cls, layout.plan, policy, entry=entry))
             if hasattr(cls, "from_spaces"):
                 _try_out(layout, policy, players[name], faces[0])
         seated |= found.keys()
@@ -378,12 +380,12 @@ def _try_out(layout: _Layout, policy: PolicyPlan, player: _ResolvedPolicy, face:
     group = StubGroup(policy.name, policy.sync, plan.seed, plan.seed, len(policy.workers), team=teams[0], teams=teams)
     with located(inside=f"policies.{policy.name}"):
         try:
-            made = from_spaces(player.cls, env, group, ticks=plan.horizon, options=policy.options)
+            made = from_spaces(player.cls, env, group, ticks=plan.horizon, options=player.options)
         except (MemoryError, RuntimeError) as error:  # torch has no error of its own for memory that is not there
             what = (str(error).splitlines() or [type(error).__name__])[0]
             raise ConfigError(f"the algorithm cannot be made with these options: {what}", path="options") from error
-    if player.begins is not None:
-        found, held = player.begins
+    if player.checkpoint is not None:
+        found, held = player.checkpoint
         with located(path=f"policies.{policy.name}.load", who=str(found)):
             made.load_state_dict(held.state)
 
@@ -532,17 +534,17 @@ def learners_of(cls: type[Any], plan: Plan, policy: PolicyPlan, *, entry: int | 
     return tuple(learner for learner in found if entry in (None, matches[learner.workers[0]].entry))
 
 
-def _sizes(cls: type[Any], plan: Plan, policy: PolicyPlan, learners: Sequence[Learner]) -> dict[str, int]:
+def _sizes(player: _ResolvedPolicy, plan: Plan, policy: PolicyPlan, learners: Sequence[Learner]) -> dict[str, int]:
     """What the algorithm derives for a policy that learns; empty where its learners, if it has any, differ in rows.
 
     It is asked about each number of rows all the same, as it may refuse one.
     """
-    if policy.frozen or not hasattr(cls, "sizes"):
+    if policy.frozen or not hasattr(player.cls, "sizes"):
         return {}
     sizes: list[dict[str, Any]] = []
     for rows in sorted({learner.rows for learner in learners}):
         with located(inside=f"policies.{policy.name}"), located(path="options"):
-            sizes.append(cls.sizes(dict(policy.options), rows=rows, ticks=plan.horizon, workers=len(learners)))
+            sizes.append(player.cls.sizes(dict(player.options), rows=rows, ticks=plan.horizon, workers=len(learners)))
     return {str(name): int(size) for name, size in sizes[0].items()} if len(sizes) == 1 else {}
 
 

@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from arena.errors import CallbackFailed, ConfigError, NotZeroSum, PeerLost, RunStopped, WriteError
+from arena.errors import CallbackFailed, ConfigError, NotZeroSum, Origin, PeerLost, RunStopped, WriteError
 from arena.plan import seeding
 from arena.plan.plan import Role, RoleKind
 from arena.roles.process import seed_libraries
@@ -57,20 +57,19 @@ def run_role(
     except BaseException as error:
         if endpoint.is_peer_failure(error):
             raise PeerLost(str(error)) from error
-        failure = failure_of(error, f"{run.describe(role)}, rank {run.plan.rank_of(role)}", run.source)
+        failure = failure_of(error, f"{run.describe(role)}, rank {run.plan.rank_of(role)}", run.origin)
         _log.error("%s\n%s", failure.who, failure.message)
         with suppress(RunStopped):  # the root has gone already: somebody else was first
             endpoint.send(0, Tag.TO_ROOT, pack(failure))
         return failure
 
 
-def failure_of(error: BaseException, who: str, source: str = "") -> Failed:
+def failure_of(error: BaseException, who: str, origin: Origin | None = None) -> Failed:
     """What to tell the user of an error: a sentence for a mistake, a signal or a full disk; else the traceback."""
     if isinstance(error, CallbackFailed):
         return Failed(error.who, error.trace, exit_code=1)
     if isinstance(error, ConfigError):
-        placed = ConfigError(error.message, path=error.path, source=error.source or source)
-        return Failed(who, str(placed), exit_code=2)
+        return Failed(who, str((origin or Origin()).blame(error)), exit_code=2)
     if isinstance(error, (NotZeroSum, WriteError)):
         return Failed(who, str(error), exit_code=1)
     if isinstance(error, KeyboardInterrupt):  # between two stages of a run: nobody who knows more has taken it

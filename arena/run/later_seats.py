@@ -14,7 +14,8 @@ import msgspec
 from arena.config import Config
 from arena.config.matches import MatchConfig
 from arena.config.members import later_matches
-from arena.plan.plan import Plan, make_plan
+from arena.plan.build import make_plan
+from arena.plan.plan import Plan
 from arena.run.evaluation_config import evaluation_config
 
 Placed = Sequence[tuple[str, MatchConfig]]

@@ -5,7 +5,8 @@ from __future__ import annotations
 from arena import registry
 from arena.callbacks import made
 from arena.config import Config
-from arena.plan.plan import Plan, make_plan
+from arena.plan.build import make_plan
+from arena.plan.plan import Plan
 
 
 def checked_plan(config: Config, *, ranks: int | None) -> Plan:

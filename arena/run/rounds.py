@@ -30,7 +30,8 @@ from arena.league.ratings.standings import LeagueTable, caution, league_table
 from arena.league.read_results import ResultSet, read, read_played, read_returns
 from arena.league.rounds import player_of
 from arena.league.tournament import equals
-from arena.plan.plan import Plan, make_plan
+from arena.plan.build import make_plan
+from arena.plan.plan import Plan
 from arena.records import checkpoint
 from arena.records.atomic import make_folder
 from arena.records.folder import RunFolder

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from arena.errors import Origin, OverriddenPlace
 from arena.plan import seeding
 from arena.plan.plan import MatchPlan, Plan, Role
 from arena.records.folder import RunFolder
@@ -34,6 +35,7 @@ class Run:
         plan: its matches, policies and ranks.
         path: the run folder.
         source: the configuration file, for messages.
+        overridden: the places that `--set` filled, for messages.
         config: the whole configuration as YAML, for the folder.
         made_folder: whether the folder was made for this run, so that it may be removed if the run cannot begin.
         resumed: whether the folder holds an earlier part of this run.
@@ -72,11 +74,17 @@ class Run:
     profile: bool = False
     allow_unproved: bool = False
     has_resume: bool = True
+    overridden: tuple[OverriddenPlace, ...] = ()
 
     def after(self, leg: Leg) -> Run:
         """The run as it continues from a boundary; an evaluation before the first tick does not make it begun."""
         begun, concluded = self.begun or leg.start > self.leg.start, leg.start >= self.plan.horizon
         return replace(self, leg=leg, begun=begun, concluded=concluded)
+
+    @property
+    def origin(self) -> Origin:
+        """The file and the overrides that errors in the configuration are blamed on."""
+        return Origin(self.source, self.overridden)
 
     @property
     def folder(self) -> RunFolder:

@@ -19,12 +19,13 @@ from gymnasium.spaces import Space
 from numpy.typing import NDArray
 
 from arena import registry
-from arena.config import Config, load_config
-from arena.config.schema import PolicyConfig
+from arena.config.load import load_config
+from arena.config.schema import Config, PolicyConfig
 from arena.errors import ConfigError, nearest
 from arena.game.spaces import flatten, leaves_of, row, unflatten
 from arena.league import rounds_file
-from arena.plan.plan import make_plan, resolve_entities
+from arena.plan.build import make_plan
+from arena.plan.seats import resolve_entities
 from arena.preflight.stubs import SpecVectorEnv, StubGroup, from_spaces
 from arena.records import checkpoint as checkpoints
 from arena.records.checkpoint import Checkpoint
@@ -145,7 +146,9 @@ def load_policy(
     if name not in config.policies:
         raise ConfigError(f"no policy {name!r} in this run; {nearest(name, config.policies)}", source=str(run))
     given = _with_learned_options(folder, name, config, checkpoint)
-    cls = registry.worker_class(given.algorithm, given.options, acts=given.frozen, path=f"policies.{name}")
+    cls, options = registry.configured_algorithm(
+        given.algorithm, given.options, acts=given.frozen, path=f"policies.{name}"
+    )
     if observation_space is None or action_space is None:
         seen, done = _spaces(config, name)
         observation_space, action_space = observation_space or seen, action_space or done
@@ -156,7 +159,7 @@ def load_policy(
 
     def make(rows: int) -> Any:
         env = SpecVectorEnv(observation_space, action_space, rows=rows)
-        algorithm = from_spaces(cls, env, group, ticks=config.ticks, options=given.options)
+        algorithm = from_spaces(cls, env, group, ticks=config.ticks, options=options)
         if found is not None:
             algorithm.load_state_dict(found.state)
         return algorithm

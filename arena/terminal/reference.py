@@ -8,7 +8,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_type_hints
 
 import msgspec
 
@@ -80,22 +80,22 @@ def options_of(name: str) -> list[Option]:
         )
     cls = registry.algorithm(name)
     declared = getattr(cls, "Options", None)
-    found = _fields(declared) if dataclasses.is_dataclass(declared) else _keywords(cls)
+    if isinstance(declared, type) and issubclass(declared, msgspec.Struct):
+        found = keys_of(declared)
+    else:
+        found = _fields(declared) if dataclasses.is_dataclass(declared) else _keywords(cls)
     return [option for option in found if option.name not in getattr(cls, "refused_options", ())]
 
 
 def _fields(declared: Any) -> list[Option]:
     """The fields of a dataclass."""
     words = _words_of(declared)
-    return [
-        Option(field.name, _default(field), field.metadata.get("words", words.get(field.name, "")))
-        for field in dataclasses.fields(declared)
-    ]
+    return [Option(field.name, _default(field), words.get(field.name, "")) for field in dataclasses.fields(declared)]
 
 
 def keys_of(kind: type[msgspec.Struct], *, inside: str = "") -> list[Option]:
     """The keys of a mapping of the configuration; keys of a mapping inside it as paths: `reset.after`."""
-    words, found = _words_of(kind), []
+    words, found = {**_words_of(kind), **_descriptions(kind)}, []
     for field in msgspec.structs.fields(kind):
         key = f"{inside}{field.encode_name}"
         if isinstance(field.default, msgspec.Struct):
@@ -103,6 +103,13 @@ def keys_of(kind: type[msgspec.Struct], *, inside: str = "") -> list[Option]:
         else:
             found.append(Option(key, _default(field), words.get(field.name, "")))
     return found
+
+
+def _descriptions(kind: type[msgspec.Struct]) -> dict[str, str]:
+    """What `Meta(description=...)` says of the fields of a struct that a program has made, which has no source."""
+    hints = get_type_hints(kind, include_extras=True)
+    said = {name: [meta.description for meta in getattr(hint, "__metadata__", ())] for name, hint in hints.items()}
+    return {name: words[-1] for name, words in said.items() if words and words[-1]}
 
 
 def _words_of(declared: type[Any]) -> dict[str, str]:

@@ -29,7 +29,7 @@ _SECTIONS = (
     Section("Top level", schema.Config, "The keys of the file."),
     Section("An entry of `envs`", schema.EnvConfig, "Explained in [Environments](../environments.md)."),
     Section("An entry of `policies`", schema.PolicyConfig, "Explained in [Algorithms](../algorithms/index.md)."),
-    Section("An entry of `matches`", schema.MatchConfig, "Explained in [Configuration](index.md#matches)."),
+    Section("An entry of `matches`", matches.MatchConfig, "Explained in [Configuration](index.md#matches)."),
     Section("`evaluation`", schema.EvaluationConfig, "Explained in [Evaluation](../evaluation.md)."),
     Section("An entry of `callbacks`", schema.CallbackConfig, "Explained in [Callbacks](../callbacks.md)."),
     Section("`league`", league.LeagueConfig, "Explained in [Leagues](../leagues.md#between-two-rounds)."),

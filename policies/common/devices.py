@@ -8,8 +8,6 @@ import torch
 
 from policies.common.options import wrong
 
-DEVICES = ("cpu", "cuda", "auto")
-
 
 def device_of(name: str) -> torch.device:
     """The device that an option `device` names; auto is cuda where there is one.

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from arena.errors import ConfigError
-from policies.common.options import check_flag, check_numbers, check_unused, wrong
+from policies.common.options import check_unused, wrong
 from policies.common.tensors import storage_dtype
 from policies.networks.actor_critic import leaf_spaces
 
@@ -264,14 +264,12 @@ class RewardNormalizer:
 
 
 def check_normalization(options: object, *parts: str) -> None:
-    """Checks the options `normalize_...` and `clip_...` of `observations`, `rewards` or both.
+    """Checks that `clip_...` is set only where `observations`, `rewards` or both are normalized.
 
     Raises:
-        ConfigError: one has a value that it cannot have, or clips what is not normalised.
+        ConfigError: an option clips what is not normalized.
     """
     for part in parts:
-        check_flag(options, f"normalize_{part}")
-        check_numbers(options, f"clip_{part}", at_least=1e-6, optional=True)
         check_unused(options, f"clip_{part}", **{f"normalize_{part}": False})
 
 

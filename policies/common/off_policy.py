@@ -8,13 +8,12 @@ The loop, the update and the loss stand in each algorithm's file.
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
+import msgspec
 import torch
 from gymnasium.vector import VectorEnv
 from numpy.typing import NDArray
@@ -23,17 +22,25 @@ from torch import Tensor, nn
 from arena.errors import ConfigError
 from policies.common.adam import Adam
 from policies.common.algorithm import Algorithm, check_autoreset
-from policies.common.devices import DEVICES, moved
+from policies.common.devices import moved
 from policies.common.group_learner import ReplayLearner
 from policies.common.normalization import ObservationNormalizer, check_normalization
 from policies.common.nstep import Experience
 from policies.common.options import (
     AUTO,
-    check_auto,
-    check_choice,
-    check_flag,
-    check_numbers,
-    check_sizes,
+    Activation,
+    AlgorithmOptions,
+    Auto,
+    Clip,
+    Count,
+    Device,
+    Fraction,
+    Natural,
+    NonNegative,
+    Positive,
+    PositiveFraction,
+    Schedule,
+    Sizes,
     check_unused,
     wrong,
 )
@@ -43,7 +50,6 @@ from policies.common.rng import ACTING, EXPLORING, stream
 from policies.common.rollout import to_leaves, to_mask
 from policies.common.target import Target
 from policies.networks.box import ActionNoise
-from policies.networks.mlp import ACTIVATIONS
 
 if TYPE_CHECKING:
     from arena.group.group import Group
@@ -54,59 +60,43 @@ _LEAST = 64  # but no fewer of each worker
 Given = TypeVar("Given", bound="OffPolicyOptions")
 
 
-@dataclass(frozen=True)
-class OffPolicyOptions:
+class OffPolicyOptions(AlgorithmOptions, frozen=True, kw_only=True):
     """What a configuration may say about any of these algorithms; each redeclares what it has other defaults for.
 
     Raises:
         ConfigError: a value of the wrong kind or out of its range, or two that contradict each other.
     """
 
-    learning_rate: float = 3e-4  # step size of Adam; 0 plays without learning
-    learning_rate_schedule: str = "constant"  # constant, or linear: falls to 0 at the end of the run
-    adam_epsilon: float = 1e-8  # Adam's epsilon: weights whose gradients are smaller than this move less
-    buffer_size: int = 100_000  # observations that the group's replay holds at most; the oldest go first
-    learning_starts: int = 1_000  # transitions that the group collects with random actions before it learns
-    batch_size: int | str = 64  # transitions per worker in one gradient step
-    train_every: int = 4  # ticks between two meetings of the group, at which it learns
-    training_intensity: float | str = AUTO  # transitions that are replayed per transition collected
-    gamma: float = 0.99  # discount per transition
-    n_step: int = 1  # rewards that a transition sums before it asks for a value
+    learning_rate: NonNegative = 3e-4  # step size of Adam; 0 plays without learning
+    learning_rate_schedule: Schedule = "constant"  # constant, or linear: falls to 0 at the end of the run
+    adam_epsilon: Positive = 1e-8  # Adam's epsilon: weights whose gradients are smaller than this move less
+    buffer_size: Count = 100_000  # observations that the group's replay holds at most; the oldest go first
+    learning_starts: Natural = 1_000  # transitions that the group collects with random actions before it learns
+    batch_size: Count | Auto = 64  # transitions per worker in one gradient step
+    train_every: Count = 4  # ticks between two meetings of the group, at which it learns
+    training_intensity: Positive | Auto = AUTO  # transitions that are replayed per transition collected
+    gamma: Fraction = 0.99  # discount per transition
+    n_step: Count = 1  # rewards that a transition sums before it asks for a value
     prioritized: bool = False  # replay what the values are most wrong about more often
-    priority_alpha: float = 0.6  # how much more often: 0 uniform, 1 in proportion to the error
-    priority_beta: float = 0.4  # correction of that by importance sampling; rises linearly to 1 at the end of the run
-    priority_epsilon: float = 1e-6  # added to the error, so that everything may be replayed
-    tau: float = 1.0  # how far the target networks move to what is learnt; 1: they become a copy
-    target_update_interval: int = 100  # gradient steps between two moves of the target networks
-    max_grad_norm: float | None = 10.0  # longest gradient that is stepped on; null: any
+    priority_alpha: Fraction = 0.6  # how much more often: 0 uniform, 1 in proportion to the error
+    priority_beta: Fraction = 0.4  # correction of that by importance sampling; rises linearly to 1 over the run
+    priority_epsilon: NonNegative = 1e-6  # added to the error, so that everything may be replayed
+    tau: PositiveFraction = 1.0  # how far the target networks move to what is learnt; 1: they become a copy
+    target_update_interval: Count = 100  # gradient steps between two moves of the target networks
+    max_grad_norm: Positive | None = 10.0  # longest gradient that is stepped on; null: any
     normalize_observations: bool = False  # each number to mean 0 and deviation 1 of all that the group has seen
-    clip_observations: float | None = 10.0  # how far from 0 a normalised number may be; null: any distance
-    hidden_sizes: Sequence[int] = (64, 64)  # layers of each network
-    activation: str = "relu"  # tanh or relu
-    device: str = "cpu"  # cpu, cuda, or auto: cuda where there is one
-    log_every: int = 1_000  # ticks between two lines of metrics, rounded up to a meeting
+    clip_observations: Clip | None = 10.0  # how far from 0 a normalised number may be; null: any distance
+    hidden_sizes: Sizes = (64, 64)  # layers of each network
+    activation: Activation = "relu"  # tanh or relu
+    device: Device = "cpu"  # cpu, cuda, or auto: cuda where there is one
+    log_every: Count = 1_000  # ticks between two lines of metrics, rounded up to a meeting
 
     ALONE: ClassVar[float]  # `training_intensity: auto` of a group with one row
     FALLS: ClassVar[float]  # and the power of the group's rows by which it falls
 
     def __post_init__(self) -> None:
-        counts = ("train_every", "n_step", "target_update_interval", "log_every")
-        check_numbers(self, "buffer_size", *counts, at_least=1, whole=True)
-        check_auto(self, "batch_size", at_least=1)
-        check_auto(self, "training_intensity", more_than=0, whole=False)
-        check_numbers(self, "learning_starts", at_least=0, whole=True)
-        check_numbers(self, "learning_rate", at_least=0)
-        check_numbers(self, "adam_epsilon", more_than=0)
-        check_numbers(self, "gamma", "priority_alpha", "priority_beta", at_least=0, at_most=1)
-        check_numbers(self, "tau", more_than=0, at_most=1)
-        check_numbers(self, "priority_epsilon", at_least=0)
-        check_numbers(self, "max_grad_norm", more_than=0, optional=True)
-        check_choice(self, "learning_rate_schedule", ("constant", "linear"))
-        check_choice(self, "activation", ACTIVATIONS)
-        check_choice(self, "device", DEVICES)
-        check_flag(self, "prioritized")
+        super().__post_init__()
         check_normalization(self, "observations")
-        object.__setattr__(self, "hidden_sizes", check_sizes(self, "hidden_sizes"))
         for name in ("batch_size", "learning_starts", "n_step"):
             _check_fits(self, name)
         check_unused(self, "priority_alpha", "priority_beta", "priority_epsilon", prioritized=False)
@@ -127,7 +117,7 @@ class OffPolicyOptions:
             numbers["batch_size"] = max(_LEAST, -(-_MINIBATCH // workers))
         if self.training_intensity == AUTO:
             numbers["training_intensity"] = max(1, round(self.ALONE / (rows * workers) ** self.FALLS))
-        return dataclasses.replace(self, **numbers)
+        return msgspec.structs.replace(self, **numbers)
 
 
 class LearnedActions(Protocol):

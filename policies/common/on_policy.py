@@ -7,11 +7,10 @@ ends in the middle of a rollout, each worker keeps its part as its own state and
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
+import msgspec
 import numpy as np
 import torch
 from gymnasium.spaces import Space
@@ -20,22 +19,30 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from arena.errors import BudgetReached, ConfigError
-from policies.common.devices import DEVICES, moved
+from policies.common.devices import moved
 from policies.common.normalization import Normalization, check_normalization
 from policies.common.options import (
     AUTO,
-    check_auto,
-    check_choice,
-    check_flag,
-    check_numbers,
-    check_sizes,
+    Activation,
+    AlgorithmOptions,
+    Auto,
+    Clip,
+    Count,
+    Device,
+    Fraction,
+    LogStd,
+    Natural,
+    NonNegative,
+    Positive,
+    Recurrent,
+    Schedule,
+    Sizes,
     check_unused,
 )
 from policies.common.rollout import Rollout, to_leaves, to_mask
 from policies.networks.actor_critic import ActorCritic, Encoder
 from policies.networks.heads import ActionHead
-from policies.networks.mlp import ACTIVATIONS
-from policies.networks.recurrent import RECURRENT, Recollection, RecurrentEncoder
+from policies.networks.recurrent import Recollection, RecurrentEncoder
 
 _ROLLOUT = 2048  # transitions of the group in a rollout with `n_steps: auto`
 _SHORTEST = 32  # ticks that such a rollout has at least, however many rows play,
@@ -50,54 +57,39 @@ ALL = slice(None)
 Given = TypeVar("Given", bound="OnPolicyOptions")
 
 
-@dataclass(frozen=True)
-class OnPolicyOptions:
+class OnPolicyOptions(AlgorithmOptions, frozen=True, kw_only=True):
     """What a configuration may say about any on-policy algorithm; each redeclares what it has other defaults for.
 
     Raises:
         ConfigError: a value of the wrong kind or out of its range.
     """
 
-    learning_rate: float = 3e-4  # step size of Adam; 0 plays without learning
-    learning_rate_schedule: str = "constant"  # constant, or linear: falls to 0 at the end of the run
-    adam_epsilon: float = 1e-5  # Adam's epsilon: weights whose gradients are smaller than this move less
-    n_steps: int | str = AUTO  # ticks per rollout; auto: 2048 transitions of the group, in at least 32 ticks
-    gamma: float = 0.99  # discount per transition
-    gae_lambda: float = 0.95  # how far advantages look ahead: 0 one step, 1 to the end
-    ent_coef: float = 0.0  # weight of the entropy bonus
-    vf_coef: float = 0.5  # weight of the value loss
-    max_grad_norm: float | None = 0.5  # longest gradient that is stepped on; null: any
+    learning_rate: NonNegative = 3e-4  # step size of Adam; 0 plays without learning
+    learning_rate_schedule: Schedule = "constant"  # constant, or linear: falls to 0 at the end of the run
+    adam_epsilon: Positive = 1e-5  # Adam's epsilon: weights whose gradients are smaller than this move less
+    n_steps: Count | Auto = AUTO  # ticks per rollout; auto: 2048 transitions of the group, in at least 32 ticks
+    gamma: Fraction = 0.99  # discount per transition
+    gae_lambda: Fraction = 0.95  # how far advantages look ahead: 0 one step, 1 to the end
+    ent_coef: NonNegative = 0.0  # weight of the entropy bonus
+    vf_coef: NonNegative = 0.5  # weight of the value loss
+    max_grad_norm: Positive | None = 0.5  # longest gradient that is stepped on; null: any
     normalize_advantage: bool = True  # to mean 0 and deviation 1 over all the group's transitions
     normalize_observations: bool = False  # each number to mean 0 and deviation 1 of all that the group has seen
     normalize_rewards: bool = False  # divided by the deviation of the discounted return
-    clip_observations: float | None = 10.0  # how far from 0 a normalised number may be; null: any distance
-    clip_rewards: float | None = 10.0  # the same of a normalised reward
-    hidden_sizes: Sequence[int] = (64, 64)  # layers of the actor, and of the critic
-    activation: str = "tanh"  # tanh or relu
-    log_std_init: float = 0.0  # initial logarithm of the deviation of Box actions
-    recurrent: str | None = None  # lstm or gru: a layer with memory before actor and critic; null: none
-    hidden_size: int = 64  # units of that layer
-    sequence_length: int = 16  # transitions at most that gradients go back through in time
-    device: str = "cpu"  # cpu, cuda, or auto: cuda where there is one
-    check_every: int = 100  # updates between checks that all workers hold equal weights; 0: never
+    clip_observations: Clip | None = 10.0  # how far from 0 a normalised number may be; null: any distance
+    clip_rewards: Clip | None = 10.0  # the same of a normalised reward
+    hidden_sizes: Sizes = (64, 64)  # layers of the actor, and of the critic
+    activation: Activation = "tanh"  # tanh or relu
+    log_std_init: LogStd = 0.0  # initial logarithm of the deviation of Box actions
+    recurrent: Recurrent | None = None  # lstm or gru: a layer with memory before actor and critic; null: none
+    hidden_size: Count = 64  # units of that layer
+    sequence_length: Count = 16  # transitions at most that gradients go back through in time
+    device: Device = "cpu"  # cpu, cuda, or auto: cuda where there is one
+    check_every: Natural = 100  # updates between checks that all workers hold equal weights; 0: never
 
     def __post_init__(self) -> None:
-        check_auto(self, "n_steps", at_least=1)
-        check_numbers(self, "hidden_size", "sequence_length", at_least=1, whole=True)
-        check_numbers(self, "learning_rate", "ent_coef", "vf_coef", at_least=0)
-        check_numbers(self, "gamma", "gae_lambda", at_least=0, at_most=1)
-        check_numbers(self, "max_grad_norm", more_than=0, optional=True)
-        check_numbers(self, "adam_epsilon", more_than=0)
-        check_numbers(self, "check_every", at_least=0, whole=True)
-        check_numbers(self, "log_std_init", at_least=-20, at_most=20)
-        check_choice(self, "learning_rate_schedule", ("constant", "linear"))
-        check_choice(self, "activation", ACTIVATIONS)
-        check_choice(self, "device", DEVICES)
-        check_flag(self, "normalize_advantage")
+        super().__post_init__()
         check_normalization(self, "observations", "rewards")
-        object.__setattr__(self, "hidden_sizes", check_sizes(self, "hidden_sizes"))
-        if self.recurrent is not None:
-            check_choice(self, "recurrent", RECURRENT)
         check_unused(self, "hidden_size", "sequence_length", recurrent=None)
 
     def settled(self: Given, *, rows: int, workers: int, ticks: int) -> Given:
@@ -111,7 +103,7 @@ class OnPolicyOptions:
         if self.n_steps != AUTO:
             return self
         wanted = max(_SHORTEST, _ROLLOUT // (rows * workers))
-        return dataclasses.replace(self, n_steps=max(1, min(wanted, ticks // _UPDATES)))
+        return msgspec.structs.replace(self, n_steps=max(1, min(wanted, ticks // _UPDATES)))
 
 
 def check_budget(n_steps: int, ticks: int) -> None:

@@ -20,17 +20,18 @@ Two are the arena's own:
 
 from __future__ import annotations
 
-import dataclasses
 import inspect
 import math
 import re
 import warnings
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any
 
+import msgspec
 import numpy as np
 from gymnasium import spaces
 from gymnasium.spaces import Space
+from msgspec import Meta
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.noise import ActionNoise, NormalActionNoise, OrnsteinUhlenbeckActionNoise
 from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
@@ -39,8 +40,20 @@ from stable_baselines3.common.utils import LinearSchedule
 
 from arena.errors import ConfigError, located, nearest
 from arena.registry import load_object
-from policies.common.devices import DEVICES, device_of
-from policies.common.options import check_choice, check_falls, check_numbers, check_unused, is_number, wrong
+from policies.common.devices import device_of
+from policies.common.options import (
+    AlgorithmOptions,
+    Count,
+    Device,
+    Fraction,
+    Natural,
+    Positive,
+    PositiveFraction,
+    check_falls,
+    check_unused,
+    is_number,
+    wrong,
+)
 from policies.sb3.rng import GlobalStreams
 from policies.sb3.vec_env import Rows, Unplayed
 
@@ -77,12 +90,24 @@ _WORDS = {  # of what is said in another way than in Python, or is the arena's o
 
 _PARAMETER = re.compile(r"^ *:param (\w+): (.*(?:\n +[^:A-Z( ].*)*)", re.MULTILINE)  # up to a line that begins anew
 
-_COUNTS = ("n_steps", "batch_size", "n_epochs", "buffer_size", "train_freq", "target_update_interval", "policy_delay")
-_PARTS = ("gamma", "gae_lambda", "exploration_fraction", "exploration_initial_eps", "exploration_final_eps")
+_TYPES: Mapping[str, Any] = {
+    **dict.fromkeys(("n_steps", "batch_size", "n_epochs", "buffer_size", "train_freq"), Count),
+    **dict.fromkeys(("target_update_interval", "policy_delay", "log_every"), Count),
+    **dict.fromkeys(("gamma", "gae_lambda"), Fraction),
+    **dict.fromkeys(("exploration_fraction", "exploration_initial_eps", "exploration_final_eps"), Fraction),
+    "tau": PositiveFraction,
+    "max_grad_norm": Positive,
+    "target_kl": Positive | None,
+    "learning_starts": Natural,
+    "gradient_steps": Annotated[int, Meta(ge=-1)],
+    "check_every": Natural,
+    "device": Device,
+}
+"""Of options whose range the library itself would check late, or never; it judges all others."""
 
 
 def options_class(library: type[BaseAlgorithm]) -> type[Any]:
-    """A frozen dataclass of what a configuration may say, which checks itself."""
+    """A struct of what a configuration may say; its `__post_init__` refuses contradictions."""
     given = inspect.signature(library).parameters.values()
     defaults = {item.name: item.default for item in given if item.name not in _NOT_TAKEN}
     defaults = {**defaults, "policy": None, "device": "cpu"}
@@ -90,10 +115,12 @@ def options_class(library: type[BaseAlgorithm]) -> type[Any]:
     defaults["check_every"] = 100
     words = {**_described(library), **_WORDS}
     fields = [
-        (name, Any, dataclasses.field(default=default, metadata={"words": words.get(name, "")}))
+        (name, Annotated[_TYPES.get(name, Any), Meta(description=words.get(name, ""))], default)
         for name, default in defaults.items()
     ]
-    made = dataclasses.make_dataclass("Options", fields, frozen=True, namespace={"__post_init__": _check})
+    made = msgspec.defstruct(
+        "Options", fields, bases=(AlgorithmOptions,), namespace={"__post_init__": _check}, frozen=True, kw_only=True
+    )
     made.__doc__ = f"What a configuration may say about Stable-Baselines3's {library.__name__}: its own parameters."
     return made
 
@@ -105,22 +132,12 @@ def _described(library: type[BaseAlgorithm]) -> dict[str, str]:
 
 
 def _check(options: Any) -> None:
-    """Of what the library itself would find wrong late, or never.
+    """Refuses what the library itself would find wrong late, or never.
 
     Raises:
-        ConfigError: a value of the wrong kind or out of its range, or without effect.
+        ConfigError: a value that the library cannot take, or one without effect.
     """
-    names = {field.name for field in dataclasses.fields(options)}
-    check_numbers(options, *names.intersection(_COUNTS), at_least=1, whole=True)
-    check_numbers(options, *names.intersection(_PARTS), at_least=0, at_most=1)
-    check_numbers(options, *names.intersection(["tau"]), more_than=0, at_most=1)
-    check_numbers(options, *names.intersection(["max_grad_norm"]), more_than=0)
-    check_numbers(options, *names.intersection(["target_kl"]), more_than=0, optional=True)
-    check_numbers(options, *names.intersection(["learning_starts"]), at_least=0, whole=True)
-    check_numbers(options, *names.intersection(["gradient_steps"]), at_least=-1, whole=True)
-    check_numbers(options, "log_every", at_least=1, whole=True)
-    check_numbers(options, "check_every", at_least=0, whole=True)
-    check_choice(options, "device", DEVICES)
+    names = set(options.__struct_fields__)
     if "gradient_steps" in names and options.gradient_steps == 0:
         raise wrong("gradient_steps", 0, "at least 1, or -1: as many as there were ticks since the last update")
     for name in names.intersection(_SCHEDULES):
@@ -180,7 +197,7 @@ def from_spaces(
     streams = GlobalStreams(0)
     rows = Rows(Unplayed(observation_space, action_space), streams)
     if hasattr(options, "buffer_size"):
-        options = dataclasses.replace(options, buffer_size=8)
+        options = msgspec.structs.replace(options, buffer_size=8)
     with streams, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # they come when it is made to stay
         return made(library, options, rows, seed=0)
@@ -207,8 +224,7 @@ def _words(error: Exception) -> str:
 
 def _arguments(options: Any, observation_space: Space[Any], action_space: Space[Any]) -> dict[str, Any]:
     """The options in the library's own types."""
-    values = {field.name: getattr(options, field.name) for field in dataclasses.fields(options)}
-    values = {name: value for name, value in values.items() if name not in _OWN}
+    values = {name: value for name, value in msgspec.structs.asdict(options).items() if name not in _OWN}
     for name in values.keys() & {*_SCHEDULES}:
         values[name] = _schedule(name, values[name])
     if values.get("action_noise") is not None:

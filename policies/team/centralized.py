@@ -39,7 +39,7 @@ from policies.common.algorithm import Metrics
 from policies.common.normalization import ObservationNormalizer, Statistics
 from policies.common.nstep import Fragment
 from policies.common.off_policy import OffPolicy
-from policies.common.options import check_flag, check_idle, check_numbers, wrong
+from policies.common.options import check_idle, wrong
 from policies.common.replay import Transitions
 from policies.common.target import Target
 from policies.networks.critics import Critics, frozen
@@ -262,7 +262,5 @@ def check_joint_options(options: Any) -> None:
     Raises:
         ConfigError: one has a value that it cannot have.
     """
-    check_flag(options, "shared_actor")
-    check_numbers(options, "gumbel_temperature", at_least=0)
     if options.gumbel_temperature == 0:
         raise wrong("gumbel_temperature", 0, "more than 0: nothing could be differentiated")

@@ -11,8 +11,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from arena.config import parse_config
-from arena.config.schema import resolved_yaml
-from arena.plan.plan import make_plan, to_json
+from arena.config.load import resolved_yaml
+from arena.plan.build import make_plan
+from arena.plan.plan import to_json
 from arena.records.folder import RunFolder
 from arena.records.journal import Journal
 

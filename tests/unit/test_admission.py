@@ -12,7 +12,8 @@ import yaml
 
 from arena.config import parse_config
 from arena.errors import ConfigError
-from arena.plan.plan import RoleKind, make_plan
+from arena.plan.build import make_plan
+from arena.plan.plan import RoleKind
 from arena.roles.protocol import Ready
 from arena.roles.root.admission import check_playable, is_resumable, schedules_of
 from arena.run.run import Run

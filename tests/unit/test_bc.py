@@ -11,6 +11,7 @@ import torch
 from gymnasium import spaces
 from gymnasium.vector.utils import batch_space
 
+from arena import registry
 from arena.dataset.reader import open_dataset
 from arena.errors import BudgetReached, ConfigError
 from arena.records.state_codec import decode, encode
@@ -162,7 +163,7 @@ def test_how_alike_the_actions_are_has_a_name_that_says_what_it_is(space: Any, n
 @pytest.mark.parametrize(("option", "value"), [("max_grad_norm", 0), ("adam_epsilon", 0)])
 def test_what_would_stop_learning_is_refused(option: str, value: Any) -> None:
     with pytest.raises(ConfigError, match="more than 0") as caught:
-        BehaviorCloning.Options(data="runs/x", **{option: value})
+        registry.decode_options(BehaviorCloning, {"data": "runs/x", option: value}, path="")
     assert caught.value.path == f"options.{option}"
 
 
@@ -275,16 +276,17 @@ def test_the_probability_of_a_mean_that_is_always_played_is_not_told(tmp_path: P
     ("options", "words"),
     [
         ({"data": "nowhere"}, r"options.data: nowhere: no recorded samples"),
-        ({"data": 3}, r"options.data: got 3, expected the path of a run folder"),
+        ({"data": 3}, r"options.data: found 3: expected text"),
         ({"policy": "blu"}, r"options.policy: .*no samples of the policy 'blu'; did you mean 'blue'"),
         ({"train_every": 50}, r"options.train_every: an update every 50 ticks does not fit into a run of 40"),
-        ({"batch_size": 0}, r"options.batch_size: got 0"),
-        ({"device": "gpu"}, r"options.device: unknown value 'gpu'"),
+        ({"batch_size": 0}, r"options.batch_size: found 0"),
+        ({"device": "gpu"}, r"options.device: found 'gpu'"),
     ],
 )
 def test_mistakes_are_told_before_anybody_plays(options: dict[str, Any], words: str, data: Path) -> None:
     with pytest.raises(ConfigError, match=words):
-        BehaviorCloning.sizes({**SMALL, "data": str(data), **options}, rows=4, ticks=40, workers=2)
+        decoded = registry.decode_options(BehaviorCloning, {**SMALL, "data": str(data), **options}, path="")
+        BehaviorCloning.sizes(decoded, rows=4, ticks=40, workers=2)
 
 
 def test_data_of_other_spaces_are_refused_when_it_is_made(data: Path) -> None:

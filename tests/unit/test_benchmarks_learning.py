@@ -13,7 +13,7 @@ import pytest
 from arena import registry
 from arena.config import parse_config
 from arena.errors import ConfigError
-from arena.plan.plan import make_plan
+from arena.plan.build import make_plan
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 sys.path.append(str(BENCHMARKS))  # benchmarks are scripts: their folder is where they find each other
@@ -169,7 +169,7 @@ def test_a_row_is_a_configuration_whose_options_its_algorithms_take(name: str) -
         1 if isinstance(seat, str) else len(seat) for seat in row.seats
     )
     for policy in plan.policies.values():
-        registry.check_options(registry.algorithm(policy.algorithm), policy.options, path=policy.name)
+        registry.decode_options(registry.algorithm(policy.algorithm), policy.options, path=policy.name)
     assert row.ticks * row.lanes == row.steps
 
 
@@ -185,7 +185,7 @@ def test_an_evaluation_learns_nothing_and_plays_other_games(name: str) -> None:
 
 def test_a_mistake_in_a_row_would_be_found() -> None:
     with pytest.raises(ConfigError, match="did you mean 'n_steps'"):
-        registry.check_options(registry.algorithm("ppo"), {"n_step": 1}, path="p")
+        registry.decode_options(registry.algorithm("ppo"), {"n_step": 1}, path="p")
 
 
 def test_two_poles_stand_and_fall_apart_from_each_other() -> None:

@@ -14,7 +14,8 @@ from arena.callbacks import Callback, Callbacks, made
 from arena.cli.main import main
 from arena.config import parse_config, resolved_yaml, yaml
 from arena.errors import CallbackFailed, ConfigError
-from arena.plan.plan import CallbackPlan, make_plan
+from arena.plan.build import make_plan
+from arena.plan.plan import CallbackPlan
 from arena.records.folder import RunFolder
 from arena.records.journal import JournalReader, as_read
 from arena.records.metrics import EpisodeRecord, SeatRecord, UpdateRecord

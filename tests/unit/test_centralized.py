@@ -11,6 +11,7 @@ from gymnasium import spaces
 from gymnasium.vector.utils import batch_space
 from torch import Tensor
 
+from arena import registry
 from arena.errors import BudgetReached, ConfigError
 from arena.records.state_codec import decode, encode
 from fakes import ScriptedEnv, ThreadGroup, all_equal, flat_weights, solo_group, together
@@ -477,9 +478,7 @@ def test_check_refuses_actions_that_are_neither_choices_nor_bounded_numbers(kind
 @pytest.mark.parametrize(
     ("option", "value", "message"),
     [
-        ("shared_actor", "yes", "true or false"),
         ("gumbel_temperature", 0, "more than 0"),
-        ("gumbel_temperature", -1, "at least 0"),
         ("learning_starts", 25, "nothing would be learnt"),
     ],
 )
@@ -487,6 +486,17 @@ def test_check_refuses_actions_that_are_neither_choices_nor_bounded_numbers(kind
 def test_options_that_mean_nothing_are_refused(kind: Any, option: str, value: Any, message: str) -> None:
     with pytest.raises(ConfigError, match=message) as caught:
         worker(kind, game(ticks=10), **{option: value}).run()  # 10 ticks of 2 lanes: 20 joint transitions
+    assert caught.value.path == f"options.{option}"
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "message"),
+    [("shared_actor", "yes", "true or false"), ("gumbel_temperature", -1, "at least 0")],
+)
+@both
+def test_a_wrong_option_is_refused(kind: Any, option: str, value: Any, message: str) -> None:
+    with pytest.raises(ConfigError, match=message) as caught:
+        registry.decode_options(kind, {option: value}, path="")
     assert caught.value.path == f"options.{option}"
 
 

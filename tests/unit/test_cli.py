@@ -395,7 +395,10 @@ def test_environments_that_are_made_alike_are_made_once(folder: Path, capsys: py
         (["matches[0].entities=[0, 1, 2, blue_0]"], "more than one seat plays blue_0"),
         (["matches[0].entities=[0, 1, 2, rad_1]"], "there is no entity 'rad_1'; did you mean 'red_1'?"),
         (["matches[0].lanes=2"], "matches[0].seats[1]: policy 'red' (own:Gym): the seat cannot give the face"),
-        (["policies.blue.options.gian=2"], "policies.blue.options: Vector has no option 'gian'; did you mean 'gain'?"),
+        (
+            ["policies.blue.options.gian=2"],
+            "policies.blue.options.gian: Vector has no option 'gian'; did you mean 'gain'?",
+        ),
         (["policies.blue.algorithm=own:Vectr"], "policies.blue.algorithm: 'own:Vectr': "),
         (["policies.blue.algorithm=ppoo"], "policies.blue.algorithm: unknown algorithm 'ppoo'; did you mean 'ppo'?"),
         (["policies.blue.algorithm=own:NoRun"], "policies.blue.algorithm: the algorithm 'own:NoRun' has no run(): a"),
@@ -472,7 +475,7 @@ def test_what_only_the_game_or_the_algorithm_can_tell_is_refused(
     sets = [part for override in overrides for part in ("--set", override)]
     error = error_of(capsys, command, write(folder), *sets)
     assert message in error
-    assert error.startswith("duel.yaml: ")
+    assert error.startswith((*(f"--set {override}: " for override in overrides), "duel.yaml: "))
 
 
 @pytest.mark.parametrize("command", ["plan", "check"])
@@ -481,7 +484,7 @@ def test_a_checkpoint_to_load_is_opened(folder: Path, capsys: pytest.CaptureFixt
     kept = checkpoint.save(folder / "kept", {}, policy="blue", algorithm="own:Vector", ticks=3, update=1)
     arguments = [command, path, "--set", f"policies.blue.load={folder / 'kept'}"]
     assert error_of(capsys, *arguments) == (
-        "duel.yaml: policies.blue.load: the algorithm 'own:Vector' has no load_state_dict()"
+        f"--set {arguments[-1]}: policies.blue.load: the algorithm 'own:Vector' has no load_state_dict()"
     )
     (error,) = [error_of(capsys, *arguments, "--set", "policies.blue.algorithm=own:Learner")]
     assert "is of the algorithm 'own:Vector', the policy uses 'own:Learner'" in error

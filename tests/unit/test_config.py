@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from arena.config import yaml
-from arena.config.schema import Config, MatchConfig, load_config, parse_config, resolved_yaml
+from arena.config import Config, load_config, parse_config, resolved_yaml, yaml
+from arena.config.matches import MatchConfig
 from arena.errors import ConfigError
-from arena.plan.plan import make_plan
+from arena.plan.build import make_plan
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 
@@ -375,19 +375,19 @@ def test_any_file_content_raises_nothing_but_configuration_errors(tmp_path_facto
         (["matches", 0, "lane"], 1, "matches[0].lane", "did you mean 'lanes'?"),
         (["matches", 1, "copies"], 1, "matches[1].copies", "known: round_robin"),
         (["matches", 1, "round_robin", "teamsize"], 1, "matches[1].round_robin.teamsize", "did you mean 'team_size'?"),
-        (["ticks"], 0, "ticks", "found 0: expected integer >= 1"),
-        (["ticks"], True, "ticks", "found true: expected integer, got true or false"),
-        (["ticks"], "many", "ticks", "found 'many': expected integer, got text"),
-        (["seed"], -1, "seed", "found -1: expected integer >= 0"),
+        (["ticks"], 0, "ticks", "found 0; expected a whole number, at least 1"),
+        (["ticks"], True, "ticks", "found true; expected a whole number, at least 1"),
+        (["ticks"], "many", "ticks", "found 'many'; expected a whole number, at least 1"),
+        (["seed"], -1, "seed", "found -1; expected a whole number, at least 0"),
         (["seed"], 1.5, "seed", "found 1.5"),
-        (["seed"], 2**63, "seed", f"found {2**63}: "),
-        (["seed"], 10**30, "seed", f"found {10**30}: "),
-        (["rounds"], 0, "rounds", "expected integer >= 1"),
+        (["seed"], 2**63, "seed", f"found {2**63}; expected a whole number, at least 0 and at most"),
+        (["seed"], 10**30, "seed", f"found {10**30}; expected a whole number, at least 0 and at most"),
+        (["rounds"], 0, "rounds", "expected a whole number, at least 1"),
         (["matches", 0, "sides"], [[0, 1, 2]], "matches[0].sides", "two or more"),
         (["matches", 0, "sides"], [[0], [1]], "matches[0].sides", "exactly one side"),
         (["matches", 0, "sides"], [[0, 1, 2], []], "matches[0].sides", "each side has a seat"),
         (["matches", 0, "sides"], [[0, 3], [1, 2]], "matches[0].sides", "exactly one side"),
-        (["checkpoint_every"], 0, "checkpoint_every", "expected integer >= 1"),
+        (["checkpoint_every"], 0, "checkpoint_every", "expected a whole number, at least 1"),
         (["scale"], "yes please", "scale", "expected true or false, got text"),
         (["name"], "a/b", "name", "a name becomes a folder"),
         (["name"], "..", "name", "a name becomes a folder"),
@@ -426,16 +426,21 @@ def test_any_file_content_raises_nothing_but_configuration_errors(tmp_path_facto
         (["matches", 0, "entities"], [0, 1], "matches[0].entities", "found 2 for 4 entries"),
         (["matches", 0, "entities", 3], 2, "matches[0].entities[3]", "2 is listed twice"),
         (["matches", 0, "entities", 3], -1, "matches[0].entities[3]", "expected integer >= 0"),
-        (["matches", 0, "copies"], 0, "matches[0].copies", "expected integer >= 1"),
-        (["matches", 0, "lanes"], -4, "matches[0].lanes", "expected integer >= 1"),
-        (["matches", 0, "pipeline"], 3, "matches[0].pipeline", "expected integer <= 2"),
-        (["matches", 0, "pipeline"], True, "matches[0].pipeline", "expected integer, got true or false"),
+        (["matches", 0, "copies"], 0, "matches[0].copies", "expected a whole number, at least 1"),
+        (["matches", 0, "lanes"], -4, "matches[0].lanes", "expected a whole number, at least 1"),
+        (["matches", 0, "pipeline"], 3, "matches[0].pipeline", "expected a whole number, at least 1 and at most 2"),
+        (["matches", 0, "pipeline"], True, "matches[0].pipeline", "found true; expected a whole number, at least 1"),
         (["matches", 1, "round_robin", "pipeline"], 2, "matches[1].round_robin.pipeline", "there is 1 lane: each half"),
         (["matches", 1, "round_robin", "policies"], ["red"], "matches[1].round_robin.policies", "two or more"),
         (["matches", 1, "round_robin", "policies", 1], "blue", "matches[1].round_robin.policies[1]", "listed twice"),
         (["matches", 1, "round_robin", "policies", 1], "x", "matches[1].round_robin.policies[1]", "unknown policy"),
         (["matches", 1, "round_robin", "env"], "x", "matches[1].round_robin.env", "unknown environment"),
-        (["matches", 1, "round_robin", "team_size"], 0, "matches[1].round_robin.team_size", "expected integer >= 1"),
+        (
+            ["matches", 1, "round_robin", "team_size"],
+            0,
+            "matches[1].round_robin.team_size",
+            "expected a whole number, at least 1",
+        ),
     ],
 )
 def test_a_mistake_is_named_with_its_place(place: list[Any], value: Any, path: str, message: str) -> None:
@@ -545,8 +550,8 @@ def test_an_integer_may_be_written_as_a_float(override: str) -> None:
 
 
 def test_a_float_with_a_fraction_or_out_of_range_is_no_integer() -> None:
-    assert "found 1.5: expected integer, got float" in str(error_of(VALID, "ticks=1.5"))
-    assert "found -10000: expected integer >= 1" in str(error_of(VALID, "ticks=-1e4"))
+    assert "found 1.5; expected a whole number, at least 1" in str(error_of(VALID, "ticks=1.5"))
+    assert "found -10000; expected a whole number, at least 1" in str(error_of(VALID, "ticks=-1e4"))
     assert "found inf" in str(error_of(VALID, "ticks=.inf").message)
 
 

@@ -10,6 +10,7 @@ import torch
 from gymnasium import spaces
 from torch import Tensor
 
+from arena import registry
 from arena.errors import BudgetReached, ConfigError
 from fakes import ScriptedEnv, ThreadGroup, all_equal, flat_weights, solo_group, together
 from minibatches import assert_gradients, disturb, made_up, parts
@@ -284,5 +285,5 @@ def test_a_stored_state_holds_networks_targets_and_optimisers() -> None:
 )
 def test_options_out_of_range_are_refused(option: str, value: Any, message: str) -> None:
     with pytest.raises(ConfigError, match=message) as caught:
-        worker(**{option: value})
+        registry.decode_options(DDPG, {option: value}, path="")
     assert caught.value.path == f"options.{option}"

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from arena import registry
 from arena.errors import ConfigError
 from policies.ddpg import DDPG
 from policies.dqn import DQN
@@ -48,15 +49,17 @@ def test_a_recurrent_policy_has_room_for_a_whole_sequence_in_a_minibatch() -> No
 @pytest.mark.parametrize("option", ["n_steps", "minibatch_size"])
 @pytest.mark.parametrize("value", ["atuo", 0, 1.5, None, True])
 def test_anything_but_auto_and_whole_numbers_is_refused(option: str, value: Any) -> None:
-    with pytest.raises(ConfigError, match=rf"options\.{option}: got .*, expected auto, or a whole number, at least 1"):
-        PPO.Options(**{option: value})
+    with pytest.raises(
+        ConfigError, match=rf"options\.{option}: found .*; expected auto, or a whole number, at least 1"
+    ):
+        registry.decode_options(PPO, {option: value}, path="")
 
 
 @pytest.mark.parametrize("algorithm", [MAPPO, HPPO])
 @pytest.mark.parametrize("option", ["n_steps", "minibatch_size"])
 def test_auto_is_refused_where_the_default_is_a_number(algorithm: Any, option: str) -> None:
-    with pytest.raises(ConfigError, match=rf"options\.{option}: got 'auto', expected a whole number, at least 1"):
-        algorithm.Options(**{option: "auto"})
+    with pytest.raises(ConfigError, match=rf"options\.{option}: found 'auto'; expected a whole number, at least 1"):
+        registry.decode_options(algorithm, {option: "auto"}, path="")
 
 
 def test_the_plan_shows_what_auto_becomes() -> None:
@@ -119,13 +122,13 @@ def test_what_is_given_of_a_replay_stays() -> None:
 @pytest.mark.parametrize("algorithm", [MADDPG, MASAC])
 @pytest.mark.parametrize("option", ["batch_size", "training_intensity"])
 def test_auto_is_refused_by_algorithms_of_teams(algorithm: Any, option: str) -> None:
-    with pytest.raises(ConfigError, match=rf"options\.{option}: got 'auto', expected a"):
-        algorithm.Options(**{option: "auto"})
+    with pytest.raises(ConfigError, match=rf"options\.{option}: found 'auto'; expected a"):
+        registry.decode_options(algorithm, {option: "auto"}, path="")
 
 
 def test_auto_is_no_batch_size_of_dqn() -> None:
-    with pytest.raises(ConfigError, match=r"options\.batch_size: got 'auto', expected a whole number"):
-        DQN.Options(batch_size="auto")
+    with pytest.raises(ConfigError, match=r"options\.batch_size: found 'auto'; expected a whole number"):
+        registry.decode_options(DQN, {"batch_size": "auto"}, path="")
 
 
 def test_the_plan_shows_how_often_a_sample_is_replayed() -> None:

@@ -11,6 +11,7 @@ from gymnasium import spaces
 from gymnasium.vector.utils import batch_space
 from torch.nn import functional
 
+from arena import registry
 from arena.errors import BudgetReached, ConfigError
 from fakes import ScriptedEnv, ThreadGroup, solo_group
 from policies.common.replay import Transitions
@@ -254,7 +255,7 @@ def test_observations_without_a_layout_are_refused() -> None:
 )
 def test_a_wrong_option_is_refused_with_its_name(option: str, value: Any, message: str) -> None:
     with pytest.raises(ConfigError, match=rf"options\.{option}: .*{message}"):
-        worker(ScriptedEnv(VECTOR, CHOICE), **{option: value})
+        registry.decode_options(DQN, {option: value}, path="")
 
 
 # ----------------------------------------------------------------------------------------------------- a known optimum

@@ -9,6 +9,7 @@ import pytest
 import torch
 from gymnasium import spaces
 
+from arena import registry
 from arena.errors import BudgetReached, ConfigError
 from arena.records.state_codec import decode, encode
 from fakes import ScriptedEnv, ThreadGroup, all_equal, flat_weights, solo_group, together
@@ -349,7 +350,7 @@ def test_wrong_options_are_refused() -> None:
         ({"recurrent": "lstm"}, r"options\.recurrent"),
     ):
         with pytest.raises(ConfigError, match=message):
-            HPPO.Options(**options)
+            registry.decode_options(HPPO, options, path="")
     with pytest.raises(ConfigError, match="importance sampling needs a policy without options"):
         worker().log_prob(None, None, None)
 

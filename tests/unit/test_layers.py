@@ -21,7 +21,8 @@ FLOORS = (
     "errors diagnostics",
     "game transport",
     "plan",
-    "config records registry",
+    "config records",
+    "registry",
     "callbacks dataset group league replay seat testing",
     "proxy",
     "preflight",
@@ -35,6 +36,7 @@ FLOORS = (
 """Packages of `arena`, the lowest ones first: each imports from lower floors alone."""
 PURE = {
     *("errors", "game.spaces", "game.api", "game.lockstep", "plan.seeding", "plan.placement", "plan.plan"),
+    *("plan.build", "plan.seats"),
     *("plan.deadlock", "plan.rehosting", "group.reductions", "records.outcome", "records.metrics"),
 }
 OPEN_TO_ALGORITHMS = {"errors", "game", "group", "proxy", "dataset", "registry"}

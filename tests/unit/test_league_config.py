@@ -13,7 +13,7 @@ from arena.config.check_league import populations, snapshotted
 from arena.config.league import PerturbConfig
 from arena.config.matches import ExploitersRule, FictitiousRule, PastSelvesRule, generator_of
 from arena.errors import ConfigError
-from arena.plan.plan import make_plan
+from arena.plan.build import make_plan
 from arena.terminal.rounds import gate_lines, rounds_lines
 from simulated_leagues import entry, league
 
@@ -83,7 +83,7 @@ def test_an_override_goes_through_a_rule_that_is_only_named_and_refuses_what_the
     short, path = entry("matchmaking", policies=["a"], rule="fictitious"), "matches[0].matchmaking.rule.fictitious.self"
     data = {**yaml.load(resolved_yaml(league(short)), source="x"), "matches": [short]}
     assert rule_of(parse_config(data, source="x", overrides=[f"{path}=0.25"])).fictitious.self_play == 0.25
-    with pytest.raises(ConfigError, match="expected float <= 1") as caught:
+    with pytest.raises(ConfigError, match="expected a number, at least 0 and at most 1") as caught:
         parse_config(data, source="x", overrides=[f"{path}=1.5"])
     assert (caught.value.path, caught.value.source) == (path, f"--set {path}=1.5")
 
@@ -164,7 +164,7 @@ def test_who_may_be_a_snapshot_has_to_be_able_to_play_without_learning() -> None
         (
             [entry("matchmaking", policies=["a"], rule={"past_selves": {"self": 1.5}})],
             "matches[0].matchmaking.rule.past_selves.self",
-            "expected float <= 1",
+            "expected a number, at least 0 and at most 1",
         ),
         (
             [entry("matchmaking", policies=["a"], rule={"fictitious": {"weighting": "soft"}})],
@@ -220,14 +220,18 @@ PPO = {"algorithm": "ppo"}
 @pytest.mark.parametrize(
     ("rules", "path", "words"),
     [
-        ({"snapshots": {"gate": {"elo": 0}}}, "league.snapshots.gate.elo", "expected float > 0"),
-        ({"snapshots": {"gate": {"elo": -5}}}, "league.snapshots.gate.elo", "expected float > 0"),
+        ({"snapshots": {"gate": {"elo": 0}}}, "league.snapshots.gate.elo", "expected a number, more than 0"),
+        ({"snapshots": {"gate": {"elo": -5}}}, "league.snapshots.gate.elo", "expected a number, more than 0"),
         ({"snapshots": {"gate": {"alpha": 0.5, "beta": 0.5}}}, "league.snapshots.gate.alpha", "below 1"),
-        ({"snapshots": {"gate": {"alpha": 1}}}, "league.snapshots.gate.alpha", "expected float < 1"),
+        (
+            {"snapshots": {"gate": {"alpha": 1}}},
+            "league.snapshots.gate.alpha",
+            "expected a number, more than 0 and less than 1",
+        ),
         ({"snapshots": {"every": 6}}, "league.snapshots.every", "in 6 rounds that is never"),
         ({"snapshots": {"keep": 2, "keep_by": "spread"}}, "league.snapshots.keep", "3 or more"),
         ({"snapshots": {"keep_by": "age"}}, "league.snapshots.keep_by", "known: count, spread"),
-        ({"window": 0}, "league.window", ">= 1"),
+        ({"window": 0}, "league.window", "at least 1"),
         ({"evolution": {"every": 9}}, "league.evolution.every", "never"),
         ({"evolution": {"share": 0.6}}, "league.evolution.share", "at most 0.5, or a policy would be among the best"),
         ({"evolution": {"share": 0.0}}, "league.evolution.share", "above 0 and at most 0.5"),
@@ -244,7 +248,7 @@ PPO = {"algorithm": "ppo"}
         (
             {"evolution": {"perturb": {"learning_rate": [0]}}},
             "league.evolution.perturb.learning_rate.factors[0]",
-            "> 0",
+            "more than 0",
         ),
         (
             {"evolution": {"perturb": {"learning_rate": {"factors": [2], "at_least": 2, "at_most": 1}}}},

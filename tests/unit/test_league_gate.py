@@ -11,7 +11,7 @@ import pytest
 
 from arena.config import parse_config, resolved_yaml
 from arena.league import rounds_file as records
-from arena.plan.plan import make_plan
+from arena.plan.build import make_plan
 from arena.records import checkpoint
 from arena.records.journal import Journal
 from arena.run import rounds

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from arena.league.next_round import Round, champions, first_round, is_over, next_round, round_config
 from arena.league.pairings import KnockoutRules
 from arena.league.results import Results, Score
-from arena.plan.plan import make_plan
+from arena.plan.build import make_plan
 from simulated_leagues import encounters, entry, league, played, roles, stronger
 
 Pairs = list[tuple[str, ...]]

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from arena.config import parse_config
-from arena.config.schema import resolved_yaml
+from arena.config.load import resolved_yaml
 from arena.errors import ConfigError
 from arena.league.read_results import read, read_results, read_returns
 from arena.league.results import Encounter, Score

@@ -15,7 +15,8 @@ from arena.errors import ConfigError
 from arena.league import next_round as league
 from arena.league import rounds_file as records
 from arena.league.rounds import Fork, Round
-from arena.plan.plan import Plan, make_plan
+from arena.plan.build import make_plan
+from arena.plan.plan import Plan
 from arena.records import boundary, checkpoint
 from arena.records.boundary import Boundary
 from arena.records.journal import Journal

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from arena.config import parse_config
-from arena.plan.plan import make_plan
+from arena.plan.build import make_plan
 from arena.records.folder import RunFolder
 from arena.records.journal import JournalReader
 from arena.records.metrics import EpisodeRecord, SeatRecord, UpdateRecord

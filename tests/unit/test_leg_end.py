@@ -10,7 +10,8 @@ import pytest
 
 from arena.config import parse_config
 from arena.errors import ConfigError
-from arena.plan.plan import Plan, Role, RoleKind, make_plan
+from arena.plan.build import make_plan
+from arena.plan.plan import Plan, Role, RoleKind
 from arena.records.folder import RunFolder
 from arena.roles.protocol import Done
 from arena.roles.root.leg_end import (

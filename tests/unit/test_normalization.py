@@ -11,6 +11,7 @@ from gymnasium import spaces
 from hypothesis import given
 from hypothesis import strategies as st
 
+from arena import registry
 from arena.errors import BudgetReached, ConfigError
 from arena.records.state_codec import decode, encode
 from fakes import ScriptedEnv, ThreadGroup, all_equal, flat_weights, solo_group, together
@@ -369,7 +370,7 @@ def test_a_stored_policy_sees_and_earns_as_before_and_one_that_saw_otherwise_is_
 )
 def test_wrong_options_are_refused(option: str, value: Any, words: str) -> None:
     with pytest.raises(ConfigError, match=words) as caught:
-        PPO.Options(**{option: value})
+        registry.decode_options(PPO, {option: value}, path="")
     assert caught.value.path == f"options.{option}"
 
 

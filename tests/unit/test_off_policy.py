@@ -11,6 +11,7 @@ import torch
 from gymnasium import spaces
 from gymnasium.vector import AutoresetMode
 
+from arena import registry
 from arena.errors import BudgetReached, ConfigError
 from arena.records.state_codec import decode, encode
 from fakes import ScriptedEnv, ThreadGroup, all_equal, flat_weights, solo_group, together
@@ -436,8 +437,8 @@ def test_in_a_group_that_learns_from_samples_only_the_root_has_a_replay() -> Non
         ("n_step", 100_001, "more than buffer_size"),
         ("n_step", 0, "at least 1"),
         ("train_every", True, "whole number"),
-        ("training_intensity", "high", "got 'high', expected auto, or a number"),
-        ("training_intensity", 0, "got 0, expected auto, or a number, more than 0"),
+        ("training_intensity", "high", "found 'high'; expected auto, or a number"),
+        ("training_intensity", 0, "found 0; expected auto, or a number, more than 0"),
         ("adam_epsilon", 0, "more than 0"),
         ("gamma", 1.5, "at most 1"),
         ("tau", -0.5, "at most 1"),
@@ -451,13 +452,13 @@ def test_in_a_group_that_learns_from_samples_only_the_root_has_a_replay() -> Non
         ("max_grad_norm", 0, "more than 0, or null"),
         ("activation", "gelu", "known: relu, tanh"),
         ("device", "gpu", "known: auto, cpu, cuda"),
-        ("hidden_sizes", [64, 0], r"as \[64, 64\]"),
+        ("hidden_sizes", [64, 0], "found 0; expected a whole number, at least 1"),
         ("log_every", 0, "at least 1"),
     ],
 )
 def test_a_wrong_option_is_refused_with_its_name(option: str, value: Any, message: str) -> None:
-    with pytest.raises(ConfigError, match=rf"options\.{option}: .*{message}"):
-        worker(ScriptedEnv(VECTOR, CHOICE), **{option: value})
+    with pytest.raises(ConfigError, match=rf"options\.{option}.*: .*{message}"):
+        registry.decode_options(DQN, {option: value}, path="")
 
 
 def test_priorities_that_may_be_zero_for_ever_are_refused() -> None:

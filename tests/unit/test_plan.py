@@ -15,19 +15,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arena.config.schema import Config, parse_config
+from arena.config import Config, parse_config
 from arena.errors import ConfigError
-from arena.plan.plan import (
-    MatchPlan,
-    Plan,
-    Role,
-    RoleKind,
-    SeatPlan,
-    choose_face,
-    make_plan,
-    resolve_entities,
-    to_json,
-)
+from arena.plan.build import make_plan
+from arena.plan.plan import MatchPlan, Plan, Role, RoleKind, SeatPlan, to_json
+from arena.plan.seats import choose_face, resolve_entities
 
 ENV = {"duel": {"make": "touchdown", "kwargs": {"team_size": 2, "max_steps": 9}, "idle_action": 0}}
 

@@ -10,7 +10,8 @@ from arena.cli import probe as probing
 from arena.cli.probe import Memory, Probe, predict, probe, probe_text
 from arena.config import parse_config
 from arena.errors import ConfigError
-from arena.plan.plan import Plan, make_plan
+from arena.plan.build import make_plan
+from arena.plan.plan import Plan
 
 MEMORY = Memory(arena=20.0, game=4.0, further_game=1.0, algorithms=100.0)
 

@@ -101,7 +101,9 @@ def test_in_an_allocation_its_slots_count(cores: Any, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("wrong", [0, -1, "many", 1.5, True])
 def test_other_values_are_refused_in_a_sentence(wrong: Any) -> None:
-    with pytest.raises(ConfigError, match=r"ranks: found .*expected an integer >= 1, or auto or one_per_role"):
+    with pytest.raises(
+        ConfigError, match=r"ranks: found .*expected auto, or one_per_role, or a whole number, at least 1"
+    ):
         config_of(ranks=wrong)
 
 

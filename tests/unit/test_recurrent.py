@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from arena import registry
 from arena.errors import BudgetReached, ConfigError
 from arena.records.state_codec import decode, encode
 from fakes import ScriptedEnv, ThreadGroup, all_equal, flat_weights, solo_group, together
@@ -402,7 +403,7 @@ def test_an_actor_remembers_what_the_worker_would_and_disturbs_nothing(kind: str
 )
 def test_a_wrong_option_is_refused_with_its_name(kind: str, option: str, value: Any, message: str) -> None:
     with pytest.raises(ConfigError, match=rf"options\.{option}: .*{message}"):
-        PPO.Options(**{"minibatch_size": 256, "recurrent": kind, option: value})
+        registry.decode_options(PPO, {"minibatch_size": 256, "recurrent": kind, option: value}, path="")
 
 
 class Echo(ScriptedEnv):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import math
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,7 +13,9 @@ from typing import Any
 import pytest
 
 from arena import registry
+from arena.config import load_with_origin
 from arena.errors import ConfigError
+from policies.common.options import AlgorithmOptions, Auto, Count, Positive, Sizes
 
 
 @pytest.fixture
@@ -170,13 +173,13 @@ class Declared:
     ],
 )
 def test_options_that_an_algorithm_declares_are_taken(cls: type[Any], options: dict[str, Any]) -> None:
-    registry.check_options(cls, options, path="policies.blue")
+    registry.decode_options(cls, options, path="policies.blue")
 
 
 @pytest.mark.parametrize(
     ("cls", "options", "message"),
     [
-        (Keywords, {"rate": 1, "sizes": 1}, "options: Keywords has no option 'sizes'; did you mean 'size'?"),
+        (Keywords, {"rate": 1, "sizes": 1}, "options.sizes: Keywords has no option 'sizes'; did you mean 'size'?"),
         (Keywords, {}, "options: Keywords needs the option 'rate', which has no default"),
         (Keywords, {"rate": 1, "ticks": 1}, "has no option 'ticks'"),
         (Anything, {"ticks": 1}, "has no option 'ticks'"),
@@ -191,7 +194,7 @@ def test_options_that_an_algorithm_does_not_take_are_refused(
     cls: type[Any], options: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(ConfigError) as caught:
-        registry.check_options(cls, options, path="policies.blue")
+        registry.decode_options(cls, options, path="policies.blue")
     assert message in str(caught.value)
 
 
@@ -288,3 +291,85 @@ def test_a_schedule_that_is_none_is_refused_with_the_nearest_one(folder: Path) -
 @pytest.mark.parametrize("name", sorted(registry.ALGORITHMS))
 def test_the_built_in_algorithms_meet_at_ticks_or_never(name: str) -> None:
     assert registry.schedule_of(registry.algorithm(name)) == "ticks"
+
+
+# ----------------------------------------------------------------------------------------- options as structs
+
+
+class Struct:
+    """An algorithm that declares its options as a struct."""
+
+    class Options(AlgorithmOptions, frozen=True, kw_only=True):
+        """Types and ranges."""
+
+        rate: Positive = 1.0
+        sizes: Sizes = (64, 64)
+        n_steps: Count | Auto = "auto"
+
+    def __init__(self, env: Any, group: Any, *, ticks: int, **options: Any) -> None: ...
+
+
+def test_options_are_decoded_into_the_types_of_the_struct() -> None:
+    given = {"rate": 1, "sizes": [8, 4], "n_steps": 1e3}
+    decoded = registry.decode_options(Struct, given, path="policies.blue")
+    assert decoded == {"rate": 1.0, "sizes": (8, 4), "n_steps": 1000}
+    assert [type(value) for value in decoded.values()] == [float, tuple, int]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"rate": 0}, "policies.blue.options.rate: found 0; expected a number, more than 0"),
+        ({"rate": math.inf}, "policies.blue.options.rate: found inf; expected a finite number, more than 0"),
+        ({"sizes": [8, 0]}, "policies.blue.options.sizes[1]: found 0; expected a whole number, at least 1"),
+        (
+            {"n_steps": "aut"},
+            "policies.blue.options.n_steps: found 'aut'; expected auto, or a whole number, at least 1",
+        ),
+    ],
+)
+def test_a_value_that_a_struct_does_not_take_is_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        registry.decode_options(Struct, options, path="policies.blue")
+    assert str(caught.value) == message
+
+
+@pytest.mark.parametrize(
+    ("name", "option", "hint"),
+    [
+        ("ppo", "lr", "did you mean 'learning_rate'?"),
+        ("ppo", "batch_size", "did you mean 'minibatch_size'?"),
+        ("sac", "mini_batch_size", "did you mean 'batch_size'?"),
+        ("ppo", "epochs", "did you mean 'n_epochs'?"),
+        ("ppo", "net_arch", "did you mean 'hidden_sizes'?"),
+        ("ppo", "n_envs", "it is `lanes` of a match"),
+        ("ppo", "num_envs", "it is `lanes` of a match"),
+        ("ppo", "total_timesteps", "it is `ticks`, a key of the configuration itself"),
+        ("ppo", "seed", "it is `seed`, a key of the configuration itself"),
+        ("ppo", "n_step", "did you mean 'n_steps'? nearest: n_steps, n_epochs, hidden_sizes; `arena list ppo` shows"),
+    ],
+)
+def test_an_unknown_option_names_the_one_that_was_meant(name: str, option: str, hint: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        registry.decode_options(registry.algorithm(name), {option: 1}, path="policies.blue")
+    assert hint in caught.value.message
+    assert f"`arena list {name}` shows all " in caught.value.message
+    assert caught.value.path == f"policies.blue.options.{option}"
+
+
+def test_an_override_is_blamed_for_the_option_that_it_set(tmp_path: Path) -> None:
+    file = tmp_path / "run.yaml"
+    file.write_text(
+        "ticks: 10\nenvs: {game: {make: cover}}\nmatches: [{env: game, seats: [blue, red]}]\n"
+        "policies:\n  blue: {algorithm: ppo, options: {gamma: 2}, independent: true}\n  red: {algorithm: ppo}\n"
+    )
+    override = "policies.red.options.n_steps=0"
+    config, origin = load_with_origin(file, [override])
+    found = {}
+    for name, policy in config.policies.items():
+        with pytest.raises(ConfigError) as caught, origin.located():
+            registry.worker_class(policy.algorithm, policy.options, acts=False, path=f"policies.{name}")
+        found[name] = caught.value.source
+    assert found == {"blue": str(file), "red": f"--set {override}"}
+    error = ConfigError("", path="policies.red#3.options.n_steps")
+    assert origin.blame(error).source == f"--set {override}"  # of one of several independent workers

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from arena.config import parse_config
 from arena.errors import ConfigError
-from arena.plan.plan import Plan, Role, RoleKind, make_plan
+from arena.plan.build import make_plan
+from arena.plan.plan import Plan, Role, RoleKind
 from arena.plan.rehosting import rehosted
 
 ROOT = Role(RoleKind.ROOT)

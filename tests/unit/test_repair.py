@@ -19,7 +19,8 @@ from arena.launch import rank as ranks
 from arena.launch.lead import Rank0Base
 from arena.launch.rank import Rank
 from arena.launch.repair import DEATHS_AT_MOST, often_dead, repaired
-from arena.plan.plan import Role, RoleKind, make_plan
+from arena.plan.build import make_plan
+from arena.plan.plan import Role, RoleKind
 from arena.records import boundary
 from arena.records.boundary import Boundary
 from arena.records.folder import RunFolder

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from arena.config import parse_config
-from arena.plan.plan import Role, RoleKind, make_plan
+from arena.plan.build import make_plan
+from arena.plan.plan import Role, RoleKind
 from arena.records.folder import RunFolder
 from arena.records.journal import JournalReader
 from arena.records.metrics import EpisodeRecord, SeatRecord

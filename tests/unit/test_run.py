@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from arena.config import parse_config
-from arena.plan.plan import Role, RoleKind, make_plan
+from arena.plan.build import make_plan
+from arena.plan.plan import Role, RoleKind
 from arena.run.leg import Leg
 from arena.run.run import Run
 

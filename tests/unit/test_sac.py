@@ -10,6 +10,7 @@ import torch
 from gymnasium import spaces
 from torch import Tensor
 
+from arena import registry
 from arena.errors import BudgetReached, ConfigError
 from fakes import ScriptedEnv, ThreadGroup, all_equal, flat_weights, solo_group, together
 from minibatches import assert_gradients, disturb, made_up, parts
@@ -327,11 +328,15 @@ def test_a_state_with_another_kind_of_temperature_is_refused() -> None:
         ({"ent_coef": -0.1}, "ent_coef", "at least 0"),
         ({"ent_coef": True}, "ent_coef", "auto, or a number"),
         ({"target_entropy": "high"}, "target_entropy", "auto, or a number"),
-        ({"target_entropy": -1.0, "ent_coef": 0.1}, "target_entropy", "no target_entropy where ent_coef is 0.1"),
+        (
+            {"target_entropy": -1.0, "ent_coef": 0.1},
+            "target_entropy",
+            "target_entropy has no effect where ent_coef is 0.1",
+        ),
     ],
     ids=str,
 )
 def test_options_that_mean_nothing_are_refused(options: dict[str, Any], place: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message) as caught:
-        worker(**options)
+        registry.decode_options(SAC, options, path="")
     assert caught.value.path == f"options.{place}"

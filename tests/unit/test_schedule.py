@@ -9,10 +9,11 @@ import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from arena.config.schema import parse_config
+from arena.config.load import parse_config
 from arena.plan import deadlock
+from arena.plan.build import make_plan
 from arena.plan.deadlock import League, Worker, counter_example, find_circle, needed_ticks, played, prove
-from arena.plan.plan import Plan, make_plan
+from arena.plan.plan import Plan
 
 
 def league(*matches: str, ticks: int = 10) -> League:

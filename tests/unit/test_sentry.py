@@ -14,7 +14,7 @@ from arena.config import parse_config
 from arena.launch import watchdog_thread
 from arena.launch.rank import names_of
 from arena.launch.watchdog_thread import RootWatchdog
-from arena.plan.plan import make_plan
+from arena.plan.build import make_plan
 from arena.run.run import Run
 from arena.transport import ANYONE, Tag
 from arena.transport.scheduler import RoleEndpoint, RoleScheduler

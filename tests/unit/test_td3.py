@@ -9,6 +9,7 @@ import pytest
 import torch
 from gymnasium import spaces
 
+from arena import registry
 from arena.errors import BudgetReached, ConfigError
 from fakes import ScriptedEnv, all_equal, flat_weights, solo_group
 from minibatches import assert_gradients, disturb, made_up
@@ -127,5 +128,5 @@ def test_a_resumed_run_counts_on_to_the_next_step_of_the_actor() -> None:
 )
 def test_options_out_of_range_are_refused(option: str, value: Any, message: str) -> None:
     with pytest.raises(ConfigError, match=message) as caught:
-        worker(**{option: value})
+        registry.decode_options(TD3, {option: value}, path="")
     assert caught.value.path == f"options.{option}"

@@ -13,10 +13,11 @@ from gymnasium import spaces
 from gymnasium.vector.utils import batch_space
 from torch import Tensor
 
-from arena.config.schema import parse_config
+from arena.config.load import parse_config
 from arena.errors import BudgetReached, ConfigError
 from arena.game.spaces import row
-from arena.plan.plan import Plan, make_plan
+from arena.plan.build import make_plan
+from arena.plan.plan import Plan
 from arena.preflight.examine import check_teams, learners_of
 from arena.records.state_codec import decode, encode
 from fakes import ScriptedEnv, ThreadGroup, all_equal, flat_weights, solo_group, together

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 from gymnasium import spaces
@@ -51,7 +51,7 @@ def test_an_option_without_effect_is_refused_and_names_the_one_that_makes_it_so(
     with pytest.raises(ConfigError) as caught:
         options_of(name)(**given, **idle)
     assert caught.value.path == f"options.{option}"
-    assert f"expected no {option} where {other} is {words}: it has no effect there" in caught.value.message
+    assert f"{option} has no effect where {other} is {words}" in caught.value.message
     assert "leave it out" in caught.value.message
     if used is not None and name not in ("mappo", "hppo"):  # which refuse a memory
         options_of(name)(**given, **used)
@@ -60,7 +60,7 @@ def test_an_option_without_effect_is_refused_and_names_the_one_that_makes_it_so(
 @pytest.mark.parametrize(("name", "given", "idle", "used"), CASES, ids=lambda value: str(value))
 def test_the_default_may_always_be_written_out(name: str, given: Any, idle: Any, used: Any) -> None:
     options = options_of(name)
-    defaults = {field.name: field.default for field in dataclasses.fields(options)}
+    defaults = {field.name: field.default for field in msgspec.structs.fields(options)}
     options(**{option: defaults[option] for option in given}, **idle)
 
 
@@ -89,8 +89,8 @@ def test_an_option_that_the_actions_leave_without_effect_is_refused(
     with pytest.raises(ConfigError) as caught:
         made(name, observations, idle, given)
     assert caught.value.path == f"options.{option}"
-    assert f"expected no {option} where the actions are {idle}" in caught.value.message
-    assert caught.value.message.endswith(": it has no effect there; leave it out")
+    assert f"{option} has no effect where the actions are {idle}" in caught.value.message
+    assert caught.value.message.endswith(": leave it out")
     made(name, observations, used, given)
     made(name, observations, idle, {option: getattr(options_of(name)(), option)})
 
@@ -108,8 +108,8 @@ def test_the_mistake_is_told_with_the_place_of_the_policy() -> None:
     with pytest.raises(ConfigError) as caught:
         registry.worker_class("ppo", {"hidden_size": 128}, acts=False, path="policies.blue")
     assert str(caught.value) == (
-        "policies.blue.options.hidden_size: got 128, expected no hidden_size where recurrent is null: it has no effect "
-        "there; leave it out, or set recurrent"
+        "policies.blue.options.hidden_size: found 128, but hidden_size has no effect where recurrent is "
+        "null: leave it out, or set recurrent"
     )
 
 

@@ -11,7 +11,7 @@ import pytest
 from arena.config import parse_config
 from arena.diagnostics.remote_stacks import Process
 from arena.diagnostics.stacks import StackFrame
-from arena.plan.plan import make_plan
+from arena.plan.build import make_plan
 from arena.roles.protocol import Progress
 from arena.roles.root import watchdog
 from arena.roles.root.watchdog import Watchdog

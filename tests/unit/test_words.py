@@ -11,7 +11,7 @@ from arena.config import parse_config
 from arena.errors import pluralize, shorten
 from arena.league.ratings.sprt import Verdict
 from arena.league.round_text import VERDICTS, change_words, claim_words, gate_words, round_words
-from arena.plan.plan import make_plan
+from arena.plan.build import make_plan
 from arena.records.faults import fault_words
 from arena.terminal.text import elo_words
 

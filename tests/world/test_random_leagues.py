@@ -9,8 +9,8 @@ import pytest
 
 from arena.config import parse_config
 from arena.errors import Deadlock
+from arena.plan.build import make_plan
 from arena.plan.deadlock import prove
-from arena.plan.plan import make_plan
 from arena.roles.root.root import RoleFailed
 from in_process import play
 from leagues import naive_run, random_league

@@ -9,7 +9,7 @@ import pytest
 
 from arena.config import load_config, parse_config, resolved_yaml
 from arena.errors import ConfigError
-from arena.plan.plan import make_plan
+from arena.plan.build import make_plan
 from in_process import play
 
 

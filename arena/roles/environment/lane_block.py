@@ -21,7 +21,8 @@ from arena.diagnostics.profile import Activity, Stopwatch
 from arena.errors import GameError, WriteError
 from arena.game.api import Frame, Step
 from arena.game.lockstep import Joint, Lockstep
-from arena.plan.plan import MatchPlan, Role, RoleKind, SeatPlan, check_seats
+from arena.plan.plan import MatchPlan, Role, RoleKind, SeatPlan
+from arena.plan.seats import check_seats
 from arena.preflight.examine import adapted_game, check_idle_action, constructor_errors_told
 from arena.records.metrics import EpisodeRecord
 from arena.roles.environment.episodes import EpisodeTracker

@@ -76,7 +76,7 @@ class Worker:
         self._was_ready = False
         self._until = run.plan.ticks
         self._requests: Counter[str] = Counter()  # to the game, beside steps
-        algorithm = registry.worker_class(
+        algorithm, self._options = registry.configured_algorithm(
             self._policy.algorithm, self._policy.options, acts=run.plan.acts(self._policy), path=self._path
         )
         self._schedule = registry.schedule_of(algorithm)
@@ -153,14 +153,14 @@ class Worker:
         self._env = make_proxy(face, self._seats)
         with located(inside=self._path):
             self._check_sizes(algorithm)
-            return algorithm(self._env, self._group, ticks=self._run.plan.horizon, **self._policy.options)
+            return algorithm(self._env, self._group, ticks=self._run.plan.horizon, **self._options)
 
     def _check_sizes(self, algorithm: type[Any]) -> None:
         """Lets an algorithm that learns refuse a budget that is too small for it, before play begins."""
         if hasattr(algorithm, "sizes") and not self._policy.frozen:
             learners = learners_of(algorithm, self._run.plan, self._policy)
             rows = next(learner.rows for learner in learners if self._group.rank in learner.workers)
-            algorithm.sizes(self._policy.options, rows=rows, ticks=self._run.plan.horizon, workers=len(learners))
+            algorithm.sizes(self._options, rows=rows, ticks=self._run.plan.horizon, workers=len(learners))
 
     def _restore(self) -> None:
         """Takes on the checkpoint that the run names: the root of the group reads it and shares it."""

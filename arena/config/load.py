@@ -1,0 +1,112 @@
+"""Reading a configuration: the file, overrides of the command line, all checks, and YAML back from it.
+
+load_config(path)       the file to a Config, or a ConfigError that says where the mistake is and what is allowed
+load_with_origin(path)  the same, and which places were set on the command line
+resolved_yaml(config)   a Config to YAML that loads to an equal Config: every default is written out
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from arena.config import overrides as overriding
+from arena.config import yaml
+from arena.config.check import check
+from arena.config.decode import convert, show
+from arena.config.independent import expanded
+from arena.config.schema import Config
+from arena.errors import ConfigError, Origin, close_name
+
+
+def load_config(path: str | Path, overrides: Sequence[str] = ()) -> Config:
+    """Reads, overrides and checks a configuration file.
+
+    Args:
+        path: of a YAML file.
+        overrides: of the form `key.path=value`, as `--set` takes them; later ones win.
+
+    Raises:
+        ConfigError: anything that is wrong with the file or an override.
+    """
+    return load_with_origin(path, overrides)[0]
+
+
+def load_with_origin(path: str | Path, overrides: Sequence[str] = ()) -> tuple[Config, Origin]:
+    """Reads, overrides and checks a configuration file.
+
+    Args:
+        path: of a YAML file.
+        overrides: of the form `key.path=value`, as `--set` takes them; later ones win.
+
+    Returns:
+        the configuration, and its origin, which names the file or the override in errors that are found later.
+
+    Raises:
+        ConfigError: anything that is wrong with the file or an override.
+    """
+    source = str(path)
+    data = yaml.load(_read(Path(path)), source=source)
+    if data is None:
+        raise ConfigError("the file is empty; a configuration needs ticks, envs, policies and matches", source=source)
+    return _parse(data, source, overrides)
+
+
+def parse_config(data: Mapping[str, Any], *, source: str, overrides: Sequence[str] = ()) -> Config:
+    """Overrides and checks configuration data that is already in memory.
+
+    Args:
+        data: as the YAML file would give it; not changed.
+        source: where it came from; its stem is the default of `name`.
+        overrides: of the form `key.path=value`.
+
+    Returns:
+        the configuration, in which each worker of an independent policy is a policy of its own.
+
+    Raises:
+        ConfigError: anything that is wrong.
+    """
+    return _parse(data, source, overrides)[0]
+
+
+def _parse(data: Any, source: str, overrides: Sequence[str]) -> tuple[Config, Origin]:
+    if not isinstance(data, Mapping):
+        raise ConfigError(f"a configuration is a mapping of keys to values, found {show(data)}", source=source)
+    overridden = overriding.apply(data, overrides)
+    origin = Origin(source, overridden.places)
+    with origin.located():
+        config = convert(Config, {"name": Path(source).stem, **overridden.data}, "")
+        check(config)
+        return expanded(config), origin
+
+
+def resolved_yaml(config: Config) -> str:
+    """The configuration as YAML with every default written out; it loads to an equal `Config`."""
+    return yaml.dump(msgspec.to_builtins(config))
+
+
+def _read(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            content = file.read(yaml.MOST_CHARACTERS + 1)  # a device has no end
+        if len(content) > yaml.MOST_CHARACTERS:
+            raise ConfigError(f"is longer than {yaml.MOST_CHARACTERS} bytes", source=str(path))
+        return content.decode("utf-8-sig")
+    except FileNotFoundError as error:
+        raise ConfigError(f"there is no such file{_similar_file(path)}", source=str(path)) from error
+    except IsADirectoryError as error:
+        raise ConfigError("is a directory; name a YAML file", source=str(path)) from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"is not UTF-8 text (byte {error.start} is wrong)", source=str(path)) from error
+    except (OSError, ValueError) as error:  # ValueError: a path with a null character
+        raise ConfigError(f"cannot be read: {error}", source=str(path)) from error
+
+
+def _similar_file(path: Path) -> str:
+    others = {other.stem: other.name for pattern in ("*.yaml", "*.yml") for other in path.parent.glob(pattern)}
+    close = close_name(path.stem, others)  # the ending is no likeness
+    hint = "" if close is None else f"did you mean {others[close]!r}? "
+    return f"; {hint}known: {', '.join(sorted(others.values()))}" if others else ""
