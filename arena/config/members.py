@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from arena.config.check_league import gated, may_be_frozen
+from arena.config.league import EvolutionConfig, LeagueConfig
 from arena.config.matches import (
     Exploiters,
     ExploitersRule,
@@ -32,6 +32,79 @@ from arena.errors import ConfigError
 
 if TYPE_CHECKING:
     from arena.config.schema import Config
+
+
+def snapshotted(config: Config) -> tuple[str, ...]:
+    """The policies whose snapshots join after some rounds: all that learn and can be drawn, except exploiters."""
+    members = dict.fromkeys(name for _, entry in matchmaking_of(config) for name in entry.members)
+    out = exploiters_of(config)
+    return tuple(name for name in members if config.policies[name].learns and name not in out)
+
+
+def may_be_frozen(config: Config) -> frozenset[str]:
+    """The policies whose snapshots may play: `snapshotted`, and exploiters, whose snapshots join when they restart."""
+    return frozenset(snapshotted(config)) | exploiters_of(config)
+
+
+def gated(config: Config) -> tuple[str, ...]:
+    """The policies whose snapshots join only after they pass a gate."""
+    gate = None if config.league is None else config.league.snapshots.gate
+    return () if gate is None else snapshotted(config)
+
+
+def players(config: Config) -> tuple[str, ...]:
+    """The policies that may play in any round, in the order of the configuration."""
+    found: set[str] = set()
+    for _, entry in config.places():
+        if isinstance(entry, MatchConfig):
+            found |= {*entry.names}
+        else:
+            found |= {*generator_of(entry).members}
+    return tuple(name for name in config.policies if name in found)
+
+
+def populations(config: Config, rule: EvolutionConfig) -> tuple[tuple[str, ...], ...]:
+    """Groups of two or more policies of one algorithm that evolve together; by default of all that play and learn."""
+    out = exploiters_of(config)
+    learners = [name for name in players(config) if config.policies[name].learns and name not in out]
+    by_algorithm: dict[str, list[str]] = {}
+    for name in learners if rule.policies is None else rule.policies:
+        by_algorithm.setdefault(config.policies[name].algorithm, []).append(name)
+    return tuple(tuple(names) for names in by_algorithm.values() if len(names) > 1)
+
+
+def needs_winners(config: Config, env: str) -> list[str]:
+    """The places of a configuration that depend on the winners of an environment's games."""
+    found = []
+    for path, entry in generators_of(config):
+        draws = isinstance(entry, MatchmakingConfig) and entry.draws_others
+        by_results = draws and not isinstance(entry.rule, PastSelvesRule)  # type: ignore[attr-defined]  # draws_others: has a rule
+        if entry.env == env and (by_results or isinstance(entry, (KnockoutConfig, SwissConfig))):
+            found.append(path)
+    league = config.league or LeagueConfig()
+    if any(entry.env == env for _, entry in matchmaking_of(config)):
+        found += ["league.snapshots.gate"] * bool(gated(config))
+        found += ["league.snapshots.keep_by"] * (league.snapshots.keep_by == "spread")
+    if all(entry.env == env for _, entry in config.entries()):
+        found += ["league.evolution.by"] * (league.evolution is not None and league.evolution.by == "rating")
+        found += ["league.decided"] * (league.decided is not None)
+    return found
+
+
+def generators_of(config: Config) -> Iterator[tuple[str, Generator]]:
+    """The generators of matches, with their places in the configuration."""
+    return ((path, generator_of(entry)) for path, entry in config.places() if not isinstance(entry, MatchConfig))
+
+
+def matchmaking_of(config: Config) -> Iterator[tuple[str, MatchmakingConfig]]:
+    """The generators of matches that draw opponents, with their places in the configuration."""
+    return ((path, entry) for path, entry in generators_of(config) if isinstance(entry, MatchmakingConfig))
+
+
+def exploiters_of(config: Config) -> set[str]:
+    """The policies that are trained to exploit others and begin anew after a while."""
+    rules = [entry.rule.exploiters for _, entry in matchmaking_of(config) if isinstance(entry.rule, ExploitersRule)]
+    return {name for rule in rules for name in (*rule.main_exploiters, *rule.league_exploiters)}
 
 
 class Sides(NamedTuple):
@@ -66,7 +139,7 @@ def check_drawn(config: Config) -> None:
         ConfigError: the first one, with its place.
     """
     present = _present(config)
-    for path, entry in _generators(config):
+    for path, entry in generators_of(config):
         if isinstance(entry, MatchmakingConfig):
             for index, name in enumerate(entry.against):
                 if config.policies[name].learns and name not in present:
@@ -80,7 +153,7 @@ def check_drawn(config: Config) -> None:
 def newcomers(config: Config) -> frozenset[str]:
     """The policies that have no seat in the first round, and may get one later."""
     seated = {name for _, match in config.entries() for name in match.names}
-    adaptive = [entry for _, entry in _generators(config) if entry.adaptive]
+    adaptive = [entry for _, entry in generators_of(config) if entry.adaptive]
     return frozenset(name for entry in adaptive for side in sides_of(config, entry) for name in side) - seated
 
 
@@ -135,10 +208,6 @@ def _copies(generator: Generator) -> int:
     """How many matches two players have when they meet, at least."""
     drawn_once = isinstance(generator, MatchmakingConfig)
     return generator.turns * (1 if drawn_once else generator.copies)
-
-
-def _generators(config: Config) -> Iterator[tuple[str, Generator]]:
-    return ((path, generator_of(entry)) for path, entry in config.places() if not isinstance(entry, MatchConfig))
 
 
 # knockouts
@@ -213,7 +282,7 @@ def _met_by_exploiters(rule: Exploiters, learner: str, past: set[str]) -> set[st
 def _present(config: Config) -> set[str]:
     """Who plays as it is, be it in a later round; of others there is never a snapshot."""
     found = {name for _, entry in config.places() if isinstance(entry, MatchConfig) for name in entry.names}
-    for _, generator in _generators(config):
+    for _, generator in generators_of(config):
         if isinstance(generator, MatchmakingConfig):
             for learner in generator.policies:
                 found |= {learner, *_met(config, generator, learner, frozenset())}

@@ -10,10 +10,10 @@ from typing import Any, Literal
 
 import msgspec
 
-from arena.config.check_league import may_be_frozen
 from arena.config.fields import Color, Count, Natural, Seconds, Text
 from arena.config.league import LeagueConfig
 from arena.config.matches import GeneratorEntry, MatchConfig, SeatEntry, generator_of
+from arena.config.members import may_be_frozen
 from arena.plan.plan import ONLY_ACT, OutcomeRule
 
 WrapperEntry = str | dict[str, Any]

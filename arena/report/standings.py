@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import msgspec
 import numpy as np
 
-from arena.config.check_league import players
 from arena.config.league import DecidedConfig
+from arena.config.members import players
 from arena.config.schema import Config
 from arena.league.metagame.alpha_rank import alpha_rank_with_uncertainty
 from arena.league.metagame.nash_averaging import nash_average_with_uncertainty

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 
 from arena.config import Config
-from arena.config.check_league import gated, most_gate_games, populations, snapshotted
+from arena.config.check_league import most_gate_games
 from arena.config.league import EvolutionConfig, GateConfig, LeagueConfig, SnapshotsConfig
 from arena.config.matches import (
     ExploitersRule,
@@ -22,6 +22,7 @@ from arena.config.matches import (
     SwissConfig,
     generator_of,
 )
+from arena.config.members import gated, populations, snapshotted
 from arena.errors import pluralize
 from arena.league.ratings.sprt import Test
 

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from arena.config import Config, parse_config, resolved_yaml, yaml
-from arena.config.check_league import populations, snapshotted
 from arena.config.league import PerturbConfig
 from arena.config.matches import ExploitersRule, FictitiousRule, PastSelvesRule, generator_of
+from arena.config.members import populations, snapshotted
 from arena.errors import ConfigError
 from arena.plan.build import make_plan
 from arena.terminal.rounds import gate_lines, rounds_lines
