@@ -17,6 +17,8 @@ from gymnasium.spaces import Space
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
+from arena.preflight.spec import spec_of
+
 _NO_GAME = "an algorithm that is tried out, or restored, has no game to play"
 
 
@@ -102,5 +104,5 @@ def from_spaces(
     Raises:
         ConfigError: it cannot be made with these options, this seat or this group.
     """
-    make = getattr(cls, "from_spaces", cls)
+    make: Any = cls.from_spaces if spec_of(cls).made_from_spaces else cls
     return make(env, group, ticks=ticks, **options)

@@ -20,6 +20,7 @@ from arena.config.load import load_config
 from arena.config.schema import Config, PolicyConfig
 from arena.errors import ConfigError, nearest
 from arena.league import rounds_file
+from arena.preflight.spec import spec_of
 from arena.preflight.stubs import SpecVectorEnv, StubGroup, from_spaces
 from arena.records import checkpoint as checkpoints
 from arena.records.checkpoint import Checkpoint
@@ -58,7 +59,7 @@ def load_policy(
     cls, options = registry.configured_algorithm(
         given.algorithm, given.options, acts=given.frozen, path=f"policies.{policy}"
     )
-    if hasattr(cls, "check"):
+    if spec_of(cls).checks_spaces:
         cls.check(observation_space, action_space)
     env = SpecVectorEnv(observation_space, action_space)
     algorithm = from_spaces(cls, env, _group(config, policy), ticks=config.ticks, options=options)

@@ -81,7 +81,7 @@ def test_a_team_that_would_learn_nothing(algorithm: str, tmp_path: Path, capsys:
 
 
 IDLE = [  # what the game's spaces leave without effect, or make impossible
-    ("ppo", {"log_std_init": -1.0}, DUEL, "no log_std_init where the actions are Discrete(5)"),
+    ("ppo", {"log_std_init": -1.0}, DUEL, "log_std_init has no effect where the actions are Discrete(5)"),
     ("dqn", {"normalize_observations": True}, LAKE, "expected false: Discrete(16) has no numbers"),
     ("sac", {"target_entropy": 2.0}, DUEL, "auto, or at least 0 and less than 1.609"),
 ]

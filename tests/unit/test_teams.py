@@ -18,7 +18,7 @@ from arena.errors import BudgetReached, ConfigError
 from arena.game.spaces import row
 from arena.plan.build import make_plan
 from arena.plan.plan import Plan
-from arena.preflight.examine import check_teams, learners_of
+from arena.preflight.seats import check_teams, learners_of
 from arena.records.state_codec import decode, encode
 from fakes import ScriptedEnv, ThreadGroup, all_equal, flat_weights, solo_group, together
 from policies.maddpg import MADDPG
