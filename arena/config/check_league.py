@@ -87,34 +87,33 @@ def _check_matchmaking(config: Config, entry: MatchmakingConfig, path: str) -> N
         _check_resets(config, entry.rule.exploiters, f"{path}.rule.exploiters.reset.beats")
     if isinstance(entry.rule, UncertaintyRule):
         if len(entry.members) < 2:
-            raise ConfigError(
-                f"there is nobody to meet for {entry.policies[0]!r}; name a second", path=f"{path}.policies"
-            )
+            raise ConfigError(f"{entry.policies[0]!r} has no opponent; name a second policy", path=f"{path}.policies")
         return
     for index, name in enumerate(entry.policies):
         if not config.policies[name].learns:
             also = "" if isinstance(entry.rule, PastSelvesRule) else "; name it in `against` instead"
             raise ConfigError(
-                f"{name!r} does not learn, so nobody is matched for it{also}", path=f"{path}.policies[{index}]"
+                f"{name!r} does not learn, so no opponents are drawn for it{also}", path=f"{path}.policies[{index}]"
             )
 
 
 def _check_alone(entry: MatchmakingConfig, path: str) -> None:
-    """Refuses what is said of others where each learner meets itself alone."""
+    """Refuses keys about opponents where each learner meets only itself."""
     if entry.against:
-        raise ConfigError("is of no use with `self: 1`: nobody else is ever drawn", path=f"{path}.against")
+        raise ConfigError("has no effect with `self: 1` (pure self-play)", path=f"{path}.against")
     if entry.both_sides:
-        raise ConfigError("is of no use with `self: 1`: who meets itself has both sides", path=f"{path}.both_sides")
-    if isinstance(entry.rule, FictitiousRule) and entry.rule.fictitious.weighting != Fictitious().weighting:
         raise ConfigError(
-            "is of no use with `self: 1`: nobody else is ever drawn", path=f"{path}.rule.fictitious.weighting"
+            "has no effect with `self: 1` (pure self-play): a policy that meets itself has both sides",
+            path=f"{path}.both_sides",
         )
+    if isinstance(entry.rule, FictitiousRule) and entry.rule.fictitious.weighting != Fictitious().weighting:
+        raise ConfigError("has no effect with `self: 1` (pure self-play)", path=f"{path}.rule.fictitious.weighting")
 
 
 def _check_exploiters(entry: MatchmakingConfig, path: str) -> None:
     rule, place = entry.rule.exploiters, f"{path}.rule.exploiters"  # type: ignore[union-attr]
     if not rule.main:
-        raise ConfigError("is empty; somebody has to become good against everybody", path=f"{place}.main")
+        raise ConfigError("is empty; at least one policy has to learn against the whole league", path=f"{place}.main")
     lists = {"main": rule.main, "main_exploiters": rule.main_exploiters, "league_exploiters": rule.league_exploiters}
     seen: set[str] = set()
     for key, names in lists.items():
@@ -169,15 +168,15 @@ def _check_league(config: Config, league: LeagueConfig) -> None:
     _check_every(config, league.snapshots.every, "league.snapshots.every")
     if league.snapshots.gate is not None:
         _check_gate(config, league.snapshots.gate, "league.snapshots.gate")
-    _check_somebody_learns(config, league)
+    _check_used_by_learners(config, league)
     if league.evolution is not None:
         _check_evolution(config, league.evolution, "league.evolution")
     if league.decided is not None:
         _check_decided(config, "league.decided")
 
 
-def _check_somebody_learns(config: Config, league: LeagueConfig) -> None:
-    """Refuses what is said of those who learn where nobody does."""
+def _check_used_by_learners(config: Config, league: LeagueConfig) -> None:
+    """Refuses keys about policies that learn where no policy learns."""
     said = next(
         (
             key
@@ -188,12 +187,13 @@ def _check_somebody_learns(config: Config, league: LeagueConfig) -> None:
     )
     if said is not None and not snapshotted(config):
         raise ConfigError(
-            "is of no use: no policy that learns is in `matchmaking`, so there are no snapshots",
+            "has no effect: no policy that learns is in `matchmaking`, so there are no snapshots",
             path=f"league.snapshots.{said}",
         )
     if league.window != LeagueConfig().window and not any(config.policies[name].learns for name in players(config)):
         raise ConfigError(
-            "is of no use: nobody who plays learns, and the games of others always count", path="league.window"
+            "has no effect: no policy that plays learns, and the games of frozen policies always count",
+            path="league.window",
         )
 
 
@@ -296,7 +296,10 @@ def _check_population(config: Config, rule: EvolutionConfig, path: str) -> None:
         if name not in players(config):
             raise ConfigError(f"{name!r} plays in no match", path=place)
         if name in exploiters:
-            raise ConfigError(f"{name!r} is an exploiter: it begins anew, and takes over from nobody", path=place)
+            raise ConfigError(
+                f"{name!r} is an exploiter: it starts again from its first weights, and copies no other policy",
+                path=place,
+            )
 
 
 def _check_perturb(perturb: PerturbConfig, path: str) -> None:

@@ -106,8 +106,8 @@ def settle() -> None:
 
     NumPy and MPI read them when they are imported, so this comes before.
     """
-    ranks, neighbours = (os.environ.get(f"OMPI_COMM_WORLD_{name}") for name in ("SIZE", "LOCAL_SIZE"))
-    one_node = ranks is not None and ranks == neighbours
+    ranks, neighbors = (os.environ.get(f"OMPI_COMM_WORLD_{name}") for name in ("SIZE", "LOCAL_SIZE"))
+    one_node = ranks is not None and ranks == neighbors
     for name, value in {**_SETTINGS, **(_ON_ONE_NODE if one_node else {})}.items():
         os.environ.setdefault(name, value)
 

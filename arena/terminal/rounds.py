@@ -61,7 +61,7 @@ def _who(entry: Generator) -> str:
     if isinstance(entry, KnockoutConfig):
         return f"the winners of {names}, until one is left after {pluralize(entry.rounds, 'round')}{_bye(entry)}"
     if isinstance(entry, SwissConfig):
-        return f"neighbours in the standings of {names} who have not met{_bye(entry)}"
+        return f"neighbors in the standings of {names} who have not met{_bye(entry)}"
     assert isinstance(entry, MatchmakingConfig), entry
     matches = pluralize(entry.copies, "match", "matches")
     return f"{matches} of {_each(entry.policies)} {_opponents(entry)}"

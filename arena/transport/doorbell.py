@@ -74,7 +74,7 @@ class Doorbell:
                     os.write(descriptor, _RING.pack(LOST))
 
     @property
-    def neighbours(self) -> tuple[int, ...]:
+    def neighbors(self) -> tuple[int, ...]:
         """The ranks whose bells were opened."""
         return tuple(self._others)
 

@@ -67,14 +67,14 @@ class World:
         self.rank, self.size = communicator.Get_rank(), communicator.Get_size()
         self.tolerant = tolerant
         self._others: list[MPI.Comm] = []  # which go when the team goes
-        self.neighbours: dict[int, int] = {}  # rank -> process, of this node's others
+        self.neighbors: dict[int, int] = {}  # rank -> process, of this node's others
         self.patience = math.inf  # seconds in which those who live are to hear of a death
         self.cry: Callable[[], None] = lambda: None  # wakes those that sleep at their doorbells
 
     @property
     def is_first(self) -> bool:
         """Whether no process of this node that still lives has a lower rank."""
-        return all(rank > self.rank or _has_gone(pid) for rank, pid in self.neighbours.items())
+        return all(rank > self.rank or _has_gone(pid) for rank, pid in self.neighbors.items())
 
     def is_peer_failure(self, error: BaseException) -> bool:
         """Whether an error only says that a process of the team has died."""
@@ -147,7 +147,7 @@ class World:
 
     def _vanished(self) -> list[int]:
         """The ranks of this node whose processes have ended, though MPI does not take them for dead."""
-        gone = [rank for rank, pid in self.neighbours.items() if _has_gone(pid)]
+        gone = [rank for rank, pid in self.neighbors.items() if _has_gone(pid)]
         if not gone:
             return []
         dead = self.comm.Get_failed()
@@ -169,7 +169,7 @@ class World:
         with suppress(TimeoutError, ProcessExited):
             self._agree(0, seconds=_FAREWELL_SECONDS)
             _end_process(status)
-        for pid in self.neighbours.values():
+        for pid in self.neighbors.values():
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         with suppress(TimeoutError, ProcessExited):
@@ -208,9 +208,9 @@ class World:
         team = World(communicator, tolerant=self.tolerant)
         team.patience = self.patience
         old, new = self.comm.Get_group(), communicator.Get_group()
-        places = old.Translate_ranks(list(self.neighbours), new)
-        pids = self.neighbours.values()
-        team.neighbours = {rank: pid for rank, pid in zip(places, pids, strict=True) if rank != MPI.UNDEFINED}
+        places = old.Translate_ranks(list(self.neighbors), new)
+        pids = self.neighbors.values()
+        team.neighbors = {rank: pid for rank, pid in zip(places, pids, strict=True) if rank != MPI.UNDEFINED}
         return team
 
     def broadcast(self, data: bytes) -> bytes:
@@ -274,17 +274,17 @@ class MpiTransport:
         self._rank = communicator.Get_rank()
         self._ranks = ranks
         self._processes, self._bell = _meet_others(communicator, bells=shared_memory)
-        neighbours = self._bell.neighbours if self._bell is not None else ()
+        neighbors = self._bell.neighbors if self._bell is not None else ()
         own = self._processes[self._rank]
-        team.neighbours = {
+        team.neighbors = {
             rank: process.pid
             for rank, process in enumerate(self._processes)
             if process is not None and own is not None and process != own and process.node == own.node
         }
         if self._bell is not None:
             team.cry = self._bell.cry
-        self._all_ring = len(neighbours) == communicator.Get_size() - 1
-        self._announce = {rank: self._ringer(rank, letter_from(self._rank)) for rank in neighbours}
+        self._all_ring = len(neighbors) == communicator.Get_size() - 1
+        self._announce = {rank: self._ringer(rank, letter_from(self._rank)) for rank in neighbors}
         self._owed: Counter[int] = Counter()  # rank -> letters that its rings have announced and MPI has not given yet
         self.receives: dict[Channel, MPI.Prequest] = {}  # posted, of links over MPI
         self._sentinel = self._watch_next() if team.tolerant else None
@@ -517,7 +517,7 @@ def _meet_neighbours(
     """Opens the bells of all processes of this node; None if this is not possible for each of them. A collective."""
     opened = bell is not None and _open_all(bell, addresses, communicator.Get_rank())
     outcomes = communicator.allgather((addresses[communicator.Get_rank()], opened))
-    # One that cannot open a neighbour's bell does without; so must its neighbours, or it would not hear them.
+    # One that cannot open a neighbour's bell does without; so must its neighbors, or it would not hear them.
     node = bell.address.node if bell is not None else ""
     agreed = all(ok for address, ok in outcomes if address is not None and address.node == node)
     if bell is not None and not (opened and agreed):

@@ -60,7 +60,7 @@ def refused(
 
 
 def kept(folder: Path, algorithm: str, space: Any = SEEN, **options: Any) -> str:
-    """A checkpoint of somebody who has learnt with these options."""
+    """A checkpoint of an algorithm that learned with these options."""
     learnt = from_spaces(
         registry.algorithm(algorithm), SpecVectorEnv(space, CHOICE), told(), ticks=9000, options=options
     )

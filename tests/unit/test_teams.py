@@ -53,7 +53,7 @@ class Uneven(ScriptedEnv):
         ticks: the budget.
         places: the entities that are seen and driven; all: as of one seat.
         masked: whether there are action masks.
-        in_turns: whether there are ticks on which nobody of a lane acts.
+        in_turns: whether on some ticks no entity of a lane acts.
         leg: every episode is cut after so many ticks; 0: never.
     """
 
