@@ -52,7 +52,7 @@ class Callback:
     _wants_end = False
 
     def on_start(self, run: StartedRun) -> None:
-        """Everybody is ready, nobody has played."""
+        """All roles are ready, and no match has played a tick."""
 
     def on_round(self, number: int) -> None:
         """A round has been played to its end; the first one is 0."""

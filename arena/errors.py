@@ -3,15 +3,15 @@
 ArenaError
 ├── ConfigError          a user's mistake: exit 2, one message, no traceback
 ├── BudgetReached        the match has used its ticks: ends a worker's `run`
-├── ProtocolError        two roles disagree about what is said (a bug, or a mixed installation)
+├── ProtocolError        a message that the receiver does not expect (a bug, or a mixed installation)
 ├── GroupError           workers of one policy called different collectives, or hold different weights
-├── GameError            a game says what its interface does not allow: a reward that is no number, another shape
-├── Unwritable           what a run is to leave cannot be written: no space, no right, no folder any more
+├── GameError            a game breaks its interface: a reward that is not a number, a wrong shape
+├── WriteError           a file of the run folder cannot be written: disk full, no permission, folder gone
 ├── CallbackFailed       a user's callback has raised: the run ends
 ├── Deadlock             every role waits for another one
 ├── RunFailed            a run that `arena.train` has started has failed
-├── Vanished             a process of the run has ended by itself, so that MPI does not take it for dead
-└── RunStopped           somebody else failed; this role ends quietly
+├── ProcessExited        a process of the run has exited by itself, which MPI does not report as a failure
+└── RunStopped           another role failed; this role ends quietly
     └── PeerLost         a process of the run has died
 """
 
@@ -66,7 +66,7 @@ class BudgetReached(ArenaError):
 
 
 class ProtocolError(ArenaError):
-    """A message that does not fit the state of the conversation."""
+    """A message that the receiver does not expect in its state."""
 
 
 class GroupError(ArenaError):
@@ -74,13 +74,13 @@ class GroupError(ArenaError):
 
 
 class GameError(ArenaError):
-    """A game says what its interface does not allow.
+    """A game breaks its interface.
 
     Args:
-        found: what it gave, and what was expected.
-        entity: to whom it gave it; None: to all.
-        lane: in which lane; None: in all. A game knows its own lanes alone, so whoever knows the match's corrects it.
-        tick: of the match; None: not yet known. A game does not know it, so whoever does adds it.
+        found: the value that the game gave, and what was expected.
+        entity: the entity that it is for; None: all.
+        lane: the lane that it is for; None: all. A game knows only its own lanes; its caller sets the match's lane.
+        tick: of the match; None: not yet known. A game does not know it; its caller adds it.
     """
 
     def __init__(
@@ -126,7 +126,7 @@ class RunFailed(ArenaError):
 
 
 class ProcessExited(ArenaError):
-    """A process of the run has ended by itself, without a word: MPI does not take it for dead, and waits for it.
+    """A process of the run has exited by itself: MPI does not report this as a failure, and waits for it.
 
     Args:
         message: what has happened.
@@ -139,22 +139,22 @@ class ProcessExited(ArenaError):
 
 
 class RunStopped(ArenaError):
-    """Another role failed or the run was interrupted; nothing more to say here."""
+    """Another role failed, or the run was interrupted; that role reports it."""
 
 
 class PeerLost(RunStopped):
-    """A process of the run has died: what all roles do ends here, and is taken up again if the run can be repaired."""
+    """A process of the run has died: all roles stop, and go on after a repair if the run can be repaired."""
 
 
 @contextmanager
 def located(*, path: str = "", inside: str = "", source: str = "", who: str = "") -> Iterator[None]:
-    """Gives configuration errors that pass through here their place, where they do not say it themselves.
+    """Adds the place to configuration errors that pass through, if they do not have one.
 
     Args:
         path: in the configuration.
-        inside: the place that the errors' own paths, as `options.n_steps`, begin at.
+        inside: the prefix of the errors' own paths, such as `options.n_steps`.
         source: the file.
-        who: of what the message speaks, put before it.
+        who: the subject of the message, put before it.
     """
     try:
         yield
@@ -214,7 +214,7 @@ _INDEPENDENT = re.compile(r"(?<=\w)#\d+(?=\.|$)")  # `policies.blue#1` stands in
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """The sentence that helps after an unknown name: the one that was meant, if one is that close, then all."""
+    """The end of a message about an unknown name: the closest known name, if one is close, and all known names."""
     names = sorted(known)
     close = close_name(name, names)
     hint = "" if close is None else f"did you mean {close!r}? "
@@ -276,15 +276,15 @@ def nearest_key(name: str, known: Iterable[str], *, listing: str = "") -> str:
 
 
 def listed(names: Sequence[str]) -> str:
-    """Names in a message; of a long list the first ones, and how many there are in all."""
+    """Names in a message; of a long list the first ones, and their number."""
     more = f", ... ({len(names)} in all)" if len(names) > _MOST_LISTED else ""
     return f"{', '.join(names[:_MOST_LISTED])}{more}"
 
 
 def close_name(name: str, known: Iterable[str]) -> str | None:
-    """The known name that a name is probably a slip of; None where none is close: 'green' is no slip of 'red'.
+    """The known name that a misspelt name probably means; None if none is close, such as 'red' for 'green'.
 
-    Where none is, capitals are no difference: 'PPO' is a slip of 'ppo'.
+    If none is close as it is written, upper and lower case are ignored: 'PPO' means 'ppo'.
     """
     spelt = {one: one for one in known}
     folded = {one.casefold(): one for one in spelt}
@@ -301,7 +301,7 @@ def pluralize(number: int, one: str, many: str = "") -> str:
 
 
 def shorten(names: Sequence[str]) -> str:
-    """`a`, `a and b`, `a, b and 10 more`: what is not to fill a screen."""
+    """`a`, `a and b`, `a, b and 10 more`: a list that stays short."""
     if len(names) > _NAMED:
         return f"{', '.join(names[:_NAMED])} and {len(names) - _NAMED} more"
     return " and ".join(names)

@@ -113,9 +113,9 @@ def _play(env: BatchedEnv, ticks: int, seed: int) -> list[list[NDArray[Any]]]:
     referee = _Referee(env)
     actors = _actors(env, seed)
     rng = np.random.default_rng(seed)
-    everybody = np.ones(env.lanes, np.bool_)
-    frame = env.reset(everybody, [seed + lane for lane in range(env.lanes)])
-    referee.see_reset(frame, everybody)
+    all_lanes = np.ones(env.lanes, np.bool_)
+    frame = env.reset(all_lanes, [seed + lane for lane in range(env.lanes)])
+    referee.see_reset(frame, all_lanes)
     story = [_said(env, frame)]
     for tick in range(ticks):
         step = env.step(_random_actions(env, referee.masks, actors, rng))
@@ -191,7 +191,7 @@ class _Referee:
 
     def _check_somebody_acts(self, when: str) -> None:
         stuck = np.flatnonzero(~self.over & ~self.active.any(axis=1))
-        _must(not stuck.size, f"{when}: in lane {stuck} nobody is active", "a lane goes on until all have ended")
+        _must(not stuck.size, f"{when}: in lane {stuck} no entity is active", "a lane goes on until all have ended")
 
 
 def _check_array(array: Any, dtype: Any, shape: tuple[int, ...], where: str) -> None:

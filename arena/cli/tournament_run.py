@@ -300,7 +300,7 @@ def _progress(played: int, found: Table) -> str:
         return f"{pluralize(played, 'game')}: {leads}, but players beat each other in a circle; its pairs play now"
     if found.settled and not found.decided:
         return f"{pluralize(played, 'game')}: {leads}, but the games of {_contradicting(found)} contradict the order"
-    return f"{pluralize(played, 'game')}: {leads}; {len(found.open)} of {len(found.doubts)} neighbours are open"
+    return f"{pluralize(played, 'game')}: {leads}; {len(found.open)} of {len(found.doubts)} neighbors are open"
 
 
 def verdict_lines(found: Table, rule: Rule, played: int) -> list[str]:
@@ -375,6 +375,6 @@ def _data(found: Table, rule: Rule, played: ResultSet, uncounted: _Uncounted, ru
         "alike": alike(run),
         "contradictions": [pair._asdict() for pair in found.contradictions],
         "unmet": found.unmet,
-        "neighbours": [{**doubt._asdict(), "open": doubt in found.open} for doubt in found.doubts],
+        "neighbors": [{**doubt._asdict(), "open": doubt in found.open} for doubt in found.doubts],
         "run_dir": str(run.path),
     }

@@ -1,4 +1,4 @@
-"""What no single field of a configuration can tell: names that nothing has, contradictions, sizes beyond reason."""
+"""Checks of a configuration that no single field can express: unknown names, contradictions, excessive sizes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def check(config: Config) -> None:
-    """Refuses a configuration that cannot be meant.
+    """Refuses a configuration that contradicts itself.
 
     Raises:
         ConfigError: the first thing that is wrong, with its place.
@@ -158,7 +158,7 @@ def _check_against(config: Config, entry: GauntletConfig | MatchmakingConfig, pa
         if name in entry.policies:
             raise ConfigError(f"{name!r} is one of `policies` already", path=f"{path}[{index}]")
     if isinstance(entry, GauntletConfig) and not entry.against:
-        raise ConfigError("is empty; a gauntlet needs somebody to meet", path=path)
+        raise ConfigError("is empty; a gauntlet needs at least one opponent", path=path)
 
 
 def _check_evaluation(config: Config, evaluation: EvaluationConfig) -> None:

@@ -1,9 +1,9 @@
-"""What a configuration says about its rounds: who is snapshotted, who evolves; and whether all of it can happen."""
+"""Checks of a league: rounds, generators that depend on results, snapshots, gates and evolution fit together."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from arena.config.league import EvolutionConfig, GateConfig, LeagueConfig, PerturbConfig, SnapshotsConfig
@@ -14,12 +14,19 @@ from arena.config.matches import (
     FictitiousRule,
     Generator,
     KnockoutConfig,
-    MatchConfig,
     MatchmakingConfig,
     PastSelvesRule,
-    SwissConfig,
     UncertaintyRule,
-    generator_of,
+)
+from arena.config.members import (
+    exploiters_of,
+    gated,
+    generators_of,
+    matchmaking_of,
+    needs_winners,
+    players,
+    populations,
+    snapshotted,
 )
 from arena.errors import ConfigError, nearest
 
@@ -27,53 +34,6 @@ if TYPE_CHECKING:
     from arena.config.schema import Config
 
 _FEWEST_BY_SPREAD = 3  # the weakest, the strongest and the newest stay
-
-
-def snapshotted(config: Config) -> tuple[str, ...]:
-    """The policies whose snapshots join every so often: all that learn and can be drawn, exploiters left out."""
-    members = dict.fromkeys(name for _, entry in _matchmaking(config) for name in entry.members)
-    out = _exploiters(config)
-    return tuple(name for name in members if config.policies[name].learns and name not in out)
-
-
-def may_be_frozen(config: Config) -> frozenset[str]:
-    """The policies of which snapshots may play: those, and exploiters, whose snapshots join when they begin anew."""
-    return frozenset(snapshotted(config)) | _exploiters(config)
-
-
-def gated(config: Config) -> tuple[str, ...]:
-    """Those of them who have to pass a gate."""
-    gate = None if config.league is None else config.league.snapshots.gate
-    return () if gate is None else snapshotted(config)
-
-
-def players(config: Config) -> tuple[str, ...]:
-    """The policies that may play, be it in a later round alone, in the order of the configuration."""
-    found: set[str] = set()
-    for _, entry in config.places():
-        if isinstance(entry, MatchConfig):
-            found |= {*entry.names}
-        else:
-            found |= {*generator_of(entry).members}
-    return tuple(name for name in config.policies if name in found)
-
-
-def needs_winners(config: Config, env: str) -> list[str]:
-    """What in a configuration depends on who has won in a game, by its places."""
-    found = []
-    for path, entry in _generators(config):
-        draws = isinstance(entry, MatchmakingConfig) and entry.draws_others
-        by_results = draws and not isinstance(entry.rule, PastSelvesRule)  # type: ignore[attr-defined]  # just asked
-        if entry.env == env and (by_results or isinstance(entry, (KnockoutConfig, SwissConfig))):
-            found.append(path)
-    league = config.league or LeagueConfig()
-    if any(entry.env == env for _, entry in _matchmaking(config)):
-        found += ["league.snapshots.gate"] * bool(gated(config))
-        found += ["league.snapshots.keep_by"] * (league.snapshots.keep_by == "spread")
-    if all(entry.env == env for _, entry in config.entries()):
-        found += ["league.evolution.by"] * (league.evolution is not None and league.evolution.by == "rating")
-        found += ["league.decided"] * (league.decided is not None)
-    return found
 
 
 def check_winners(config: Config) -> None:
@@ -91,42 +51,19 @@ def check_winners(config: Config) -> None:
             )
 
 
-def populations(config: Config, rule: EvolutionConfig) -> tuple[tuple[str, ...], ...]:
-    """Those who evolve together: of one algorithm, and at least two; if nobody is named, of all who play and learn."""
-    out = _exploiters(config)
-    everybody = [name for name in players(config) if config.policies[name].learns and name not in out]
-    by_algorithm: dict[str, list[str]] = {}
-    for name in everybody if rule.policies is None else rule.policies:
-        by_algorithm.setdefault(config.policies[name].algorithm, []).append(name)
-    return tuple(tuple(names) for names in by_algorithm.values() if len(names) > 1)
-
-
 def check_rounds(config: Config) -> None:
     """Refuses rounds, generators that depend on them, and a league, where they do not fit together.
 
     Raises:
         ConfigError: the first thing that is wrong, with its place.
     """
-    for path, generator in _generators(config):
+    for path, generator in generators_of(config):
         if generator.adaptive:
             _check_enough_rounds(config, generator, path)
         if isinstance(generator, MatchmakingConfig):
             _check_matchmaking(config, generator, path)
     if config.league is not None:
         _check_league(config, config.league)
-
-
-def _generators(config: Config) -> Iterator[tuple[str, Generator]]:
-    return ((path, generator_of(entry)) for path, entry in config.places() if not isinstance(entry, MatchConfig))
-
-
-def _matchmaking(config: Config) -> Iterator[tuple[str, MatchmakingConfig]]:
-    return ((path, entry) for path, entry in _generators(config) if isinstance(entry, MatchmakingConfig))
-
-
-def _exploiters(config: Config) -> set[str]:
-    rules = [entry.rule.exploiters for _, entry in _matchmaking(config) if isinstance(entry.rule, ExploitersRule)]
-    return {name for rule in rules for name in (*rule.main_exploiters, *rule.league_exploiters)}
 
 
 def _check_enough_rounds(config: Config, generator: Generator, path: str) -> None:
@@ -150,34 +87,33 @@ def _check_matchmaking(config: Config, entry: MatchmakingConfig, path: str) -> N
         _check_resets(config, entry.rule.exploiters, f"{path}.rule.exploiters.reset.beats")
     if isinstance(entry.rule, UncertaintyRule):
         if len(entry.members) < 2:
-            raise ConfigError(
-                f"there is nobody to meet for {entry.policies[0]!r}; name a second", path=f"{path}.policies"
-            )
+            raise ConfigError(f"{entry.policies[0]!r} has no opponent; name a second policy", path=f"{path}.policies")
         return
     for index, name in enumerate(entry.policies):
         if not config.policies[name].learns:
             also = "" if isinstance(entry.rule, PastSelvesRule) else "; name it in `against` instead"
             raise ConfigError(
-                f"{name!r} does not learn, so nobody is matched for it{also}", path=f"{path}.policies[{index}]"
+                f"{name!r} does not learn, so no opponents are drawn for it{also}", path=f"{path}.policies[{index}]"
             )
 
 
 def _check_alone(entry: MatchmakingConfig, path: str) -> None:
-    """Refuses what is said of others where each learner meets itself alone."""
+    """Refuses keys about opponents where each learner meets only itself."""
     if entry.against:
-        raise ConfigError("is of no use with `self: 1`: nobody else is ever drawn", path=f"{path}.against")
+        raise ConfigError("has no effect with `self: 1` (pure self-play)", path=f"{path}.against")
     if entry.both_sides:
-        raise ConfigError("is of no use with `self: 1`: who meets itself has both sides", path=f"{path}.both_sides")
-    if isinstance(entry.rule, FictitiousRule) and entry.rule.fictitious.weighting != Fictitious().weighting:
         raise ConfigError(
-            "is of no use with `self: 1`: nobody else is ever drawn", path=f"{path}.rule.fictitious.weighting"
+            "has no effect with `self: 1` (pure self-play): a policy that meets itself has both sides",
+            path=f"{path}.both_sides",
         )
+    if isinstance(entry.rule, FictitiousRule) and entry.rule.fictitious.weighting != Fictitious().weighting:
+        raise ConfigError("has no effect with `self: 1` (pure self-play)", path=f"{path}.rule.fictitious.weighting")
 
 
 def _check_exploiters(entry: MatchmakingConfig, path: str) -> None:
     rule, place = entry.rule.exploiters, f"{path}.rule.exploiters"  # type: ignore[union-attr]
     if not rule.main:
-        raise ConfigError("is empty; somebody has to become good against everybody", path=f"{place}.main")
+        raise ConfigError("is empty; at least one policy has to learn against the whole league", path=f"{place}.main")
     lists = {"main": rule.main, "main_exploiters": rule.main_exploiters, "league_exploiters": rule.league_exploiters}
     seen: set[str] = set()
     for key, names in lists.items():
@@ -232,15 +168,15 @@ def _check_league(config: Config, league: LeagueConfig) -> None:
     _check_every(config, league.snapshots.every, "league.snapshots.every")
     if league.snapshots.gate is not None:
         _check_gate(config, league.snapshots.gate, "league.snapshots.gate")
-    _check_somebody_learns(config, league)
+    _check_used_by_learners(config, league)
     if league.evolution is not None:
         _check_evolution(config, league.evolution, "league.evolution")
     if league.decided is not None:
         _check_decided(config, "league.decided")
 
 
-def _check_somebody_learns(config: Config, league: LeagueConfig) -> None:
-    """Refuses what is said of those who learn where nobody does."""
+def _check_used_by_learners(config: Config, league: LeagueConfig) -> None:
+    """Refuses keys about policies that learn where no policy learns."""
     said = next(
         (
             key
@@ -251,12 +187,13 @@ def _check_somebody_learns(config: Config, league: LeagueConfig) -> None:
     )
     if said is not None and not snapshotted(config):
         raise ConfigError(
-            "is of no use: no policy that learns is in `matchmaking`, so there are no snapshots",
+            "has no effect: no policy that learns is in `matchmaking`, so there are no snapshots",
             path=f"league.snapshots.{said}",
         )
     if league.window != LeagueConfig().window and not any(config.policies[name].learns for name in players(config)):
         raise ConfigError(
-            "is of no use: nobody who plays learns, and the games of others always count", path="league.window"
+            "has no effect: no policy that plays learns, and the games of frozen policies always count",
+            path="league.window",
         )
 
 
@@ -277,7 +214,7 @@ def _check_gate(config: Config, gate: GateConfig, path: str) -> None:
         raise ConfigError(
             "can never decide: no policy that learns is in `matchmaking`, so none meets a snapshot of itself", path=path
         )
-    learners = {name for _, entry in _matchmaking(config) for name in entry.policies}
+    learners = {name for _, entry in matchmaking_of(config) for name in entry.policies}
     for name in gated(config):
         if name not in learners:
             raise ConfigError(
@@ -285,7 +222,7 @@ def _check_gate(config: Config, gate: GateConfig, path: str) -> None:
                 "of `matchmaking`",
                 path=path,
             )
-    for place, entry in _matchmaking(config):
+    for place, entry in matchmaking_of(config):
         if entry.copies < 2 and {*entry.policies} & {*gated(config)}:
             raise ConfigError(
                 "one opponent of each learner is its newest snapshot, for `league.snapshots.gate`: none is left "
@@ -304,7 +241,7 @@ def most_gate_games(config: Config, name: str) -> int:
     every = (config.league or LeagueConfig()).snapshots.every
     rounds = (config.rounds - 1) // every * every - every  # from the first snapshot to the last time the gate is asked
     lanes = 0  # of all these rounds
-    for _, entry in _matchmaking(config):
+    for _, entry in matchmaking_of(config):
         if name in entry.policies:
             matches = rounds * (entry.copies if entry.draws_others else 1) * entry.turns
             lanes += matches // 2 * 2 * entry.lanes  # the gate looks at equally many games from each side
@@ -347,7 +284,7 @@ def _check_evolution(config: Config, rule: EvolutionConfig, path: str) -> None:
 
 
 def _check_population(config: Config, rule: EvolutionConfig, path: str) -> None:
-    exploiters = _exploiters(config)
+    exploiters = exploiters_of(config)
     for index, name in enumerate(rule.policies or ()):
         place = f"{path}[{index}]"
         if name not in config.policies:
@@ -359,7 +296,10 @@ def _check_population(config: Config, rule: EvolutionConfig, path: str) -> None:
         if name not in players(config):
             raise ConfigError(f"{name!r} plays in no match", path=place)
         if name in exploiters:
-            raise ConfigError(f"{name!r} is an exploiter: it begins anew, and takes over from nobody", path=place)
+            raise ConfigError(
+                f"{name!r} is an exploiter: it starts again from its first weights, and copies no other policy",
+                path=place,
+            )
 
 
 def _check_perturb(perturb: PerturbConfig, path: str) -> None:

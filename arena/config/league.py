@@ -83,5 +83,5 @@ class LeagueConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
     snapshots: SnapshotsConfig = SnapshotsConfig()  # of learners in `matchmaking`
     window: Count | None = 5  # games of a policy that learns count for so many of the newest rounds; null: all
-    evolution: EvolutionConfig | None = None  # null: everybody keeps what it has learnt
+    evolution: EvolutionConfig | None = None  # null: every policy keeps its own weights
     decided: DecidedConfig | None = None  # ends the league when the order of all players is; null: plays all rounds

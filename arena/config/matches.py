@@ -24,11 +24,11 @@ Team: TypeAlias = tuple[str, ...]
 Pair: TypeAlias = tuple[Team, Team]
 Sides: TypeAlias = tuple[tuple[Natural, ...], ...]
 
-NOBODY: Mapping[str, str] = MappingProxyType({})
+NO_SNAPSHOTS: Mapping[str, str] = MappingProxyType({})
 
 
 class MatchConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One entry of `matches`: a game and who plays in it."""
+    """One entry of `matches`: a game and the policies that play it."""
 
     env: str  # a name of `envs`
     seats: tuple[SeatEntry, ...]  # i-th entry: the policy that plays entity i; a list: one worker drives several
@@ -46,7 +46,7 @@ class MatchConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
     @property
     def known_sides(self) -> tuple[tuple[int, ...], ...]:
-        """Who plays together, by the seats' places: as it is said, else those of each of two policies, or nobody."""
+        """The seats of each side, by their indices: `sides`, else one side for each of two policies, else none."""
         if self.sides is not None:
             return self.sides
         policies = dict.fromkeys(self.names)
@@ -56,13 +56,13 @@ class MatchConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
     @property
     def is_rated(self) -> bool:
-        """Whether its games say who is better: those of two sides, unless both are the same players."""
+        """Whether its games count for ratings: there are two sides, of different policies."""
         teams = [sorted(self.names[seat] for seat in side) for side in self.known_sides]
         return len(teams) == 2 and teams[0] != teams[1]
 
 
 class Generator(msgspec.Struct, metaclass=AbstractStruct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What every generator says of its matches."""
+    """The keys that all generators of matches have."""
 
     env: str  # a name of `envs`
     policies: tuple[str, ...]  # names of `policies`: two or more, or where there is an `against` one or more
@@ -78,7 +78,7 @@ class Generator(msgspec.Struct, metaclass=AbstractStruct, frozen=True, kw_only=T
 
     @property
     def members(self) -> Team:
-        """Everybody who may play, in whatever round."""
+        """All policies that may play in some round."""
         return self.policies
 
     @property
@@ -93,7 +93,7 @@ class Generator(msgspec.Struct, metaclass=AbstractStruct, frozen=True, kw_only=T
 
     @property
     def turns(self) -> int:
-        """How often those meet who meet once: from one side, or from both."""
+        """Matches per pairing: 1, or 2 with `both_sides`."""
         return 2 if self.both_sides else 1
 
     @abstractmethod
@@ -101,7 +101,7 @@ class Generator(msgspec.Struct, metaclass=AbstractStruct, frozen=True, kw_only=T
         """The first round written out.
 
         Args:
-            learns: policies that do; a rule may draw these by their snapshots alone, of which there are none yet.
+            learns: the policies that learn; a rule may draw only snapshots of these, and there are none yet.
         """
 
     def match(self, first: Team, second: Team, *, copies: int | None = None) -> MatchConfig:
@@ -117,7 +117,7 @@ class Generator(msgspec.Struct, metaclass=AbstractStruct, frozen=True, kw_only=T
         )
 
     def team(self, player: str) -> Team:
-        """The side of one player alone."""
+        """The seats of a side that one policy plays alone."""
         return (player,) * self.team_size
 
 
@@ -126,10 +126,10 @@ class PairsConfig(Generator, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     @abstractmethod
     def pairs(self) -> Iterable[Pair]:
-        """Who meets whom in the first round, in the order in which the policies are listed."""
+        """The pairings of the first round, in the order in which the policies are listed."""
 
     def matches(self, *, learns: Collection[str] = ()) -> tuple[MatchConfig, ...]:
-        """The first round written out; whoever learns plays as it is."""
+        """The first round written out; policies that learn play with their current weights."""
         return self.written_out(self.pairs())
 
     def written_out(self, pairs: Iterable[Pair]) -> tuple[MatchConfig, ...]:
@@ -152,7 +152,7 @@ class RoundRobinConfig(PairsConfig, frozen=True, kw_only=True, forbid_unknown_fi
 class GauntletConfig(PairsConfig, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Every challenger against each of some others."""
 
-    against: tuple[str, ...]  # whom each of `policies` meets
+    against: tuple[str, ...]  # the opponents of each of `policies`
 
     fewest: ClassVar[int] = 1
 
@@ -182,7 +182,7 @@ class MixturesConfig(PairsConfig, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class _Bracket(PairsConfig, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Pairs of neighbours, round after round; where the number is odd, one has a bye."""
+    """Pairs of neighbors, round after round; where the number is odd, one has a bye."""
 
     adaptive: ClassVar[bool] = True
 
@@ -191,53 +191,53 @@ class _Bracket(PairsConfig, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         return len(self.policies) // 2
 
     def pairs(self) -> Iterable[Pair]:
-        return ((self.team(one), self.team(other)) for one, other in neighbours(self.policies[self.byes :]))
+        return ((self.team(one), self.team(other)) for one, other in neighbors(self.policies[self.byes :]))
 
     @property
     def byes(self) -> int:
-        """How many do not play in the first round: the first one listed, or nobody."""
+        """Policies without a match in the first round: 1, the first one listed, if their number is odd, else 0."""
         return len(self.policies) % 2
 
 
 class KnockoutConfig(_Bracket, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Who loses is out; the winners of a round play the next one."""
+    """The loser of a pairing is out; the winners of a round play the next one."""
 
     @property
     def rounds(self) -> int:
-        """After how many of them one is left."""
+        """The number of rounds after which one policy is left."""
         return (len(self.policies) - 1).bit_length()
 
 
 class SwissConfig(_Bracket, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Neighbours in the standings who have not met; nobody is out."""
+    """Neighbors in the standings that have not met yet; no policy is out."""
 
 
 class PastSelves(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A learner meets snapshots of itself, each as often as the others."""
+    """A learner meets snapshots of itself, all equally often."""
 
     self_play: Share = msgspec.field(default=0.5, name="self")  # of its matches: against itself as it is now
 
 
 class Fictitious(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Prioritised fictitious self-play: a learner meets everybody, those more often that it has more to learn from."""
+    """Prioritized fictitious self-play: a learner meets all policies, more often those it has more to learn from."""
 
     weighting: Literal["hard", "variance", "linear"] = "hard"  # hard (1-p)^2, variance p(1-p), linear 1-p; p: to win
     self_play: Share = msgspec.field(default=0.35, name="self")  # of its matches: against itself as it is now
 
 
 class ResetConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """When an exploiter's snapshot joins the league and it begins anew."""
+    """When an exploiter's snapshot joins the league and the exploiter restarts from its first weights."""
 
     after: Count | None = 20  # rounds, at the latest; null: never for the time alone
     beats: Share = 0.7  # or when its expected score against each of its targets is above this
     confidence: Share = 0.95  # ... with at least this posterior probability
-    share: Share = 0.25  # how probable it is that a league exploiter begins anew then; else it goes on as it is
+    share: Share = 0.25  # probability that a league exploiter restarts then; else it goes on as it is
 
 
 class Exploiters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Main agents learn against the whole league, exploiters look for what is weak in the mains and in the league."""
 
-    main: tuple[str, ...]  # policies that are to become good against everybody
+    main: tuple[str, ...]  # policies that learn against the whole league
     main_exploiters: tuple[str, ...] = ()  # meet the mains as they are now
     league_exploiters: tuple[str, ...] = ()  # meet all snapshots
     self_play: Share = msgspec.field(default=0.35, name="self")  # of a main's matches: against mains as they are now
@@ -246,12 +246,12 @@ class Exploiters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
     @property
     def members(self) -> Team:
-        """Everybody, in the order of the lists."""
+        """All policies of the rule, in the order of the lists."""
         return (*self.main, *self.main_exploiters, *self.league_exploiters)
 
 
 class Uncertainty(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A player meets those against whom a result would change the standings most."""
+    """A policy meets the opponents against which a result would change the standings most."""
 
 
 class PastSelvesRule(Keyed, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -284,7 +284,7 @@ RuleEntry: TypeAlias = PastSelvesRule | FictitiousRule | ExploitersRule | Uncert
 class MatchmakingConfig(Generator, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Each of the policies meets opponents that a rule draws for it, anew in every round."""
 
-    against: tuple[str, ...] = ()  # who may be drawn beside the policies themselves: they, and snapshots of them
+    against: tuple[str, ...] = ()  # opponents beside the policies themselves: these, and snapshots of them
     rule: RuleEntry  # how opponents are drawn: the name of a rule, or a mapping {name: its options}
     copies: Count = 1  # opponents of each of the policies in each round, each in a match of its own
 
@@ -306,7 +306,7 @@ class MatchmakingConfig(Generator, frozen=True, kw_only=True, forbid_unknown_fie
 
     @property
     def draws_others(self) -> bool:
-        """Whether the rule ever draws somebody else than the learner as it is now."""
+        """Whether the rule ever draws another opponent than the learner itself with its current weights."""
         if isinstance(self.rule, PastSelvesRule):
             return self.rule.past_selves.self_play < 1
         if isinstance(self.rule, FictitiousRule):
@@ -316,19 +316,19 @@ class MatchmakingConfig(Generator, frozen=True, kw_only=True, forbid_unknown_fie
         return True
 
     def matches(self, *, learns: Collection[str] = ()) -> tuple[MatchConfig, ...]:
-        """In the first round, of which nothing is known yet, opponents are met in turn."""
+        """The matches of the first round: opponents are taken in turn, as there are no results yet."""
         return self.drawn({learner: self._in_turn(learner, learns) for learner in self.policies}, number=0)
 
     def drawn(
-        self, opponents: Mapping[str, Sequence[str]], *, number: int, tested: Mapping[str, str] = NOBODY
+        self, opponents: Mapping[str, Sequence[str]], *, number: int, tested: Mapping[str, str] = NO_SNAPSHOTS
     ) -> tuple[MatchConfig, ...]:
         """A match description for every opponent, with `both_sides` one from either side; copies of one are joined.
 
         Args:
             opponents: of each learner.
             number: of the round; tests begin on the other side in every other round.
-            tested: per learner that has to pass a gate its snapshot that the gate is about: against that it changes
-                sides from match to match where it does not have both.
+            tested: of each learner that has to pass a gate, the snapshot that the gate compares it with: without
+                `both_sides` the learner alternates sides against it.
         """
         found = []
         for learner, drawn in opponents.items():
@@ -341,7 +341,7 @@ class MatchmakingConfig(Generator, frozen=True, kw_only=True, forbid_unknown_fie
     def _meetings(
         self, learner: str, drawn: Sequence[str], number: int, tested: str | None
     ) -> Iterator[tuple[str, bool]]:
-        """Whom the learner meets in each match, and whether it has the second side there."""
+        """The opponent in each match, and whether the learner has the second side."""
         tests = itertools.count(number)
         for other in drawn:
             if self.both_sides:
@@ -353,7 +353,7 @@ class MatchmakingConfig(Generator, frozen=True, kw_only=True, forbid_unknown_fie
         return list(itertools.islice(itertools.cycle(self.opening(learner, learns)), self.copies))
 
     def opening(self, learner: str, learns: Collection[str]) -> Team:
-        """Whom a learner meets in the first round, in turn."""
+        """The opponents of a learner in the first round, taken in turn."""
         others = tuple(name for name in self.members if name != learner)
         if isinstance(self.rule, PastSelvesRule):
             share = self.rule.past_selves.self_play
@@ -380,13 +380,13 @@ class GauntletEntry(Keyed, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class KnockoutEntry(Keyed, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Who loses is out."""
+    """The loser is out."""
 
     knockout: KnockoutConfig
 
 
 class SwissEntry(Keyed, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Neighbours in the standings."""
+    """Neighbors in the standings."""
 
     swiss: SwissConfig
 
@@ -418,6 +418,6 @@ def generator_of(entry: GeneratorEntry) -> Generator:
     return found
 
 
-def neighbours(players: Sequence[str]) -> list[tuple[str, str]]:
+def neighbors(players: Sequence[str]) -> list[tuple[str, str]]:
     """The first and the second, the third and the fourth, ...; of an odd number the last one is left out."""
     return list(zip(players[::2], players[1::2], strict=False))

@@ -1,12 +1,12 @@
-"""Who may ever sit where: the seats of later rounds that nobody has in the first one, whoever wins, whatever is drawn.
+"""Queries about a configuration: which policies play, have snapshots, pass gates, evolve, and may take which seats.
 
-A generator that depends on results gives its matches two sides. Which policies it can place on each of them follows
-from the configuration alone; a policy's snapshots count as the policy, whose weights they have:
+A generator that depends on results gives its matches two sides. Which policies it can place on each side follows from
+the configuration alone; a policy's snapshots count as the policy:
 
-    knockout      all brackets are followed, with whoever may have won
-    swiss         everybody may stand above or below everybody else
-    matchmaking   learners on the first side, on the second whom their rule lets them meet, and who has a gate to pass;
-                  with `both_sides` all of them on either
+    knockout      all brackets that the winners can produce
+    swiss         every policy on either side
+    matchmaking   learners on the first side, the opponents of the rule on the second, as well as learners that have a
+                  gate to pass; with `both_sides` all of them on either
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from arena.config.check_league import gated, may_be_frozen
+from arena.config.league import EvolutionConfig, LeagueConfig
 from arena.config.matches import (
     Exploiters,
     ExploitersRule,
@@ -34,18 +34,90 @@ if TYPE_CHECKING:
     from arena.config.schema import Config
 
 
+def snapshotted(config: Config) -> tuple[str, ...]:
+    """The policies whose snapshots join after some rounds: all that learn and can be drawn, except exploiters."""
+    members = dict.fromkeys(name for _, entry in matchmaking_of(config) for name in entry.members)
+    out = exploiters_of(config)
+    return tuple(name for name in members if config.policies[name].learns and name not in out)
+
+
+def may_be_frozen(config: Config) -> frozenset[str]:
+    """The policies whose snapshots may play: `snapshotted`, and exploiters, whose snapshots join when they restart."""
+    return frozenset(snapshotted(config)) | exploiters_of(config)
+
+
+def gated(config: Config) -> tuple[str, ...]:
+    """The policies whose snapshots join only after they pass a gate."""
+    gate = None if config.league is None else config.league.snapshots.gate
+    return () if gate is None else snapshotted(config)
+
+
+def players(config: Config) -> tuple[str, ...]:
+    """The policies that may play in any round, in the order of the configuration."""
+    found: set[str] = set()
+    for _, entry in config.places():
+        if isinstance(entry, MatchConfig):
+            found |= {*entry.names}
+        else:
+            found |= {*generator_of(entry).members}
+    return tuple(name for name in config.policies if name in found)
+
+
+def populations(config: Config, rule: EvolutionConfig) -> tuple[tuple[str, ...], ...]:
+    """Groups of two or more policies of one algorithm that evolve together; by default of all that play and learn."""
+    out = exploiters_of(config)
+    learners = [name for name in players(config) if config.policies[name].learns and name not in out]
+    by_algorithm: dict[str, list[str]] = {}
+    for name in learners if rule.policies is None else rule.policies:
+        by_algorithm.setdefault(config.policies[name].algorithm, []).append(name)
+    return tuple(tuple(names) for names in by_algorithm.values() if len(names) > 1)
+
+
+def needs_winners(config: Config, env: str) -> list[str]:
+    """The places of a configuration that depend on the winners of an environment's games."""
+    found = []
+    for path, entry in generators_of(config):
+        draws = isinstance(entry, MatchmakingConfig) and entry.draws_others
+        by_results = draws and not isinstance(entry.rule, PastSelvesRule)  # type: ignore[attr-defined]  # draws_others: has a rule
+        if entry.env == env and (by_results or isinstance(entry, (KnockoutConfig, SwissConfig))):
+            found.append(path)
+    league = config.league or LeagueConfig()
+    if any(entry.env == env for _, entry in matchmaking_of(config)):
+        found += ["league.snapshots.gate"] * bool(gated(config))
+        found += ["league.snapshots.keep_by"] * (league.snapshots.keep_by == "spread")
+    if all(entry.env == env for _, entry in config.entries()):
+        found += ["league.evolution.by"] * (league.evolution is not None and league.evolution.by == "rating")
+        found += ["league.decided"] * (league.decided is not None)
+    return found
+
+
+def generators_of(config: Config) -> Iterator[tuple[str, Generator]]:
+    """The generators of matches, with their places in the configuration."""
+    return ((path, generator_of(entry)) for path, entry in config.places() if not isinstance(entry, MatchConfig))
+
+
+def matchmaking_of(config: Config) -> Iterator[tuple[str, MatchmakingConfig]]:
+    """The generators of matches that draw opponents, with their places in the configuration."""
+    return ((path, entry) for path, entry in generators_of(config) if isinstance(entry, MatchmakingConfig))
+
+
+def exploiters_of(config: Config) -> set[str]:
+    """The policies that are trained to exploit others and begin anew after a while."""
+    rules = [entry.rule.exploiters for _, entry in matchmaking_of(config) if isinstance(entry.rule, ExploitersRule)]
+    return {name for rule in rules for name in (*rule.main_exploiters, *rule.league_exploiters)}
+
+
 class Sides(NamedTuple):
-    """Who may ever be on the first side of a generator's matches, and on the second, in the order of its policies."""
+    """The policies that may be on each side of a generator's matches, in the generator's order."""
 
     first: tuple[str, ...]
     second: tuple[str, ...]
 
 
 def later_matches(config: Config) -> tuple[tuple[str, MatchConfig], ...]:
-    """Matches of later rounds, with their places, in which everybody has every seat that it may get in these alone.
+    """Matches that cover all seats which policies may take only in later rounds, with their places.
 
-    Where somebody is in it who learns, and has no seat in the first round at all, a match has as many copies as one
-    meeting; else one.
+    A match has the copies of one pairing if a policy in it learns and has no seat in the first round; else one copy.
     """
     new = newcomers(config)
     found = []
@@ -60,13 +132,13 @@ def later_matches(config: Config) -> tuple[tuple[str, MatchConfig], ...]:
 
 
 def check_drawn(config: Config) -> None:
-    """Refuses who learns and could be drawn by its snapshots alone, but never plays, so that there are none.
+    """Refuses opponents that are drawn only as snapshots, but never play, so that there are no snapshots.
 
     Raises:
-        ConfigError: the first one, with its place.
+        ConfigError: for the first such opponent, with its place.
     """
     present = _present(config)
-    for path, entry in _generators(config):
+    for path, entry in generators_of(config):
         if isinstance(entry, MatchmakingConfig):
             for index, name in enumerate(entry.against):
                 if config.policies[name].learns and name not in present:
@@ -78,18 +150,18 @@ def check_drawn(config: Config) -> None:
 
 
 def newcomers(config: Config) -> frozenset[str]:
-    """The policies that have no seat in the first round, and may get one later."""
+    """The policies that have no seat in the first round but may get one later."""
     seated = {name for _, match in config.entries() for name in match.names}
-    adaptive = [entry for _, entry in _generators(config) if entry.adaptive]
+    adaptive = [entry for _, entry in generators_of(config) if entry.adaptive]
     return frozenset(name for entry in adaptive for side in sides_of(config, entry) for name in side) - seated
 
 
 def sides_of(config: Config, generator: Generator) -> Sides:
-    """Who may ever be on which side of a generator's matches.
+    """The policies that may be on each side of a generator's matches.
 
     Args:
-        config: which says whose snapshots may play.
-        generator: one of its own, whose matches depend on results.
+        config: the whole configuration.
+        generator: a generator of it whose matches depend on results.
     """
     if isinstance(generator, KnockoutConfig):
         first, second = _of_knockout(generator.policies)
@@ -100,7 +172,7 @@ def sides_of(config: Config, generator: Generator) -> Sides:
         frozen = may_be_frozen(config)
         first = {*generator.policies}
         second = {name for learner in generator.policies for name in _met(config, generator, learner, frozen)}
-        second |= first & {*gated(config)}  # who changes sides against its newest snapshot
+        second |= first & {*gated(config)}  # a learner alternates sides against its newest snapshot
     if generator.both_sides:
         first = second = first | second
     in_order = tuple(dict.fromkeys(generator.members))
@@ -108,7 +180,7 @@ def sides_of(config: Config, generator: Generator) -> Sides:
 
 
 def _unseen(generator: Generator, sides: Sides, learns: Collection[str]) -> Iterator[tuple[str, str]]:
-    """Pairs that seat everybody where it does not sit in the first round; nobody opposes itself if others can."""
+    """Pairs that fill the seats which policies do not take in the first round, with different policies if possible."""
     opening = [(first[0], second[0]) for first, second in map(_teams, generator.matches(learns=learns))]
     seated = Sides(*([*zip(*opening, strict=True)] or [(), ()]))
     missing = [[name for name in side if name not in known] for side, known in zip(sides, seated, strict=True)]
@@ -126,28 +198,24 @@ def _other(name: str, names: Iterable[str]) -> str | None:
 
 
 def _teams(match: MatchConfig) -> tuple[Sequence[str], Sequence[str]]:
-    """The two sides of a generator's match, each of seats of one policy."""
+    """The policies of the two sides of a generator's match."""
     names = match.names
     return names[: len(names) // 2], names[len(names) // 2 :]
 
 
 def _copies(generator: Generator) -> int:
-    """How many matches two players have when they meet, at least."""
+    """The least number of matches of a pairing."""
     drawn_once = isinstance(generator, MatchmakingConfig)
     return generator.turns * (1 if drawn_once else generator.copies)
-
-
-def _generators(config: Config) -> Iterator[tuple[str, Generator]]:
-    return ((path, generator_of(entry)) for path, entry in config.places() if not isinstance(entry, MatchConfig))
 
 
 # knockouts
 
 _Slot = frozenset[tuple[str, int]]
-"""Who may have come to a place of a bracket, each with the number of its byes."""
+"""The policies that may reach a place of a bracket, each with the number of its byes."""
 
 Bracket: TypeAlias = tuple[tuple[Team, Team], ...]
-"""Pairs of places: one of those who may have come to the one meets one of those who may have come to the other."""
+"""Pairs of places, each with the policies that may reach it."""
 
 
 def _of_knockout(policies: Sequence[str]) -> tuple[set[str], set[str]]:
@@ -157,7 +225,7 @@ def _of_knockout(policies: Sequence[str]) -> tuple[set[str], set[str]]:
 
 
 def brackets(policies: Sequence[str]) -> Iterator[list[Bracket]]:
-    """Round after round of a knockout, who may meet whom: a bracket for each way in which the byes may have fallen."""
+    """The possible pairings of each round of a knockout: one bracket for each possible distribution of byes."""
     found: list[tuple[_Slot, ...]] = [tuple(frozenset({(name, 0)}) for name in policies)]
     while found:
         drawn: list[Bracket] = []
@@ -177,7 +245,7 @@ def _names(slot: _Slot) -> Team:
 
 
 def _rests(slots: Sequence[_Slot]) -> Iterator[tuple[tuple[_Slot, ...], tuple[_Slot, ...]]]:
-    """Who may have a bye, the first one with the fewest, and who may be in the other places then."""
+    """The policies that may have a bye (the first with the fewest), with the policies in the other places then."""
     for place, slot in enumerate(slots):
         for byes in {count for _, count in slot}:
             left = [
@@ -193,7 +261,7 @@ def _rests(slots: Sequence[_Slot]) -> Iterator[tuple[tuple[_Slot, ...], tuple[_S
 
 
 def _met(config: Config, entry: MatchmakingConfig, learner: str, frozen: frozenset[str]) -> set[str]:
-    """Whom a learner may meet: as they are, or, of those whose snapshots may play, as they were."""
+    """The policies that a learner may meet, with their current weights or as snapshots."""
     rule, members = entry.rule, {*entry.members}
     past = {name for name in members if name in frozen or not config.policies[name].learns}
     if isinstance(rule, PastSelvesRule):
@@ -211,9 +279,9 @@ def _met_by_exploiters(rule: Exploiters, learner: str, past: set[str]) -> set[st
 
 
 def _present(config: Config) -> set[str]:
-    """Who plays as it is, be it in a later round; of others there is never a snapshot."""
+    """The policies that play with their current weights in some round; the others never have snapshots."""
     found = {name for _, entry in config.places() if isinstance(entry, MatchConfig) for name in entry.names}
-    for _, generator in _generators(config):
+    for _, generator in generators_of(config):
         if isinstance(generator, MatchmakingConfig):
             for learner in generator.policies:
                 found |= {learner, *_met(config, generator, learner, frozenset())}

@@ -10,10 +10,10 @@ from typing import Any, Literal
 
 import msgspec
 
-from arena.config.check_league import may_be_frozen
 from arena.config.fields import Color, Count, Natural, Seconds, Text
 from arena.config.league import LeagueConfig
 from arena.config.matches import GeneratorEntry, MatchConfig, SeatEntry, generator_of
+from arena.config.members import may_be_frozen
 from arena.plan.plan import ONLY_ACT, OutcomeRule
 
 WrapperEntry = str | dict[str, Any]
@@ -25,7 +25,7 @@ class EnvConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     make: Text  # short name | "gymnasium:ID" | "pettingzoo:NAME" | "package.module:callable"
     kwargs: dict[str, Any] = {}  # given to the environment when it is made
     wrappers: tuple[WrapperEntry, ...] = ()  # around it, the innermost first: a name, or {name: its arguments}
-    idle_action: Any = None  # what a seat does that nobody plays; null: the space's no-op
+    idle_action: Any = None  # the action of an entity that no seat plays; null: the space's no-op
     outcome: OutcomeRule | None = None  # who has won; null: the infos, else the returns as long as the game is zero-sum
 
     @property

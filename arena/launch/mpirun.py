@@ -108,8 +108,8 @@ def settle() -> None:
 
     NumPy and MPI read the variables when they are imported, so this is called before.
     """
-    ranks, neighbours = (os.environ.get(f"OMPI_COMM_WORLD_{name}") for name in ("SIZE", "LOCAL_SIZE"))
-    one_node = ranks is not None and ranks == neighbours
+    ranks, neighbors = (os.environ.get(f"OMPI_COMM_WORLD_{name}") for name in ("SIZE", "LOCAL_SIZE"))
+    one_node = ranks is not None and ranks == neighbors
     for name, value in {**_SETTINGS, **(_ON_ONE_NODE if one_node else {})}.items():
         os.environ.setdefault(name, value)
 

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from scipy.special import betainc
 
 from arena.config.matches import (
-    NOBODY,
+    NO_SNAPSHOTS,
     Exploiters,
     ExploitersRule,
     Fictitious,
@@ -60,7 +60,7 @@ class OpponentPool(NamedTuple):
 
 
 def draw(
-    entry: MatchmakingConfig, field: OpponentPool, rng: np.random.Generator, *, tested: Mapping[str, str] = NOBODY
+    entry: MatchmakingConfig, field: OpponentPool, rng: np.random.Generator, *, tested: Mapping[str, str] = NO_SNAPSHOTS
 ) -> dict[str, Sequence[str]]:
     """The opponents of each learner, one per match.
 

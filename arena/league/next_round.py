@@ -19,7 +19,6 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
-from arena.config.check_league import gated, players, populations, snapshotted
 from arena.config.league import LeagueConfig
 from arena.config.matches import (
     KnockoutConfig,
@@ -28,6 +27,7 @@ from arena.config.matches import (
     SwissConfig,
     generator_of,
 )
+from arena.config.members import gated, players, populations, snapshotted
 from arena.config.schema import Config, PolicyConfig
 from arena.league import matchmaking, population, snapshots
 from arena.league import pairings as generators

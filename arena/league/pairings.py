@@ -1,7 +1,7 @@
 """Who plays whom in a later round of a tournament: knockouts and Swiss.
 
 A knockout goes on with the winners, in the order in which they met; so it is a bracket. Of an odd number the first who
-has had no bye has one. A Swiss tournament pairs neighbours in its standings who have not met; the last who has had the
+has had no bye has one. A Swiss tournament pairs neighbors in its standings who have not met; the last who has had the
 fewest byes has one. Of two who met the better has the larger share of the points of the games of this pairing; of
 equals the one with the higher rating, and then a coin decides. Points are of all rounds: what was won stays won,
 whoever has learnt since.
@@ -16,7 +16,7 @@ from typing import Literal, TypeAlias
 import msgspec
 import numpy as np
 
-from arena.config.matches import KnockoutConfig, MatchConfig, Pair, SwissConfig, neighbours
+from arena.config.matches import KnockoutConfig, MatchConfig, Pair, SwissConfig, neighbors
 from arena.league.ratings.ratings import Ratings, fit
 from arena.league.results import Encounter, Results
 from arena.league.rounds import names_of
@@ -111,7 +111,7 @@ class KnockoutRules:
 def opening(entry: KnockoutConfig | SwissConfig) -> Pairings:
     """The pairings of a tournament's first round."""
     byes, others = entry.policies[: entry.byes], entry.policies[entry.byes :]
-    return (*((name,) for name in byes), *neighbours(others))
+    return (*((name,) for name in byes), *neighbors(others))
 
 
 def teams(entry: KnockoutConfig | SwissConfig, pairings: Pairings) -> list[Pair]:
@@ -136,10 +136,10 @@ def next_pairings(
     if len(left) == 1:
         return ((left[0],),)
     if len(left) % 2 == 0:
-        return tuple(neighbours(left))
+        return tuple(neighbors(left))
     byes = _byes(before)
     rests = min(left, key=byes.__getitem__)  # the first of those with the fewest
-    return ((rests,), *neighbours([name for name in left if name != rests]))
+    return ((rests,), *neighbors([name for name in left if name != rests]))
 
 
 def _swiss(standings: Sequence[str], before: Sequence[Pairings]) -> Pairings:

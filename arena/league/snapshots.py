@@ -83,7 +83,7 @@ def balanced(games: Games, policy: str, other: str) -> Score:
 def leaving(rule: SnapshotsConfig, snapshots: Sequence[str], results: Results) -> list[str]:
     """The snapshots of one policy that are too many, those that leave first first.
 
-    By count the oldest leave. By spread one after the other leaves whose neighbours in strength are closest together;
+    By count the oldest leave. By spread one after the other leaves whose neighbors in strength are closest together;
     the newest, the weakest and the strongest stay.
 
     Args:

@@ -60,7 +60,7 @@ class Batch(NamedTuple):
 
 
 class Doubt(NamedTuple):
-    """Two neighbours in the standings, and what may be wrong with what is said of them, see `pairing`.
+    """Two neighbors in the standings, and what may be wrong with what is said of them, see `pairing`.
 
     Args:
         upper: the one that stands higher.
@@ -80,7 +80,7 @@ class Table(NamedTuple):
 
     Args:
         rows: of all players, the best first.
-        doubts: about every two neighbours, the best ones first.
+        doubts: about every two neighbors, the best ones first.
         error: how large all doubts together may be.
         prior: whether the strengths have a weak prior: see `Ratings`.
         contradictions: the pairs whose own games contradict the order, those with the highest players first.
@@ -106,7 +106,7 @@ class Table(NamedTuple):
 
     @property
     def open(self) -> list[Doubt]:
-        """The neighbours whose doubts keep the order from being decided, the best ones first; none if none does.
+        """The neighbors whose doubts keep the order from being decided, the best ones first; none if none does.
 
         Those that have more than their share of the error, and the next larger ones, until they are more than it.
         """
@@ -121,7 +121,7 @@ class Table(NamedTuple):
 
     @property
     def equal(self) -> list[Doubt]:
-        """The neighbours that have proved to be equal."""
+        """The neighbors that have proved to be equal."""
         return [doubt for doubt in self.doubts if doubt.equal and doubt not in self.open]
 
 
@@ -140,7 +140,7 @@ def table(results: Results, players: Sequence[str], rule: Rule) -> Table:
 
 
 def equals(results: Results, players: Sequence[str], *, error: float = 0.05, elo: float = RESOLUTION) -> list[Doubt]:
-    """The neighbours in the standings that have proved to be as good as each other.
+    """The neighbors in the standings that have proved to be as good as each other.
 
     Args:
         results: all games so far.
@@ -152,8 +152,8 @@ def equals(results: Results, players: Sequence[str], *, error: float = 0.05, elo
 
 
 def _doubts(standings: Standings) -> list[Doubt]:
-    neighbours = zip(standings.order, standings.order[1:], standings.doubts, standings.equal, strict=False)
-    return [Doubt(*found) for found in neighbours]
+    neighbors = zip(standings.order, standings.order[1:], standings.doubts, standings.equal, strict=False)
+    return [Doubt(*found) for found in neighbors]
 
 
 def widened(settings: Sequence[MatchConfig], players: int, rule: Rule) -> tuple[MatchConfig, ...]:

@@ -149,7 +149,7 @@ def _layout(
 ) -> tuple[tuple[Role, ...], ...]:
     roles = all_roles(matches)
     if ranks == 1:
-        spares = 0  # everything in one process: there is nobody to take its place
+        spares = 0  # one process hosts everything: no spare could replace it
     elif ranks is not None and ranks <= spares:
         raise ConfigError(
             f"found {spares}, but there are only {ranks} processes: none is left to play; ask for more processes, or "

@@ -1,13 +1,13 @@
-"""Whether a run can deadlock, decided before it starts; and if it can, one way in which it does.
+"""Proves before a run starts that it cannot deadlock, or shows one way in which it can.
 
-Two things wait in a run. A match waits until all its seats have spoken. A worker that meets its group speaks again when
-all workers of its policy have come to the same meeting; one that has left its group is not waited for. When workers
-meet, their algorithm says (`schedule` in its class):
+Two things wait in a run. A match waits for the actions of all its seats. A worker in a collective of its group waits
+for all other workers of its policy that have not left the group. The class of an algorithm says when its workers
+synchronize (`schedule`):
 
     ticks      after the same ticks of their matches, whichever these are; or never
     episodes   whenever an episode of theirs is over. Games are not looked at: any entity may be over at any tick, alone
 
-Frozen policies, algorithms that only act, and a policy's only worker meet nobody.
+Frozen policies, algorithms that only act, and a policy's only worker never wait for others.
 
 Claim. Draw a line from match to group for every worker. A run can deadlock exactly if this drawing has a circle, no
 match and no group in it twice, that leads through a group of `episodes` and has the time to close: it takes one tick,
@@ -19,7 +19,7 @@ same meeting, and the way between can be left out. At a group of `ticks` the one
 the one it waits for; all around a circle that cannot be. So without `episodes` the match with the fewest ticks goes on.
 
 Such a circle is a deadlock. In each of its groups of `episodes`, the worker that waits has its episode over with the
-first tick, and nobody else ever; groups of `ticks` meet after every tick. Then a match that waits at `episodes` does
+first tick, and no other worker has; groups of `ticks` meet after every tick. Then a match that waits at `episodes` does
 not get past tick 1 before the next match of the circle gets further than it can, and one that waits at `ticks` not past
 the tick after the one where the next match stands. `played` plays this, so a plan is refused with a run that is stuck.
 
@@ -51,7 +51,7 @@ Meets = Callable[[Worker, int], bool]
 
 @dataclass(frozen=True)
 class League:
-    """Who may wait for whom.
+    """The matches and groups of a run, as far as they wait for each other.
 
     Args:
         groups: the workers of each policy that meets; of more than one worker each.
@@ -108,7 +108,7 @@ Circle = tuple[Wait, ...]
 
 @dataclass(frozen=True)
 class Proof:
-    """What is known of a league: that it cannot deadlock, or a circle in which it can."""
+    """The result for a league: it cannot deadlock, or a circle in which it can."""
 
     league: League
     circle: Circle | None
@@ -158,7 +158,7 @@ def prove(plan: Plan, schedules: Mapping[str, str]) -> Proof:
     circle = find_circle(league)
     if circle is not None:
         stuck = played(league, counter_example(league, circle), ticks=needed_ticks(circle))
-        assert all(stuck.get(wait.worker[0]) == wait.tick for wait in circle), f"{circle} does not hold anybody up"
+        assert all(stuck.get(wait.worker[0]) == wait.tick for wait in circle), f"{circle} does not block its matches"
     return Proof(league, circle)
 
 

@@ -24,7 +24,7 @@ Entity = int | str
 """An entity as the configuration names it: its index in the environment, or its name."""
 
 OutcomeRule = Literal["info", "zero_sum", "higher_return", "none"]
-"""How it is decided who has won an episode of a game: see `arena.records.outcome`."""
+"""How the winner of an episode is determined: see `arena.records.outcome`."""
 
 ONLY_ACT = frozenset({"random", "scripted"})  # algorithms that never learn and need no torch
 MOST_ROLES = 50_000
@@ -32,7 +32,7 @@ MOST_ROLES = 50_000
 
 
 class RoleKind(str, Enum):
-    """What a rank does for a run."""
+    """What a role does for a run."""
 
     ROOT = "root"
     ENVIRONMENT = "environment"
@@ -41,7 +41,7 @@ class RoleKind(str, Enum):
 
 @dataclass(frozen=True)
 class Role:
-    """One thing to do: the root, the environment of a match, or the worker of a seat in a match."""
+    """A part of a run: the root, the environment of a match, or the worker of a seat of a match."""
 
     kind: RoleKind
     match: int | None = None
@@ -80,8 +80,8 @@ class MatchPlan:
     wrappers: tuple[tuple[str, Any], ...] = ()  # name and argument of each, the innermost first; None: no argument
     path: str = ""  # where in the configuration the description stands, as `matches[0]`
     pipeline: int = 1  # in how many blocks the lanes move, one after the other
-    sides: tuple[tuple[int, ...], ...] = ()  # the seats that play together, against the others; none: nobody knows
-    outcome: OutcomeRule | None = None  # how it is decided who has won
+    sides: tuple[tuple[int, ...], ...] = ()  # the seats of each side; empty: unknown
+    outcome: OutcomeRule | None = None  # how the winner is determined
 
     @property
     def blocks(self) -> tuple[range, ...]:
@@ -111,7 +111,7 @@ class PolicyPlan:
 
 @dataclass(frozen=True)
 class CallbackPlan:
-    """A class of a user's own, `package.module:Class`, that is told what happens, and its options."""
+    """A callback class, `package.module:Class`, and its options."""
 
     target: str
     options: dict[str, Any] = field(default_factory=dict)
@@ -208,7 +208,7 @@ class Plan:
         return tuple(role for role in self._roles if kind is None or role.kind is kind)
 
     def players(self) -> tuple[str, ...]:
-        """The policies that play: who has no seat in any match may have one in another round, or in an evaluation."""
+        """The policies that play: those with a seat, and in a run of several rounds all."""
         return tuple(name for name, policy in self.policies.items() if policy.workers or self.rounds > 1)
 
     def teams(self, policy: PolicyPlan) -> tuple[tuple[int, ...], ...]:

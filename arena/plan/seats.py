@@ -55,7 +55,7 @@ def _cover_message(
 ) -> str:
     faults = []
     if missing:
-        faults.append(f"nobody plays {listed(missing)}")
+        faults.append(f"no seat plays {listed(missing)}")
     if doubled:
         faults.append(f"more than one seat plays {listed(doubled)}")
     if unknown:

@@ -18,15 +18,23 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from gymnasium.spaces import Space
-
 from arena import registry
 from arena.callbacks import made
 from arena.errors import ConfigError, located, pluralize
 from arena.game.api import Interface
 from arena.game.spaces import as_action
 from arena.plan.plan import ONLY_ACT, MatchPlan, Plan, PolicyPlan
-from arena.plan.seats import check_seats, choose_face
+from arena.plan.seats import check_seats
+from arena.preflight.seats import (
+    Learner,
+    SeatSpaces,
+    check_independence,
+    check_shared,
+    check_teams,
+    learners_of,
+    seat_face,
+)
+from arena.preflight.spec import AlgorithmSpec, spec_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -34,7 +42,6 @@ if TYPE_CHECKING:
     from arena.game.api import BatchedEnv
     from arena.records.checkpoint import Checkpoint
 
-SpaceWords = tuple[str, str]  # an entity's observation and action space
 _PROBE_LANES = 1
 _PATIENCE = 5.0  # seconds that the checks of an environment may take without a word
 
@@ -103,6 +110,7 @@ class _ResolvedPolicy(NamedTuple):
     """The algorithm of a policy, and what it begins with."""
 
     cls: type[Any]
+    spec: AlgorithmSpec
     options: dict[str, Any]  # in the types that the algorithm declares
     checkpoint: tuple[Path, Checkpoint] | None  # that is loaded, and where it is
 
@@ -112,7 +120,7 @@ def _examine_algorithm(plan: Plan, policy: PolicyPlan, report: Callable[[str], N
     cls, options = registry.configured_algorithm(policy.algorithm, policy.options, acts=plan.acts(policy), path=path)
     report(f"policy {policy.name}: algorithm {policy.algorithm}, {pluralize(len(policy.options), 'option')}")
     if policy.load is None:
-        return _ResolvedPolicy(cls, options, None)
+        return _ResolvedPolicy(cls, spec_of(cls), options, None)
     from arena.records import checkpoint
 
     with located(path=f"{path}.load"):
@@ -120,7 +128,7 @@ def _examine_algorithm(plan: Plan, policy: PolicyPlan, report: Callable[[str], N
         held = checkpoint.load(found)
         check_checkpoint(held, found, policy, cls)
     report(f"policy {policy.name}: begins with {found}")
-    return _ResolvedPolicy(cls, options, (found, held))
+    return _ResolvedPolicy(cls, spec_of(cls), options, (found, held))
 
 
 def check_checkpoint(held: Checkpoint, path: Path, policy: PolicyPlan, cls: type[Any]) -> None:
@@ -135,7 +143,7 @@ def check_checkpoint(held: Checkpoint, path: Path, policy: PolicyPlan, cls: type
             f"the checkpoint {path} is of the algorithm {held.algorithm!r}, the policy uses {policy.algorithm!r}",
             path=place,
         )
-    if not hasattr(cls, "load_state_dict"):
+    if not spec_of(cls).loads:
         raise ConfigError(f"the algorithm {policy.algorithm!r} has no load_state_dict()", path=place)
 
 
@@ -302,9 +310,9 @@ def _examine_policy(layout: _Layout, policy: PolicyPlan, player: _ResolvedPolicy
     faces = _check_seats(layout, policy, player.cls)
     rows = tuple(plan.matches[match].lanes * len(layout.seats[match][seat]) for match, seat in policy.workers)
     sizes = _sizes(player, plan, policy, learners_of(player.cls, plan, policy))
-    if policy.workers and hasattr(player.cls, "from_spaces"):
+    if policy.workers and player.spec.made_from_spaces:
         _try_out(layout, policy, player, faces[0])
-    return PolicySummary(faces, rows, sizes, registry.schedule_of(player.cls))
+    return PolicySummary(faces, rows, sizes, player.spec.sync_on)
 
 
 def _examine_later(layouts: Sequence[_Layout], players: Mapping[str, _ResolvedPolicy]) -> set[str]:
@@ -322,7 +330,7 @@ def _examine_later(layouts: Sequence[_Layout], players: Mapping[str, _ResolvedPo
                 continue
             for entry in sorted({layout.plan.matches[match].entry for match, _ in policy.workers}):
                 _sizes(players[name], layout.plan, policy, learners_of(cls, layout.plan, policy, entry=entry))
-            if hasattr(cls, "from_spaces"):
+            if players[name].spec.made_from_spaces:
                 _try_out(layout, policy, players[name], faces[0])
         seated |= found.keys()
     return seated
@@ -354,7 +362,7 @@ def _check_seats(layout: _Layout, policy: PolicyPlan, cls: type[Any]) -> tuple[s
 def _check_state(cls: type[Any], plan: Plan, policy: PolicyPlan) -> None:
     """Refuses an algorithm that would forget what it has learnt, where the run asks for what it has to survive."""
     lasts = policy.frozen or policy.algorithm in ONLY_ACT
-    if not lasts and not (hasattr(cls, "state_dict") and hasattr(cls, "load_state_dict")):
+    if not lasts and not spec_of(cls).resumable:
         plan.refuse_fragile([policy.name])
 
 
@@ -390,156 +398,12 @@ def _try_out(layout: _Layout, policy: PolicyPlan, player: _ResolvedPolicy, face:
             made.load_state_dict(held.state)
 
 
-class SeatSpaces(NamedTuple):
-    """The spaces of a seat's entities, in their order, and how long their masks are; 0 where there are none."""
-
-    observations: tuple[Space[Any], ...]
-    actions: tuple[Space[Any], ...]
-    mask_sizes: tuple[int, ...]
-
-    def words(self) -> tuple[SpaceWords, ...]:
-        """The spaces as text, which is cheap to send and to compare."""
-        return tuple((repr(seen), repr(done)) for seen, done in zip(self.observations, self.actions, strict=True))
-
-    @property
-    def uniform(self) -> bool:
-        """Whether all entities have the same, so that their rows lie in one array."""
-        kinds = list(zip(*self, strict=True))
-        return all(kind == kinds[0] for kind in kinds)
-
-    @classmethod
-    def of(cls, interface: Interface, entities: Sequence[int]) -> SeatSpaces:
-        return cls(
-            tuple(interface.observation_spaces[index] for index in entities),
-            tuple(interface.action_spaces[index] for index in entities),
-            tuple(interface.mask_sizes[index] for index in entities),
-        )
-
-
-def seat_face(cls: type[Any], seat: SeatSpaces, *, lanes: int) -> str:
-    """The face that a seat gives an algorithm, after asking the algorithm whether it can take the seat's spaces.
-
-    Args:
-        cls: the algorithm; its classmethod `check(observation_space, action_space)`, where it has one, is asked.
-        seat: the spaces of its entities.
-        lanes: of the match.
-
-    Raises:
-        ConfigError: no face fits, or the algorithm cannot take a space.
-    """
-    pairs = list(zip(seat.observations, seat.actions, strict=True))
-    face = choose_face(cls.face, lanes=lanes, entities=len(pairs), uniform_spaces=seat.uniform)
-    if hasattr(cls, "check"):
-        for observation_space, action_space in pairs[:1] if seat.uniform else pairs:
-            _ask(cls, observation_space, action_space)
-    return face
-
-
-def _ask(cls: type[Any], observation_space: Space[Any], action_space: Space[Any]) -> None:
-    try:
-        cls.check(observation_space, action_space)
-    except (TypeError, ValueError, AssertionError) as error:  # the ordinary ways of a user's class to say no
-        raise ConfigError(f"{error} (observation space {observation_space}, action space {action_space})") from error
-
-
-def check_shared(cls: type[Any], first: Sequence[SpaceWords], own: Sequence[SpaceWords]) -> None:
-    """A policy with weights keeps one set of them, so all its seats have the same spaces for each entity.
-
-    Args:
-        cls: the policy's algorithm.
-        first: per entity the observation and the action space of the policy's first seat.
-        own: likewise of another one.
-
-    Raises:
-        ConfigError: an entity has spaces that the first seat has not.
-    """
-    if not hasattr(cls, "state_dict"):
-        return
-    for observations, actions in own:
-        if (observations, actions) not in first:
-            raise ConfigError(
-                f"observes {observations} and acts in {actions} here, in its first seat {first[0][0]} and "
-                f"{first[0][1]}; one policy keeps one set of weights: give this seat a policy of its own"
-            )
-
-
-def check_teams(cls: type[Any], plan: Plan, policy: PolicyPlan) -> None:
-    """Lets an algorithm that looks at whole teams refuse those that a policy has.
-
-    Args:
-        cls: its classmethod `check_team(own, first)`, where it has one, is asked whether it can learn with so many
-            entities in a team, where the policy's first team has `first`.
-        plan: who sits where.
-        policy: of the algorithm.
-
-    Raises:
-        ConfigError: it cannot; or the workers of a team, who tell each other what they see, are not to wait.
-    """
-    if not hasattr(cls, "check_team") or not policy.workers:
-        return
-    who, teams = f"policy {policy.name!r} ({policy.algorithm})", plan.teams(policy)
-    places = [[policy.workers[rank] for rank in team] for team in teams]
-    sizes = [sum(len(plan.matches[match].seats[seat].entities) for match, seat in team) for team in places]
-    for ((match, seat), *_), size in zip(places, sizes, strict=True):
-        with located(path=plan.matches[match].seat_path(seat), who=who):
-            cls.check_team(size, sizes[0])
-    barrier = policy.frozen or (policy.sync, policy.reduce) != ("samples", "fast")
-    if len(teams) < len(policy.workers) and not barrier:
-        raise ConfigError(
-            "fast with sync: samples lets no worker wait for another, but those of a team have to tell each other what "
-            "they see; set reduce: ordered, or seat the team together, as in seats: [[blue, blue], red]",
-            path=f"policies.{policy.name}.reduce",
-        )
-
-
-def check_independence(cls: type[Any], policy: PolicyPlan) -> None:
-    """Refuses several workers of one policy where the algorithm's class says that they never meet.
-
-    Raises:
-        ConfigError: the class says `independent = True`, the policy learns, and the configuration does not say that
-            its workers are independent.
-    """
-    if getattr(cls, "independent", False) and not policy.frozen and len(policy.workers) > 1:
-        raise ConfigError(
-            f"the policy has {len(policy.workers)} workers, and {cls.__name__} says `independent = True`: they never "
-            "meet; set `independent: true`, and each worker is a policy of its own",
-            path=f"policies.{policy.name}",
-        )
-
-
-class Learner(NamedTuple):
-    """Who of a group has samples of its own: a worker, or the workers of a team together."""
-
-    workers: tuple[int, ...]  # group ranks
-    rows: int  # that it learns from on a tick
-
-
-def learners_of(cls: type[Any], plan: Plan, policy: PolicyPlan, *, entry: int | None = None) -> tuple[Learner, ...]:
-    """A policy's learners, as its algorithm counts them.
-
-    A worker has lanes x entities rows. Where the class says `learner = "team"`, a team is one, and has its lanes.
-
-    Args:
-        cls: the policy's algorithm.
-        plan: who sits where.
-        policy: whose they are.
-        entry: those in the copies of this match description alone; None: all.
-    """
-    matches = [plan.matches[match] for match, _ in policy.workers]
-    if getattr(cls, "learner", "worker") == "team":
-        found = [Learner(team, matches[team[0]].lanes) for team in plan.teams(policy)]
-    else:
-        seats = [match.seats[seat] for match, (_, seat) in zip(matches, policy.workers, strict=True)]
-        found = [Learner((rank,), matches[rank].lanes * len(seat.entities)) for rank, seat in enumerate(seats)]
-    return tuple(learner for learner in found if entry in (None, matches[learner.workers[0]].entry))
-
-
 def _sizes(player: _ResolvedPolicy, plan: Plan, policy: PolicyPlan, learners: Sequence[Learner]) -> dict[str, int]:
     """What the algorithm derives for a policy that learns; empty where its learners, if it has any, differ in rows.
 
     It is asked about each number of rows all the same, as it may refuse one.
     """
-    if policy.frozen or not hasattr(player.cls, "sizes"):
+    if policy.frozen or not player.spec.has_sizes:
         return {}
     sizes: list[dict[str, Any]] = []
     for rows in sorted({learner.rows for learner in learners}):

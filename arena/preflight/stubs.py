@@ -1,10 +1,10 @@
-"""What an algorithm is made with where there is no game: an environment that has spaces, and a group that is told.
+"""Stubs to make an algorithm without a game: an environment that only has spaces, and a group of one worker.
 
-`from_spaces` makes one so: to ask a policy of a run for its actions (`arena.serving.policy`), or to see before a run
-whether it can be made with its options and its seat (`arena.preflight.examine`). Whoever plays, or meets its group,
-when it is made cannot be asked like that; so an algorithm of one's own has to say that it can, by a classmethod
+`from_spaces` uses them to ask a policy of a run for its actions (`arena.serving.policy`), and to see before a run
+whether an algorithm can be made with its options for its seat (`arena.preflight.examine`). An algorithm that plays or
+synchronizes in its `__init__` cannot be made like this, so a class has to declare that it can, by a classmethod
 
-    from_spaces(env, group, *, ticks, **options)   an instance, made without what only playing needs, as a large replay
+    from_spaces(env, group, *, ticks, **options)   an instance without what only playing needs, such as a large replay
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from typing import Any, NoReturn
 from gymnasium.spaces import Space
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
+
+from arena.preflight.spec import spec_of
 
 _NO_GAME = "an algorithm that is tried out, or restored, has no game to play"
 
@@ -54,7 +56,7 @@ class SpecVectorEnv(VectorEnv[Any, Any, Any]):
 
 
 class SpecParallelEnv:
-    """What a parallel environment says of its entities; it cannot be played.
+    """A parallel environment that has entities and spaces, and cannot be played.
 
     Args:
         entities: of the seat, by name.
@@ -78,7 +80,7 @@ class SpecParallelEnv:
 
 @dataclass(frozen=True)
 class StubGroup:
-    """What an algorithm sees of its group when it is made: of itself alone, where nothing else is said."""
+    """The attributes of a group that an algorithm may read in `__init__`; by default a group of one worker."""
 
     policy: str
     sync: str
@@ -97,10 +99,10 @@ class StubGroup:
 def from_spaces(
     cls: type[Any], env: SpecVectorEnv | SpecParallelEnv, group: StubGroup, *, ticks: int, options: Mapping[str, Any]
 ) -> Any:
-    """An algorithm that cannot play: made in its own way where it has one, else as in a run.
+    """An algorithm that cannot play, made by its `from_spaces` if it has one, else by its class.
 
     Raises:
         ConfigError: it cannot be made with these options, this seat or this group.
     """
-    make = getattr(cls, "from_spaces", cls)
+    make: Any = cls.from_spaces if spec_of(cls).made_from_spaces else cls
     return make(env, group, ticks=ticks, **options)

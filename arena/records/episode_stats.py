@@ -88,7 +88,7 @@ def results_of(episodes: Sequence[EpisodeRow]) -> dict[str, Results]:
 
 
 def in_parts(episodes: Iterable[EpisodeRow], most: int = 1000) -> Iterator[list[EpisodeRow]]:
-    """Episodes of several matches in parts that `results_of` takes: neighbours with the same seats, so many at most."""
+    """Episodes of several matches in parts that `results_of` takes: neighbors with the same seats, so many at most."""
     for _, alike in groupby(episodes, key=_line_up):
         while part := list(islice(alike, most)):
             yield part

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import msgspec
 import numpy as np
 
-from arena.config.check_league import players
 from arena.config.league import DecidedConfig
+from arena.config.members import players
 from arena.config.schema import Config
 from arena.league.metagame.alpha_rank import alpha_rank_with_uncertainty
 from arena.league.metagame.nash_averaging import nash_average_with_uncertainty
@@ -112,7 +112,7 @@ class Standings(msgspec.Struct, frozen=True):
         curtailed: whose games were cut most; None where that is too little to matter, and where lanes play a number of
             games, whatever their length.
         order: None where nobody has asked for one that is decided.
-        equal: the neighbours that have proved to be as good as each other.
+        equal: the neighbors that have proved to be as good as each other.
         outdated: who is not rated, as all of its games are older than the window.
         caution: what the numbers do not tell of policies that learn, and of players with one opponent.
     """

@@ -8,7 +8,7 @@ from datetime import datetime, timezone
 import msgspec
 import numpy as np
 
-from arena.config.check_league import players
+from arena.config.members import players
 from arena.league.rounds_file import ticks_before
 from arena.records.scoreboard import WINDOW
 from arena.report.colors import Colors

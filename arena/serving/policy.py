@@ -26,6 +26,7 @@ from arena.game.spaces import flatten, leaves_of, row, unflatten
 from arena.league import rounds_file
 from arena.plan.build import make_plan
 from arena.plan.seats import resolve_entities
+from arena.preflight.spec import spec_of
 from arena.preflight.stubs import SpecVectorEnv, StubGroup, from_spaces
 from arena.records import checkpoint as checkpoints
 from arena.records.checkpoint import Checkpoint
@@ -152,7 +153,7 @@ def load_policy(
     if observation_space is None or action_space is None:
         seen, done = _spaces(config, name)
         observation_space, action_space = observation_space or seen, action_space or done
-    if hasattr(cls, "check"):
+    if spec_of(cls).checks_spaces:
         cls.check(observation_space, action_space)
     found = _checkpoint(folder, name, given, checkpoint)
     group = StubGroup(name, given.sync, seed=config.seed, shared_seed=config.seed)

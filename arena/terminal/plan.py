@@ -152,7 +152,7 @@ def _policies(plan: Plan, roles: Sequence[Role]) -> str:
 
 
 def _ranges(numbers: Sequence[int]) -> str:
-    """`0 to 9, 12`: rising numbers, neighbours joined."""
+    """`0 to 9, 12`: rising numbers, neighbors joined."""
     runs: list[list[int]] = []
     for number in numbers:
         if runs and number == runs[-1][-1] + 1:

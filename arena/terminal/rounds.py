@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 
 from arena.config import Config
-from arena.config.check_league import gated, most_gate_games, populations, snapshotted
+from arena.config.check_league import most_gate_games
 from arena.config.league import EvolutionConfig, GateConfig, LeagueConfig, SnapshotsConfig
 from arena.config.matches import (
     ExploitersRule,
@@ -22,6 +22,7 @@ from arena.config.matches import (
     SwissConfig,
     generator_of,
 )
+from arena.config.members import gated, populations, snapshotted
 from arena.errors import pluralize
 from arena.league.ratings.sprt import Test
 
@@ -60,7 +61,7 @@ def _who(entry: Generator) -> str:
     if isinstance(entry, KnockoutConfig):
         return f"the winners of {names}, until one is left after {pluralize(entry.rounds, 'round')}{_bye(entry)}"
     if isinstance(entry, SwissConfig):
-        return f"neighbours in the standings of {names} who have not met{_bye(entry)}"
+        return f"neighbors in the standings of {names} who have not met{_bye(entry)}"
     assert isinstance(entry, MatchmakingConfig), entry
     matches = pluralize(entry.copies, "match", "matches")
     return f"{matches} of {_each(entry.policies)} {_opponents(entry)}"

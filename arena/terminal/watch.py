@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from arena.config import load_config
-from arena.config.check_league import players
+from arena.config.members import players
 from arena.errors import ConfigError, pluralize
 from arena.league.round_text import change_words
 from arena.league.rounds_file import lines_in, ticks_before

@@ -140,7 +140,7 @@ def test_a_worker_that_raises_ends_everything_with_one_traceback(where: str, tmp
     ("change", "words"),
     [
         ({"policies": {"blue": {"algorithm": "pppo"}, "red": {"algorithm": "random"}}}, "did you mean 'ppo'"),
-        ({"matches": [{"env": "game", "seats": ["blue"]}]}, "nobody plays"),
+        ({"matches": [{"env": "game", "seats": ["blue"]}]}, "no seat plays"),
         ({"matches": [{"env": "game", "seats": ["blue", "green"]}]}, "green"),
         ({"matches": [{"env": "game", "seats": ["blue", "red"], "entities": [0, 7]}]}, "no entity 7"),
         ({"tiks": 5}, "did you mean 'ticks'"),

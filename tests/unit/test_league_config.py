@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from arena.config import Config, parse_config, resolved_yaml, yaml
-from arena.config.check_league import populations, snapshotted
 from arena.config.league import PerturbConfig
 from arena.config.matches import ExploitersRule, FictitiousRule, PastSelvesRule, generator_of
+from arena.config.members import populations, snapshotted
 from arena.errors import ConfigError
 from arena.plan.build import make_plan
 from arena.terminal.rounds import gate_lines, rounds_lines
@@ -141,7 +141,7 @@ def test_who_may_be_a_snapshot_has_to_be_able_to_play_without_learning() -> None
         ([entry("knockout", policies=["a"])], "matches[0].knockout.policies", "`knockout` needs two or more"),
         ([entry("swiss", policies=["a"])], "matches[0].swiss.policies", "needs two or more"),
         ([entry("mixtures", policies=["a"])], "matches[0].mixtures.policies", "found 1 of them; `mixtures` needs two"),
-        ([entry("gauntlet", policies=["a"], against=[])], "matches[0].gauntlet.against", "somebody to meet"),
+        ([entry("gauntlet", policies=["a"], against=[])], "matches[0].gauntlet.against", "at least one opponent"),
         ([entry("gauntlet", policies=[], against=["a"])], "matches[0].gauntlet.policies", "needs one or more"),
         ([entry("gauntlet", policies=["a"])], "matches[0].gauntlet", "the key 'against' is missing"),
         ([entry("gauntlet", policies=["a"], against=["a"])], "matches[0].gauntlet.against[0]", "already"),
@@ -175,7 +175,7 @@ def test_who_may_be_a_snapshot_has_to_be_able_to_play_without_learning() -> None
         (
             [entry("matchmaking", policies=["a"], rule="uncertainty")],
             "matches[0].matchmaking.policies",
-            "nobody to meet",
+            "has no opponent",
         ),
         ([entry("matchmaking", policies=["random"], rule="fictitious")], "matches[0].matchmaking.policies[0]", "learn"),
         ([exploiters(main=["a"])], "matches[0].matchmaking.policies[1]", "'b' is in none of the lists"),
@@ -304,8 +304,8 @@ def test_a_wrong_league_is_named_with_its_place(rules: Any, path: str, words: st
     ],
 )
 def test_what_a_rule_says_without_effect_is_refused(rule: Any, key: str, words: str) -> None:
-    everybody = ["a", "b"] if "b" in str(rule) else ["a"]
-    error = refused(entry("matchmaking", policies=everybody, rule=rule))
+    names = ["a", "b"] if "b" in str(rule) else ["a"]
+    error = refused(entry("matchmaking", policies=names, rule=rule))
     assert error.path == f"matches[0].matchmaking.rule.{key}"
     assert words in error.message
 
@@ -335,7 +335,7 @@ def test_opponents_are_refused_for_the_only_main_agent_that_meets_itself_alone()
 
 
 @pytest.mark.parametrize("rule", ["past_selves", "fictitious"])
-def test_nobody_to_meet_is_named_for_a_learner_that_meets_itself_alone(rule: str) -> None:
+def test_pure_self_play_refuses_keys_about_opponents(rule: str) -> None:
     alone = entry("matchmaking", policies=["a"], against=["b"], rule={rule: {"self": 1}})
     assert refused(alone).path == "matches[0].matchmaking.against"
 
@@ -344,7 +344,7 @@ def test_nobody_to_meet_is_named_for_a_learner_that_meets_itself_alone(rule: str
     ("rules", "key"),
     [({"every": 2}, "every"), ({"keep": 7}, "keep"), ({"keep_by": "spread"}, "keep_by")],
 )
-def test_snapshots_where_nobody_has_any_are_refused(rules: Any, key: str) -> None:
+def test_snapshot_keys_are_refused_without_snapshots(rules: Any, key: str) -> None:
     error = refused(ROUND_ROBIN, league={"snapshots": rules})
     assert (error.path, "no snapshots" in error.message) == (f"league.snapshots.{key}", True)
     frozen = entry("matchmaking", policies=["random"], against=["b"], rule="uncertainty")
@@ -353,12 +353,12 @@ def test_snapshots_where_nobody_has_any_are_refused(rules: Any, key: str) -> Non
     assert league(ROUND_ROBIN, MATCHMAKING, league={"snapshots": rules}).league is not None
 
 
-def test_snapshots_that_nobody_meets_are_kept_for_those_who_look_at_them() -> None:
+def test_snapshots_that_no_policy_meets_are_kept() -> None:
     alone = entry("matchmaking", policies=["a"], rule={"past_selves": {"self": 1}})
     assert league(alone, league={"snapshots": {"keep": 7}}).league is not None
 
 
-def test_a_window_where_nobody_learns_is_refused() -> None:
+def test_window_is_refused_where_no_policy_learns() -> None:
     policies = {name: {"algorithm": "random"} for name in "ab"}
     assert refused(ROUND_ROBIN, policies=policies, league={"window": 2}).path == "league.window"
     assert league(ROUND_ROBIN, league={"window": 2}).league is not None
@@ -417,8 +417,8 @@ def test_a_league_of_one_round_is_refused() -> None:
 
 def test_a_gate_that_no_policy_can_pass_is_refused() -> None:
     gate = {"snapshots": {"gate": {}}}
-    nobody = refused(ROUND_ROBIN, league=gate)
-    assert (nobody.path, "can never decide" in nobody.message) == ("league.snapshots.gate", True)
+    error = refused(ROUND_ROBIN, league=gate)
+    assert (error.path, "can never decide" in error.message) == ("league.snapshots.gate", True)
     beside = entry("matchmaking", policies=["a"], against=["b"], rule="fictitious", copies=2)
     assert "can never decide about 'b'" in refused(beside, league=gate).message
     few = entry("matchmaking", policies=["a"], rule="past_selves")
@@ -435,7 +435,7 @@ def test_a_gate_that_no_policy_can_pass_is_refused() -> None:
         ({"rounds": 10**6}, {"gate": {"elo": 1e-9}}),
     ],
 )
-def test_a_gate_that_nobody_has_enough_games_for_is_refused(keys: Any, rules: Any) -> None:
+def test_gate_without_enough_games_is_refused(keys: Any, rules: Any) -> None:
     error = refused(MATCHMAKING, league={"snapshots": {"gate": {"elo": 20}, **rules}}, **keys)
     assert error.path == "league.snapshots.gate"
     assert "too few to show" in error.message
@@ -470,11 +470,11 @@ def test_where_an_algorithm_has_no_such_option_who_evolves_can_be_named() -> Non
     ppo, dqn = {"algorithm": "ppo", "options": {"ent_coef": 0.01}}, {"algorithm": "dqn"}
     policies = {"a": ppo, "b": ppo, "c": dqn, "random": dqn}
     rule = {"perturb": {"ent_coef": [2]}}
-    everybody = entry("round_robin", policies=[*policies])
-    error = refused(everybody, policies=policies, league={"evolution": rule})
+    matches = entry("round_robin", policies=[*policies])
+    error = refused(matches, policies=policies, league={"evolution": rule})
     assert "'c' does not say what its 'ent_coef' is" in error.message
     assert "`league.evolution.policies`" in error.message
-    league(everybody, policies=policies, league={"evolution": {**rule, "policies": ["a", "b"]}})
+    league(matches, policies=policies, league={"evolution": {**rule, "policies": ["a", "b"]}})
 
 
 def evolving(perturb: Any, **values: float) -> Any:

@@ -254,7 +254,7 @@ def test_a_tournament_of_a_game_with_luck_is_decided(seed: int) -> None:
 
 def test_the_side_that_wins_contradicts_nothing_where_pairs_differ_in_what_it_is_worth() -> None:
     results = Results()
-    for first, second in (("a", "b"), ("b", "a")):  # whoever is first wins; against c it does not matter
+    for first, second in (("a", "b"), ("b", "a")):  # the first side wins; against c it does not matter
         results.add_score((first,), (second,), Score(wins=200), sided=True)
         for one, other, score in ((first, "c", Score(150, 0, 50)), ("c", first, Score(50, 0, 150))):
             results.add_score((one,), (other,), score, sided=True)

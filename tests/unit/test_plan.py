@@ -237,9 +237,9 @@ def test_any_cover_by_index_or_name_resolves_to_the_indices(order: list[int], by
 @pytest.mark.parametrize(
     ("asked", "message"),
     [
-        ((0,), "nobody plays blue_1"),
+        ((0,), "no seat plays blue_1"),
         ((0, 1, 0), "more than one seat plays blue_0"),
-        ((0, "blue_0"), "nobody plays blue_1; more than one seat plays blue_0"),
+        ((0, "blue_0"), "no seat plays blue_1; more than one seat plays blue_0"),
         ((0, 1, 2), "there is no entity 2"),
         ((0, "blu_1"), "there is no entity 'blu_1'; did you mean 'blue_1'?"),
         ((0, 1, 2, "blu_1"), "there are no entities 2, 'blu_1'; did you mean 'blue_1'?"),

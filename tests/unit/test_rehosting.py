@@ -33,8 +33,8 @@ def plan_of(*, ranks: int | None = None, copies: int = 2, **keys: Any) -> Plan:
 @given(st.data())
 def test_every_role_lives_on_exactly_one_rank_and_the_living_keep_theirs(data: st.DataObject) -> None:
     plan = plan_of(ranks=data.draw(st.integers(2, 9)), copies=data.draw(st.integers(1, 3)))
-    everybody = range(plan.processes)
-    alive = sorted(data.draw(st.sets(st.sampled_from(everybody), min_size=1)))
+    all_ranks = range(plan.processes)
+    alive = sorted(data.draw(st.sets(st.sampled_from(all_ranks), min_size=1)))
     after, order = rehosted(plan, alive)
     assert sorted(order) == alive
     assert sorted(map(str, chain(*after.ranks))) == sorted(map(str, plan.roles()))

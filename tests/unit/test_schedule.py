@@ -43,9 +43,9 @@ def plan_of(*matches: str, ticks: int = 10, **policies: Mapping[str, object]) ->
 @pytest.mark.parametrize(
     "matches",
     [
-        ("A",),  # one worker waits for nobody
+        ("A",),  # one worker never waits
         ("A", "A", "A"),  # each match a game for one
-        ("Ab", "Ac", "Ad"),  # nobody meets twice
+        ("Ab", "Ac", "Ad"),  # no pair meets twice
         ("AB", "BC", "CD"),  # a row, no circle
         ("aa", "aa"),  # ticks alone
         ("ab", "bc", "ca", "abc"),

@@ -10,7 +10,7 @@ from gymnasium import spaces
 
 from arena.errors import ConfigError
 from arena.game.api import Interface
-from arena.preflight.examine import SeatSpaces, seat_face
+from arena.preflight.seats import SeatSpaces, seat_face
 from arena.seat.layout import SeatLayout
 
 NUMBERS, CHOICES = spaces.Box(-1, 1, (2,), np.float32), spaces.Discrete(3)

@@ -1,4 +1,4 @@
-"""Who may ever sit where: held against the tournaments themselves, with everybody who may win."""
+"""The seats that policies may take in later rounds, compared with tournaments played for all possible winners."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ def refused(
 
 
 def kept(folder: Path, algorithm: str, space: Any = SEEN, **options: Any) -> str:
-    """A checkpoint of somebody who has learnt with these options."""
+    """A checkpoint of an algorithm that learned with these options."""
     learnt = from_spaces(
         registry.algorithm(algorithm), SpecVectorEnv(space, CHOICE), told(), ticks=9000, options=options
     )
@@ -81,7 +81,7 @@ def test_a_team_that_would_learn_nothing(algorithm: str, tmp_path: Path, capsys:
 
 
 IDLE = [  # what the game's spaces leave without effect, or make impossible
-    ("ppo", {"log_std_init": -1.0}, DUEL, "no log_std_init where the actions are Discrete(5)"),
+    ("ppo", {"log_std_init": -1.0}, DUEL, "log_std_init has no effect where the actions are Discrete(5)"),
     ("dqn", {"normalize_observations": True}, LAKE, "expected false: Discrete(16) has no numbers"),
     ("sac", {"target_entropy": 2.0}, DUEL, "auto, or at least 0 and less than 1.609"),
 ]

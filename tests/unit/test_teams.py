@@ -18,7 +18,7 @@ from arena.errors import BudgetReached, ConfigError
 from arena.game.spaces import row
 from arena.plan.build import make_plan
 from arena.plan.plan import Plan
-from arena.preflight.examine import check_teams, learners_of
+from arena.preflight.seats import check_teams, learners_of
 from arena.records.state_codec import decode, encode
 from fakes import ScriptedEnv, ThreadGroup, all_equal, flat_weights, solo_group, together
 from learning_steps import evaluate, learn, play
@@ -54,7 +54,7 @@ class Uneven(ScriptedEnv):
         ticks: the budget.
         places: the entities that are seen and driven; all: as of one seat.
         masked: whether there are action masks.
-        in_turns: whether there are ticks on which nobody of a lane acts.
+        in_turns: whether on some ticks no entity of a lane acts.
         leg: every episode is cut after so many ticks; 0: never.
     """
 

@@ -180,7 +180,7 @@ def test_an_action_that_the_space_cannot_hold_is_refused(action: Any, message: s
 
 def test_seats_that_do_not_cover_the_game_are_a_configuration_error(tmp_path: Path) -> None:
     data = solo("touchdown", "random")
-    with pytest.raises(RoleFailed, match="nobody plays red_0") as caught:
+    with pytest.raises(RoleFailed, match="no seat plays red_0") as caught:
         play(data, tmp_path)
     assert caught.value.failure.exit_code == 2
     assert isinstance(caught.value, Exception)

@@ -129,7 +129,7 @@ def test_players_that_are_alike_use_the_budget_and_stay_open(
     data = as_data(capsys, tmp_path, path, "--episodes", "36")
     assert not data["decided"]
     assert data["games"] == 32  # four meetings of four lanes on both sides
-    assert [(pair["open"], pair["probability"] > 0.1) for pair in data["neighbours"]] == [(True, True)]
+    assert [(pair["open"], pair["probability"] > 0.1) for pair in data["neighbors"]] == [(True, True)]
     assert {row["draws"] for row in data["players"]} == {32}
 
 

@@ -1,9 +1,9 @@
 """Which pair to play next, and whether the order of all players is decided.
 
-Both look at neighbours in the standings: the order is right if all neighbours stand right. `elo` is the difference
+Both look at neighbors in the standings: the order is right if all neighbors stand right. `elo` is the difference
 that the games are to resolve; of players that are closer than that, either order will do.
 
-**When to stop.** Two neighbours are settled by one of two sequential tests, whichever is surer:
+**When to stop.** Two neighbors are settled by one of two sequential tests, whichever is surer:
 
     order   the upper one is `elo` better, or the lower one is. The likelihoods of the two cases are those of all
             games, with everybody else moved along as the covariance of the ratings says. Between two players alone it
@@ -14,7 +14,7 @@ that the games are to resolve; of players that are closer than that, either orde
             games that would do for that against the whole; where it is the side that wins, on either side.
 
 With the ratio of the likelihoods r, a test is wrong with probability 1 / (1 + r); the order is decided when these
-probabilities, of each two neighbours the smaller one, add up to no more than the error. All this takes strengths for
+probabilities, of each two neighbors the smaller one, add up to no more than the error. All this takes strengths for
 granted, so no order is decided while a pair's own games contradict it, see `contradictions`. Players
 whose games all end alike can be settled by the second test alone: such games do not say who would win if they did not.
 Of equal players who win and lose, chance settles the order: either will do.
@@ -24,7 +24,7 @@ are as good as each other, and others just `elo` better, each of the ones may en
 order is wrong more often than the error says: with six and six in 25 of 230 simulated leagues at a stated 5 %.
 
 **What to play** is the pair whose game is expected to lower this sum most. A game adds its information to the
-posterior of all strengths, so it tells also of neighbours who do not take part in it. A difference below `elo` is taken
+posterior of all strengths, so it tells also of neighbors who do not take part in it. A difference below `elo` is taken
 for `elo` here: otherwise nothing would be hoped of games between players that look equal. Of very many players only
 those that stand near each other are weighed.
 """
@@ -47,7 +47,7 @@ Array: TypeAlias = NDArray[np.float64]
 Places: TypeAlias = NDArray[np.intp]
 
 RESOLUTION = 20.0  # Elo
-_WEIGHED = 2**26  # pairs to play, times neighbours that they tell of, of one choice
+_WEIGHED = 2**26  # pairs to play, times neighbors that they tell of, of one choice
 _AT_ONCE = 2**20  # of them
 
 
@@ -92,7 +92,7 @@ def decided(results: Results, players: Sequence[str], error: float = 0.05, *, el
 
 
 class Standings:
-    """Players by strength, and how sure every two neighbours are.
+    """Players by strength, and how sure every two neighbors are.
 
     Args:
         results: all games so far.
@@ -125,14 +125,14 @@ class Standings:
 
     @property
     def doubts(self) -> tuple[float, ...]:
-        """Of each two neighbours, the best ones first, the probability that they stand in the wrong order; or, where
+        """Of each two neighbors, the best ones first, the probability that they stand in the wrong order; or, where
         that is less, that they are not equal.
         """
         return tuple(_doubts(self._ratios, self._equal_ratios.max(axis=0)).tolist())
 
     @property
     def equal(self) -> tuple[bool, ...]:
-        """Of each two neighbours, whether it is surer that they are equal than which one is better."""
+        """Of each two neighbors, whether it is surer that they are equal than which one is better."""
         return tuple((self._equal_ratios.max(axis=0) > self._ratios).tolist())
 
     def contradictions(self) -> list[Contradiction]:
@@ -191,20 +191,20 @@ class Standings:
         before = variances[:-1] + variances[1:] - 2 * np.diag(self._covariance, 1)
         gained = 2 * self._elo * differences[:, None] * (1 / (before[:, None] - shrinking) - 1 / before[:, None])
         equal_ratios = np.repeat(self._equal_ratios.max(axis=0)[:, None], len(first), axis=1)
-        neighbours = np.flatnonzero(second == first + 1)
+        neighbors = np.flatnonzero(second == first + 1)
         grown = (self._equal_ratios + games * self._growth).max(axis=0)
-        equal_ratios[first[neighbours], neighbours] = grown[first[neighbours]]
+        equal_ratios[first[neighbors], neighbors] = grown[first[neighbors]]
         return self._ratios[:, None] + gained, equal_ratios
 
 
 def _doubts(ratios: Array, equal_ratios: Array) -> Array:
-    """Of neighbours, by the logs of the ratios of their two tests."""
+    """Of neighbors, by the logs of the ratios of their two tests."""
     found: Array = expit(-np.maximum(ratios, equal_ratios))
     return found
 
 
 def _ratios_of_order(games: davidson.Games, fitted: davidson.Fit, at: Sequence[int], elo: float) -> Array:
-    """The logs [P - 1] of how much likelier it is that the upper of two neighbours is better than that the lower is.
+    """The logs [P - 1] of how much likelier it is that the upper of two neighbors is better than that the lower is.
 
     Args:
         games: all.
@@ -225,12 +225,12 @@ def _ratios_of_order(games: davidson.Games, fitted: davidson.Fit, at: Sequence[i
 
 
 def _ratios_of_equality(ends: Array, elo: float) -> tuple[Array, Array]:
-    """The logs [3, P - 1] of how much likelier it is that neighbours are equal, and what a game is expected to add.
+    """The logs [3, P - 1] of how much likelier it is that neighbors are equal, and what a game is expected to add.
 
     For three reasons: nearly all of their games are drawn; whoever has the first side wins; whoever has it loses.
 
     Args:
-        ends: games between every two neighbours, see `_between`.
+        ends: games between every two neighbors, see `_between`.
         elo: the difference to resolve, in nats.
     """
     many = math.tanh(elo / 2)  # of games that end otherwise, all won by one: it scores as much
@@ -254,7 +254,7 @@ def _ratios_of_equality(ends: Array, elo: float) -> tuple[Array, Array]:
 
 
 def _between(results: Results, order: Sequence[str]) -> Array:
-    """How the games between every two neighbours of an order ended, float64 [P - 1, 3, 3].
+    """How the games between every two neighbors of an order ended, float64 [P - 1, 3, 3].
 
     First for those in which the upper one has the first side, then the lower one, then nobody; of these how many the
     one with the first side, or else the upper one, won, drew and lost.

@@ -57,7 +57,7 @@ class LeagueTable(NamedTuple):
         prior: whether the strengths have a weak prior: see `Ratings`.
         curtailed: who is rated worst because games were cut; None where that is too little to matter.
         outdated: who is not rated, as all of its games are older than the window.
-        equal: the neighbours that have proved to be as good as each other.
+        equal: the neighbors that have proved to be as good as each other.
         without_winner: why games are not rated that have no winners; a line for each.
         caution: what the numbers do not tell.
     """

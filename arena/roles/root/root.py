@@ -18,7 +18,7 @@ from itertools import islice
 from typing import Any
 
 from arena.config import parse_config, yaml
-from arena.config.check_league import needs_winners
+from arena.config.members import needs_winners
 from arena.diagnostics.profile import RoleProfile, stopwatch
 from arena.errors import ArenaError, ConfigError, located, shorten
 from arena.league.round_text import change_words, round_words

@@ -21,15 +21,9 @@ from arena.diagnostics.profile import Activity, stopwatch
 from arena.errors import BudgetReached, located
 from arena.group.group import Group
 from arena.plan.plan import ONLY_ACT, MatchPlan, PolicyPlan, Role, RoleKind
-from arena.preflight.examine import (
-    SeatSpaces,
-    check_checkpoint,
-    check_independence,
-    check_shared,
-    check_teams,
-    learners_of,
-    seat_face,
-)
+from arena.preflight.examine import check_checkpoint
+from arena.preflight.seats import SeatSpaces, check_independence, check_shared, check_teams, learners_of, seat_face
+from arena.preflight.spec import spec_of
 from arena.proxy import make_proxy
 from arena.proxy.play import play
 from arena.records.metrics import UpdateRecord
@@ -79,7 +73,7 @@ class Worker:
         algorithm, self._options = registry.configured_algorithm(
             self._policy.algorithm, self._policy.options, acts=run.plan.acts(self._policy), path=self._path
         )
-        self._schedule = registry.schedule_of(algorithm)
+        self._spec = spec_of(algorithm)
         self._group = self._join(communicator, algorithm)
         calls, requests = self._group.calls, self._requests
         endpoint.tally(lambda: calls + requests)
@@ -157,7 +151,7 @@ class Worker:
 
     def _check_sizes(self, algorithm: type[Any]) -> None:
         """Lets an algorithm that learns refuse a budget that is too small for it, before play begins."""
-        if hasattr(algorithm, "sizes") and not self._policy.frozen:
+        if self._spec.has_sizes and not self._policy.frozen:
             learners = learners_of(algorithm, self._run.plan, self._policy)
             rows = next(learner.rows for learner in learners if self._group.rank in learner.workers)
             algorithm.sizes(self._options, rows=rows, ticks=self._run.plan.horizon, workers=len(learners))
@@ -172,7 +166,7 @@ class Worker:
         check_checkpoint(held, path, self._policy, type(self._algorithm))
         with located(path=f"{self._path}.load", who=str(path)):
             self._algorithm.load_state_dict(held.state)
-            if hasattr(self._algorithm, "load_worker_state_dict"):
+            if self._spec.loads_worker:
                 own = self._saving.load_own(self._role)
                 if own is not None:
                     self._algorithm.load_worker_state_dict(own)
@@ -184,7 +178,7 @@ class Worker:
     def _ready(self) -> None:
         if not self._was_ready:
             self._was_ready = True
-            self._endpoint.send(0, Tag.TO_ROOT, pack(Ready(self._role, self._resumable, self._schedule)))
+            self._endpoint.send(0, Tag.TO_ROOT, pack(Ready(self._role, self._resumable, self._spec.sync_on)))
 
     def work(self) -> None:
         """Runs the algorithm until its `run` returns or the leg is over, then takes leave of everybody."""
@@ -208,7 +202,7 @@ class Worker:
             self._endpoint.send(0, Tag.TO_ROOT, pack(Left(self._role, self._ticks())))
         alone = self._learnt_alone()
         saved = self._leave_group()
-        stateless = self._learns and not hasattr(self._algorithm, "state_dict")
+        stateless = self._learns and not self._spec.saves
         profile = self._stopwatch.profile()
         done = Done(
             self._role, self._ticks(), profile, saved=saved, returned=returned, stateless=stateless, alone=alone
@@ -249,12 +243,12 @@ class Worker:
     @property
     def _keeps(self) -> bool:
         """Whether the policy has checkpoints."""
-        return not self._policy.frozen and hasattr(self._algorithm, "state_dict")
+        return not self._policy.frozen and self._spec.saves
 
     @property
     def _resumable(self) -> bool:
         """Whether the algorithm can go on in the next leg: it does not learn, or its state is kept and taken on."""
-        return not self._learns or all(hasattr(self._algorithm, name) for name in ("state_dict", "load_state_dict"))
+        return not self._learns or self._spec.resumable
 
     def _learnt_alone(self) -> bytes | None:
         """A digest of what this worker has learnt in the leg if its group has not met; the root compares them."""
@@ -280,7 +274,7 @@ class Worker:
         if self._keeps and self._group.is_root and self._group.is_writer and first == 0:
             self._saving.save(self._algorithm.state_dict(), boundary=self._end)
         # Now the root has all that the others have handed over: see `AsyncSamples`.
-        if self._keeps and hasattr(self._algorithm, "worker_state_dict"):
+        if self._keeps and self._spec.saves_worker:
             self._saving.save_own(self._role, self._algorithm.worker_state_dict(), boundary=self._end)
         return self._saving.newest if self._keeps else None
 

@@ -1,0 +1,159 @@
+"""What a seat asks of an algorithm: its spaces, its face, and who learns together in a group."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from gymnasium.spaces import Space
+
+from arena.errors import ConfigError, located
+from arena.game.api import Interface
+from arena.plan.plan import Plan, PolicyPlan
+from arena.plan.seats import choose_face
+from arena.preflight.spec import spec_of
+
+SpaceWords = tuple[str, str]
+"""An entity's observation space and action space, as text."""
+
+
+class SeatSpaces(NamedTuple):
+    """The spaces of a seat's entities, in their order, and how long their masks are; 0 where there are none."""
+
+    observations: tuple[Space[Any], ...]
+    actions: tuple[Space[Any], ...]
+    mask_sizes: tuple[int, ...]
+
+    def words(self) -> tuple[SpaceWords, ...]:
+        """The spaces as text, which is cheap to send and to compare."""
+        return tuple((repr(seen), repr(done)) for seen, done in zip(self.observations, self.actions, strict=True))
+
+    @property
+    def uniform(self) -> bool:
+        """Whether all entities have the same, so that their rows lie in one array."""
+        kinds = list(zip(*self, strict=True))
+        return all(kind == kinds[0] for kind in kinds)
+
+    @classmethod
+    def of(cls, interface: Interface, entities: Sequence[int]) -> SeatSpaces:
+        return cls(
+            tuple(interface.observation_spaces[index] for index in entities),
+            tuple(interface.action_spaces[index] for index in entities),
+            tuple(interface.mask_sizes[index] for index in entities),
+        )
+
+
+def seat_face(cls: type[Any], seat: SeatSpaces, *, lanes: int) -> str:
+    """The face that a seat gives an algorithm, after asking the algorithm whether it can take the seat's spaces.
+
+    Args:
+        cls: the algorithm; its classmethod `check(observation_space, action_space)`, where it has one, is asked.
+        seat: the spaces of its entities.
+        lanes: of the match.
+
+    Raises:
+        ConfigError: no face fits, or the algorithm cannot take a space.
+    """
+    pairs = list(zip(seat.observations, seat.actions, strict=True))
+    spec = spec_of(cls)
+    face = choose_face(spec.faces, lanes=lanes, entities=len(pairs), uniform_spaces=seat.uniform)
+    if spec.checks_spaces:
+        for observation_space, action_space in pairs[:1] if seat.uniform else pairs:
+            try:
+                cls.check(observation_space, action_space)
+            except (TypeError, ValueError, AssertionError) as error:  # what users' classes raise beside ConfigError
+                spaces = f"observation space {observation_space}, action space {action_space}"
+                raise ConfigError(f"{error} ({spaces})") from error
+    return face
+
+
+def check_shared(cls: type[Any], first: Sequence[SpaceWords], own: Sequence[SpaceWords]) -> None:
+    """A policy with weights keeps one set of them, so all its seats have the same spaces for each entity.
+
+    Args:
+        cls: the policy's algorithm.
+        first: per entity the observation and the action space of the policy's first seat.
+        own: likewise of another one.
+
+    Raises:
+        ConfigError: an entity has spaces that the first seat has not.
+    """
+    if not spec_of(cls).saves:
+        return
+    for observations, actions in own:
+        if (observations, actions) not in first:
+            raise ConfigError(
+                f"observes {observations} and acts in {actions} here, in its first seat {first[0][0]} and "
+                f"{first[0][1]}; one policy keeps one set of weights: give this seat a policy of its own"
+            )
+
+
+def check_teams(cls: type[Any], plan: Plan, policy: PolicyPlan) -> None:
+    """Lets an algorithm that looks at whole teams refuse those that a policy has.
+
+    Args:
+        cls: its classmethod `check_team(own, first)`, where it has one, is asked whether it can learn with so many
+            entities in a team, where the policy's first team has `first`.
+        plan: who sits where.
+        policy: of the algorithm.
+
+    Raises:
+        ConfigError: it cannot; or the workers of a team, who tell each other what they see, are not to wait.
+    """
+    if not spec_of(cls).checks_team or not policy.workers:
+        return
+    who, teams = f"policy {policy.name!r} ({policy.algorithm})", plan.teams(policy)
+    places = [[policy.workers[rank] for rank in team] for team in teams]
+    sizes = [sum(len(plan.matches[match].seats[seat].entities) for match, seat in team) for team in places]
+    for ((match, seat), *_), size in zip(places, sizes, strict=True):
+        with located(path=plan.matches[match].seat_path(seat), who=who):
+            cls.check_team(size, sizes[0])
+    barrier = policy.frozen or (policy.sync, policy.reduce) != ("samples", "fast")
+    if len(teams) < len(policy.workers) and not barrier:
+        raise ConfigError(
+            "fast with sync: samples lets no worker wait for another, but those of a team have to tell each other what "
+            "they see; set reduce: ordered, or seat the team together, as in seats: [[blue, blue], red]",
+            path=f"policies.{policy.name}.reduce",
+        )
+
+
+def check_independence(cls: type[Any], policy: PolicyPlan) -> None:
+    """Refuses several workers of one policy where the algorithm's class says that they never meet.
+
+    Raises:
+        ConfigError: the class says `independent = True`, the policy learns, and the configuration does not say that
+            its workers are independent.
+    """
+    if spec_of(cls).independent and not policy.frozen and len(policy.workers) > 1:
+        raise ConfigError(
+            f"the policy has {len(policy.workers)} workers, and {cls.__name__} says `independent = True`: they never "
+            "meet; set `independent: true`, and each worker is a policy of its own",
+            path=f"policies.{policy.name}",
+        )
+
+
+class Learner(NamedTuple):
+    """Who of a group has samples of its own: a worker, or the workers of a team together."""
+
+    workers: tuple[int, ...]  # group ranks
+    rows: int  # that it learns from on a tick
+
+
+def learners_of(cls: type[Any], plan: Plan, policy: PolicyPlan, *, entry: int | None = None) -> tuple[Learner, ...]:
+    """A policy's learners, as its algorithm counts them.
+
+    A worker has lanes x entities rows. Where the class says `learner = "team"`, a team is one, and has its lanes.
+
+    Args:
+        cls: the policy's algorithm.
+        plan: who sits where.
+        policy: whose they are.
+        entry: those in the copies of this match description alone; None: all.
+    """
+    matches = [plan.matches[match] for match, _ in policy.workers]
+    if spec_of(cls).learns_as == "team":
+        found = [Learner(team, matches[team[0]].lanes) for team in plan.teams(policy)]
+    else:
+        seats = [match.seats[seat] for match, (_, seat) in zip(matches, policy.workers, strict=True)]
+        found = [Learner((rank,), matches[rank].lanes * len(seat.entities)) for rank, seat in enumerate(seats)]
+    return tuple(learner for learner in found if entry in (None, matches[learner.workers[0]].entry))

@@ -1,0 +1,68 @@
+"""What an algorithm's class can do, read from its members here and nowhere else."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from arena import registry
+
+
+@dataclass(frozen=True)
+class AlgorithmSpec:
+    """The members that the class of an algorithm has; all but `face` and `run` are optional.
+
+    Attributes:
+        faces: the environments that its `run` can step, in the order of preference.
+        sync_on: when its workers meet their group, `ticks` or `episodes`: see `arena.plan.deadlock`.
+        learns_as: whose samples one learner has: those of a `worker`, or of a whole `team`.
+        independent: its workers never meet.
+        saves: `state_dict()`: its policies have checkpoints.
+        loads: `load_state_dict()`: a checkpoint can be loaded.
+        saves_worker: `worker_state_dict()`: each worker has a state of its own.
+        loads_worker: `load_worker_state_dict()`.
+        checks_spaces: `check(observation_space, action_space)`.
+        checks_team: `check_team(own, first)`.
+        has_sizes: `sizes(options, *, rows, ticks, workers)`.
+        made_from_spaces: `from_spaces(env, group, *, ticks, **options)`: it can be made without a game.
+    """
+
+    faces: tuple[str, ...]
+    sync_on: str
+    learns_as: str
+    independent: bool
+    saves: bool
+    loads: bool
+    saves_worker: bool
+    loads_worker: bool
+    checks_spaces: bool
+    checks_team: bool
+    has_sizes: bool
+    made_from_spaces: bool
+
+    @property
+    def resumable(self) -> bool:
+        """Whether what it has learned can be saved and loaded."""
+        return self.saves and self.loads
+
+
+def spec_of(cls: type[Any]) -> AlgorithmSpec:
+    """The specification of an algorithm's class.
+
+    Raises:
+        ConfigError: its `schedule` is unknown.
+    """
+    return AlgorithmSpec(
+        faces=(cls.face,) if isinstance(cls.face, str) else tuple(cls.face),
+        sync_on=registry.schedule_of(cls),
+        learns_as=getattr(cls, "learner", "worker"),
+        independent=getattr(cls, "independent", False),
+        saves=hasattr(cls, "state_dict"),
+        loads=hasattr(cls, "load_state_dict"),
+        saves_worker=hasattr(cls, "worker_state_dict"),
+        loads_worker=hasattr(cls, "load_worker_state_dict"),
+        checks_spaces=hasattr(cls, "check"),
+        checks_team=hasattr(cls, "check_team"),
+        has_sizes=hasattr(cls, "sizes"),
+        made_from_spaces=hasattr(cls, "from_spaces"),
+    )
