@@ -16,7 +16,7 @@ BYTES = 2**18
 
 
 class Heavy(MeetsItself):
-    """The first one of policy `p0` notes how much memory Python has given out when everybody is ready."""
+    """The first one of policy `p0` notes how much memory Python has given out when all ranks are ready."""
 
     def __init__(self, env: Any, group: Any, *, ticks: int) -> None:
         super().__init__(env, group, ticks=ticks)

@@ -89,7 +89,7 @@ class Deaf(Callback):
 
 
 class TakesOther(Callback):
-    """Expects what nobody gives it."""
+    """Has an argument that the arena does not pass."""
 
     def on_update(self, line: Mapping[str, Any], number: int) -> None: ...  # type: ignore[override]
 

@@ -132,7 +132,7 @@ class Refuses(Player):
 
 
 class Forgetful(Player):
-    """Learns, as far as anybody can tell, but has no state; writes its history down."""
+    """Learns, but has no state; writes its history down."""
 
     def run(self) -> None:
         while True:

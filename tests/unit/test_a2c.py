@@ -1,4 +1,4 @@
-"""A2C: the maths against slow formulas, one step per rollout, groups against one worker, state that goes on."""
+"""A2C: the maths against slow formulas, one step per rollout, groups against one worker, options."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gymnasium import spaces
 from gymnasium.vector.utils import batch_space
 
 from arena.errors import BudgetReached, ConfigError
-from fakes import ScriptedEnv, ThreadGroup, all_equal, flat_weights, solo_group, together
+from fakes import ScriptedEnv, ThreadGroup, flat_weights, solo_group, together
 from learning_steps import evaluate, learn, play
 from policies.a2c import A2C
 from policies.common.rollout import Batch, from_samples, to_leaves, to_samples
@@ -171,56 +171,12 @@ def test_workers_equal_one_worker_on_the_pooled_data(sync: str) -> None:
     assert figures == same == pytest.approx(expected, abs=1e-5)
 
 
-@pytest.mark.parametrize("sync", ["gradients", "samples"])
-def test_workers_stay_equal_through_a_run_also_where_one_never_acts(sync: str) -> None:
-    def work(group: ThreadGroup) -> Any:
-        idle = group.rank == 2
-        env = unequal_env(group, ticks=24, active=(lambda tick: np.zeros(7, np.bool_)) if idle else None)
-        a2c = trained(env, group, check_every=1)
-        return flat_weights(a2c.network), a2c.updates
-
-    found = together(3, work, sync=sync)
-    assert all(np.array_equal(weights, found[0][0]) and updates == 4 for weights, updates in found)
-
-
-# ---------------------------------------------------------------------------------------------------- state, failures
-
-
-def test_a_stored_state_goes_on_to_the_same_bits() -> None:
-    def more(a2c: A2C) -> Any:
-        new = worker(ScriptedEnv(VECTOR, CHOICE))  # each leg of a run has random streams of its own
-        a2c.generator, a2c.rollout = new.generator, new.rollout
-        a2c.env = ScriptedEnv(VECTOR, CHOICE, ticks=18, seed=5, reward=random_rewards(5))
-        with pytest.raises(BudgetReached):
-            a2c.run()
-        return a2c.state_dict()
-
-    a2c = trained(ScriptedEnv(VECTOR, CHOICE, ticks=18, reward=random_rewards(0)), learning_rate_schedule="linear")
-    stored = a2c.state_dict()
-    fresh = worker(ScriptedEnv(VECTOR, CHOICE, ticks=18), learning_rate_schedule="linear")
-    fresh.load_state_dict(stored)
-    assert all_equal(fresh.state_dict(), stored)
-    assert all_equal(more(fresh), more(a2c))
-    assert not all_equal(stored, a2c.state_dict())
+# ------------------------------------------------------------------------------------------------- state, options
 
 
 def test_a_state_of_something_else_is_refused_by_name() -> None:
     with pytest.raises(ConfigError, match="no state of A2C: it has q_values"):
         worker(ScriptedEnv(VECTOR, CHOICE)).load_state_dict({"q_values": 1})
-
-
-@pytest.mark.parametrize("value", [np.nan, np.inf])
-def test_a_loss_that_is_no_number_stops_the_worker_before_its_weights_are_lost(value: float) -> None:
-    env = ScriptedEnv(VECTOR, CHOICE, ticks=12, reward=lambda observations, actions: np.full(4, value))
-    a2c = worker(env)
-    with pytest.raises(FloatingPointError, match="policy 'blue': update 1 measured"):
-        a2c.run()
-    assert np.isfinite(flat_weights(a2c.network)).all()
-
-
-def test_sizes_tell_what_a_run_will_be() -> None:
-    sizes = A2C.sizes({"n_steps": 5}, rows=8, ticks=1000, workers=4)
-    assert sizes == {"samples per update": 160, "updates per run": 200}
 
 
 def test_options_that_only_ppo_has_are_none_of_a2cs() -> None:

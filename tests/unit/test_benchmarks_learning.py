@@ -89,7 +89,7 @@ def test_a_seed_that_is_measured_again_takes_the_place_of_the_old_one(tmp_path: 
     data = Results(tmp_path).add("cartpole-ppo", 1, result(3.0, 4.0))
     assert data["cases"]["cartpole-ppo"]["return"]["values"] == [3.0]
     assert data["promises"][0]["holds"] is False
-    assert len(data["promises"]) == 1, "nobody was measured beside it"
+    assert len(data["promises"]) == 1, "no other library was measured beside it"
 
 
 def test_a_row_that_cannot_be_measured_says_why(tmp_path: Path) -> None:

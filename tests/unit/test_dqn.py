@@ -198,14 +198,6 @@ def test_before_it_learns_it_plays_all_allowed_actions_equally_often() -> None:
     assert share == pytest.approx([1 / 3, 0, 1 / 3, 1 / 3], abs=0.015)
 
 
-def test_a_forbidden_action_is_never_played() -> None:
-    masks = np.array([[1, 0, 1, 0], [0, 0, 0, 1]], np.int8)
-    env = ScriptedEnv(VECTOR, CHOICE, rows=2, ticks=80, masks=lambda tick: np.roll(masks, tick, axis=1))
-    trained(env, exploration_fraction=0.6)
-    for tick, actions in enumerate(env.actions):
-        assert np.roll(masks, tick, axis=1)[[0, 1], actions + 2].all()
-
-
 def test_an_actor_obeys_masks_and_start_and_disturbs_nothing() -> None:
     dqn = worker(ScriptedEnv(VECTOR, CHOICE, rows=2), exploration_final_eps=1.0)
     infos = {"action_mask": np.array([[0, 0, 1, 0], [0, 1, 0, 0]], np.int8)}

@@ -1,4 +1,4 @@
-"""MAPPO: what the critic sees by hand, actors alone, the gradient against autograd, groups, state, refusals."""
+"""MAPPO: what the critic sees by hand, actors alone, the gradient against autograd, groups, refusals."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ import torch
 from gymnasium import spaces
 
 from arena.errors import BudgetReached, ConfigError
-from arena.records.state_codec import decode, encode
-from fakes import ScriptedEnv, ThreadGroup, all_equal, flat_weights, solo_group, together
+from fakes import ScriptedEnv, ThreadGroup, flat_weights, solo_group, together
 from learning_steps import evaluate, learn, play
 from policies.common.rollout import Batch, from_samples, to_samples
 from policies.mappo import MAPPO
@@ -148,20 +147,6 @@ def test_workers_on_one_full_batch_equal_one_worker_on_the_pooled_data(sync: str
     learn(alone, from_samples([to_samples(first), to_samples(second)]))
     assert np.array_equal(mine, yours)
     np.testing.assert_allclose(mine, flat_weights(alone.network), atol=1e-6, rtol=0)
-
-
-def test_a_stored_state_goes_on_to_the_same_bits() -> None:
-    def more(mappo: MAPPO) -> Any:
-        mappo.env = game(seed=5, ticks=14)
-        mappo.generator, mappo.rollout.played = worker().generator, 0
-        with pytest.raises(BudgetReached):
-            mappo.run()
-        return mappo.state_dict()
-
-    mappo = trained(game(ticks=14), normalize_observations=True)
-    fresh = worker(normalize_observations=True)
-    fresh.load_state_dict(decode(*encode(mappo.state_dict())))
-    assert all_equal(more(fresh), more(mappo))
 
 
 def test_a_team_of_one_entity_another_size_and_a_memory_are_refused() -> None:

@@ -183,7 +183,7 @@ def test_statistics_of_another_shape_are_refused() -> None:
 # --------------------------------------------------------------------------------------------------------- rewards
 
 
-def everybody(ticks: int, rows: int) -> Any:
+def all_active(ticks: int, rows: int) -> Any:
     return np.ones((ticks + 1, rows), np.bool_)
 
 
@@ -193,7 +193,7 @@ def test_running_returns_are_those_of_the_definition_and_go_on_from_call_to_call
     normalizer = RewardNormalizer(3, gamma=0.9)
     for part in (slice(0, 25), slice(25, 60)):
         length = part.stop - part.start
-        normalizer.update(normalizer.describe(rewards[part], everybody(length, 3), ended[part]))
+        normalizer.update(normalizer.describe(rewards[part], all_active(length, 3), ended[part]))
     expected = np.zeros((60, 3))
     running = np.zeros(3)
     for t in range(60):
@@ -229,7 +229,7 @@ def test_a_row_that_is_out_of_the_game_until_the_next_episode_gathers_no_zeros()
 def test_rewards_are_clipped_after_they_are_scaled_and_stay_as_they_are_without() -> None:
     rewards = np.array([[1.0], [-1.0], [100.0]])
     normalizer = RewardNormalizer(1, gamma=0.0, clip=0.5)
-    normalizer.update(normalizer.describe(rewards, everybody(3, 1), np.zeros((3, 1), np.bool_)))
+    normalizer.update(normalizer.describe(rewards, all_active(3, 1), np.zeros((3, 1), np.bool_)))
     np.testing.assert_allclose(normalizer(rewards), np.clip(rewards / rewards.std(), -0.5, 0.5))
     assert RewardNormalizer(1, gamma=0.9, enabled=False)(rewards) is rewards
 
@@ -238,12 +238,12 @@ def test_returns_in_the_middle_of_which_a_row_is_go_on_after_a_stop() -> None:
     draw = np.random.default_rng(2)
     rewards, ended = draw.normal(size=(20, 2)), draw.random((20, 2)) < 0.1
     whole, first, second = (RewardNormalizer(2, gamma=0.9) for _ in range(3))
-    whole.update(whole.describe(rewards[:10], everybody(10, 2), ended[:10]))
-    whole.update(whole.describe(rewards[10:], everybody(10, 2), ended[10:]))
-    first.update(first.describe(rewards[:10], everybody(10, 2), ended[:10]))
+    whole.update(whole.describe(rewards[:10], all_active(10, 2), ended[:10]))
+    whole.update(whole.describe(rewards[10:], all_active(10, 2), ended[10:]))
+    first.update(first.describe(rewards[:10], all_active(10, 2), ended[:10]))
     second.load_state_dict(decode(*encode(first.state_dict())))
     second.load_worker_state_dict(decode(*encode(first.worker_state_dict())))
-    second.update(second.describe(rewards[10:], everybody(10, 2), ended[10:]))
+    second.update(second.describe(rewards[10:], all_active(10, 2), ended[10:]))
     assert all_equal(second.state_dict(), whole.state_dict())
     other = RewardNormalizer(3, gamma=0.9)
     other.load_worker_state_dict(first.worker_state_dict())  # of a seat with other rows: begins anew
@@ -356,7 +356,7 @@ def test_a_stored_policy_sees_and_earns_as_before_and_one_that_saw_otherwise_is_
     with pytest.raises(ConfigError, match="set normalize_observations: true"):
         plain.load_state_dict(state)
     unscaled = PPO(env, solo_group(), ticks=env.ticks, **SMALL, normalize_observations=True)
-    unscaled.load_state_dict(state)  # rewards matter to nobody who only plays
+    unscaled.load_state_dict(state)  # rewards do not matter to a policy that only plays
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,6 @@ from gymnasium.vector import AutoresetMode
 
 from arena import registry
 from arena.errors import BudgetReached, ConfigError
-from arena.records.state_codec import decode, encode
 from fakes import ScriptedEnv, ThreadGroup, all_equal, flat_weights, solo_group, together
 from policies.common.nstep import Fragment
 from policies.common.replay import Replay, Transitions
@@ -175,42 +174,6 @@ def test_gradients_and_samples_on_one_full_batch_equal_one_worker_on_the_pooled_
     assert np.abs(flat_weights(alone.network) - before).max() > 1e-3
 
 
-@pytest.mark.parametrize("prioritized", [False, True])
-@pytest.mark.parametrize("sync", SYNCS)
-def test_workers_with_unequal_rows_stay_equal_through_a_run(sync: str, prioritized: bool) -> None:
-    def work(group: ThreadGroup) -> Any:
-        dqn = trained(env_of(group, ticks=40), group, prioritized=prioritized, log_every=8)
-        return flat_weights(dqn.network), group.called, dqn.group_learner.gradient_steps, dqn.intensity.state_dict()
-
-    first, second, third = together(3, work, sync=sync)
-    assert np.array_equal(first[0], second[0])
-    assert np.array_equal(first[0], third[0])
-    assert first[1:] == second[1:] == third[1:]
-    assert first[2] > 10
-
-
-def test_a_worker_without_transitions_takes_part_and_counts_for_nothing() -> None:
-    def work(group: ThreadGroup) -> Any:
-        idle = (lambda tick: np.zeros(5, np.bool_)) if group.rank == 1 else None
-        dqn = trained(env_of(group, ticks=30, active=idle), group)
-        return flat_weights(dqn.network), dqn.group_learner.replay.size, dqn.intensity.state_dict()
-
-    busy, idle = together(2, work)
-    assert (busy[1], idle[1]) == (90, 0)
-    assert np.array_equal(busy[0], idle[0])
-    alone = trained(env_of(solo_group(), ticks=30))
-    np.testing.assert_allclose(busy[0], flat_weights(alone.network), atol=1e-6, rtol=0)
-    assert busy[2] == alone.intensity.state_dict()
-
-
-@pytest.mark.parametrize("sync", SYNCS)
-def test_where_nobody_ever_acts_nothing_is_learnt(sync: str) -> None:
-    env = ScriptedEnv(VECTOR, CHOICE, ticks=16, active=lambda tick: np.zeros(4, np.bool_))
-    dqn = trained(env, solo_group(sync=sync))
-    assert dqn.group_learner.gradient_steps == 0
-    assert np.array_equal(flat_weights(dqn.network), flat_weights(worker(env).network))
-
-
 def test_rows_that_did_not_act_teach_nothing() -> None:
     """Their observations are nan here: one of them in a minibatch would make every weight nan."""
     env = ScriptedEnv(VECTOR, CHOICE, rows=3, ticks=40, active=lambda tick: (np.arange(3) + tick) % 2 == 0)
@@ -275,46 +238,6 @@ def test_a_learning_rate_of_zero_changes_no_bit() -> None:
     assert np.array_equal(flat_weights(trained(env, learning_rate=0).network), flat_weights(worker(env).network))
 
 
-# ------------------------------------------------------------------------------------------- what is no finite number
-
-
-def test_a_reward_that_is_no_number_stops_the_worker_before_it_is_learnt_from() -> None:
-    env = ScriptedEnv(
-        VECTOR, CHOICE, ticks=40, reward=lambda seen, actions: np.full(4, np.nan if env.tick > 20 else 0.0)
-    )
-    dqn = worker(env)
-    with pytest.raises(FloatingPointError, match=r"policy 'blue': a reward .* before tick 22"):
-        dqn.run()
-    assert np.isfinite(flat_weights(dqn.network)).all()
-
-
-def test_a_loss_that_is_no_number_stops_the_worker_before_its_weights_are_lost() -> None:
-    env = ScriptedEnv(VECTOR, CHOICE, ticks=40, reward=lambda seen, actions: np.full(4, 1e39))
-    dqn = worker(env)
-    with pytest.raises(FloatingPointError, match="policy 'blue'"):
-        dqn.run()
-    assert np.isfinite(flat_weights(dqn.network)).all()
-
-
-def test_a_gradient_that_is_no_number_stops_all_workers() -> None:
-    def work(group: ThreadGroup) -> Any:
-        dqn = worker(env_of(group, ticks=40), group)
-        if group.rank == 1:
-            backward = dqn.backward
-
-            def spoilt(batch: Transitions) -> Any:
-                found = backward(batch)
-                dqn.optimizers["optimizer"].gradient[0] = np.inf
-                return found
-
-            dqn.backward = spoilt  # type: ignore[method-assign]
-        with pytest.raises(FloatingPointError, match="gradient step 1 measured"):
-            dqn.run()
-        return flat_weights(dqn.network)
-
-    assert all(np.isfinite(weights).all() for weights in together(2, work))
-
-
 # --------------------------------------------------------------------------------------------- what is told and saved
 
 
@@ -333,43 +256,6 @@ def test_before_it_learns_it_logs_what_there_is() -> None:
     dqn = trained(ScriptedEnv(VECTOR, CHOICE, ticks=8, rows=4), learning_starts=31, log_every=2)
     assert "loss" not in dqn.group.logged[0]
     assert "loss" in dqn.group.logged[-1]
-
-
-def test_the_same_seed_gives_the_same_weights_and_no_global_generator_is_touched() -> None:
-    torch_before, numpy_before = torch.get_rng_state(), np.random.get_state()[1].copy()
-    one, same, other = (
-        flat_weights(trained(ScriptedEnv(VECTOR, CHOICE, ticks=30), solo_group(seed=seed), prioritized=True).network)
-        for seed in (0, 0, 1)
-    )
-    assert np.array_equal(one, same)
-    assert not np.array_equal(one, other)
-    assert torch.equal(torch_before, torch.get_rng_state())
-    assert np.array_equal(numpy_before, np.random.get_state()[1])
-
-
-@pytest.mark.parametrize("prioritized", [False, True])
-def test_a_stored_state_goes_on_to_the_same_bits(prioritized: bool) -> None:
-    options = {"prioritized": prioritized, "tau": 0.5, "target_update_interval": 3, "n_step": 2}
-
-    def more(dqn: DQN) -> Any:
-        new = worker(ScriptedEnv(VECTOR, CHOICE))  # each leg of a run has random streams of its own
-        dqn.generator, dqn.group_learner._generator = new.generator, new.group_learner._generator
-        dqn.env = ScriptedEnv(VECTOR, CHOICE, ticks=15, seed=5, reward=random_rewards(5))
-        with pytest.raises(BudgetReached):
-            dqn.run()
-        return dqn.state_dict(), dqn.worker_state_dict()
-
-    dqn = trained(ScriptedEnv(VECTOR, CHOICE, ticks=33, reward=random_rewards(0)), **options)
-    stored, own = decode(*encode(dqn.state_dict())), decode(*encode(dqn.worker_state_dict()))
-    assert len(own["experience"]["observations"][0]) > 0, "the leg ended between two meetings"
-    fresh = worker(ScriptedEnv(VECTOR, CHOICE, ticks=33), **options)
-    fresh.load_state_dict(stored)
-    fresh.load_worker_state_dict(own)
-    assert all_equal(fresh.state_dict(), stored)
-    assert all_equal(fresh.worker_state_dict(), own)
-    after = more(dqn)
-    assert all_equal(more(fresh), after)
-    assert after[0]["gradient_steps"] > stored["gradient_steps"]
 
 
 def test_without_its_replay_a_policy_plays_on_and_waits_until_it_has_seen_enough() -> None:

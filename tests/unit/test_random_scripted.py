@@ -170,7 +170,7 @@ def widest(observations: Any, infos: Any, env: Any) -> Any:
     return np.full(env.num_envs, env.single_action_space.n - 1)
 
 
-def nobody(observations: Any, infos: Any) -> Any:
+def play_nothing(observations: Any, infos: Any) -> Any:
     """A function for a parallel game."""
     return dict.fromkeys(observations, 0)
 
@@ -192,7 +192,7 @@ def test_a_function_gets_the_environment_if_it_asks_for_it() -> None:
 
 def test_a_function_decides_by_entity_in_a_parallel_game() -> None:
     env = Players(spaces.Discrete(2))
-    act = Scripted(env, solo_group(), ticks=1, function=HERE + "nobody").actor()
+    act = Scripted(env, solo_group(), ticks=1, function=HERE + "play_nothing").actor()
     assert act(*env.reset()) == {"a": 0, "b": 0}
 
 

@@ -430,7 +430,7 @@ def test_learns_to_play_what_it_has_seen_before_and_one_without_memory_cannot(ki
         rewards = []
         for tick in range(40):
             observations, reward_t, _, _, infos = env.step(act(observations, infos))
-            if tick % 20:  # on the first tick of an episode nobody can know
+            if tick % 20:  # on the first tick of an episode there is nothing to remember
                 rewards.append(reward_t.mean())
         rates.append(np.mean(rewards))
     assert rates[0] >= 0.95

@@ -39,7 +39,7 @@ def changed(archive: bytes, change: Callable[[str, bytes], bytes], kind: int = z
 
 
 class Trap:
-    """Whoever unpickles it, writes a file."""
+    """Writes a file when it is unpickled."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

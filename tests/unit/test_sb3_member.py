@@ -86,7 +86,7 @@ def test_a_worker_alone_learns_to_the_bit_what_the_library_learns_without_the_ar
 
 
 class NoStreams:
-    """Nobody else draws."""
+    """Only one member draws."""
 
     def left(self) -> Any:
         import contextlib

@@ -64,7 +64,7 @@ def compare(mine: Rows, theirs: DummyVecEnv) -> None:
     assert fallen > 3
 
 
-def test_the_spaces_are_copies_whose_seeding_disturbs_nobody() -> None:
+def test_spaces_are_copies_that_are_seeded_alone() -> None:
     env = ScriptedEnv(VECTOR, CHOICE)
     env.single_action_space.seed(3)
     expected = [env.single_action_space.sample() for _ in range(20)]
@@ -111,7 +111,7 @@ def play(env: ScriptedEnv, *, ticks: int) -> None:
     ],
     ids=["masks", "turns"],
 )
-def test_what_the_library_cannot_do_is_refused_before_anybody_plays(told: Any, message: str) -> None:
+def test_what_the_library_cannot_do_is_refused_before_play(told: Any, message: str) -> None:
     with pytest.raises(ConfigError, match=f"{message}.* use an algorithm of the arena's own, such as ppo"):
         play(ScriptedEnv(VECTOR, CHOICE, **told), ticks=0)
 
