@@ -7,13 +7,16 @@ import os
 import re
 import shutil
 from collections import Counter
+from collections.abc import Iterator
 from datetime import datetime, timezone
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import plotly.graph_objects as go
 import pytest
+from jinja2 import FileSystemBytecodeCache
 
 from arena.cli.main import main
 from arena.config import parse_config
@@ -27,6 +30,8 @@ from arena.records import boundary
 from arena.records.boundary import Boundary
 from arena.records.folder import RunFolder
 from arena.records.lock import RunLock
+from arena.report import page as report_page
+from arena.report import standings
 from arena.report.charts import figures
 from arena.report.colors import Colors
 from arena.report.curves import curve, edges_for
@@ -45,6 +50,21 @@ LEAGUE = League(policies=3, episodes=300, rounds=3)
 @pytest.fixture(scope="module")
 def league(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
     return write_league(tmp_path_factory.mktemp("league") / "run", LEAGUE)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _compiled_templates(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Compiles the templates once instead of for every page."""
+    cache = FileSystemBytecodeCache(str(tmp_path_factory.mktemp("templates")))
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setattr(report_page, "Environment", partial(report_page.Environment, bytecode_cache=cache))
+        yield
+
+
+@pytest.fixture(autouse=True)
+def _few_samples(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The meta-game of folders that a test changes is estimated from 5 samples; that of `told` and `text` from all."""
+    monkeypatch.setattr(standings, "SAMPLES", 5)
 
 
 @pytest.fixture
