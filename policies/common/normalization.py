@@ -1,4 +1,4 @@
-"""Running normalisation: observations to mean 0 and deviation 1, rewards by the deviation of the discounted return.
+"""Running normalization: observations to mean 0 and deviation 1, rewards by the deviation of the discounted return.
 
 What one worker has seen is a `Statistics` for each array; `pooled` merges those of a whole group in one exchange, so
 that all workers hold the same numbers to the bit, and N workers those that one would have of all their samples.
@@ -7,7 +7,7 @@ that all workers hold the same numbers to the bit, and N workers those that one 
                    choices stay as they are, since the networks scale them
     rewards        r / deviation of the running discounted return of the rows (Engstrom et al. 2020, arXiv 2005.12729)
 
-Whoever learns from rollouts holds both as a `Normalization`: rewards are scaled by statistics that have their own
+Algorithms that learn from rollouts hold both as a `Normalization`: rewards are scaled by statistics that have their own
 rollout in them, but observations by those of before, from the first tick of a rollout to the last step on it: else the
 policy that learns would not be the one that has acted.
 """
@@ -33,7 +33,7 @@ from policies.networks.actor_critic import leaf_spaces
 
 if TYPE_CHECKING:
     from arena.group.group import Group
-    from policies.common.nstep import Fragment as NStepBatch
+    from policies.common.nstep import NStepBatch
     from policies.common.on_policy import OnPolicyOptions
     from policies.common.replay import Transitions
     from policies.common.rollout import Rollout

@@ -25,7 +25,7 @@ from policies.common.algorithm import Algorithm, check_autoreset
 from policies.common.devices import moved
 from policies.common.group_learner import ReplayLearner
 from policies.common.normalization import ObservationNormalizer, check_normalization
-from policies.common.nstep import Experience
+from policies.common.nstep import NStepBuilder
 from policies.common.options import (
     AUTO,
     Activation,
@@ -179,7 +179,7 @@ class OffPolicy(Algorithm, ABC):
         optimizers: Mapping[str, Adam],
         targets: Mapping[str, Target[Any]],
         *,
-        experience: Experience | None = None,
+        experience: NStepBuilder | None = None,
         normalization: ObservationNormalizer | None = None,
         rank: int | None = None,
         size: int | None = None,
@@ -204,7 +204,7 @@ class OffPolicy(Algorithm, ABC):
             "action_dtype": self.actions.dtype,
             "mask_size": self.actions.mask_size,
         }
-        self.experience = experience or Experience(**layout, rows=self.env.num_envs, n_step=o.n_step, gamma=o.gamma)
+        self.experience = experience or NStepBuilder(**layout, rows=self.env.num_envs, n_step=o.n_step, gamma=o.gamma)
         size, pooled = size or group.size, group.sync == "samples"
         replay = None
         if group.is_root or not pooled:

@@ -231,7 +231,7 @@ class Rollout:
             "truncated": self._truncated,
         }
         self._cut: list[tuple[int, NDArray[np.intp], list[Tensor]]] = []  # tick, rows, their last leaves
-        self.played = 0  # ticks that are complete; whoever plays counts them
+        self.played = 0  # ticks that are complete; counted by `collect`
 
     def begin(self, observations: Any, infos: Mapping[str, Any]) -> None:
         """Takes what `env.reset` gave: what the rows see before the tick that comes next."""

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from arena.errors import ConfigError
-from policies.common.shape_errors import Misfit, Shape, difference
+from policies.common.shape_errors import Shape, ShapeMismatch, difference
 
 _AS_LEARNT = (
     "they were learnt with other spaces of the environment, or other options of the network, such as "
@@ -77,7 +77,7 @@ def load_weights(module: nn.Module, weights: Mapping[str, Any]) -> None:
     module.load_state_dict(tensors)
 
 
-def misfit(module: nn.Module, weights: Mapping[str, Any]) -> Misfit | None:
+def misfit(module: nn.Module, weights: Mapping[str, Any]) -> ShapeMismatch | None:
     """In which way stored weights do not fit a module; None if they do."""
     return difference(_shapes(weights), _shapes(module.state_dict()))
 

@@ -59,7 +59,7 @@ class UnitBox:
         return bounded
 
     def uniform(self, rows: int, generator: torch.Generator) -> Tensor:
-        """Actions [rows, d] of somebody who has learnt nothing: all equally likely."""
+        """Uniformly random actions [rows, d]."""
         return torch.empty(rows, self.outputs).uniform_(-1, 1, generator=generator)
 
 

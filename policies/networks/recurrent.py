@@ -165,7 +165,7 @@ def _side_by_side(lengths: NDArray[np.int64]) -> tuple[NDArray[np.int64], list[i
     return (begins + times)[going_on], going_on.sum(1).tolist()
 
 
-class Recollection:
+class RecurrentState:
     """What the rows of an actor remember, from tick to tick; of a policy without memory, nothing.
 
     Args:

@@ -56,7 +56,7 @@ class Estimates(NamedTuple):
     weighted: Estimate
     mean_return: Estimate  # of who has played
     episodes: int  # that were used
-    left_out: int  # as the end of a leg had cut them, or nobody had spoken for the entity
+    left_out: int  # cut by the end of a leg, or the entity had no action of the policy
     effective_episodes: float  # (sum w)^2 / sum w^2: so many of the target's own would say as much
 
 

@@ -5,7 +5,7 @@
     pytorch_variables.pth       other tensors
     _stable_baselines3_version
 
-The library's `load` unpickles what is in `data`, so it runs whatever somebody has put there. Here nothing is unpickled:
+The library's `load` unpickles what is in `data`, so it executes any code that is in there. Here nothing is unpickled:
 tensors are read by torch's loader of weights alone, and of `data` only the numbers. All members are stored as they are,
 also those inside of the `.pth` files, so that nothing can grow beyond the archive's own size.
 """
