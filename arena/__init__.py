@@ -1,19 +1,61 @@
 """Many policies learning with and against each other, in many copies of many games, over MPI.
 
-Importing `arena` starts neither MPI nor torch.
+Importing `arena` starts neither MPI nor torch; what is not an error is imported when it is used.
 """
 
-from arena.errors import ArenaError, BudgetReached, ConfigError, Deadlock, GroupError, ProtocolError, RunStopped
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from arena.errors import (
+    ArenaError,
+    BudgetReached,
+    ConfigError,
+    Deadlock,
+    GroupError,
+    ProtocolError,
+    RunFailed,
+    RunStopped,
+)
+
+if TYPE_CHECKING:
+    from arena.callbacks import Callback
+    from arena.game.api import BatchedEnv, Frame, Interface, Step
+    from arena.launch.api import RunResult, train
+    from arena.launch.events import Event, PolicyScore
 
 __version__ = "0.1.0"
 
 __all__ = [
     "ArenaError",
+    "BatchedEnv",
     "BudgetReached",
+    "Callback",
     "ConfigError",
     "Deadlock",
+    "Event",
+    "Frame",
     "GroupError",
+    "Interface",
+    "PolicyScore",
     "ProtocolError",
+    "RunFailed",
+    "RunResult",
     "RunStopped",
+    "Step",
     "__version__",
+    "train",
 ]
+
+_MODULES = {
+    "Callback": "arena.callbacks",
+    **dict.fromkeys(("BatchedEnv", "Frame", "Interface", "Step"), "arena.game.api"),
+    **dict.fromkeys(("RunResult", "train"), "arena.launch.api"),
+    **dict.fromkeys(("Event", "PolicyScore"), "arena.launch.events"),
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found: object = getattr(import_module(_MODULES[name]), name)
+    return found

@@ -23,6 +23,8 @@ from arena.errors import CallbackFailed, ConfigError, close_name, located, neare
 from arena.plan.plan import CallbackPlan
 from arena.registry import load_object, where_raised
 
+__all__ = ["Callback", "StartedRun"]
+
 
 class StartedRun(NamedTuple):
     """What a callback sees of the run.

@@ -9,6 +9,7 @@ ArenaError
 ├── WriteError           a file of the run folder cannot be written: disk full, no permission, folder gone
 ├── CallbackFailed       a user's callback has raised: the run ends
 ├── Deadlock             every role waits for another one
+├── RunFailed            a run that `arena.train` has started has failed
 ├── ProcessExited        a process of the run has exited by itself, which MPI does not report as a failure
 └── RunStopped           another role failed; this role ends quietly
     └── PeerLost         a process of the run has died
@@ -118,6 +119,10 @@ class CallbackFailed(ArenaError):
 
 class Deadlock(ArenaError):
     """Every role waits for another one; the message names what each waits for."""
+
+
+class RunFailed(ArenaError):
+    """A run that `arena.train` has started has failed; the message says which role, and why."""
 
 
 class ProcessExited(ArenaError):

@@ -25,6 +25,8 @@ from arena.errors import ArenaError, ConfigError
 from arena.game import spaces
 from arena.game.api import BatchedEnv, Frame, Step
 
+__all__ = ["ContractBroken", "check_batched_env"]
+
 
 class ContractBroken(ArenaError, AssertionError):
     """A game does not do what `arena.game.api` says; the message tells what, where, and what was expected."""

@@ -26,17 +26,15 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
-from gymnasium import spaces
 from numpy.typing import NDArray
 
 import runs
 from arena.config import yaml
-from arena.serving.policy import load_policy
+from arena.serving import load_policy
 from harness import HERE, Case, Measured, Report, Sample, Settings, Summary, interleave, main, method, say
 
 Config: TypeAlias = dict[str, Any]
 
-SIGHT, CHOICE = spaces.Box(0, 1, (7,), np.float32), spaces.Discrete(3)
 NOTHING_YET = np.eye(7, dtype=np.float32)[-1]  # what is seen before the only choice: that there was none
 PAYS = np.array([[0, -1, 1], [1, 0, -1], [-1, 1, 0]])  # rock, paper, scissors
 GAMES = 40  # that a learnt policy plays
@@ -67,7 +65,7 @@ def self_play(seed: int, *, share: float, quick: bool) -> Sample:
 
 def strategies(run: Path, rounds: int, ticks: int) -> NDArray[np.float64]:
     """The probabilities `[rounds, 3]` of rock, paper and scissors after each round."""
-    policies = (load_policy(run, "learner", SIGHT, CHOICE, boundary=(number + 1) * ticks) for number in range(rounds))
+    policies = (load_policy(run, "learner", (number + 1) * ticks) for number in range(rounds))
     chances = [policy.log_prob(np.stack([NOTHING_YET] * 3), np.arange(3), None) for policy in policies]
     return np.exp(np.array(chances, np.float64))
 

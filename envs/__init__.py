@@ -1,5 +1,5 @@
-"""The games that come with the arena, computed for all lanes at once, and the adapters for everybody else's.
+"""The built-in games, computed for all lanes at once, and adapters for other interfaces.
 
-`touchdown`, `cover` and `matrix` are written in the form of `arena.game.api.BatchedEnv`; `adapters` brings
-Gymnasium, PettingZoo and plain list environments to that form.
+`touchdown`, `cover` and `matrix` implement `arena.game.api.BatchedEnv`; `adapters` convert Gymnasium, PettingZoo and
+plain list environments to it.
 """

@@ -1,12 +1,12 @@
-"""Cover: N players spread over N targets, together and without talking.
+"""Cover: N players spread over N targets, cooperatively and without communication.
 
 Players and targets are drawn uniformly from the square [-1, 1]^2; targets stay where they are. On each tick every
-player stays or moves by 0.1 along an axis, held inside the square; players may stand on each other. All of them get
-the same reward: minus the distance from a target to its nearest player, averaged over the targets,
+player stays or moves by 0.1 along an axis, clipped to the square; players may overlap. All of them get the same
+reward: minus the distance from a target to its nearest player, averaged over the targets,
 
     r = -1/N * sum over targets j of  min over players i of  |x_i - z_j|.
 
-Its upper bound 0 is reached when every target is covered. The game has no end of its own: it is truncated after
+Its upper bound 0 is reached when every target is covered. The game never terminates; it is truncated after
 `max_steps` ticks.
 """
 
@@ -21,21 +21,20 @@ from numpy.typing import NDArray
 
 from arena.game.api import Frame, Interface, Step
 from envs.common import drawing, options
-from envs.common.lanes import LaneStreams
-from envs.common.moves import MOVES, STEP
+from envs.common.lanes import MOVES, STEP, LaneStreams
 
-MOST_PLAYERS = 200  # each sees all others, so memory grows with the square
+MOST_PLAYERS = 200  # each observes all others, so memory grows with the square
 
 
 class Cover:
     """`players` players and as many targets, all lanes computed together.
 
     Entities: `player_0`, ... Actions: one of the five `MOVES`. Observation: float32 `[4 * players]`: the own
-    (x, y), then all targets and then the other players, as seen from the own place (their position minus one's own).
+    (x, y), then all targets and then the other players, relative to the own position.
 
     Args:
         lanes: games that step together.
-        players: players, and targets.
+        players: number of players, and of targets.
         max_steps: ticks of an episode.
 
     Raises:
@@ -54,8 +53,8 @@ class Cover:
         self.ticks = np.zeros(self.lanes, np.int64)  # [L] played in this episode
         self._playing = np.zeros(self.lanes, np.bool_)  # [L]
         self._streams = LaneStreams(self.lanes)
-        everybody = range(self.players)
-        others = [[i for i in everybody if i != me] for me in everybody]
+        indices = range(self.players)
+        others = [[i for i in indices if i != me] for me in indices]
         self._others = np.array(others, np.intp).reshape(self.players, self.players - 1)  # [E, E - 1]
 
     def _describe(self) -> Interface:
@@ -74,7 +73,7 @@ class Cover:
         seeds: Sequence[int | None] | None = None,
         options: Mapping[str, Any] | None = None,
     ) -> Frame:
-        """Draws the places of players and targets in these lanes; `options` are not used."""
+        """Draws the positions of players and targets in these lanes; `options` are not used."""
         for lane in self._streams.begin(lanes, seeds):
             places = self._streams[lane].uniform(-1.0, 1.0, (2, self.players, 2))
             self.positions[lane], self.targets[lane] = places
@@ -96,7 +95,7 @@ class Cover:
         return Step(self._frame(), self._for_all(rewards), never, self._for_all(late))
 
     def _mean_gap(self) -> NDArray[np.float64]:
-        """The distance from a target to the nearest player, mean over the targets: `[L]`."""
+        """The mean over the targets of the distance to the nearest player, `[L]`."""
         apart = self.targets[:, :, None] - self.positions[:, None]  # [L, target, player, 2]
         gaps: NDArray[np.float64] = np.sqrt(np.square(apart).sum(-1)).min(-1).mean(-1)
         return gaps
@@ -125,4 +124,4 @@ class Cover:
         return canvas.pixels
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Nothing to release."""

@@ -1,4 +1,4 @@
-"""Matrix games: two players choose at once, a table pays. Small enough that the right answer is known.
+"""Matrix games: two players choose at once, and a table gives their rewards. The solutions are known.
 
 | game | played | pays | known |
 |---|---|---|---|
@@ -10,7 +10,7 @@
 
 The two-step game is the one of Rashid et al. 2018, "QMIX: Monotonic Value Function Factorisation", table 1: on the
 first tick, which pays nothing, player 0's action chooses state 2A or 2B; on the second both act again, and both get
-7 in 2A, and in 2B what the table says. Who values actions one player at a time goes to 2A and gets 7.
+7 in 2A, and the table's entry in 2B. Learning each player's action values independently leads to 2A and 7.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class MatrixGame:
 
 
 def _paying(first: Any, second: Any = None) -> Table:
-    """One table from what each player gets, `[n_0, n_1]`; without the second: zero-sum."""
+    """One table from the payoffs of each player, `[n_0, n_1]`; without the second: zero-sum."""
     pays = np.asarray(first, np.float64)
     return np.stack([pays, -pays + 0.0 if second is None else np.asarray(second, np.float64)], axis=-1)[None]
 
@@ -64,7 +64,7 @@ OWN_ROUNDS = 10  # of a game given by its payoffs
 
 
 class Matrix:
-    """A game for two, all lanes computed together.
+    """A game for two players, all lanes computed together.
 
     Entities: `player_0`, `player_1`; actions: Discrete. Repeated games end by truncation after `rounds` ticks;
     the observation is float32 `[n_own + n_other + 1]`: one-hot of the own last action, one-hot of the other's, and a
@@ -117,7 +117,7 @@ class Matrix:
         seeds: Sequence[int | None] | None = None,
         options: Mapping[str, Any] | None = None,
     ) -> Frame:
-        """Forgets the last actions of these lanes. Nothing is random: `seeds` and `options` are not used."""
+        """Clears the last actions of these lanes. Nothing is random: `seeds` and `options` are not used."""
         self.ticks[lanes], self.state[lanes], self.last[lanes] = 0, 0, -1
         self._playing = self._playing | lanes
         if lanes[0]:
@@ -176,7 +176,7 @@ class Matrix:
         return canvas.pixels
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Nothing to release."""
 
 
 PAST_SHOWN = 24  # last choices in a picture
@@ -213,7 +213,7 @@ def _table(payoffs: Sequence[Any]) -> Table:
 
 
 def _draw_table(canvas: drawing.Canvas, table: NDArray[np.float64], played: tuple[int, int] | None) -> None:
-    """The table `[n_0, n_1, 2]`; the more a cell pays somebody, the stronger that half's colour."""
+    """The table `[n_0, n_1, 2]`; the larger a player's payoff, the stronger the color of its half."""
     n_0, n_1, _ = table.shape
     height, width = 340 / n_0, 432 / n_1
     low, span = table.min(), max(float(np.ptp(table)), 1e-9)

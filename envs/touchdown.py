@@ -1,13 +1,13 @@
-"""Touchdown: two teams try to carry themselves across the field, each to the other's side.
+"""Touchdown: two teams try to cross the field, each to the other's side.
 
 The field is the square [-1, 1]^2. Blue starts on the line y = +0.9 and wins by reaching y <= -0.9; red starts on
 y = -0.9 and wins by reaching y >= +0.9. One tick:
 
-    1. every player moves (0.1 in a direction, or a vector of at most 0.1 per axis) and is held inside the field;
-    2. opponents closer than 0.1 to each other both go back to their own start lines, keeping their x; all such pairs
+    1. every player moves (0.1 in a direction, or a vector of at most 0.1 per axis) and is clipped to the field;
+    2. opponents closer than 0.1 to each other both return to their own start lines, keeping their x; all such pairs
        at once, so one player can send back several;
-    3. a player of the others across the line wins: +1 for everybody of the winning team, -1 for the other team, and
-       the game is over. If both teams cross on the same tick, it is a draw: 0 for all.
+    3. a team wins if one of its players is across the line: +1 for each of its players, -1 for each opponent, and the
+       game is over. If both teams cross on the same tick, it is a draw: 0 for all.
 
 A player that was sent back cannot have crossed. After `max_steps` ticks the game is truncated with 0 for all. The x
 of every player's start is drawn uniformly from [-0.9, 0.9].
@@ -25,12 +25,11 @@ from numpy.typing import NDArray
 
 from arena.game.api import Frame, Interface, Step
 from envs.common import drawing, options
-from envs.common.lanes import LaneStreams
-from envs.common.moves import MOVES, STEP
+from envs.common.lanes import MOVES, STEP, LaneStreams
 
 LINE = 0.9  # |y| of the start lines, which are also the lines to cross
-NEAR = 0.1  # opponents closer than this go back
-MOST_PLAYERS = 200  # of a team; each sees all others, so memory grows with the square
+NEAR = 0.1  # opponents closer than this return to their start lines
+MOST_PLAYERS = 200  # of a team; each observes all others, so memory grows with the square
 MARGIN = 1e-6  # sums of 0.1 miss the lines by rounding; nothing in the rules is this small
 
 VIEWS = ("vector", "image")
@@ -47,10 +46,10 @@ class Touchdown:
     Entities: `blue_0`, ..., then `red_0`, ... Actions of a team: `discrete`, the five `MOVES`; or `continuous`,
     float32 `[2]` in [-1, 1], scaled to 0.1. Observations of a team:
 
-    - `vector`: float32 `[4 * team_size]`, the (x, y) of all players: the seeing player first, then its team mates,
+    - `vector`: float32 `[4 * team_size]`, the (x, y) of all players: the observing player first, then its team mates,
       then the opponents, each in the order of their names.
-    - `image`: uint8 `[84, 84, 1]`, the field from above, +y on top; the lines, opponents, team mates and the seeing
-      player in four greys that grow in this order.
+    - `image`: uint8 `[84, 84, 1]`, the field from above, +y on top; the lines, opponents, team mates and the
+      observing player in four grays, from dark to light.
 
     Args:
         lanes: games that step together.
@@ -58,7 +57,7 @@ class Touchdown:
         max_steps: ticks after which an undecided game is truncated.
         blue_obs: `vector` or `image`; so is `red_obs`.
         blue_actions: `discrete` or `continuous`; so is `red_actions`.
-        mirror: red sees the field turned by half a circle and its moves are turned back: it believes that it plays
+        mirror: red observes the field rotated by 180 degrees, and its moves are rotated back: it plays as if it were
             blue, so one policy can play both sides. Without it, positions and moves are absolute for both teams.
 
     Raises:
@@ -105,9 +104,9 @@ class Touchdown:
         self.ticks = np.zeros(self.lanes, np.int64)  # [L] played in this episode
         self._playing = np.zeros(self.lanes, np.bool_)  # [L]
         players = 2 * self.team_size
-        self._moves = np.zeros((players, self.lanes, 2))  # of the tick that is played
-        self._nothing = np.zeros((self.lanes, players))  # what a tick that decides nothing pays
-        self._nobody = np.zeros((self.lanes, players), np.bool_)  # whose episode it ends
+        self._moves = np.zeros((players, self.lanes, 2))  # of the current tick
+        self._nothing = np.zeros((self.lanes, players))  # the rewards of a tick without a winner
+        self._nobody = np.zeros((self.lanes, players), np.bool_)  # the rows whose episode ends
         for shown_often in (self._nothing, self._nobody):
             shown_often.setflags(write=False)
 
@@ -142,7 +141,7 @@ class Touchdown:
         seeds: Sequence[int | None] | None = None,
         options: Mapping[str, Any] | None = None,
     ) -> Frame:
-        """Puts everybody of these lanes on the start lines; `options` are not used."""
+        """Puts all players of these lanes on the start lines; `options` are not used."""
         for lane in self._streams.begin(lanes, seeds):
             self.positions[lane, :, 0] = self._streams[lane].uniform(-LINE, LINE, 2 * self.team_size)
             self.positions[lane, :, 1] = self._side * LINE
@@ -188,7 +187,7 @@ class Touchdown:
             self.positions[..., 1] = np.where(back, self._side * LINE, self.positions[..., 1])
 
     def _crossed(self) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-        """Whether somebody of blue, and of red, is across the line: each `[L]`."""
+        """Whether any player of blue, and of red, is across the line: each `[L]`."""
         across = self.positions[..., 1] * self._side <= MARGIN - LINE
         return across[:, : self.team_size].any(1), across[:, self.team_size :].any(1)
 
@@ -198,10 +197,10 @@ class Touchdown:
         return players
 
     def _frame(self) -> Frame:
-        seen = self.positions.take(self._order, axis=1)  # [L, E who sees, E who is seen, 2]
+        seen = self.positions.take(self._order, axis=1)  # [L, observing E, observed E, 2]
         if self._mirrored:
             seen *= self._sight[:, None, None]
-        seen = seen.swapaxes(0, 1)  # [E who sees, L, E who is seen, 2]
+        seen = seen.swapaxes(0, 1)  # [observing E, L, observed E, 2]
         numbers = seen.reshape(len(seen), self.lanes, -1).astype(np.float32)  # [E, L, 2 E]
         observations: list[NDArray[Any]] = list(numbers)
         if self._watchers:
@@ -210,9 +209,9 @@ class Touchdown:
         return Frame(observations, self._for_all(self._playing), (None,) * len(observations))
 
     def _drawn(self, seen: NDArray[np.float64]) -> NDArray[np.uint8]:
-        """What some players see `[P, L, E, 2]`, each itself first, as images `[P, L, 84, 84, 1]`.
+        """Images `[P, L, 84, 84, 1]` of the positions `[P, L, E, 2]`, in which each player comes first itself.
 
-        Later sprites hide earlier ones, so the seeing player comes last.
+        Later sprites hide earlier ones, so the observing player is drawn last.
         """
         pixels = np.rint((_TO_PIXELS * seen + 1.0) * ((IMAGE - 1) / 2)).astype(np.intp)
         np.clip(pixels, SPRITE, IMAGE - 1 - SPRITE, out=pixels)
@@ -248,11 +247,11 @@ class Touchdown:
         return canvas.pixels
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Nothing to release."""
 
 
 def _empty_field() -> NDArray[np.uint8]:
-    """An image with nobody on it, `[84, 84, 1]`: the two lines."""
+    """An image without players, `[84, 84, 1]`: the two lines."""
     image = np.zeros((IMAGE, IMAGE, 1), np.uint8)
     rows = np.rint((1.0 - np.array([LINE, -LINE])) * ((IMAGE - 1) / 2)).astype(np.intp)
     image[rows] = GREY_LINE

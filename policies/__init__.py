@@ -9,7 +9,7 @@
     ddpg, td3        DDPG, TD3: deterministic policy gradients
     sac              SAC: soft actor-critic
     maddpg, masac    MADDPG, MASAC: DDPG and SAC with critics that see a whole team
-    bc               BehaviourCloning: imitates who was recorded
+    bc               BehaviorCloning: imitates who was recorded
     sb3              the algorithms of Stable-Baselines3 as members of a group
 
 What some of them have in common is `on_policy` (learns from what it has just played: ppo, a2c, mappo, hppo),

@@ -1,28 +1,35 @@
 """Advantage actor-critic (Mnih et al. 2016, arXiv 1602.01783, algorithm S3) for one worker of a group.
 
-    collect    a few ticks with the current policy                              -> rollout
-    judge      values and advantages                                            -> batch of transitions
-    learn      one gradient step on all of them, together with the group's other workers
+It collects and evaluates as PPO does, and makes one gradient step on all transitions of a rollout.
 
-The first two, and how a group learns, are those of `policies.common.on_policy`; here is what makes it A2C.
-
-The paper's workers each apply their gradient when they have it (A3C). Here a group's workers wait for each other, which
-is the same algorithm without stale gradients, known as A2C: many lanes and workers take the place of many threads. With
-`gae_lambda: 1` the advantage is the paper's, the rewards up to the rollout's end and the value there.
+The paper's workers apply their gradients one by one (A3C). Here the workers of a group wait for each other, which is
+the same algorithm without stale gradients, known as A2C; many lanes and workers take the place of many threads. With
+`gae_lambda: 1` the advantage is the paper's: the rewards up to the rollout's end and the value there.
 
 It steps with Adam where the paper has RMSProp: the same division by the root of the mean squared gradient, with a
-momentum that steadies the gradients of short rollouts, and the one optimiser that all algorithms here share.
+momentum that steadies the gradients of short rollouts, and the optimizer that all algorithms here share.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
 import torch
+from gymnasium.vector import VectorEnv
 from torch import Tensor
 
-from policies.common.algorithm import Average, Figures
-from policies.common.on_policy import OnPolicy, OnPolicyOptions
+from policies import closed_form
+from policies.closed_form import actor_critic
+from policies.common.algorithm import Metrics
+from policies.common.on_policy import OnPolicyOptions, rollout_sizes
 from policies.common.options import Count, Fraction, NonNegative, Schedule
 from policies.common.rollout import Batch
+from policies.networks.actor_critic import ActorCritic
+from policies.ppo import PPO
+
+if TYPE_CHECKING:
+    from arena.group.group import Group
 
 
 class Options(OnPolicyOptions, frozen=True, kw_only=True):
@@ -39,41 +46,42 @@ class Options(OnPolicyOptions, frozen=True, kw_only=True):
     normalize_advantage: bool = False  # to mean 0 and deviation 1 over all the group's transitions
 
 
-class A2C(OnPolicy[Options]):
-    """One worker of an A2C policy; see `OnPolicy` for its arguments."""
+class A2C(PPO):
+    """One worker of an A2C policy; arguments and errors are those of `PPO`."""
 
     Options = Options
-    measured = ("policy_loss", "value_loss", "entropy")
+    metric_names = ("policy_loss", "value_loss", "entropy")
 
-    def minibatches(self, transitions: int, *, workers: int = 1) -> int:
-        """All transitions are one."""
-        return 1
+    def __init__(self, env: VectorEnv[Any, Any, Any], group: Group, *, ticks: int, **options: Any) -> None:
+        super().__init__(env, group, ticks=ticks, **options)
+        self.track("network", "optimizer", "normalization", updates=self, ticks_done=self)
 
-    def optimize(self, batch: Batch, minibatches: int, average: Average) -> Figures:
-        """The one gradient step of an update; what was measured of it."""
-        figures = self.gradients(batch, average)
-        self.step()
-        return figures
+    def update(self, batch: Batch, largest: int) -> Metrics:
+        """The one gradient step of an update; its metrics."""
+        what = f"update {self.updates + 1}"
+        metrics = self.group_learner.mean_gradients(batch, self.backward, self.metric_names, self.optimizer, what=what)
+        self.group_learner.step([self.optimizer], self.learning_rate, what=what)
+        return metrics
 
-    @torch.inference_mode()
     def backward(self, batch: Batch) -> Tensor:
-        """Adds the gradient of the loss to `grad` of the weights; returns what is measured of it [3].
+        """Adds the gradient of the loss to `grad` of the weights; returns the means of `metric_names`."""
+        if closed_form.applies(self.network.encoder, self.device):
+            return actor_critic.a2c(self.network, batch, self.options).mean(1)
+        loss, metrics = self.loss(batch)
+        torch.autograd.backward([loss])
+        return metrics.detach()
 
-        All parts of the loss are means over the transitions:
+    def losses(self, network: ActorCritic, batch: Batch) -> Tensor:
+        """-log pi(a|s) A, (R - V(s))^2 and the entropy of each transition, [3, N]; see also `policies.closed_form`."""
+        policy, values = network.policy_and_value(batch.observations, batch.masks, batch.lengths)
+        policy_loss = -policy.log_prob(batch.actions) * batch.advantages
+        return torch.stack([policy_loss, (values - batch.returns).square(), policy.entropy()])
 
-            loss = policy_loss + vf_coef * value_loss - ent_coef * entropy
-            policy_loss = -log pi(a|s) A        value_loss = (R - V(s))^2
+    @classmethod
+    def sizes(cls, options: Mapping[str, Any], *, rows: int, ticks: int, workers: int) -> dict[str, int]:
+        """What `arena plan` shows: transitions per update, updates per run, what `auto` becomes.
 
-        It is differentiated here, by hand, with respect to log pi(a|s) and V(s); the distribution and the network know
-        the way from there to the weights. The tests compare that with torch's own derivative of the equation.
+        Raises:
+            ConfigError: an option that the algorithm cannot take, or a rollout longer than the run.
         """
-        share = 1 / batch.size
-        features, to_encoder = self.network.encoded(batch.observations, batch.lengths)
-        policy, to_actor = self.network.traced_policy(features, batch.masks)
-        losses = -policy.log_prob(batch.actions) * batch.advantages
-        to_actor(policy.gradient(batch.actions, batch.advantages * -share, -self.options.ent_coef * share))
-        values, to_critic = self.network.traced_value(features)
-        difference = values - batch.returns
-        to_critic(difference * (2 * self.options.vf_coef * share))
-        to_encoder()
-        return torch.stack([losses, difference.square(), policy.entropy()]).mean(1)
+        return rollout_sizes(cls.Options(**options), rows=rows, ticks=ticks, workers=workers)

@@ -20,7 +20,6 @@ that they have heard of.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -35,8 +34,9 @@ from torch import Tensor, nn
 
 from arena.errors import ConfigError
 from policies.common.adam import Adam
-from policies.common.algorithm import Average, Figures, Learner, alone
+from policies.common.algorithm import Algorithm, Metrics
 from policies.common.devices import moved
+from policies.common.group_learner import GroupLearner
 from policies.common.options import (
     Activation,
     AlgorithmOptions,
@@ -50,11 +50,11 @@ from policies.common.options import (
 )
 from policies.common.rng import ACTING, EXPLORING, REPLAYING, stream
 from policies.common.rollout import to_leaves, to_mask
-from policies.common.tensors import load_weights, to_arrays, to_tensors
+from policies.common.tensors import load_weights, to_arrays
 from policies.networks.actor_critic import Encoder, mlp
 from policies.networks.distributions import Distribution
 from policies.networks.heads import ActionHead, action_head
-from policies.networks.mlp import Storage
+from policies.networks.mlp import BufferPool
 from policies.offline.demonstrations import (
     Demonstrations,
     check_demonstrations,
@@ -64,10 +64,7 @@ from policies.offline.demonstrations import (
 )
 
 if TYPE_CHECKING:
-    from arena.group.async_samples import AsyncSamples
     from arena.group.group import Group
-
-_OF_CHOICES, _OF_NUMBERS = "agreement", "distance"  # how alike the best actions and the recorded ones are
 
 
 class Options(AlgorithmOptions, frozen=True, kw_only=True):
@@ -111,7 +108,7 @@ class Actor(nn.Module):
             activation=options.activation,
             output_gain=0.01,
             generator=generator,
-            storage=Storage(options.hidden_sizes),
+            storage=BufferPool(options.hidden_sizes),
         )
 
     def forward(self, leaves: Sequence[Tensor], mask: Tensor | None = None) -> Distribution:
@@ -119,7 +116,7 @@ class Actor(nn.Module):
         return self.head.distribution(self.actor(self.encoder(leaves)), mask)
 
 
-class BehaviourCloning(Learner):
+class BehaviorCloning(Algorithm):
     """One worker of a policy that imitates.
 
     Args:
@@ -132,8 +129,6 @@ class BehaviourCloning(Learner):
         ConfigError: an option or a space that it cannot take, or data of other spaces.
     """
 
-    face = "vector"
-    schedule = "ticks"  # all workers meet after every `train_every` ticks
     Options = Options
 
     def __init__(self, env: VectorEnv[Any, Any, Any], group: Group, *, ticks: int, **options: Any) -> None:
@@ -143,6 +138,14 @@ class BehaviourCloning(Learner):
         self.network = Actor(space, self.head, self.options, generator).to(self.device)
         self.optimizer = Adam(self.network, epsilon=self.options.adam_epsilon)
         self.updates = self.gradient_steps = self.played = 0  # played: ticks since the last update
+        self.group_learner = GroupLearner(
+            group,
+            self.network,
+            max_grad_norm=self.options.max_grad_norm,
+            remedy=f"are all observations and actions in {self.options.data} finite, and of moderate size? If they "
+            "are, lower learning_rate",
+        )
+        self.track("network", "optimizer", updates=self, gradient_steps=self, played=self)
         if Path(self.options.data).exists():  # who is frozen needs none
             samples = open_demonstrations(self.options.data, self.options.policy)
             check_spaces(samples, self.options.policy, space, env.single_action_space)
@@ -151,25 +154,24 @@ class BehaviourCloning(Learner):
 
     def run(self) -> None:
         """Plays and learns until the environment raises `BudgetReached`."""
-        data = self.demonstrations()
-        shuffled = self._shuffled(data)
+        shuffled = self._shuffled(self.demonstrations())
         act = self._actor(stream(self.group.seed, EXPLORING), greedy=self._plays_mean)
-        if self.group.async_samples is None:
-            self.group.broadcast(self.network)
+        self.group_learner.start()
         observations, infos = self.env.reset()
         while True:
             while self.played < self.options.train_every:
                 observations, _, _, _, infos = self.env.step(act(observations, infos))
                 self.played += 1
-            figures = self.learn(shuffled)
+            metrics = self.learn(shuffled)
             self.played = 0
-            if figures is not None:
+            if metrics is not None:
                 self.updates += 1
-                self.record(figures)
+                check = bool(self.options.check_every) and self.updates % self.options.check_every == 0
+                self.group_learner.record(metrics, self.state_dict, check=check)
 
     def demonstrations(self) -> Demonstrations:
         """This worker's share of the data, on the CPU; the root's is everything where the root learns for all."""
-        alone = self.group.sync == "samples"
+        alone = self.group_learner.pools_samples
         return demonstrations(
             open_demonstrations(self.options.data, self.options.policy),
             self.options.policy,
@@ -180,102 +182,65 @@ class BehaviourCloning(Learner):
             shares=1 if alone else self.group.size,
         )
 
-    def learn(self, shuffled: Iterator[Demonstrations]) -> Figures | None:
-        """One update of the group's weights; a collective, where the group waits for all.
+    def learn(self, shuffled: Iterator[Demonstrations]) -> Metrics | None:
+        """One update of the group's weights; a collective, unless there is no barrier.
 
-        None: the root learns by itself, and here its newest weights were taken up.
+        Without a barrier only rank 0 makes updates; the others take its newest weights and return None.
         """
-        if self.group.async_samples is not None:
-            return self._learn_without_waiting(shuffled, self.group.async_samples)
-        if self.group.sync != "samples":
-            return self._optimize(shuffled, self.group.average_gradients)
-        figures = self._optimize(shuffled, alone) if self.group.is_root else {}
-        self.group.broadcast(self.network)
-        theirs: Figures = self.group.share(figures) or {}  # nothing where the root has left: nobody learns any more
-        self.gradient_steps = int(theirs.get("gradient_steps", self.gradient_steps))
-        return theirs
-
-    def _learn_without_waiting(self, shuffled: Iterator[Demonstrations], fragments: AsyncSamples) -> Figures | None:
-        """The root tells the others what it has learnt; they take up the newest of it, if anything has come."""
+        samples = self.group.async_samples
+        if samples is None and not self.group_learner.pools_samples:
+            return self.update(shuffled)
+        if samples is None:
+            metrics = self.group_learner.update_at_rank_0(lambda: self.update(shuffled))
+            self.gradient_steps = int(metrics.get("gradient_steps", self.gradient_steps))
+            return metrics
         if self.group.is_root:
-            figures = self._optimize(shuffled, alone)
-            learnt = {"network": to_arrays(self.network.state_dict()), "gradient_steps": self.gradient_steps}
-            fragments.publish({**learnt, "updates": self.updates + 1})
-            return figures
-        latest = fragments.latest()
-        if latest is not None:
+            metrics = self.update(shuffled)
+            learned = {"network": to_arrays(self.network.state_dict()), "gradient_steps": self.gradient_steps}
+            samples.publish({**learned, "updates": self.updates + 1})
+            return metrics
+        if (latest := samples.latest()) is not None:
             load_weights(self.network, latest["network"])
             self.gradient_steps, self.updates = int(latest["gradient_steps"]), int(latest["updates"])
         return None
 
-    def record(self, figures: Figures) -> None:
-        """Tells the group what this update was like, and checks and saves what it has led to; a collective.
-
-        Where nobody waits for anybody, the root alone does that, and there is nothing to be checked.
-        """
-        self.group.log(**figures)
-        if (
-            self.group.async_samples is None
-            and self.options.check_every
-            and self.updates % self.options.check_every == 0
-        ):
-            self.group.check_equal(self.network)
-        self.group.save(self.state_dict)
-
-    # ---------------------------------------------------------------------------------------------------- learning
-
-    def _optimize(self, shuffled: Iterator[Demonstrations], average: Average) -> Figures:
-        """As many gradient steps at every worker; the means of what was measured on the way.
-
-        Raises:
-            FloatingPointError: a figure or the gradient is no finite number; no weight was touched.
-        """
-        measured, longest = [], self.options.max_grad_norm
+    def update(self, shuffled: Iterator[Demonstrations]) -> Metrics:
+        """The gradient steps of one update, the same number at every worker; means of the metrics."""
+        what, history = f"update {self.updates + 1}", []
+        names = ("loss", "distance" if self._plays_mean else "agreement")
         for _ in range(self.options.gradient_steps):
-            figures = self._gradients(next(shuffled).to(self.device), average)
-            length = self.optimizer.clip(math.inf if longest is None else longest)
-            self._check_finite({**figures, "gradient_length": length})
-            self.optimizer.step(self.options.learning_rate)
-            measured.append(figures)
-        self.gradient_steps += len(measured)
-        means = {name: float(np.mean([figures[name] for figures in measured])) for name in measured[0]}
+            batch = next(shuffled).to(self.device)
+            history.append(self.group_learner.mean_gradients(batch, self.backward, names, self.optimizer, what=what))
+            self.group_learner.step([self.optimizer], self.options.learning_rate, what=what)
+        self.gradient_steps += len(history)
+        means = {name: float(np.mean([metrics[name] for metrics in history])) for name in names}
         return {**means, "gradient_steps": float(self.gradient_steps)}
 
-    def _gradients(self, batch: Demonstrations, average: Average) -> Figures:
-        """Leaves the group's mean gradient in the optimiser; the group's mean figures."""
-        self.optimizer.zero_grad()
-        loss, likeness = self.backward(batch).tolist() if batch.size else (0.0, 0.0)  # which weigh nothing
-        figures = {"loss": loss, _OF_NUMBERS if self._plays_mean else _OF_CHOICES: likeness}
-        return average([self.optimizer.vector], weight=float(batch.size), **figures)
-
     def backward(self, batch: Demonstrations) -> Tensor:
-        """Adds the gradient of the loss to `grad` of the weights; the loss and the likeness, means over the batch [2].
+        """Adds the gradient of the loss to `grad` of the weights; loss and likeness, means over the batch [2]."""
+        loss, metrics = self.loss(batch)
+        torch.autograd.backward([loss])
+        return metrics
+
+    def loss(self, batch: Demonstrations) -> tuple[Tensor, Tensor]:
+        """Minus the mean log-probability of the recorded actions; and it with the likeness [2].
 
         The likeness is how often the policy's best action is the recorded one (agreement), for Box actions how far the
         one is from the other in each number (distance).
         """
         policy = self.network(batch.observations, batch.masks)
         loss = -policy.log_prob(batch.actions).mean()
-        loss.backward()
-        return torch.stack([loss.detach(), self._likeness(policy.mode().detach(), batch.actions)])
-
-    def _likeness(self, best: Tensor, actions: Tensor) -> Tensor:
+        best = policy.mode().detach()
         if self._plays_mean:
-            return (best - actions).abs().mean()
-        return (best == actions).reshape(len(actions), -1).all(1).float().mean()
-
-    def _check_finite(self, figures: Figures) -> None:
-        """Stops before a gradient that is no number makes every weight so; all workers see the same figures."""
-        if not all(map(math.isfinite, figures.values())):
-            raise FloatingPointError(
-                f"policy {self.group.policy!r}: update {self.updates + 1} measured {figures}; are all observations and "
-                f"actions in {self.options.data} finite, and of moderate size? If they are, lower learning_rate"
-            )
+            likeness = (best - batch.actions).abs().mean()
+        else:
+            likeness = (best == batch.actions).reshape(batch.size, -1).all(1).float().mean()
+        return loss, torch.stack([loss.detach(), likeness])
 
     def _shuffled(self, data: Demonstrations) -> Iterator[Demonstrations]:
         """Minibatches without end, each pass over the data in a new order; empty ones where there is nothing."""
         generator = stream(self.group.seed, REPLAYING)
-        size = self.options.batch_size * (self.group.size if self.group.sync == "samples" else 1)
+        size = self.options.batch_size * self.group_learner.workers_per_batch
         while True:
             order = torch.randperm(data.size, generator=generator)
             for index in torch.split(order, size):
@@ -332,28 +297,6 @@ class BehaviourCloning(Learner):
             policy.log_prob(moved(self.head.from_env(actions), self.device)).double().cpu().numpy()
         )
         return found
-
-    def state_dict(self) -> dict[str, Any]:
-        """All that the policy needs to go on: weights, optimiser, counters. The data stay where they are."""
-        return {
-            "network": to_arrays(self.network.state_dict()),
-            "optimizer": to_arrays(self.optimizer.state_dict()),
-            "updates": self.updates,
-            "gradient_steps": self.gradient_steps,
-            "played": self.played,
-        }
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Goes on from a stored state, also one of another worker or another number of workers.
-
-        Raises:
-            ConfigError: the state is not this algorithm's, or its network has another shape.
-        """
-        self.check_state(state, self.state_dict())
-        load_weights(self.network, state["network"])
-        self.optimizer.load_state_dict(to_tensors(state["optimizer"]))
-        self.updates, self.gradient_steps = int(state["updates"]), int(state["gradient_steps"])
-        self.played = int(state["played"])
 
     @classmethod
     def sizes(cls, options: Mapping[str, Any], *, rows: int, ticks: int, workers: int) -> dict[str, int]:

@@ -15,15 +15,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import torch
 from gymnasium.spaces import Space
 from gymnasium.vector import VectorEnv
-from numpy.typing import NDArray
 from torch import Tensor
 
-from policies.common.adam import Adam
-from policies.common.algorithm import Average, Figures
+from policies import closed_form
+from policies.closed_form import deterministic
+from policies.common.algorithm import Metrics
 from policies.common.off_policy import OffPolicy, OffPolicyOptions
 from policies.common.options import (
     AUTO,
@@ -41,13 +40,11 @@ from policies.common.options import (
 from policies.common.replay import Transitions
 from policies.common.target import Target
 from policies.networks.box import ActionNoise, UnitBox, noisy
-from policies.networks.critics import ActorAndCritics, Critics
+from policies.networks.critics import ActorAndCritics, Critics, frozen
 from policies.networks.distributions import normal
 
 if TYPE_CHECKING:
     from arena.group.group import Group
-
-_OF_CRITICS = ("critic_loss", "q_value")  # what every gradient step measures
 
 
 class Options(OffPolicyOptions, frozen=True, kw_only=True):
@@ -80,7 +77,7 @@ class Options(OffPolicyOptions, frozen=True, kw_only=True):
         check_unused(self, "action_noise", noise_std=0)
 
 
-def noise_of(options: Options, *, rows: int, outputs: int, generator: torch.Generator) -> ActionNoise:
+def noise_of(options: Options, rows: int, outputs: int, generator: torch.Generator) -> ActionNoise:
     """The noise with which actions [rows, outputs] explore."""
     theta = options.noise_theta if options.action_noise == "correlated" else 1.0
     return ActionNoise(rows, outputs, std=options.noise_std, theta=theta, generator=generator)
@@ -97,96 +94,82 @@ class DDPG(OffPolicy):
     """
 
     Options = Options
-    measured = (*_OF_CRITICS, "actor_loss")
     n_critics = 1
-    network: ActorAndCritics
+    actions: UnitBox
 
     def __init__(self, env: VectorEnv[Any, Any, Any], group: Group, *, ticks: int, **options: Any) -> None:
         super().__init__(env, group, ticks=ticks, **options)
-        self.noise = noise_of(self.options, rows=env.num_envs, outputs=self.box.outputs, generator=self.generator)
+        self.actions, generator = UnitBox(env.single_action_space), torch.Generator().manual_seed(group.shared_seed)
+        layers: dict[str, Any] = {"hidden_sizes": self.options.hidden_sizes, "activation": self.options.activation}
+        numbers: dict[str, Any] = {"actions": self.actions.outputs, "outputs": 1, "count": self.n_critics}
+        critics = Critics(env.single_observation_space, **numbers, generator=generator, **layers)
+        self.network = ActorAndCritics(critics, self.actions.outputs, generator=generator, **layers).to(self.device)
+        parts = {"critics": self.network.critics, "actor": self.network.actor}
+        optimizers = {name: self.adam(part) for name, part in parts.items()}
+        self.set_up(self.network, optimizers, {name: Target(part, optimizers[name]) for name, part in parts.items()})
+        self.noise = noise_of(self.options, env.num_envs, self.actions.outputs, self.generator)
 
-    # ------------------------------------------------------------------------------------- what is learnt, and plays
-
-    def read_spaces(self, observation_space: Space[Any], action_space: Space[Any]) -> None:
-        self.observation_space = observation_space
-        self.box = UnitBox(action_space)
-        self.action_shape, self.action_dtype, self.mask_size = self.box.shape, self.box.dtype, 0
-
-    def build(self, generator: torch.Generator) -> ActorAndCritics:
-        layers = {"hidden_sizes": self.options.hidden_sizes, "activation": self.options.activation}
-        numbers = self.box.outputs
-        critics = Critics(
-            self.observation_space, actions=numbers, outputs=1, count=self.n_critics, generator=generator, **layers
-        )
-        return ActorAndCritics(critics, numbers, generator=generator, **layers)
-
-    def make_optimizers(self) -> dict[str, Adam]:
-        return {"critics": self.adam(self.network.critics), "actor": self.adam(self.network.actor)}
-
-    def make_targets(self) -> dict[str, Target[Any]]:
-        followed = {"critics": self.network.critics, "actor": self.network.actor}
-        return {name: Target(module, self.optimizers[name]) for name, module in followed.items()}
+    def run(self) -> None:
+        """Plays and learns until the environment raises `BudgetReached`."""
+        self.start()
+        while True:
+            self.play()
+            if self.ticks_done % self.options.train_every == 0:
+                self.group_learner.learn(self.update, tick=self.ticks_done, priority_beta=self.priority_beta)
+                if self.ticks_done % self.options.log_every < self.options.train_every:
+                    self.group_learner.log({"learning_rate": self.learning_rate}, self.state_dict)
 
     def act_randomly(self, rows: int, mask: Tensor | None) -> Tensor:
-        return self.box.uniform(rows, self.generator)
+        return self.actions.uniform(rows, self.generator)
 
     def explore(self, leaves: Sequence[Tensor], mask: Tensor | None) -> Tensor:
-        actions: Tensor = self.network(leaves).tanh()
-        return noisy(actions, self.noise.draw())
+        assert self.noise is not None
+        return noisy(self.network(leaves).tanh(), self.noise.draw())
 
     def act(self, leaves: Sequence[Tensor], mask: Tensor | None, generator: torch.Generator | None) -> Tensor:
-        """The actor's actions, greedy; else with white noise, as nobody says here where episodes begin."""
+        """The actor's actions; not greedy: with white noise, as nothing here says where episodes begin."""
         actions: Tensor = self.network(leaves).tanh()
         if generator is None:
             return actions
         return noisy(actions, normal(actions.shape, generator).mul_(self.options.noise_std))
-
-    def to_env(self, actions: NDArray[Any]) -> NDArray[Any]:
-        return self.box.to_env(actions)
-
-    def began(self, rows: NDArray[np.bool_]) -> None:
-        self.noise.restart(rows)
-
-    @classmethod
-    def check_actions(cls, space: Space[Any]) -> None:
-        UnitBox(space)
-
-    # --------------------------------------------------------------------------------------------------- the maths
 
     @property
     def actor_is_due(self) -> bool:
         """Whether the next gradient step moves the actor; the same at all workers."""
         return True
 
-    def gradient_step(self, batch: Transitions, average: Average) -> tuple[Figures, Tensor]:
-        """One step of the critics, and of the actor when it is due, on the group's mean gradients."""
-        due = self.actor_is_due
-        optimizers = [self.optimizers[name] for name in (("critics", "actor") if due else ("critics",))]
-        for optimizer in optimizers:
-            optimizer.zero_grad()
-        figures, errors = self.losses_backward(batch, actor=due)
-        figures = average([optimizer.vector for optimizer in optimizers], weight=float(batch.size), **figures)
-        self.descend(figures, *optimizers)
-        return figures, errors
+    def update(self, batch: Transitions) -> tuple[Metrics, Tensor]:
+        """One step of the critics, and of the actor when it is due: mean metrics, and this worker's errors [N]."""
+        names = ("critic_loss", "q_value", *(("actor_loss",) if self.actor_is_due else ()))
+        moved = [self.optimizers[name] for name in (("critics", "actor") if self.actor_is_due else ("critics",))]
+        return self.group_learner.gradient_step(batch, self.backward, names, moved, self.learning_rate)
+
+    def backward(self, batch: Transitions) -> tuple[Tensor, Tensor]:
+        """Adds the gradients of the losses to `grad` of the weights; means of the metrics, and the mean errors [N]."""
+        if closed_form.applies(self.network.critics.encoder, self.device):
+            return deterministic.ddpg(self, batch, actor=self.actor_is_due)
+        loss, metrics, errors = self.loss(batch)
+        torch.autograd.backward([loss])
+        return metrics, errors
+
+    def loss(self, batch: Transitions) -> tuple[Tensor, Tensor, Tensor]:
+        """The sum of the losses, the means of the metrics, and the mean errors of the critics [N]."""
+        critics = self.network.critics
+        with torch.no_grad():
+            targets = self.targets_of(batch)
+        features = critics.encoder(batch.observations)
+        values = critics(features, batch.actions).squeeze(-1)  # [k, N]
+        errors = values - targets
+        critic_loss = (batch.weights * errors.square()).mean(1).sum()
+        losses, metrics = [critic_loss], [critic_loss, values.mean()]
+        if self.actor_is_due:
+            seen = features.detach()  # which the critics learn
+            with frozen(critics):
+                losses.append(-critics(seen, self.network.actor(seen).tanh())[0].mean())
+            metrics.append(losses[-1])
+        return torch.stack(losses).sum(), torch.stack(metrics).detach(), errors.detach().abs().mean(0)
 
     @torch.no_grad()
-    def losses_backward(self, batch: Transitions, *, actor: bool) -> tuple[Figures, Tensor]:
-        """Adds the gradients of both losses to `grad` of the weights; what is measured, and the mean errors [N].
-
-        All is differentiated by hand, with the ways back of `policies.networks.critics` and `policies.networks.mlp`.
-        The tests compare that with torch's own derivative of the losses.
-        """
-        if batch.size == 0:  # the others wait for figures of the same names
-            return dict.fromkeys(self.measured if actor else _OF_CRITICS, 0.0), torch.zeros(0)
-        features, values, to_critics = self.network.critics.traced(batch.observations, batch.actions)
-        errors = values.squeeze(-1) - self.targets_of(batch)  # [k, N]
-        weighted = errors * batch.weights
-        to_critics(weighted.mul(2 / batch.size).unsqueeze(-1))
-        found = {"critic_loss": float((weighted * errors).mean(1).sum()), "q_value": float(values.mean())}
-        if actor:
-            found["actor_loss"] = self._actor_backward(features)
-        return found, errors.abs().mean(0)
-
     def targets_of(self, batch: Transitions) -> Tensor:
         """y [N], by the target networks."""
         critics, actor = self.targets["critics"].module, self.targets["actor"].module
@@ -199,10 +182,6 @@ class DDPG(OffPolicy):
         """The next actions [N, d] that targets are made of."""
         return actions
 
-    def _actor_backward(self, features: Tensor) -> float:
-        outputs, to_actor = self.network.actor.traced(features)
-        actions = outputs.tanh()
-        values, to_actions = self.network.critics.probed(features, actions, first=True)
-        by_action = to_actions(torch.full_like(values, -1 / len(values[0])))
-        to_actor(by_action * (1 - actions.square()))
-        return -float(values.mean())
+    @classmethod
+    def check_actions(cls, space: Space[Any]) -> None:
+        UnitBox(space)

@@ -12,18 +12,21 @@ looked forward to. The loss is Huber's of Q(s, a) - y: its gradient is the error
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from gymnasium import spaces
 from gymnasium.spaces import Space
-from numpy.typing import NDArray
+from gymnasium.vector import VectorEnv
 from torch import Tensor, nn
+from torch.nn import functional
 
 from arena.errors import ConfigError
-from policies.common.algorithm import Figures
+from policies import closed_form
+from policies.closed_form import q_learning
+from policies.common.algorithm import Metrics
 from policies.common.off_policy import OffPolicy, OffPolicyOptions
 from policies.common.options import (
     AUTO,
@@ -41,7 +44,10 @@ from policies.common.target import Target
 from policies.networks.actor_critic import Encoder, mlp
 from policies.networks.distributions import allow, gumbel
 from policies.networks.heads import DiscreteHead
-from policies.networks.mlp import Storage
+from policies.networks.mlp import BufferPool
+
+if TYPE_CHECKING:
+    from arena.group.group import Group
 
 
 class Options(OffPolicyOptions, frozen=True, kw_only=True):
@@ -97,58 +103,24 @@ class QNetwork(nn.Module):
     ) -> None:
         super().__init__()
         self.encoder = Encoder(space, generator)
-        self._mix: Tensor | None
-        self.register_buffer("_mix", _dueling(choices) if dueling else None, persistent=False)
+        self.mix: Tensor | None
+        self.register_buffer("mix", _dueling(choices) if dueling else None, persistent=False)
         self.layers = mlp(
             (self.encoder.features, *hidden_sizes),
             choices + dueling,
             activation=activation,
             output_gain=1.0,
             generator=generator,
-            storage=Storage(hidden_sizes),
+            storage=BufferPool(hidden_sizes),
         )
 
     def forward(self, leaves: Sequence[Tensor]) -> Tensor:
         """Q(s, .) [N, choices] for leaves [N, ...]."""
-        return self._values(self.layers(self.encoder(leaves)))
+        return self.mixed(self.layers(self.encoder(leaves)))
 
-    def traced(
-        self, leaves: Sequence[Tensor], others: Sequence[Tensor] | None = None
-    ) -> tuple[Tensor, Tensor, Callable[[Tensor], None]]:
-        """The same, that of others [M, ...], and the way from the gradient of the first alone to `grad` of the weights.
-
-        To be called where autograd does not record. All go through the layers at once, which takes less than twice.
-        """
-        if self.encoder.learns:
-            beside = self(others) if others is not None else None  # before: its layers would write over the trace
-            values, backward = self._traced_images(leaves)
-            return values, values[:0] if beside is None else beside, backward
-        features = self.encoder(leaves)
-        rows = features.shape[0]
-        seen = features if others is None else torch.cat([features, self.encoder(others)])
-        outputs, to_layers = self.layers.traced(seen, rows)
-        values = self._values(outputs)
-        return values[:rows], values[rows:], lambda gradient: to_layers(self._by_outputs(gradient))
-
-    def _traced_images(self, leaves: Sequence[Tensor]) -> tuple[Tensor, Callable[[Tensor], None]]:
-        """The values, and the way back where the encoder has weights as well."""
-        with torch.inference_mode(False), torch.enable_grad():  # the images' network is left to autograd
-            features: Tensor = self.encoder(leaves)
-            inputs = features.detach().requires_grad_()
-            inputs.grad = torch.zeros_like(inputs)
-        outputs, to_layers = self.layers.traced(inputs)
-
-        def backward(gradient: Tensor) -> None:
-            to_layers(self._by_outputs(gradient))
-            torch.autograd.backward(features, inputs.grad)
-
-        return self._values(outputs), backward
-
-    def _values(self, outputs: Tensor) -> Tensor:
-        return outputs if self._mix is None else outputs @ self._mix
-
-    def _by_outputs(self, gradient: Tensor) -> Tensor:
-        return gradient if self._mix is None else gradient @ self._mix.t()
+    def mixed(self, outputs: Tensor) -> Tensor:
+        """Q(s, .) [N, choices] of the outputs of the last layer."""
+        return outputs if self.mix is None else outputs @ self.mix
 
 
 def _dueling(choices: int) -> Tensor:
@@ -167,48 +139,49 @@ class DQN(OffPolicy):
     """
 
     Options = Options
-    measured = ("loss", "q_value", "td_error")
-    network: QNetwork
+    metric_names = ("loss", "q_value", "td_error")
+    actions: DiscreteHead
 
-    # ------------------------------------------------------------------------------------- what is learnt, and plays
-
-    def read_spaces(self, observation_space: Space[Any], action_space: Space[Any]) -> None:
-        self.check_actions(action_space)
-        assert isinstance(action_space, spaces.Discrete)
-        self._observation_space = observation_space
-        self.head = DiscreteHead(action_space)
-        self.action_shape, self.action_dtype, self.mask_size = self.head.shape, self.head.dtype, self.head.mask_size
-
-    def build(self, generator: torch.Generator) -> QNetwork:
-        return QNetwork(
-            self._observation_space,
-            self.head.outputs,
+    def __init__(self, env: VectorEnv[Any, Any, Any], group: Group, *, ticks: int, **options: Any) -> None:
+        super().__init__(env, group, ticks=ticks, **options)
+        self.check_actions(env.single_action_space)
+        assert isinstance(env.single_action_space, spaces.Discrete)
+        self.actions = DiscreteHead(env.single_action_space)
+        self.network = QNetwork(
+            env.single_observation_space,
+            self.actions.outputs,
             dueling=self.options.dueling,
             hidden_sizes=self.options.hidden_sizes,
             activation=self.options.activation,
-            generator=generator,
-        )
+            generator=torch.Generator().manual_seed(group.shared_seed),
+        ).to(self.device)
+        self.optimizer = self.adam(self.network)
+        self.target = Target(self.network, self.optimizer)
+        self.set_up(self.network, {"optimizer": self.optimizer}, {"network": self.target})
 
-    def make_targets(self) -> dict[str, Target[Any]]:
-        return {"network": Target(self.network, self.optimizers["optimizer"])}
+    def run(self) -> None:
+        """Plays and learns until the environment raises `BudgetReached`."""
+        self.start()
+        while True:
+            self.play()
+            if self.ticks_done % self.options.train_every == 0:
+                self.group_learner.learn(self.update, tick=self.ticks_done, priority_beta=self.priority_beta)
+                if self.ticks_done % self.options.log_every < self.options.train_every:
+                    self.group_learner.log(
+                        {"learning_rate": self.learning_rate, "epsilon": self.epsilon}, self.state_dict
+                    )
 
     def act_randomly(self, rows: int, mask: Tensor | None) -> Tensor:
-        return _uniform(rows, self.head.outputs, mask, self.generator)
+        return _uniform(rows, self.actions.outputs, mask, self.generator)
 
     def explore(self, leaves: Sequence[Tensor], mask: Tensor | None) -> Tensor:
         return self._epsilon_greedy(leaves, mask, self.epsilon, self.generator)
 
     def act(self, leaves: Sequence[Tensor], mask: Tensor | None, generator: torch.Generator | None) -> Tensor:
-        """The most valuable actions, or with `exploration_final_eps` any."""
+        """The most valuable actions, or with `exploration_final_eps` random ones."""
         if generator is None:
             return allow(self.network(leaves), mask).argmax(1)
         return self._epsilon_greedy(leaves, mask, self.options.exploration_final_eps, generator)
-
-    def to_env(self, actions: NDArray[Any]) -> NDArray[Any]:
-        return self.head.to_env(actions)
-
-    def schedules(self) -> Figures:
-        return {**super().schedules(), "epsilon": self.epsilon}
 
     @property
     def epsilon(self) -> float:
@@ -223,7 +196,7 @@ class DQN(OffPolicy):
         rows = leaves[0].shape[0]
         curious = torch.rand(rows, generator=generator).numpy() < epsilon
         count = np.count_nonzero(curious)
-        drawn = _uniform(rows, self.head.outputs, mask, generator) if count else None
+        drawn = _uniform(rows, self.actions.outputs, mask, generator) if count else None
         if drawn is not None and count == rows:  # often so with a single row: no need to ask the network
             return drawn
         greedy = allow(self.network(leaves), mask).argmax(1)
@@ -231,29 +204,34 @@ class DQN(OffPolicy):
             return greedy
         return torch.where(torch.from_numpy(curious).to(greedy.device), drawn.to(greedy.device), greedy)
 
-    # --------------------------------------------------------------------------------------------------- the maths
+    def update(self, batch: Transitions) -> tuple[Metrics, Tensor]:
+        """One gradient step of the group: its mean metrics, and this worker's temporal-difference errors [N]."""
+        rate = self.learning_rate
+        return self.group_learner.gradient_step(batch, self.backward, self.metric_names, [self.optimizer], rate)
 
-    @torch.inference_mode()
     def backward(self, batch: Transitions) -> tuple[Tensor, Tensor]:
-        """Adds the gradient of a minibatch's loss to `grad` of the weights; what is measured [3], and the errors [N].
+        """Adds the gradient of the loss to `grad` of the weights; means of `metric_names`, and the errors [N]."""
+        if closed_form.applies(self.network.encoder, self.device):
+            return q_learning.dqn(self, batch)
+        loss, metrics, errors = self.loss(batch)
+        torch.autograd.backward([loss])
+        return metrics, errors
 
-        It is differentiated by hand; the tests compare that with torch's own derivative of the loss.
-        """
-        others = batch.next_observations if self.options.double else None
-        values, choosing, to_network = self.network.traced(batch.observations, others)
-        targets = self.targets_of(batch, choosing)
-        chosen = batch.actions.unsqueeze(1)
-        taken = values.gather(1, chosen).squeeze(1)
-        errors = taken - targets
-        slopes = errors.clamp(-1, 1)  # of Huber's loss, which is slope * (error - slope / 2)
-        loss = torch.sub(errors, slopes, alpha=0.5).mul_(slopes).mul_(batch.weights)
-        by_value = slopes.mul_(batch.weights).div_(batch.size)
-        to_network(torch.zeros_like(values).scatter_(1, chosen, by_value.unsqueeze(1)))
-        return torch.stack([loss, taken, errors.abs()]).mean(1), errors
+    def loss(self, batch: Transitions) -> tuple[Tensor, Tensor, Tensor]:
+        """Huber's loss of Q(s, a) - y, the means of `metric_names`, and the errors [N]."""
+        taken = self.network(batch.observations).gather(1, batch.actions.unsqueeze(1)).squeeze(1)
+        with torch.no_grad():
+            targets = self.targets_of(batch)
+        losses = batch.weights * functional.huber_loss(taken, targets, reduction="none")
+        errors = (taken - targets).detach()
+        return losses.mean(), torch.stack([losses, taken, errors.abs()]).mean(1).detach(), errors
 
     def targets_of(self, batch: Transitions, choosing: Tensor | None = None) -> Tensor:
-        """y [N]; `choosing` is Q(s', .) [N, choices], if it is known already."""
-        values = self.targets["network"].module(batch.next_observations)
+        """y = r + gamma^n max Q'(s', .) [N]; `choosing` is Q(s', .) [N, choices], if it is known already.
+
+        With `double` the network chooses and the target network values (arXiv 1509.06461).
+        """
+        values: Tensor = self.target.module(batch.next_observations)
         if not self.options.double:
             choosing = values
         elif choosing is None:

@@ -37,13 +37,15 @@ from torch import Tensor
 from torch.nn import functional
 
 from arena.errors import ConfigError
-from policies import ppo
-from policies.common.algorithm import Average, Figures
-from policies.common.gae import Flags, Floats, Trajectories, advantages_of
-from policies.common.on_policy import MEMORY, Sights, Spread
+from policies import closed_form, ppo
+from policies.closed_form import actor_critic
+from policies.common.algorithm import Metrics
+from policies.common.devices import moved
+from policies.common.gae import Flags, Floats, advantages_of
+from policies.common.on_policy import MEMORY, StateInputs, evaluate_network, values_of
 from policies.common.options import Count, Positive, wrong
 from policies.common.rng import ACTING, stream
-from policies.common.rollout import Batch, Rollout, to_leaves, to_mask
+from policies.common.rollout import Batch, Evaluation, Rollout, to_leaves, to_mask
 from policies.networks.actor_critic import ActorCritic, Encoder
 from policies.networks.heads import ActionHead, DiscreteHead
 from policies.ppo import PPO
@@ -216,8 +218,8 @@ class HPPO(PPO):
     options: Given
     network: Hierarchy
     rollout: OptionRollout
-    measured = (
-        *PPO.measured,
+    metric_names = (
+        *PPO.metric_names,
         "option_policy_loss",
         "option_value_loss",
         "option_entropy",
@@ -225,124 +227,119 @@ class HPPO(PPO):
         "option_decisions",
     )
 
-    def _encoder(self, generator: torch.Generator) -> OptionEncoder:
-        return OptionEncoder(self.env.single_observation_space, self.options.n_options, generator)
-
-    def build(self, encoder: Encoder, layers: Mapping[str, Any]) -> Hierarchy:
+    def make_network(self, generator: torch.Generator) -> Hierarchy:
         """The worker, and its manager."""
+        space, layers = self.env.single_observation_space, self.layers(generator)
         self.manager_head = DiscreteHead(spaces.Discrete(self.options.n_options))
-        manager = ActorCritic(self.env.single_observation_space, self.manager_head, **layers)
-        assert isinstance(encoder, OptionEncoder)
+        encoder = OptionEncoder(space, self.options.n_options, generator)
+        manager = ActorCritic(space, self.manager_head, **layers)
         return Hierarchy(encoder, self.head, manager, **layers)
 
-    def _rollout(self) -> OptionRollout:
-        given, rows = self.options, self.env.num_envs
-        space = self.env.single_observation_space
-        return OptionRollout(space, self.head, ticks=self.n_steps, rows=rows, option_ticks=given.option_ticks)
+    def make_rollout(self) -> OptionRollout:
+        """Storage of the ticks that one update learns from, with the options that were played."""
+        space, rows, option_ticks = self.env.single_observation_space, self.env.num_envs, self.options.option_ticks
+        return OptionRollout(space, self.head, ticks=self.n_steps, rows=rows, option_ticks=option_ticks)
 
-    # ------------------------------------------------------------------------------------------------------ to play
-
-    @torch.inference_mode()
-    def collect(self, rollout: Rollout) -> None:
-        """Plays the rollout's ticks, those that are left of it, with the current policy."""
+    def draw_noise(self, ticks: int) -> Tensor:
+        """The randomness of the actions of so many ticks, [ticks, B, outputs]; and of the options of the rollout."""
+        rollout = self.rollout
         self._picking = self.manager_head.noise(rollout.ticks, rollout.rows, self.generator).to(self.device)
-        super().collect(rollout)
+        return super().draw_noise(ticks)
 
-    def _choose(self, rollout: Rollout, noise: Tensor, t: int, rows: slice = slice(None)) -> NDArray[Any]:
-        assert isinstance(rollout, OptionRollout)
+    def act(self, t: int, noise: Tensor, rows: slice) -> NDArray[Any]:
+        """Actions of some rows on tick `t`, as learnt from; the manager first picks options for those that need one."""
+        rollout = self.rollout
         leaves, mask = self.normalization.observations(rollout.leaves(t, rows)), rollout.mask(t, rows)
-        picked = self.network.manager.policy(self._here(leaves)).sample(self._picking[t, rows])
+        picked = self.network.manager.policy(moved(leaves, self.device)).sample(self._picking[t, rows])
         options = torch.from_numpy(rollout.decide(t, picked.cpu().numpy(), rows))
-        policy = self.network.policy(self._here([*leaves, options]), self._here(mask))
+        policy = self.network.policy(moved([*leaves, options], self.device), moved(mask, self.device))
         actions: NDArray[Any] = policy.sample(noise).cpu().numpy()
         return actions
 
-    # ----------------------------------------------------------------------------------------------------- to judge
-
-    def sights(self, rollout: Rollout) -> Sights:
-        """What the worker judges: what was seen, and the options; the manager sees all but these."""
-        assert isinstance(rollout, OptionRollout)
-        played, last, finals = super().sights(rollout)
+    def inputs(self) -> StateInputs:
+        """What the worker is asked about the rollout: what was seen, and the options; the manager all but these."""
+        rollout, (played, last, finals) = self.rollout, super().inputs()
         options = (rollout.options.ravel(), rollout.course.options[-1], rollout.final_options)
-        in_tensors = [torch.from_numpy(part) for part in options]
-        return Sights([*played, in_tensors[0]], [*last, in_tensors[1]], [*finals, in_tensors[2]] if finals else finals)
+        tensors = [torch.from_numpy(part) for part in options]
+        return StateInputs([*played, tensors[0]], [*last, tensors[1]], [*finals, tensors[2]] if finals else finals)
 
-    def judge_more(self, batch: Batch, rollout: Rollout, sights: Sights, seen: Trajectories) -> Batch:
-        """What the manager's decisions were worth: `decisions` [N, 5].
+    @torch.no_grad()
+    def evaluate(self) -> Evaluation:
+        """As of PPO for the worker, and `decisions` [N, 5] of the manager.
 
-        They are 1 where one was made and is over, its log-probability, value, advantage and return; 0 elsewhere.
+        They are 1 where a decision was made and is over, its log-probability, value, advantage and return; 0 elsewhere.
         """
-        assert isinstance(rollout, OptionRollout)
-        decides = rollout.decides
+        found, rollout, manager = super().evaluate(), self.rollout, self.network.manager
+        seen, decides = super().inputs(), rollout.decides
         where = torch.from_numpy(np.flatnonzero(decides[:-1]))
-        *leaves, options = (leaf[where] for leaf in sights.played)
-        log_probs, values = self._log_probs_and_values(self.network.manager, leaves, None, options)
+        *leaves, options = (leaf[where] for leaf in found.batch.observations)
+        log_probs, values = evaluate_network(manager, leaves, None, options, self.device)
         columns = torch.zeros(5, rollout.ticks * rollout.rows)
         columns[1, where], columns[2, where] = log_probs, values
-        known = torch.cat([columns[2], self._manager_values(sights.last)]).view(-1, rollout.rows)
-        turns = rollout.trajectories(known.numpy(), self._manager_values(sights.finals).numpy())
+        known = torch.cat([columns[2], values_of(manager, seen.last, self.device)]).view(-1, rollout.rows)
+        turns = rollout.trajectories(known.numpy(), values_of(manager, seen.finals, self.device).numpy())
         inside, after = rollout.discounts(self.options.gamma)
-        turns = turns._replace(rewards=seen.rewards * inside, active=decides[:-1], last_active=decides[-1])
-        found = advantages_of(turns, gamma=after, gae_lambda=self.options.gae_lambda)
-        for row, array in ((0, found.valid), (3, found.advantages), (4, found.returns)):
+        rewards = self.normalization.rewards(rollout.rewards)
+        turns = turns._replace(rewards=rewards * inside, active=decides[:-1], last_active=decides[-1])
+        worth = advantages_of(turns, gamma=after, gae_lambda=self.options.gae_lambda)
+        for row, array in ((0, worth.valid), (3, worth.advantages), (4, worth.returns)):
             columns[row] = torch.from_numpy(array).float().flatten()
-        return batch._replace(decisions=columns.t().contiguous())
+        return found._replace(batch=found.batch._replace(decisions=columns.t().contiguous()))
 
-    def _manager_values(self, leaves: list[Tensor]) -> Tensor:
-        return self.network.manager.value(self._here(leaves[:-1])).cpu() if leaves else torch.zeros(0)
+    def update(self, batch: Batch, largest: int) -> Metrics:
+        """As of PPO; the manager's divergence is a mean over decisions."""
+        metrics = super().update(batch, largest)
+        decisions, divergence = metrics.pop("option_decisions"), metrics["option_approx_kl"]
+        return {**metrics, "option_approx_kl": divergence / decisions if decisions else math.nan}
 
-    def described(self, batch: Batch) -> dict[str, Tensor]:
-        """The numbers of a batch whose mean and deviation over all that is learnt from are asked for."""
-        assert batch.decisions is not None
-        made = batch.decisions[:, 0] > 0
-        return {**super().described(batch), "option_advantages": batch.decisions[made, 3]}
+    def diverged(self, metrics: Metrics) -> bool:
+        """Whether the worker or the manager is further from what has played than `target_kl` allows."""
+        limit, decisions = self.options.target_kl, metrics["option_decisions"]
+        too_far = limit is not None and metrics["option_approx_kl"] > 1.5 * limit * decisions
+        return super().diverged(metrics) or too_far
 
-    def normalized(self, batch: Batch, found: Mapping[str, Spread]) -> Batch:
-        """The batch as it is learnt from."""
-        batch, errors = super().normalized(batch, found), found["option_advantages"]
-        if not self.options.normalize_advantage or not errors.count:
-            return batch
-        assert batch.decisions is not None
-        decisions = batch.decisions.clone()
-        decisions[:, 3] = (decisions[:, 3] - errors.mean) / (errors.std + 1e-8)
-        return batch._replace(decisions=decisions)
-
-    # ----------------------------------------------------------------------------------------------------- to learn
-
-    def optimize(self, batch: Batch, minibatches: int, average: Average) -> Figures:
-        """Some epochs of gradient steps; the means of what was measured on the way."""
-        figures = dict(super().optimize(batch, minibatches, average))
-        decisions, divergence = figures.pop("option_decisions"), figures["option_approx_kl"]
-        return {**figures, "option_approx_kl": divergence / decisions if decisions else math.nan}
-
-    def diverged(self, figures: Figures) -> bool:
-        """Whether a minibatch shows the worker or the manager further from what has played than `target_kl` allows."""
-        limit, decisions = self.options.target_kl, figures["option_decisions"]
-        too_far = limit is not None and figures["option_approx_kl"] > 1.5 * limit * decisions
-        return super().diverged(figures) or too_far
-
-    @torch.inference_mode()
     def backward(self, batch: Batch) -> Tensor:
-        """Adds the gradient of both losses to `grad` of the weights; returns what is measured of them [10]."""
-        return torch.cat([super().backward(batch), self._manager_backward(batch).to(batch.actions.device)])
+        """Adds the gradient of both losses to `grad` of the weights; returns the means of `metric_names`."""
+        if not closed_form.applies(self.network.encoder, self.device):
+            return super().backward(batch)
+        metrics = actor_critic.ppo(self.network, batch, self.options, 1 / batch.size).mean(1)
+        decisions, share = self.decisions(batch), self.options.option_ticks / batch.size
+        if decisions is None:
+            return torch.cat([metrics, torch.zeros(5)])
+        return torch.cat(
+            [metrics, self.of_manager(actor_critic.ppo(self.network.manager, decisions, self.options, share), batch)]
+        )
 
-    def _manager_backward(self, batch: Batch) -> Tensor:
-        """The manager's part [5]: its losses and its entropy as they are in the sum, its divergence, its decisions.
+    def loss(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """The worker's loss and the manager's, see above, and the means of `metric_names`."""
+        loss, metrics = super().loss(batch)
+        decisions = self.decisions(batch)
+        if decisions is None:
+            return loss, torch.cat([metrics, metrics.new_zeros(5)])
+        of_manager = self.of_manager(self.losses(self.network.manager, decisions), batch)
+        policy_loss, value_loss, entropy, *_ = of_manager
+        loss = loss + policy_loss + self.options.vf_coef * value_loss - self.options.ent_coef * entropy
+        return loss, torch.cat([metrics, of_manager])
 
-        The last two are sums over the decisions, per transition: so the mean over all workers' decisions is the ratio
-        of what a group makes of them.
-        """
+    def decisions(self, batch: Batch) -> Batch | None:
+        """The manager's transitions of a minibatch; None where it has none."""
         assert batch.decisions is not None
         made = batch.decisions[:, 0] > 0
         if not made.any():
-            return torch.zeros(5)
+            return None
         *leaves, options = (leaf[made] for leaf in batch.observations)
-        judged = batch.decisions[made, 1:].t().contiguous().unbind()
+        return Batch(tuple(leaves), None, options, *batch.decisions[made, 1:].t().contiguous().unbind())
+
+    def of_manager(self, losses: Tensor, batch: Batch) -> Tensor:
+        """The manager's metrics [5] of its losses [5, D]: losses and entropy as in the sum, divergence, decisions.
+
+        The last two are sums over the decisions, per transition: so the mean over all workers' decisions is the ratio
+        of their means over the group.
+        """
+        *terms, divergence, _ = losses.sum(1)
+        decisions = divergence.new_tensor(losses.shape[1])
         share = self.options.option_ticks / batch.size
-        decisions = Batch(tuple(leaves), None, options, *judged)
-        *losses, divergence, _ = self.losses_backward(self.network.manager, decisions, share).sum(1)
-        counted = divergence.new_tensor(decisions.size)
-        return torch.cat([torch.stack(losses) * share, torch.stack([divergence, counted]) / batch.size])
+        return torch.cat([torch.stack(terms) * share, torch.stack([divergence, decisions]) / batch.size])
 
     # ------------------------------------------------------------------------------------------ what others ask for
 
@@ -356,7 +353,7 @@ class HPPO(PPO):
         course = Course.fresh(0)
 
         def decide(policy: Any, head: ActionHead, rows: int) -> Tensor:
-            noise = self._here(head.noise(1, rows, generator)[0])
+            noise = moved(head.noise(1, rows, generator)[0], self.device)
             chosen: Tensor = policy.mode() if greedy else policy.sample(noise)
             return chosen.cpu()
 
@@ -367,9 +364,11 @@ class HPPO(PPO):
             rows, seen = len(leaves[0]), self.normalization.observations(leaves)
             course = course if len(course.options) == rows else Course.fresh(rows)
             course = course.ended(np.broadcast_to(infos.get("_final_obs", False), rows))
-            picked = decide(self.network.manager.policy(self._here(seen)), self.manager_head, rows).numpy()
+            picked = decide(self.network.manager.policy(moved(seen, self.device)), self.manager_head, rows).numpy()
             options = np.where(course.options == UNDECIDED, picked, course.options)
-            policy = self.network.policy(self._here([*seen, torch.from_numpy(options)]), self._here(mask))
+            policy = self.network.policy(
+                moved([*seen, torch.from_numpy(options)], self.device), moved(mask, self.device)
+            )
             active = np.broadcast_to(infos.get("active", True), rows)
             course = course.after(options, active, self.options.option_ticks)
             return self.head.to_env(decide(policy, self.head, rows).numpy())

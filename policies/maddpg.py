@@ -18,30 +18,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import torch
-from gymnasium.spaces import Space
 from gymnasium.vector import VectorEnv
-from numpy.typing import NDArray
 from torch import Tensor
 
 from policies import ddpg
-from policies.common.options import (
-    Count,
-    Fraction,
-    Natural,
-    NonNegative,
-    Positive,
-    PositiveFraction,
-    Sizes,
-    check_idle,
-)
+from policies.common.options import Count, Fraction, Natural, NonNegative, Positive, PositiveFraction, Sizes, check_idle
 from policies.common.replay import Transitions
 from policies.common.target import Target
 from policies.networks.box import noisy
 from policies.networks.distributions import normal
 from policies.networks.reparameterized import Choices, PlainNumbers
-from policies.team.centralized import Centralised, check_joint_options
+from policies.team.centralized import Centralized, check_joint_options
 
 if TYPE_CHECKING:
     from arena.group.group import Group
@@ -73,11 +61,11 @@ class Options(ddpg.Options, frozen=True, kw_only=True):
         check_joint_options(self)
 
 
-class MADDPG(Centralised):
+class MADDPG(Centralized):
     """One worker of a MADDPG policy.
 
     Args:
-        env, group, ticks, options: as of `Centralised`; the actions are Discrete, or a Box with bounds.
+        env, group, ticks, options: as of `Centralized`; the actions are Discrete, or a Box with bounds.
 
     Raises:
         ConfigError: an option, a space or a team that MADDPG cannot take.
@@ -89,23 +77,20 @@ class MADDPG(Centralised):
 
     def __init__(self, env: VectorEnv[Any, Any, Any], group: Group, *, ticks: int, **options: Any) -> None:
         super().__init__(env, group, ticks=ticks, **options)
-        outputs = self.actions.inputs
-        self.noise = ddpg.noise_of(self.options, rows=env.num_envs, outputs=outputs, generator=self.generator)
-
-    def read_spaces(self, observation_space: Space[Any], action_space: Space[Any]) -> None:
-        super().read_spaces(observation_space, action_space)
+        self.network = self.make_network()
+        parts = {"critics": self.network.critics, "actors": self.network.actors}
+        optimizers = {name: self.adam(part) for name, part in parts.items()}
+        self.set_up_team(optimizers, {name: Target(part, optimizers[name]) for name, part in parts.items()})
         if isinstance(self.actions, Choices):
-            where = f"the actions are {action_space}, whose choices are drawn"
+            where = f"the actions are {env.single_action_space}, whose choices are drawn"
             check_idle(self.options, "action_noise", "noise_std", "noise_theta", where=where)
-
-    def make_targets(self) -> dict[str, Target[Any]]:
-        return {**super().make_targets(), "actors": Target(self.network.actors, self.optimizers["actors"])}
+        self.noise = ddpg.noise_of(self.options, env.num_envs, self.actions.inputs, self.generator)
 
     def explore(self, leaves: Sequence[Tensor], mask: Tensor | None) -> Tensor:
         if isinstance(self.actions, Choices):
             return self.act(leaves, mask, self.generator)
-        actions = self.act(leaves, mask, None)
-        return noisy(actions, self.noise.draw())
+        assert self.noise is not None
+        return noisy(self.act(leaves, mask, None), self.noise.draw())
 
     def act(self, leaves: Sequence[Tensor], mask: Tensor | None, generator: torch.Generator | None) -> Tensor:
         """The actors' actions, greedy; else sampled choices, or numbers with white noise."""
@@ -114,15 +99,12 @@ class MADDPG(Centralised):
             return actions
         return noisy(actions, normal(actions.shape, generator).mul_(self.options.noise_std))
 
-    def began(self, rows: NDArray[np.bool_]) -> None:
-        self.noise.restart(rows)
-
     def next_outputs(self, batch: Transitions, joint: Tensor) -> Tensor:
         """Of the target actors."""
         outputs: Tensor = self.targets["actors"].module(self.network.encoder.own(joint))
         return outputs
 
-    def learn_more(self, outputs: Tensor, entropies: Tensor, acts: Tensor, mask: Tensor | None) -> Tensor:
-        """The gradient of the penalty: `output_penalty` times the mean square of the outputs."""
-        penalty: Tensor = outputs * (2 * self.options.output_penalty / outputs.numel())
+    def further_loss(self, outputs: Tensor, entropies: Tensor, acts: Tensor, mask: Tensor | None) -> Tensor:
+        """`output_penalty` times the mean square of the outputs."""
+        penalty: Tensor = self.options.output_penalty * (outputs.square() * acts.unsqueeze(-1)).mean()
         return penalty

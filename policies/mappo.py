@@ -32,11 +32,11 @@ from torch import Tensor
 from torch.nn import functional
 
 from policies import ppo
-from policies.common.on_policy import MEMORY, Sights
+from policies.common.on_policy import MEMORY, StateInputs
 from policies.common.options import Count, NonNegative, wrong
 from policies.common.rollout import Rollout
 from policies.common.tensors import to_arrays, to_tensors
-from policies.networks.actor_critic import Encoder, Features
+from policies.networks.actor_critic import ActorCritic, Encoder, Features
 from policies.ppo import PPO
 from policies.team.networks import JointEncoder
 from policies.team.seating import check_team, places_of
@@ -95,7 +95,7 @@ class TeamEncoder(JointEncoder):
         return Features(features[:, : self.of_one], features[:, self.of_one :])
 
 
-class TeamSights(NamedTuple):
+class TeamInputs(NamedTuple):
     """What lanes have seen in a rollout, of all entities of a team or of those of a worker, `e` of them."""
 
     seen: list[Tensor]  # leaves [T + 1, L, e, ...] on each tick, and after the last one
@@ -105,7 +105,7 @@ class TeamSights(NamedTuple):
     stays: Tensor  # bool [T, L, e], who acts after a tick in the episode in which it has acted there
 
     @classmethod
-    def of(cls, rollout: Rollout, sights: Sights, *, entities: int) -> TeamSights:
+    def of(cls, rollout: Rollout, inputs: StateInputs, *, entities: int) -> TeamInputs:
         """Those of one worker, from what its rows have seen."""
         at, rows = rollout.final_places()
         place = np.full((rollout.ticks, rollout.rows), -1)
@@ -115,13 +115,13 @@ class TeamSights(NamedTuple):
         def by_lane(ticks: Tensor) -> Tensor:
             return ticks.view(len(ticks), -1, entities, *ticks.shape[2:])
 
-        seen = [torch.cat(pair) for pair in zip(sights.played, sights.last, strict=True)]
+        seen = [torch.cat(pair) for pair in zip(inputs.played, inputs.last, strict=True)]
         seen = [leaf.view(rollout.ticks + 1, -1, *leaf.shape[1:]) for leaf in seen]
         acts, which, stays = (by_lane(torch.from_numpy(column)) for column in (rollout.active, place, goes_on))
-        return cls([by_lane(leaf) for leaf in seen], acts, sights.finals, which, stays)
+        return cls([by_lane(leaf) for leaf in seen], acts, inputs.finals, which, stays)
 
     @classmethod
-    def joined(cls, parts: Sequence[TeamSights]) -> TeamSights:
+    def joined(cls, parts: Sequence[TeamInputs]) -> TeamInputs:
         """Those of a team, from its workers' in the order of their seats."""
         seen, acts, finals, places, stays = zip(*parts, strict=True)
         counts = [len(leaves[0]) if leaves else 0 for leaves in finals]
@@ -154,32 +154,34 @@ class MAPPO(PPO):
         self.check_team(self.entities, self.entities)
         super().__init__(env, group, ticks=ticks, **options)
 
-    def _encoder(self, generator: torch.Generator) -> TeamEncoder:
-        return TeamEncoder(self.env.single_observation_space, self.entities, generator)
+    def make_network(self, generator: torch.Generator) -> ActorCritic:
+        """Actor and critic, with the same initial weights at every worker."""
+        encoder = TeamEncoder(self.env.single_observation_space, self.entities, generator)
+        return ActorCritic(encoder, self.head, **self.layers(generator))
 
-    def sights(self, rollout: Rollout) -> Sights:
-        """What the network judges: what each row sees, and beside it what its whole lane does."""
-        own = super().sights(rollout)
-        team = self._with_others(TeamSights.of(rollout, own, entities=len(self.own)))
+    def inputs(self) -> StateInputs:
+        """What the network is asked about the rollout: what each row sees, and beside it what its whole lane does."""
+        own = super().inputs()
+        team = self._with_others(TeamInputs.of(self.rollout, own, entities=len(self.own)))
         beside = self._beside([leaf.flatten(0, 1) for leaf in team.seen], team.acts.flatten(0, 1))
         count = own.played[0].shape[0]
         played, last = ([leaf[part] for leaf in beside] for part in (slice(count), slice(count, None)))
-        finals = [*own.finals, *self._beside_finals(rollout, team)] if own.finals else []
-        return Sights([*own.played, *played], [*own.last, *last], finals)
+        finals = [*own.finals, *self._beside_finals(self.rollout, team)] if own.finals else []
+        return StateInputs([*own.played, *played], [*own.last, *last], finals)
 
-    def _with_others(self, own: TeamSights) -> TeamSights:
+    def _with_others(self, own: TeamInputs) -> TeamInputs:
         """With what the team's other workers have seen; a collective, if any team of the policy has several."""
         if len(self.group.teams) == self.group.size:
             return own
         parts = self.group.pool_team(to_arrays(own._asdict()))
-        return TeamSights.joined([TeamSights(**to_tensors(part)) for part in parts])
+        return TeamInputs.joined([TeamInputs(**to_tensors(part)) for part in parts])
 
     def _beside(self, lanes: Sequence[Tensor], acts: Tensor) -> list[Tensor]:
         """What each row's lane sees, of leaves of lanes [N, E, ...] and of who acts [N, E]: leaves of rows [N * e]."""
         joint = [leaf.repeat_interleave(len(self.own), 0) for leaf in (*lanes, acts)]
         return [*joint, torch.arange(self.own.start, self.own.stop).repeat(len(acts))]
 
-    def _beside_finals(self, rollout: Rollout, team: TeamSights) -> list[Tensor]:
+    def _beside_finals(self, rollout: Rollout, team: TeamInputs) -> list[Tensor]:
         """The same [K, ...] of the last observations of this worker's episodes that were cut."""
         at, rows = map(torch.from_numpy, rollout.final_places())  # [K]
         lanes = rows // len(self.own)

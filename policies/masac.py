@@ -15,20 +15,22 @@ What is shared with MADDPG is in `policies.team.centralized`.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from gymnasium.spaces import Space
-from torch import Generator, Tensor
+from gymnasium.vector import VectorEnv
+from torch import Tensor
 
 from policies import sac
-from policies.common.adam import Adam
-from policies.common.algorithm import Figures
+from policies.common.algorithm import Metrics
 from policies.common.options import Auto, Count, Fraction, Natural, NonNegative, Positive, PositiveFraction, Sizes
 from policies.common.replay import Transitions
+from policies.common.target import Target
 from policies.networks.reparameterized import NoisyNumbers
-from policies.sac import Temperature, check_reachable
-from policies.team.centralized import Centralised, check_joint_options
-from policies.team.networks import ActorsAndCritics
+from policies.networks.soft_actions import Temperature, check_reachable
+from policies.team.centralized import Centralized, check_joint_options
+
+if TYPE_CHECKING:
+    from arena.group.group import Group
 
 
 class Options(sac.Options, frozen=True, kw_only=True):
@@ -57,19 +59,11 @@ class Options(sac.Options, frozen=True, kw_only=True):
         check_joint_options(self)
 
 
-class SoftActorsAndCritics(ActorsAndCritics):
-    """All that is learnt; the temperature only where it is not fixed."""
-
-    def __init__(self, network: ActorsAndCritics, temperature: Temperature | None) -> None:
-        super().__init__(network.critics, network.actors)
-        self.temperature = temperature
-
-
-class MASAC(Centralised):
+class MASAC(Centralized):
     """One worker of a MASAC policy.
 
     Args:
-        env, group, ticks, options: as of `Centralised`; the actions are Discrete, or a Box with bounds.
+        env, group, ticks, options: as of `Centralized`; the actions are Discrete, or a Box with bounds.
 
     Raises:
         ConfigError: an option, a space or a team that MASAC cannot take.
@@ -78,23 +72,18 @@ class MASAC(Centralised):
     Options = Options
     numbers = NoisyNumbers
     n_critics = 2
-    network: SoftActorsAndCritics
 
-    def read_spaces(self, observation_space: Space[Any], action_space: Space[Any]) -> None:
-        super().read_spaces(observation_space, action_space)
-        check_reachable(self.options.target_entropy, action_space)
-
-    def build(self, generator: Generator) -> SoftActorsAndCritics:
+    def __init__(self, env: VectorEnv[Any, Any, Any], group: Group, *, ticks: int, **options: Any) -> None:
+        super().__init__(env, group, ticks=ticks, **options)
+        check_reachable(self.options.target_entropy, env.single_action_space)
         temperature = Temperature() if self.options.ent_coef == "auto" else None
-        return SoftActorsAndCritics(super().build(generator), temperature)
+        self.network = self.make_network(temperature)
+        optimizers = {"critics": self.adam(self.network.critics), "actors": self.adam(self.network.actors)}
+        if temperature is not None:
+            optimizers["temperature"] = self.adam(temperature)
+        self.set_up_team(optimizers, {"critics": Target(self.network.critics, optimizers["critics"])})
 
-    def make_optimizers(self) -> dict[str, Adam]:
-        optimizers = super().make_optimizers()
-        if self.network.temperature is not None:
-            optimizers["temperature"] = self.adam(self.network.temperature)
-        return optimizers
-
-    def schedules(self) -> Figures:
+    def schedules(self) -> Metrics:
         return {**super().schedules(), "ent_coef": self.alpha}
 
     @property
@@ -110,15 +99,16 @@ class MASAC(Centralised):
         outputs: Tensor = self.network.actors(encoder.own(seen))
         return outputs
 
-    def learn_more(self, outputs: Tensor, entropies: Tensor, acts: Tensor, mask: Tensor | None) -> float:
-        """Adds the temperature's gradient, by those who act."""
-        if self.network.temperature is not None:
-            surplus = ((entropies - self._wanted(outputs, mask)) * acts).mean()
-            self.optimizers["temperature"].gradient[0] += self.alpha * surplus
-        return 0.0
+    def further_loss(self, outputs: Tensor, entropies: Tensor, acts: Tensor, mask: Tensor | None) -> Tensor | float:
+        """The temperature's loss, by the entities that act."""
+        if self.network.temperature is None:
+            return 0.0
+        surplus = ((entropies - self.target_entropy(outputs, mask)) * acts).mean().detach()
+        loss: Tensor = self.network.temperature.log_alpha.exp() * surplus
+        return loss
 
-    def _wanted(self, outputs: Tensor, mask: Tensor | None) -> Tensor:
-        """The entropy that is wanted, [N * E]."""
+    def target_entropy(self, outputs: Tensor, mask: Tensor | None) -> Tensor:
+        """The entropy [N * E] that the temperature steers to."""
         if self.options.target_entropy == "auto":
             return self.actions.wanted_entropy(outputs, mask)
         return outputs.new_full((len(outputs),), float(self.options.target_entropy))

@@ -1,28 +1,52 @@
-"""Proximal policy optimisation (Schulman et al. 2017, arXiv 1707.06347) for one worker of a group.
+"""Proximal policy optimization (Schulman et al. 2017, arXiv 1707.06347) for one worker of a group.
 
-    collect    T ticks with the current policy                                  -> rollout
-    judge      log-probabilities, values and advantages (arXiv 1506.02438)      -> batch of transitions
-    learn      some epochs of clipped-surrogate steps, together with the group's other workers
-
-The first two, and how a group learns, are those of `policies.common.on_policy`; here is what makes it PPO.
+collect    T ticks with the current policy                                        -> rollout
+evaluate   log-probabilities, values and advantages (GAE, arXiv 1506.02438)       -> transitions
+update     some epochs of gradient steps on the clipped surrogate, as one group   -> metrics
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
-from typing import Any, ClassVar, TypeVar
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import msgspec
 import numpy as np
 import torch
+from gymnasium.vector import VectorEnv
+from numpy.typing import NDArray
 from torch import Tensor
 
-from policies.common.algorithm import Average, Figures
-from policies.common.on_policy import OnPolicy, OnPolicyOptions
-from policies.common.options import AUTO, Auto, Count, NonNegative, Positive, wrong
-from policies.common.rollout import Batch
-from policies.networks.actor_critic import ActorCritic, Features
+from policies import closed_form
+from policies.closed_form import actor_critic
+from policies.common.adam import Adam
+from policies.common.algorithm import Algorithm, Metrics, check_autoreset
+from policies.common.devices import moved
+from policies.common.gae import advantages_of
+from policies.common.group_learner import RolloutLearner
+from policies.common.normalization import Normalization
+from policies.common.on_policy import (
+    OnPolicyOptions,
+    StateInputs,
+    check_budget,
+    collect,
+    evaluate_network,
+    log_prob_of,
+    make_encoder,
+    network_actor,
+    rollout_sizes,
+    state_inputs,
+    values_of,
+)
+from policies.common.options import AUTO, Auto, Count, NonNegative, Positive, check_idle, wrong
+from policies.common.rng import ACTING, EXPLORING, stream
+from policies.common.rollout import Batch, Evaluation, Rollout
+from policies.networks.actor_critic import ActorCritic
+from policies.networks.heads import BoxHead, action_head
+
+if TYPE_CHECKING:
+    from arena.group.group import Group
 
 _LEAST = 64  # transitions in a minibatch with `minibatch_size: auto`; of N workers each has 64 / sqrt(N)
 _MINIBATCHES = 32  # a large rollout is split into so many at most
@@ -60,130 +84,207 @@ class Options(OnPolicyOptions, frozen=True, kw_only=True):
         return msgspec.structs.replace(given, minibatch_size=max(least, round(_LEAST / math.sqrt(workers)), part))
 
 
-class PPO(OnPolicy[Options]):
-    """One worker of a PPO policy; see `OnPolicy` for its arguments."""
+class PPO(Algorithm):
+    """One worker of a PPO policy.
+
+    Args:
+        env: a vector environment that resets on the same step; `infos["active"]` marks the rows that act next and
+            `infos["action_mask"]` the choices that they have, where the environment gives them.
+        group: the workers of this policy.
+        ticks: the whole run's budget; the learning-rate schedule ends with it.
+        options: the fields of `Options`.
+
+    Raises:
+        ConfigError: an option or a space that the algorithm cannot take.
+    """
 
     Options: ClassVar[type[Any]] = Options
-    measured: ClassVar[tuple[str, ...]] = ("policy_loss", "value_loss", "entropy", "approx_kl", "clip_fraction")
-    early_stops = 0
+    optional_parts = ("normalization",)
+    metric_names: ClassVar[tuple[str, ...]] = ("policy_loss", "value_loss", "entropy", "approx_kl", "clip_fraction")
 
-    # ---------------------------------------------------------------------------------------------------- an update
+    def __init__(self, env: VectorEnv[Any, Any, Any], group: Group, *, ticks: int, **options: Any) -> None:
+        super().__init__(env, group, ticks=ticks, **options)
+        o = self.options = self.options.settled(rows=group.rows or env.num_envs, workers=group.size, ticks=ticks)
+        self.head = action_head(env.single_action_space, log_std_init=o.log_std_init)
+        if not isinstance(self.head, BoxHead):
+            check_idle(o, "log_std_init", where=f"the actions are {env.single_action_space}")
+        self.n_steps = int(o.n_steps)
+        self.network = self.make_network(torch.Generator().manual_seed(group.shared_seed)).to(self.device)
+        self.optimizer = Adam(self.network, epsilon=o.adam_epsilon)
+        self.generator = stream(group.seed, EXPLORING)  # all that this worker draws: exploration and shuffling
+        self.normalization = Normalization(env.single_observation_space, env.num_envs, o)
+        self.rollout = self.make_rollout()
+        self.updates = self.early_stops = 0
+        self.group_learner: RolloutLearner = RolloutLearner(
+            group,
+            self.network,
+            max_grad_norm=o.max_grad_norm,
+            remedy="are all rewards and observations finite, and of moderate size? If they are, lower learning_rate",
+            rollout=self.rollout,
+            normalization=self.normalization,
+            normalize_advantage=o.normalize_advantage,
+            sequence_length=None if o.recurrent is None else o.sequence_length,
+            device=self.device,
+        )
+        self.track("network", "optimizer", "normalization", updates=self, ticks_done=self, early_stops=self)
 
-    def learn(self, batch: Batch) -> Figures:
-        """One update of the group's weights from one batch per worker, empty ones included; a collective."""
-        figures = super().learn(batch)
-        self.early_stops = int(figures.get("early_stops", self.early_stops))  # the root's, where it learns for all
-        return figures
+    def make_network(self, generator: torch.Generator) -> ActorCritic:
+        """Actor and critic, with the same initial weights at every worker."""
+        encoder = make_encoder(self.env.single_observation_space, self.options, generator)
+        return ActorCritic(encoder, self.head, **self.layers(generator))
 
-    def minibatches(self, transitions: int, *, workers: int = 1) -> int:
-        """Into how many minibatches so many transitions, of one worker or of several, are split."""
-        return math.ceil(transitions / (int(self.options.minibatch_size) * workers))
+    def layers(self, generator: torch.Generator) -> dict[str, Any]:
+        """The arguments of `ActorCritic` that the options name."""
+        o = self.options
+        return {"hidden_sizes": o.hidden_sizes, "activation": o.activation, "generator": generator}
 
-    def optimize(self, batch: Batch, minibatches: int, average: Average) -> Figures:
-        """Some epochs of gradient steps; the means of what was measured on the way."""
-        measured: list[Figures] = []
-        for minibatch in self._shuffled(batch, minibatches):
-            measured.append(self.gradients(minibatch, average))
-            if self.diverged(measured[-1]):
-                self.early_stops += 1
-                break
-            self.step()
-        means = {name: float(np.mean([figures[name] for figures in measured])) for name in measured[0]}
-        return {**means, "early_stops": float(self.early_stops)}
+    def make_rollout(self) -> Rollout:
+        """Storage of the ticks that one update learns from."""
+        space, memory_size = self.env.single_observation_space, self.network.encoder.memory_size
+        return Rollout(space, self.head, ticks=self.n_steps, rows=self.env.num_envs, memory_size=memory_size)
 
-    def diverged(self, figures: Figures) -> bool:
-        """Whether a minibatch shows the policy further from the one that has played than `target_kl` allows."""
-        limit = self.options.target_kl
-        return limit is not None and figures["approx_kl"] > 1.5 * limit
+    def run(self) -> None:
+        """Collects and learns until the environment raises `BudgetReached`."""
+        check_autoreset(self.env, type(self).__name__)
+        check_budget(self.n_steps, self.ticks)
+        rollout = self.rollout
+        self.group_learner.start()
+        rollout.begin(*self.env.reset())
+        while True:
+            noise = self.draw_noise(rollout.ticks - rollout.played)
+            collect(self.env, self.head, rollout, self.act, noise)
+            done = self.ticks_done + self.n_steps
+            for metrics in self.group_learner.updates(self.evaluate, self.update):
+                metrics = {**metrics, "learning_rate": self.learning_rate} if metrics else metrics
+                self.early_stops = int(metrics.get("early_stops", self.early_stops))  # of rank 0, if it learns for all
+                self.ticks_done = done
+                self.updates += 1
+                check = self.options.check_every and self.updates % self.options.check_every == 0
+                self.group_learner.record(metrics, self.state_dict, check=bool(check))
+            self.ticks_done = done
+            rollout.advance()
 
-    def _shuffled(self, batch: Batch, minibatches: int) -> Iterator[Batch]:
-        """The minibatches of all epochs, each epoch in a new order."""
-        for _ in range(self.options.n_epochs):
-            order = torch.randperm(batch.pieces, generator=self.generator)
-            yield from batch.take(order.to(self.device)).split(minibatches)
+    def draw_noise(self, ticks: int) -> Tensor:
+        """The randomness of the actions of so many ticks, [ticks, B, outputs]."""
+        return self.head.noise(ticks, self.env.num_envs, self.generator).to(self.device)
 
-    # --------------------------------------------------------------------------------------------------- the maths
+    def act(self, t: int, noise: Tensor, rows: slice) -> NDArray[Any]:
+        """Actions of some rows on tick `t`, as learnt from."""
+        leaves = self.normalization.observations(self.rollout.leaves(t, rows))
+        policy, memory = self.network.act(moved(leaves, self.device), moved(self.rollout.mask(t, rows), self.device))
+        if memory is not None:
+            self.rollout.remember(t, memory.cpu(), rows)
+        actions: NDArray[Any] = policy.sample(noise).cpu().numpy()
+        return actions
 
-    @torch.inference_mode()
-    def backward(self, batch: Batch) -> Tensor:
-        """Adds the gradient of a minibatch's loss to `grad` of the weights; returns what is measured of it [5].
-
-        The loss is -L of equation (9); all parts of it are means over the transitions:
-
-            loss = policy_loss + vf_coef * value_loss - ent_coef * entropy
-
-        It is differentiated here, by hand, with respect to log pi(a|s) and V(s); the distribution and the network know
-        the way from there to the weights. The tests compare that with torch's own derivative of the equation.
-        """
-        return self.losses_backward(self.network, batch, 1 / batch.size).mean(1)
-
-    def losses_backward(self, network: ActorCritic, batch: Batch, share: float) -> Tensor:
-        """The same for a network and a loss to which each transition contributes a share; measured of each, [5, N]."""
-        features, to_encoder = network.encoded(batch.observations, batch.lengths)
-        surrogate, *others = self._policy_backward(network, features, batch, -share)
-        value_errors = self._value_backward(network, features, batch, share)
-        to_encoder()
-        return torch.stack([-surrogate, value_errors, *others])
-
-    def _policy_backward(
-        self, network: ActorCritic, features: Features, batch: Batch, share: float
-    ) -> tuple[Tensor, ...]:
-        """The actor's part; the surrogate objective, entropy, divergence and what was clipped, [N] each.
-
-        The objective is to rise: the share of it that is in the loss is negative.
-        """
-        policy, to_actor = network.traced_policy(features, batch.masks)
-        log_ratio = policy.log_prob(batch.actions) - batch.log_probs
-        ratio = log_ratio.exp()  # r(theta), section 3
-        clipped = ratio.clamp(1 - self.options.clip_range, 1 + self.options.clip_range)
-        gain, clipped_gain = ratio * batch.advantages, clipped * batch.advantages
-        surrogate = torch.min(gain, clipped_gain)  # eq. (7)
-        by_log_prob = gain.masked_fill_(gain > clipped_gain, 0.0).mul_(share)  # as dr = r dlog pi; 0 where clipped
-        to_actor(policy.gradient(batch.actions, by_log_prob, self.options.ent_coef * share))
-        divergence = (ratio - 1).sub_(log_ratio)  # k3 of joschu.net/blog/kl-approx.html
-        return surrogate, policy.entropy(), divergence, (ratio != clipped).float()
-
-    def _value_backward(self, network: ActorCritic, features: Features, batch: Batch, share: float) -> Tensor:
-        """The critic's part; errors [N] of L^VF. With `clip_range_vf`, a value gains nothing by moving further."""
-        values, to_critic = network.traced_value(features)
-        difference = values - batch.returns
-        errors = difference.square()
-        if self.options.clip_range_vf is not None:
-            move = values - batch.values
-            near = move.clamp(-self.options.clip_range_vf, self.options.clip_range_vf)
-            clipped = (batch.values + near - batch.returns).square()
-            difference.masked_fill_((move != near) & (clipped >= errors), 0.0)  # the larger one does not move
-            errors = torch.max(errors, clipped)
-        to_critic(difference.mul_(2 * self.options.vf_coef * share))
-        return errors
-
-    # ------------------------------------------------------------------------------------------ what others ask for
-
-    def state_dict(self) -> dict[str, Any]:
-        """All that the policy needs to go on: weights, optimiser, counters. Its workers draw from new streams."""
-        return {**super().state_dict(), "early_stops": self.early_stops}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Goes on from a stored state, also one of another worker or another number of workers.
+    @torch.no_grad()
+    def evaluate(self) -> Evaluation:
+        """Log-probabilities, values, advantages and returns of the rollout's transitions, on the CPU.
 
         Raises:
-            ConfigError: the state is not PPO's, or its network has another shape.
+            FloatingPointError: a reward is not finite.
         """
-        super().load_state_dict(state)
-        self.early_stops = int(state["early_stops"])
+        rollout, (played, last, finals) = self.rollout, self.inputs()
+        _, masks, actions = rollout.flat()
+        log_probs, values = evaluate_network(self.network, played, masks, actions, self.device)
+        all_values = torch.cat([values, values_of(self.network, last, self.device)]).view(-1, rollout.rows)
+        final_values = values_of(self.network, finals, self.device)
+        seen = rollout.trajectories(all_values.numpy(), final_values.numpy())
+        seen = seen._replace(rewards=self.normalization.rewards(rollout.rewards))
+        largest = torch.from_numpy(np.abs(seen.rewards)).max().float()  # what float32 does not hold is not finite
+        self.group_learner.check_finite({"largest_reward": float(largest)}, f"update {self.updates + 1}")
+        found = advantages_of(seen, gamma=self.options.gamma, gae_lambda=self.options.gae_lambda)
+        advantages, returns = (torch.from_numpy(part).float().flatten() for part in (found.advantages, found.returns))
+        batch = Batch(tuple(played), masks, actions, log_probs, values, advantages, returns)
+        return Evaluation(batch, found.valid, rollout.ended)
+
+    def inputs(self) -> StateInputs:
+        """What the network is asked about the rollout."""
+        return state_inputs(self.rollout, self.normalization)
+
+    def update(self, batch: Batch, largest: int) -> Metrics:
+        """The gradient steps of one update, the same number at all workers; means of the metrics.
+
+        Args:
+            batch: of this worker, or of all where rank 0 learns for all.
+            largest: transitions of the largest batch of the group.
+        """
+        o, what = self.options, f"update {self.updates + 1}"
+        parts = math.ceil(largest / (int(o.minibatch_size) * self.group_learner.workers_per_batch))
+        history: list[Metrics] = []
+        for minibatch in batch.minibatches(parts, epochs=o.n_epochs, generator=self.generator):
+            metrics = self.group_learner.mean_gradients(
+                minibatch, self.backward, self.metric_names, self.optimizer, what=what
+            )
+            history.append(metrics)
+            if self.diverged(metrics):
+                self.early_stops += 1
+                break
+            self.group_learner.step([self.optimizer], self.learning_rate, what=what)
+        means = {name: float(np.mean([metrics[name] for metrics in history])) for name in history[0]}
+        return {**means, "early_stops": float(self.early_stops)}
+
+    def diverged(self, metrics: Metrics) -> bool:
+        """Whether the policy is further from the one that has played than `target_kl` allows."""
+        limit = self.options.target_kl
+        return limit is not None and metrics["approx_kl"] > 1.5 * limit
+
+    def backward(self, batch: Batch) -> Tensor:
+        """Adds the gradient of the loss to `grad` of the weights; returns the means of `metric_names`."""
+        if closed_form.applies(self.network.encoder, self.device):
+            return actor_critic.ppo(self.network, batch, self.options, 1 / batch.size).mean(1)
+        loss, metrics = self.loss(batch)
+        torch.autograd.backward([loss])
+        return metrics.detach()
+
+    def loss(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """-L of equation (9), and the means of `metric_names` over the minibatch."""
+        metrics = self.losses(self.network, batch).mean(1)
+        policy_loss, value_loss, entropy = metrics[:3]
+        return policy_loss + self.options.vf_coef * value_loss - self.options.ent_coef * entropy, metrics
+
+    def losses(self, network: ActorCritic, batch: Batch) -> Tensor:
+        """The losses of each transition and what else is measured, [5, N]; see also `policies.closed_form`."""
+        o = self.options
+        policy, values = network.policy_and_value(batch.observations, batch.masks, batch.lengths)
+        log_ratio = policy.log_prob(batch.actions) - batch.log_probs
+        ratio = log_ratio.exp()  # r(theta), section 3
+        clipped = ratio.clamp(1 - o.clip_range, 1 + o.clip_range)
+        surrogate = torch.min(ratio * batch.advantages, clipped * batch.advantages)  # eq. (7)
+        value_loss = (values - batch.returns).square()
+        if o.clip_range_vf is not None:
+            near = batch.values + (values - batch.values).clamp(-o.clip_range_vf, o.clip_range_vf)
+            value_loss = torch.max(value_loss, (near - batch.returns).square())
+        divergence = (ratio - 1) - log_ratio  # k3 of joschu.net/blog/kl-approx.html
+        return torch.stack([-surrogate, value_loss, policy.entropy(), divergence, (ratio != clipped).float()])
+
+    # ------------------------------------------------------------------------------------- what the arena asks for
+
+    def actor(self, *, greedy: bool = False) -> Callable[[Any, Mapping[str, Any]], NDArray[Any]]:
+        """A function from (observations, infos) of a vector environment to actions, with the current weights.
+
+        It has its own random stream, so that its use changes nothing in a run. Greedy: the most probable actions.
+        """
+        space, generator = self.env.single_observation_space, stream(self.group.seed, ACTING)
+        return network_actor(self.network, space, self.normalization, self.device, generator=generator, greedy=greedy)
+
+    def log_prob(self, observations: Any, actions: Any, masks: NDArray[np.int8] | None) -> NDArray[np.float64]:
+        """Log-probabilities [N] of the actions of one episode; see `log_prob_of`."""
+        space = self.env.single_observation_space
+        return log_prob_of(self.network, space, self.normalization, self.device, observations, actions, masks)
 
     @classmethod
     def sizes(cls, options: Mapping[str, Any], *, rows: int, ticks: int, workers: int) -> dict[str, int]:
-        """What `arena plan` shows: as of any of these algorithms, and gradient steps per update.
+        """What `arena plan` shows: transitions and gradient steps per update, updates per run, what `auto` becomes.
 
         Raises:
-            ConfigError: an option that PPO cannot take, or a rollout longer than the run.
+            ConfigError: an option that the algorithm cannot take, or a rollout longer than the run.
         """
         given = cls.Options(**options)
         settled = given.settled(rows=rows, workers=workers, ticks=ticks)
         minibatch_size = int(settled.minibatch_size)
-        minibatches = math.ceil(int(settled.n_steps) * rows / minibatch_size)
-        sizes = super().sizes(options, rows=rows, ticks=ticks, workers=workers)
+        steps = math.ceil(int(settled.n_steps) * rows / minibatch_size) * given.n_epochs
+        sizes = rollout_sizes(given, rows=rows, ticks=ticks, workers=workers)
         if given.minibatch_size == AUTO:
             sizes["samples per gradient step"] = minibatch_size * workers
-        return {**sizes, "gradient steps per update": minibatches * given.n_epochs}
+        return {**sizes, "gradient steps per update": steps}

@@ -1,9 +1,10 @@
-"""What the commands do that do more than read: how each starts, and what leads its run.
+"""The command line: `main`, and one module for each command, with its arguments and its function.
 
-train               led by `leading`; which of the three ways it starts is here: one process, one rank, a launcher
-evaluate            frozen policies of a run, as they are now or were
-tournament          led by `contesting`, among `contestants`; `recontesting` goes on with one
-exploit             led by `exploiting`: a responder learns against one policy of a run
-replay              what was recorded, listed, verified, and made into videos
-slurm, doctor       a batch file; whether a machine is ready; `probe`: what a plan will need
+start                   the three ways to start a run: as one rank, in this process, or under a launcher
+train, tournament, exploit
+                        arguments and start; rank 0's part is in `train_run`, `tournament_run`, `exploit_run`, which the
+                        other ranks do not import
+players                 the players of a tournament, from configurations and run folders
+probe                   `arena plan --probe`: measures two seconds of the first match
+arguments               what the commands' parsers share
 """

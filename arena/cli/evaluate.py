@@ -1,11 +1,12 @@
-"""`arena evaluate`: plays without learning, with the weights of a run's checkpoints, and says how it went.
+"""`arena evaluate`: plays without learning, with the weights of a run's checkpoints, and prints the results.
 
 Every evaluation is a run of its own in one process: all policies frozen, the same number of episodes in every lane, so
-that short episodes are not favoured.
+that short episodes are not overrepresented.
 """
 
 from __future__ import annotations
 
+import argparse
 import itertools
 import re
 import shutil
@@ -19,6 +20,7 @@ from typing import NamedTuple
 import msgspec
 
 from arena import registry
+from arena.cli.arguments import positive_int
 from arena.config import load_config
 from arena.config.matches import MatchConfig, SeatEntry
 from arena.config.schema import Config, PolicyConfig
@@ -41,26 +43,63 @@ _MISTAKE = 2  # the exit status
 
 
 class Contest(NamedTuple):
-    """One thing to evaluate."""
+    """One evaluation run."""
 
     config: Config
-    titles: Mapping[str, str]  # by the policies whose result is of interest
+    titles: Mapping[str, str]  # of the policies whose results are printed
     folder: Path
 
 
 class _Weights(NamedTuple):
-    """The policies with the weights that one label of `--checkpoints` stands for."""
+    """The policies with the weights that one label of `--checkpoints` selects."""
 
-    label: str  # empty: as configured
+    label: str  # empty: weights as configured
     config: Config  # all frozen
     loaded: frozenset[str]  # the policies that have a checkpoint in the run
 
     def title(self, policy: str) -> str:
-        """What is evaluated, as the beginning of a line."""
+        """The beginning of the line with a policy's result."""
         if policy not in self.loaded:
             return f"{policy}, as configured"
         which = f"its {self.label} checkpoint" if self.label in ("first", "last") else f"tick {self.label}"
         return f"{policy} at {which}"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The command's part of the command line."""
+    parser.description = "Plays in this one process."
+    parser.add_argument("target", metavar="RUN_OR_CONFIG", help="a run's folder, or a configuration file")
+    parser.add_argument(
+        "--episodes",
+        type=positive_int,
+        default=100,
+        metavar="N",
+        help="at least N episodes: every lane plays the same number (default: 100)",
+    )
+    parser.add_argument(
+        "--checkpoints",
+        nargs="+",
+        metavar="WHICH",
+        help="of a run: first, last, or a number of ticks (default: last)",
+    )
+    parser.add_argument("--against", metavar="POLICY", help="a policy or algorithm that takes all other seats")
+    parser.add_argument("--sample", action="store_true", help="sampled actions instead of the most likely ones")
+    parser.add_argument(
+        "--run-dir", metavar="DIR", help="below which the records go (default: its evaluations/, or runs/)"
+    )
+    parser.set_defaults(command=run, plays=True)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Plays and prints; returns the exit status."""
+    return evaluate(
+        arguments.target,
+        episodes=arguments.episodes,
+        checkpoints=arguments.checkpoints,
+        against=arguments.against,
+        greedy=not arguments.sample,
+        run_dir=arguments.run_dir,
+    )
 
 
 def evaluate(
@@ -78,16 +117,14 @@ def evaluate(
         target: a run folder, or a configuration file.
         episodes: at least so many for each line; every lane plays the same number.
         checkpoints: which of a run's checkpoints: `first`, `last`, or a number of ticks; None: the last.
-        against: who takes all other seats, an algorithm or a policy of the configuration; None: as configured.
+        against: an algorithm or a policy of the configuration that takes all other seats; None: as configured.
         greedy: the most likely action rather than a sampled one.
         run_dir: below which the records go; None: `evaluations/` in the run folder, or `runs/`.
 
     Raises:
-        ConfigError: a mistake that is known before anything is played.
+        ConfigError: a mistake that is found before anything is played.
     """
-    folder = RunFolder(Path(target)) if Path(target).is_dir() else None
-    if folder is not None and not folder.config.is_file():
-        raise ConfigError("is no run folder: it has no config.yaml", source=target)
+    folder = RunFolder.of_target(target)
     config = load_config(target if folder is None else folder.config)
     home = Path(run_dir) if run_dir else folder.path / "evaluations" if folder else Path("runs")
     if folder is None and checkpoints is not None:
@@ -109,7 +146,7 @@ def evaluate(
 
 
 def _make_home(home: Path) -> None:
-    """In a run folder everything is its owner's alone.
+    """Makes the folder of the evaluations, readable for its owner alone, as all of a run folder.
 
     Raises:
         ConfigError: it cannot be made; nothing has been played.
@@ -121,7 +158,7 @@ def _make_home(home: Path) -> None:
 
 
 def _labels(folder: RunFolder | None, checkpoints: Sequence[str] | None) -> Sequence[str]:
-    """What is evaluated; empty text: a configuration as it is."""
+    """The checkpoints to evaluate; empty text: a configuration as it is."""
     return ("",) if folder is None else checkpoints or ("last",)
 
 
@@ -144,7 +181,7 @@ def _weights(config: Config, folder: RunFolder | None, label: str) -> _Weights:
 
 
 def _frozen(name: str, policy: PolicyConfig, file: Path | None, planned: Sequence[Round]) -> PolicyConfig:
-    """A policy with what it had learnt, and the options with which it was learnt; None: as it is configured."""
+    """A policy with a checkpoint and the options of that time; None: as configured."""
     if file is None:
         return msgspec.structs.replace(policy, frozen=True, load=_resolved(name, policy))
     options = rounds_file.options_at(planned, checkpoint.ticks_of(file)).get(name, policy.options)
@@ -152,7 +189,7 @@ def _frozen(name: str, policy: PolicyConfig, file: Path | None, planned: Sequenc
 
 
 def _files(config: Config, folder: RunFolder, label: str) -> dict[str, Path]:
-    """Per policy that has checkpoints the one that is meant."""
+    """The selected checkpoint of each policy that has any."""
     homes = {name: checkpoint.list_checkpoints(folder.checkpoints_path(name)) for name in config.policies}
     found = {name: _choose(files, label) for name, files in homes.items() if files}
     if not found:
@@ -169,7 +206,7 @@ def _choose(files: Sequence[Path], label: str) -> Path:
 
 
 def _resolved(name: str, policy: PolicyConfig) -> str | None:
-    """What a policy's own `load` means under its own name: it may play under another one."""
+    """The file that a policy's own `load` names, as the policy may play under another name."""
     if policy.load is None:
         return None
     with located(path=f"policies.{name}.load"):
@@ -270,7 +307,7 @@ def _play(contest: Contest, folder: Path, episodes: int, *, greedy: bool) -> int
     status = lead.run_single_process(run, present, silent_display())
     if status == _MISTAKE:
         shutil.rmtree(folder, ignore_errors=True)
-        with suppress(OSError):  # somebody else's are in it, or it is gone
+        with suppress(OSError):  # it holds other files, or is gone
             for path in made:
                 path.rmdir()
     return status

@@ -1,9 +1,9 @@
-"""Who can play in a tournament, and in what: policies of configurations and of runs, frozen, under names of their own.
+"""The players of a tournament and their games: policies of configurations and of runs, frozen, with unique names.
 
 A policy of a run has its newest checkpoint, or those that are asked for: `blue@5000` is blue as it was at tick 5000, by
-a checkpoint or, of a league, a snapshot. A policy without any, as one that is scripted, plays as it is configured.
-Policies of several runs that are called alike are told apart by their folders: `first.blue`, `second.blue`. A folder's
-name loses what the name of a policy cannot have; where nothing is left it is that of the configuration.
+a checkpoint or, of a league, a snapshot. A policy without checkpoints, such as a scripted one, plays as configured.
+Policies of several runs with the same name are prefixed with the folder's name: `first.blue`, `second.blue`. Characters
+that a policy's name cannot have are removed; if none is left, the configuration's name is used.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ _MOST_DIGITS = 18  # of a tick
 
 
 class Source(NamedTuple):
-    """A configuration, or a run with the one that it has.
+    """A configuration, or a run with its configuration.
 
     Args:
-        label: what it is called.
-        path: where it is, for messages.
+        label: its name among the sources.
+        path: of its file or folder, for messages.
         config: of it.
-        rounds: that were planned; none where there is one round.
+        rounds: that were planned; none if there is only one round.
         folder: of the run; None: it is a configuration.
     """
 
@@ -50,7 +50,7 @@ class Source(NamedTuple):
     folder: RunFolder | None = None
 
     def files(self, policy: str) -> dict[int, Path]:
-        """What there is of a policy, by ticks: its checkpoints, and its snapshots."""
+        """The checkpoints and snapshots of a policy, by ticks."""
         if self.folder is None:
             return {}
         homes = (self.folder.snapshot_path(policy, 0).parent, self.folder.checkpoints_path(policy))
@@ -61,7 +61,7 @@ def read_sources(targets: Sequence[str]) -> list[Source]:
     """Configurations and run folders, each with a label of its own.
 
     Raises:
-        ConfigError: one is no such thing, is damaged, or of another version of the arena; or it is named twice.
+        ConfigError: a target is neither, is damaged, is of another version of the arena, or is named twice.
     """
     found = [_read(target) for target in targets]
     _check_different(found)
@@ -84,23 +84,21 @@ def _check_different(sources: Sequence[Source]) -> None:
 
 
 def _free(label: str, taken: Container[str]) -> str:
-    """A label with the first number that makes it one of its own."""
+    """A label with the first number that makes it unique."""
     return next(found for number in count(2) if (found := f"{label}-{number}") not in taken)
 
 
 def _read(target: str) -> Source:
-    if not Path(target).is_dir():
+    folder = RunFolder.of_target(target)
+    if folder is None:
         config = load_config(target)
         return Source(config.name, target, config)
-    folder = RunFolder(Path(target))
-    if not folder.config.is_file():
-        raise ConfigError("is no run folder: it has no config.yaml", source=target)
     config = load_config(folder.config)
     label = _NOT_IN_NAMES.sub("-", folder.path.resolve().name).strip("-._") or config.name
     return Source(label, target, config, rounds_file.read_played(folder, config), folder)
 
 
-# who plays
+# the players
 
 
 def players_of(
@@ -110,17 +108,17 @@ def players_of(
 
     Args:
         sources: whose policies they are.
-        labels: which checkpoints: `first`, `last`, or a number of ticks. Of `last` alone a player has the policy's
-            name, else the tick behind it as well.
+        labels: which checkpoints: `first`, `last`, or a number of ticks. With `last` alone a player has the policy's
+            name, else the tick is appended.
         asked: names of players, as `blue` or `blue@5000`; none: all.
         untrained: whether policies of configurations that learn may play with their first weights.
 
     Raises:
-        ConfigError: there is no such player or checkpoint, one has learnt nothing, or there are fewer than two players.
+        ConfigError: there is no such player or checkpoint, a player has not been trained, or there are fewer than two.
     """
     members = _members(sources)
-    everybody = {name: play for member in members.values() for name, play in _versions(member, labels)}
-    chosen = dict(_chosen(name, everybody, members) for name in asked) if asked else everybody
+    known_players = {name: play for member in members.values() for name, play in _versions(member, labels)}
+    chosen = dict(_chosen(name, known_players, members) for name in asked) if asked else known_players
     if len(chosen) < 2:
         raise ConfigError(
             f"a tournament needs two players, found {' and '.join(chosen) or 'none'}; name more runs, more "
@@ -158,19 +156,19 @@ def player_of(source: Source, name: str) -> PolicyConfig:
         ConfigError: there is no such policy or checkpoint.
     """
     members = _members([source])
-    everybody = {found: play for member in members.values() for found, play in _versions(member, ("last",))}
-    return _chosen(name, everybody, members, path="--policy")[1]
+    known_players = {found: play for member in members.values() for found, play in _versions(member, ("last",))}
+    return _chosen(name, known_players, members, path="--policy")[1]
 
 
 class _Member(NamedTuple):
-    """A policy of a source, and what it is called among those of all sources."""
+    """A policy of a source, and its name among the policies of all sources."""
 
     name: str
     source: Source
     policy: str
 
     def at(self, tick: int | None) -> PolicyConfig:
-        """It as a player, with what it had learnt at a tick; None: as it is configured."""
+        """The policy as a player, with its checkpoint at a tick; None: as configured."""
         policy = self.source.config.policies[self.policy]
         file = None if tick is None else self.source.files(self.policy)[tick]
         options = rounds_file.options_at(self.source.rounds, tick or 0).get(self.policy, policy.options)
@@ -180,7 +178,7 @@ class _Member(NamedTuple):
 
 
 def resolved_load(policy: PolicyConfig, name: str) -> str | None:
-    """What a policy's own `load` means under its own name: it may play under another one, and elsewhere.
+    """The file that a policy's own `load` names, as the policy may play under another name and elsewhere.
 
     Raises:
         ConfigError: there is no such checkpoint.
@@ -189,7 +187,7 @@ def resolved_load(policy: PolicyConfig, name: str) -> str | None:
 
 
 def _members(sources: Sequence[Source]) -> dict[str, _Member]:
-    """The policies of all sources; one that is in several and plays alike in all of them is one."""
+    """The policies of all sources; a policy that is the same player in several sources counts once."""
     found = [(source, name) for source in sources for name in source.config.policies]
     alike: dict[str, list[tuple[Source, str]]] = {}
     for source, name in found:
@@ -205,13 +203,13 @@ def _members(sources: Sequence[Source]) -> dict[str, _Member]:
 
 
 def _player(source: Source, policy: str, taken: Container[str]) -> str:
-    """The name of a policy that several sources have; another source may have a policy that is called so."""
+    """A unique name for a policy whose name several sources have."""
     names = (f"{source.label}{number}.{policy}" for number in chain([""], (f"-{again}" for again in count(2))))
     return next(name for name in names if name not in taken)
 
 
 def _same(one: Source, other: Source, name: str) -> bool:
-    """Whether a policy is the same player in two sources: it is configured alike, and nothing was learnt."""
+    """Whether a policy is the same player in two sources: the same configuration, and no checkpoints."""
     if one.files(name) or other.files(name):
         return False
     first, second = (
@@ -241,23 +239,23 @@ def _versions(member: _Member, labels: Sequence[str]) -> Iterator[tuple[str, Pol
 
 
 def _chosen(
-    name: str, everybody: Mapping[str, PolicyConfig], members: Mapping[str, _Member], *, path: str = "--players"
+    name: str, known_players: Mapping[str, PolicyConfig], members: Mapping[str, _Member], *, path: str = "--players"
 ) -> tuple[str, PolicyConfig]:
     policy, _, tick = name.partition("@")
     ticks = members[policy].source.files(members[policy].policy) if policy in members else {}
     if tick.isascii() and tick.isdecimal() and len(tick) <= _MOST_DIGITS and int(tick) in ticks:
         return f"{policy}@{int(tick)}", members[policy].at(int(tick))
-    known = [*everybody, *(f"{policy}@{found}" for found in sorted(ticks))]
-    if name not in everybody:
-        raise ConfigError(f"there is no player {name!r}; {nearest(name, known)}", path=path)
-    return name, everybody[name]
+    names = [*known_players, *(f"{policy}@{found}" for found in sorted(ticks))]
+    if name not in known_players:
+        raise ConfigError(f"there is no player {name!r}; {nearest(name, names)}", path=path)
+    return name, known_players[name]
 
 
-# in what they play
+# the games
 
 
 def settings_of(sources: Sequence[Source]) -> tuple[Mapping[str, EnvConfig], tuple[MatchConfig, ...]]:
-    """The games of all sources, and in which matches two players can meet there, whoever sits in them.
+    """The games of all sources, and the matches in which two players can meet there.
 
     Returns:
         the environments, and descriptions with two sides; lanes are those of the first source.
@@ -277,7 +275,7 @@ def settings_of(sources: Sequence[Source]) -> tuple[Mapping[str, EnvConfig], tup
 
 
 class _Game(NamedTuple):
-    """What has to be the same for two players to meet in it."""
+    """The properties of a match that have to be the same in all sources."""
 
     game: str
     kwargs: str
@@ -297,7 +295,7 @@ def _settings(source: Source) -> dict[_Game, MatchConfig]:
 
 
 def _check_games(matches: Sequence[MatchPlan]) -> None:
-    """Refuses several games of which one cannot be played by two: sides would not make its players meet the others."""
+    """Refuses several games if a match of one of them does not have two sides."""
     names = list(dict.fromkeys(match.env for match in matches))
     alone = next((match for match in matches if len(_sides(match)) != 2), None)
     if alone is not None and len({match.make for match in matches}) > 1:
@@ -327,7 +325,7 @@ def two_sides(match: MatchPlan) -> tuple[tuple[int, ...], ...]:
     """The seats of each of the two sides of a match.
 
     Raises:
-        ConfigError: it does not have two, or nobody knows which.
+        ConfigError: it does not have two, or they are not known.
     """
     sides = _sides(match)
     if len(sides) == 2:
@@ -339,12 +337,12 @@ def two_sides(match: MatchPlan) -> tuple[tuple[int, ...], ...]:
 
 
 def _sides(match: MatchPlan) -> tuple[tuple[int, ...], ...]:
-    """The seats of each side, as far as they are known: two seats are two sides."""
+    """The seats of each side, as far as known: two seats are two sides."""
     return ((0,), (1,)) if len(match.seats) == 2 and not match.sides else match.sides
 
 
 def _difference(first: Sequence[_Game], other: Sequence[_Game]) -> str:
-    """What differs between the games of two sources, in the first of these respects; empty if nothing does."""
+    """The first difference between the games of two sources; empty if there is none."""
     for field in _Game._fields:
         known, found = (list(dict.fromkeys(getattr(game, field) for game in games)) for games in (first, other))
         if sorted(known) != sorted(found):

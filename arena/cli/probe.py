@@ -1,10 +1,10 @@
-"""`arena plan --probe`: two seconds of a plan's first match, and what they let expect of the whole plan.
+"""`arena plan --probe`: measures two seconds of a plan's first match, and predicts the speed and memory of the plan.
 
     game      seconds that the game takes for one tick of all lanes
     step      seconds that one worker's step takes with random actions: its proxy, its action, its messages
     memory    MiB that a process has for itself, measured in a fresh one: see `Memory`
 
-What the algorithms take, to act or to learn, is not measured: they would need longer than two seconds to be typical.
+The time of the algorithms, to act or to learn, is not measured: two seconds are too short to be typical.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _SMAPS = Path("/proc/self/smaps_rollup")
 
 
 class Memory(NamedTuple):
-    """MiB of a process that no other process shares; what MPI takes for itself is not in it."""
+    """MiB of a process that it shares with no other process, without the memory of MPI."""
 
     arena: float  # every process
     game: float  # more where a match's environment is
@@ -47,7 +47,7 @@ class Memory(NamedTuple):
 
 
 class Probe(NamedTuple):
-    """What was measured; times in seconds."""
+    """The measurements; times in seconds."""
 
     match: MatchPlan
     ticks: int
@@ -57,7 +57,7 @@ class Probe(NamedTuple):
 
 
 class Prediction(NamedTuple):
-    """What is expected of a plan."""
+    """The prediction for a plan."""
 
     ticks_per_second: float  # of all matches together
     memory: tuple[float, ...]  # [rank] MiB
@@ -83,7 +83,7 @@ def probe(plan: Plan) -> Probe:
     """Plays the first match of a plan in this process, with random actions in all seats.
 
     Raises:
-        ConfigError: the match cannot be played, or this system does not tell the memory of a process (Linux does).
+        ConfigError: the match cannot be played, or this system does not report the memory of a process (Linux does).
     """
     match = plan.matches[0]
     algorithms = {policy.algorithm for policy in plan.policies.values() if policy.workers}
@@ -113,7 +113,7 @@ def _play(plan: Plan, match: MatchPlan, ticks: int) -> tuple[float, float]:
 
 
 def _weigh(match: MatchPlan, algorithms: Sequence[str]) -> Memory:
-    """Lets a fresh process load what roles load, step by step."""
+    """Measures the memory of a fresh process that loads what roles load, step by step."""
     if not _SMAPS.exists():
         raise ConfigError(f"the probe reads {_SMAPS}, which this system does not have", path="--probe")
     program = "from arena.cli.probe import weigh_here; weigh_here()"
@@ -126,7 +126,7 @@ def _weigh(match: MatchPlan, algorithms: Sequence[str]) -> Memory:
 
 
 def weigh_here() -> None:
-    """What the fresh process does: reads a match and algorithms from stdin, writes the parts of `Memory` to stdout."""
+    """The program of the fresh process: reads a match and algorithms from stdin, writes the fields of `Memory`."""
     match, algorithms = unpack(sys.stdin.buffer.read())
     sizes, games = [_unshared()], []
     for _ in range(2):
@@ -140,13 +140,13 @@ def weigh_here() -> None:
 
 
 def _unshared() -> float:
-    """MiB that this process has written to: what every further process like it needs once more."""
+    """MiB that this process has written to: every further process like it needs as much."""
     rows = (line.split() for line in _SMAPS.read_text().splitlines())
     return sum(int(row[1]) for row in rows if row[0] == "Private_Dirty:") / 1024
 
 
 def predict(plan: Plan, found: Probe, *, cores: int) -> Prediction:
-    """What a plan's ranks need together, if all its matches are like the one that was measured.
+    """The speed and memory of a plan, if all its matches are like the measured one.
 
     A round, one tick of every match, cannot be shorter than the work of the busiest rank, than all work shared by
     the cores, or than a game's tick and one worker's step after it.
@@ -169,7 +169,7 @@ def _mebibytes(plan: Plan, roles: Sequence[Role], memory: Memory) -> float:
 
 
 def probe_text(plan: Plan, found: Probe) -> str:
-    """What was measured, what it lets expect here, and what that rests on."""
+    """The measurements, the prediction for this machine, and its assumptions."""
     cores = len(os.sched_getaffinity(0))
     expected = predict(plan, found, cores=cores)
     low, high, total = min(expected.memory), max(expected.memory), sum(expected.memory)

@@ -1,8 +1,8 @@
-"""`arena replay`: what was recorded with `record: replays`, listed, played again, verified, and made into videos."""
+"""`arena replay`: lists, plays again, verifies, and makes videos of episodes recorded with `record: replays`."""
 
 from __future__ import annotations
 
-import sys
+import argparse
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -12,6 +12,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from arena.cli.arguments import non_negative_int, ticks_per_second
 from arena.config import load_config
 from arena.errors import ConfigError, pluralize
 from arena.game.spaces import row
@@ -21,62 +22,73 @@ from arena.records.faults import process_faults
 from arena.records.folder import RunFolder
 from arena.records.journal import JournalReader
 from arena.records.outcome import Winners
-from arena.replay import verify as replaying
 from arena.replay.format import files_in, start_and_lane
 from arena.replay.playback import Event, ReplayDiffers
 from arena.replay.reader import Episode, MatchReplays, Replays, read_replays
+from arena.replay.verify import TEXT, events_of, pictures_of, rendered, rendering, verify
 from arena.replay.video import Caption, Picture, Player, captioned, check_video, write_video
 from arena.run.status import RunStatus, planned_ticks, run_status
+from arena.terminal.output import say
 
 _COLORS = ("#1f77b4", "#d62728", "#2ca02c", "#ff7f0e", "#9467bd", "#8c564b", "#e377c2", "#7f7f7f")
 _FAILED = 1  # the exit status
 
 
-def replay(
-    target: str,
-    *,
-    match: int | None = None,
-    episode: int | None = None,
-    round: int | None = None,
-    lane: int | None = None,
-    video: str | None = None,
-    verify: bool = False,
-    per_second: float | None = None,
-) -> int:
-    """Does what is asked for with the replays of a run; returns the exit status.
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The command's part of the command line."""
+    parser.description = (
+        "Of a run with `record: replays`: lists the recorded episodes, or tells what happens in an episode."
+    )
+    parser.add_argument("run", metavar="RUN", help="a run's folder")
+    parser.add_argument("--match", type=non_negative_int, metavar="M", help="this match (default: all)")
+    parser.add_argument(
+        "--episode", type=non_negative_int, metavar="E", help="this episode of it, as in episodes.jsonl"
+    )
+    parser.add_argument(
+        "--lane", type=non_negative_int, metavar="L", help="of this lane (default: all, or for an episode 0)"
+    )
+    parser.add_argument(
+        "--round", type=non_negative_int, metavar="R", help="of this round of a league (default: all, or 0)"
+    )
+    parser.add_argument("--video", metavar="FILE", help="write the episode's pictures: .mp4, .gif or .webp")
+    parser.add_argument(
+        "--per-second", type=ticks_per_second, metavar="N", help="ticks of the video (default: as the game says)"
+    )
+    parser.add_argument(
+        "--verify", action="store_true", help="compare with what was recorded; exit code 1: something differs"
+    )
+    parser.set_defaults(command=run)
 
-    Args:
-        target: the run folder.
-        match: only this match.
-        episode: this episode of it, by its number in `episodes.jsonl`.
-        round: of a league; None: all, or with a match the first.
-        lane: None: all, or with an episode the first.
-        video: the file to write.
-        verify: plays again what was recorded, and compares.
-        per_second: ticks of the video; None: as the game says.
+
+def run(arguments: argparse.Namespace) -> int:
+    """Lists, verifies or shows recorded episodes; returns the exit status.
 
     Raises:
         ConfigError: the run has no such replay, a file is damaged, or the game is not as it was.
-        Unwritable: the video cannot be written.
+        WriteError: the video cannot be written.
     """
+    match, episode, round, lane = arguments.match, arguments.episode, arguments.round, arguments.lane
+    target, video = arguments.run, arguments.video
     if video is not None and episode is None:
         raise ConfigError("a video is of one episode: name it with --match and --episode", path="--video")
     if video is not None:
         check_video(Path(video))
     if episode is not None and match is None:
         raise ConfigError("an episode is counted within its match: name that with --match", path="--episode")
+    if not RunFolder(Path(target)).replays.is_dir():
+        RunFolder.existing(target)
     found = read_replays(target)
     matches, folder = _chosen(found, match, round), RunFolder(Path(target))
     try:
         if episode is None:
             _check_lane(matches, lane)
-            if not verify:
+            if not arguments.verify:
                 return _list(matches, folder, lane, one=match is not None)
             missing = _without_replay(matches, folder, match, round, lane)
             return _verify_all(matches, missing, lane, lost=_are_lost(missing, found, folder))
-        return _one(matches[0], matches[0].episode(episode, lane=lane or 0), target, video, verify, per_second)
+        return _one(matches[0], matches[0].episode(episode, lane=lane or 0), arguments)
     except ReplayDiffers as error:
-        _say(f"{error}")
+        say(str(error))
         return _FAILED
 
 
@@ -84,7 +96,7 @@ def _chosen(found: Replays, match: int | None, round: int | None) -> Sequence[Ma
     if match is not None:
         return [found.match(match, round=round or 0)]
     chosen = [one for one in found.matches if round in (None, one.manifest.round)]
-    return chosen or [found.match(0, round=round or 0)]  # which says what rounds there are
+    return chosen or [found.match(0, round=round or 0)]  # its error names the rounds that there are
 
 
 def _check_lane(matches: Sequence[MatchReplays], lane: int | None) -> None:
@@ -93,19 +105,19 @@ def _check_lane(matches: Sequence[MatchReplays], lane: int | None) -> None:
         matches[0].check_lane(lane)
 
 
-# ------------------------------------------------------------------------------------------------- what there is
+# ------------------------------------------------------------------------------------------------------ the list
 
 
 def _list(matches: Sequence[MatchReplays], folder: RunFolder, lane: int | None, *, one: bool) -> int:
     for match in matches:
         episodes = [episode for episode in match.episodes() if lane in (None, episode.lane)]
-        _say(f"{_title(match)}: {pluralize(len(episodes), 'episode')}, {_size(match, lane)}")
+        say(f"{_title(match)}: {pluralize(len(episodes), 'episode')}, {_size(match, lane)}")
         if one:
             lines = {at: line for at, line in _lines_of(folder, match).items() if lane in (None, at[0])}
             for episode in episodes:
-                _say(f"  {_place(episode)}{_result(lines.pop((episode.lane, episode.number), None))}")
+                say(f"  {_place(episode)}{_result(lines.pop((episode.lane, episode.number), None))}")
             if lines:
-                _say(f"  {pluralize(len(lines), 'more episode')} of episodes.jsonl without a replay")
+                say(f"  {pluralize(len(lines), 'more episode')} of episodes.jsonl without a replay")
     return 0
 
 
@@ -116,7 +128,7 @@ def _title(match: MatchReplays) -> str:
 
 
 def _size(match: MatchReplays, lane: int | None) -> str:
-    """The bytes of all lanes, which share files, and their ticks; of one lane its ticks."""
+    """The bytes and ticks of all lanes, which share files; for one lane its ticks."""
     if lane is not None:
         return pluralize(sum(recording.ticks for recording in match.recordings if lane in recording.lanes), "tick")
     size = sum(recording.path.stat().st_size for recording in match.recordings)
@@ -130,7 +142,7 @@ def _place(episode: Episode) -> str:
 
 
 def _lines_of(folder: RunFolder, match: MatchReplays) -> dict[tuple[int, int], PlayedEpisode]:
-    """What `episodes.jsonl` has of a match, by lane and episode; outcomes as all episodes together show them."""
+    """The lines of a match in `episodes.jsonl`, by lane and episode; outcomes as all episodes together show them."""
     place, winners = match.manifest[:2], Winners()
     winners.see(line.ending for line in _lines(folder))
     found = {(line.lane, line.episode): line for line in _lines(folder) if (line.round, line.match) == place}
@@ -141,7 +153,7 @@ def _lines_of(folder: RunFolder, match: MatchReplays) -> dict[tuple[int, int], P
 
 
 def _lines(folder: RunFolder) -> Iterator[PlayedEpisode]:
-    """Those of `episodes.jsonl`; none if the file is not there."""
+    """The lines of `episodes.jsonl`; none if the file is not there."""
     return JournalReader(folder.episodes).structs(PlayedEpisode) if folder.episodes.exists() else iter(())
 
 
@@ -157,44 +169,44 @@ def _seat_result(seat: PlayedSeat) -> str:
     return " ".join(filter(None, [seat.outcome, "NaN" if seat.return_ is None else f"{seat.return_:.6g}"]))
 
 
-# ------------------------------------------------------------------------------------------------- all of it
+# --------------------------------------------------------------------------------------------------- verification
 
 
 def _verify_all(
     matches: Sequence[MatchReplays], missing: Sequence[PlayedEpisode], lane: int | None, *, lost: bool
 ) -> int:
-    """Plays it again.
+    """Plays all replays again and compares; returns the exit status.
 
     Args:
-        matches: of which there are replays.
-        missing: episodes that are on record without one.
-        lane: None: all.
-        lost: whether there was a replay of one of those.
+        matches: with replays.
+        missing: recorded episodes without a replay.
+        lane: only this lane; None: all.
+        lost: whether a missing episode once had a replay.
     """
     status, absent = _FAILED if lost else 0, Counter((line.round, line.match) for line in missing)
     for match in matches:
         episodes, ticks, differences = sum(lane in (None, one.lane) for one in match.episodes()), 0, 0
-        for recording, found in replaying.verify(match, lane=lane):
+        for recording, found in verify(match, lane=lane):
             ticks += recording.ticks * (len(recording.lanes) if lane is None else 1)
             differences += len(found)
             for difference in found:
-                _say(str(difference))
+                say(str(difference))
         if differences:
             status = _FAILED
         else:
-            _say(f"{_title(match)}: {pluralize(episodes, 'episode')}, {ticks:,} ticks of lanes, all as recorded")
+            say(f"{_title(match)}: {pluralize(episodes, 'episode')}, {ticks:,} ticks of lanes, all as recorded")
         if more := absent[match.manifest[:2]]:
-            _say(f"  {pluralize(more, 'more episode')} of episodes.jsonl without a replay")
+            say(f"  {pluralize(more, 'more episode')} of episodes.jsonl without a replay")
     for round, number in sorted(absent.keys() - {match.manifest[:2] for match in matches}):
         episodes_on_record = pluralize(absent[round, number], "episode")
-        _say(f"round {round}, match {number}: no replays, though episodes.jsonl has {episodes_on_record}")
+        say(f"round {round}, match {number}: no replays, though episodes.jsonl has {episodes_on_record}")
     return status
 
 
 def _without_replay(
     matches: Sequence[MatchReplays], folder: RunFolder, match: int | None, round: int | None, lane: int | None
 ) -> list[PlayedEpisode]:
-    """The episodes on record of which no replay is there, as far as they are asked for."""
+    """The selected episodes of `episodes.jsonl` without a replay."""
     there = {(*one.manifest[:2], episode.lane, episode.number) for one in matches for episode in one.episodes()}
     rounds = round if match is None else round or 0
     return [
@@ -206,18 +218,18 @@ def _without_replay(
 
 
 def _are_lost(missing: Sequence[PlayedEpisode], found: Replays, folder: RunFolder) -> bool:
-    """Whether one of them has had a replay: a run can keep them from a resume on, and then in all of its matches."""
+    """Whether a missing episode once had a replay: a run may begin to record replays when it is resumed."""
     starts = (start_and_lane(path)[0] for match in found.matches for path in files_in(match.path))
     since = min(starts, default=0)
     return any(line.tick - line.length >= since for line in missing) and _keeps_all(folder)
 
 
 def _keeps_all(folder: RunFolder) -> bool:
-    """Whether the run has ended with a replay of every episode: it keeps them, and none has died with its process."""
+    """Whether the run must have ended with a replay of every episode: it records them, and no process has died."""
     if not folder.config.is_file() or process_faults(folder.faults):
         return False
     config = load_config(folder.config)
-    known = config.rounds > 1 or planned_ticks(config) is not None  # of an evaluation nobody knows
+    known = config.rounds > 1 or planned_ticks(config) is not None  # the end of an evaluation is not
     if config.record != "replays" or not known:
         return False
     return run_status(folder, config, played=newest_tick(folder) or 0) is RunStatus.FINISHED
@@ -226,38 +238,37 @@ def _keeps_all(folder: RunFolder) -> bool:
 # ------------------------------------------------------------------------------------------------- one episode
 
 
-def _one(
-    match: MatchReplays, episode: Episode, target: str, video: str | None, verify: bool, per_second: float | None
-) -> int:
+def _one(match: MatchReplays, episode: Episode, arguments: argparse.Namespace) -> int:
+    target, video = arguments.run, arguments.video
     line = _lines_of(RunFolder(Path(target)), match).get((episode.lane, episode.number))
-    _say(f"{_title(match)}, {_place(episode)}{_result(line)}")
+    say(f"{_title(match)}, {_place(episode)}{_result(line)}")
     if video is not None:
-        speed = per_second or replaying.rendering(match.manifest).per_second
+        speed = arguments.per_second or rendering(match.manifest).per_second
         write_video(Path(video), _captioned(match, episode, _colors(target)), per_second=speed)
         length = pluralize(episode.length, "tick")
-        _say(f"{video}: {Path(video).stat().st_size / 1000:,.0f} kB, {length}, {speed:g} in a second")
-    elif verify:
-        ticks = sum(event.step is not None for event, _ in replaying.events_of(match, episode))
-        _say(f"{pluralize(ticks, 'tick')}, all as recorded")
+        say(f"{video}: {Path(video).stat().st_size / 1000:,.0f} kB, {length}, {speed:g} in a second")
+    elif arguments.verify:
+        ticks = sum(event.step is not None for event, _ in events_of(match, episode))
+        say(f"{pluralize(ticks, 'tick')}, all as recorded")
     else:
         _tell(match, episode)
     return 0
 
 
 def _tell(match: MatchReplays, episode: Episode) -> None:
-    """What happens, tick by tick; with the game's own text, where it has one."""
-    written = replaying.TEXT in replaying.rendering(match.manifest).modes
+    """Prints what happens, tick by tick; with the game's own text, if it has one."""
+    written = TEXT in rendering(match.manifest).modes
     active: NDArray[np.bool_] | None = None
-    for event, game in replaying.events_of(match, episode, render_mode=replaying.TEXT if written else None):
+    for event, game in events_of(match, episode, render_mode=TEXT if written else None):
         if event.step is not None and active is not None:
-            _say(f"tick {event.tick}: {', '.join(_deeds(match, event, active))}")
-        if written and isinstance(text := replaying.rendered(match.manifest, game), str):
-            _say(text)
+            say(f"tick {event.tick}: {', '.join(_deeds(match, event, active))}")
+        if written and isinstance(text := rendered(match.manifest, game), str):
+            say(text)
         active = event.frame.active[0].copy()
 
 
 def _deeds(match: MatchReplays, event: Event, active: NDArray[np.bool_]) -> Iterator[str]:
-    """Who was to act, and did what, for which reward; who has ended."""
+    """The actions, rewards and ends of the entities in one tick."""
     assert event.step is not None, "a tick was played"
     paid, over, cut = event.step.rewards[0], event.step.terminated[0], event.step.truncated[0]
     for e, entity in enumerate(match.manifest.entities):
@@ -280,10 +291,10 @@ def _words(action: Any) -> str:
 
 
 def _captioned(match: MatchReplays, episode: Episode, colors: Mapping[str, str]) -> Iterator[Picture]:
-    """The pictures of an episode, with what each policy has earned so far: the mean over its entities."""
+    """The pictures of an episode, with the return so far of each policy: the mean over its entities."""
     policies = [entity.policy for entity in match.manifest.entities]
     earned = np.zeros(len(policies))
-    for picture, event in replaying.pictures_of(match, episode):
+    for picture, event in pictures_of(match, episode):
         if event.step is not None:
             earned += event.step.rewards[0]
         means = {name: float(np.mean(earned[[name == policy for policy in policies]])) for name in policies}
@@ -296,13 +307,8 @@ def _captioned(match: MatchReplays, episode: Episode, colors: Mapping[str, str])
 
 
 def _colors(target: str) -> dict[str, str]:
-    """Those that the configuration gives its policies."""
+    """The colors that the configuration gives its policies."""
     path = RunFolder(Path(target)).config
     if not path.exists():
         return {}
     return {name: policy.color for name, policy in load_config(path).policies.items() if policy.color is not None}
-
-
-def _say(text: str) -> None:
-    sys.stdout.write(f"{text}\n")
-    sys.stdout.flush()

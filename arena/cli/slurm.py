@@ -1,16 +1,17 @@
-"""`arena slurm`: a batch file that runs a configuration under SLURM, one time limit after another, until it is done.
+"""`arena slurm`: a batch file that runs a configuration under SLURM, requeued at each time limit, until it is done.
 
-    first start     arena train, which starts mpirun: inside of an allocation it learns its hosts from SLURM by itself
+    first start     arena train, which starts mpirun: inside of an allocation it gets its hosts from SLURM
     before the end  SLURM signals the batch shell alone (`--signal=B:USR1@...`), the shell passes it on, the run saves
                     a checkpoint, leaves the file `requeue` in its folder and ends with exit 0
     requeue         `scontrol requeue` puts the job, with its number, back into the queue
     next start      the run folder has a run in it: arena train --resume
 
-A shell answers a signal between two commands, or out of `wait`: so the run is a child in the background.
+A shell handles a signal between two commands, or during `wait`: so the run is a child in the background.
 """
 
 from __future__ import annotations
 
+import argparse
 import re
 import shlex
 import sys
@@ -18,14 +19,18 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from arena.errors import ConfigError, WriteError, pluralize
+from arena.cli.arguments import add_config, add_run, positive_int
+from arena.config import load_config
+from arena.errors import ConfigError, WriteError, located, pluralize
+from arena.plan.build import make_plan
 from arena.records.atomic import check_place, replacing
+from arena.terminal.output import say
 
 _MARK = "# Written by `arena slurm`."
 _UNITS = {"d": 86400, "h": 3600, "m": 60, "s": 1}
 _SHORT = re.compile(r"(?:([0-9]{1,6})d)?(?:([0-9]{1,6})h)?(?:([0-9]{1,6})m)?(?:([0-9]{1,6})s)?")
 _OWN = re.compile(r"(?:(?P<d>[0-9]{1,6})-(?=[0-9]))?(?P<parts>[0-9]{1,6}(?::[0-9]{1,2}){0,2})")
-_LEAST_SECONDS = 300  # SLURM thinks in minutes, and its signal can come a minute early
+_LEAST_SECONDS = 300  # SLURM rounds to minutes, and its signal can come a minute early
 _MOST_SECONDS = 365 * 86400
 _NOTICE = (60, 600)  # seconds between signal and end: a twentieth of the time, from a minute to ten
 
@@ -79,8 +84,51 @@ exit "$status"
 """
 
 
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The command's part of the command line."""
+    parser.description = (
+        "Writes a file for sbatch: a checkpoint before the time is over, then the queue again, until the run is done."
+    )
+    add_config(parser)
+    parser.add_argument("--time", required=True, metavar="TIME", help="limit of each start: 4h, 1d12h, 90m, 04:00:00")
+    parser.add_argument("--nodes", type=positive_int, default=1, metavar="N", help="hosts (default: 1)")
+    ranks = parser.add_mutually_exclusive_group()
+    ranks.add_argument(
+        "--ranks",
+        type=positive_int,
+        metavar="N",
+        help="processes in all (default: the configuration's `ranks`, if that is a number, else one for each role)",
+    )
+    ranks.add_argument("--ranks-per-node", type=positive_int, metavar="N", help="processes on each host")
+    parser.add_argument("--output", metavar="FILE", help="the batch file (default: <name>.sbatch; -: to the console)")
+    add_run(parser, folder="runs/<name>-<number of the job>")
+    parser.set_defaults(command=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Writes the batch file; returns the exit status."""
+    overrides = [*arguments.overrides, *([f"ticks={arguments.ticks}"] if arguments.ticks is not None else [])]
+    config = load_config(arguments.config, overrides)
+    ranks = arguments.nodes * arguments.ranks_per_node if arguments.ranks_per_node else arguments.ranks
+    if ranks is None and isinstance(config.ranks, int):
+        ranks = config.ranks  # "auto" would count the cores of the machine that submits
+    with located(source=arguments.config):
+        plan = make_plan(config, ranks=ranks)
+    job = make_job(plan.name, time=arguments.time, nodes=arguments.nodes, tasks=plan.processes)
+    flags = [*["--profile"] * arguments.profile, *["--allow-unproved"] * arguments.allow_unproved]
+    program = train_command(arguments.config, job, overrides=overrides, flags=flags)
+    text = batch_text(job, program, run_dir=arguments.run_dir, home=Path.cwd())
+    if arguments.output == "-":
+        say(text.removesuffix("\n"))
+        return 0
+    path = Path(arguments.output or f"{plan.name}.sbatch")
+    write_batch(path, text, option="--output" if arguments.output else "")
+    say(f"{path}: {job.words}\nsubmit it: {shlex.join(['sbatch', str(path)])}")
+    return 0
+
+
 class Job(NamedTuple):
-    """What is asked of SLURM."""
+    """The request to SLURM."""
 
     name: str
     nodes: int
@@ -89,12 +137,12 @@ class Job(NamedTuple):
 
     @property
     def tasks_per_node(self) -> int:
-        """At most so many on each node, so that all nodes have about as many."""
+        """The most tasks of a node, so that all nodes have about the same number."""
         return -(-self.tasks // self.nodes)
 
     @property
     def words(self) -> str:
-        """How many processes, and where."""
+        """How many processes, and on which nodes."""
         each = f", at most {self.tasks_per_node} on each" if self.nodes > 1 else ""
         return f"{pluralize(self.tasks, 'process', 'processes')} on {pluralize(self.nodes, 'node')}{each}"
 
@@ -116,7 +164,7 @@ class Job(NamedTuple):
 
 
 def make_job(name: str, *, time: str, nodes: int, tasks: int) -> Job:
-    """What to ask of SLURM for a run.
+    """The request to SLURM for a run.
 
     Args:
         name: of the run: letters, digits, '_', '-' and '.'.
@@ -125,7 +173,7 @@ def make_job(name: str, *, time: str, nodes: int, tasks: int) -> Job:
         tasks: processes on all of them together.
 
     Raises:
-        ConfigError: a time that is none, or too short; fewer tasks than nodes.
+        ConfigError: not a time, or too short; fewer tasks than nodes.
     """
     seconds = parse_time(time)
     if not _LEAST_SECONDS <= seconds <= _MOST_SECONDS:
@@ -139,7 +187,7 @@ def parse_time(text: str) -> int:
     """Seconds of `4h`, `1d12h30m`, or of SLURM's forms: minutes, M:S, H:M:S, D-H, D-H:M, D-H:M:S.
 
     Raises:
-        ConfigError: it is none of them.
+        ConfigError: it has none of these forms.
     """
     short = _SHORT.fullmatch(text)
     if text and short:
@@ -148,7 +196,7 @@ def parse_time(text: str) -> int:
     if own is None:
         raise ConfigError(f"got {text!r:.80}, expected such as 4h, 1d12h, 90m or 04:00:00", path="--time")
     parts = [int(part) for part in own["parts"].split(":")]
-    # Behind days the first number is hours; without them one or two numbers begin with minutes.
+    # After days the first number is hours; without days one or two numbers begin with minutes.
     units = (3600, 60, 1) if own["d"] or len(parts) == 3 else (60, 1)
     return int(own["d"] or 0) * 86400 + sum(part * unit for part, unit in zip(parts, units, strict=False))
 
@@ -164,8 +212,8 @@ def train_command(config: str, job: Job, *, overrides: Sequence[str], flags: Seq
     """The command that trains, without `--run-dir` and `--resume`.
 
     Args:
-        config: the file's path; whatever it is called, it is not taken for an option.
-        job: what is asked of SLURM.
+        config: the file's path; it may begin with a dash.
+        job: the request to SLURM.
         overrides: `key.path=value` each.
         flags: options of `arena train` without a value, as `--profile`.
     """
@@ -178,7 +226,7 @@ def batch_text(job: Job, program: Sequence[str], *, run_dir: str | None, home: P
     """The batch file.
 
     Args:
-        job: what is asked of SLURM.
+        job: the request to SLURM.
         program: see `train_command`.
         run_dir: the run folder, None: one by the job's number, which stays the same from start to start.
         home: the folder in which the command is to run.
@@ -190,15 +238,15 @@ def batch_text(job: Job, program: Sequence[str], *, run_dir: str | None, home: P
 
 
 def write_batch(path: Path, text: str, *, option: str = "") -> None:
-    """Writes the batch file; over an older one, but over nothing else.
+    """Writes the batch file; overwrites an older batch file of ours, but no other file.
 
     Args:
         path: of the file.
         text: of it.
-        option: of the command line that names it; empty: nobody has named it.
+        option: of the command line that names it; empty: the default name is used.
 
     Raises:
-        ConfigError: there is something else, or it cannot be written.
+        ConfigError: there is another file, or it cannot be written.
     """
     check_place(path, option=option)
     try:

@@ -1,29 +1,40 @@
-"""`arena tournament`: in one process, as one rank under a launcher, or by starting the launcher.
-
-As with `arena train`, many processes may come through here at once, and the first alone needs to know who plays.
-"""
+"""`arena tournament`: plays without learning until a ranking is decided. Rank 0's part is `TournamentRun`."""
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Sequence
+import argparse
 from typing import TYPE_CHECKING, NamedTuple
 
-from arena.launch import mpirun
-from arena.registry import uncollected
+from arena.cli.arguments import elo, names, positive_int, probability
+from arena.cli.start import Processes, start
 
 if TYPE_CHECKING:
-    from arena.cli.contesting import TournamentRun
+    from arena.launch.lead import Rank0Base
 
 
 class TournamentArgs(NamedTuple):
-    """Which tournament: the arguments of `tournament` that say so."""
+    """Which tournament.
+
+    Args:
+        targets: configurations and run folders, whose policies play.
+        players: those of all these policies that play, as `blue` or `blue@5000`; none: all.
+        checkpoints: of runs: `first`, `last`, or a number of ticks.
+        episodes: at most so many games.
+        error: how probable it may be that some two players are in the wrong order; None: 0.05, or with `resume` the
+            value from before.
+        elo: the difference that is to be resolved; None: 20, or with `resume` the value from before.
+        greedy: the most likely actions rather than sampled ones.
+        run_dir: the tournament's folder; None: `runs/<name>-tournament`, or the next free name.
+        as_json: print the result as data.
+        resume: go on with the tournament that is in the folder.
+        untrained: take policies that learn and have no checkpoint with their first weights; otherwise they are refused.
+    """
 
     targets: tuple[str, ...]
     players: tuple[str, ...]
     checkpoints: tuple[str, ...]
     episodes: int
-    error: float | None  # None: as it was, of one that goes on; else the usual one
+    error: float | None
     elo: float | None
     greedy: bool
     run_dir: str | None
@@ -32,56 +43,85 @@ class TournamentArgs(NamedTuple):
     untrained: bool = False
 
 
-def tournament(
-    targets: Sequence[str],
-    *,
-    episodes: int,
-    error: float | None = None,
-    elo: float | None = None,
-    players: Sequence[str] = (),
-    checkpoints: Sequence[str] = ("last",),
-    greedy: bool = True,
-    ranks: int | None = None,
-    run_dir: str | None = None,
-    resume: bool = False,
-    as_json: bool = False,
-    untrained: bool = False,
-) -> int:
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The command's part of the command line."""
+    parser.description = (
+        "Policies of configurations and runs, frozen, meet on both sides; those first whose result would change the "
+        "standings most."
+    )
+    parser.add_argument("targets", nargs="+", metavar="CONFIG_OR_RUN", help="whose policies play")
+    parser.add_argument(
+        "--episodes", type=positive_int, default=10_000, metavar="N", help="at most N games (default: 10000)"
+    )
+    parser.add_argument(
+        "--error",
+        type=probability,
+        metavar="P",
+        help="stop when some two players are in the wrong order with at most this probability (default: 0.05; with "
+        "--resume what it was)",
+    )
+    parser.add_argument(
+        "--elo",
+        type=elo,
+        metavar="D",
+        help="differences below D do not count (default: 20; with --resume what it was)",
+    )
+    parser.add_argument(
+        "--players", type=names, default=[], metavar="A,B", help="these alone, as blue or blue@5000 (default: all)"
+    )
+    parser.add_argument(
+        "--checkpoints",
+        nargs="+",
+        default=["last"],
+        metavar="WHICH",
+        help="of runs: first, last, or numbers of ticks (default: last)",
+    )
+    parser.add_argument(
+        "--untrained",
+        action="store_true",
+        help="take policies of configurations that learn and `load:` no checkpoint with their first weights",
+    )
+    parser.add_argument("--sample", action="store_true", help="sampled actions instead of the most likely ones")
+    parser.add_argument(
+        "--ranks", type=positive_int, metavar="N", help="processes (default: 1, everything in this one)"
+    )
+    parser.add_argument("--run-dir", metavar="DIR", help="its folder (default: runs/<name>-tournament)")
+    parser.add_argument("--resume", action="store_true", help="go on with the one in its folder")
+    parser.add_argument("--json", action="store_true", help="as JSON")
+    parser.set_defaults(command=run, plays=True)
+
+
+def run(arguments: argparse.Namespace) -> int:
     """Takes this process's part in a tournament, or starts it. Returns the exit status.
 
-    Args:
-        targets: configurations and run folders, whose policies play.
-        episodes: at most so many games.
-        error: how probable it may be that some two players are in the wrong order; None: 0.05, or what it was before.
-        elo: the difference that is to be resolved; None: 20, or what it was before.
-        players: of all these policies, those who play, as `blue` or `blue@5000`; none: all.
-        checkpoints: of runs: `first`, `last`, or a number of ticks.
-        greedy: the most likely actions rather than sampled ones.
-        ranks: how many processes to start; None or 1: none, everything in this one.
-        run_dir: the tournament's folder; None: `runs/<name>-tournament`, or the next free name.
-        resume: go on with the one that is in the folder.
-        as_json: print the result as data.
-        untrained: take policies that learn and have no checkpoint with their first weights; otherwise they are refused.
-
     Raises:
-        ConfigError: a mistake of the user; under a launcher it is told here, once, and 2 is returned.
+        ConfigError: a mistake of the user; under a launcher rank 0 tells it and 2 is returned.
     """
-    chosen = tuple(players), tuple(checkpoints)
-    request = TournamentArgs(tuple(targets), *chosen, episodes, error, elo, greedy, run_dir, as_json, resume, untrained)
-    if mpirun.under_launcher():
-        with uncollected():
-            from arena.launch.rank import run_rank
-        return run_rank(lambda: _leader(request))
-    if ranks is None or ranks == 1:
-        leader = _leader(request)
-        return leader.alone(leader.prepare(1))
-    from arena.cli.contesting import opening
+    request = TournamentArgs(
+        tuple(arguments.targets),
+        tuple(arguments.players),
+        tuple(arguments.checkpoints),
+        arguments.episodes,
+        arguments.error,
+        arguments.elo,
+        greedy=not arguments.sample,
+        run_dir=arguments.run_dir,
+        as_json=arguments.json,
+        resume=arguments.resume,
+        untrained=arguments.untrained,
+    )
+    return start(lambda: _rank0(request), lambda: _processes(request, arguments.ranks or 1))
 
-    opening(request)  # a mistake is said once, before any process starts
-    return mpirun.run(ranks, [sys.executable, "-m", "arena", *sys.argv[1:]], tolerant=False)
 
+def _rank0(request: TournamentArgs) -> Rank0Base:
+    from arena.cli.tournament_run import TournamentRun
 
-def _leader(request: TournamentArgs) -> TournamentRun:
-    with uncollected():
-        from arena.cli.contesting import TournamentRun
     return TournamentRun(request)
+
+
+def _processes(request: TournamentArgs, ranks: int) -> Processes:
+    if ranks > 1:
+        from arena.cli.tournament_run import opening
+
+        opening(request)
+    return Processes(ranks)

@@ -1,4 +1,4 @@
-"""Recorded transitions: `record: samples`, their files and how they are read."""
+"""Recorded transitions (`record: samples`): their files, writer and reader."""
 
 from typing import TYPE_CHECKING
 

@@ -1,29 +1,28 @@
-"""Recorded samples on the disk: what was played, as columns.
+"""The files of recorded samples: all ticks of a match, as columns.
 
     samples/match-0003/
     ├── manifest.json                    format version, the match, its entities with policies and spaces, the columns
-    ├── 000000000000.lane-0000.npz       the first part: what some lanes have played from tick 1 on
+    ├── 000000000000.lane-0000.npz       the first part: some lanes, from tick 1 on
     └── 000000001024.lane-0000.npz       the part that begins after tick 1024
 
-In a league, whose matches are numbered anew in each round, the matches of a round have a folder of their own, as
-`samples/round-0002/match-0003/`.
+In a league the matches are numbered per round, and each round has a folder: `samples/round-0002/match-0003/`.
 
-A part holds `T` ticks of `L` lanes with `E` entities. It is a plain NPZ file without objects: `numpy.load` opens it.
+A part holds `T` ticks of `L` lanes with `E` entities. It is a plain NPZ file without objects, for `numpy.load`. Below,
 `e` stands for the index of an entity in the manifest, `i` for a leaf of its space (see `arena.game.spaces`):
 
     tick [T]   lane [L]                  numbers of the ticks (the first of a run is 1) and of the lanes
     episode    [T, L]                    the number of the lane's episode, as in episodes.jsonl
-    begins     [T, L]                    an episode begins with what is seen before this tick
-    cut        [T, L]                    the arena has ended the lane's episode on this tick: the leg was over
+    begins     [T, L]                    an episode begins with the observations before this tick
+    cut        [T, L]                    the arena ended the lane's episode at this tick, the last one of a leg
     active     [T, L, E]                 the entity was to act on this tick
-    idle       [T, E]                    nobody spoke for the entity: the no-op was played in its place
+    idle       [T, E]                    no worker acted for the entity: it played the no-op
     rewards, terminated, truncated       [T, L, E], of this tick
-    e/observation/i, e/mask              [T, L, ...], what the entity saw before it acted, and what it was allowed
-    e/action/i                           [T, L, ...], what it did; zeros where it was not active
-    e/end/tick, e/end/lane               [K], where its episodes ended; in the order of the ticks
-    e/end/observation/i                  [K, ...], what it saw last in them
+    e/observation/i, e/mask              [T, L, ...], the entity's observation and mask before it acted
+    e/action/i                           [T, L, ...], its action; zeros where it was not active
+    e/end/tick, e/end/lane               [K], where its episodes ended, in the order of the ticks
+    e/end/observation/i                  [K, ...], their last observations
 
-Who reads columns needs no other file than these two. A part has its name only when it is whole and on the disk.
+The manifest and a part are enough to read the columns. A part gets its name when it is complete and on the disk.
 """
 
 from __future__ import annotations
@@ -55,18 +54,18 @@ _FLAG, _INT = np.dtype(np.bool_), np.dtype(np.int64)
 
 
 class EntitySamples(NamedTuple):
-    """Whose samples stand in the columns of one entity."""
+    """The entity of some columns, with its policy and spaces."""
 
     name: str  # of the entity in its game
-    policy: str  # whose worker drove it
-    seat: int  # that it belonged to
+    policy: str  # of the worker that drove it
+    seat: int  # of the worker
     observation_space: Space[Any]
     action_space: Space[Any]
-    mask_size: int  # length of an action mask; 0 where it has none
+    mask_size: int  # length of an action mask; 0 if it has none
 
 
 class Column(NamedTuple):
-    """One array of a part: its axes by name, and what an item is."""
+    """One array of a part: the names of its axes, and the dtype and shape of an item."""
 
     axes: tuple[str, ...]
     dtype: np.dtype[Any]
@@ -78,35 +77,35 @@ class Column(NamedTuple):
 
 
 class Manifest(NamedTuple):
-    """What the parts of a match hold."""
+    """The content of a match's parts."""
 
     match: int
     env: str
     entities: tuple[EntitySamples, ...]
-    round: int | None = None  # of a league; None: the run has one round
+    round: int | None = None  # of a league; None: a run without rounds
 
     def columns(self) -> dict[str, Column]:
         """All arrays of a part, in the order of the file."""
         tick_lane = ("tick", "lane")
-        everybody = (*tick_lane, "entity")
+        per_entity = (*tick_lane, "entity")
         columns = {
             "tick": Column(("tick",), _INT),
             "lane": Column(("lane",), _INT),
             "episode": Column(tick_lane, _INT),
             "begins": Column(tick_lane, _FLAG),
             "cut": Column(tick_lane, _FLAG),
-            "active": Column(everybody, _FLAG),
+            "active": Column(per_entity, _FLAG),
             "idle": Column(("tick", "entity"), _FLAG),
-            "rewards": Column(everybody, np.dtype(np.float64)),
-            "terminated": Column(everybody, _FLAG),
-            "truncated": Column(everybody, _FLAG),
+            "rewards": Column(per_entity, np.dtype(np.float64)),
+            "terminated": Column(per_entity, _FLAG),
+            "truncated": Column(per_entity, _FLAG),
         }
         for index, entity in enumerate(self.entities):
             columns |= {f"{index}/{name}": column for name, column in _entity_columns(entity, index).items()}
         return columns
 
     def to_json(self) -> dict[str, Any]:
-        """The content of the file."""
+        """The content of manifest.json."""
         return {
             "version": VERSION,
             "round": self.round,
@@ -128,64 +127,64 @@ class Manifest(NamedTuple):
 
     @classmethod
     def from_json(cls, written: Any) -> Manifest:
-        """The manifest that was written.
+        """Reads the result of `to_json`.
 
         Raises:
-            ValueError: nothing that `to_json` gives.
+            ValueError: it is not valid.
         """
         try:
             entities = tuple(_entity_from_json(entity) for entity in written["entities"])
             found = cls(written["match"], written["env"], entities, written.get("round"))
         except (KeyError, TypeError) as error:
-            raise ValueError(f"no manifest: {error!r}") from error
+            raise ValueError(f"not a manifest: {error!r}") from error
         if type(found.match) is not int or type(found.env) is not str or type(found.round) not in (int, type(None)):
             raise ValueError(f"no match: {found.match!r:.60} of {found.env!r:.60}, round {found.round!r:.60}")
         if json.loads(json.dumps(found.to_json()))["columns"] != written.get("columns"):
-            raise ValueError("the columns are not those of the entities' spaces")
+            raise ValueError("the columns do not fit the entities' spaces")
         return found
 
 
 def folder_of(samples: Path, match: int, *, round: int | None = None) -> Path:
-    """Where the parts of a match are; `round` is that of a league."""
+    """The folder of a match's parts; `round` for a league."""
     return (samples if round is None else samples / f"round-{round:04d}") / f"match-{match:04d}"
 
 
 def matches_in(samples: Path) -> list[Path]:
-    """The folders of all matches that were recorded, by rounds and matches."""
+    """The folders of all recorded matches, by rounds and matches."""
     return [*sorted(samples.glob("match-*")), *sorted(samples.glob("round-*/match-*"))]
 
 
 def part_path(folder: Path, *, start: int, lane: int) -> Path:
-    """The part that begins after tick `start`, of the lanes of which `lane` is the first."""
+    """The part that begins after tick `start`, of the lanes from `lane` on."""
     return folder / f"{start:012d}.lane-{lane:04d}.npz"
 
 
 def parts_in(folder: Path) -> list[Path]:
-    """The parts of a match by lanes and ticks; whether they are whole is not looked at."""
+    """The parts of a match, by lanes and ticks; their content is not checked."""
     parts = (path for path in folder.glob("*.npz") if _PART.fullmatch(path.name))
     return sorted(parts, key=lambda path: (lane_of(path), start_of(path)))
 
 
 def start_of(part: Path) -> int:
-    """How many ticks were played before a part: its name says it."""
+    """The number of ticks before a part, from its name."""
     return _numbers(part)[0]
 
 
 def lane_of(part: Path) -> int:
-    """The first lane of a part, likewise."""
+    """The first lane of a part, from its name."""
     return _numbers(part)[1]
 
 
 def write_arrays(file: IO[bytes], arrays: Mapping[str, NDArray[Any]]) -> None:
-    """Writes a part: the same arrays give the same bytes."""
+    """Writes a part; equal arrays give equal bytes."""
     np.savez(file, **arrays)  # type: ignore[arg-type]  # no array is called allow_pickle
 
 
 def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
-    """The arrays of a part, in the order of the file. Reading needs no more memory than the file has bytes.
+    """The arrays of a part, in the order of the file. Needs no more memory than the size of the file.
 
     Raises:
-        ConfigError: it cannot be read, is damaged, or is no part.
+        ConfigError: it cannot be read, is damaged, or is not a part.
     """
     try:
         with zipfile.ZipFile(path) as archive:
@@ -195,7 +194,7 @@ def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
                 raise ValueError("its members are larger than the file")
             return {member.filename.removesuffix(".npy"): read_array(archive.read(member)) for member in members}
     except (*_NOT_A_PART, MemoryError) as error:
-        raise ConfigError(f"is no part of recorded samples, or is damaged: {error}", source=str(path)) from error
+        raise ConfigError(f"is not a part of recorded samples, or is damaged: {error}", source=str(path)) from error
 
 
 def _numbers(part: Path) -> Sequence[int]:

@@ -1,14 +1,14 @@
-"""What a run with `record: samples` has written down, read back: for learning and estimating without a game.
+"""Reads the recorded samples of a run (`record: samples`), for offline learning and off-policy estimates.
 
     samples = read_samples("runs/duel")
-    for episode in samples.episodes("blue"):                    whole episodes of one entity, action by action
+    for episode in samples.episodes("blue"):                    whole episodes of an entity, action by action
         episode.observations, episode.actions, episode.rewards
     for match in samples.matches:
-        for part in match.parts():                              the columns as they are on the disk, tick by tick
+        for part in match.parts():                              the columns as stored, tick by tick
             part.rewards, part.actions[entity]
 
-Only numpy is needed. How the files look is in `arena.dataset.format`; what is read is held against it, and no
-code is ever run from it.
+Only NumPy is needed. The files are described in `arena.dataset.format`; they are checked when they are read, and
+reading runs no code.
 """
 
 from __future__ import annotations
@@ -48,53 +48,53 @@ Flags = NDArray[np.bool_]
 class Part(NamedTuple):
     """Some ticks of some lanes of a match: `T` ticks, `L` lanes, `E` entities."""
 
-    tick: NDArray[np.int64]  # [T], one after the other; the first of a run is 1
+    tick: NDArray[np.int64]  # [T], consecutive; the first of a run is 1
     lane: NDArray[np.int64]  # [L] numbers of the lanes
     episode: NDArray[np.int64]  # [T, L] the number of the lane's episode, as in episodes.jsonl
     begins: Flags  # [T, L] an episode begins before this tick
-    cut: Flags  # [T, L] the arena has ended the episode on this tick, because the leg was over
-    active: Flags  # [T, L, E] who was to act
-    idle: Flags  # [T, E] for whom nobody spoke: the no-op was played
+    cut: Flags  # [T, L] the arena ended the episode at this tick, the last one of a leg
+    active: Flags  # [T, L, E] the entities that were to act
+    idle: Flags  # [T, E] no worker acted for the entity: it played the no-op
     rewards: NDArray[np.float64]  # [T, L, E]
     terminated: Flags  # [T, L, E]
     truncated: Flags  # [T, L, E]
-    observations: tuple[Leaves, ...]  # per entity the leaves [T, L, ...] of what it saw before it acted
-    masks: tuple[Array | None, ...]  # per entity [T, L, mask_size] int8; None where it has none
-    actions: tuple[Leaves, ...]  # per entity the leaves [T, L, ...] of what it did
+    observations: tuple[Leaves, ...]  # per entity the leaves [T, L, ...] of its observations before it acted
+    masks: tuple[Array | None, ...]  # per entity [T, L, mask_size] int8; None if it has none
+    actions: tuple[Leaves, ...]  # per entity the leaves [T, L, ...] of its actions
     ends: tuple[tuple[NDArray[np.int64], NDArray[np.int64], Leaves], ...]
-    """Per entity tick [K], lane [K] and leaves [K, ...] of what it saw last in the episodes that it has ended."""
+    """Per entity tick [K], lane [K] and leaves [K, ...] of the last observations of its ended episodes."""
 
     @property
     def acted(self) -> Flags:
-        """[T, L, E] where an action was taken by the entity's policy."""
+        """[T, L, E] true where the entity's policy chose an action."""
         return self.active & ~self.idle[:, None]
 
 
 @dataclass(frozen=True)
 class Episode:
-    """One episode of one entity, action by action: `N` times it was to act and somebody spoke for it.
+    """One episode of one entity, action by action: the `N` ticks at which its policy chose an action.
 
-    In a game in turns what the others' moves bring belongs to the action before them.
+    In a turn-based game, rewards of other entities' turns belong to the action before them.
 
     Args:
         match: the match's number in its round.
         lane: of the match.
         number: of the lane's episode, as in episodes.jsonl.
         entity: by name.
-        policy: whose worker drove it.
-        tick: [N] on which ticks it acted.
-        observations: a batched sample [N, ...] of the observation space: what it saw before it acted.
-        masks: [N, mask_size] int8, what it was allowed; None where it has none.
+        policy: of the worker that drove it.
+        tick: [N] the ticks at which it acted.
+        observations: a batched sample [N, ...] of the observation space, before each action.
+        masks: [N, mask_size] int8, its action masks; None if it has none.
         actions: a batched sample [N, ...] of the action space.
         rewards: [N] float64, from each action until the next one or the end.
-        rewards_before: the sum of rewards that came before its first action.
-        final_observation: what it saw last, a sample of the observation space.
+        rewards_before: the sum of rewards before its first action.
+        final_observation: its last one, a sample of the observation space.
         terminated: ended by the game's rules.
         truncated: ended from outside.
-        cut: the end of a leg has ended it, not the game: its return says nothing.
-        idle_ticks: on how many of its turns nobody spoke for it.
-        round: in which it was played; the first one is 0.
-        learning: its policy learnt in this run: no weights are those of all its actions.
+        cut: ended by the end of a leg, not by the game: its return is incomplete.
+        idle_ticks: number of its turns at which no worker acted for it.
+        round: of the run; the first one is 0.
+        learning: whether its policy was training: then its actions come from changing weights.
     """
 
     match: int
@@ -124,15 +124,15 @@ class Episode:
 
 @dataclass(frozen=True)
 class MatchSamples:
-    """What was played in one match.
+    """The samples of one match.
 
     Args:
         path: the match's folder.
         match: its number in its round.
-        env: its game, as the configuration names it.
+        env: the name of its game in the configuration.
         entities: of the game, in its order: name, policy, seat, spaces.
         round: of the run; the first one is 0.
-        learning: the policies that learnt meanwhile, as far as the run's configuration is there to say so.
+        learning: the policies that were training, if the run's configuration is available.
     """
 
     path: Path
@@ -143,7 +143,7 @@ class MatchSamples:
     learning: frozenset[str] = frozenset()
 
     def parts(self) -> Iterator[Part]:
-        """All parts, one block of lanes after the other, each in the order in which it was played.
+        """All parts, block by block of lanes, each in the order of ticks.
 
         Raises:
             ConfigError: a part is damaged.
@@ -153,20 +153,20 @@ class MatchSamples:
             yield _part(path, columns, self.entities)
 
     def episodes(self, policy: str | None = None) -> Iterator[Episode]:
-        """All episodes that were played from their beginning to their end, those that a leg's end has cut included.
+        """All episodes that are recorded from beginning to end; also those that were cut at the end of a leg.
 
         Args:
-            policy: only those of the entities that it drove; None: of all.
+            policy: only episodes of entities that it drove; None: all.
 
         Raises:
             ConfigError: a part is damaged.
         """
         wanted = [e for e, entity in enumerate(self.entities) if policy in (None, entity.policy)]
-        begun: dict[tuple[int, int], list[_Piece]] = {}  # by lane and entity what was read of the episode that goes on
+        begun: dict[tuple[int, int], list[_Piece]] = {}  # (lane, entity) -> what was read of its unfinished episode
         before = 0
         for part in self.parts():
             if part.tick[0] != before + 1:
-                begun.clear()  # another leg, block of lanes, or what died with its process: nothing goes on here
+                begun.clear()  # another leg or block of lanes, or a lost part: no episode continues here
             before = int(part.tick[-1])
             for position, lane in enumerate(part.lane.tolist()):
                 for e in wanted:
@@ -211,21 +211,21 @@ class MatchSamples:
 
 @dataclass(frozen=True)
 class Samples:
-    """What a run has recorded, match by match."""
+    """The recorded samples of a run."""
 
     path: Path
     matches: tuple[MatchSamples, ...]
 
     @property
     def policies(self) -> tuple[str, ...]:
-        """All policies that have played."""
+        """All policies that played."""
         return tuple(sorted({entity.policy for match in self.matches for entity in match.entities}))
 
     def entity(self, policy: str) -> EntitySamples:
-        """The first entity that a policy drove: its spaces.
+        """The first entity that a policy drove, for its spaces.
 
         Raises:
-            ConfigError: the policy has not played.
+            ConfigError: the policy did not play.
         """
         found = [entity for match in self.matches for entity in match.entities if entity.policy == policy]
         if not found:
@@ -237,17 +237,17 @@ class Samples:
         """The episodes of all matches, see `MatchSamples.episodes`.
 
         Raises:
-            ConfigError: a part is damaged, or the policy has not played.
+            ConfigError: a part is damaged, or the policy did not play.
         """
         if policy is not None:
             self.entity(policy)
         return itertools.chain.from_iterable(match.episodes(policy) for match in self.matches)
 
     def check(self, policy: str | None = None) -> None:
-        """Reads everything once: what is damaged is known before it is needed.
+        """Reads all parts once, to find damaged ones early.
 
         Args:
-            policy: only the matches in which it has played; None: all.
+            policy: only the matches in which it played; None: all.
 
         Raises:
             ConfigError: a part is damaged.
@@ -259,13 +259,13 @@ class Samples:
 
 
 def open_dataset(path: Path | str) -> Samples:
-    """Opens the samples of a run; the parts are read when they are asked for.
+    """Opens the samples of a run; the parts are read on access.
 
     Args:
         path: a run folder, or the folder of its samples.
 
     Raises:
-        ConfigError: nothing was recorded here, a manifest is damaged or of a newer arena, or the run's configuration
+        ConfigError: there are no samples, a manifest is damaged or comes from a newer arena, or the run's configuration
             cannot be read.
     """
     path = Path(path)
@@ -282,7 +282,7 @@ def open_dataset(path: Path | str) -> Samples:
 
 
 def _learning(home: Path) -> frozenset[str]:
-    """The policies that learnt in the run of these samples; none where they lie without it."""
+    """The policies that were training in the run of these samples; empty if its configuration is missing."""
     file = RunFolder(home.parent).config
     if not file.is_file():
         return frozenset()
@@ -301,7 +301,7 @@ def _match(path: Path, learning: frozenset[str]) -> MatchSamples:
     except ConfigError:
         raise
     except (OSError, ValueError, KeyError, TypeError, RecursionError, MemoryError) as error:
-        raise ConfigError(f"is no manifest of recorded samples, or is damaged: {error}", source=str(path)) from error
+        raise ConfigError(f"is not a manifest of recorded samples, or is damaged: {error}", source=str(path)) from error
     return MatchSamples(
         path.parent, manifest.match, manifest.env, manifest.entities, round=manifest.round or 0, learning=learning
     )
@@ -316,12 +316,12 @@ def _part(path: Path, columns: Mapping[str, Column], entities: Sequence[EntitySa
         for index, entity in enumerate(entities):
             _check_entity(part, index, entity)
     except ValueError as error:
-        raise ConfigError(f"is damaged, or no part of this match: {error}", source=str(path)) from error
+        raise ConfigError(f"is damaged, or not a part of this match: {error}", source=str(path)) from error
     return part
 
 
 def _of_columns(arrays: Mapping[str, Array], entities: int) -> Part:
-    """The part with these columns, which are in the order of the manifest."""
+    """The part with these columns, in the order of the manifest."""
 
     def leaves(prefix: str) -> tuple[Leaves, ...]:
         of = [[array for name, array in arrays.items() if name.startswith(f"{e}/{prefix}/")] for e in range(entities)]
@@ -338,10 +338,10 @@ def _of_columns(arrays: Mapping[str, Array], entities: int) -> Part:
 
 
 def _check_columns(arrays: Mapping[str, Array], columns: Mapping[str, Column], entities: int) -> None:
-    """Refuses columns that are not those of the match.
+    """Checks names, shapes and dtypes of columns.
 
     Raises:
-        ValueError: names the first that is wrong.
+        ValueError: names the first wrong column.
     """
     if arrays.keys() != columns.keys():
         odd = sorted(arrays.keys() ^ columns.keys())
@@ -359,30 +359,30 @@ def _check_columns(arrays: Mapping[str, Array], columns: Mapping[str, Column], e
 
 
 def _check_place(part: Part, path: Path) -> None:
-    """Refuses ticks and lanes that cannot be, or that are not those which the file's name says.
+    """Checks that ticks and lanes are valid and match the file's name.
 
     Raises:
-        ValueError: says so.
+        ValueError: they do not.
     """
     if not len(part.tick) or not len(part.lane) or (np.diff(part.tick) != 1).any():
-        raise ValueError("its ticks do not follow one another")
+        raise ValueError("its ticks are not consecutive")
     if len(set(part.lane.tolist())) < len(part.lane):
         raise ValueError("a lane is in it twice")
     if (int(part.tick[0]) - 1, int(part.lane[0])) != (start_of(path), lane_of(path)):
-        raise ValueError(f"it begins with tick {part.tick[0]} of lane {part.lane[0]}, which its name does not say")
+        raise ValueError(f"it begins with tick {part.tick[0]} of lane {part.lane[0]}, which does not match its name")
 
 
 def _check_entity(part: Part, e: int, entity: EntitySamples) -> None:
-    """Refuses choices that the entity did not have, and ends of episodes that nobody has seen.
+    """Checks that an entity's values are in its spaces, and that its ends fit its flags.
 
     Raises:
-        ValueError: says which.
+        ValueError: names what is wrong.
     """
     end_tick, end_lane, seen_last = part.ends[e]
     t, position = np.nonzero(part.terminated[:, :, e] | part.truncated[:, :, e])
     ended = zip(part.tick[t].tolist(), part.lane[position].tolist(), strict=True)
     if sorted(ended) != sorted(zip(end_tick.tolist(), end_lane.tolist(), strict=True)):
-        raise ValueError(f"the ends of the episodes of {entity.name!r} are not where its columns `end` are")
+        raise ValueError(f"the columns `end` of {entity.name!r} do not fit the ends of its episodes")
     for space, leaves, rows in (
         (entity.observation_space, part.observations[e], part.active[:, :, e]),
         (entity.observation_space, seen_last, None),
@@ -391,29 +391,29 @@ def _check_entity(part: Part, e: int, entity: EntitySamples) -> None:
         try:
             check_choices(space, unflatten(space, leaves), rows)
         except ValueError as error:
-            raise ValueError(f"there are values of {entity.name!r} that its space {space} does not have") from error
+            raise ValueError(f"values of {entity.name!r} are not in its space {space}") from error
 
 
 class _Piece(NamedTuple):
-    """A stretch of one lane of a part, that belongs to one episode of one entity."""
+    """Consecutive ticks of one lane of a part, in one episode of one entity."""
 
     part: Part
-    lane: int  # its place in the part
+    lane: int  # index of the lane in the part
     entity: int
     begin: int
     end: int
-    ended: bool  # the entity's episode ends with it
+    ended: bool  # whether the entity's episode ends with it
 
     def of(self, column: Array) -> Array:
-        """The stretch [t, ...] of a column [T, L, ...]."""
+        """These ticks [t, ...] of a column [T, L, ...]."""
         return column[self.begin : self.end, self.lane]
 
 
 def _split(part: Part, lane: int, entity: int, begun: list[_Piece]) -> Iterator[list[_Piece]]:
-    """The episodes of an entity in a lane of a part, as far as they are known from their beginning.
+    """The episodes of an entity in a lane of a part whose beginning is recorded.
 
     Args:
-        begun: what was read before of the episode that goes on into this part, if there is one.
+        begun: the earlier segments of the episode that continues in this part, if any.
     """
     ends = np.flatnonzero(part.terminated[:, lane, entity] | part.truncated[:, lane, entity]).tolist()
     begins = np.flatnonzero(part.begins[:, lane]).tolist()
@@ -423,12 +423,12 @@ def _split(part: Part, lane: int, entity: int, begun: list[_Piece]) -> Iterator[
         if not before and begin not in begins:
             continue
         end = next((t + 1 for t in ends if begin <= t < until), None)
-        if end is not None or until == len(part.tick):  # else a reset has ended it: it is nobody's episode
+        if end is not None or until == len(part.tick):  # else a reset ended the episode: it is dropped
             yield [*before, _Piece(part, lane, entity, begin, end or until, ended=end is not None)]
 
 
 def _taken(pieces: list[_Piece], field: str, turns: NDArray[np.intp]) -> list[Array]:
-    """The leaves [N, ...] of observations or actions on an entity's turns."""
+    """The leaves [N, ...] of observations or actions at an entity's turns."""
     leaves = zip(*(getattr(piece.part, field)[piece.entity] for piece in pieces), strict=True)
     return [_joined(pieces, columns)[turns] for columns in leaves]
 

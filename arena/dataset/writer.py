@@ -1,9 +1,9 @@
-"""The pen of one block of lanes: what is played is kept in columns, and written down part by part.
+"""Writes the samples of one block of lanes as columns, part by part.
 
     begin       first observations of some lanes: an episode begins before the next tick
-    add         a tick: actions, rewards, who ended, what is seen then
-    truncate    the tick that was added last has ended episodes after all
-    flush       the ticks since the last part become a file; so does a part that is full, when a tick more is added
+    add         a tick: actions, rewards, ends, and the observations after it
+    truncate    marks the running episodes as ended by the last added tick
+    flush       writes the ticks since the last part as a file; `add` does so when a part is full
 
 A leg ends with a flush, so a part never holds ticks of two legs.
 """
@@ -45,9 +45,9 @@ class SampleWriter:
     """Writes the samples of some lanes of a match.
 
     Args:
-        samples: the folder of the run's samples; made, as those in it, when the first part is written.
-        manifest: what the columns hold.
-        lanes: by their numbers in the match.
+        samples: the folder of the run's samples; created with the first part.
+        manifest: describes the columns.
+        lanes: their numbers in the match.
 
     Raises:
         ConfigError: the folder has samples of another match under this number.
@@ -68,7 +68,7 @@ class SampleWriter:
         self._played = 0  # ticks since the last part
 
     def begin(self, frame: Frame, lanes: NDArray[np.bool_]) -> None:
-        """Takes the first observations of the lanes [L] in which an episode begins."""
+        """Adds the first observations of the lanes [L] in which an episode begins."""
         self._see(self._played, frame, lanes)
         self._columns["begins"][self._played, lanes] = True
 
@@ -82,18 +82,18 @@ class SampleWriter:
         episodes: NDArray[np.int64],
         cut: NDArray[np.bool_],
     ) -> None:
-        """Takes a tick.
+        """Adds a tick.
 
         Args:
             tick: its number; the first of a run is 1.
             actions: per entity a batched sample, leading axis L.
-            step: what the game said; its arrays are copied.
-            idle: the entities for which nobody spoke.
+            step: the game's result; its arrays are copied.
+            idle: the entities for which no worker acted.
             episodes: the number of each lane's episode [L].
-            cut: whether the arena has ended it now [L].
+            cut: whether the arena ends it now [L].
 
         Raises:
-            Unwritable: a part that was full cannot be written.
+            Unwritable: a full part cannot be written.
         """
         if self._played == self._ticks:
             self.flush()
@@ -113,16 +113,16 @@ class SampleWriter:
         self._end(step.terminated | step.truncated)
 
     def truncate(self, playing: NDArray[np.bool_]) -> None:
-        """Ends the episodes of all who are still `playing` [L, E] with the tick that was added last."""
+        """Truncates the episodes of all entities still `playing` [L, E] at the last added tick."""
         self._columns["truncated"][self._played - 1] |= playing
         self._columns["cut"][self._played - 1] |= playing.any(axis=1)
         self._end(playing)
 
     def flush(self) -> None:
-        """Writes the ticks since the last part, if there are any, and begins the next part with what is seen now.
+        """Writes the ticks since the last part, if there are any; the next part begins with the current observations.
 
         Raises:
-            Unwritable: the disk is full, or the folder has gone.
+            Unwritable: the disk is full, or the folder was removed.
         """
         if self._played == 0:
             return
@@ -130,7 +130,7 @@ class SampleWriter:
         first = int(self._columns["tick"][0])
         with replacing(part_path(self._folder, start=first - 1, lane=int(self._lanes[0]))) as file:
             write_arrays(file, self._part())
-        for column in self._columns.values():  # where it was to be the next tick, it is the first one
+        for column in self._columns.values():  # the observations for the next tick become the first ones
             column[0] = column[self._played]
         for entity in self._entities:
             entity.ends.clear()
@@ -142,7 +142,7 @@ class SampleWriter:
             entity.see(t, observed, mask, lanes)
 
     def _end(self, ended: NDArray[np.bool_]) -> None:
-        """Keeps the last observations of those who have ended [L, E] with the tick that was added last."""
+        """Stores the last observations of the entities that ended [L, E] at the last added tick."""
         if not np.count_nonzero(ended):
             return
         for index, entity in enumerate(self._entities):
@@ -151,7 +151,7 @@ class SampleWriter:
                 entity.end(self._played, rows)
 
     def _part(self) -> dict[str, Array]:
-        """The columns as they are written."""
+        """The columns as they are stored."""
         part = {"lane": self._lanes}
         part |= {name: column[: self._played] for name, column in self._columns.items()}
         for index, entity in enumerate(self._entities):
@@ -174,7 +174,7 @@ class _EntityColumns:
         self._observations = _leaves(columns, f"{index}/observation/")
         self._actions = _leaves(columns, f"{index}/action/")
         self._mask = columns.get(f"{index}/mask")
-        self.ends: list[tuple[int, NDArray[np.intp], list[Array]]] = []  # tick, rows, what they saw last
+        self.ends: list[tuple[int, NDArray[np.intp], list[Array]]] = []  # tick, rows, last observations
 
     def see(self, t: int, observed: Any, mask: Array | None, lanes: Any) -> None:
         for leaf, array in zip(self._observations, flatten(self._entity.observation_space, observed), strict=True):
@@ -192,7 +192,7 @@ class _EntityColumns:
         self.ends.append((t - 1, rows, [leaf[t, rows] for leaf in self._observations]))
 
     def ended(self, ticks: Array, lanes: Array) -> dict[str, Array]:
-        """All ends of the part: tick and lane, and the leaves of what was seen last."""
+        """All ends in the part: tick, lane, and the leaves of the last observations."""
         count = [len(rows) for _, rows, _ in self.ends]
         rows = np.concatenate([*(rows for _, rows, _ in self.ends), np.zeros(0, np.intp)])
         at = np.repeat(np.array([t for t, _, _ in self.ends], np.intp), count)
@@ -204,13 +204,13 @@ class _EntityColumns:
 
 
 def discard_after(folder: Path, tick: int) -> None:
-    """Brings the parts of a match back to what they were at a tick; does nothing where there are none.
+    """Truncates the parts of a match to those up to a tick; does nothing if there are none.
 
-    Nobody may be writing here. A part that goes beyond the tick keeps its earlier ticks.
+    No process may be writing them. A part that goes beyond the tick keeps its earlier ticks.
 
     Args:
         folder: of the match.
-        tick: what was played after it is forgotten.
+        tick: later ticks are removed.
     """
     for path in parts_in(folder):
         if start_of(path) >= tick:
@@ -222,7 +222,7 @@ def discard_after(folder: Path, tick: int) -> None:
 
 
 def ticks_of_part(columns: dict[str, Column], *, lanes: int, entities: int) -> int:
-    """How many ticks a full part has: the same for a match whenever it is played."""
+    """The number of ticks of a full part; depends only on the match."""
     sizes = {"lane": lanes, "entity": entities}
     played = [column for column in columns.values() if column.axes[0] == "tick"]
     tick_bytes = sum(column.item_bytes * int(np.prod([sizes[axis] for axis in column.axes[1:]])) for column in played)
@@ -230,7 +230,7 @@ def ticks_of_part(columns: dict[str, Column], *, lanes: int, entities: int) -> i
 
 
 def _cut(path: Path, tick: int) -> None:
-    """Forgets the ticks of a part that are later than a tick; one that is damaged stays so: its readers say it."""
+    """Removes the later ticks of a part; a damaged part is left for its readers to report."""
     try:
         arrays = read_arrays(path)
         kept = {name: array[_until(tick, name, arrays)] for name, array in arrays.items()}
@@ -242,7 +242,7 @@ def _cut(path: Path, tick: int) -> None:
 
 
 def _until(tick: int, name: str, arrays: Mapping[str, Array]) -> slice:
-    """The items of a column that are not later than a tick: along its first axis, the ticks go up."""
+    """The items of a column up to a tick; the ticks ascend along its first axis."""
     entity, end, _ = name.partition("/end/")
     if name == "lane":
         return slice(None)
@@ -251,7 +251,7 @@ def _until(tick: int, name: str, arrays: Mapping[str, Array]) -> slice:
 
 
 def _allocated(columns: Mapping[str, Column], ticks: int, lanes: int, entities: int) -> dict[str, Array]:
-    """Zeros for the columns that have a tick axis: one tick more than is written, as what is seen comes before it."""
+    """Zeros for the columns with a tick axis: one tick more than is stored, for the last tick's observations."""
     sizes = {"tick": ticks + 1, "lane": lanes, "entity": entities}
     return {
         name: np.zeros((*(sizes[axis] for axis in column.axes), *column.shape), column.dtype)
@@ -267,8 +267,7 @@ def _leaves(columns: Mapping[str, Array], prefix: str) -> list[Array]:
 def _check_manifest(path: Path, manifest: bytes) -> None:
     if path.exists() and path.read_bytes() != manifest:
         raise ConfigError(
-            "holds samples of other entities, policies or spaces than this match has now (after copies have changed, "
-            "matches have other numbers): go back to what the run had, move the folder of its samples away, or start "
-            "a new run",
+            "holds samples of other entities, policies or spaces than this match has now (matches are renumbered when "
+            "copies change): restore the earlier configuration, move the samples folder away, or start a new run",
             source=str(path),
         )

@@ -1,1 +1,1 @@
-"""Where time goes and where processes hang. Knows no roles."""
+"""Profiles and Python stacks: where time goes, and where processes hang. Imports no roles."""

@@ -1,4 +1,4 @@
-"""Where a role's time goes: one activity at a time, so that the shares add up to the whole."""
+"""Measures a role's time by activity: one activity at a time, so that the shares add up to 100 %."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ Clock = Callable[[], float]
 
 
 class Activity(str, Enum):
-    """What a role can be doing."""
+    """What a role does."""
 
     STARTING = "starting"
     COMMUNICATION = "communication"  # reading and writing messages; a proxy's copies count as the algorithm's
     ENVIRONMENT = "environment"  # the game itself
     WAITING_FOR_ACTIONS = "waiting for actions"
     WAITING_FOR_MATCH = "waiting for the match"
-    WAITING_FOR_GROUP = "waiting for the group"  # exchanging with it included
-    INFERENCE = "inference"  # the algorithm, between two ticks
-    LEARNING = "learning"  # the algorithm, between two ticks with an update between them
+    WAITING_FOR_GROUP = "waiting for the group"  # including the exchange itself
+    INFERENCE = "inference"  # the algorithm between two ticks, without an update
+    LEARNING = "learning"  # the algorithm between two ticks, with an update
     RECORDING = "recording"
     WAITING_FOR_NEWS = "waiting for news"
 
 
 class RoleProfile(NamedTuple):
-    """What one role did with its time."""
+    """One role's time by activity."""
 
     wall: float  # seconds from its start to its end
-    cpu: float  # seconds of processor time of its process meanwhile
+    cpu: float  # CPU seconds of its process in this time
     seconds: dict[str, float]  # by activity
 
     def plus(self, other: RoleProfile) -> RoleProfile:
-        """What it did in two legs of a run."""
+        """The sum of the profiles of two legs."""
         activities = {**self.seconds, **other.seconds}
         seconds = {name: self.seconds.get(name, 0.0) + other.seconds.get(name, 0.0) for name in activities}
         return RoleProfile(self.wall + other.wall, self.cpu + other.cpu, seconds)
@@ -42,8 +42,8 @@ class RoleProfile(NamedTuple):
 class Stopwatch:
     """Adds up the seconds of each activity.
 
-    An algorithm does not say when it learns. It tells its group of each update, though: what it did since the last tick
-    until then, and until the next tick, was learning.
+    An algorithm does not report when it learns, but it calls `Group.log` after each update. So the time between two
+    ticks counts as learning if there was such a call between them.
 
     Attributes:
         runs: whether it measures anything.
@@ -56,7 +56,7 @@ class Stopwatch:
         self._activity = Activity.STARTING
         self._begun = self._since = clock()
         self._cpu_begun = time.process_time()
-        self._thought = 0.0  # seconds of INFERENCE since the last tick
+        self._since_tick = 0.0  # INFERENCE seconds since the last tick
         self.seconds = dict.fromkeys(Activity, 0.0)
 
     def switch(self, activity: Activity) -> Activity:
@@ -65,24 +65,24 @@ class Stopwatch:
         passed = now - self._since
         self.seconds[before] += passed
         if before is Activity.INFERENCE:
-            self._thought += passed
+            self._since_tick += passed
         self._activity, self._since = activity, now
         return before
 
-    def think(self) -> None:
-        """The algorithm goes on, with what the last tick has shown it."""
+    def begin_inference(self) -> None:
+        """The algorithm continues after a tick."""
         self.switch(Activity.INFERENCE)
-        self._thought = 0.0
+        self._since_tick = 0.0
 
-    def learnt(self) -> None:
+    def count_update(self) -> None:
         """The algorithm has made an update."""
         self.switch(Activity.LEARNING)
-        self.seconds[Activity.INFERENCE] -= self._thought
-        self.seconds[Activity.LEARNING] += self._thought
-        self._thought = 0.0
+        self.seconds[Activity.INFERENCE] -= self._since_tick
+        self.seconds[Activity.LEARNING] += self._since_tick
+        self._since_tick = 0.0
 
     def profile(self) -> RoleProfile | None:
-        """What was measured until now."""
+        """The profile up to now."""
         self.switch(self._activity)
         now = self._clock()
         spent = {activity.value: seconds for activity, seconds in self.seconds.items() if seconds}
@@ -90,18 +90,18 @@ class Stopwatch:
 
 
 class StoppedWatch(Stopwatch):
-    """For runs that are not profiled: it measures nothing and costs nothing."""
+    """Measures nothing, for runs that are not profiled."""
 
     runs = False
 
     def switch(self, activity: Activity) -> Activity:
-        """Returns the activity that was asked for: to switch back to it later does nothing either."""
+        """Does nothing; returns `activity`."""
         return activity
 
-    def think(self) -> None:
+    def begin_inference(self) -> None:
         pass
 
-    def learnt(self) -> None:
+    def count_update(self) -> None:
         pass
 
     def profile(self) -> RoleProfile | None:
@@ -109,5 +109,5 @@ class StoppedWatch(Stopwatch):
 
 
 def stopwatch(profile: bool) -> Stopwatch:
-    """A stopwatch that runs, or one that costs nothing."""
+    """A stopwatch that measures, or one that does not."""
     return Stopwatch() if profile else StoppedWatch()

@@ -1,6 +1,6 @@
-"""Python stacks as text: what `faulthandler` writes is read here, and shortened to the frames that matter.
+"""Python stacks: parses the output of `faulthandler`, and shortens stacks to the frames that matter.
 
-Pure, and without NumPy: the process that tells the last words of another one imports it too.
+Pure, and imports no NumPy: the watchdog process uses this module too.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from typing import NamedTuple
 
 _THREAD = re.compile(r"(?:Current )?[Tt]hread (0x[0-9a-f]+)")
 _FRAME = re.compile(r'  File "(.*)", line (\d+) in (.*)$')
-_MOST = 8  # frames that are shown
-_STAGE = ("/arena/roles/perform.py", "/arena/launch/lead.py")  # a role begins below these
+_MOST = 8  # the most frames that are shown
+_STAGE = ("/arena/roles/perform.py", "/arena/launch/lead.py")  # the frames of a role begin after these
 _ARENA = ("/arena/", "/threading.py")
-_WAITING = ("/arena/transport/", "/threading.py")  # what a role that waits is in
+_WAITING = ("/arena/transport/", "/threading.py")  # the innermost frame of a waiting role
 
 
 class StackFrame(NamedTuple):
@@ -28,7 +28,7 @@ class StackFrame(NamedTuple):
     function: str
 
     def within(self, places: Iterable[str]) -> bool:
-        """Whether its file is, or lies in, one of these."""
+        """Whether its file is one of these, or in one of these folders."""
         return any(place in PurePath(self.file).as_posix() for place in places)
 
 
@@ -46,7 +46,7 @@ def stack_of(frame: FrameType | None) -> Stack:
 
 
 def read_dump(text: str) -> dict[int, Stack]:
-    """The stacks that `faulthandler` has written, by the number of the thread; of several dumps the last."""
+    """Stacks by thread identifier, from the output of `faulthandler`; of several dumps the last."""
     found: dict[int, list[StackFrame]] = {}
     frames: list[StackFrame] = []
     for line in text.splitlines():
@@ -58,14 +58,14 @@ def read_dump(text: str) -> dict[int, Stack]:
 
 
 def waits(stack: Stack) -> bool:
-    """Whether the innermost call is one of the arena's own that wait for messages, or for a role's turn."""
+    """Whether a stack ends in the transport's own waiting for a message or a turn."""
     return bool(stack) and stack[-1].within(_WAITING)
 
 
 def shortened(stack: Stack) -> Stack:
     """The frames that matter: those of the game or the algorithm, else those of the role.
 
-    Left out is how they were called, and of one that waits how it does.
+    The frames of its caller are left out, and so are the transport's frames of a role that waits.
     """
     begin, end = max((index + 1 for index, frame in enumerate(stack) if frame.within(_STAGE)), default=0), len(stack)
     while waits(stack) and end > begin and stack[end - 1].within(_WAITING):
@@ -80,7 +80,7 @@ def shortened(stack: Stack) -> Stack:
 
 
 def stack_lines(stack: Stack) -> list[str]:
-    """A stack as Python would print it, with the source where it can be read."""
+    """A stack as Python prints it, with source lines if they can be read."""
     lines = []
     for frame in stack:
         lines.append(f'  File "{frame.file}", line {frame.line}, in {frame.function}')
@@ -90,18 +90,18 @@ def stack_lines(stack: Stack) -> list[str]:
 
 
 def running_stack(stacks: Mapping[int, Stack]) -> tuple[int, Stack] | None:
-    """The thread that has the turn, of those of the roles of one process, and its stack; None if all wait."""
+    """The role thread that has the turn in a process, and its stack; None if all wait."""
     busy = [(thread, stack) for thread, stack in stacks.items() if stack and not waits(stack)]
     return busy[0] if len(busy) == 1 else None
 
 
 def last_words(heading: str, dump: str, names: Mapping[int, str]) -> str:
-    """What to say of a process that has ended itself because it could not do anything else any more.
+    """The report on a process that was killed because it held the GIL for too long.
 
     Args:
-        heading: what has happened.
-        dump: what `faulthandler` has written.
-        names: of the roles, by the numbers of their threads; empty if that was too early to know.
+        heading: the first line.
+        dump: the output of `faulthandler`.
+        names: of the roles, by thread identifier; empty if they are unknown.
     """
     stacks = {thread: stack for thread, stack in read_dump(dump).items() if thread in names or not names}
     running = running_stack(stacks)

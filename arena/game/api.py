@@ -1,21 +1,21 @@
 """The contract between an environment process and the game that it owns.
 
-A game, whatever it was written for, is held as a `BatchedEnv`: `L` lanes (independent copies of the game) that step
-together, with the same `E` entities in each. The adapters in `envs/adapters` bring Gymnasium, PettingZoo and plain
-list environments to this form; games that compute all lanes at once are written in it.
+Every game is used as a `BatchedEnv`: `L` lanes (independent copies of the game) that step together, each with the same
+`E` entities. The adapters in `envs/adapters` convert Gymnasium, PettingZoo and plain list environments to it; games
+that compute all lanes at once implement it directly.
 
     frame = env.reset(np.ones(L, bool), seeds)         every lane begins an episode
     step = env.step(actions)                           one tick of every lane
     over = (step.terminated | step.truncated | ...)    a lane is over when each of its entities has ended
-    frame = env.reset(over)                            only those lanes begin anew
+    frame = env.reset(over)                            only those lanes begin a new episode
 
 An entity ends once per episode: on one tick its `terminated` or `truncated` is true, and from then until the lane's
 next episode its reward is 0, both flags are false and it is not `active`. In turn-based games `active` is true for
 the entities that are to move next.
 
-Observations and actions are lists with one item per entity; an item is a batched sample of that entity's space: for
-an array space an array with a leading lane axis, for Dict and Tuple the same container of such items. A game without
-a fixed shape of observations may use an object array of length `L` as an item.
+Observations and actions are lists with one item per entity. An item is a batched sample of the entity's space: for an
+array space an array with a leading lane axis, for Dict and Tuple a container of such arrays. A game whose observations
+have no fixed shape may use an object array of length `L` as an item.
 """
 
 from __future__ import annotations
@@ -33,28 +33,28 @@ Info = dict[str, Any]
 
 @dataclass(frozen=True)
 class Interface:
-    """What a game offers: its entities in order, and per entity its spaces."""
+    """A game's entities in order, with the spaces of each."""
 
     entities: tuple[str, ...]
     observation_spaces: tuple[Space[Any], ...]
     action_spaces: tuple[Space[Any], ...]
-    mask_sizes: tuple[int, ...]  # length of an entity's `info["action_mask"]`; 0 where it has none
+    mask_sizes: tuple[int, ...]  # length of an entity's `info["action_mask"]`; 0 if it has none
 
 
 class Frame(NamedTuple):
-    """What the entities see. Arrays may be the game's own buffers: they hold until its next call."""
+    """The observations of all entities. Arrays may be the game's own buffers, valid until its next call."""
 
     observations: Sequence[Any]  # [E] batched samples, leading axis L
-    active: NDArray[np.bool_]  # [L, E] who is to act next
+    active: NDArray[np.bool_]  # [L, E] true for entities that are to act next
     masks: Sequence[NDArray[np.int8] | None]  # [E] of [L, mask_size], None without masks
     infos: Sequence[Sequence[Info]] | None = None  # [L][E]; None when all are empty
-    # [E] as `masks`, of a step in which somebody has ended: the last masks of those rows, of other rows what `masks`
-    # has; None: `masks` has the last ones.
+    # [E] as `masks`, after a step in which episodes ended: the last masks of these rows, and `masks` in other rows;
+    # None: `masks` holds the last masks too.
     final_masks: Sequence[NDArray[np.int8] | None] | None = None
 
 
 class Step(NamedTuple):
-    """One joint step of all lanes. Arrays may be the game's own, as those of a frame."""
+    """One joint step of all lanes. Arrays may be the game's own, as in `Frame`."""
 
     frame: Frame
     rewards: NDArray[np.float64]  # [L, E]
@@ -64,7 +64,7 @@ class Step(NamedTuple):
 
 @runtime_checkable
 class BatchedEnv(Protocol):
-    """A game of several lanes. A natively batched class also has `batched = True` and takes `lanes=` when made."""
+    """A game of several lanes. A natively batched class also has `batched = True`, and takes an argument `lanes`."""
 
     lanes: int
     interface: Interface
@@ -75,18 +75,18 @@ class BatchedEnv(Protocol):
         seeds: Sequence[int | None] | None = None,
         options: Mapping[str, Any] | None = None,
     ) -> Frame:
-        """Begins an episode in the lanes where the mask `[L]` is true; in other lanes the frame's rows mean nothing.
+        """Begins an episode in the lanes where the mask `[L]` is true; in other lanes the frame's rows are undefined.
 
-        `seeds` has one item per lane; an item None, and None for all, lets the lane's random stream go on.
+        `seeds` has one item per lane; with None (an item, or for all lanes) the lane's random stream continues.
         """
         ...
 
     def step(self, actions: Sequence[Any]) -> Step:
-        """Plays one tick in every lane. The actions of entities that are not active are to be ignored."""
+        """Plays one tick in every lane. Actions of entities that are not active must be ignored."""
         ...
 
     def render(self) -> NDArray[np.uint8] | str | None:
-        """A picture `[height, width, 3]` of lane 0, or a text; None where the game has none."""
+        """A picture `[height, width, 3]` of lane 0, or a text; None if the game has neither."""
         ...
 
     def close(self) -> None: ...

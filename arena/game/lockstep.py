@@ -1,10 +1,10 @@
 """One match as a state machine: requests in, a joint step out. No I/O, no game.
 
-A match moves when every seat that plays has said what it wants; in which order they speak changes nothing.
+A match steps when every playing seat has sent its request; the order of arrival does not matter.
 
-    playing --LEAVE--> gone        a gone seat is not waited for; its entities do nothing until the budget is used
-    all playing seats have spoken  -> Joint: who acts by itself, who idles, or that the only seat asks for a reset
-    budget used, or all gone       -> over: nobody speaks any more
+    playing --LEAVE--> gone            a gone seat is not waited for; its entities idle until the budget is used
+    all playing seats have requested   -> Joint: which seats idle, or that the only seat asks for a reset
+    budget used, or all seats gone     -> over: no more requests
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from arena.errors import ProtocolError
 class RequestKind(IntEnum):
     """What a seat can ask of its match."""
 
-    ACT = 1  # play my actions
-    IDLE = 2  # play nothing for me in this tick
-    RESET = 3  # begin new episodes: only for a seat that is alone in its match
-    LEAVE = 4  # play nothing for me from now on, and do not wait for me
+    ACT = 1  # play the seat's actions
+    IDLE = 2  # no actions in this tick
+    RESET = 3  # begin new episodes: only for the single seat of a match
+    LEAVE = 4  # no actions from now on, and no replies
 
 
-_ACT = RequestKind.ACT  # to look a member up in its class takes longer than all the rest
+_ACT = RequestKind.ACT  # looking up an enum member takes longer than the rest of `put`
 
 
 class Joint(NamedTuple):
     """What the match does next."""
 
     reset: int | None  # the seat that asked for new episodes; None: one tick is to be played
-    idle: frozenset[int]  # the seats whose entities do nothing in this tick
-    listeners: tuple[int, ...]  # the seats that are owed a reply
+    idle: frozenset[int]  # the seats whose entities idle in this tick
+    listeners: tuple[int, ...]  # the seats that get a reply
 
 
 @dataclass
@@ -42,23 +42,23 @@ class Lockstep:
 
     Args:
         seats: number of seats.
-        budget: the match is over after so many ticks.
-        tick: ticks played already (a resumed match begins later than 0).
+        budget: number of ticks after which the match is over.
+        tick: ticks already played (above 0 in a resumed match).
     """
 
     seats: int
     budget: int
     tick: int = 0
-    _spoken: dict[int, RequestKind] = field(default_factory=dict)
+    _requests: dict[int, RequestKind] = field(default_factory=dict)
     _gone: set[int] = field(default_factory=set)
 
     def __post_init__(self) -> None:
-        self._all_act = True  # nobody has left, and who has spoken wants to act
-        self._usual = Joint(None, frozenset(), tuple(range(self.seats)))  # what most ticks are, made once
+        self._all_act = True  # no seat has left, and all requests so far are ACT
+        self._usual = Joint(None, frozenset(), tuple(range(self.seats)))  # the result of most ticks, made once
 
     @property
     def over(self) -> bool:
-        """Whether the budget is used, or nobody is left to play for."""
+        """Whether the budget is used, or all seats have left."""
         return self.tick >= self.budget or len(self._gone) == self.seats
 
     @property
@@ -67,24 +67,24 @@ class Lockstep:
         return self.seats == 1
 
     def end(self) -> None:
-        """Lets the match be over with the tick that was played last."""
+        """Ends the match after the last played tick."""
         self.budget = self.tick
 
     def missing(self) -> tuple[int, ...]:
-        """The seats that must speak before the match can move."""
-        if not self._spoken and not self._gone:
+        """The seats whose requests are missing."""
+        if not self._requests and not self._gone:
             return self._usual.listeners
-        heard = self._spoken.keys() | self._gone
-        return tuple(seat for seat in range(self.seats) if seat not in heard)
+        known = self._requests.keys() | self._gone
+        return tuple(seat for seat in range(self.seats) if seat not in known)
 
     def put(self, seat: int, kind: RequestKind) -> None:
         """Takes a seat's request.
 
         Raises:
-            ProtocolError: there is no such seat, or it has spoken already, has left, or may not ask for this.
+            ProtocolError: there is no such seat, or it has sent a request already, has left, or may not send this one.
         """
-        if seat in self._spoken or seat in self._gone or not 0 <= seat < self.seats or self.tick >= self.budget:
-            raise ProtocolError(f"seat {seat} said {kind.name} at tick {self.tick}, but {self._objection(seat)}")
+        if seat in self._requests or seat in self._gone or not 0 <= seat < self.seats or self.tick >= self.budget:
+            raise ProtocolError(f"seat {seat} sent {kind.name} at tick {self.tick}, but {self._objection(seat)}")
         if kind is not _ACT:
             self._all_act = False
             if kind is RequestKind.RESET and not self.alone:
@@ -92,32 +92,34 @@ class Lockstep:
         if kind is RequestKind.LEAVE:
             self._gone.add(seat)
         else:
-            self._spoken[seat] = kind
+            self._requests[seat] = kind
 
     def _objection(self, seat: int) -> str:
         if not 0 <= seat < self.seats:
             return f"there are {self.seats} seats"
-        state = "left" if seat in self._gone else "spoken already" if seat in self._spoken else "no tick left"
+        state = "left" if seat in self._gone else "sent a request already" if seat in self._requests else "no tick left"
         return f"it has {state}"
 
     def joint(self) -> Joint:
-        """What all have agreed to; the tick is counted.
+        """What to play, from all requests; counts the tick.
 
         Raises:
-            ProtocolError: a seat has not spoken yet, or the match is over.
+            ProtocolError: the request of a seat is missing, or the match is over.
         """
         if self.over:
-            raise ProtocolError(f"the match cannot move at tick {self.tick}: it is over")
-        if len(self._spoken) + len(self._gone) < self.seats:
-            raise ProtocolError(f"the match cannot move at tick {self.tick}: seats {self.missing()} have not spoken")
+            raise ProtocolError(f"the match cannot step at tick {self.tick}: it is over")
+        if len(self._requests) + len(self._gone) < self.seats:
+            raise ProtocolError(
+                f"the match cannot step at tick {self.tick}: the requests of seats {self.missing()} are missing"
+            )
         if self._all_act:
-            self._spoken.clear()
+            self._requests.clear()
             self.tick += 1
             return self._usual
-        spoken, self._spoken = self._spoken, {}
+        requests, self._requests = self._requests, {}
         self._all_act = not self._gone
-        reset = next((seat for seat, kind in spoken.items() if kind is RequestKind.RESET), None)
+        reset = next((seat for seat, kind in requests.items() if kind is RequestKind.RESET), None)
         if reset is None:
             self.tick += 1
-        idle = {seat for seat, kind in spoken.items() if kind is RequestKind.IDLE} | self._gone
-        return Joint(reset, frozenset(idle), tuple(sorted(spoken)))
+        idle = {seat for seat, kind in requests.items() if kind is RequestKind.IDLE} | self._gone
+        return Joint(reset, frozenset(idle), tuple(sorted(requests)))

@@ -1,8 +1,7 @@
 """Spaces as columns: every sample of a space is a fixed list of arrays.
 
 A *leaf* is one array of a sample: `Dict(a=Box(3), b=Discrete(5))` has the leaves `a` (float32, (3,)) and `b`
-(int64, ()). Leaves are what travels between processes: no pickle, no allocation, and the layout of a message is
-known as soon as the space is.
+(int64, ()). Processes exchange leaves: no pickle, no allocation, and the space determines the layout of a message.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ Array = NDArray[Any]
 
 
 class Leaf(NamedTuple):
-    """One array of a sample: where it stands in the sample, and what it is without the batch axes."""
+    """One array of a sample: its path in the sample, and its type and shape without batch axes."""
 
     path: tuple[str | int, ...]
     dtype: np.dtype[Any]
@@ -61,11 +60,11 @@ def _parts(space: spaces.Dict | spaces.Tuple[Any]) -> list[tuple[str | int, Spac
 
 def flatten(space: Space[Any], sample: Any) -> list[Array]:
     """The arrays of a sample, in the order of `leaves_of`; any leading batch axes are kept."""
-    if type(sample) is np.ndarray:  # no container: asking the space would take longer than all the rest
+    if type(sample) is np.ndarray:  # no container: an isinstance check of the space would take longer than the rest
         return [sample]
     if isinstance(space, (spaces.Dict, spaces.Tuple)):
         return [array for key, part in _parts(space) for array in flatten(part, sample[key])]
-    # A Python int has no width of its own; as int64 it would not fit into a space of unsigned integers.
+    # NumPy would make a Python int an int64, which does not fit into a space of unsigned integers.
     return [np.asarray(sample, space.dtype if type(sample) is int else None)]
 
 
@@ -75,7 +74,7 @@ def unflatten(space: Space[Any], arrays: Sequence[Array]) -> Any:
 
 
 def _unflatten(space: Space[Any], remaining: Iterator[Array]) -> Any:
-    # No function within a function: one that calls itself stays, with the arrays, until Python looks for garbage.
+    # Not a nested function: a recursive closure keeps the arrays alive until the garbage collector runs.
     if isinstance(space, spaces.Dict):
         return {key: _unflatten(inner, remaining) for key, inner in space.spaces.items()}
     if isinstance(space, spaces.Tuple):
@@ -87,11 +86,11 @@ def copy_rows(space: Space[Any], source: Any, target: Any, rows: Any) -> None:
     """Copies rows of one batched sample into the same rows of another.
 
     Raises:
-        TypeError: an array would lose its meaning in the space's dtype (a float where an action is an integer).
-        ValueError: an array does not have the shape that the space says; numpy would stretch it silently.
+        TypeError: the space's dtype cannot hold an array's values (floats for integer actions).
+        ValueError: an array does not have the space's shape; NumPy would broadcast it silently.
     """
     if source is None:
-        raise TypeError(f"None is no batch of {space}; a sample is needed for each of its rows")
+        raise TypeError(f"None is no batch of {space}; a sample is needed for each row")
     for array, into in zip(flatten(space, source), flatten(space, target), strict=True):
         _check_dtype(space, array, into)
         if array.shape != into.shape:
@@ -100,11 +99,11 @@ def copy_rows(space: Space[Any], source: Any, target: Any, rows: Any) -> None:
 
 
 def write_sample(space: Space[Any], sample: Any, target: Any, rows: Any) -> None:
-    """Writes one sample into one row, or into several rows, of a batched one.
+    """Writes one sample into one or several rows of a batch.
 
     Raises:
         TypeError: as `copy_rows`.
-        ValueError: an array does not have the shape that the space says.
+        ValueError: an array does not have the space's shape.
     """
     for array, into in zip(flatten(space, sample), flatten(space, target), strict=True):
         _check_dtype(space, array, into)
@@ -119,24 +118,24 @@ def _check_dtype(space: Space[Any], array: Array, into: Array) -> None:
 
 
 def keeps_values(array: Array, dtype: np.dtype[Any]) -> bool:
-    """Whether an array may become one of this dtype: floats lose digits at most, integers of any width all fit."""
+    """Whether an array may be cast to this dtype: floats may lose precision, integers must all fit."""
     if np.can_cast(array.dtype, dtype, casting="same_kind"):
         return True
     return array.dtype.kind in "iu" and dtype.kind in "iu" and np.array_equal(array.astype(dtype), array)
 
 
 def check_choices(space: Space[Any], sample: Any, rows: NDArray[np.bool_] | None = None) -> None:
-    """Refuses choices that a space does not have, in one sample or a batch of them.
+    """Checks the values of Discrete, MultiDiscrete and MultiBinary spaces in a sample or a batch.
 
-    A Box is not looked at: what is out of its bounds is for the game to clip or to refuse, as its author decides.
+    Boxes are not checked: whether values out of bounds are clipped or refused is up to the game.
 
     Args:
         space: of one sample.
         sample: one, or a batch.
-        rows: bool [B], the rows of a batch that matter; None: all.
+        rows: bool [B], the rows of a batch to check; None: all.
 
     Raises:
-        TypeError: there is no sample: None.
+        TypeError: the sample is None.
         ValueError: a value of a Discrete, MultiDiscrete or MultiBinary space is out of its range.
     """
     if sample is None:
@@ -155,23 +154,25 @@ def check_choices(space: Space[Any], sample: Any, rows: NDArray[np.bool_] | None
 
 
 class BatchWriter:
-    """`copy_rows` of whole batches and `check_choices`, prepared for one space and one target.
+    """`copy_rows` of whole batches with `check_choices`, prepared for one space and one target.
 
     Args:
         space: of one sample.
-        target: the batch that is written, [B, ...].
+        target: the batch to write, [B, ...].
     """
 
     def __init__(self, space: Space[Any], target: Any) -> None:
         self._space, self._target = space, target
-        self._free = isinstance(space, spaces.Box)  # any number may be chosen
+        self._free = isinstance(space, spaces.Box)  # values are not checked
         self._array: Array = target if isinstance(target, np.ndarray) else np.zeros(0)  # not for Dict and Tuple
         self._count, self._offsets = 0, self._array
-        if isinstance(space, spaces.Discrete) and int(space.start) == 0:  # as unsigned numbers, negative ones are large
+        if (
+            isinstance(space, spaces.Discrete) and int(space.start) == 0
+        ):  # viewed as unsigned integers, negative values are large
             self._count, self._offsets = int(space.n), self._array.view(self._array.dtype.str.replace("i", "u"))
 
     def write(self, batch: Any, rows: Callable[[], NDArray[np.bool_]]) -> None:
-        """Copies a batch; `rows` says which of its rows matter where a choice is out of range.
+        """Copies a batch; if a value is out of range, `rows` gives the rows in which that is an error.
 
         Raises:
             TypeError, ValueError: as `copy_rows` and `check_choices`.
@@ -179,7 +180,9 @@ class BatchWriter:
         array = self._array
         if type(batch) is not np.ndarray or batch.dtype != array.dtype or batch.shape != array.shape:
             copy_rows(self._space, batch, self._target, slice(None))
-            check_choices(self._space, batch, rows())  # as given: in a narrower type a wrong choice may look right
+            check_choices(
+                self._space, batch, rows()
+            )  # before the cast: in a narrower type a wrong value may look right
             return
         array[...] = batch
         if self._free or (self._count and not np.count_nonzero(self._offsets >= self._count)):
@@ -188,7 +191,7 @@ class BatchWriter:
 
 
 def _choices(space: Space[Any]) -> tuple[Any, Any]:
-    """The least and the greatest value of a space of choices."""
+    """The smallest and largest value of a space of integers."""
     if isinstance(space, spaces.Discrete):
         return int(space.start), int(space.start) + int(space.n) - 1
     if isinstance(space, spaces.MultiDiscrete):
@@ -197,10 +200,10 @@ def _choices(space: Space[Any]) -> tuple[Any, Any]:
 
 
 def as_action(space: Space[Any], written: Any) -> Any:
-    """An action as a configuration writes it (numbers, lists, mappings), in the types of the space.
+    """Converts an action written in a configuration (numbers, lists, mappings) to the types of the space.
 
     Raises:
-        ValueError: it is no action of the space: 1.5 is no choice, and true is no number.
+        ValueError: it is no action of the space, such as 1.5 for a Discrete, or true for a number.
     """
     try:
         action = _typed(space, written)
@@ -229,17 +232,19 @@ def _typed(space: Space[Any], written: Any) -> Any:
 
 def row(space: Space[Any], batched: Any, index: Any) -> Any:
     """One sample out of a batched one, a copy: arrays, and a numpy scalar for a Discrete space."""
-    if type(batched) is not np.ndarray:  # else it is no container: asking the space would take longer than all the rest
+    if type(batched) is not np.ndarray:  # as in `flatten`
         if isinstance(space, spaces.Dict):
             return {key: row(part, batched[key], index) for key, part in space.spaces.items()}
         if isinstance(space, spaces.Tuple):
             return tuple(row(part, value, index) for part, value in zip(space.spaces, batched, strict=True))
     value = batched[index]
-    return value if isinstance(space, spaces.Discrete) else np.array(value)  # a Box holds no scalars
+    return (
+        value if isinstance(space, spaces.Discrete) else np.array(value)
+    )  # samples of a Box are arrays, also of shape ()
 
 
 def rows_of(space: Space[Any], leaves: Sequence[Array], count: int) -> list[Any]:
-    """All `count` samples of a batch, given as its leaves [B, ...]; copies, as `row` gives them."""
+    """The first `count` samples of a batch, given as its leaves [B, ...]; copies, as of `row`."""
     if isinstance(space, spaces.Box) and space.shape:
         return list(leaves[0].copy())
     batched = unflatten(space, leaves)
@@ -252,9 +257,9 @@ def empty_batch(space: Space[Any], *axes: int) -> Any:
 
 
 def no_op(space: Space[Any], mask: NDArray[np.int8] | None = None) -> Any:
-    """The action of somebody who does nothing: zeros, or `start`, brought into the space's bounds.
+    """The action of an idle entity: zeros, or `start`, clipped to the space's bounds.
 
-    Where a mask (see `mask_size`) forbids it, the first allowed choice; a mask that allows nothing is not heard.
+    With a mask (see `mask_size`), the first allowed action; a mask of all zeros is ignored.
     """
     if isinstance(space, spaces.Dict):
         return {key: no_op(part) for key, part in space.spaces.items()}
@@ -277,7 +282,7 @@ def _first_allowed(mask: NDArray[np.int8] | None) -> int:
 
 
 def mask_size(space: Space[Any]) -> int:
-    """How long an action mask for this space is: one item per action (MultiDiscrete: all its choices in a row)."""
+    """The length of an action mask for this space: one item per action (MultiDiscrete: all of its choices in a row)."""
     if isinstance(space, spaces.Discrete):
         return int(space.n)
     if isinstance(space, spaces.MultiDiscrete):

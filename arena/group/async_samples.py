@@ -1,12 +1,12 @@
-"""Samples without a barrier: every worker hands over what it has when it has it, and goes on.
+"""Pooling samples without a barrier: every worker sends its samples when it has them, and continues.
 
-    every worker    offer(samples, count)      a fragment, whole or not at all
-    the root        take(at_least)             as many fragments as a batch needs, in the order in which they came
+    every worker    put(samples, count)        one fragment
+    the root        get(at_least)              the oldest fragments that make a batch, in the order of arrival
                     publish(weights)           to all others
-    the others      latest()                   the newest weights that have come
+    the others      latest()                   the newest weights that have arrived
 
-Nobody waits for anybody. Fragments and weights travel as orders, so they arrive whatever their receiver waits for; one
-that computes takes them up at its next step, and until then the next fragment of whoever sends to it waits.
+No worker waits for another one. Fragments and weights travel as orders, so they are delivered whatever the receiver
+waits for. While the receiver computes, delivery is delayed until its next step, and the sender's next fragment with it.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from arena.transport.messages import unpack
 
 
 class Fragment(NamedTuple):
-    """What one worker has handed over at once."""
+    """The samples of one `put`."""
 
-    size: int  # how many samples
+    size: int  # number of samples
     samples: Any  # a container of arrays
 
 
 class AsyncSamples:
-    """One worker's part in a group that pools samples without a barrier.
+    """One worker's side of a group that pools samples without a barrier.
 
     Args:
-        endpoint: the worker's place in the world.
+        endpoint: of the worker.
         members: the addresses of all workers, in the order of their group ranks.
     """
 
@@ -41,30 +41,30 @@ class AsyncSamples:
         self._waiting: deque[Fragment] = deque()
         self._latest: Bytes | None = None
         if endpoint.address == self._root:
-            endpoint.obey(Order.FRAGMENT, self._take_in)
+            endpoint.on_order(Order.SAMPLES, self._on_samples)
         else:
-            endpoint.obey(Order.WEIGHTS, self._keep)
+            endpoint.on_order(Order.WEIGHTS, self._on_weights)
 
-    def _take_in(self, _: int, data: Bytes) -> None:
+    def _on_samples(self, _: int, data: Bytes) -> None:
         self._waiting.append(Fragment(*unpack(data)))
 
-    def _keep(self, _: int, data: Bytes) -> None:
+    def _on_weights(self, _: int, data: Bytes) -> None:
         self._latest = bytes(data)
 
-    def offer(self, samples: Any, count: int) -> None:
-        """Hands over a copy of a fragment; without a sample there is none."""
+    def put(self, samples: Any, count: int) -> None:
+        """Sends a copy of a fragment to the root; nothing if `count` is 0."""
         if count == 0:
             return
         data = reductions.dump((count, samples))
         if self._endpoint.address == self._root:
-            self._take_in(self._root, data)
+            self._on_samples(self._root, data)
         else:
-            self._endpoint.order(self._root, Order.FRAGMENT, data)
+            self._endpoint.order(self._root, Order.SAMPLES, data)
 
-    def take(self, at_least: int) -> list[Any] | None:
-        """The samples of the oldest fragments that together reach a number; None if there are too few.
+    def get(self, at_least: int) -> list[Any] | None:
+        """Removes and returns the oldest fragments with at least this many samples together; None if there are too few.
 
-        They exceed it by less than the last of them has, and none is given twice.
+        The last of them is the one that reaches the number.
         """
         counted = 0
         for number, fragment in enumerate(self._waiting, start=1):
@@ -80,14 +80,14 @@ class AsyncSamples:
             self._endpoint.order(other, Order.WEIGHTS, data)
 
     def latest(self) -> Any:
-        """The newest weights that have come since the last call; None if none have."""
+        """The newest weights that have arrived since the last call; None if there are none."""
         held, self._latest = self._latest, None
         return None if held is None else unpack(held)
 
     def state_dict(self) -> list[tuple[int, Any]]:
-        """The fragments from which nobody has learnt."""
+        """The fragments that no `get` has returned yet."""
         return [tuple(fragment) for fragment in self._waiting]
 
     def load_state_dict(self, state: Sequence[tuple[int, Any]]) -> None:
-        """Goes on with fragments that were left before."""
+        """Adds the fragments of a `state_dict`."""
         self._waiting.extend(Fragment(*fragment) for fragment in state)

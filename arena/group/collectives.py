@@ -1,22 +1,24 @@
-"""How the members of a group meet: every collective is one exchange with the *hub*, the member of group rank 0.
+"""The collectives of a group: each is one exchange with the *root*, the member of group rank 0.
 
-Each member sends one message, the hub combines them in the order of the group ranks and sends one message back.
+Each member sends one message; the root combines them in the order of the group ranks and sends one answer to each.
 
-    member -> hub    CALL operation payload   my part of a collective
-                     LEAVE                    my `run` has ended: do not wait for me any more
-    hub -> member    OK speaker payload       the combined result, and who logs and saves for the policy from now on
-                     ERROR speaker text       the members called different things: everybody raises it
-    both             LETTER                   in common memory: what I say is too long for it and comes as a letter
-    hub -> member    MEMORY index ticket      we have (other) memory in common after this exchange
-    member -> hub    MEMORY yes-or-no         whether I could open it
+    member -> root   CALL operation payload    this member's part of a collective
+                     LEAVE                     its `run` has ended: the root does not wait for it any more
+    root -> member   OK writer payload         the result, and the rank that logs and saves for the policy from now on
+                     ERROR writer text         the members called different collectives: raised by all of them
+    both             MESSAGE                   in shared memory: the content is too long for the area and follows as a
+                                               message
+    root -> member   AREAS index ticket        after this exchange the group uses these (new) areas of shared memory
+    member -> root   AREAS yes-or-no           whether this member could open them
 
-Messages are letters, or lie in memory that the members on the hub's node have in common with it. There each has an
-area that it writes, and a count of what it has written; the hub's area 0 is for the answers. Who speaks last wakes the
-hub. The hub offers memory as soon as numbers are exchanged, and again when larger gradients come; who cannot open it
-goes on with letters, as members on other nodes do. All ways mix and give the same bits.
+The content travels as messages, or in memory that the members on the root's node share with it. There each member has
+an area that it writes, with a count of its messages; area 0 is for the root's answers. The member that posts last wakes
+the root. The root offers areas when numbers are exchanged for the first time, and larger ones when larger gradients
+come. A member that cannot open them continues with messages, as members on other nodes do. All ways may be mixed; the
+bits of the result are the same.
 
-A member that has left weighs nothing and blocks nobody. The hub, when its own `run` has ended, goes on to serve the
-others until the last one has left.
+A member that has left has no weight and is not waited for. After its own `run` has ended, the root serves the others
+until the last one has left.
 """
 
 from __future__ import annotations
@@ -34,14 +36,17 @@ from numpy.typing import NDArray
 from arena.errors import GroupError
 from arena.group import reductions
 from arena.transport.endpoint import Endpoint, Tag
-from arena.transport.links import NEVER_AGAIN, fence
-from arena.transport.shared_memory import SharedAreas
+from arena.transport.links import NEVER_AGAIN
+from arena.transport.shared_memory import SharedAreas, fence
 
 Piece: TypeAlias = bytes | NDArray[Any]
-"""A part of a payload: bytes, or a contiguous array."""
+"""A part of a payload: bytes or a contiguous array."""
 
-_ANSWER, _HUB = 0, 1  # areas: the hub's answers, its own calls; then come those of the other members of its node
-_HEADER = struct.Struct("<qqq")  # word; operation, speaker, index or yes-or-no; bytes of payload
+_ANSWER, _ROOT_CALLS = (
+    0,
+    1,
+)  # areas of the root's answers and of its own calls; then those of the other members of its node
+_HEADER = struct.Struct("<qqq")  # kind; operation, writer, index or yes-or-no; bytes of payload
 _log = logging.getLogger(__name__)
 
 
@@ -55,12 +60,12 @@ class Operation(IntEnum):
     POOL = 5
     BROADCAST = 6
     EQUAL = 7
-    WEIGH = 8  # an average whose gradients MPI sums afterwards
-    TEAM = 9  # a pool for each team: its members alone hear of it
+    WEIGH = 8  # the weights and scalars of an average whose gradients MPI sums
+    TEAM = 9  # a pool for each team
 
 
 _OF_NUMBERS = {Operation.AVERAGE, Operation.MOMENTS, Operation.MAXIMUM, Operation.EQUAL, Operation.WEIGH}
-_COMBINE: dict[Operation, Callable[[reductions.Parts], bytes]] = {  # AVERAGE writes into memory that is there
+_COMBINE: dict[Operation, Callable[[reductions.Parts], bytes]] = {  # AVERAGE writes into existing memory
     Operation.MOMENTS: reductions.moments,
     Operation.MAXIMUM: reductions.maximum,
     Operation.GATHER: reductions.collect,
@@ -71,90 +76,90 @@ _COMBINE: dict[Operation, Callable[[reductions.Parts], bytes]] = {  # AVERAGE wr
 }
 
 
-class _Word(IntEnum):
+class _Kind(IntEnum):
     CALL = 1
     LEAVE = 2
     OK = 3
     ERROR = 4
-    LETTER = 5
-    MEMORY = 6
+    MESSAGE = 5
+    AREAS = 6
 
 
 class _Message(NamedTuple):
-    """A message that has come."""
+    """A received message."""
 
-    word: _Word
-    about: int  # operation, speaker, index, or yes-or-no
+    kind: _Kind
+    about: int  # operation, writer, index, or yes-or-no
     payload: memoryview
 
     @classmethod
     def read(cls, held: memoryview) -> _Message:
         """The message at the beginning of some memory."""
-        word, about, nbytes = _HEADER.unpack_from(held)
-        return cls(_Word(word), about, held[_HEADER.size : _HEADER.size + nbytes])
+        kind, about, nbytes = _HEADER.unpack_from(held)
+        return cls(_Kind(kind), about, held[_HEADER.size : _HEADER.size + nbytes])
 
 
 class Collectives(ABC):
-    """One member's part in what its group does together; `collectives_of` makes it.
+    """One member's side of its group's collectives; made by `collectives_of`.
 
     Args:
-        endpoint: the member's place in the world.
+        endpoint: of the member.
         members: the addresses of all members, in the order of their group ranks.
         policy: the group's policy, for messages.
     """
 
     def __init__(self, endpoint: Endpoint, members: Sequence[int], policy: str) -> None:
         self.left = False
-        self.speaker = 0  # the group rank of who logs and saves, as all members know since the last collective
+        self.writer = 0  # the group rank that logs and saves, as of the last collective
         self._endpoint = endpoint
         self._members = members
         self._policy = policy
         self._areas: SharedAreas | None = None
-        self._own = _HUB  # this member's area
-        self._turn = 0  # collectives since there have been these areas
+        self._own = _ROOT_CALLS  # this member's area
+        self._turn = 0  # number of collectives with these areas
 
     @abstractmethod
-    def meet(self, operation: Operation, *pieces: Piece) -> memoryview:
-        """One collective.
+    def run(self, operation: Operation, *pieces: Piece) -> memoryview:
+        """Runs one collective.
 
         Args:
             operation: which one.
             pieces: this member's payload.
 
         Returns:
-            the result, in memory that the next collective may use again.
+            the result, in memory that the next collective may overwrite.
 
         Raises:
-            GroupError: the members called different collectives, or what they sent does not fit together.
+            GroupError: the members called different collectives, or their payloads do not fit together.
         """
 
     @abstractmethod
     def leave(self) -> None:
-        """Ends this member's part."""
+        """Ends this member's part; the root first serves the others to their end."""
 
-    def _letter(self, rank: int) -> _Message:
-        """The next letter from a member."""
+    def _receive_message(self, rank: int) -> _Message:
+        """The next message from a member."""
         return _Message.read(memoryview(self._endpoint.receive(self._members[rank], Tag.GROUP)[1]))
 
     def _send(self, rank: int, message: NDArray[np.uint8]) -> None:
         self._endpoint.send(self._members[rank], Tag.GROUP, message.data)
 
     def _sleep(self, rank: int) -> None:
-        """Until something has come, perhaps from this member."""
+        """Waits until something has come, not necessarily from this member."""
         self._endpoint.sleep((self._endpoint.address, Tag.GROUP, self._members[rank]))
 
-    def _room(self, index: int | None, nbytes: int) -> NDArray[np.uint8]:
-        """Memory for a message with such a payload: in the area, or new where there is none or it is too small."""
+    def _buffer(self, index: int | None, nbytes: int) -> NDArray[np.uint8]:
+        """Memory for a message with `nbytes` of payload: in the area, or new if there is none or it is too small."""
         total = _HEADER.size + nbytes
         if index is None or self._areas is None or total > self._areas.nbytes:
             return np.empty(total, np.uint8)
         return self._areas[index][:total]
 
-    def _write(self, index: int | None, word: _Word, about: int, *pieces: Piece) -> NDArray[np.uint8]:
-        """A message in the area's room, ready to go; in no area: one that goes as a letter."""
+    def _write(self, index: int | None, kind: _Kind, about: int, *pieces: Piece) -> NDArray[np.uint8]:
+        """A complete message, written into the area if it fits; `index` None: into new memory."""
         held = [np.frombuffer(piece, np.uint8) for piece in pieces]
-        message = self._room(index, sum(piece.size for piece in held))
-        _set_header(message, word, about)
+        message = self._buffer(index, sum(piece.size for piece in held))
+        _set_header(message, kind, about)
         offset = _HEADER.size
         for piece in held:
             message[offset : offset + piece.size] = piece
@@ -162,130 +167,132 @@ class Collectives(ABC):
         return message
 
 
-def _set_header(message: NDArray[np.uint8], word: _Word, about: int) -> None:
-    _HEADER.pack_into(message.data, 0, word, about, message.size - _HEADER.size)
+def _set_header(message: NDArray[np.uint8], kind: _Kind, about: int) -> None:
+    _HEADER.pack_into(message.data, 0, kind, about, message.size - _HEADER.size)
 
 
-def _announce(areas: SharedAreas, index: int, message: NDArray[np.uint8]) -> bool:
-    """Whether a message lies in the area; else the area says that it comes as a letter."""
+def _lies_in_area(areas: SharedAreas, index: int, message: NDArray[np.uint8]) -> bool:
+    """Whether a message was written into the area; if not, marks the area: it follows as a message."""
     fits = message.size <= areas.nbytes
     if not fits:
-        _set_header(areas[index][: _HEADER.size], _Word.LETTER, 0)
+        _set_header(areas[index][: _HEADER.size], _Kind.MESSAGE, 0)
     return fits
 
 
 def collectives_of(endpoint: Endpoint, members: Sequence[int], policy: str) -> Collectives:
-    """The hub's part or a member's."""
+    """The root's or another member's side, by its rank."""
     kind = _Root if members[0] == endpoint.address else _Member
     return kind(endpoint, members, policy)
 
 
 class _Member(Collectives):
-    """Every member but the hub."""
+    """Every member except the root."""
 
     def __init__(self, endpoint: Endpoint, members: Sequence[int], policy: str) -> None:
         super().__init__(endpoint, members, policy)
-        self._wake_hub = endpoint.waker(members[0])
+        self._wake_root = endpoint.waker(members[0])
 
-    def meet(self, operation: Operation, *pieces: Piece) -> memoryview:
-        self._say(self._write(self._own, _Word.CALL, operation, *pieces))
-        answer = self._hear()
-        while answer.word in (_Word.LETTER, _Word.MEMORY):
-            if answer.word is _Word.MEMORY:
+    def run(self, operation: Operation, *pieces: Piece) -> memoryview:
+        self._send_call(self._write(self._own, _Kind.CALL, operation, *pieces))
+        answer = self._receive_answer()
+        while answer.kind in (_Kind.MESSAGE, _Kind.AREAS):
+            if answer.kind is _Kind.AREAS:
                 self._open(answer)
-            answer = self._letter(0)
-        self.speaker = answer.about
-        if answer.word is _Word.ERROR:
+            answer = self._receive_message(0)
+        self.writer = answer.about
+        if answer.kind is _Kind.ERROR:
             raise GroupError(bytes(answer.payload).decode())
         return answer.payload
 
     def leave(self) -> None:
         self.left = True
-        self._say(self._write(self._own, _Word.LEAVE, 0))
+        self._send_call(self._write(self._own, _Kind.LEAVE, 0))
 
-    def _say(self, message: NDArray[np.uint8]) -> None:
+    def _send_call(self, message: NDArray[np.uint8]) -> None:
         if self._areas is None:
             self._send(0, message)
             return
-        lies_there = _announce(self._areas, self._own, message)
+        in_area = _lies_in_area(self._areas, self._own, message)
         self._turn += 1
         self._areas.post(self._own, NEVER_AGAIN if self.left else self._turn)
-        if min(self._areas.counts[_HUB:]) >= self._turn:
-            assert self._wake_hub is not None, "memory was offered by a hub that is not near"
-            self._wake_hub()
-        if not lies_there:
+        if min(self._areas.counts[_ROOT_CALLS:]) >= self._turn:
+            assert self._wake_root is not None, "the root offers areas to members of its node only"
+            self._wake_root()
+        if not in_area:
             self._send(0, message)
 
-    def _hear(self) -> _Message:
+    def _receive_answer(self) -> _Message:
         if self._areas is None:
-            return self._letter(0)
+            return self._receive_message(0)
         while self._areas.counts[_ANSWER] < self._turn:
             self._sleep(0)
         fence()
         return _Message.read(self._areas[_ANSWER].data)
 
     def _open(self, offer: _Message) -> None:
-        """Takes the memory, if possible, and tells the hub."""
+        """Opens the offered areas, if possible, and tells the root."""
         self._areas, self._own, self._turn = None, offer.about, 0
         try:
             self._areas = SharedAreas.open(offer.payload)
         except OSError as error:
-            _log.warning("policy %r: memory of its group cannot be opened (%s): letters", self._policy, error)
-        self._endpoint.send(self._members[0], Tag.GROUP, _HEADER.pack(_Word.MEMORY, int(self._areas is not None), 0))
+            _log.warning(
+                "policy %r: the shared memory of its group cannot be opened (%s): it uses messages", self._policy, error
+            )
+        self._endpoint.send(self._members[0], Tag.GROUP, _HEADER.pack(_Kind.AREAS, int(self._areas is not None), 0))
 
 
 class _Root(Collectives):
-    """The member of rank 0, who combines what the others and it itself have called."""
+    """The member of rank 0: combines the calls of all members, its own included."""
 
     def __init__(self, endpoint: Endpoint, members: Sequence[int], policy: str) -> None:
         super().__init__(endpoint, members, policy)
         self._wakers = [endpoint.waker(member) if rank else None for rank, member in enumerate(members)]
-        self._present = list(range(1, len(members)))  # those that have not left
-        self._indices: dict[int, int] = {}  # rank -> area, of the others that have one
-        self._offered: tuple[int, ...] = ()  # ranks that have not yet said whether they could open the memory
-        self._memory_is_short = False
+        self._present = list(range(1, len(members)))  # the ranks of the others that have not left
+        self._indices: dict[int, int] = {}  # rank -> index of its area
+        self._offered: tuple[int, ...] = ()  # ranks whose answer to an offer of areas is missing
+        self._no_memory = False
 
-    def meet(self, operation: Operation, *pieces: Piece) -> memoryview:
-        own = self._write(self._own, _Word.CALL, operation, *pieces)
-        return self._combine({0: _Message(_Word.CALL, operation, own.data[_HEADER.size :]), **self._hear()})
+    def run(self, operation: Operation, *pieces: Piece) -> memoryview:
+        own = self._write(self._own, _Kind.CALL, operation, *pieces)
+        return self._combine({0: _Message(_Kind.CALL, operation, own.data[_HEADER.size :]), **self._receive_calls()})
 
     def leave(self) -> None:
         self.left = True
         while self._present:
-            if calls := self._hear():
+            if calls := self._receive_calls():
                 self._combine(calls)
 
-    # ------------------------------------------------------------------------------------------- what the others say
+    # ------------------------------------------------------------------------------------------- receiving calls
 
-    def _hear(self) -> dict[int, _Message]:
+    def _receive_calls(self) -> dict[int, _Message]:
         """The others' calls, in the order of their ranks."""
-        self._settle()
-        self._await_neighbours()
+        self._confirm_areas()
+        self._await_areas()
         calls = {}
         for rank in tuple(self._present):
             call = self._call_of(rank)
-            if call.word is _Word.LEAVE:
+            if call.kind is _Kind.LEAVE:
                 self._present.remove(rank)
                 self._indices.pop(rank, None)
             else:
                 calls[rank] = call
         return calls
 
-    def _settle(self) -> None:
-        """Hears who could open the memory that was offered; nobody waits for the counts of the others."""
+    def _confirm_areas(self) -> None:
+        """Receives which members could open the offered areas; the counts of the others are not waited for."""
         for rank in self._offered:
-            if not self._letter(rank).about and self._areas is not None:
+            if not self._receive_message(rank).about and self._areas is not None:
                 self._areas.post(self._indices.pop(rank), NEVER_AGAIN)
-                self._wakers[rank] = None  # and will not be able to open the next one
+                self._wakers[rank] = None  # it could not open the next areas either
         if self._offered and self._areas is not None:
             self._areas.close()
         self._offered = ()
 
-    def _await_neighbours(self) -> None:
+    def _await_areas(self) -> None:
         if self._areas is None:
             return
         self._turn += 1
-        self._areas.post(_HUB, NEVER_AGAIN if self.left else self._turn)
+        self._areas.post(_ROOT_CALLS, NEVER_AGAIN if self.left else self._turn)
         for rank, index in self._indices.items():
             while self._areas.counts[index] < self._turn:
                 self._sleep(rank)
@@ -293,15 +300,15 @@ class _Root(Collectives):
 
     def _call_of(self, rank: int) -> _Message:
         if self._areas is None or rank not in self._indices:
-            return self._letter(rank)
+            return self._receive_message(rank)
         call = _Message.read(self._areas[self._indices[rank]].data)
-        return self._letter(rank) if call.word is _Word.LETTER else call
+        return self._receive_message(rank) if call.kind is _Kind.MESSAGE else call
 
-    # ------------------------------------------------------------------------------------------- what they are told
+    # ------------------------------------------------------------------------------------------- sending answers
 
     def _combine(self, calls: Mapping[int, _Message]) -> memoryview:
         operation = Operation(next(iter(calls.values())).about)
-        self.speaker = self._present[0] if self.left else 0
+        self.writer = self._present[0] if self.left else 0
         parts = {rank: call.payload for rank, call in calls.items()}
         try:
             self._check_same(calls)
@@ -310,66 +317,68 @@ class _Root(Collectives):
             result = self._result(operation, parts)
         except GroupError as error:
             text = f"policy {self._policy!r}: {error}"
-            self._answer(self._write(_ANSWER, _Word.ERROR, self.speaker, text.encode()))
+            self._answer(self._write(_ANSWER, _Kind.ERROR, self.writer, text.encode()))
             raise GroupError(text) from error
-        for_others = result if operation is not Operation.GATHER else self._write(_ANSWER, _Word.OK, self.speaker)
+        for_others = result if operation is not Operation.GATHER else self._write(_ANSWER, _Kind.OK, self.writer)
         self._answer(for_others, max(len(call.payload) for call in calls.values()) if operation in _OF_NUMBERS else 0)
         return result.data[_HEADER.size :]
 
     def _result(self, operation: Operation, parts: reductions.Parts) -> NDArray[np.uint8]:
-        """A message with the result."""
+        """The answer with the result."""
         if operation is not Operation.AVERAGE:
-            return self._write(_ANSWER, _Word.OK, self.speaker, _COMBINE[operation](parts))
-        message = self._room(_ANSWER, len(next(iter(parts.values()))))
+            return self._write(_ANSWER, _Kind.OK, self.writer, _COMBINE[operation](parts))
+        message = self._buffer(_ANSWER, len(next(iter(parts.values()))))
         reductions.average(parts, message.data[_HEADER.size :])
-        _set_header(message, _Word.OK, self.speaker)
+        _set_header(message, _Kind.OK, self.writer)
         return message
 
     def _answer(self, message: NDArray[np.uint8], wanted: int = 0) -> None:
-        """To everybody; then come areas for payloads of `wanted` bytes."""
-        lies_there = False
+        """Sends an answer to all; then offers areas for payloads of `wanted` bytes, if that is not 0."""
+        in_area = False
         if self._areas is not None:
-            lies_there = _announce(self._areas, _ANSWER, message)
+            in_area = _lies_in_area(self._areas, _ANSWER, message)
             self._areas.post(_ANSWER, self._turn)
             self._wake(self._indices)
-        others = [rank for rank in self._present if not (lies_there and rank in self._indices)]
+        others = [rank for rank in self._present if not (in_area and rank in self._indices)]
         if wanted:
-            self._offer(_HEADER.size + wanted)
+            self._offer_areas(_HEADER.size + wanted)
         for rank in others:
             self._send(rank, message)
 
     def _answer_each(self, results: Mapping[int, bytes]) -> memoryview:
-        """To everybody what is for them alone, as letters; the hub's own."""
+        """Sends each member its own result, as a message; returns the root's."""
         if self._areas is not None:
-            _set_header(self._areas[_ANSWER][: _HEADER.size], _Word.LETTER, 0)
+            _set_header(self._areas[_ANSWER][: _HEADER.size], _Kind.MESSAGE, 0)
             self._areas.post(_ANSWER, self._turn)
             self._wake(self._indices)
         for rank in self._present:
-            self._send(rank, self._write(None, _Word.OK, self.speaker, results[rank]))
+            self._send(rank, self._write(None, _Kind.OK, self.writer, results[rank]))
         return memoryview(results.get(0, b""))
 
     def _wake(self, ranks: Iterable[int]) -> None:
         for rank in ranks:
             wake = self._wakers[rank]
-            assert wake is not None, "memory was offered to somebody who is not near"
+            assert wake is not None, "areas are offered to members of this node only"
             wake()
 
-    def _offer(self, nbytes: int) -> None:
-        """Offers larger areas, where those that there are do not do, to the members of this node."""
+    def _offer_areas(self, nbytes: int) -> None:
+        """Offers the members of this node areas of at least `nbytes`, if there are none as large yet."""
         near = [rank for rank in self._present if self._wakers[rank] is not None]
-        if not near or self._memory_is_short or (self._areas is not None and nbytes <= self._areas.nbytes):
+        if not near or self._no_memory or (self._areas is not None and nbytes <= self._areas.nbytes):
             return
         try:
-            self._areas = SharedAreas.make(_HUB + 1 + len(near), nbytes)
+            self._areas = SharedAreas.make(_ROOT_CALLS + 1 + len(near), nbytes)
         except OSError as error:
-            self._memory_is_short = True
-            _log.warning("policy %r: no memory for its group (%s): its gradients go as letters", self._policy, error)
+            self._no_memory = True
+            _log.warning(
+                "policy %r: no shared memory for its group (%s): its gradients travel as messages", self._policy, error
+            )
             return
         self._turn, self._offered = 0, tuple(near)
-        self._indices = {rank: index for index, rank in enumerate(near, start=_HUB + 1)}
+        self._indices = {rank: index for index, rank in enumerate(near, start=_ROOT_CALLS + 1)}
         ticket = self._areas.ticket
         for rank, index in self._indices.items():
-            offer = _HEADER.pack(_Word.MEMORY, index, len(ticket)) + ticket
+            offer = _HEADER.pack(_Kind.AREAS, index, len(ticket)) + ticket
             self._endpoint.send(self._members[rank], Tag.GROUP, offer)
 
     def _check_same(self, calls: Mapping[int, _Message]) -> None:

@@ -1,8 +1,8 @@
-"""The group: all workers of one policy, and what they do together.
+"""`Group`: what the workers of one policy do together.
 
-Every collective is one exchange with the worker of group rank 0: `arena.group.collectives` says how,
-`arena.group.reductions` what is made of the members' parts. A member whose `run` has ended leaves; it weighs nothing
-and blocks nobody.
+Every collective is one exchange with the worker of group rank 0: see `arena.group.collectives` for the messages and
+`arena.group.reductions` for the results. A member whose `run` has ended leaves the group: it has no weight in later
+collectives and is not waited for.
 """
 
 from __future__ import annotations
@@ -28,36 +28,36 @@ from arena.transport.endpoint import Endpoint
 
 @dataclass(frozen=True)
 class Moments:
-    """Mean, standard deviation (of the population) and number of the values of the whole group."""
+    """Mean, population standard deviation and number of the values of all members."""
 
     mean: float
     std: float
     count: int
-    most: int  # the number of values of the member that has the most
+    max_count: int  # the number of values of the member that has the most
 
 
 class Group:
-    """What a worker holds of its group.
+    """A worker's group: all workers of its policy.
 
-    A collective must be called by all members in the same order; one that is called by some while others call
-    another raises `GroupError` everywhere instead of hanging.
+    All members must call the same collectives in the same order; if they call different ones, `GroupError` is raised in
+    all of them instead of a deadlock.
 
     Args:
-        endpoint: this worker's place in the world.
+        endpoint: of this worker.
         members: the addresses of all workers of the policy, in the order of their group ranks.
         policy: the policy's name.
-        sync: `gradients` or `samples`: how the policy's algorithm is to learn together.
-        seed: of this worker's own random stream.
-        shared_seed: the same for all workers of the policy.
-        teams: the group ranks of the workers, team by team; None: each is one by itself.
-        comm: a plain mpi4py communicator of the group; None unless each worker has its own process.
+        sync: `gradients` or `samples`: what the workers of the policy exchange to learn together.
+        seed: of this worker's random stream.
+        shared_seed: of a random stream that is the same in all workers of the policy.
+        teams: the group ranks of the workers, team by team; None: each worker is a team of its own.
+        comm: an mpi4py communicator of the group; None unless each worker has a process of its own.
         reduce: `ordered`: gradients are summed in the order of the group ranks, samples are gathered from all; `fast`:
-            gradients are summed as MPI likes, where there is a `comm` and nobody has left, samples are learnt from as
-            they come, see `fragments`.
-        rows: lanes x entities of the worker that has the most; None where that is not known.
-        report: called with `log`'s values, once per update.
-        keep: called with `save`'s state, once per update.
-        stopwatch: measures what the worker does.
+            gradients are summed by MPI in any order, if there is a `comm` and no member has left; samples are pooled
+            without a barrier, see `async_samples`.
+        rows: lanes x entities of the worker with the most; None if unknown.
+        on_log: called with `log`'s values, once per update.
+        on_save: called with `save`'s state, once per update.
+        stopwatch: measures the worker's time.
     """
 
     def __init__(
@@ -71,8 +71,8 @@ class Group:
         shared_seed: int,
         teams: tuple[tuple[int, ...], ...] | None = None,
         comm: Any,
-        report: Callable[[Mapping[str, float]], None],
-        keep: Callable[[Any], None],
+        on_log: Callable[[Mapping[str, float]], None],
+        on_save: Callable[[Any], None],
         reduce: str = "ordered",
         rows: int | None = None,
         stopwatch: Stopwatch | None = None,
@@ -86,33 +86,35 @@ class Group:
         self.teams = tuple((rank,) for rank in range(self.size)) if teams is None else teams
         self._comm = comm
         self.rows = rows
-        self._exchange = collectives_of(endpoint, members, policy)
+        self._collectives = collectives_of(endpoint, members, policy)
         self._mpi_sums = reduce == "fast" and comm is not None and self.size > 1
-        self._fragments = AsyncSamples(endpoint, members) if sync == "samples" and reduce == "fast" else None
-        self._report = report
-        self._keep = keep
-        self.updates = 0  # how many this member has logged; the others of the policy have made the same ones
+        self._async_samples = AsyncSamples(endpoint, members) if sync == "samples" and reduce == "fast" else None
+        self._on_log = on_log
+        self._on_save = on_save
+        self.updates = 0  # number of `log` calls; the other members make the same updates
         self._stopwatch = stopwatch or StoppedWatch()
         self.calls: Counter[str] = Counter()  # collectives of this leg, by name
-        self.exchanges = False  # whether the algorithm has taken `comm` or `fragments`, in whose use nothing is seen
+        self.exchanges = (
+            False  # whether the algorithm uses `comm` or `async_samples`, whose exchanges are not counted in `calls`
+        )
 
     @property
     def comm(self) -> Any:
-        """A plain mpi4py communicator of the group; None unless each worker has its own process."""
+        """An mpi4py communicator of the group; None unless each worker has a process of its own."""
         self.exchanges = self.exchanges or self._comm is not None
         return self._comm
 
     @property
     def is_writer(self) -> bool:
-        """Whether this worker logs and saves for the policy: the root, or when it has left the first that has not.
+        """True in the one worker whose `log` and `save` are recorded: rank 0, or, once it has left, the lowest rank.
 
-        Members hear of a leave with their next collective; of a group that never meets only the root is written down.
+        Members learn with their next collective that the writer has left; without collectives it is always rank 0.
         """
-        return self.rank == self._exchange.speaker
+        return self.rank == self._collectives.writer
 
     @property
     def is_root(self) -> bool:
-        """Whether this worker is the one that learns for all with `sync: samples`, and whose weights count."""
+        """True in rank 0, which learns for all with `sync: samples` and whose weights are broadcast."""
         return self.rank == 0
 
     def average_gradients(
@@ -122,11 +124,11 @@ class Group:
 
         Args:
             parameters: torch parameters of equal shapes in all members; a `grad` of None counts as zeros.
-            weight: of this member, usually its number of samples; 0 where it had none.
-            scalars: numbers that travel in the same message, such as a KL divergence; also averaged.
+            weight: of this member, usually its number of samples; 0 if it has none.
+            scalars: numbers that are averaged in the same exchange, such as a KL divergence.
 
         Returns:
-            the averaged scalars. With no weight in the whole group: zeros, and zero gradients.
+            the averaged scalars. If all weights are 0: zeros, and zero gradients.
         """
         held = list(parameters)
         if self.size == 1 and weight > 0.0 and not any(parameter.grad is None for parameter in held):
@@ -142,134 +144,134 @@ class Group:
         return dict(zip(sorted(scalars), means.tolist(), strict=True))
 
     def mean(self, value: float, *, weight: float = 1.0) -> float:
-        """The weighted mean of one number per member; 0 with no weight in the whole group."""
+        """The weighted mean of one number per member; 0 if all weights are 0."""
         head = reductions.weighted_head(weight, np.array([value], np.float64), 0)
-        return float(reductions.Weighted.read(self._meet(Operation.AVERAGE, head)).scalars[0])
+        return float(reductions.Weighted.read(self._collective(Operation.AVERAGE, head)).scalars[0])
 
     def maximum(self, value: float) -> float:
-        """The largest of one number per member; NaN if one is."""
-        return float(np.frombuffer(self._meet(Operation.MAXIMUM, np.float64(value).tobytes()), np.float64)[0])
+        """The maximum over the group; NaN if any value is NaN."""
+        return float(np.frombuffer(self._collective(Operation.MAXIMUM, np.float64(value).tobytes()), np.float64)[0])
 
     def moments(self, values: ArrayLike) -> Moments:
-        """Exact mean and standard deviation over all members' values (float64), as if they were in one array.
+        """Mean and standard deviation over all members' values (float64), as if they were in one array.
 
-        Merged pairwise by the formula of Chan, Golub and LeVeque (1979); a member may have no values.
+        Merged pairwise by the formula of Chan, Golub and LeVeque (1979). A member may have no values.
         """
         return self.moments_of(values=values)["values"]
 
     def moments_of(self, **arrays: ArrayLike) -> dict[str, Moments]:
-        """The `moments` of several arrays, in one exchange; all members give the same names."""
+        """The `moments` of several arrays in one exchange; all members pass the same names."""
         names = sorted(arrays)
         rows = [reductions.describe(np.asarray(arrays[name], np.float64).ravel()) for name in names]
         payload = reductions.table(names, rows)
-        merged = reductions.rows_of(self._meet(Operation.MOMENTS, payload))
+        merged = reductions.rows_of(self._collective(Operation.MOMENTS, payload))
         return {name: _moments(*row) for name, row in zip(names, merged.tolist(), strict=True)}
 
     def gather(self, samples: Any) -> list[Any] | None:
-        """All members' samples (containers of arrays) in group order at the root, None elsewhere."""
-        parts = self._meet(Operation.GATHER, reductions.dump(samples))
+        """All members' samples (containers of arrays) in the order of the group ranks, at the root; None elsewhere."""
+        parts = self._collective(Operation.GATHER, reductions.dump(samples))
         return pickle.loads(parts) if parts else None
 
     def pool(self, samples: Any) -> list[Any]:
-        """All members' samples in group order, at every member."""
-        parts: list[Any] = pickle.loads(self._meet(Operation.POOL, reductions.dump(samples)))
+        """All members' samples in the order of the group ranks, at every member."""
+        parts: list[Any] = pickle.loads(self._collective(Operation.POOL, reductions.dump(samples)))
         return parts
 
     @property
     def team(self) -> tuple[int, ...]:
         """The group ranks of this worker's team, itself included, in the order of their seats in the match.
 
-        All workers of a policy that drive one entity each on the same side of a match are a team; one that drives
-        several is a team by itself. They play the same lanes on the same ticks. `teams` has those of the whole group.
+        The workers of a policy that drive one entity each on the same side of a match are a team; they play the same
+        lanes at the same ticks. A worker that drives several entities is a team of its own. `teams` lists all teams.
         """
         return next(team for team in self.teams if self.rank in team)
 
     def pool_team(self, samples: Any) -> list[Any]:
-        """The samples of this worker's team alone, in the order of their seats, at each of them.
+        """The samples of this worker's team, in the order of their seats, at each member of the team.
 
         Raises:
-            GroupError: one of them has left.
+            GroupError: a member of the team has left.
         """
         number = self.teams.index(self.team)
-        parts: list[Any] = pickle.loads(self._meet(Operation.TEAM, reductions.of_team(number, samples)))
+        parts: list[Any] = pickle.loads(self._collective(Operation.TEAM, reductions.of_team(number, samples)))
         if len(parts) < len(self.team):
             raise GroupError(
-                f"policy {self.policy!r}: the `run` of a worker has returned whose team still pools: of the workers "
-                f"{self.team} there are {len(parts)}"
+                f"policy {self.policy!r}: the `run` of a worker has returned while its team still pools samples: of "
+                f"the workers {self.team}, {len(parts)} are left"
             )
         return parts
 
     def broadcast(self, module: Any) -> None:
-        """Gives a torch module of every member the root's weights and buffers; unchanged if the root has left."""
+        """Copies the root's weights and buffers into every member's torch module; no change if the root has left."""
         state = module.state_dict()
         mine = reductions.dump([tensor.detach().cpu().numpy() for tensor in state.values()]) if self.is_root else b""
-        theirs = self._meet(Operation.BROADCAST, mine)
+        theirs = self._collective(Operation.BROADCAST, mine)
         if theirs and not self.is_root:
             for tensor, array in zip(state.values(), pickle.loads(theirs), strict=True):
                 tensor.copy_(tensor.new_tensor(array))
 
-    def share(self, value: Any) -> Any:
-        """The root's value, at every member; None if the root has left."""
-        theirs = self._meet(Operation.BROADCAST, reductions.dump(value) if self.is_root else b"")
+    def broadcast_object(self, value: Any) -> Any:
+        """The root's `value`, at every member; None if the root has left."""
+        theirs = self._collective(Operation.BROADCAST, reductions.dump(value) if self.is_root else b"")
         return pickle.loads(theirs) if theirs else None
 
     @property
     def async_samples(self) -> AsyncSamples | None:
-        """How samples are pooled without a barrier; None where the policy's configuration does not ask for it.
+        """Pools samples without a barrier; None unless the policy has `sync: samples` and `reduce: fast`.
 
-        Then the workers meet in no collective while they play: only the root learns, logs and saves.
+        Then the workers call no collectives while they play: only the root learns, logs and saves.
         """
-        self.exchanges = self.exchanges or self._fragments is not None
-        return self._fragments
+        self.exchanges = self.exchanges or self._async_samples is not None
+        return self._async_samples
 
     def check_equal(self, module: Any) -> None:
-        """Compares a hash of all members' weights.
+        """Compares a hash of the members' weights.
 
         Raises:
-            GroupError: they are not the same to the bit.
+            GroupError: the weights are not bit-equal.
         """
         digest = hashlib.sha256()
         for name, tensor in module.state_dict().items():
             digest.update(name.encode())
             digest.update(np.ascontiguousarray(tensor.detach().cpu().numpy()).tobytes())
-        self._meet(Operation.EQUAL, digest.digest())
+        self._collective(Operation.EQUAL, digest.digest())
 
     def log(self, **values: float) -> None:
-        """Records the numbers of one update of the policy; one worker's are written down, usually the root's."""
-        self._stopwatch.learnt()
+        """Reports the metrics of one update of the policy; those of the writer are recorded, see `is_writer`."""
+        self._stopwatch.count_update()
         self.updates += 1
         if self.is_writer:
-            self._report(values)
+            self._on_log(values)
 
     def save(self, state: Any) -> None:
-        """Offers the policy's state after an update; when a checkpoint is due, one worker's is written.
+        """Offers the policy's state after an update; the writer's is saved when a checkpoint is due.
 
         Args:
-            state: a container of arrays, or better a function that returns it: it is called only when needed.
+            state: a container of arrays, or better a function that returns one: it is called only when needed.
         """
         if self.is_writer:
-            self._keep(state)
+            self._on_save(state)
 
     def leave(self) -> None:
-        """Ends this member's part; the hub first serves the others to their end. Further calls do nothing."""
-        if not self._exchange.left:
-            self._exchange.leave()
+        """Ends this member's part; the root first serves the others to their end. Further calls do nothing."""
+        if not self._collectives.left:
+            self._collectives.leave()
 
     def _average(
         self, weight: float, scalars: NDArray[np.float64], gradients: Sequence[NDArray[np.float32]]
     ) -> tuple[NDArray[np.float64], NDArray[np.float32]]:
-        """The means of the scalars, and of the gradients, one after the other in one array."""
+        """The means of the scalars, and of all gradients in one flat array."""
         head = reductions.weighted_head(weight, scalars, sum(gradient.size for gradient in gradients))
         if self._mpi_sums:
-            total, means, present = reductions.read_weighed(self._meet(Operation.WEIGH, head))
+            total, means, present = reductions.read_weighed(self._collective(Operation.WEIGH, head))
             if present == self.size:
                 return means, self._sum_by_mpi(weight / total if total else 0.0, gradients)
-            self._mpi_sums = False  # a collective of MPI would wait for those that have left; none comes back
-        average = reductions.Weighted.read(self._meet(Operation.AVERAGE, head, *gradients))
+            self._mpi_sums = False  # an MPI collective would wait for members that have left
+        average = reductions.Weighted.read(self._collective(Operation.AVERAGE, head, *gradients))
         return average.scalars, average.values
 
     def _sum_by_mpi(self, share: float, gradients: Sequence[NDArray[np.float32]]) -> NDArray[np.float32]:
-        """The sum over the group of each member's share of its gradients; what has no share is not heard."""
+        """The sum of `share` * gradients over the group; zeros where the share is 0, also if a gradient is NaN."""
         mine = np.concatenate([*gradients, np.zeros(0, np.float32)])
         mine = mine * np.float32(share) if share else np.zeros_like(mine)
         total = np.empty_like(mine)
@@ -278,17 +280,17 @@ class Group:
         self._stopwatch.switch(before)
         return total
 
-    def _meet(self, operation: Operation, *pieces: Piece) -> memoryview:
-        """One collective; the result is to be read before the next one."""
+    def _collective(self, operation: Operation, *pieces: Piece) -> memoryview:
+        """Runs one collective; its result is valid until the next one."""
         self._check_member(operation)
         self.calls[operation.name.lower()] += 1
         before = self._stopwatch.switch(Activity.WAITING_FOR_GROUP)
-        result = self._exchange.meet(operation, *pieces)
+        result = self._collectives.run(operation, *pieces)
         self._stopwatch.switch(before)
         return result
 
     def _check_member(self, operation: Operation) -> None:
-        if self._exchange.left:
+        if self._collectives.left:
             raise GroupError(f"policy {self.policy!r}: {operation.name.lower()} was called after the worker had left")
 
 
@@ -309,5 +311,5 @@ def _set_gradient(parameter: Any, values: NDArray[np.float32]) -> None:
         parameter.grad = parameter.detach().new_tensor(values).reshape(parameter.shape)
 
 
-def _moments(count: float, mean: float, squares: float, most: float) -> Moments:
-    return Moments(mean, float(np.sqrt(squares / count)) if count else 0.0, int(count), int(most))
+def _moments(count: float, mean: float, squares: float, max_count: float) -> Moments:
+    return Moments(mean, float(np.sqrt(squares / count)) if count else 0.0, int(count), int(max_count))

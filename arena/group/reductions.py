@@ -1,6 +1,7 @@
-"""What a group's hub makes of its members' payloads: pure functions of them, in the order of the group ranks.
+"""The results of a group's collectives: pure functions of the members' payloads.
 
-Sums are taken in double precision and in this order, so they are the same to the last bit wherever the members run.
+Sums are taken in double precision and in the order of the group ranks, so their bits do not depend on where the members
+run.
 """
 
 from __future__ import annotations
@@ -17,12 +18,12 @@ from numpy.typing import NDArray
 from arena.errors import GroupError
 
 Parts: TypeAlias = Mapping[int, memoryview]
-"""The payloads by group rank, in rising order; at least one."""
+"""Group rank -> payload, in ascending order; at least one."""
 
 _HEAD = struct.Struct("<dqq")  # weight, number of scalars (float64), number of gradient values (float32)
 _TABLE = struct.Struct("<qq")  # rows, bytes of names
 _TEAM = struct.Struct("<q")  # its number
-_CHUNK = 16384  # values that are summed at once: two float64 arrays of them stay in the processor's second cache
+_CHUNK = 16384  # values summed at once: two float64 arrays of this size stay in the L2 cache
 
 
 class Weighted(NamedTuple):
@@ -34,7 +35,7 @@ class Weighted(NamedTuple):
 
     @classmethod
     def read(cls, payload: Any) -> Weighted:
-        """Of a payload; the arrays are views of it."""
+        """Reads a payload; the arrays are views of it."""
         weight, n_scalars, n_values = _HEAD.unpack_from(payload)
         offset = _HEAD.size
         return cls(
@@ -45,46 +46,46 @@ class Weighted(NamedTuple):
 
 
 def weighted_head(weight: float, scalars: NDArray[np.float64], n_values: int) -> bytes:
-    """How a payload with a weight begins; the values follow."""
+    """The beginning of a weighted payload; the values follow."""
     return _HEAD.pack(weight, scalars.size, n_values) + scalars.tobytes()
 
 
 def average(parts: Parts, out: memoryview) -> None:
-    """The means of scalars and values, with the sum of the weights; zeros where there is no weight.
+    """The weighted means of scalars and values, with the sum of the weights; zeros if all weights are 0.
 
-    A member without weight is left out, so that its NaN does not count.
+    A member with weight 0 is left out, also if its values are NaN.
 
     Args:
-        parts: each of a head and the values.
-        out: a payload of the same size.
+        parts: each a `weighted_head` and its values.
+        out: the result, a payload of the same size.
 
     Raises:
         GroupError: the parts differ in size.
     """
     _check_sizes(parts)
     _, n_scalars, n_values = _HEAD.unpack_from(next(iter(parts.values())))
-    heard = [part for part in map(Weighted.read, parts.values()) if part.weight != 0.0]
-    weights = [part.weight for part in heard]
+    weighted = [part for part in map(Weighted.read, parts.values()) if part.weight != 0.0]
+    weights = [part.weight for part in weighted]
     total = _sum(weights)
     scalars = np.zeros(n_scalars)
-    _mean([part.scalars for part in heard], weights, total, scalars)
+    _mean([part.scalars for part in weighted], weights, total, scalars)
     head = weighted_head(total, scalars, n_values)
-    _mean([part.values for part in heard], weights, total, np.frombuffer(out, np.float32, n_values, len(head)))
+    _mean([part.values for part in weighted], weights, total, np.frombuffer(out, np.float32, n_values, len(head)))
     out[: len(head)] = head
 
 
 def weigh(parts: Parts) -> bytes:
-    """The same of the scalars alone; in the place of the number of values stands the number of parts."""
+    """As `average` for the scalars alone; the number of values is replaced by the number of parts."""
     _check_sizes(parts)
-    heard = [part for part in map(_scalars, parts.values()) if part[0] != 0.0]
-    weights = [weight for weight, _ in heard]
+    weighted = [part for part in map(_scalars, parts.values()) if part[0] != 0.0]
+    weights = [weight for weight, _ in weighted]
     means = np.zeros(_HEAD.unpack_from(next(iter(parts.values())))[1])
-    _mean([scalars for _, scalars in heard], weights, _sum(weights), means)
+    _mean([scalars for _, scalars in weighted], weights, _sum(weights), means)
     return weighted_head(_sum(weights), means, len(parts))
 
 
 def read_weighed(payload: Any) -> tuple[float, NDArray[np.float64], int]:
-    """What `weigh` has made: the sum of the weights, the means of the scalars, the number of parts."""
+    """Reads a result of `weigh`: the sum of the weights, the means of the scalars, the number of parts."""
     return *_scalars(payload), _HEAD.unpack_from(payload)[2]
 
 
@@ -101,7 +102,7 @@ def _check_sizes(parts: Parts) -> None:
 
 def _sum(numbers: Iterable[float]) -> float:
     total = 0.0
-    for number in numbers:  # `sum` compensates for rounding in some versions of Python, and gives other bits
+    for number in numbers:  # the built-in `sum` compensates for rounding from Python 3.12 on: other bits
         total += number
     return total
 
@@ -131,7 +132,7 @@ def _mean(arrays: Sequence[NDArray[Any]], weights: Sequence[float], total: float
 
 
 def describe(values: NDArray[np.float64]) -> tuple[float, float, float, float]:
-    """Of one member's values [n]: count, mean, sum of squared deviations, and the count again, as the largest yet."""
+    """One member's values [n] as (count, mean, sum of squared deviations, largest count of a member)."""
     if not values.size:
         return 0.0, 0.0, 0.0, 0.0
     mean = float(values.mean())
@@ -139,13 +140,13 @@ def describe(values: NDArray[np.float64]) -> tuple[float, float, float, float]:
 
 
 def table(names: Sequence[str], rows: Sequence[Sequence[float]]) -> bytes:
-    """A payload of rows of `describe`, with the names of what they describe."""
-    words = "\n".join(names).encode()
-    return _TABLE.pack(len(rows), len(words)) + np.array(rows, np.float64).tobytes() + words
+    """A payload with rows of `describe` and the names of the arrays."""
+    text = "\n".join(names).encode()
+    return _TABLE.pack(len(rows), len(text)) + np.array(rows, np.float64).tobytes() + text
 
 
 def rows_of(payload: Any) -> NDArray[np.float64]:
-    """The rows of a `table` [k, 4]."""
+    """The rows [k, 4] of a `table`."""
     count, _ = _TABLE.unpack_from(payload)
     return np.frombuffer(payload, np.float64, 4 * count, _TABLE.size).reshape(-1, 4)
 
@@ -157,10 +158,10 @@ def _names_of(payload: Any) -> str:
 
 
 def moments(parts: Parts) -> bytes:
-    """Tables of `describe`, merged row by row by the formula of Chan, Golub and LeVeque (1979).
+    """Merges tables of `describe` row by row, by the formula of Chan, Golub and LeVeque (1979).
 
     Raises:
-        GroupError: the parts describe different arrays.
+        GroupError: the parts describe arrays of different names.
     """
     names = {rank: _names_of(part) for rank, part in parts.items()}
     if len(set(names.values())) > 1:
@@ -183,7 +184,7 @@ def _merge(left: Sequence[float], right: Sequence[float]) -> Sequence[float]:
 
 
 def maximum(parts: Parts) -> bytes:
-    """The largest of one float64 of each; NaN, wherever it stands, if one is."""
+    """The maximum of one float64 per part; NaN if any is NaN."""
     values = np.array([np.frombuffer(part, np.float64)[0] for part in parts.values()])
     return bytes(values.max().tobytes())
 
@@ -194,12 +195,12 @@ def collect(parts: Parts) -> bytes:
 
 
 def of_team(team: int, samples: Any) -> bytes:
-    """A payload of samples for one's team."""
+    """A payload with samples for a team."""
     return _TEAM.pack(team) + dump(samples)
 
 
 def collect_teams(parts: Parts) -> dict[int, bytes]:
-    """By group rank, a list of the samples of all who name the same team."""
+    """Group rank -> a list of the samples of all members of its team."""
     teams: dict[int, dict[int, memoryview]] = {}
     for rank, part in parts.items():
         teams.setdefault(_TEAM.unpack_from(part)[0], {})[rank] = part[_TEAM.size :]
@@ -215,19 +216,19 @@ def dump(value: Any) -> bytes:
 
 
 def from_root(parts: Parts) -> bytes:
-    """What rank 0 says; nothing where it has left."""
+    """The payload of rank 0; empty if it has left."""
     return bytes(parts.get(0, b""))
 
 
 def equal(parts: Parts) -> bytes:
-    """Nothing.
+    """Empty, if all parts, hashes of the members' weights, are equal.
 
     Raises:
-        GroupError: the parts, hashes of the members' weights, differ.
+        GroupError: they differ.
     """
     digests = {rank: bytes(part) for rank, part in parts.items()}
     first = next(iter(digests.values()))
     others = [rank for rank, digest in digests.items() if digest != first]
     if others:
-        raise GroupError(f"workers {others} hold other weights than worker {next(iter(digests))}")
+        raise GroupError(f"the weights of workers {others} differ from those of worker {next(iter(digests))}")
     return b""

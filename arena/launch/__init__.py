@@ -1,9 +1,9 @@
 """How the processes of a run start, host its roles, and end.
 
-mpirun              which launcher there is, and how it is started and ended; `ranks` is one process under it
-leader              what rank 0 does beyond its roles; each command that plays has one of its own
-hosting             the roles that one process plays, the root among them
-repair              what those who live do when a process has died; `sentry`: a root that hangs,
-                    which `last_words` ends from outside, by `exit_signal`
-console, terminal   where words go, and whether a person sees them
+api                 `arena.train`: a run as a function; `events`: its progress
+mpirun              finds, starts, watches and ends the launcher; `rank`: one process under it
+lead                rank 0: hosts the root, shows the progress and the result; or all roles in one process
+repair              continues with the surviving processes after a death
+watchdog_thread     ends a run whose root hangs, with the help of `watchdog_process` and `exit_signal`
+console             where the output of a process goes, and whether it ends at a terminal
 """

@@ -1,4 +1,4 @@
-"""Where the words of a process go: to the console, or into the log of its rank."""
+"""Where the output of a process goes: to the console, with a display that fits it, or into the log of its rank."""
 
 from __future__ import annotations
 
@@ -6,12 +6,17 @@ import logging
 import os
 import sys
 from pathlib import Path
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
+from arena.launch import mpirun
+from arena.launch.events import Event, EventDisplay, write_event
 from arena.plan.plan import Role
 from arena.records.atomic import writing
 from arena.roles.protocol import Failed
 from arena.run.run import Run
+
+if TYPE_CHECKING:
+    from arena.run.display import Display
 
 _LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
@@ -19,7 +24,7 @@ _log = logging.getLogger("arena")  # and not the root logger: its name would be 
 
 
 def tell(failure: Failed, stream: IO[str] | None = None) -> None:
-    """Says why a run has ended, on stderr if no other stream is given."""
+    """Writes why a run has ended, to stderr if no other stream is given."""
     if failure.exit_code == 2:
         text = f"arena: error: {failure.message}"
     else:
@@ -27,18 +32,79 @@ def tell(failure: Failed, stream: IO[str] | None = None) -> None:
     print(text, file=stream or sys.stderr, flush=True)
 
 
+class Output:
+    """The output of the process that leads a run: on the console, or as events."""
+
+    def display(self, run: Run) -> Display:
+        """Shows the progress of a stage."""
+        return display_for(run)
+
+    def say(self, text: str) -> None:
+        """Writes a line that belongs to the result."""
+        if mpirun.EVENTS_VARIABLE in os.environ:
+            write_event(Event("message", {"text": text}))
+        else:
+            print(text, flush=True)
+
+    def complain(self, text: str) -> None:
+        """Writes a line on how the run has ended early."""
+        print(text, file=sys.stderr, flush=True)
+
+    def fail(self, failure: Failed) -> None:
+        """Writes why there is no result."""
+        tell(failure)
+
+
+CONSOLE_OUTPUT = Output()
+
+
+def display_for(run: Run) -> Display:
+    """The live panel if stdout ends at the user's terminal, else plain lines; events for `arena.train`."""
+    if mpirun.EVENTS_VARIABLE in os.environ:
+        return EventDisplay(run, write_event)
+    from arena.terminal.display import make_display  # rank 0 alone has one
+
+    columns = terminal_columns()
+    return make_display(
+        sys.stdout,
+        terminal=columns > 0,
+        width=columns or None,
+        total_ticks=run.total_ticks,
+        colors={name: policy.color for name, policy in run.plan.policies.items()},
+    )
+
+
+def terminal_columns() -> int:
+    """The width of the user's terminal; 0 if stdout does not end at one."""
+    columns = os.environ.get(mpirun.TERMINAL_VARIABLE, "")
+    if columns.isdigit():
+        return int(columns)
+    if mpirun.under_launcher():
+        return 80 if _launcher_has_terminal() else 0
+    return os.get_terminal_size().columns if sys.stdout.isatty() else 0
+
+
+def _launcher_has_terminal() -> bool:
+    """Whether the launcher's own stdout is a terminal: ours leads to the launcher, maybe through a pseudo-terminal."""
+    target = Path(f"/proc/{os.getppid()}/fd/1")
+    try:
+        return target.is_char_device() and os.readlink(target).startswith(("/dev/pts/", "/dev/tty"))
+    except OSError:
+        return False
+
+
 def log_beside_display(run: Run, roles: tuple[Role, ...]) -> None:
-    """Rank 0 has the console for its display, so its log is a file."""
+    """Logs of rank 0 go to a file, as its console is for the display."""
     log = run.folder.log_path(0)
-    logging.raiseExceptions = False  # what a full disk keeps out of the log is no page for the console
+    logging.raiseExceptions = False  # without it, a full disk would print tracebacks to the console
     with writing(log):
-        log.touch(mode=0o600)  # logging would let everybody read it
+        log.touch(mode=0o600)  # logging would make it readable for all users
         logging.basicConfig(filename=log, level=logging.INFO, format=_LOG_FORMAT, force=True)
     _say_roles(run, roles)
 
 
 def log_to_stderr(run: Run, roles: tuple[Role, ...]) -> None:
-    """Any other rank's stderr is its log already."""
+    """Logs of another rank go to stderr, which is its log file already."""
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format=_LOG_FORMAT)
     _say_roles(run, roles)
 
@@ -48,14 +114,14 @@ def _say_roles(run: Run, roles: tuple[Role, ...]) -> None:
 
 
 class Console:
-    """Where the user reads, for a process whose own words may go elsewhere."""
+    """The console of the user, for a process whose own output may go elsewhere."""
 
     def __init__(self) -> None:
         self._descriptors = os.dup(1), os.dup(2)
         self.stderr: IO[str] = os.fdopen(os.dup(2), "w")
 
     def take(self) -> None:
-        """Lets this process speak to the user again: it leads the run from now on."""
+        """Directs the output of this process to the console again: it leads the run from now on."""
         sys.stdout.flush()
         sys.stderr.flush()
         for descriptor, kept in zip((1, 2), self._descriptors, strict=True):
@@ -63,7 +129,7 @@ class Console:
 
 
 def speak_into(log: Path) -> None:
-    """Sends what this process prints, its libraries' C code included, to its log."""
+    """Directs the output of this process, also that of C libraries, to its log."""
     sys.stdout.flush()
     sys.stderr.flush()
     with writing(log):

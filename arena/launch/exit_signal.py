@@ -8,11 +8,11 @@ import signal
 
 
 class ExitSignal:
-    """Makes this process write its stacks and exit when the signal comes.
+    """Makes this process write its stacks and exit when it receives the signal.
 
-    The C library's `_exit` is its handler, and so gets the signal's number as the exit status: SIGHUP is 1, and ends a
-    process by default anyway. Where hangups are ignored (`nohup`) or handled, a real-time signal takes its place, and
-    the status is the number of that.
+    The handler is the C library's `_exit`, whose argument, the exit status, is the signal's number: SIGHUP is 1, and
+    ends a process by default. If SIGHUP is ignored (`nohup`) or handled, a real-time signal is used instead, and the
+    status is its number.
     """
 
     def __init__(self) -> None:
@@ -21,19 +21,19 @@ class ExitSignal:
         self._before: int | None = None  # the address of the handler that was there
 
     def arm(self, file: int) -> None:
-        """From now on the signal is obeyed; the stacks are written into `file`, a descriptor."""
+        """Installs the handler; the stacks are written to `file`, a descriptor."""
         library = ctypes.CDLL(None)
         self._before = _set_handler(self.number, ctypes.cast(library._exit, ctypes.c_void_p).value)
         faulthandler.register(self.number, file=file, all_threads=True, chain=True)
 
     def disarm(self) -> None:
-        """The signal means what it meant before."""
+        """Restores the handler that was there before."""
         faulthandler.unregister(self.number)
         _set_handler(self.number, self._before)
 
 
 def _set_handler(number: int, handler: int | None) -> int | None:
-    """Python's `signal.signal` takes no function of C."""
+    """Sets a C function as the handler, which `signal.signal` cannot do; returns the one before."""
     set_handler = ctypes.CDLL(None).signal
     set_handler.argtypes, set_handler.restype = [ctypes.c_int, ctypes.c_void_p], ctypes.c_void_p
     before: int | None = set_handler(number, handler)

@@ -1,11 +1,11 @@
-"""Hosting the roles of a run where the root is one of them: all in this one process, or those of rank 0."""
+"""Rank 0: hosts the root and its other roles, or all roles in one process, and shows how the run goes and ends."""
 
 from __future__ import annotations
 
 import signal
-import sys
 import time
-from collections.abc import Callable
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
 from contextlib import nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, NamedTuple
 from arena.callbacks import Callbacks
 from arena.errors import ConfigError, Deadlock, PeerLost
 from arena.launch import mpirun
-from arena.launch.console import log_beside_display, tell
+from arena.launch.console import CONSOLE_OUTPUT, Output, display_for, log_beside_display, tell
 from arena.launch.rank import Main, again_words, names_of, played_words
-from arena.launch.terminal import display_for
 from arena.launch.watchdog_thread import RootWatchdog
 from arena.plan.plan import Role, RoleKind, to_json
 from arena.records.episode import episode_of
+from arena.records.folder import RunFolder
 from arena.records.journal import kept_lines
 from arena.records.lock import RunLock
 from arena.records.recorder import Recorder
@@ -27,13 +27,14 @@ from arena.roles.perform import failure_of, run_role
 from arena.roles.protocol import Failed
 from arena.roles.root.faults import log_repairs
 from arena.roles.root.root import RoleFailed, Root
+from arena.run import stages
 from arena.run.display import Display
-from arena.run.evaluation import kept as keep_evaluation
+from arena.run.evaluation import record_evaluation
 from arena.run.leg import Leg
 from arena.run.prepare import abandon, begin
 from arena.run.recovery import RecoveryState
+from arena.run.resume import forget
 from arena.run.run import Run, Stage
-from arena.run.stages import next_stage as stage_after
 from arena.terminal.display import silent_display
 from arena.terminal.profile import profile_json
 from arena.transport import Endpoint
@@ -42,7 +43,7 @@ from arena.transport.scheduler import RoleScheduler
 if TYPE_CHECKING:
     from arena.transport.mpi import World
 
-_LOCK_SECONDS = 60.0  # that a dead root's lock may take to be given back
+_LOCK_SECONDS = 60.0  # until the lock of a dead root is released, at most
 _MISTAKE = 2  # the exit status after a user's mistake
 
 
@@ -51,15 +52,19 @@ def run_single_process(
     present: Callable[[Run, Scoreboard], None],
     display: Display | None = None,
     *,
-    next_stage: Callable[[Run], Stage | None] = stage_after,
+    next_stage: Callable[[Run], Stage | None] = stages.next_stage,
+    output: Output = CONSOLE_OUTPUT,
+    watched: bool = True,
 ) -> int:
-    """Runs everything in this process and shows the result, or says why there is none; returns the exit status.
+    """Runs everything in this process and shows the result or the failure; returns the exit status.
 
     Args:
         run: the run.
         present: shows the result.
-        display: shows the progress; None: as it fits the terminal.
-        next_stage: says what is played next; None: the run is over.
+        display: shows the progress; None: the one that fits the terminal.
+        next_stage: returns what is played next; None: the run is over.
+        output: takes all other lines, and has a display if none is given.
+        watched: whether a role that hangs ends this process.
     """
     memory = RecoveryState()
     memory.stop.listen()
@@ -69,84 +74,96 @@ def run_single_process(
         while (stage := next_stage(run)) is not None:
             run = stage.run
             if stage.evaluation is not None:
-                own = memory.aside()
-                result = in_one_process(stage.evaluation, silent_display(), own, watched=True)
-                outcome: Outcome = _evaluated(run, stage.evaluation, result, memory)
+                own = memory.for_evaluation()
+                result = in_one_process(stage.evaluation, silent_display(), own, watched=watched)
+                outcome: Outcome = _evaluated(run, stage.evaluation, result, memory, output)
             else:
-                result = in_one_process(run, display or display_for(run), memory, watched=True)
-                outcome = _outcome(run, result, memory, present)
+                result = in_one_process(run, display or output.display(run), memory, watched=watched)
+                outcome = _outcome(run, result, memory, present, output)
             if isinstance(outcome, int):
                 return outcome
             run = run.after(outcome)
-        return conclude(run, memory, present)
+        return conclude(run, memory, present, output)
     except Deadlock as error:
         failure = Failed("no role can go on", str(error), exit_code=1)
     except BaseException as error:
         failure = _failure(run, memory, error)
     finally:
         memory.unlock()
-    tell(failure)
+    output.fail(failure)
     return failure.exit_code
 
 
 class Result(NamedTuple):
-    """What a run has come to."""
+    """The state of a run when its roles have ended."""
 
     scoreboard: Scoreboard
-    stopped_at: int | None = None  # the tick at which it was asked to end
-    following: Leg | None = None  # what it goes on with when its policies have been evaluated
+    stopped_at: int | None = None  # the tick at which a request ended it
+    following: Leg | None = None  # what comes after an evaluation of its policies
 
 
 Outcome = int | Leg
-"""The exit status of a run that is over, or the leg that it goes on with."""
+"""The exit status of a run that is over, or the leg that comes next."""
 
 
-def _outcome(run: Run, result: Result, memory: RecoveryState, present: Callable[[Run, Scoreboard], None]) -> Outcome:
-    """What a part of a run has led to; the result of the last one is shown."""
+def _outcome(
+    run: Run,
+    result: Result,
+    memory: RecoveryState,
+    present: Callable[[Run, Scoreboard], None],
+    output: Output = CONSOLE_OUTPUT,
+) -> Outcome:
+    """The outcome of a part of a run; the result of the last part is shown."""
     if result.following is not None:
         return result.following
-    status = _conclude(run, result, memory, present)
+    status = _conclude(run, result, memory, present, output)
     memory.concluded = True
     return status
 
 
-def _evaluated(run: Run, evaluation: Run, result: Result, memory: RecoveryState) -> Outcome:
-    """Tells how an evaluation went; one that was asked to end is forgotten, and the run ends with it."""
+def _evaluated(
+    run: Run, evaluation: Run, result: Result, memory: RecoveryState, output: Output = CONSOLE_OUTPUT
+) -> Outcome:
+    """Writes the results of an evaluation; one that was ended by request is discarded, and the run ends."""
     if memory.stop.wanted:
         _end_callbacks(memory)
-        return _stopped(run, run.leg.start, memory)
-    for line in keep_evaluation(run, evaluation, _scored(evaluation), _scoreboard(run, memory).winners):
-        print(line, flush=True)
+        return _stopped(run, run.leg.start, memory, output)
+    for line in record_evaluation(
+        run, evaluation, scored(evaluation.folder, evaluation.plan.players()), _scoreboard(run, memory).winners
+    ):
+        output.say(line)
     return run.leg
 
 
-def _conclude(run: Run, result: Result, memory: RecoveryState, present: Callable[[Run, Scoreboard], None]) -> int:
+def _conclude(
+    run: Run, result: Result, memory: RecoveryState, present: Callable[[Run, Scoreboard], None], output: Output
+) -> int:
     """Shows the result; the exit status."""
     _end_callbacks(memory)
     present(run, result.scoreboard)
     if result.stopped_at is None:
         run.folder.requeue.unlink(missing_ok=True)
         return 0
-    return _stopped(run, result.stopped_at, memory)
+    return _stopped(run, result.stopped_at, memory, output)
 
 
 def _end_callbacks(memory: RecoveryState) -> None:
-    """Lets those who were told of the run know that it has ended in good order."""
+    """Tells the callbacks that the run has ended in good order."""
     if memory.callbacks is not None:
         memory.callbacks.end()
 
 
-def _stopped(run: Run, tick: int, memory: RecoveryState) -> int:
+def _stopped(run: Run, tick: int, memory: RecoveryState, output: Output = CONSOLE_OUTPUT) -> int:
     stop = memory.stop
     if stop.requeue:
         run.folder.requeue.touch(mode=0o600)
-    elif stop.number is None:  # by a callback: the run is over
+    elif stop.number is None:  # stopped by a callback: the run is over
         run.folder.requeue.unlink(missing_ok=True)
     by = f", {stop.words}" if stop.by else ""
     left = again_words(run, memory) if run.episodes is None else played_words(run)
-    print(f"arena: stopped at tick {tick}{by}; {left}", file=sys.stderr, flush=True)
+    output.complain(f"arena: stopped at tick {tick}{by}; {left}")
     if stop.number in (signal.SIGINT, signal.SIGTERM):
-        print(f"arena: ended by {signal.Signals(stop.number).name}", file=sys.stderr, flush=True)
+        output.complain(f"arena: ended by {signal.Signals(stop.number).name}")
     return stop.status
 
 
@@ -156,8 +173,8 @@ def in_one_process(run: Run, display: Display, memory: RecoveryState | None = No
     Args:
         run: the run.
         display: shows the progress.
-        memory: of the root, with what it knows from before; its `stop` says whether to end before the last tick.
-        watched: whether a role that hangs ends this process; an error cannot end it.
+        memory: the root's state from before; its `stop` says whether to end before the last tick.
+        watched: whether a watchdog ends this process if a role hangs.
 
     Raises:
         RoleFailed: a role could not go on.
@@ -204,8 +221,7 @@ def _record(
 
 
 def lock(run: Run, memory: RecoveryState) -> None:
-    """Takes the run folder for this process, until `RecoveryState.unlock`: between the stages of a run it is nobody
-    else's.
+    """Locks the run folder for this process, until `RecoveryState.unlock`, also between the stages of a run.
 
     Raises:
         ConfigError: another process writes into it.
@@ -215,7 +231,7 @@ def lock(run: Run, memory: RecoveryState) -> None:
 
 
 def _locked(run: Run) -> RunLock:
-    """The folder's lock. That of a root that has died on another host may outlive it for a while."""
+    """The folder's lock. The lock of a root that has died on another host may outlive it for a while."""
     end = time.monotonic() + _LOCK_SECONDS
     while run.repairs and time.monotonic() < end:
         try:
@@ -225,24 +241,26 @@ def _locked(run: Run) -> RunLock:
     return RunLock.take(run.folder.path)
 
 
-def conclude(run: Run, memory: RecoveryState, present: Callable[[Run, Scoreboard], None]) -> int:
+def conclude(
+    run: Run, memory: RecoveryState, present: Callable[[Run, Scoreboard], None], output: Output = CONSOLE_OUTPUT
+) -> int:
     """Shows the result of a run that was played to its end; returns the exit status."""
     if memory.concluded:
         return memory.stop.status if memory.stop.wanted else 0
-    for words in log_repairs(run):
-        print(words, flush=True)
-    return _conclude(run, Result(_scoreboard(run, memory)), memory, present)
+    for line in log_repairs(run):
+        output.say(line)
+    return _conclude(run, Result(_scoreboard(run, memory)), memory, present, output)
 
 
 def _scoreboard(run: Run, memory: RecoveryState) -> Scoreboard:
-    """The score of a run between two stages: as this process knows it, or from the records."""
-    return memory.scoreboard or _scored(run)
+    """The score of a run between two stages: that of this process, or from the records."""
+    return memory.scoreboard or scored(run.folder, run.plan.players())
 
 
-def _scored(run: Run) -> Scoreboard:
-    """The score that the records give, whose order does not depend on the match that is heard of first."""
-    found = Scoreboard(run.plan.players())
-    found.take(episode_of(line) for _, line in kept_lines(run.folder.episodes, keep=lambda _: True))
+def scored(folder: RunFolder, players: Iterable[str]) -> Scoreboard:
+    """The score from the records; it does not depend on the order in which matches reported."""
+    found = Scoreboard(players)
+    found.take(episode_of(line) for _, line in kept_lines(folder.episodes, keep=lambda _: True))
     return found
 
 
@@ -254,7 +272,7 @@ def lead(
     present: Callable[[Run, Scoreboard], None],
     display: Display | None = None,
 ) -> Outcome:
-    """Rank 0's roles of a run that has other ranks.
+    """Plays rank 0's roles of a run that has other ranks.
 
     Args:
         team: all processes.
@@ -262,7 +280,7 @@ def lead(
         run: the run.
         memory: of this process.
         present: shows the result.
-        display: shows the progress; None: as it fits the terminal.
+        display: shows the progress; None: the one that fits the terminal.
 
     Raises:
         PeerLost: a process of the run has died.
@@ -273,16 +291,16 @@ def lead(
 
 
 def lead_evaluation(team: World, host: RoleScheduler, run: Run, evaluation: Run, memory: RecoveryState) -> Outcome:
-    """Rank 0's roles of an evaluation; as `lead`.
+    """Plays rank 0's roles of an evaluation; see `lead`.
 
     Args:
         team: all processes.
         host: of the roles of rank 0 in the evaluation.
-        run: the run that goes on afterwards.
+        run: the run that continues afterwards.
         evaluation: what is played.
         memory: of the run.
     """
-    own = memory.aside()
+    own = memory.for_evaluation()
 
     def conclude(result: Result) -> Outcome:
         return _evaluated(run, evaluation, result, memory)
@@ -299,13 +317,13 @@ def _led(
     conclude: Callable[[Result], Outcome],
     whole: tuple[Run, RecoveryState] | None = None,
 ) -> Outcome:
-    """Plays rank 0's roles; what goes wrong is told of the run itself, or of the whole that it is an evaluation of."""
+    """Plays rank 0's roles; `whole` is the run that this run is an evaluation of, for messages."""
     results: list[Result] = []
-    told, held = whole or (run, memory)
+    whole_run, whole_memory = whole or (run, memory)
 
     def tell_repairs() -> None:
-        for words in log_repairs(told):
-            print(words, flush=True)
+        for line in log_repairs(whole_run):
+            CONSOLE_OUTPUT.say(line)
 
     def main_of(role: Role) -> Main:
         if role.kind is RoleKind.ROOT:
@@ -313,7 +331,7 @@ def _led(
         return lambda endpoint: run_role(endpoint, run, role, memory=memory, private=False)
 
     try:
-        # `arena train` asks politely with another signal; when it dies, its launcher sends this one.
+        # `arena train` itself sends SIGUSR2; SIGTERM comes from the launcher when `arena train` has died.
         memory.stop.listen(at_once={signal.SIGTERM} if mpirun.started_by_us() else ())
         with RootWatchdog(host, run, end=team.abort):
             host.run({run.address(role): main_of(role) for role in run.plan.ranks[0]})
@@ -321,15 +339,15 @@ def _led(
     except BaseException as error:
         if team.is_peer_failure(error):
             raise PeerLost(str(error)) from error
-        failure = _failure(told, held, error)
+        failure = _failure(whole_run, whole_memory, error)
         if not _is_from_launcher(error):
             tell(failure)
-        held.unlock()
+        whole_memory.unlock()
         team.abort(failure.exit_code)
 
 
 def _is_from_launcher(error: BaseException) -> bool:
-    """Whether the launcher that `arena train` has started ends us all: it knows why, and that is said there."""
+    """Whether the launcher of an `arena train` ends all processes; `arena train` writes why."""
     return isinstance(error, KeyboardInterrupt) and error.args == (signal.SIGTERM,) and mpirun.started_by_us()
 
 
@@ -342,7 +360,7 @@ def _failure(run: Run, memory: RecoveryState, error: BaseException) -> Failed:
 
 
 def interrupted(run: Run, memory: RecoveryState, error: KeyboardInterrupt) -> Failed:
-    """What to say when a signal has ended a run at once; one that nobody has played leaves nothing behind."""
+    """The message after a signal has ended a run at once; removes the folder of a run that has not begun."""
     number: int = error.args[0] if error.args else signal.SIGINT
     if not run.resumed and not run.folder.config.exists():
         abandon(run)
@@ -354,3 +372,64 @@ def interrupted(run: Run, memory: RecoveryState, error: KeyboardInterrupt) -> Fa
     # `arena train` sends SIGUSR2 for the SIGINT or SIGTERM that it got itself.
     by = "asked to stop" if number == signal.SIGUSR2 else f"ended by {signal.Signals(number).name}"
     return Failed("root, rank 0", f"{by}; {words}", 128 + number)
+
+
+class Rank0Base(ABC):
+    """Rank 0's part of a run, or all of it if there is no other rank; each command that plays has its own.
+
+    See `arena.launch.rank.Rank0`.
+    """
+
+    @abstractmethod
+    def prepare(self, ranks: int, *, tolerant: bool = False) -> Run:
+        """Makes the run for a number of ranks; `tolerant` says whether MPI survives the death of one.
+
+        Raises:
+            ConfigError: a mistake of the user.
+        """
+
+    @abstractmethod
+    def present(self, run: Run, scoreboard: Scoreboard) -> None:
+        """Shows the result."""
+
+    def display(self) -> Display | None:
+        """Shows the progress; None: as it fits the terminal."""
+        return None
+
+    def lock(self, run: Run, memory: RecoveryState) -> None:
+        """Locks the run folder for this process, until the run ends.
+
+        Raises:
+            ConfigError: another process writes into it.
+        """
+        lock(run, memory)
+
+    def roll_back(self, run: Run) -> None:
+        """Brings the run folder back to the boundary from which the run continues after a death."""
+        forget(run)
+
+    def next_stage(self, run: Run) -> Stage | None:
+        """What is played next; None if the run is over."""
+        return stages.next_stage(run)
+
+    def alone(self, run: Run) -> int:
+        """Plays everything in this process and shows the result; returns the exit status."""
+        return run_single_process(run, self.present, self.display(), next_stage=self.next_stage)
+
+    def conclude(self, run: Run, memory: RecoveryState) -> int:
+        """Shows the result of a run that was played to its end; returns the exit status."""
+        return conclude(run, memory, self.present)
+
+    def lead(self, team: World, host: RoleScheduler, run: Run, memory: RecoveryState) -> int | Leg:
+        """Plays rank 0's roles; the exit status when the result is shown, or the leg that comes next."""
+        return lead(team, host, run, memory, self.present, self.display())
+
+    def lead_evaluation(
+        self, team: World, host: RoleScheduler, run: Run, evaluation: Run, memory: RecoveryState
+    ) -> int | Leg:
+        """Plays rank 0's roles of an evaluation; see `lead`."""
+        return lead_evaluation(team, host, run, evaluation, memory)
+
+    def interrupted(self, run: Run, memory: RecoveryState, error: KeyboardInterrupt) -> Failed:
+        """The message after a signal has ended a run at once; removes the folder of a run that has not begun."""
+        return interrupted(run, memory, error)

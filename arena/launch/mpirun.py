@@ -18,28 +18,30 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import IO
+from typing import IO, Protocol
 
 from arena.errors import ConfigError
 from arena.plan.hosts import allocated, shares
 from arena.run.stop import STOP_SIGNALS, takes_signals
 
 _UNDER_A_LAUNCHER = ("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "PMI_ID", "MPI_LOCALRANKID")
-_CONFIRM_VARIABLE = "ARENA_CONFIRM"  # there if somebody waits for the words below
+_CONFIRM_VARIABLE = "ARENA_CONFIRM"  # set if the starting process waits for the lines below
 _CONFIRMATION = "arena: the run has ended well"
-_JOINED = "arena: a process has joined"  # MPI lets the first one go on when all have come
+_JOINED = "arena: a process has joined"  # MPI lets the first one continue when all have joined
+EVENTS_VARIABLE = "ARENA_EVENTS"  # set if rank 0 is to write events instead of a display
+EVENT_MARK = "arena-event: "  # before an event, which is one line of JSON on stderr
 TERMINAL_VARIABLE = "ARENA_TERMINAL"  # columns of the user's terminal, 0: there is none
 _SETTINGS = {
     # Many processes share the cores; NumPy and torch would start a thread per core in each of them. OpenBLAS, MKL and
-    # OpenMP all read this one where the user has not set theirs.
+    # OpenMP all read this variable unless the user has set their own.
     "OMP_NUM_THREADS": "1",
 }
 _ON_ONE_NODE = {
-    # Open MPI: leaves network fabrics alone, to which no message goes. Looking for them costs a second of sleep.
+    # Open MPI: skips network fabrics, which carry no message on one node. Looking for them costs a second of sleep.
     "OMPI_MCA_btl": "^ofi",
 }
 SHARED_MEMORY = Path("/dev/shm")
-JOB_FOLDER = "arena-mpi-"  # how a folder begins in which a job of ours has its shared memory
+JOB_FOLDER = "arena-mpi-"  # prefix of the folder with the shared memory of a job
 _IN_FOLDER = (
     # Open MPI 5: where it keeps the shared memory of messages and of windows. Not PRTE's own folder: with it there, a
     # start of 150 processes fails now and then (PMIX_ERR_FILE_OPEN_FAILURE).
@@ -48,28 +50,28 @@ _IN_FOLDER = (
     "OMPI_MCA_osc_rdma_backing_directory",
 )
 _MISTAKE = 2  # the exit status after a user's mistake
-_NOBODY_LEFT = 256  # no launcher's status: it has ended well, but nobody has confirmed it
+_UNCONFIRMED = 256  # no launcher's status: it has exited with 0, but no process has confirmed the end
 _ULFM_SINCE = 5  # the version of Open MPI
-_SAVING_SECONDS = 30.0  # for a run that is asked to end
-_GRACE_SECONDS = 5.0  # for one that is told to
-_STUCK_SECONDS = 10.0  # for a launcher all of whose processes are gone: Open MPI's may hang when many end at once
-_JOINING_SECONDS = 5.0  # for the other processes to join after one has died; MPI would wait for it without end
-_LOOK_FOR_STARTS_SECONDS = 0.005  # a process that has died before the first look is not missed
-_LOOK_SECONDS = 1.0  # between two looks at the children of a launcher that may be stuck
-_LOOK_FOR_SIGNALS_SECONDS = 0.25  # one that comes in the instant before a sleep is noted, but does not interrupt it
-_BATCH_SYSTEMS = ("SLURM_JOB_ID", "PBS_NODEFILE", "LSB_DJOB_HOSTFILE", "PE_HOSTFILE")  # of their allocations
-_FALLEN = (-signal.SIGKILL, -signal.SIGABRT)  # statuses of a launcher that we, or its own assertion, have ended
+_SAVING_SECONDS = 30.0  # for a run to save a boundary after the first signal
+_GRACE_SECONDS = 5.0  # for a launcher to end after SIGTERM
+_STUCK_SECONDS = 10.0  # for a launcher without processes to end: Open MPI's may hang when many end at once
+_JOINING_SECONDS = 5.0  # for the other processes to join after one has died; MPI would wait for it forever
+_LOOK_FOR_STARTS_SECONDS = 0.005  # a process that has died before the first check is not noticed
+_LOOK_SECONDS = 1.0  # between two checks of the children of a launcher that may be stuck
+_LOOK_FOR_SIGNALS_SECONDS = 0.25  # a signal just before a sleep is noted, but does not interrupt it
+_BATCH_SYSTEMS = ("SLURM_JOB_ID", "PBS_NODEFILE", "LSB_DJOB_HOSTFILE", "PE_HOSTFILE")  # set in their allocations
+_FALLEN = (-signal.SIGKILL, -signal.SIGABRT)  # of a launcher that we have killed, or that failed an assertion
 _SHOW_CURSOR = "\x1b[?25h"  # ECMA-48 with DEC's private modes
 _RULE = re.compile(r"-{60,}\s*$")
-_OTHER_LINES = re.compile(
+_LAUNCHER_LINES = re.compile(
     r"Abort\(\d+\) on node \d+ .*MPI_Abort|"  # MPICH's whole banner
     r"\[warn\] Epoll |\[\S+\] pmix_ptl_base: |"  # of libraries that MPI uses
     r"\d+ more process(es)? ha(s|ve) sent help message|"
     r"prterun: pthread_mutex_lock|"  # its assertion, when many processes end at once
-    r"NBC_Progress: an error \d+ was found|Error in NBC_Start_round"  # Open MPI's when a process dies that is missed
+    r"NBC_Progress: an error \d+ was found|Error in NBC_Start_round"  # Open MPI's when a process has died
 )
 UNSTARTED = "The PMIx server's listener thread failed to start"
-STARTS = 3  # how often a launcher that says this is started at most
+STARTS = 3  # how often a launcher that writes this is started, at most
 _CULPRIT = re.compile(r"(?:Process name: \[.*,|process rank )(\d+)\b")
 _BANNERS = (
     "MPI_ABORT was invoked",
@@ -90,7 +92,7 @@ def under_launcher() -> bool:
     """Whether mpirun, mpiexec or srun has started this process.
 
     Raises:
-        ConfigError: srun has, but without a way to MPI: each of its tasks would take itself for the only one.
+        ConfigError: srun has, but without MPI: each of its tasks would take itself for the only one.
     """
     if any(name in os.environ for name in _UNDER_A_LAUNCHER):
         return True
@@ -100,11 +102,11 @@ def under_launcher() -> bool:
 
 
 def settle() -> None:
-    """Gives this process of a run the settings that many processes on few cores need, where the user has not set them.
+    """Sets the environment variables that many processes on few cores need, unless the user has set them.
 
-    Set means: in an environment variable. A file of Open MPI's parameters that names `btl` is overridden on one node.
+    A file of Open MPI's parameters that sets `btl` is overridden on one node.
 
-    NumPy and MPI read them when they are imported, so this comes before.
+    NumPy and MPI read the variables when they are imported, so this is called before.
     """
     ranks, neighbors = (os.environ.get(f"OMPI_COMM_WORLD_{name}") for name in ("SIZE", "LOCAL_SIZE"))
     one_node = ranks is not None and ranks == neighbors
@@ -136,15 +138,15 @@ def command(
 ) -> tuple[list[str], dict[str, str]]:
     """The command line and the environment variables that start `ranks` processes of a program.
 
-    Open MPI refuses to run as root and to start more processes than there are cores, unless told; a desk machine or
-    a container is where people try things, so it is told. Inside of a SLURM allocation it is not: launchers learn from
-    SLURM which hosts there are and how many processes each takes, and more than that would sit on other cores' work.
+    Open MPI refuses to run as root and to start more processes than there are cores, unless a flag allows it, which is
+    given here, for desktop machines and containers. Inside of a SLURM allocation it is not given: launchers learn from
+    SLURM which hosts there are and how many processes each takes, and more would compete with other jobs.
 
     Args:
         launcher: mpirun or mpiexec.
         ranks: how many processes.
         program: what each of them runs.
-        tolerant: whether the others are to go on when one dies, if this MPI can do that.
+        tolerant: whether the other processes are to continue when one dies, if this MPI supports it.
 
     Raises:
         ConfigError: the allocation has fewer tasks than `ranks`.
@@ -163,58 +165,82 @@ def command(
 
 
 def _open_mpi_version(launcher: str) -> int | None:
-    """The major version of Open MPI; None where it is another MPI."""
+    """The major version of Open MPI; None for another MPI."""
     told = subprocess.run([launcher, "--version"], capture_output=True, text=True, check=False)
     found = re.search(r"open mpi\D*(\d+)", told.stdout + told.stderr, re.IGNORECASE)
     return None if found is None else int(found[1])
 
 
-def run(ranks: int, program: Sequence[str], *, tolerant: bool = False, has_resume: bool = True) -> int:
+class Listener(Protocol):
+    """Takes the output of a run instead of the console."""
+
+    @property
+    def stream(self) -> IO[str]:
+        """Takes what is written to stderr beside the events."""
+
+    def line(self, event: str) -> None:
+        """Takes an event, without its mark."""
+
+
+def run(
+    ranks: int,
+    program: Sequence[str],
+    *,
+    tolerant: bool = False,
+    has_resume: bool = True,
+    listener: Listener | None = None,
+) -> int:
     """Starts a program under MPI and waits for it; returns its exit status.
 
-    The launcher gets a session of its own, so that Ctrl-C reaches it once, through us, and takes all of it down. Open
-    MPI's fails to start once in some hundred times; then it is started again.
+    The launcher gets a session of its own, so that Ctrl-C reaches it once, through this process, and ends all of it.
+    Open MPI's launcher fails to start once in some hundred times; then it is started again.
 
     Args:
         ranks: how many processes.
         program: what each of them runs.
-        tolerant: whether the others go on when one dies.
-        has_resume: whether the program has a `--resume`, which is told when it ends early.
+        tolerant: whether the other processes continue when one dies.
+        has_resume: whether the program has a `--resume`, which the message names when the run ends early.
+        listener: takes all output; None: it goes to this process's stdout and stderr.
     """
     line, settings = command(find_launcher(), ranks, program, tolerant=tolerant)
     settings[_CONFIRM_VARIABLE] = "1"
-    settings[TERMINAL_VARIABLE] = str(shutil.get_terminal_size().columns if sys.stdout.isatty() else 0)
+    terminal = listener is None and sys.stdout.isatty()
+    settings[TERMINAL_VARIABLE] = str(shutil.get_terminal_size().columns if terminal else 0)
+    if listener is not None:
+        settings[EVENTS_VARIABLE] = "1"
     for _ in range(STARTS):
-        status, received, heard = _run_once(line, settings, ranks)
+        status, received, heard = _run_once(line, settings, ranks, listener)
         if received or not heard.unstarted:
             break
     if status == 0 and tolerant and not heard.confirmed:
-        status = _NOBODY_LEFT
+        status = _UNCONFIRMED
     return _told(status, received, heard, has_resume=has_resume)
 
 
-def _run_once(line: Sequence[str], settings: Mapping[str, str], ranks: int) -> tuple[int, list[int], _Heard]:
-    """The launcher's exit status, the signals that we got meanwhile, and what was said."""
+def _run_once(
+    line: Sequence[str], settings: Mapping[str, str], ranks: int, listener: Listener | None
+) -> tuple[int, list[int], _Heard]:
+    """The launcher's exit status, the signals received meanwhile, and what was written to stderr."""
     version = _open_mpi_version(line[0])
-    # Processes of a batch system may live on other hosts, out of sight.
+    # Processes of a batch system may be on other hosts, where they cannot be watched.
     one_host = not any(name in os.environ for name in _BATCH_SYSTEMS)
     if one_host and version is not None and version >= _ULFM_SINCE and os.access(SHARED_MEMORY, os.W_OK):
         with _folder_of_job(settings) as own:
-            return _watched(line, own, ranks, graceful=True, watch=True)
-    return _watched(line, settings, ranks, graceful=version is not None, watch=one_host)
+            return _watched(line, own, ranks, listener, graceful=True, watch=True)
+    return _watched(line, settings, ranks, listener, graceful=version is not None, watch=one_host)
 
 
 @contextmanager
 def _folder_of_job(settings: Mapping[str, str]) -> Iterator[dict[str, str]]:
     """Settings with which Open MPI keeps a job's shared memory in a folder that is removed when the job has ended.
 
-    Elsewhere what a killed launcher leaves behind could not be told from the shared memory of jobs that run.
+    In the common folder, files left by a killed launcher could not be told from those of running jobs.
     """
     folder = Path(tempfile.mkdtemp(prefix=JOB_FOLDER, dir=SHARED_MEMORY))
     try:
         yield {**dict.fromkeys(_IN_FOLDER, str(folder)), **settings}
     finally:
-        # Processes that were killed with their launcher may still be on their way out, and add files meanwhile.
+        # Processes that were killed with their launcher may still be exiting, and add files meanwhile.
         end = time.monotonic() + _GRACE_SECONDS
         while folder.exists() and time.monotonic() < end:
             shutil.rmtree(folder, ignore_errors=True)
@@ -222,7 +248,13 @@ def _folder_of_job(settings: Mapping[str, str]) -> Iterator[dict[str, str]]:
 
 
 def _watched(
-    line: Sequence[str], settings: Mapping[str, str], ranks: int, *, graceful: bool, watch: bool
+    line: Sequence[str],
+    settings: Mapping[str, str],
+    ranks: int,
+    listener: Listener | None,
+    *,
+    graceful: bool,
+    watch: bool,
 ) -> tuple[int, list[int], _Heard]:
     """Starts a launcher and waits for it.
 
@@ -230,6 +262,7 @@ def _watched(
         line: its command line.
         settings: its environment variables.
         ranks: how many processes it starts.
+        listener: takes all output; None: it goes to this process's stdout and stderr.
         graceful: whether it passes SIGUSR1 and SIGUSR2 on to the processes.
         watch: whether its processes are its children, so that their deaths are seen.
     """
@@ -237,15 +270,16 @@ def _watched(
         line,
         env=settings,
         stdin=subprocess.DEVNULL,
+        stdout=None if listener is None else subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,
-        errors="replace",  # whatever bytes come: a reader that gave up would let the pipe fill and everybody stop
+        errors="replace",  # whatever bytes come: if the reader failed, the pipe would fill and all processes would stop
         start_new_session=True,
         preexec_fn=_begin_launcher,
     )
     assert process.stderr is not None
-    heard = _Heard()
-    reader = threading.Thread(target=_pass_on, args=(process.stderr, sys.stderr, heard), daemon=True)
+    heard = _Heard(listener=listener)
+    reader = threading.Thread(target=_pass_on, args=(process.stderr, heard.stream, heard), daemon=True)
     reader.start()
     if watch:
         threading.Thread(target=_end_if_stuck, args=(process,), daemon=True).start()
@@ -253,7 +287,7 @@ def _watched(
     with _forwarding(process, heard, graceful=graceful) as received:
         status = _end_of(process)
     reader.join(_GRACE_SECONDS)
-    if status in _FALLEN and heard.status is not None:  # the run had come to its end before its launcher fell
+    if status in _FALLEN and heard.status is not None:  # the run had ended before its launcher failed
         status = heard.status
     return status, received, heard
 
@@ -268,7 +302,7 @@ def _end_of(process: subprocess.Popen[str]) -> int:
 
 
 def _end_if_stuck(process: subprocess.Popen[str]) -> None:
-    """Kills a launcher that does not end though all that it has started is gone. Where `/proc` is missing: never."""
+    """Kills a launcher that does not end though all its processes have ended. Without `/proc`: never."""
     begun, since = False, 0.0
     while process.poll() is None and since < _STUCK_SECONDS:
         time.sleep(_LOOK_SECONDS)
@@ -279,11 +313,10 @@ def _end_if_stuck(process: subprocess.Popen[str]) -> None:
 
 
 def _end_if_unjoined(process: subprocess.Popen[str], heard: _Heard, ranks: int) -> None:
-    """Kills a launcher and its processes when one dies before MPI is ready. Where `/proc` is missing: never.
+    """Kills a launcher and its processes when one dies before MPI is ready. Without `/proc`: never.
 
-    Only a death counts, however long the start takes: on a busy machine it may take minutes. A death after MPI is ready
-    is repaired by the processes themselves; they say within `_JOINING_SECONDS` that they have joined, unless they wait
-    for the dead one.
+    Only a death counts: on a busy machine a start may take minutes. The processes themselves recover from a death after
+    MPI is ready; they report within `_JOINING_SECONDS` that they have joined, unless they wait for the dead one.
     """
     seen: set[int] = set()
     died: float | None = None
@@ -293,7 +326,7 @@ def _end_if_unjoined(process: subprocess.Popen[str], heard: _Heard, ranks: int) 
             died = time.monotonic()
         if died is not None and time.monotonic() - died > _JOINING_SECONDS:
             heard.unjoined = True
-            for rank in _children(process.pid):  # they may not yet have asked to die with their launcher
+            for rank in _children(process.pid):  # they may not yet have called `die_with_parent`
                 with suppress(ProcessLookupError):
                     os.kill(rank, signal.SIGKILL)
             _kill(process)
@@ -301,7 +334,7 @@ def _end_if_unjoined(process: subprocess.Popen[str], heard: _Heard, ranks: int) 
 
 
 def _is_rank(pid: int) -> bool:
-    """Whether a child of a launcher is a process of the run; launchers start others, too."""
+    """Whether a child of a launcher is a process of the run; launchers start other ones, too."""
     try:
         variables = Path("/proc", str(pid), "environ").read_bytes().split(b"\0")
     except OSError:  # it has ended meanwhile
@@ -311,7 +344,7 @@ def _is_rank(pid: int) -> bool:
 
 
 def _is_read() -> bool:
-    """Whether stdout and stderr take words: the launcher, too, waits for a reader who pauses, as after Ctrl-S."""
+    """Whether stdout and stderr accept output: the launcher, too, waits for a paused reader, as after Ctrl-S."""
     ready = select.poll()
     for descriptor in (1, 2):
         ready.register(descriptor, select.POLLOUT)
@@ -319,12 +352,12 @@ def _is_read() -> bool:
 
 
 def _has_children(pid: int) -> bool:
-    """Whether a process has children that live."""
+    """Whether a process has children that have not ended."""
     return any(not _is_over(child) for child in _children(pid))
 
 
 def _children(pid: int) -> list[int]:
-    """The children of a process; none where it has ended."""
+    """The children of a process; none if it has ended."""
     told = (path.read_text().split() for path in Path("/proc", str(pid), "task").glob("*/children"))
     try:
         return [int(child) for children in told for child in children]
@@ -333,7 +366,7 @@ def _children(pid: int) -> list[int]:
 
 
 def _is_over(pid: int) -> bool:
-    """Whether a process is gone, or has ended and nobody has asked how."""
+    """Whether a process has ended; it may still be a zombie."""
     try:
         return Path("/proc", str(pid), "stat").read_text().rpartition(")")[2].split()[0] == "Z"
     except OSError:
@@ -342,16 +375,17 @@ def _is_over(pid: int) -> bool:
 
 @dataclass
 class _Heard:
-    """What was said on a run's stderr.
+    """What was written to a run's stderr.
 
     Args:
-        confirmed: whether the run has said that it has ended well.
+        confirmed: whether the run has confirmed that it has ended well.
         unstarted: whether the launcher could not even start.
         joined: whether all processes of the run have joined.
         unjoined: whether the launcher was killed because a process had died before that.
-        reason: whether the arena has said why the run has ended.
+        reason: whether a process has written why the run has ended.
         rank: of the process that has ended first, if the launcher has named one.
         mistake: whether that was a mistake of the user.
+        listener: takes all output instead of the console.
     """
 
     confirmed: bool = False
@@ -361,22 +395,31 @@ class _Heard:
     reason: bool = False
     rank: str = ""
     mistake: bool = False
+    listener: Listener | None = None
+
+    @property
+    def stream(self) -> IO[str]:
+        """Where the rest of stderr goes."""
+        return sys.stderr if self.listener is None else self.listener.stream
 
     @property
     def status(self) -> int | None:
-        """How the run has ended, as it has said itself; None: it has said nothing."""
+        """The exit status by the run's own messages; None: there are none."""
         if self.confirmed:
             return 0
         return (_MISTAKE if self.mistake else 1) if self.reason else None
 
     def listen(self, lines: Iterable[str]) -> Iterator[str]:
         """Passes lines on."""
-        for line in (text.replace("\0", "") for text in lines):  # Open MPI puts one behind its last banner
+        for line in (text.replace("\0", "") for text in lines):  # Open MPI puts one after its last banner
             if line.strip() == _CONFIRMATION:
                 self.confirmed = True
                 continue
             if line.strip() == _JOINED:
                 self.joined = True
+                continue
+            if self.listener is not None and line.startswith(EVENT_MARK):
+                self.listener.line(line.removeprefix(EVENT_MARK))
                 continue
             self.unstarted = self.unstarted or UNSTARTED in line
             self.reason = self.reason or line.startswith("arena: ")
@@ -393,49 +436,53 @@ def started_by_us() -> bool:
 
 
 def tell_joined(stream: IO[str]) -> None:
-    """Tells the `arena train` that has started the launcher, if one has, that all processes have joined."""
+    """Reports that all processes have joined, if an `arena train` has started the launcher."""
     if started_by_us():
-        stream.write(f"{_JOINED}\n")  # at once, as many processes write
+        stream.write(f"{_JOINED}\n")  # in one write, as many processes write
         stream.flush()
 
 
 def confirm(stream: IO[str]) -> None:
-    """Tells the `arena train` that has started the launcher, if one has, that the run has ended well.
+    """Reports that the run has ended well, if an `arena train` has started the launcher.
 
-    With fault tolerance a launcher ends well when all processes have been killed, too.
+    With fault tolerance a launcher also exits with 0 when all processes were killed.
     """
     if started_by_us():
         print(_CONFIRMATION, file=stream, flush=True)
 
 
 def _told(status: int, received: Sequence[int], heard: _Heard, *, has_resume: bool = True) -> int:
-    """Says what a launcher's status cannot; returns the exit status: 128 + n after a signal to us, 1 after a kill."""
+    """Writes what a launcher's status means; returns the exit status: 128 + n after a signal to us, 1 after a kill."""
     killed = -status if status < 0 else status - 128 if 128 < status < 128 + signal.NSIG else 0
-    if (received or killed) and sys.stdout.isatty():  # the display has ended with its process, in mid-sentence
+    if (
+        (received or killed) and heard.listener is None and sys.stdout.isatty()
+    ):  # the display was killed with its process
         sys.stdout.write(_SHOW_CURSOR + "\n")
         sys.stdout.flush()
-    if received and status == 128 + signal.SIGUSR2:  # rank 0 has said what is saved, but not which signal we got
-        sys.stderr.write(f"arena: ended by {signal.Signals(received[0]).name}\n")
+    if received and status == 128 + signal.SIGUSR2:  # rank 0 has written what is saved, but not which signal we got
+        heard.stream.write(f"arena: ended by {signal.Signals(received[0]).name}\n")
         return 128 + received[0]
     again = "; --resume goes on from the newest boundary, if there is one" if has_resume else ""
     played = f"what was played is in the run folder{again}"
     if heard.unjoined and not received:
-        sys.stderr.write("arena: the run has ended: one of its processes has died while they started; start it again\n")
+        heard.stream.write(
+            "arena: the run has ended: one of its processes has died while they started; start it again\n"
+        )
         return 1
     if received:
         name = signal.Signals(received[0]).name
-        sys.stderr.write(f"arena: ended by {name}; {played}\n")
+        heard.stream.write(f"arena: ended by {name}; {played}\n")
         return 128 + received[0]
-    if status == _NOBODY_LEFT and not heard.reason:
-        sys.stderr.write(
+    if status == _UNCONFIRMED and not heard.reason:
+        heard.stream.write(
             f"arena: the run has ended: all its processes have died; the logs in its folder may say why{again}\n"
         )
         return 1
     if not killed and (heard.reason or not heard.rank):
-        return status if status in (0, 1, _MISTAKE) else 1  # others are the launcher's own, or a worker's
+        return status if status in (0, 1, _MISTAKE) else 1  # other ones are the launcher's own, or a worker's
     which = f"rank {heard.rank}" if heard.rank else "a process"
     how = f"was killed by signal {killed}" if killed else "has ended without a word"
-    sys.stderr.write(f"arena: the run has ended: {which} of it {how}; {played}\n")
+    heard.stream.write(f"arena: the run has ended: {which} of it {how}; {played}\n")
     return 1
 
 
@@ -447,9 +494,9 @@ def _pass_on(source: IO[str], target: IO[str], heard: _Heard) -> None:
 
 
 def without_banners(lines: Iterable[str]) -> Iterator[str]:
-    """What a launcher's stderr says, without the framed paragraphs in which it reports that a process has failed.
+    """A launcher's stderr without the framed paragraphs in which it reports that a process has failed.
 
-    Our own message says it already, and better; other paragraphs of the launcher stay.
+    The arena's own message is more exact; other paragraphs of the launcher stay.
     """
     held: list[str] = []
     for line in lines:
@@ -463,22 +510,22 @@ def without_banners(lines: Iterable[str]) -> Iterator[str]:
                 held = [line]
         elif held:
             held.append(line)
-        elif not _OTHER_LINES.match(line):
+        elif not _LAUNCHER_LINES.match(line):
             yield line
     yield from held if len(held) > 1 else ()
 
 
 @contextmanager
 def _forwarding(process: subprocess.Popen[str], heard: _Heard, *, graceful: bool) -> Iterator[list[int]]:
-    """While this lasts, SIGINT and SIGTERM end the launcher and all that it has started; they are listed.
+    """Inside this context, SIGINT and SIGTERM end the launcher and all its processes; yields the signals received.
 
-    The first one asks the run to save a boundary and to end, for which it has some time; the second one ends it at
-    once, and so does the first one while the processes start, as there is nothing to save. SIGUSR1 goes to the
-    processes as it is, when all have joined: before, it would end them, or be lost.
+    The first signal asks the run to save a boundary and to end, within `_SAVING_SECONDS`; the second one ends it at
+    once, and so does the first one while the processes start, as there is nothing to save. SIGUSR1 is forwarded when
+    all processes have joined: before, it would end them, or be lost.
 
     Args:
         process: the launcher.
-        heard: says whether the processes have joined.
+        heard: knows whether the processes have joined.
         graceful: whether it passes SIGUSR1 and SIGUSR2 on to the processes.
     """
     received: list[int] = []
@@ -506,7 +553,7 @@ def _forwarding(process: subprocess.Popen[str], heard: _Heard, *, graceful: bool
 
     handlers = {signal.SIGINT: stop, signal.SIGTERM: stop, signal.SIGUSR1: pass_on} if takes_signals() else {}
     before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
-    blocked = signal.pthread_sigmask(signal.SIG_UNBLOCK, handlers)  # one that has come before comes now
+    blocked = signal.pthread_sigmask(signal.SIG_UNBLOCK, handlers)  # delivers a signal that was blocked
     try:
         yield received
     finally:
@@ -517,7 +564,7 @@ def _forwarding(process: subprocess.Popen[str], heard: _Heard, *, graceful: bool
 
 def _later(seconds: float, do: Callable[[], None]) -> None:
     timer = threading.Timer(seconds, do)
-    timer.daemon = True  # a launcher that ends sooner is not waited for any longer
+    timer.daemon = True  # does not delay the exit if the launcher ends sooner
     timer.start()
 
 
@@ -528,12 +575,12 @@ def _kill(process: subprocess.Popen[str]) -> None:
 
 
 def _begin_launcher() -> None:
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)  # it would inherit what is blocked in this process
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)  # it would inherit the mask of this process
     die_with_parent(signal.SIGTERM)
 
 
 def die_with_parent(number: signal.Signals = signal.SIGKILL) -> None:
-    """Asks Linux to end this process when its parent dies, however that happens; elsewhere nothing."""
+    """Asks Linux to end this process when its parent dies, for any reason; elsewhere does nothing."""
     if sys.platform == "linux":
         pr_set_pdeathsig = 1
         ctypes.CDLL(None).prctl(pr_set_pdeathsig, int(number), 0, 0, 0)

@@ -1,13 +1,13 @@
 """One rank's part in a run whose processes a launcher has started.
 
-agreed     rank 0 has read and prepared, everybody has the run, or the reason why there is none
-hosting    the rank's roles play; rank 0 leads: it records, shows, and tells how it went
-           between the stages of a run, evaluations and the rounds of a league, rank 0 says what is played next
-repaired   a process has died: those who live agree how to go on, and host again
-over       everybody has said so; nobody leaves before
+agree      rank 0 reads the configuration and prepares the run; all ranks get the run, or the reason why there is none
+host       the rank's roles play; rank 0 also records, and shows the progress and the result
+           between two stages (evaluations, rounds of a league) rank 0 says what is played next
+repair     a process has died: the survivors agree how to continue, and host again
+leave      when all ranks have said that they are done, and not before
 
-A hundred of these may start on a few cores, so this module imports what every rank needs and nothing else: what rank 0
-needs beyond it comes with its `Rank0`.
+A hundred of these processes may start on a few cores, so this module imports only what every rank needs: what rank 0
+needs beyond that comes with its `Rank0`.
 """
 
 from __future__ import annotations
@@ -27,11 +27,10 @@ from arena.plan.plan import Role, RoleKind
 from arena.roles.perform import failure_of, run_role
 from arena.roles.process import import_algorithms
 from arena.roles.protocol import Failed
-from arena.run import stop as stopping
 from arena.run.leg import Leg
 from arena.run.recovery import RecoveryState
 from arena.run.run import Run, Stage
-from arena.run.stop import Stop
+from arena.run.stop import Stop, ignore_signals
 from arena.transport import Endpoint, Tag
 from arena.transport.messages import pack, unpack
 from arena.transport.scheduler import RoleScheduler
@@ -40,8 +39,8 @@ if TYPE_CHECKING:
     from arena.transport.mpi import World
 
 _START_SECONDS = 300  # for all processes to start and to join
-_PATIENCE = 60.0  # seconds, at least, until those who live have heard of a death
-_ABORT_SECONDS = 5.0  # how long a failed process gives the root to end the run before it does so itself
+_PATIENCE = 60.0  # seconds, at least, for the survivors to learn of a death
+_ABORT_SECONDS = 5.0  # after which a failed process ends the run, if the root has not done so
 
 Main = Callable[[Endpoint], Any]
 
@@ -59,13 +58,13 @@ class Rank0(Protocol):
         """Shows the result of a run that was played to its end by processes that have died; returns the exit status."""
 
     def lead(self, team: World, host: RoleScheduler, run: Run, memory: RecoveryState) -> int | Leg:
-        """Plays rank 0's roles, the root among them; the exit status, or the leg that the run goes on with."""
+        """Plays rank 0's roles, the root among them; the exit status, or the leg that comes next."""
 
     def lock(self, run: Run, memory: RecoveryState) -> None:
-        """Takes the run folder for this process, until the run ends."""
+        """Locks the run folder for this process, until the run ends."""
 
     def roll_back(self, run: Run) -> None:
-        """Brings the run folder back to the boundary from which the run goes on after a death."""
+        """Brings the run folder back to the boundary from which the run continues after a death."""
 
     def next_stage(self, run: Run) -> Stage | None:
         """What is played next; None if the run is over."""
@@ -73,22 +72,22 @@ class Rank0(Protocol):
     def lead_evaluation(
         self, team: World, host: RoleScheduler, run: Run, evaluation: Run, memory: RecoveryState
     ) -> int | Leg:
-        """Plays rank 0's roles of an evaluation; as `lead`."""
+        """Plays rank 0's roles of an evaluation; see `lead`."""
 
     def interrupted(self, run: Run, memory: RecoveryState, error: KeyboardInterrupt) -> Failed:
-        """What to say when a signal has ended a run at once; one that nobody has played leaves nothing behind."""
+        """The message after a signal has ended a run at once; removes the folder of a run that has not begun."""
 
 
 def run_rank(leader: Callable[[], Rank0]) -> int:
-    """This rank's roles of a run whose processes a launcher has started. Returns the exit status.
+    """Plays this rank's roles of a run whose processes a launcher has started. Returns the exit status.
 
     Args:
-        leader: makes what rank 0 needs; called at rank 0 alone.
+        leader: makes what rank 0 needs; called only at rank 0.
     """
     mpirun.die_with_parent()
     stop = Stop()
     stop.note()
-    signal.alarm(_START_SECONDS)  # MPI waits for ever for a process that dies before it has joined
+    signal.alarm(_START_SECONDS)  # MPI waits forever for a process that dies before it has joined
     mpi = _start_mpi()
     mpirun.tell_joined(sys.stderr)
     return Rank(mpi, leader, stop).take_part()
@@ -100,7 +99,7 @@ class Rank:
     Args:
         mpi: the module of that name.
         leader: makes what rank 0 needs.
-        stop: has noted the signals that have come already.
+        stop: has noted the signals received so far.
     """
 
     def __init__(self, mpi: Any, leader: Callable[[], Rank0], stop: Stop) -> None:
@@ -110,7 +109,7 @@ class Rank:
         self._run: Run | None = None
         self._console = Console()
         self._memory = RecoveryState(stop=stop)
-        self._lost_at = 0.0  # when the last death was heard of
+        self._lost_at = 0.0  # when the last death was noticed
 
     def take_part(self) -> int:
         """Plays until the run has ended, through as many repairs as it takes; returns the exit status."""
@@ -126,13 +125,13 @@ class Rank:
                 self._abort(self._failure(error))
 
     def _until_a_death(self) -> int | None:
-        """The exit status if all have come to the end; None if somebody has died, which all who live know then."""
+        """The exit status if all ranks have finished; None if a process has died, which all survivors know then."""
         try:
             status = self._play()
         except BaseException as error:
             if not self._team.is_peer_failure(error):
                 raise
-            self._mourn()
+            self._announce_death()
             return None
         if not self._team.tolerant or self._team.agree(True):
             return status
@@ -146,7 +145,7 @@ class Rank:
             agreed = _agree(self._team, self._leader)
             if isinstance(agreed, Failed):
                 if self._team.rank != 0:
-                    return 0  # one status is enough: Open MPI's launcher may hang when many come at once
+                    return 0  # one status is enough: Open MPI's launcher may hang when many processes fail at once
                 tell(agreed)
                 return agreed.exit_code
             self._begin(agreed)
@@ -167,7 +166,7 @@ class Rank:
             self._run = run = stage.run
             outcome = self._host(run, stage.evaluation)
             if run.plan.staged:
-                outcome = _told_by_first(self._team, outcome)
+                outcome = _broadcast(self._team, outcome)
             if isinstance(outcome, int):
                 return outcome if first else 0
             self._run = run = run.after(outcome)
@@ -176,21 +175,19 @@ class Rank:
     def _next_stage(self, run: Run) -> Stage | None:
         if not run.plan.staged:
             return None if run.concluded else Stage(run)
-        stage: Stage | None = _told_by_first(
-            self._team, self._leader().next_stage(run) if self._team.rank == 0 else None
-        )
+        stage: Stage | None = _broadcast(self._team, self._leader().next_stage(run) if self._team.rank == 0 else None)
         return stage
 
     def _begin(self, run: Run) -> None:
         signal.alarm(0)
         self._run = run
-        self._team.patience = max(_PATIENCE, run.plan.watchdog_s, run.plan.env_timeout_s or 0.0)
+        self._team.agree_timeout = max(_PATIENCE, run.plan.watchdog_s, run.plan.env_timeout_s or 0.0)
         self._memory.tolerant = self._team.tolerant and run.plan.fault_tolerance != "off"
         if self._team.rank != 0:
-            stopping.ignore()
+            ignore_signals()
             speak_into(run.folder.log_path(self._team.rank))
         if self._memory.tolerant and not run.plan.ranks[self._team.rank]:
-            import_algorithms(run)  # a spare is of use at once
+            import_algorithms(run)  # so that a spare can take over at once
 
     def _host(self, run: Run, evaluation: Run | None) -> int | Leg:
         """The rank's roles of the run, or of an evaluation before it goes on; at rank 0 what that has led to."""
@@ -208,14 +205,14 @@ class Rank:
                 outcome = self._leader().lead(team, host, run, memory)
             else:
                 outcome = self._leader().lead_evaluation(team, host, run, evaluation, self._memory)
-            # Nobody leaves before all are done: what one has sent last may still need its help to arrive.
+            # No rank leaves before all are done: its last messages may still need its help to arrive.
             team.wait_for_all()
-            team.give_back(communicator)
+            team.free(communicator)
         except BaseException:
-            team.cry()  # who sleeps at a doorbell hears of nothing else, and ours is given back now
+            team.wake_all()  # processes that sleep at a doorbell notice nothing else, and ours is closed now
             raise
         finally:
-            host.tables.close()
+            host.link_memory.close()
             outside.close()
         return outcome
 
@@ -230,7 +227,7 @@ class Rank:
                     endpoint, run, role, memory=memory, communicator=communicator, private=len(roles) == 1
                 )
                 if failure is not None:
-                    # The root has the failure, shows it and ends us all; if not, we do.
+                    # The root has the failure, shows it and ends all processes; if not, this one does.
                     end = time.monotonic() + _ABORT_SECONDS
                     while (left := end - time.monotonic()) > 0:
                         endpoint.listen(0, Tag.FROM_ROOT, left)
@@ -241,19 +238,19 @@ class Rank:
         if roles:
             host.run({run.address(role): main_of(role) for role in roles})
 
-    def _mourn(self) -> None:
-        """Lets everybody know that somebody has died, and waits until all who live do."""
+    def _announce_death(self) -> None:
+        """Tells all survivors that a process has died, and waits until they know."""
         self._lost_at = time.monotonic()
         if not self._team.tolerant:
-            time.sleep(_ABORT_SECONDS)  # the launcher ends everybody; if not, we do
+            time.sleep(_ABORT_SECONDS)  # the launcher ends all processes; if not, this one does
             self._abort()
         self._team.revoke()
         self._team.agree(False)
 
     def _repair(self) -> None:
-        """Takes up the run again with those who live.
+        """Continues the run with the surviving processes, or ends all of them if it cannot be continued.
 
-        Where it has not begun, there is nothing but to begin; where it cannot go on, everybody ends.
+        A run that has not been prepared yet is prepared again.
         """
         run, memory = self._run, self._memory
         if run is None:
@@ -263,9 +260,9 @@ class Rank:
             self._team = self._team.survivors()
             if self._team.rank == 0:
                 self._abort(Failed("root", _why_not(run, memory), exit_code=1))
-            self._team.agree(False)  # the end of this process, as the first one has called for it
+            self._team.agree(False)  # does not return: the first rank ends all processes
             self._abort()
-        from arena.launch.repair import DEATHS_AT_MOST, often_dead, repaired  # what it needs, few runs do
+        from arena.launch.repair import DEATHS_AT_MOST, often_dead, repaired  # imported only when needed
 
         was_leading = self._team.rank == 0
         self._team, self._run = repaired(self._team, run, memory, self._lost_at)
@@ -280,14 +277,14 @@ class Rank:
             self._abort(Failed(self._run.describe(role), words, exit_code=1))
 
     def _failure(self, error: BaseException) -> Failed:
-        """What to say of what has gone wrong here, between two stages of a run for instance."""
+        """The message for an error of this process, for instance between two stages of a run."""
         run, rank = self._run, self._team.rank
         if rank == 0 and run is not None and isinstance(error, KeyboardInterrupt):
             return self._leader().interrupted(run, self._memory, error)
         return failure_of(error, f"rank {rank}", run.origin if run else Origin())
 
     def _no_death(self, error: ProcessExited) -> Failed:
-        """What to say of processes that have ended themselves."""
+        """The message for processes that have exited by themselves."""
         plan = self._run.plan if self._run else None
         roles = [role for rank in error.ranks for role in plan.ranks[rank]] if plan is not None else []
         who = ", ".join(self._run.describe(role) for role in roles) if self._run else ""
@@ -307,8 +304,8 @@ class Rank:
         if self._run is not None and self._run.repairs:
             sys.stdout.flush()
             sys.stderr.flush()
-            os._exit(status)  # to take leave of MPI after a death may hang
-        gc.freeze()  # Python's last look for garbage would go through all that is left, which goes with the process
+            os._exit(status)  # finalizing MPI after a death may hang
+        gc.freeze()  # skips the garbage collection at exit, which would traverse all objects
         return status
 
 
@@ -325,7 +322,7 @@ def _why_not(run: Run, memory: RecoveryState) -> str:
 
 
 def again_words(run: Run, memory: RecoveryState, place: str = "there") -> str:
-    """How a run that has ended early goes on, if it can."""
+    """How a run that has ended early can be continued."""
     if not run.has_resume:
         return "it cannot be resumed"
     if not memory.repairable:
@@ -334,13 +331,13 @@ def again_words(run: Run, memory: RecoveryState, place: str = "there") -> str:
 
 
 def played_words(run: Run) -> str:
-    """Where the games are of a run in which nobody learns, and how one of several rounds goes on."""
+    """Where the games of a run without learning are, and how a run of several rounds can be continued."""
     more = "; the same command with --resume goes on after the last batch that is whole" if run.plan.rounds > 1 else ""
     return f"what was played is in {run.path}{more}"
 
 
 def names_of(run: Run, roles: tuple[Role, ...]) -> Mapping[int, str]:
-    """Roles in words, by their addresses."""
+    """The descriptions of roles, by their addresses."""
     return {run.address(role): run.describe(role) for role in roles}
 
 
@@ -353,37 +350,37 @@ def _start_mpi() -> Any:
 
 
 def _agree(team: World, leader: Callable[[], Rank0]) -> Run | Failed:
-    """Rank 0 reads and prepares; everybody gets the run, or the reason why there is none."""
+    """Rank 0 reads and prepares; all ranks get the run, or the reason why there is none."""
     prepared: Run | Failed | None = None
     if team.rank == 0:
         try:
             prepared = leader().prepare(team.size, tolerant=team.tolerant)
         except BaseException as error:
             prepared = failure_of(error, "root, rank 0")
-    agreed: Run | Failed = _told_by_first(team, prepared)
+    agreed: Run | Failed = _broadcast(team, prepared)
     return agreed
 
 
-def _told_by_first(team: World, value: Any) -> Any:
-    """What rank 0 says, at every rank. A collective.
+def _broadcast(team: World, value: Any) -> Any:
+    """Broadcasts a value of rank 0. A collective.
 
     Raises:
-        PeerLost: a process has died meanwhile; everybody hears of it.
+        PeerLost: a process has died meanwhile; raised at every rank.
     """
-    # A broadcast is waited for without a pause; those who wait would take the cores from the one who prepares.
+    # MPI waits for a broadcast in a busy loop; waiting ranks would take the cores from rank 0, which prepares.
     team.wait_for_all()
     told = unpack(team.broadcast(pack(value)))
-    if team.tolerant and not team.agree(True):  # else some would have heard it, and others not
+    if team.tolerant and not team.agree(True):  # else only some ranks might have received it
         raise PeerLost("a process has died while all were told how to go on")
     return told
 
 
 def _color(run: Run, roles: tuple[Role, ...]) -> int | None:
-    """Workers of one policy have the same color, if each has a rank of its own; nobody else has one."""
+    """The color of a policy's workers, if each of them has a rank of its own; None for all other ranks."""
     if len(roles) != 1 or roles[0].kind is not RoleKind.WORKER:
         return None
     name = run.plan.seat(roles[0]).policy
     ranks = (run.plan.rank_of(Role(RoleKind.WORKER, *worker)) for worker in run.plan.policies[name].workers)
     if any(len(run.plan.ranks[rank]) > 1 for rank in ranks):
-        return None  # a communicator of some of the workers would be no group's
+        return None  # a communicator of only some of the workers is of no use to the group
     return list(run.plan.policies).index(name)

@@ -1,12 +1,13 @@
-"""Takes up a run again after some of its processes have died: with the survivors, from the newest boundary.
+"""Continues a run after some of its processes have died: with the survivors, from the newest boundary.
 
-agreed       every survivor is let out of what it waits for, and knows of the death
-gathered     the survivors tell each other who is left, whether the run has begun, and who has asked it to stop
-rolled back  the first survivor finds the newest boundary, as `--resume` does, and tells the others the run from there;
+agree        every survivor is released from what it waits for, and knows of the death
+gather       the survivors exchange their ranks, whether the run has begun, and requests to stop it
+roll back    the first survivor finds the newest boundary, as `--resume` does, and sends the others the run from there;
              roles of dead processes move to survivors, all others stay where they are
 
-Another death meanwhile begins all of it anew. Nothing but the run folder says where the run goes on, so a run that
-loses processes is the run that did not: the ticks since the boundary are played again, with the same random streams.
+Another death meanwhile restarts these steps. Only the run folder says where the run continues, so a run that loses
+processes gives the same results as one that does not: the ticks since the boundary are played again, with the same
+random streams.
 """
 
 from __future__ import annotations
@@ -30,30 +31,30 @@ DEATHS_AT_MOST = 5
 
 
 class Known(NamedTuple):
-    """What one process tells the others."""
+    """The state of one survivor, as the others need it."""
 
     rank: int  # in the plan that was played
-    begun: bool  # a role has begun to play, so there is a boundary to go back to
+    begun: bool  # a role has begun to play, so there is a boundary
     concluded: bool  # the result was shown
-    asked_to_stop: int | None  # by which signal
-    tick: int  # the farthest one that it has seen
+    asked_to_stop: int | None  # by this signal
+    tick: int  # the farthest tick that it has seen
 
 
 def repaired(team: World, run: Run, memory: RecoveryState, lost_at: float) -> tuple[World, Run]:
-    """The team of the survivors, and the run as they take it up again. A collective of the survivors.
+    """The survivors, and the run as they continue it. A collective of the survivors.
 
     Args:
         team: all processes; every survivor knows that some have died.
         run: what was played; the same at every rank.
-        memory: what this process knows.
-        lost_at: when this process has heard of the death, by its monotonic clock.
+        memory: the state of this process.
+        lost_at: when this process noticed the death, by its monotonic clock.
     """
     rank = team.rank
     while True:
         team = team.survivors()
         found = None
         try:
-            found = _meet(team, run, rank, memory, lost_at)
+            found = _agree_on_rollback(team, run, rank, memory, lost_at)
         except BaseException as error:
             if not team.is_peer_failure(error):
                 raise
@@ -64,7 +65,7 @@ def repaired(team: World, run: Run, memory: RecoveryState, lost_at: float) -> tu
             return found
 
 
-def _meet(team: World, run: Run, rank: int, memory: RecoveryState, lost_at: float) -> tuple[World, Run]:
+def _agree_on_rollback(team: World, run: Run, rank: int, memory: RecoveryState, lost_at: float) -> tuple[World, Run]:
     own = Known(rank, memory.begun, memory.concluded, memory.stop.number, memory.tick)
     known = [Known(*unpack(told)) for told in team.gather(pack(tuple(own)))]
     alive = [told.rank for told in known]
@@ -85,26 +86,26 @@ def _meet(team: World, run: Run, rank: int, memory: RecoveryState, lost_at: floa
 
 
 def _from_the_start(run: Run, alive: Sequence[int]) -> tuple[Run, list[int]]:
-    """A run that has not begun, on the survivors, and which rank of the old plan each of their ranks is."""
+    """A run that has not begun, on the survivors, and for each of their ranks its number in the old plan."""
     plan, order = rehosted(run.plan, alive)
     return replace(run, plan=plan), order
 
 
 def _rolled_back(run: Run, alive: Sequence[int]) -> tuple[Run, list[int]]:
-    """The run as it goes on from its newest boundary, on the survivors, and their order as in `_from_the_start`."""
-    from arena.run.resume import rolled_back  # reads configurations, which other processes have no use for
+    """The run as it continues from its newest boundary, on the survivors, and their order as in `_from_the_start`."""
+    from arena.run.resume import rolled_back  # imports the configuration, which other processes do not need
 
     idle = [rank for rank in run.plan.idle_ranks if rank in alive]
-    spares = max(0, len(idle) + len(alive) - run.plan.processes)  # as many as the dead have not used up
+    spares = max(0, len(idle) + len(alive) - run.plan.processes)  # those that did not replace dead processes
     found = rolled_back(run, ranks=len(alive), spares=spares)
-    if found.plan.round != run.plan.round:  # its roles are others, and placed anew
+    if found.plan.round != run.plan.round:  # another round has other roles, which are placed again
         return found, list(alive)
     plan, order = rehosted(run.plan, alive)
     return replace(found, plan=plan), order
 
 
 def often_dead(run: Run) -> Role | None:
-    """A role that has died with its process too often in one leg for an accident; None if there is none."""
+    """A role whose process has died too often in one leg for an accident; None if there is none."""
     now = run.plan.round, run.leg.start
     repairs = [repair for repair in run.repairs if (repair.plan.round, repair.leg) == now]
     deaths = Counter(role for repair in repairs for rank in repair.died for role in repair.plan.ranks[rank])

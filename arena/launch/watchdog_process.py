@@ -1,12 +1,13 @@
-"""Watches the process that has started it, ends that one when it gives no sign of life, and says why.
+"""The watchdog process: watches its parent process, ends it when heartbeats stop, and writes why.
 
-On stdin come lines of JSON: what to say first and last, the names of the roles by the numbers of their threads, and
-then empty ones, which are signs of life. If none has come for too long, a signal (`arena.launch.exit_signal`) makes the
-process write its stacks there too, and exit. If the process ends by itself, this one does so without a word.
+Stdin carries lines of JSON: the first and last line of the message, the names of the roles by the numbers of their
+threads, and then empty objects, which are heartbeats. If none has come for too long, a signal
+(`arena.launch.exit_signal`) makes the parent write its stacks to the same pipe, and exit. If the parent ends by itself,
+this process ends silently.
 
-Time in which the process could not run is not held against it: it was stopped (SIGSTOP, Ctrl-Z, `scontrol suspend`), or
-others had the cores. Neither is time in which this process did not run either: its container was frozen, or the whole
-machine was. Where there is no `/proc` only the latter is noticed.
+Time in which the parent could not run is not counted: it was stopped (SIGSTOP, Ctrl-Z, `scontrol suspend`), or other
+processes had the cores. Neither is time in which this process did not run: the container or the machine was frozen.
+Without `/proc` only the latter is noticed.
 """
 
 from __future__ import annotations
@@ -22,16 +23,16 @@ from contextlib import suppress
 from arena.diagnostics.process_load import delays, starved_seconds, stopped
 from arena.diagnostics.stacks import last_words
 
-_LOOK_SECONDS = 1.0  # between two looks
+_LOOK_SECONDS = 1.0  # between two checks
 _ANSWER_SECONDS = 30.0  # for the stacks; then the process is killed
 
 
 class Silence:
-    """Counts the seconds in which a process has given no sign of life though it was not stopped.
+    """Counts the seconds without a heartbeat of a process that was not stopped.
 
     Args:
         now: seconds.
-        look: seconds between two looks, if nothing hinders.
+        look: seconds between two checks, normally.
     """
 
     def __init__(self, now: float, *, look: float = _LOOK_SECONDS) -> None:
@@ -40,10 +41,10 @@ class Silence:
         self.seconds = 0.0
 
     def look(self, now: float, *, stopped: bool) -> float:
-        """For how long the process has been silent."""
+        """Seconds without a heartbeat."""
         gap, self._looked = now - self._looked, now
         if not stopped and not self._stopped:
-            self.seconds += min(gap, 2 * self._look)  # whoever looks much later has not run, nor perhaps the process
+            self.seconds += min(gap, 2 * self._look)  # a late check: this process did not run, nor perhaps the other
         self._stopped = stopped
         return self.seconds
 
@@ -54,9 +55,9 @@ def main(pid: int, number: int, patience: float) -> None:
     Args:
         pid: of the process, which is the parent of this one.
         number: of the signal that ends it.
-        patience: seconds for which it may give no sign of life.
+        patience: seconds without a heartbeat after which it is ended.
     """
-    told = _heard(pid, patience)
+    told = _watch(pid, patience)
     if told is None:
         return
     _send(pid, number)
@@ -68,13 +69,13 @@ def main(pid: int, number: int, patience: float) -> None:
 
 
 def _send(pid: int, number: int) -> None:
-    if os.getppid() == pid:  # else it has gone, and its number may be somebody else's
+    if os.getppid() == pid:  # else it has ended, and its number may belong to another process
         with suppress(ProcessLookupError):
             os.kill(pid, number)
 
 
-def parted(said: str) -> tuple[dict[str, str], str]:
-    """What was told in whole lines of JSON, and the rest."""
+def read_lines(said: str) -> tuple[dict[str, str], str]:
+    """The contents of all complete lines of JSON, and the rest."""
     told: dict[str, str] = {}
     while said.startswith("{") and "\n" in said:
         line, _, said = said.partition("\n")
@@ -82,8 +83,8 @@ def parted(said: str) -> tuple[dict[str, str], str]:
     return told, said
 
 
-def _heard(pid: int, patience: float) -> dict[str, str] | None:
-    """What was told before the process fell silent; None: it has ended."""
+def _watch(pid: int, patience: float) -> dict[str, str] | None:
+    """What the process has sent before its heartbeats stopped; None: it has ended."""
     told: dict[str, str] = {}
     rest, silence, before = "", Silence(time.monotonic()), delays(pid)
     while os.getppid() == pid:
@@ -92,9 +93,9 @@ def _heard(pid: int, patience: float) -> dict[str, str] | None:
             return None
         seconds = silence.look(time.monotonic(), stopped=stopped(pid))
         if part is not None:
-            news, rest = parted(rest + part.decode(errors="replace"))
+            news, rest = read_lines(rest + part.decode(errors="replace"))
             told |= news
-            rest = rest if rest.startswith("{") else ""  # stacks that were not asked for: of a child of a game
+            rest = rest if rest.startswith("{") else ""  # unrequested stacks, of a child of a game
             silence.seconds, before = 0.0, delays(pid)
         elif seconds > patience and seconds - starved_seconds(before, delays(pid)) > patience:
             return told
@@ -102,7 +103,7 @@ def _heard(pid: int, patience: float) -> dict[str, str] | None:
 
 
 def _stacks(pid: int) -> str:
-    """What the process writes before it ends; a child of it may hold the pipe open for longer."""
+    """The stacks that the process writes before it ends; a child of it may hold the pipe open for longer."""
     said, silence = b"", Silence(time.monotonic())
     while os.getppid() == pid and silence.look(time.monotonic(), stopped=stopped(pid)) < _ANSWER_SECONDS:
         part = _read(_LOOK_SECONDS)
@@ -115,5 +116,5 @@ def _stacks(pid: int) -> str:
 
 
 def _read(seconds: float) -> bytes | None:
-    """What comes within so many seconds; None: nothing; no bytes: nobody can write any more."""
+    """What comes within so many seconds; None: nothing; no bytes: the pipe is closed."""
     return os.read(0, 65536) if select.select([0], [], [], seconds)[0] else None

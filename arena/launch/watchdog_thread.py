@@ -1,10 +1,10 @@
-"""Watches the process of the root from beside it: where other roles run there too, one that hangs stops the root.
+"""The watchdog thread of the root's process: a role that hangs there stops the root, with its own watchdog.
 
-The root's own watch (`arena.roles.root.watchdog`) needs its turn. So a thread looks whether the turn goes on, and ends
-the run when one call of a game, an algorithm or the recorder takes too long. The thread needs Python's lock: for a call
-that never gives it back there is a small process beside this one (`arena.launch.watchdog_process`). The thread gives it
-signs of life through a pipe; when they fail to come it makes this process end, and says what has happened. It sees
-whether this process is able to run, which no timer in here could.
+The root's watchdog (`arena.roles.root.watchdog`) runs only when it is the root's turn. So a thread checks that turns
+go on, and ends the run when one call of a game, an algorithm or the recorder takes too long. The thread needs Python's
+lock: for a call that never releases it there is a small process (`arena.launch.watchdog_process`). The thread sends it
+heartbeats through a pipe; when they stop, that process ends this one and writes what has happened. It can also see
+whether this process was able to run, which a timer in this process could not.
 """
 
 from __future__ import annotations
@@ -23,28 +23,27 @@ from typing import IO
 
 from arena.diagnostics.process_load import delays, starved_seconds
 from arena.launch import watchdog_process
-from arena.launch.console import tell
+from arena.launch.console import tell, terminal_columns
 from arena.launch.exit_signal import ExitSignal
-from arena.launch.terminal import terminal_columns
 from arena.roles.protocol import Failed
 from arena.run.run import Run
 from arena.transport import status
 from arena.transport.scheduler import RoleScheduler
 from arena.transport.status import State
 
-_LOOKS = 4  # within the limit
-_FIRST_LOOK = 0.002  # seconds; the names are to be told before a game keeps the lock
-_SLACK = 5.0  # seconds that the thread is given beyond the limit, however busy the machine is
+_CHECKS = 4  # within the limit
+_FIRST_LOOK = 0.002  # seconds; the names must be sent before a game keeps the lock
+_SLACK = 5.0  # seconds beyond the limit for the thread, as the machine may be busy
 _SHOW_CURSOR = "\x1b[?25h\n"  # ECMA-48 with DEC's private modes
 
 
 class RootWatchdog:
-    """A context manager: watches a host while it runs.
+    """A context manager: watches a scheduler of roles while it runs.
 
     Args:
-        host: of the root's process.
+        host: the scheduler of the root's process.
         run: the run.
-        console: where to say why the run ends; None: a copy of stderr.
+        console: for the reason why the run ends; None: a copy of stderr.
         end: ends the process with an exit status.
         clock: seconds.
     """
@@ -60,18 +59,18 @@ class RootWatchdog:
     ) -> None:
         self._host, self._run, self._console, self._end, self._clock = host, run, console, end, clock
         self._limit = run.plan.env_timeout_s or run.plan.watchdog_s
-        self._period = self._limit / _LOOKS
+        self._period = self._limit / _CHECKS
         self._over = threading.Event()
-        self._thread = threading.Thread(target=self._watch, name="sentry", daemon=True)
-        self._judge: subprocess.Popen[bytes] | None = None
+        self._thread = threading.Thread(target=self._watch, name="watchdog", daemon=True)
+        self._process: subprocess.Popen[bytes] | None = None
         self._exit = ExitSignal()
         self._turn, self._since, self._looked = -1, clock(), clock()
         self._delays = delays(os.getpid())
 
     def __enter__(self) -> RootWatchdog:
-        self._judge = self._start_judge()
-        assert self._judge.stdin is not None
-        self._exit.arm(self._judge.stdin.fileno())
+        self._process = self._start_process()
+        assert self._process.stdin is not None
+        self._exit.arm(self._process.stdin.fileno())
         self._thread.start()
         return self
 
@@ -80,13 +79,13 @@ class RootWatchdog:
     ) -> None:
         self._over.set()
         self._thread.join(_SLACK)
-        if self._judge is not None:
-            self._judge.kill()  # it has nothing to say
-            self._judge.communicate()
+        if self._process is not None:
+            self._process.kill()  # nothing has happened
+            self._process.communicate()
             self._exit.disarm()
 
-    def look(self) -> Failed | None:
-        """Whether the turn goes on; why the run is to end, if it does not."""
+    def check(self) -> Failed | None:
+        """Why the run is to end; None if turns go on."""
         now, turn = self._clock(), self._host.turns
         gap, self._looked = now - self._looked, now
         if gap > 2 * self._period:  # this process was stopped
@@ -100,7 +99,7 @@ class RootWatchdog:
         return self._failure(seconds)
 
     def _failure(self, seconds: float) -> Failed:
-        roles = self._host.whereabouts(stacks=True)
+        roles = self._host.statuses(stacks=True)
         busy = [role._replace(seconds=seconds) for role in roles if role.state is State.RUNS]
         others = [role for role in roles if role.state is State.WAITS]
         title = self._title(*(self._name(role.address) for role in busy[:1]))
@@ -117,41 +116,41 @@ class RootWatchdog:
     def _name(self, address: int) -> str:
         return f"{self._run.describe(self._run.roles[address])} (rank 0)"
 
-    # --------------------------------------------------------------------------------------------- thread and judge
+    # ------------------------------------------------------------------------------------- the thread and the process
 
     def _watch(self) -> None:
-        while len(self._host.threads()) < len(self._host.whereabouts()) and not self._over.wait(_FIRST_LOOK):
+        while len(self._host.threads()) < len(self._host.statuses()) and not self._over.wait(_FIRST_LOOK):
             pass
-        self._tell_judge({thread: self._name(address) for address, thread in self._host.threads().items()})
+        self._send({thread: self._name(address) for address, thread in self._host.threads().items()})
         while not self._over.wait(self._period):
-            self._tell_judge({})
-            failure = self.look()
+            self._send({})
+            failure = self.check()
             if failure is not None:
                 self._say(failure)
                 self._end(failure.exit_code)
 
     def _say(self, failure: Failed) -> None:
-        """On a stream of its own: the role that hangs may hold the lock of the one that everybody uses."""
+        """Writes to a stream of its own: the role that hangs may hold the lock of stderr."""
         with suppress(OSError):
             if terminal_columns():
                 os.write(1, _SHOW_CURSOR.encode())
             tell(failure, self._console or os.fdopen(os.dup(2), "w"))
 
-    def _start_judge(self) -> subprocess.Popen[bytes]:
+    def _start_process(self) -> subprocess.Popen[bytes]:
         root = str(Path(watchdog_process.__file__).parents[2])
         task = f"main({os.getpid()}, {self._exit.number:d}, {self._limit + self._period + _SLACK})"
         program = f"import sys; sys.path.insert(0, {root!r}); from {watchdog_process.__name__} import main; {task}"
-        # In a session of its own: a launcher that ends our process group is not to silence it.
-        self._judge = subprocess.Popen(
+        # In a session of its own: a launcher that ends our process group must not end it, too.
+        self._process = subprocess.Popen(
             [sys.executable, "-I", "-S", "-c", program], stdin=subprocess.PIPE, start_new_session=True
         )
         heading = f"arena: the run has ended: {self._title()}, which keeps Python's lock"
-        self._tell_judge({"heading": heading, "ending": self._hint})
-        return self._judge
+        self._send({"heading": heading, "ending": self._hint})
+        return self._process
 
-    def _tell_judge(self, said: object) -> None:
-        """Gives a sign of life; without a judge, should something have killed it, there is still this thread."""
-        assert self._judge is not None and self._judge.stdin is not None
+    def _send(self, said: object) -> None:
+        """Sends a heartbeat; if the process was killed, there is still this thread."""
+        assert self._process is not None and self._process.stdin is not None
         with suppress(BrokenPipeError):
-            self._judge.stdin.write(json.dumps(said).encode() + b"\n")
-            self._judge.stdin.flush()
+            self._process.stdin.write(json.dumps(said).encode() + b"\n")
+            self._process.stdin.flush()

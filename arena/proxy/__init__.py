@@ -1,6 +1,6 @@
-"""What an algorithm holds in its hands: an ordinary environment whose game runs somewhere else.
+"""Proxies: environments that an algorithm steps, while the game runs in another process.
 
-`seat` speaks with the environment process; `gym`, `vector` and `parallel` are its three faces.
+`gym`, `vector` and `parallel` are the three faces; each holds a `SeatClient`, which exchanges messages with the game.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def make_proxy(face: str, seats: Sequence[SeatClient]) -> Any:
         face: of the algorithm.
         seats: of the worker, one per block of lanes; only the vector face can have several lanes.
     """
-    # Imported here: a worker pays only for the face that it uses, and PettingZoo is not cheap.
+    # Imported here: a worker imports only the face that it uses; PettingZoo takes long to import.
     if face == "gym":
         from arena.proxy.gym import EnvProxy
 

@@ -18,15 +18,15 @@ _ONLY_LANE = np.ones(1, np.bool_)
 class EnvProxy(gymnasium.Env[Any, Any]):
     """One entity of a game that other workers may share.
 
-    - `step` returns when the entity is to act again or its episode is over; in turn-based games the rewards of the
-      moves in between are summed.
-    - `reset` after the end of an episode costs nothing. In mid-episode it begins a new one when this is the only seat
-      of the match; otherwise the entity idles until the episode of all has ended.
-    - `reset(seed=...)` reseeds the game when this is the only seat of the match; a shared game keeps the stream that
-      the run's seed gives it.
+    - `step` returns when the entity is to act again or its episode has ended; in turn-based games the rewards of the
+      ticks in between are summed.
+    - `reset` after the end of an episode takes no tick. In mid-episode it begins a new one if this is the only seat of
+      the match; otherwise the entity idles until the shared episode has ended.
+    - `reset(seed=...)` reseeds the game if this is the only seat of the match; a shared game keeps the random stream of
+      the run's seed.
 
     Raises:
-        BudgetReached: from `step`, and from a `reset` that would need a tick, when the match has used its budget.
+        BudgetReached: from `step`, and from a `reset` that needs a tick, after the last tick of the match's budget.
     """
 
     metadata: dict[str, Any] = {"render_modes": []}
@@ -38,7 +38,7 @@ class EnvProxy(gymnasium.Env[Any, Any]):
         self.entity = seat.entities[0]
         self._seat = seat
         self._needs_reset = True
-        self._unseen = True  # the game shows a first observation that the algorithm was not given yet
+        self._unseen = True  # whether there is a first observation that `reset` has not returned yet
         self._reward = 0.0  # received since the last step returned
 
     @property
@@ -47,7 +47,7 @@ class EnvProxy(gymnasium.Env[Any, Any]):
         return self._seat.ticks
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, Info]:
-        """Begins an episode, or waits for the next one of a shared game. Returns its first observation."""
+        """Begins an episode, or waits for the next one of a shared game; returns its first observation."""
         super().reset(seed=seed)
         seat = self._seat
         seat.begin()
@@ -61,7 +61,7 @@ class EnvProxy(gymnasium.Env[Any, Any]):
         return seat.observation(0, 0), seat.info(0, 0)
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, Info]:
-        """Acts; returns what the entity sees when it is to act again, or at the end of its episode."""
+        """Plays an action; returns when the entity is to act again, or its episode has ended."""
         if self._needs_reset:
             raise ResetNeeded("call reset() before step(): no episode is under way")
         seat = self._seat
@@ -80,11 +80,11 @@ class EnvProxy(gymnasium.Env[Any, Any]):
         return seat.final_observations()[0], reward, terminated, truncated, seat.final_info(0)
 
     def _wait_for_first_move(self) -> None:
-        """In turn-based games others may move first; what that pays belongs to the first step."""
+        """Lets others move first in a turn-based game; rewards of these ticks count for the first step."""
         while not self._to_move:
             self._seat.idle()
-            begun_anew = self._seat.reply.fresh[0, 0]
-            self._reward = 0.0 if begun_anew else self._reward + float(self._seat.reply.rewards[0, 0])
+            new_episode = self._seat.reply.fresh[0, 0]
+            self._reward = 0.0 if new_episode else self._reward + float(self._seat.reply.rewards[0, 0])
 
     @property
     def _to_move(self) -> bool:

@@ -19,12 +19,12 @@ _ONLY_LANE = np.ones(1, np.bool_)
 class ParallelEnvProxy(ParallelEnv[str, Any, Any]):
     """The entities of one seat as PettingZoo agents; their spaces may differ.
 
-    Agents leave `agents` when they end. When the last one has, `reset` gives the next episode; if other seats still
-    play the old one, it idles until that has ended. In turn-based games every agent is given an action and an
-    observation on each tick; `infos[agent]["active"]` says whose next action counts.
+    An agent is removed from `agents` when its episode ends. After the last one, `reset` begins the next episode; if
+    other seats still play the old one, it idles until that has ended. In turn-based games every agent gets an action
+    and an observation on each tick; `infos[agent]["active"]` is true for agents whose next action counts.
 
     Raises:
-        BudgetReached: from `step`, and from a `reset` that would need a tick, when the match has used its budget.
+        BudgetReached: from `step`, and from a `reset` that needs a tick, after the last tick of the match's budget.
     """
 
     metadata: dict[str, Any] = {"name": "arena_seat", "render_modes": [], "is_parallelizable": True}
@@ -39,7 +39,7 @@ class ParallelEnvProxy(ParallelEnv[str, Any, Any]):
             space.seed(seat.seed + index)
         self._seat = seat
         self._index = {agent: index for index, agent in enumerate(seat.entities)}
-        self._unseen = True  # the game shows a first observation that the algorithm was not given yet
+        self._unseen = True  # whether there are first observations that `reset` has not returned yet
 
     @property
     def ticks(self) -> int:
@@ -71,7 +71,7 @@ class ParallelEnvProxy(ParallelEnv[str, Any, Any]):
     def step(
         self, actions: dict[str, Any]
     ) -> tuple[dict[str, Any], dict[str, float], dict[str, bool], dict[str, bool], dict[str, Info]]:
-        """One tick: an action for each of `agents` in, five dicts with the same keys out."""
+        """Plays one tick: an action for each of `agents`; returns five dicts with these keys."""
         if not self.agents:
             raise ResetNeeded("call reset() before step(): no episode is under way")
         self._write(actions)
@@ -112,7 +112,7 @@ class ParallelEnvProxy(ParallelEnv[str, Any, Any]):
         return infos
 
     def render(self) -> None:
-        """There is nothing to see here: the picture is where the game is."""
+        """Nothing: the game is rendered in the environment's process."""
 
     def close(self) -> None:
-        """The seat belongs to the worker; nothing is closed here."""
+        """Nothing: the worker closes the seat."""

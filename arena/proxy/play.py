@@ -1,4 +1,4 @@
-"""How a policy plays that does not learn: a function from what it sees to what it does, stepped through any face."""
+"""Plays with a fixed policy, a function from observations to actions, through any face."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 Actor = Callable[[Any, Any], Any]
-"""Observations and infos in, actions out, in the form of the algorithm's face."""
+"""A function from observations and infos to actions, in the form of the algorithm's face."""
 
 
 def play(env: Any, actor: Actor) -> NoReturn:
     """Plays until the budget is used.
 
     Args:
-        env: a proxy of any face. A vector environment begins new episodes by itself; a PettingZoo parallel environment
-            is reset when nobody is left in it, a Gymnasium environment when its episode has ended.
-        actor: what to do.
+        env: a proxy of any face. A vector environment resets itself; a PettingZoo parallel environment is reset when no
+            agent is left, a Gymnasium environment when its episode has ended.
+        actor: chooses the actions.
 
     Raises:
         BudgetReached: always, at the end.

@@ -1,14 +1,14 @@
 """The vector face: all entities of a seat in all lanes, batched, as a `gymnasium.vector.VectorEnv`.
 
-Where the match overlaps two blocks of its lanes (`pipeline: 2`), there is a `Seat` for each; the rows of the second one
-follow those of the first, as they would without. An algorithm need not know: `step` asks both and waits for both. One
-that wants the overlap steps the blocks by themselves, always in the same order:
+If the match overlaps two blocks of its lanes (`pipeline: 2`), there is a `SeatClient` for each; the order of the rows
+is the same as without blocks. `step` sends to both and waits for both. To use the overlap, an algorithm steps the
+blocks one by one, always in the same order:
 
-    for block in env.blocks:                      while it thinks about one block, the environment steps the other
+    for block in env.blocks:                      while it computes for one block, the environment steps the other
         results = block.step_wait()               not before the block's first step
         block.step_async(act(results))
 
-All of them are stepped from the one thread that `run` was called in.
+All blocks must be stepped in the thread that called `run`.
 """
 
 from __future__ import annotations
@@ -35,27 +35,27 @@ StepResults = tuple[Any, NDArray[np.float64], BoolRows, BoolRows, dict[str, Any]
 class VectorEnvProxy(VectorEnv[Any, Any, Any]):
     """`num_envs = lanes * entities` rows, lane-major: row = lane * entities + entity.
 
-    Ended rows are reset on the same tick (`AutoresetMode.SAME_STEP`): `obs` is then the next episode's first and
-    `infos["final_obs"]`, `infos["final_info"]` hold the last ones, as in Gymnasium's own vector environments. Beyond
-    these,
+    Ended rows are reset on the same tick (`AutoresetMode.SAME_STEP`): `obs` is then the next episode's first one, and
+    `infos["final_obs"]`, `infos["final_info"]` hold the last ones, as in Gymnasium's vector environments. There are
+    also
 
-    - `infos["active"]` [B] is false for rows whose action is ignored: an entity that is out of the game until its
-      lane's next episode, or that is not to move in a turn-based game;
-    - `infos["action_mask"]` [B, n] int8, where the game has masks; `infos["final_info"]["action_mask"]` [B, n] has the
-      last ones of the rows that ended, and zeros in other rows. One that would forbid everything allows everything.
+    - `infos["active"]` [B]: false for rows whose action is ignored: an entity that is out of the game until its lane's
+      next episode, or that is not to move in a turn-based game;
+    - `infos["action_mask"]` [B, n] int8, if the game has masks; `infos["final_info"]["action_mask"]` [B, n] has the
+      last masks of the rows that ended, and zeros in other rows. A final mask of all zeros is replaced by all ones.
 
     Args:
         seats: of the worker, one per block of lanes.
-        rows: those of a block in the environment that it belongs to; None for the whole.
+        rows: of a block, its rows in the whole environment; None for the whole environment.
 
     Attributes:
         seat_entities: the names of the entities that the seat drives.
-        blocks: environments of some of the rows each, which can be stepped by themselves; often one, this one.
-        rows: where this block's rows are among all; of the whole, all.
+        blocks: environments of some of the rows each, which can be stepped one by one; often only this one.
+        rows: this block's rows in the whole environment.
         masked: whether the game has action masks.
 
     Raises:
-        BudgetReached: from `step`, and from a `reset` that would need a tick, when the match has used its budget.
+        BudgetReached: from `step`, and from a `reset` that needs a tick, after the last tick of the match's budget.
     """
 
     def __init__(self, seats: Sequence[SeatClient], *, rows: slice | None = None) -> None:
@@ -71,7 +71,7 @@ class VectorEnvProxy(VectorEnv[Any, Any, Any]):
         self.rows = slice(0, self.num_envs) if rows is None else rows
         self._seats = tuple(seats)
         self._places = _places(seats)
-        self._blocks: tuple[VectorEnvProxy, ...] = ()  # where there are several
+        self._blocks: tuple[VectorEnvProxy, ...] = ()  # empty if there is only one
         if len(seats) > 1:
             self._blocks = tuple(VectorEnvProxy([seat], rows=place) for seat, place in self._places)
         self._is_part = rows is not None
@@ -79,11 +79,11 @@ class VectorEnvProxy(VectorEnv[Any, Any, Any]):
         self._composite = isinstance(self.single_observation_space, (spaces.Dict, spaces.Tuple))
         self.masked = bool(seat.mask_sizes[0])
         self._all_rows = np.ones(self.num_envs, np.bool_)
-        self._unseen = True  # the game shows observations that the algorithm was not given yet
-        self._look()
+        self._unseen = True  # whether there are first observations that `reset` has not returned yet
+        self._open_views()
 
-    def _look(self) -> None:
-        """Finds what `step` reads and writes: views, per seat by row."""
+    def _open_views(self) -> None:
+        """Makes the views that `step` reads and writes: per seat, by row."""
         replies = [seat.reply for seat in self._seats]
         self._leaves = list(zip(*(reply.rows[0] for reply in replies), strict=True))  # per leaf, per seat
         self._rewards = [reply.rewards.reshape(-1) for reply in replies]
@@ -91,14 +91,16 @@ class VectorEnvProxy(VectorEnv[Any, Any, Any]):
         self._truncated = [reply.truncated.reshape(-1) for reply in replies]
         self._active = [reply.active.reshape(-1) for reply in replies]
         self._masks = [reply.mask_rows[0] for reply in replies]
-        # What most environments show: one seat's observations of one array. Nothing has to be joined then.
+        # The usual case, one seat with observations of one array: nothing has to be joined.
         simple = len(replies) == 1 and not self._composite
         self._shown: tuple[Any, NDArray[np.float64], BoolRows, BoolRows] | None = None
         if simple:
             self._shown = self._leaves[0][0], self._rewards[0], self._terminated[0], self._truncated[0]
         space = self.single_action_space
         request = unflatten(space, self._seats[0].request.rows[0])
-        self._shares: list[tuple[NDArray[Any], NDArray[Any]]] = []  # where a seat's actions go, and where they lie
+        self._shares: list[
+            tuple[NDArray[Any], NDArray[Any]]
+        ] = []  # a seat's request, and its rows of the joint actions
         if len(self._seats) > 1:
             request = empty_batch(space, self.num_envs)
             for seat, rows in self._places:
@@ -109,7 +111,7 @@ class VectorEnvProxy(VectorEnv[Any, Any, Any]):
     @property
     def blocks(self) -> tuple[VectorEnvProxy, ...]:
         """See the class."""
-        return self._blocks or (self,)  # not kept: what knows itself stays until Python looks for garbage
+        return self._blocks or (self,)  # not stored: a reference cycle would be freed by the garbage collector only
 
     @property
     def ticks(self) -> int:
@@ -119,17 +121,17 @@ class VectorEnvProxy(VectorEnv[Any, Any, Any]):
     def reset(
         self, *, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Any, dict[str, Any]]:
-        """Begins an episode in every lane. In a shared match only what is under way can end: see below.
+        """Begins an episode in every lane; in a shared match, waits for new episodes.
 
-        The first call costs nothing. A seat that is alone in its match begins all lanes anew (with
-        `options["reset_mask"]` some); an int seeds lane i with `seed + i`, as Gymnasium does. A seat that shares the
-        match idles until every episode that is under way has ended.
+        The first call takes no tick. The only seat of a match resets all lanes, or some with `options["reset_mask"]`;
+        an int seeds lane i with `seed + i`, as Gymnasium does. A seat that shares the match idles until every current
+        episode has ended.
 
         Raises:
-            ProtocolError: this is one block of several; they begin together, with the environment that has them.
+            ProtocolError: this is one of several blocks, which can only be reset together.
         """
         if self._is_part:
-            raise ProtocolError("the blocks of an environment begin together: call reset() of the whole environment")
+            raise ProtocolError("a block cannot be reset alone: call reset() of the whole environment")
         first_seed = seed[0] if isinstance(seed, Sequence) else seed
         super().reset(seed=first_seed)
         for seat in self._seats:
@@ -139,13 +141,13 @@ class VectorEnvProxy(VectorEnv[Any, Any, Any]):
             lanes = self._lanes_of(options.pop("reset_mask", None))
             self._restart(lanes, self._lane_seeds(seed), options or None)
         elif not self._unseen:
-            self._outlast()
+            self._wait_for_new_episodes()
         for block in (self, *self.blocks):
             block._unseen = False
         return self._observations(), self._infos()
 
     def step(self, actions: Any) -> StepResults:
-        """One tick. Copies: observations [B, ...], rewards float64 [B], terminated and truncated bool [B], infos."""
+        """Plays one tick; returns copies: observations [B, ...], rewards float64 [B], two bool [B], infos."""
         self._send(actions)
         return self.step_wait()
 
@@ -154,21 +156,21 @@ class VectorEnvProxy(VectorEnv[Any, Any, Any]):
 
         Raises:
             BudgetReached: as `step`.
-            AlreadyPendingCallError: the last results were not fetched yet.
-            ProtocolError: this block is a tick ahead of another one, for which the environment waits.
+            AlreadyPendingCallError: `step_wait` was not called for the last step.
+            ProtocolError: this block is a tick ahead of another one, which has to be stepped first.
         """
         self._send(actions)
-        self._seats[-1].think()
+        self._seats[-1].release()
 
     def step_wait(self) -> StepResults:
-        """What `step` returns, for the actions that were sent last.
+        """Waits for the results of the last `step_async`.
 
         Raises:
-            NoAsyncCallError: none were.
+            NoAsyncCallError: no step is pending.
             ProtocolError: the environment waits for the actions of an earlier block.
         """
         for seat in self._seats:
-            seat.hear()
+            seat.receive()
         infos = self._infos()
         if self._shown is not None:
             observed, rewards, terminated, truncated = self._shown
@@ -185,7 +187,7 @@ class VectorEnvProxy(VectorEnv[Any, Any, Any]):
         for target, mine in self._shares:
             target[...] = mine
         for seat in self._seats:
-            seat.speak(RequestKind.ACT)
+            seat.send(RequestKind.ACT)
 
     def _observations(self) -> Any:
         leaves = [_joined(parts) for parts in self._leaves]
@@ -206,9 +208,9 @@ class VectorEnvProxy(VectorEnv[Any, Any, Any]):
         return infos
 
     def _endings(self) -> dict[str, Any]:
-        """What `_add_info` makes of the last observations and infos of all rows that ended, row by row."""
+        """The last observations and infos of all rows that ended, in Gymnasium's form."""
         observed, ended = np.full(self.num_envs, None, object), np.zeros(self.num_envs, np.bool_)
-        told: dict[str, Any] = {}
+        final_infos: dict[str, Any] = {}
         for seat, rows in self._places:
             masks = seat.final_masks()
             for row, observation in seat.final_observations().items():
@@ -218,14 +220,14 @@ class VectorEnvProxy(VectorEnv[Any, Any, Any]):
                 if masks:
                     info["action_mask"] = masks[row]
                 if info:
-                    told = self._add_info(told, info, place)
-        return {"final_obs": observed, "_final_obs": ended, "final_info": told, "_final_info": ended.copy()}
+                    final_infos = self._add_info(final_infos, info, place)
+        return {"final_obs": observed, "_final_obs": ended, "final_info": final_infos, "_final_info": ended.copy()}
 
     def _active_rows(self) -> BoolRows:
         return _joined(self._active)
 
     def _lanes_of(self, reset_mask: BoolRows | None) -> BoolRows:
-        """The lanes of which any row is to be reset: a lane is one game."""
+        """The lanes that are to be reset: those with any row in the mask."""
         if reset_mask is None:
             return np.ones(self._lanes, np.bool_)
         if reset_mask.shape != (self.num_envs,) or reset_mask.dtype != np.bool_:
@@ -243,41 +245,41 @@ class VectorEnvProxy(VectorEnv[Any, Any, Any]):
         return list(seed[:: self.num_envs // self._lanes])
 
     def _restart(self, lanes: BoolRows, seeds: list[int | None] | None, options: dict[str, Any] | None) -> None:
-        """Begins new episodes in these lanes. Every seat asks, if only for none: they speak in turn."""
+        """Begins new episodes in these lanes. Every block sends a request, also for no lanes: see `BlockOrder`."""
         first = 0
         for seat in self._seats:
             own = slice(first, first + seat.lanes)
             seat.ask_restart(lanes[own], None if seeds is None else seeds[own], options)
             first += seat.lanes
         for seat in self._seats:
-            seat.hear()
+            seat.receive()
 
-    def _outlast(self) -> None:
+    def _wait_for_new_episodes(self) -> None:
         """Idles until each lane has begun a new episode."""
         begun = self._fresh()
         while not begun.all():
             for seat in self._seats:
-                seat.say(RequestKind.IDLE)
+                seat.submit(RequestKind.IDLE)
             for seat in self._seats:
-                seat.hear()
+                seat.receive()
             begun |= self._fresh()
 
     def _fresh(self) -> BoolRows:
-        """[L] the lanes that show the first observation of an episode."""
+        """[L] the lanes with a first observation of an episode."""
         return np.concatenate([seat.reply.fresh.any(axis=1) for seat in self._seats])
 
 
 def _joined(parts: Sequence[NDArray[Any]]) -> NDArray[Any]:
-    """One array of all rows, a copy."""
+    """The arrays of all seats joined, as a copy."""
     return parts[0].copy() if len(parts) == 1 else np.concatenate(parts)
 
 
 def _places(seats: Sequence[SeatClient]) -> tuple[tuple[SeatClient, slice], ...]:
-    """Each seat with the place of its rows among all."""
+    """Each seat with its rows in the whole environment."""
     ends = np.cumsum([seat.rows for seat in seats]).tolist()
     return tuple((seat, slice(end - seat.rows, end)) for seat, end in zip(seats, ends, strict=True))
 
 
 def _seed_of_block(seat: SeatClient) -> int:
-    """Blocks of one worker must not draw the same actions."""
+    """A seed for a block's action space: the blocks of one worker must not draw the same actions."""
     return int(np.random.SeedSequence((seat.seed, seat.part)).generate_state(1)[0])

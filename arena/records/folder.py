@@ -68,6 +68,29 @@ class RunFolder:
             raise ConfigError(f"the run folder cannot be made: {error.strerror or error}", source=str(path)) from error
         return folder
 
+    @classmethod
+    def existing(cls, path: Path | str) -> RunFolder:
+        """The folder of a run that has begun.
+
+        Raises:
+            ConfigError: it is not one.
+        """
+        folder = cls(Path(path))
+        if not folder.config.is_file():
+            raise ConfigError("not a run folder: config.yaml is missing", source=str(path))
+        return folder
+
+    @classmethod
+    def of_target(cls, target: str) -> RunFolder | None:
+        """The run folder that a command line names; None if it names a configuration file.
+
+        Raises:
+            ConfigError: it names neither.
+        """
+        path = Path(target)
+        is_config = path.is_file() or (path.suffix in (".yaml", ".yml") and not path.is_dir())
+        return None if is_config else cls.existing(path)
+
     def remove_unbegun(self, *, whole: bool) -> None:
         """Removes what `open` has made for a run that has not begun, and the logs; does nothing if a run has begun.
 

@@ -1,1 +1,1 @@
-"""Recorded games: `record: replays`, their files, playing them again, video."""
+"""Replays (`record: replays`): their files, playback, verification and video."""

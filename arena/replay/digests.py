@@ -1,11 +1,11 @@
-"""Digests of what is played: two bytes per lane and tick, so that what is played again can be held against them.
+"""Digests of episodes: two bytes per lane and tick, to check that a playback is what was recorded.
 
-A digest stands for all of its episode up to its tick: what was done, and what the game has shown, paid and ended. So
-a difference shows at the tick at which it arises, and goes on to show until the episode is over.
+A digest covers its episode up to its tick: actions, observations, rewards and ends. So a difference shows at the tick
+at which it arises, and on all later ticks of the episode.
 
-What a lane does and shows on a tick is a row of 32-bit words w_i, hashed to h = sum_i m_i w_i mod 2^64 with odd m_i
-drawn once for all (multilinear hashing, Carter and Wegman 1979). An episode's digest is d <- A d + h, from 0; its 16
-highest bits are kept. A difference passes unseen with a chance of 2^-16 at each tick. This finds mistakes, not forgers.
+The actions and results of a lane on a tick are a row of 32-bit words w_i, hashed to h = sum_i m_i w_i mod 2^64 with
+odd m_i drawn once (multilinear hashing, Carter and Wegman 1979). An episode's digest is d <- A d + h, from 0; its 16
+highest bits are kept. A difference is missed with probability 2^-16 at each tick. This finds errors, not forgeries.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ Array = NDArray[Any]
 Flags = NDArray[np.bool_]
 Words = NDArray[np.uint64]
 Layout = tuple[np.dtype[Any], tuple[int, ...]]
-"""The type of an array, and its shape without the lanes."""
+"""The dtype of an array, and its shape without the lanes."""
 
-_SEED = 0x5245504C  # of the m_i; another one makes all recorded digests wrong
+_SEED = 0x5245504C  # of the m_i; must never change, or all recorded digests become wrong
 _CHAIN = np.uint64(0x9E3779B97F4A7C15)  # A: odd, from the golden ratio
 _DROPPED = np.uint64(48)  # bits
 _ALIGNED = 8  # bytes
@@ -35,19 +35,19 @@ _WORD = 4  # bytes
 
 
 class Digests:
-    """The digests of some lanes that are played together; a lane's do not depend on the others.
+    """The digests of some lanes of a game; those of a lane do not depend on the other lanes.
 
     Args:
         interface: of the game.
-        lanes: how many.
-        actions: the arrays in which actions are told.
+        lanes: number of lanes.
+        actions: the dtypes and shapes of the actions' arrays.
     """
 
     def __init__(self, interface: Interface, lanes: int, *, actions: Sequence[Layout]) -> None:
-        everybody = (len(interface.entities),)
+        per_entity = (len(interface.entities),)
         seen = [list(_seen(interface, entity)) for entity in range(len(interface.entities))]
-        flags: Layout = (np.dtype(np.bool_), everybody)
-        rest = [*actions, (np.dtype(np.float64), everybody), flags, flags, flags]
+        flags: Layout = (np.dtype(np.bool_), per_entity)
+        rest = [*actions, (np.dtype(np.float64), per_entity), flags, flags, flags]
         layouts = [layout for part in [*seen, rest] for layout in part]
         edges = _edges(layouts)
         self._spaces = interface.observation_spaces
@@ -63,31 +63,31 @@ class Digests:
         self._state = np.zeros(lanes, np.uint64)
 
     def begin(self, frame: Frame, lanes: Flags) -> NDArray[np.uint16]:
-        """Episodes begin in some lanes [L]: the digests [L] of what is seen first; those of other lanes stay."""
+        """Episodes begin in some lanes [L]; returns the digests [L], of first observations in these lanes."""
         self._see(frame, frame.active)
         words = self._words[lanes, : self._shown_words]
         self._state[lanes] = words @ self._multipliers[: self._shown_words]
         return self._kept()
 
     def add(self, actions: Iterable[Array], step: Step) -> NDArray[np.uint16]:
-        """A tick is played.
+        """Adds a tick.
 
         Args:
-            actions: what was done, arrays [L, ...]; what does not matter in them is 0.
-            step: what the game has said, nothing added to it.
+            actions: arrays [L, ...]; zeros for entities that were not to act.
+            step: the game's own result.
 
         Returns:
             The digests [L].
         """
         self._see(step.frame, step.frame.active | step.terminated | step.truncated)
-        told = [*actions, step.rewards, step.terminated, step.truncated, step.frame.active]
-        for view, array in zip(self._rest, told, strict=True):
+        parts = [*actions, step.rewards, step.terminated, step.truncated, step.frame.active]
+        for view, array in zip(self._rest, parts, strict=True):
             view[...] = array
         self._state = self._state * _CHAIN + self._words @ self._multipliers
         return self._kept()
 
     def _see(self, frame: Frame, shown: Flags) -> None:
-        """Takes what those see who are to act, or have ended, now [L, E]; rows of others mean nothing."""
+        """Adds the observations of the rows in `shown` [L, E]; other rows are ignored."""
         for entity, views in enumerate(self._seen):
             arrays = flatten(self._spaces[entity], frame.observations[entity])
             for view, array in zip(views, arrays, strict=False):
@@ -104,7 +104,7 @@ class Digests:
 
 
 def _seen(interface: Interface, entity: int) -> Iterator[Layout]:
-    """The arrays in which an entity is told what it sees."""
+    """The arrays of an entity's observations."""
     for leaf in leaves_of(interface.observation_spaces[entity]):
         yield leaf.dtype, leaf.shape
     if interface.mask_sizes[entity]:
@@ -112,14 +112,14 @@ def _seen(interface: Interface, entity: int) -> Iterator[Layout]:
 
 
 def _edges(layouts: Sequence[Layout]) -> list[int]:
-    """Where in a row each array begins, and where the last one ends: at multiples of 8 bytes."""
+    """The offset of each array in a row, and the end of the last one: multiples of 8 bytes."""
     sizes = [dtype.itemsize * int(np.prod(shape, dtype=np.int64)) for dtype, shape in layouts]
     ends: list[int] = np.cumsum([-(-size // _ALIGNED) * _ALIGNED for size in sizes]).tolist()
     return [0, *ends]
 
 
 def _view(rows: NDArray[np.uint8], at: int, layout: Layout) -> Array:
-    """The place of an array [L, ...] in the rows [L, bytes]."""
+    """A view, as an array [L, ...], of a part of the rows [L, bytes]."""
     dtype, shape = layout
     size = dtype.itemsize * int(np.prod(shape, dtype=np.int64))
     strides = (rows.strides[0], *np.zeros(shape, dtype).strides)
@@ -127,7 +127,7 @@ def _view(rows: NDArray[np.uint8], at: int, layout: Layout) -> Array:
 
 
 def _multipliers(count: int) -> Words:
-    """The first of the m_i; the same in every process, with every version of numpy."""
+    """The first of the m_i; the same in every process and with every version of NumPy."""
     return _drawn(1 << max(count - 1, 0).bit_length())[:count]
 
 

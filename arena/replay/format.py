@@ -1,17 +1,17 @@
-"""Replays on the disk: what is needed to play a match again, and digests to see that it is the same.
+"""The files of replays: what is needed to play a match again, and digests to check that it is the same.
 
     replays/round-0000/match-0003/
-    ├── manifest.json                      format version, how the game is made, its entities with policies and spaces
-    ├── 000000000000.lane-0000.replay      what some lanes have played in the leg that begins after tick 0
+    ├── manifest.json                      format version, how the game is made, entities, policies, spaces
+    ├── 000000000000.lane-0000.replay      the leg that begins after tick 0, of some lanes
     └── 000000010000.lane-0000.replay      the same lanes in the next leg
 
-A file is a row of chunks, appended while the leg is played. A chunk has a head of three numbers (uint32, little
-endian): the bytes of its body, the body's CRC-32, and the CRC-32 of these two numbers; its body is a `Chunk` as
-MessagePack, compressed by zlib. What a kill leaves of the last chunk is skipped by readers.
+A file is a sequence of chunks, appended while the leg is played. A chunk has a head of three numbers (uint32, little
+endian): the length of its body, the body's CRC-32, and the CRC-32 of these two numbers. The body is a `Chunk` as
+MessagePack, compressed by zlib. Readers skip an incomplete last chunk, which a killed process leaves.
 
-Seeds are given to a game when it is made, at the beginning of a leg or after it has failed; later episodes go on with
-its random streams, as they did when they were played. So an episode is played again from there. That keeps a run with
-replays, to the bit, the run that it is without, and costs little: a game alone is much faster than one that learns.
+A game is seeded when it is made, at the beginning of a leg or after it has failed; later episodes continue its random
+streams. So the playback of an episode starts where its game was made. This way recording changes no bit of a run, and
+it costs little: a game alone is much faster than a run that learns.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ from arena.records.space_json import space_from_json, space_to_json
 VERSION = 1
 MANIFEST = "manifest.json"
 _HEAD = struct.Struct("<III")
-_CHECKED = struct.Struct("<II")  # the part of the head that its own checksum is of
-_MOST_BYTES = 2**28  # of a chunk that is unpacked: a file that asks for more is not ours
+_CHECKED = struct.Struct("<II")  # the part of the head that its checksum covers
+_MOST_BYTES = 2**28  # of an unpacked chunk: a file that asks for more is not one of ours
 _FILE = re.compile(r"([0-9]+)\.lane-([0-9]+)\.replay", re.ASCII)
 
 Array = NDArray[Any]
@@ -47,27 +47,27 @@ Leaves = tuple[Array, ...]
 
 
 class EntityReplays(NamedTuple):
-    """Whose actions stand in the columns of one entity."""
+    """The entity of some columns, with its policy and spaces."""
 
     name: str  # of the entity in its game
-    policy: str  # whose worker drove it
-    seat: int  # that it belonged to
+    policy: str  # of the worker that drove it
+    seat: int  # of the worker
     action_space: Space[Any]
 
 
 class Manifest(NamedTuple):
-    """How a match is made, and what its chunks hold."""
+    """How a match is made, and the content of its chunks."""
 
     round: int
     match: int
-    env: str  # the game, as the configuration calls it
-    make: str  # what makes it
-    kwargs: dict[str, Any]  # with these arguments
-    wrappers: tuple[tuple[str, Any], ...]  # name and argument of each, the innermost first
+    env: str  # the game's name in the configuration
+    make: str  # the callable that makes it
+    kwargs: dict[str, Any]  # its arguments
+    wrappers: tuple[tuple[str, Any], ...]  # name and argument of each wrapper, the innermost first
     entities: tuple[EntityReplays, ...]
 
     def columns(self) -> tuple[tuple[Column, ...], ...]:
-        """Per entity the columns of its actions' leaves."""
+        """Per entity the columns of the leaves of its actions."""
         return tuple(tuple(_columns(entity.action_space)) for entity in self.entities)
 
     def layouts(self) -> list[tuple[np.dtype[Any], tuple[int, ...]]]:
@@ -75,7 +75,7 @@ class Manifest(NamedTuple):
         return [(column.dtype, column.shape) for columns in self.columns() for column in columns]
 
     def to_bytes(self) -> bytes:
-        """The content of the file."""
+        """The content of manifest.json."""
         entities = [
             {**entity._asdict(), "action_space": space_to_json(entity.action_space)} for entity in self.entities
         ]
@@ -83,11 +83,11 @@ class Manifest(NamedTuple):
 
 
 class Column(NamedTuple):
-    """How one leaf of an action is written: choices count from 0 in the least type that holds them."""
+    """How one leaf of an action is stored: integers from 0, in the smallest dtype that holds them."""
 
-    dtype: np.dtype[Any]  # on the disk
+    dtype: np.dtype[Any]  # in the file
     shape: tuple[int, ...]  # of an item
-    low: Any  # the first choice; None: no choices, any number is written as it is
+    low: Any  # the smallest integer; None: floats, stored as they are
     given: np.dtype[Any]  # in the game
 
     @property
@@ -95,12 +95,12 @@ class Column(NamedTuple):
         return int(np.prod(self.shape, dtype=np.int64)) * self.dtype.itemsize
 
     def packed(self, array: Array) -> Array:
-        """Actions [L, ...] as they are written."""
+        """Actions [L, ...] as they are stored."""
         counted = array if self.low is None else array - self.low
         return counted.astype(self.dtype, copy=False)
 
     def unpacked(self, array: Array) -> Array:
-        """Actions as they were."""
+        """Stored actions as the game gets them."""
         found = array.astype(self.given)
         return found if self.low is None else (found + self.low).astype(self.given, copy=False)
 
@@ -109,14 +109,14 @@ class Begin(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Episodes begin in some lanes.
 
     Args:
-        tick: after which one.
-        lanes: by their places in the file's lanes.
-        episodes: their numbers, as in episodes.jsonl; one whose number comes again was dropped.
-        digests: of what was seen first.
-        seeds: that were given to these lanes; None: none.
+        tick: the number of ticks played before.
+        lanes: indices into the file's lanes.
+        episodes: their numbers, as in episodes.jsonl; an episode whose number comes again was dropped.
+        digests: of the first observations.
+        seeds: of these lanes; None: none were given.
         options: of the reset.
-        lost: what options there were that could not be written down; empty where all are here.
-        anew: the game was made for this; all lanes begin.
+        lost: a description of options that could not be stored; empty if all were.
+        anew: whether the game was made for this; then all lanes begin.
     """
 
     tick: int
@@ -134,12 +134,12 @@ class Chunk(msgspec.Struct, frozen=True, array_like=True):
 
     Args:
         lane: the number of the first of the lanes.
-        lanes: how many there are.
-        tick: how many ticks were played before.
-        ticks: how many there are here.
-        begins: in the order in which they came.
-        failed: the ticks at which the game has failed, which it did not play.
-        actions: per entity and leaf the columns [T, L, ...], zeros for who was not to act.
+        lanes: number of lanes.
+        tick: number of ticks played before.
+        ticks: number of ticks in the chunk.
+        begins: in their order.
+        failed: the ticks at which the game failed, which were not played.
+        actions: per entity and leaf the columns [T, L, ...], zeros for entities that were not to act.
         digests: uint16 [T, L], see `arena.replay.digests`.
     """
 
@@ -158,36 +158,36 @@ _decoder = msgspec.msgpack.Decoder(Chunk)
 
 
 def folder_of(replays: Path, *, round: int, match: int) -> Path:
-    """Where the replays of a match are."""
+    """The folder of a match's replays."""
     return replays / f"round-{round:04d}" / f"match-{match:04d}"
 
 
 def file_path(folder: Path, *, start: int, lane: int) -> Path:
-    """The file of the leg that begins after tick `start`, of the lanes of which `lane` is the first."""
+    """The file of the leg that begins after tick `start`, of the lanes from `lane` on."""
     return folder / f"{start:012d}.lane-{lane:04d}.replay"
 
 
 def files_in(folder: Path) -> list[Path]:
-    """The files of a match by ticks and lanes."""
+    """The files of a match, in the order of ticks and lanes."""
     return sorted((path for path in folder.glob("*.replay") if _FILE.fullmatch(path.name)), key=start_and_lane)
 
 
 def start_and_lane(path: Path) -> tuple[int, int]:
-    """How many ticks were played before a file, and the first of its lanes: its name says it."""
+    """The number of ticks played before a file, and its first lane, from its name."""
     match = _FILE.fullmatch(path.name)
-    assert match is not None, f"{path} is no replay"
+    assert match is not None, f"{path} is not a replay"
     return int(match[1]), int(match[2])
 
 
 def framed(chunk: Chunk) -> bytes:
-    """A chunk as it stands in a file."""
+    """The bytes of a chunk in a file."""
     body = zlib.compress(_encoder.encode(chunk))
     checked = _CHECKED.pack(len(body), zlib.crc32(body))
     return checked + zlib.crc32(checked).to_bytes(4, "little") + body
 
 
 def chunks_in(path: Path) -> Iterator[Chunk]:
-    """The whole chunks of a file; what a kill has left of another one is not looked at.
+    """The complete chunks of a file; an incomplete last one is ignored.
 
     Raises:
         ConfigError: the file cannot be read, or is damaged before its end.
@@ -201,25 +201,25 @@ def chunks_in(path: Path) -> Iterator[Chunk]:
         size, checksum, of_head = _HEAD.unpack_from(data, at)
         body = data[at + _HEAD.size : at + _HEAD.size + size]
         if zlib.crc32(data[at : at + _CHECKED.size]) != of_head:
-            raise damaged(path, f"at byte {at} no chunk begins")
+            raise damaged(path, f"no chunk begins at byte {at}")
         if len(body) < size:
             return
         if zlib.crc32(body) != checksum:
-            raise damaged(path, f"the chunk at byte {at} does not have its checksum")
+            raise damaged(path, f"the chunk at byte {at} has a wrong checksum")
         yield _chunk(path, body)
         at += _HEAD.size + size
 
 
 def discard_after(folder: Path, tick: int) -> None:
-    """Brings the replays of a match back to what they were at a tick; does nothing where there are none.
+    """Truncates the replays of a match to those up to a tick; does nothing if there are none.
 
-    Nobody may be writing here.
+    No process may be writing them.
 
     Args:
         folder: of the match.
-        tick: what was played after it is forgotten.
+        tick: later ticks are removed.
     """
-    newest: dict[int, Path] = {}  # of what stays, by its first lane: files before it have no later ticks
+    newest: dict[int, Path] = {}  # first lane -> the newest file that stays; older ones have no later ticks
     for path in files_in(folder):
         start, first = start_and_lane(path)
         if start >= tick:
@@ -228,20 +228,20 @@ def discard_after(folder: Path, tick: int) -> None:
             newest[first] = path
     for path in newest.values():
         _cut(path, tick)
-    if not files_in(folder):  # so whoever plays next under this number may be another match
+    if not files_in(folder):  # a different match may get this number next
         (folder / MANIFEST).unlink(missing_ok=True)
 
 
 def damaged(path: Path, why: str) -> ConfigError:
-    """What to raise for a file that nobody has written so."""
-    return ConfigError(f"is no replay, or is damaged: {why}", source=str(path))
+    """The error for a file that is not valid."""
+    return ConfigError(f"is not a replay, or is damaged: {why}", source=str(path))
 
 
 def manifest_of(path: Path) -> Manifest:
-    """What a manifest's file says.
+    """Reads a manifest.
 
     Raises:
-        ConfigError: it cannot be read, is damaged, or of a newer arena.
+        ConfigError: it cannot be read, is damaged, or comes from a newer arena.
     """
     try:
         written = json.loads(path.read_bytes())
@@ -259,7 +259,7 @@ def manifest_of(path: Path) -> Manifest:
     except ConfigError:
         raise
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, MemoryError) as error:
-        raise ConfigError(f"is no manifest of replays, or is damaged: {error}", source=str(path)) from error
+        raise ConfigError(f"is not a manifest of replays, or is damaged: {error}", source=str(path)) from error
 
 
 def _checked(manifest: Manifest) -> Manifest:
@@ -269,7 +269,7 @@ def _checked(manifest: Manifest) -> Manifest:
         fits = zip((entity.name, entity.policy, entity.seat), (str, str, int), strict=True)
         wrong += [f"entities: {entity.name!r}"] if not all(type(value) is kind for value, kind in fits) else []
     if wrong or not manifest.entities:
-        raise ValueError(f"not as it is written: {', '.join(wrong) or 'no entities'}")
+        raise ValueError(f"invalid: {', '.join(wrong) or 'no entities'}")
     return manifest
 
 
@@ -283,7 +283,7 @@ def _chunk(path: Path, body: bytes) -> Chunk:
 
 
 def _cut(path: Path, tick: int) -> None:
-    """Forgets the ticks of a file that are later than a tick; one that is damaged stays so: its readers say it."""
+    """Removes the later ticks of a file; a damaged file is left for its readers to report."""
     try:
         chunks = list(chunks_in(path))
         kept = [_until(chunk, tick) for chunk in chunks if chunk.tick < tick]
@@ -296,7 +296,7 @@ def _cut(path: Path, tick: int) -> None:
 
 
 def _until(chunk: Chunk, tick: int) -> Chunk:
-    """The part of a chunk that is not later than a tick."""
+    """The part of a chunk up to a tick."""
     ticks = min(chunk.ticks, tick - chunk.tick)
     return Chunk(
         chunk.lane,
@@ -326,7 +326,7 @@ def _columns(space: Space[Any]) -> Iterator[Column]:
 
 
 def _choices(space: Space[Any]) -> tuple[Any, int]:
-    """The first choice, and how many there are at most; no first one in a Box."""
+    """The smallest integer (None for a Box), and the number of values."""
     if isinstance(space, spaces.Discrete):
         return int(space.start), int(space.n)
     if isinstance(space, spaces.MultiDiscrete):

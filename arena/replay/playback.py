@@ -1,10 +1,10 @@
-"""A recorded match played again: the same game, made with the same seeds, given the same actions.
+"""Plays a recorded match again: the same game, seeds and actions.
 
     with Playback(manifest, recording, lanes=[0]) as playback:
         for event in playback.events():        begins of episodes, and ticks
-            event.same                         which lanes are as they were recorded
+            event.same                         the lanes that are as recorded
 
-Neither policies nor MPI are needed. The game comes from the names in the manifest: code is run that a run folder names.
+Neither policies nor MPI are needed. The game is imported by the names in the manifest: code named by a run folder runs.
 """
 
 from __future__ import annotations
@@ -30,30 +30,30 @@ Numbers = NDArray[np.int64]
 
 
 class Event(NamedTuple):
-    """What a game has said, of the `L` lanes that are played again. Arrays hold until the next event."""
+    """Results of the game in the `L` lanes of the playback. Arrays are valid until the next event."""
 
-    tick: int  # how many the match has played
-    place: int  # in the recording's `begins`, of the last one that was done
-    lanes: Flags  # [L] the lanes that it is about: those that begin an episode; all, on a tick
-    episodes: Numbers  # [L] the numbers of the episodes that they are in
-    begun: Numbers  # [L] how many ticks were played before these
+    tick: int  # ticks played by the match
+    place: int  # index of the last begin in the recording's `begins`
+    lanes: Flags  # [L] the lanes in which an episode begins; on a tick, all
+    episodes: Numbers  # [L] the numbers of their episodes
+    begun: Numbers  # [L] ticks played before these episodes
     frame: Frame
-    same: Flags  # [L] which lanes are as they were recorded
+    same: Flags  # [L] true for lanes that are as recorded
     step: Step | None = None  # None: episodes begin
-    actions: Sequence[Any] = ()  # of the tick, per entity a batched sample [L, ...]
+    actions: Sequence[Any] = ()  # of the tick: per entity a batched sample [L, ...]
 
 
 @dataclass(frozen=True)
 class Difference:
-    """Where a lane is not what was recorded.
+    """Where a playback differs from its recording.
 
     Args:
-        match: in which match.
-        tick: of the match; where nothing was played yet of the episode, the one before.
-        lane: in which lane; None: the game has failed for all that play.
+        match: number of the match.
+        tick: of the match; before the first tick of an episode, the one before it.
+        lane: number of the lane; None: the game failed in all lanes.
         episode: of the lane.
-        played: ticks of the episode, with this one; 0: what is seen first differs.
-        error: what the game has raised.
+        played: ticks of the episode, this one included; 0: the first observation differs.
+        error: the exception of the game.
     """
 
     match: int
@@ -65,15 +65,15 @@ class Difference:
 
     def __str__(self) -> str:
         if self.error:
-            return f"match {self.match}: at tick {self.tick} the game fails, as it did not before: {self.error}"
+            return f"match {self.match}: the game fails at tick {self.tick}, where it did not fail before: {self.error}"
         where = f"match {self.match}, lane {self.lane}, episode {self.episode}"
         if not self.played:
-            return f"{where}: what is seen first, after tick {self.tick}, is not what was recorded"
-        return f"{where}: tick {self.tick}, number {self.played} of the episode, is not what was recorded"
+            return f"{where}: the first observation, after tick {self.tick}, differs from the recording"
+        return f"{where}: tick {self.tick}, number {self.played} of the episode, differs from the recording"
 
 
 class ReplayDiffers(ArenaError):
-    """A match that is played again is not what was recorded; `difference` says where."""
+    """A playback differs from its recording; `difference` says where."""
 
     def __init__(self, difference: Difference) -> None:
         super().__init__(str(difference))
@@ -85,15 +85,15 @@ class Playback:
 
     Args:
         manifest: of the match.
-        recording: what its lanes have played in a leg.
-        lanes: which of them, by their places in the recording: what a lane plays does not depend on the others.
-        render_mode: given to the game when it is made; None: as it was.
+        recording: a leg of some lanes.
+        lanes: indices of the lanes to play; a lane does not depend on the other lanes.
+        render_mode: passed to the game; None: as recorded.
 
     Attributes:
-        game: the one that plays; another one after it was made anew.
+        game: the current one; replaced where the game was made again in the recording.
 
     Raises:
-        ConfigError: the game cannot be made, or has other entities or actions than it had.
+        ConfigError: the game cannot be made, or its entities or actions have changed.
     """
 
     def __init__(
@@ -117,19 +117,21 @@ class Playback:
         self.game.close()
 
     def events(self, *, since: int = 0) -> Iterator[Event]:
-        """Everything from a game's beginning on, until the end of the recording; to be asked for once.
+        """All events from a game's beginning to the end of the recording; may be called once.
 
         Args:
-            since: the place of that beginning in the recording's `begins`: one for which the game was made.
+            since: the index in the recording's `begins` of a begin for which the game was made.
 
         Raises:
-            ReplayDiffers: the game has failed, as it did not before.
-            ConfigError: it was reset with options that are not on record.
+            ReplayDiffers: the game fails where it did not fail before.
+            ConfigError: it was reset with options that were not recorded.
         """
         recording, begins = self._recording, self._recording.begins
         first = begins[since].tick
         for tick in range(first, recording.start + recording.ticks + 1):
-            if tick > first and tick not in recording.failed:  # the first one was for the game before, if for any
+            if (
+                tick > first and tick not in recording.failed
+            ):  # a failure at the first tick belongs to the previous game
                 yield self._step(tick, since - 1)
             while since < len(begins) and begins[since].tick == tick:
                 event = self._begin(begins[since], since)
@@ -144,13 +146,13 @@ class Playback:
         if found != recorded:
             game.close()
             raise ConfigError(
-                f"match {self._manifest.match}: the game {self._manifest.make!r} has other entities or actions than "
-                f"when it was recorded: now {_words(found)}; then {_words(recorded)}"
+                f"match {self._manifest.match}: the entities or actions of the game {self._manifest.make!r} have "
+                f"changed: now {_words(found)}; recorded {_words(recorded)}"
             )
         return game
 
     def _begin(self, begin: Begin, place: int) -> Event | None:
-        """Begins episodes; None if in none of the lanes that are played."""
+        """Begins episodes; None if none of the playback's lanes begins one."""
         places = {position: place for place, position in enumerate(begin.lanes)}
         asked = [places.get(position) for position in self._lanes]
         lanes = np.array([place is not None for place in asked])
@@ -158,8 +160,8 @@ class Playback:
             return None
         if begin.lost:
             raise ConfigError(
-                f"match {self._manifest.match}: what begins after tick {begin.tick} was begun with options that could "
-                f"not be written down, so it cannot be played again: {begin.lost}"
+                f"match {self._manifest.match}: the reset after tick {begin.tick} had options that could not be "
+                f"recorded, so it cannot be played again: {begin.lost}"
             )
         frame = self._reset(begin, lanes, [None if at is None or not begin.seeds else begin.seeds[at] for at in asked])
         digests = self._digests.begin(frame, lanes)
@@ -203,10 +205,10 @@ class Playback:
 
 
 def made(manifest: Manifest, kwargs: Mapping[str, Any], *, lanes: int) -> BatchedEnv:
-    """The game of a match.
+    """Makes the game of a match.
 
     Raises:
-        ConfigError: it cannot be made; what its constructor has raised is in the message, and is the cause.
+        ConfigError: its constructor has raised an exception, which is the cause.
     """
     try:
         return registry.adapt_environment(manifest.make, kwargs, lanes, manifest.wrappers)

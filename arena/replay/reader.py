@@ -1,12 +1,12 @@
-"""What a run with `record: replays` has written down, read back: which episodes there are, and what was done in them.
+"""Reads the replays of a run (`record: replays`): its episodes and their actions.
 
     replays = read_replays("runs/duel")
     for match in replays.matches:
-        for episode in match.episodes():             those that were played to their end
+        for episode in match.episodes():             those that have ended
             episode.lane, episode.number, episode.length
 
-`arena.replay.verify` plays them again. How the files look is in `arena.replay.format`; what is read is held against
-it, and reading runs no code.
+`arena.replay.verify` plays them again. The files are described in `arena.replay.format`; they are checked when they
+are read, and reading runs no code.
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ from arena.replay.format import (
 
 @dataclass(frozen=True)
 class Recording:
-    """One file: what `L` lanes have played in the `T` ticks of a leg.
+    """One file: the `T` ticks of a leg in `L` lanes.
 
     Args:
         path: of the file.
-        lanes: by their numbers in the match.
-        start: how many ticks were played before.
-        begins: when episodes begin, in the order in which they were begun.
-        failed: the ticks at which the game has failed, which it did not play.
-        actions: per entity the leaves [T, L, ...] of what was done, zeros for who was not to act.
+        lanes: their numbers in the match.
+        start: number of ticks played before.
+        begins: of episodes, in their order.
+        failed: the ticks at which the game failed, which were not played.
+        actions: per entity the leaves [T, L, ...], zeros for entities that were not to act.
         digests: [T, L], see `arena.replay.digests`.
     """
 
@@ -64,13 +64,13 @@ class Recording:
 
 
 class Episode(NamedTuple):
-    """An episode that was played to its end, and is on record under its number."""
+    """An episode that has ended."""
 
     lane: int
     number: int
-    begin: int  # ticks of the match that were played before
+    begin: int  # ticks of the match before its first one
     end: int  # its last tick
-    place: int  # of its begin, in those of its recording
+    place: int  # index of its begin in the recording's `begins`
     recording: Recording
 
     @property
@@ -81,11 +81,11 @@ class Episode(NamedTuple):
 
 @dataclass(frozen=True)
 class MatchReplays:
-    """What there is of one match.
+    """The replays of one match.
 
     Args:
         path: its folder.
-        manifest: how it is made, and who has played.
+        manifest: of the match.
     """
 
     path: Path
@@ -93,16 +93,16 @@ class MatchReplays:
 
     @cached_property
     def recordings(self) -> tuple[Recording, ...]:
-        """All files, by ticks and lanes.
+        """All files, in the order of ticks and lanes.
 
         Raises:
-            ConfigError: one is damaged.
+            ConfigError: a file is damaged.
         """
         found = (_recording(path, self.manifest) for path in files_in(self.path))
         return tuple(recording for recording in found if recording is not None)
 
     def episodes(self) -> list[Episode]:
-        """The episodes that were played to their end, by lane and number; those that a leg's end has cut included.
+        """The episodes that have ended, by lane and number; also those that were cut at the end of a leg.
 
         Raises:
             ConfigError: as `recordings`.
@@ -111,10 +111,10 @@ class MatchReplays:
         return [found[place] for place in sorted(found)]
 
     def episode(self, number: int, *, lane: int) -> Episode:
-        """One of them.
+        """One episode.
 
         Raises:
-            ConfigError: as `recordings`; or it is not there.
+            ConfigError: as `recordings`; or there is no such episode.
         """
         known = [one for one in self.episodes() if one.lane == lane]
         for one in known:
@@ -124,17 +124,17 @@ class MatchReplays:
         raise self._absent(f"episode {number} of lane {lane}; {_there([one.number for one in known])}")
 
     def check_lane(self, lane: int) -> None:
-        """Refuses a lane of which there is nothing.
+        """Checks that a lane was recorded.
 
         Raises:
-            ConfigError: there is none, and says which there are; or as `recordings`.
+            ConfigError: it was not; or as `recordings`.
         """
         if lane not in self.lanes:
             raise self._absent(f"lane {lane}; {_there(self.lanes)}")
 
     @property
     def lanes(self) -> Sequence[int]:
-        """The numbers of the lanes of which there is something."""
+        """The numbers of the recorded lanes."""
         return sorted({lane for recording in self.recordings for lane in recording.lanes})
 
     def _absent(self, what: str) -> ConfigError:
@@ -143,7 +143,7 @@ class MatchReplays:
 
 @dataclass(frozen=True)
 class Replays:
-    """What a run has kept, match by match, the first round first."""
+    """The replays of a run, by rounds and matches."""
 
     path: Path
     matches: tuple[MatchReplays, ...]
@@ -152,7 +152,7 @@ class Replays:
         """One match.
 
         Raises:
-            ConfigError: it is not there.
+            ConfigError: there is no such match.
         """
         rounds = sorted({match.manifest.round for match in self.matches})
         if round not in rounds:
@@ -165,13 +165,13 @@ class Replays:
 
 
 def read_replays(path: Path | str) -> Replays:
-    """Opens the replays of a run; the files of a match are read when they are asked for.
+    """Opens the replays of a run; the files of a match are read on access.
 
     Args:
         path: a run folder.
 
     Raises:
-        ConfigError: there are none here, or a manifest is missing, damaged, or of a newer arena.
+        ConfigError: there are none, or a manifest is missing, damaged, or comes from a newer arena.
     """
     home = Path(path) / "replays"
     found = [manifest for folder in sorted(home.glob("round-*/match-*")) if (manifest := _manifest_in(folder))]
@@ -184,26 +184,29 @@ def read_replays(path: Path | str) -> Replays:
 
 
 def _manifest_in(folder: Path) -> Path | None:
-    """The manifest of a match; None where nothing was written, or all of it is to be played again."""
-    files, manifest = files_in(folder), folder / MANIFEST  # in this order: it is there before the first file is
+    """The manifest of a match; None if it has no files."""
+    files, manifest = (
+        files_in(folder),
+        folder / MANIFEST,
+    )  # in this order: the manifest is written before the first file
     if files and not manifest.exists():
-        raise damaged(manifest, "it is missing, though there are files beside it")
+        raise damaged(manifest, "it is missing, but there are replay files in its folder")
     return manifest if manifest.exists() else None
 
 
 def _recording(path: Path, manifest: Manifest) -> Recording | None:
-    """What a file holds; None if nothing was written before its writer was killed."""
+    """The content of a file; None if its writer was killed before it wrote anything."""
     chunks = list(chunks_in(path))
     if not chunks:
         return None
     start, lane = start_and_lane(path)
     first = chunks[0]
     if (first.tick, first.lane) != (start, lane):
-        raise damaged(path, f"it begins after tick {first.tick} with lane {first.lane}, which its name does not say")
+        raise damaged(path, f"it begins after tick {first.tick} with lane {first.lane}, which does not match its name")
     parts = [_columns(chunk, manifest, path) for chunk in chunks]
     for before, chunk in pairwise(chunks):
         if (chunk.tick, chunk.lane, chunk.lanes) != (before.tick + before.ticks, first.lane, first.lanes):
-            raise damaged(path, f"its ticks or lanes do not go on after tick {before.tick + before.ticks}")
+            raise damaged(path, f"its ticks or lanes do not continue after tick {before.tick + before.ticks}")
     begins = tuple(begin for chunk in chunks for begin in chunk.begins)
     _check_begins(begins, first, path)
     joined = [np.concatenate(columns) for columns in zip(*parts, strict=True)]
@@ -219,7 +222,7 @@ def _recording(path: Path, manifest: Manifest) -> Recording | None:
 
 
 def _columns(chunk: Chunk, manifest: Manifest, path: Path) -> list[NDArray[np.generic]]:
-    """The digests of a chunk, and the leaves of all actions, as they are written."""
+    """The digests of a chunk, and the leaves of all actions, as stored."""
     layouts = [(np.dtype(np.uint16), ()), *manifest.layouts()]
     written = [chunk.digests, *chunk.actions]
     try:
@@ -240,18 +243,18 @@ def _by_entity(leaves: Sequence[NDArray[np.generic]], manifest: Manifest) -> tup
 
 def _check_begins(begins: Sequence[Begin], first: Chunk, path: Path) -> None:
     if not begins or not begins[0].anew or begins[0].tick != first.tick:
-        raise damaged(path, "nothing is said of how its first episodes begin")
+        raise damaged(path, "the begin of its first episodes is missing")
     if any(after.tick < before.tick for before, after in pairwise(begins)):
-        raise damaged(path, "its episodes do not begin one after the other")
+        raise damaged(path, "its begins of episodes are not in order")
     for begin in begins:
         sizes = {len(begin.lanes), len(begin.episodes), len(begin.digests), len(begin.seeds or begin.lanes)}
         whole = not begin.anew or begin.lanes == list(range(first.lanes))
         if len(sizes) > 1 or not whole or not set(begin.lanes) <= set(range(first.lanes)):
-            raise damaged(path, f"what begins after tick {begin.tick} are no episodes of its lanes")
+            raise damaged(path, f"the begin after tick {begin.tick} does not fit its lanes")
 
 
 def _episodes(recording: Recording) -> Iterator[Episode]:
-    """Those that end: what is begun next in their lane has a higher number."""
+    """The episodes that ended: the next one in their lane has a higher number."""
     last: dict[int, tuple[int, int, int]] = {}
     for place, begin in enumerate(recording.begins):
         for position, number in zip(begin.lanes, begin.episodes, strict=True):

@@ -1,6 +1,6 @@
-"""Replays for those who look at them: are they what was played, and what did it look like?
+"""Verifies replays by playing them again, and renders their episodes.
 
-verify(match)                        plays everything again, and says where it is not what was recorded
+verify(match)                        plays all recordings, and returns where they differ
 events_of(match, episode)            an episode, tick by tick
 frames("runs/duel", 0, 12)           its pictures; no screen is needed
 """
@@ -26,20 +26,20 @@ from arena.replay.reader import Episode, MatchReplays, Recording, read_replays
 Picture = NDArray[np.uint8]
 
 PICTURES, TEXT = "rgb_array", "ansi"
-"""Gymnasium's and PettingZoo's names for how a game is rendered."""
-_PER_SECOND = 10.0  # ticks of games that do not say how fast they are to be shown
+"""Gymnasium's and PettingZoo's names of render modes."""
+_PER_SECOND = 10.0  # ticks per second of games without `render_fps`
 _NO_SCREEN = {"SDL_VIDEODRIVER": "dummy", "SDL_AUDIODRIVER": "dummy", "PYGAME_HIDE_SUPPORT_PROMPT": "1"}
 
 
 def verify(match: MatchReplays, *, lane: int | None = None) -> Iterator[tuple[Recording, list[Difference]]]:
-    """Plays every recording of a match again, with the first difference of each of its lanes, if there is one.
+    """Plays every recording of a match again; yields each with the first difference of each lane that has one.
 
     Args:
         match: of a run.
-        lane: this one alone, of the recordings that have it; None: all.
+        lane: only this one; None: all.
 
     Raises:
-        ConfigError: a file is damaged, or the game is not as it was, see `Playback`.
+        ConfigError: a file is damaged, or the game has changed, see `Playback`.
     """
     for recording in match.recordings:
         found: dict[int | None, Difference] = {}
@@ -60,12 +60,12 @@ def verify(match: MatchReplays, *, lane: int | None = None) -> Iterator[tuple[Re
 def events_of(
     match: MatchReplays, episode: Episode, *, render_mode: str | None = None
 ) -> Iterator[tuple[Event, BatchedEnv]]:
-    """An episode's events, with the game that has just come to them: what is seen first, then its ticks.
+    """An episode's events, each with the game in the state after it: the begin, then the ticks.
 
-    Its lane is played alone, from where its game was made; the episodes before it are not shown.
+    Only its lane is played, from where its game was made; events of earlier episodes are left out.
 
     Raises:
-        ReplayDiffers: it, or an episode before it, is not what was recorded.
+        ReplayDiffers: it, or an episode before it, differs from the recording.
         ConfigError: as `verify`.
     """
     recording = episode.recording
@@ -82,7 +82,7 @@ def events_of(
 
 
 def frames(run: Path | str, match: int, episode: int, *, lane: int = 0, round: int = 0) -> Iterator[Picture]:
-    """The pictures of an episode, uint8 [height, width, 3]: what is seen first, and one after each tick.
+    """The pictures of an episode, uint8 [height, width, 3]: one at its beginning, and one after each tick.
 
     Args:
         run: the run folder.
@@ -92,7 +92,7 @@ def frames(run: Path | str, match: int, episode: int, *, lane: int = 0, round: i
         round: of a league.
 
     Raises:
-        ReplayDiffers: what is played again is not what was recorded.
+        ReplayDiffers: the playback differs from the recording.
         ConfigError: there is no such episode, its files are damaged, or the game draws no pictures.
     """
     found = read_replays(run).match(match, round=round)
@@ -102,7 +102,7 @@ def frames(run: Path | str, match: int, episode: int, *, lane: int = 0, round: i
 
 def pictures_of(match: MatchReplays, episode: Episode) -> Iterator[tuple[Picture, Event]]:
     """As `frames`, each picture with the event that it shows."""
-    for name, value in _NO_SCREEN.items():  # before a game imports what opens windows
+    for name, value in _NO_SCREEN.items():  # before a game imports a library that opens windows
         os.environ.setdefault(name, value)
     mode = PICTURES if PICTURES in rendering(match.manifest).modes else None
     for event, game in events_of(match, episode, render_mode=mode):
@@ -116,10 +116,10 @@ def pictures_of(match: MatchReplays, episode: Episode) -> Iterator[tuple[Picture
 
 
 def rendered(manifest: Manifest, game: BatchedEnv) -> Picture | str | None:
-    """What the game shows of its first lane: a picture, text, or None.
+    """Renders the first lane of a game: a picture, text, or None.
 
     Raises:
-        ConfigError: it cannot, as where a package is missing that it draws with; its own words are in the message.
+        ConfigError: rendering fails, for example because a package is missing.
     """
     try:
         return game.render()
@@ -130,14 +130,14 @@ def rendered(manifest: Manifest, game: BatchedEnv) -> Picture | str | None:
 
 
 class Rendering(NamedTuple):
-    """How a game says that it can be shown."""
+    """How a game is rendered, from its metadata."""
 
-    modes: tuple[str, ...]  # that it takes as `render_mode`; none if the configuration has chosen one
-    per_second: float  # ticks
+    modes: tuple[str, ...]  # values for `render_mode`; empty if the configuration sets it
+    per_second: float  # ticks per second
 
 
 def rendering(manifest: Manifest) -> Rendering:
-    """What a game of Gymnasium or PettingZoo says of its pictures; natively batched ones need not be asked.
+    """The metadata of a game of Gymnasium or PettingZoo; natively batched games have none.
 
     Raises:
         ConfigError: it cannot be made.
@@ -151,10 +151,10 @@ def rendering(manifest: Manifest) -> Rendering:
         raise ConfigError(
             f"the game {manifest.make!r} cannot be made with {manifest.kwargs}: {type(error).__name__}: {error}"
         ) from error
-    said: Any = getattr(instance, "metadata", None)
+    given: Any = getattr(instance, "metadata", None)
     if hasattr(instance, "close"):
         instance.close()
-    metadata: Mapping[str, Any] = said if isinstance(said, Mapping) else {}
+    metadata: Mapping[str, Any] = given if isinstance(given, Mapping) else {}
     modes: Sequence[str] = metadata.get("render_modes") or ()
     takes = _takes_render_mode(factory, manifest.kwargs)
     return Rendering(tuple(modes) if takes else (), float(metadata.get("render_fps") or _PER_SECOND))

@@ -1,9 +1,9 @@
-"""Pictures one after the other as a file that plays: `.mp4` (H.264), `.gif` and `.webp`.
+"""Writes pictures as a video or an animation: `.mp4` (H.264), `.gif` and `.webp`.
 
     write_video(Path("duel.mp4"), frames, per_second=10)
 
-`captioned` puts a line over each picture: who plays, what they have earned, and how far the episode is. Pillow draws
-and writes GIF and WebP, imageio-ffmpeg brings an encoder for MP4 along: the extra `video`.
+`captioned` puts a line over each picture: the players with their returns, and the progress of the episode. Pillow draws
+and writes GIF and WebP, imageio-ffmpeg has an encoder for MP4: the extra `video`.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ Picture = NDArray[np.uint8]  # [height, width, 3]
 
 SUFFIXES = (".mp4", ".gif", ".webp")
 _PACKAGES = {"PIL": "pillow", "imageio_ffmpeg": "imageio-ffmpeg"}
-_LEAST, _MOST = 360, 720  # pixels of a picture's longer side: what is smaller or larger is scaled
-_HELD = 1.0  # seconds for which the last picture stays
-_SHORTEST = 20  # milliseconds of a picture: browsers show shorter ones for longer
+_LEAST, _MOST = 360, 720  # pixels of a picture's longer side; others are scaled
+_HELD = 1.0  # seconds for which the last picture is shown
+_SHORTEST = 20  # milliseconds of a picture: browsers slow shorter ones down
 _BAND, _PAD, _DOT, _TEXT = 40, 14, 11, 15  # pixels: the caption's height, its margins, a mark, the letters
 _PAPER, _INK, _SOFT, _LINE = (250, 250, 251), (33, 38, 45), (120, 128, 138), (222, 226, 230)
 
 
 class Player(NamedTuple):
-    """Who is named over a picture."""
+    """A player in the caption."""
 
     name: str
     color: str  # as "#1f77b4"
@@ -45,21 +45,21 @@ class Player(NamedTuple):
 
 
 class Caption(NamedTuple):
-    """What stands over a picture."""
+    """The line over a picture."""
 
     players: Sequence[Player]
     words: str  # on the right
-    share: float  # of the episode that is over, from 0 to 1
+    share: float  # part of the episode played so far, from 0 to 1
 
 
 def check_video(path: Path) -> None:
-    """Refuses a file that cannot become a video.
+    """Checks that a video can be written to a path.
 
     Raises:
-        ConfigError: its name has another end, it cannot be where it is to be, or a package is missing.
+        ConfigError: its suffix is unknown, its folder cannot be used, or a package is missing.
     """
     if path.suffix.lower() not in SUFFIXES:
-        raise ConfigError(f"{str(path)!r} is no video; {nearest(path.suffix, SUFFIXES)}", path="--video")
+        raise ConfigError(f"{str(path)!r} is not a video file; {nearest(path.suffix, SUFFIXES)}", path="--video")
     check_place(path, option="--video")
     missing = [name for module, name in _PACKAGES.items() if importlib.util.find_spec(module) is None]
     if missing:
@@ -71,12 +71,12 @@ def check_video(path: Path) -> None:
 
 
 def write_video(path: Path, pictures: Iterator[Picture], *, per_second: float) -> None:
-    """Writes pictures of one size; the file is there when all of them are in it.
+    """Writes pictures of one size; the file appears when it is complete.
 
     Args:
         path: ends with one of `SUFFIXES`.
         pictures: at least one.
-        per_second: how many are shown in a second.
+        per_second: pictures per second.
 
     Raises:
         ConfigError: as `check_video`.
@@ -86,19 +86,19 @@ def write_video(path: Path, pictures: Iterator[Picture], *, per_second: float) -
     part = path.with_name(f".{path.stem}.part{path.suffix}")
     write = _write_mp4 if path.suffix.lower() == ".mp4" else _write_images
     try:
-        part.open("wb").close()  # an encoder would say less of a place where nothing can be
+        part.open("wb").close()  # an encoder's message about an unusable path says less
         try:
             write(part, _held(map(_even, pictures), round(_HELD * per_second)), per_second)
             part.replace(path)
         finally:
             part.unlink(missing_ok=True)
     except OSError as error:
-        why = error.strerror or str(error).partition("\n")[0]  # behind it is the encoder's whole command
+        why = error.strerror or str(error).partition("\n")[0]  # the rest is the encoder's whole command
         raise WriteError(f"{path} cannot be written: {why}") from error
 
 
 def captioned(picture: Picture, caption: Caption) -> Picture:
-    """A picture under a line that says who plays, `scaled`."""
+    """A picture, `scaled`, under its caption."""
     from PIL import Image, ImageDraw, ImageFont
 
     below = scaled(picture)
@@ -117,7 +117,7 @@ def captioned(picture: Picture, caption: Caption) -> Picture:
 
 
 def _name_players(draw: ImageDraw, font: FreeTypeFont, players: Sequence[Player], end: float) -> None:
-    """As many as there is room for."""
+    """Draws as many players as fit."""
     left, middle = float(_PAD), _BAND / 2
     for player in players:
         earned = f"{player.earned:+.4g}" if player.earned else "0"
@@ -132,7 +132,7 @@ def _name_players(draw: ImageDraw, font: FreeTypeFont, players: Sequence[Player]
 
 
 def scaled(picture: Picture) -> Picture:
-    """A picture that fits a page: small ones become larger, by whole numbers, and large ones smaller."""
+    """A picture of a suitable size: small ones are enlarged by whole factors, large ones reduced."""
     from PIL import Image
 
     height, width, _ = picture.shape
@@ -147,13 +147,13 @@ def scaled(picture: Picture) -> Picture:
 
 
 def _even(picture: Picture) -> Picture:
-    """Sides are even, as H.264 asks for."""
+    """Pads to even sides, which H.264 requires."""
     odd = [(0, side % 2) for side in picture.shape[:2]]
     return np.pad(picture, [*odd, (0, 0)], mode="edge")
 
 
 def _held(pictures: Iterator[Picture], times: int) -> Iterator[Picture]:
-    """The last one stays."""
+    """Repeats the last picture."""
     last = next(pictures)
     yield last
     for last in pictures:

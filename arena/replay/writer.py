@@ -1,11 +1,11 @@
-"""The pen of one block of lanes that keeps replays: how episodes begin, what everybody does, digests of the rest.
+"""Writes the replays of one block of lanes: begins of episodes, all actions, and digests of the results.
 
     begin       episodes begin in some lanes
-    add         a tick: actions, and what the game has said
-    flush       what is not in the file yet becomes a chunk of it; so does a chunk that is full, when a tick is added
-    close       the leg is over: all of it is on the disk
+    add         a tick: actions and results
+    flush       writes the new ticks as a chunk; `add` does so when a chunk is full
+    close       the leg has ended: flushes, and syncs the file to the disk
 
-Chunks have so many ticks that little is lost when the process is killed, and the same whenever a match is played.
+Chunks are small, so little is lost when the process is killed, and their size depends only on the match.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from arena.replay.format import (
 )
 
 _MOST_TICKS = 256  # of a chunk
-_MOST_BYTES = 2**16  # of a chunk, before it is compressed, unless a single tick needs more
+_MOST_BYTES = 2**16  # of a chunk before compression, unless a single tick needs more
 _DIGEST_BYTES = 2
 
 Flags = NDArray[np.bool_]
@@ -48,11 +48,11 @@ class ReplayWriter:
     """Writes the replays of some lanes of a match, during one leg.
 
     Args:
-        replays: the folder of the run's replays; made, as those in it, when the first chunk is written.
+        replays: the folder of the run's replays; created with the first chunk.
         manifest: of the match.
         interface: of its game.
-        lanes: by their numbers in the match.
-        start: how many ticks were played before the leg.
+        lanes: their numbers in the match.
+        start: number of ticks played before the leg.
 
     Raises:
         ConfigError: the folder has replays of another match under this number, from before the leg.
@@ -74,11 +74,11 @@ class ReplayWriter:
         ]
         self._kept = np.zeros((self._ticks, len(lanes)), np.uint16)
         self._active: Flags = np.zeros((len(lanes), len(interface.entities)), np.bool_)
-        self._tick = start  # how many were played before the chunk
+        self._tick = start  # ticks played before the chunk
         self._played = 0  # ticks of the chunk
         self._begins: list[Begin] = []
         self._failed: list[int] = []
-        self._begun = False  # whether the file is
+        self._begun = False  # whether the file exists
 
     def begin(
         self,
@@ -90,13 +90,13 @@ class ReplayWriter:
         options: Mapping[str, Any] | None,
         anew: bool,
     ) -> None:
-        """Takes that episodes begin in some lanes.
+        """Adds begins of episodes.
 
         Args:
-            frame: what is seen first.
-            lanes: in which [L].
+            frame: the first observations.
+            lanes: the lanes in which an episode begins [L].
             episodes: the numbers of the episodes [L].
-            seeds: what each lane was given, of all of them; None: nothing.
+            seeds: one per lane; None: none were given.
             options: of the reset.
             anew: whether the game was made for this.
         """
@@ -117,14 +117,14 @@ class ReplayWriter:
         self._begins.append(begin)
 
     def add(self, actions: Sequence[Any], step: Step | None) -> None:
-        """Takes a tick.
+        """Adds a tick.
 
         Args:
             actions: per entity a batched sample, leading axis L.
-            step: what the game has said of it, nothing added; None: it has failed.
+            step: the game's own result; None: it has failed.
 
         Raises:
-            Unwritable: a chunk that was full cannot be written.
+            Unwritable: a full chunk cannot be written.
         """
         if self._played == self._ticks:
             self.flush()
@@ -139,7 +139,7 @@ class ReplayWriter:
         self._active[...] = step.frame.active
 
     def _act(self, t: int, entity: int, action: Any) -> list[NDArray[Any]]:
-        """Keeps what an entity does; zeros where it is not to act, which games do not look at."""
+        """Stores an entity's actions; zeros where it is not to act, which games ignore."""
         acting = self._active[:, entity]
         everywhere = acting.all()
         leaves = flatten(self._spaces[entity], action)
@@ -153,7 +153,7 @@ class ReplayWriter:
         """Writes the ticks since the last chunk, if there are any.
 
         Raises:
-            Unwritable: the disk is full, or the folder has gone.
+            Unwritable: the disk is full, or the folder was removed.
         """
         if self._played == 0:
             return
@@ -172,7 +172,7 @@ class ReplayWriter:
         self._played, self._begins, self._failed = 0, [], []
 
     def close(self) -> None:
-        """Writes what is left; then all of it is on the disk.
+        """Flushes, and syncs the file to the disk.
 
         Raises:
             Unwritable: as `flush`.
@@ -183,7 +183,7 @@ class ReplayWriter:
                 os.fsync(file.fileno())
 
     def _append(self, data: bytes) -> None:
-        """Appends to the file, or leaves it as it was."""
+        """Appends to the file; on an error the file is left unchanged."""
         if not self._begun:
             self._begin_file()
         with writing(self._path):
@@ -192,12 +192,12 @@ class ReplayWriter:
                 with open(self._path, "ab") as file:
                     file.write(data)
             except OSError:
-                with suppress(OSError):  # the first error is the one to tell
+                with suppress(OSError):  # the first error is reported
                     os.truncate(self._path, size)
                 raise
 
     def _begin_file(self) -> None:
-        """Makes the folders, and the file: what stands under its name is of a leg that is played again."""
+        """Creates folders and file; an older file of this name is of a leg that is played again."""
         for folder in (self._replays, self._folder.parent, self._folder):
             make_folder(folder)
         manifest = self._folder / MANIFEST
@@ -213,7 +213,7 @@ def _number(seed: int | None) -> int | None:
 
 
 def _kept_options(options: Mapping[str, Any] | None) -> tuple[dict[str, Any] | None, str]:
-    """The options of a reset as they can be written, or else what they were, in words."""
+    """The options of a reset in a form that can be stored, or else their description."""
     if options is None:
         return None, ""
     try:
@@ -225,17 +225,17 @@ def _kept_options(options: Mapping[str, Any] | None) -> tuple[dict[str, Any] | N
 
 
 def _ticks_of_chunk(action_bytes: int, lanes: int) -> int:
-    """How many ticks a full chunk has."""
+    """The number of ticks of a full chunk."""
     return max(1, min(_MOST_TICKS, _MOST_BYTES // (lanes * (action_bytes + _DIGEST_BYTES))))
 
 
 def _check_manifest(folder: Path, manifest: bytes, *, start: int) -> None:
-    """What was played after `start` is no hindrance: it is played again, perhaps by others."""
+    """Checks the manifest of an earlier leg; recordings after `start` are ignored: they are played again."""
     path = folder / MANIFEST
     stays = any(start_and_lane(file)[0] < start for file in files_in(folder))
     if stays and path.exists() and path.read_bytes() != manifest:
         raise ConfigError(
-            "holds replays of another match than has this number now (after copies have changed, matches have other "
-            "numbers): go back to what the run had, move the folder of its replays away, or start a new run",
+            "holds replays of another match than the one that has this number now (matches are renumbered when copies "
+            "change): restore the earlier configuration, move the replays folder away, or start a new run",
             source=str(path),
         )

@@ -110,7 +110,7 @@ def serve(path: Path, *, port: int, replays: int, say: Callable[[str], None]) ->
         say: is told the address.
 
     Raises:
-        ConfigError: this is no run folder, it is damaged, or the port is taken.
+        ConfigError: this is not a run folder, it is damaged, or the port is taken.
     """
     try:
         live = LivePage(path, replays=replays)

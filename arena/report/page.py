@@ -58,7 +58,7 @@ def write_report(path: Path | str, output: Path | str | None = None, *, replays:
         replays: how many are shown at most, if the run has recorded some. Their games are played again.
 
     Raises:
-        ConfigError: this is no run folder, or it is damaged; or the file cannot be where it is to be.
+        ConfigError: this is not a run folder, or it is damaged; or the file cannot be where it is to be.
         Unwritable: the file cannot be written.
     """
     folder = RunFolder(Path(path))

@@ -270,11 +270,7 @@ def read_run(path: Path | str, *, now: Callable[[], datetime] = lambda: datetime
     Raises:
         ConfigError: it is none, or something in it is damaged or of another version; says which file, and where.
     """
-    folder = RunFolder(Path(path))
-    if not folder.path.is_dir():
-        raise ConfigError("there is no such run folder", source=str(path))
-    if not folder.config.is_file():
-        raise ConfigError("is no run folder: it has no config.yaml", source=str(path))
+    folder = RunFolder.existing(path)
     with located(who=_OTHER_VERSION):
         config = load_config(folder.config)
     going = is_held(folder.path)  # first: what is read of a run that does not go on is its end

@@ -1,8 +1,11 @@
-"""What is played when: the run that a configuration or a run folder describes, and its stages one after the other.
+"""A run as data: what a configuration or a run folder describes, and the stages that are played one after the other.
 
-planning, prepare   a configuration becomes a plan, and a run that can begin; `resuming`: one that goes on
-staging             what is played next: a leg of the run, an evaluation (`evaluating`), a rehearsal (`rehearsing`),
-                    or the next round of a league (`rounds`)
+planning, prepare   a configuration becomes a plan, and a run that can begin; `resume`: a run that continues
+stages              what is played next: a leg of the run, an evaluation (`evaluation`), or the next round of a league
+                    (`rounds`); `later_seats`: the seats of policies after the first round
+leg, recovery       from one boundary to the next; what a process keeps for a rollback after a death
+handover            which worker continues with the state of which
+stop, status        requests to end a run; whether a run goes on, is finished, or was killed
 
-Starts nothing and knows no role: `arena.launch` hosts what is prepared here.
+This package starts nothing and knows no role: `arena.launch` hosts the runs that are prepared here.
 """

@@ -1,4 +1,4 @@
-"""What the root needs of a display."""
+"""The display of a run, as the root uses it."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from arena.records.scoreboard import Scoreboard
 
 
 class Display(Protocol):
-    """What the root knows of a display."""
+    """Shows the progress of a run."""
 
     def start(self) -> None:
-        """Begins to show; the time until the end is counted from here."""
+        """Begins to show; elapsed time is counted from here."""
 
     def update(self, ticks_done: int, scoreboard: Scoreboard) -> None:
-        """Takes the state of the run: ticks played by all matches together, and how the policies fare."""
+        """Takes the state of the run: ticks played by all matches together, and the results of the policies."""
 
     def message(self, text: str) -> None:
         """Shows a line that stays."""
 
     def stop(self) -> None:
-        """Shows the last state and gives the stream back; a second call does nothing."""
+        """Shows the last state and releases the stream; a second call does nothing."""

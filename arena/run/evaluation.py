@@ -1,9 +1,9 @@
 """Evaluation while policies learn: at some boundaries frozen copies of them play matches of their own.
 
 An evaluation is a run within the run: its own plan over the same processes, its own folder, its own random streams. It
-begins when a leg has ended and is over before the next one begins, and nobody learns from what it plays: so training is
-the same with it and without. Its result is a line per policy in `evaluations.jsonl`; a boundary that should have them
-and has none is evaluated when the run goes on from it.
+is played between two legs, and no policy learns from it: training is the same with it and without. Its result is a line
+per policy in `evaluations.jsonl`; a boundary that should have these lines and has none is evaluated when the run
+continues from it.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ if TYPE_CHECKING:
 
 
 def evaluation_due(run: Run, *, ends: bool = False) -> Run | None:
-    """The evaluation that comes before a run goes on, over as many processes; None if none does.
+    """The evaluation that is due before a run continues, over the same processes; None if none is.
 
     Args:
         run: at a boundary.
-        ends: whether it ends here, though it could have gone on for longer.
+        ends: whether the run ends here, before its last round.
     """
     if run.plan.evaluate_every is None:
         return None
@@ -49,7 +49,7 @@ def evaluation_due(run: Run, *, ends: bool = False) -> Run | None:
 
 def _evaluation(run: Run) -> Run:
     config = config_now(run)
-    assert config.evaluation is not None, "none is due without"
+    assert config.evaluation is not None, "an evaluation is due only if the configuration has one"
     folder = run.folder.evaluation_path(run.leg.start)
     shutil.rmtree(folder, ignore_errors=True)  # one that was interrupted
     make_folder(folder.parent)
@@ -61,7 +61,7 @@ def _evaluation(run: Run) -> Run:
 
 
 def config_now(run: Run) -> Config:
-    """What the run was planned from, with the options that a policy has by now: a fork has taken over another's."""
+    """The configuration of the run with the current options of its policies: a fork has those of its source."""
     config = parse_config(yaml.load(run.config, source=run.source), source=run.source)
     policies = {
         name: msgspec.structs.replace(policy, options=run.plan.policies[name].options)
@@ -70,14 +70,14 @@ def config_now(run: Run) -> Config:
     return msgspec.structs.replace(config, policies=policies)
 
 
-def kept(run: Run, evaluation: Run, scoreboard: Scoreboard, winners: Winners) -> Iterator[str]:
-    """Writes down how the policies did, and says it in a line for each; and whether their games were all alike.
+def record_evaluation(run: Run, evaluation: Run, scoreboard: Scoreboard, winners: Winners) -> Iterator[str]:
+    """Records the results of the policies, and yields a line for each; also one if their games were all alike.
 
     Args:
         run: the run.
-        evaluation: of it, which is over.
+        evaluation: of the run; it is over.
         scoreboard: of the evaluation.
-        winners: the games that have winners, as the run has shown.
+        winners: which games have winners, as known from the run.
     """
     shown = [env for env in scoreboard.winners.without if env not in winners.without]
     scoreboard.winners.without.update(winners.without)
@@ -92,7 +92,7 @@ def kept(run: Run, evaluation: Run, scoreboard: Scoreboard, winners: Winners) ->
 
 
 def alike(evaluation: Run) -> list[tuple[str, ...]]:
-    """Who has played games that were all alike, see `repetition`; nobody where all take actions with chance."""
+    """The groups of policies whose games were all alike, see `identical_games`; none if all sample their actions."""
     episodes = evaluation.folder.episodes
     if not evaluation.greedy or not episodes.exists():
         return []
@@ -101,17 +101,17 @@ def alike(evaluation: Run) -> list[tuple[str, ...]]:
 
 
 def alike_words(evaluation: Run, *, remedy: str) -> list[str]:
-    """A line on the games that were all alike, if there were any; none where everybody takes actions with chance.
+    """A line on games that were all alike, if there were any; none if all policies sample their actions.
 
     Args:
         evaluation: is over.
-        remedy: what makes its policies play with chance.
+        remedy: the setting that makes its policies sample their actions.
     """
     return repetition_words(alike(evaluation), remedy=remedy)
 
 
 def episodes_per_lane(run: Run, policies: Collection[str], episodes: int) -> int:
-    """Enough for the policy that has the fewest lanes."""
+    """Episodes per lane, so that the policy with the fewest lanes plays at least this many episodes in all."""
     lanes: Counter[str] = Counter()
     for match in run.plan.matches:
         lanes.update(dict.fromkeys({seat.policy for seat in match.seats}, match.lanes))
@@ -130,7 +130,7 @@ def result_words(score: Score) -> str:
 
 
 def _mean_words(score: Score) -> str:
-    """The mean and the half of its interval; of one episode there is none."""
+    """The mean and half the width of its interval, which a single episode does not have."""
     count = score.returns.count
     mean, half = score.returns.total / count, half_of_mean(count, score.returns.deviation)
     return f"{mean:.2f}" if half is None else f"{mean:.2f} +- {half:.2f}"

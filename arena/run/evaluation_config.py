@@ -15,17 +15,17 @@ from arena.run.leg import UNBOUNDED_TICKS
 if TYPE_CHECKING:
     from arena.config.matches import SeatEntry
 
-_STREAM = 0x6576616C  # tells an evaluation's random streams from those of the training
+_STREAM = 0x6576616C  # separates an evaluation's random streams from those of the training
 
 
 def evaluation_config(config: Config, loads: Mapping[str, str]) -> Config:
-    """What is played: each of the matches once, by frozen copies.
+    """The configuration of an evaluation: each match of the first round once, played by frozen copies.
 
     Args:
         config: of the training.
-        loads: per policy that has a checkpoint its file.
+        loads: the checkpoint file of each policy that has one.
     """
-    assert config.evaluation is not None, "there is nothing to play"
+    assert config.evaluation is not None, "the configuration has an evaluation"
     policies = {
         name: msgspec.structs.replace(policy, frozen=True, load=loads.get(name, policy.load))
         for name, policy in config.policies.items()
@@ -46,7 +46,7 @@ def evaluation_config(config: Config, loads: Mapping[str, str]) -> Config:
 
 
 def _matches(config: Config, seats: tuple[SeatEntry, ...] | None) -> tuple[MatchConfig, ...]:
-    """Each match description of the first round once, as it is or with other seats."""
+    """Each match description of the first round once, with its own seats or those of the evaluation."""
     entries = [msgspec.structs.replace(entry, copies=1) for _, entry in config.entries()]
     if seats is not None:
         entries = [msgspec.structs.replace(entry, seats=seats, sides=None) for entry in entries]

@@ -1,6 +1,6 @@
-"""Who goes on with what a worker alone had, such as a replay or half a rollout, where the seats are other ones now.
+"""Which worker continues with the private state of which, such as a replay or half a rollout, after seats have changed.
 
-What another worker had is of use to one whose seat is of the same policy in the same kind of game, and to no other.
+A worker can continue with the state of another one if both seats are of the same policy in the same kind of game.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from arena.records.boundary import SeatKey, Worker
 
 
 def seats_of(plan: Plan, *policies: str) -> list[SeatKey]:
-    """The seats of some policies of a plan; of all where none is named."""
+    """The seats of some policies of a plan; of all policies if none is named."""
     return [
         SeatKey(
             match.match, seat.index, seat.policy, _words(match.env, match.env_kwargs, match.lanes, len(seat.entities))
@@ -29,15 +29,15 @@ def _words(*parts: object) -> str:
 
 
 def match_workers(seats: Sequence[SeatKey], last: Sequence[SeatKey]) -> Iterator[tuple[Worker, Worker]]:
-    """The workers of a policy, and whose place each of them takes: one of the last ones in a seat like its own.
+    """Pairs each worker of a policy with an earlier worker whose state it takes over, in a seat of the same kind.
 
-    They take them in their order; where they are more than before, the last one of its kind has several successors.
-    If somebody finds nobody, nobody takes over anything: who goes on with half a rollout meets its group at other ticks
-    than who begins with none, and they would wait for each other.
+    They are paired in order; if there are more workers than before, several of them copy the last one of their kind. If
+    some worker finds no match, none takes over anything: a worker with half a rollout meets its group at other ticks
+    than a worker with an empty one, and they would wait for each other.
 
     Args:
         seats: of the policy, as they are now.
-        last: as they were, those of the policy or of another one.
+        last: the earlier seats, of the same policy or of another one.
     """
     places: dict[str, list[Worker]] = {}
     for seat in last:

@@ -12,26 +12,26 @@ if TYPE_CHECKING:
     from arena.records.folder import RunFolder
 
 UNBOUNDED_TICKS = 2**40
-"""Ticks of a run, where the number of episodes decides."""
+"""Tick limit of a run that ends after a number of episodes."""
 
 
 @dataclass(frozen=True)
 class Leg:
     """A part of a run, from one tick at which everything is saved to the next.
 
-    At its end every match has played the same ticks, unfinished episodes are cut, and all roles end; the next leg makes
-    them anew from what was saved. So a run that is resumed, or goes back to its newest boundary because a process has
-    died, is the run that was never interrupted.
+    At its end every match has played the same number of ticks, unfinished episodes are cut, and all roles end; the next
+    leg creates them again from what was saved. So a run that is resumed, or rolled back to its newest boundary after
+    the death of a process, is the same as an uninterrupted run.
 
     Args:
         start: the tick at which it begins.
         episodes: per (match, lane) that has any, how many episodes it has on record.
         updates: per policy that has any, how many updates.
-        seconds: per policy that has updates, the `seconds` of the last one.
+        seconds: per policy that has updates, the `seconds` of the last update.
         left: the workers, as (match, seat), whose `run` has returned: their seats idle.
-        restore: per policy the checkpoint whose state it takes on.
-        own: at the beginning of a round, per worker, as (match, seat), the file with what it alone has to begin with;
-            None: what its seat had at `start`.
+        restore: per policy the checkpoint that it is loaded from.
+        own: at the beginning of a round, per worker, as (match, seat), the file of its private state; None: the state
+            that its seat had at `start`.
     """
 
     start: int = 0

@@ -1,4 +1,4 @@
-"""From a configuration to its plan, with all names in it checked; of what they name callbacks alone are imported."""
+"""From a configuration to its plan, with all its names checked; only callbacks are imported for it."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from arena.plan.plan import Plan
 
 
 def checked_plan(config: Config, *, ranks: int | None) -> Plan:
-    """The plan of a configuration whose names are known ones; no environment and no algorithm is imported for it.
+    """The plan of a configuration whose names are known; no environment and no algorithm is imported for it.
 
     Raises:
-        ConfigError: a short name of an environment or an algorithm that nothing has, even of one that nobody plays; a
-            callback that cannot be made; or what `make_plan` refuses.
+        ConfigError: an unknown short name of an environment or an algorithm, even if no match uses it; a callback that
+            cannot be made; or what `make_plan` refuses.
     """
     registry.check_names(
         {name: entry.make for name, entry in config.envs.items()},

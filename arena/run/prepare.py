@@ -1,8 +1,8 @@
-"""From a configuration to a run that can begin: the plan, the run folder, and what the policies begin with.
+"""From a configuration to a run that can begin: the plan, the run folder, and the initial weights of the policies.
 
 prepare    reads everything and claims a folder; a folder to resume is only read
-begin      everybody is ready: what the folder says now is about this run
-abandon    somebody cannot begin, by the user's mistake: no empty folder is to tell of it
+begin      all roles are ready: writes what is known of the run into its folder
+abandon    a role cannot begin, by the user's mistake: removes the new folder
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from arena.config import Config, resolved_yaml
+from arena.errors import ConfigError
 from arena.plan.plan import to_json
 from arena.records import boundary as boundaries
 from arena.records.boundary import Boundary
@@ -25,17 +26,17 @@ from arena.run.run import Run
 
 
 def prepare(config: Config, *, ranks: int | None, run_dir: str | None = None, resume: bool = False) -> Run:
-    """Makes or finds the run folder; nothing that is in it is changed.
+    """Makes or finds the run folder; none of its files is changed.
 
     Args:
         config: a checked configuration.
-        ranks: how many processes there are, None: one for each role.
-        run_dir: the run folder, None: `runs/<name>`, or the next free name.
+        ranks: how many processes there are; None: one for each role.
+        run_dir: the run folder; None: `runs/<name>`, or the next free name.
         resume: go on with the run that is in the folder.
 
     Raises:
-        ConfigError: a folder that is taken, nothing to resume, another game than the one to resume, a checkpoint that
-            is not there, or a policy of a new run that cannot fill a seat of a later round or of an evaluation.
+        ConfigError: a folder that is taken, nothing to resume, another game than that of the run to resume, a missing
+            checkpoint, or a policy of a new run that cannot fill a seat of a later round or of an evaluation.
     """
     plan = checked_plan(config, ranks=ranks)
     if resume:
@@ -53,8 +54,22 @@ def prepare(config: Config, *, ranks: int | None, run_dir: str | None = None, re
     return Run(plan, folder.path, config=resolved_yaml(config), made_folder=made, leg=Leg(restore=restore))
 
 
+def check_tolerance(config: Config, *, tolerant: bool) -> None:
+    """Refuses `fault_tolerance: on` where MPI ends all processes when one dies.
+
+    Raises:
+        ConfigError: it is on, and MPI is not `tolerant`.
+    """
+    if config.fault_tolerance == "on" and not tolerant:
+        raise ConfigError(
+            "found on, but this MPI ends all processes when one dies: start the run with `arena train` and Open MPI 5, "
+            "or with `mpirun --with-ft ulfm`; `auto` goes on where it can",
+            path="fault_tolerance",
+        )
+
+
 def existing_folder(config: Config, run_dir: str | None) -> RunFolder:
-    """The folder of an earlier part of a run, in which nobody writes now.
+    """The folder of an earlier part of a run, which no process is writing to.
 
     Args:
         config: of the run.
@@ -73,14 +88,14 @@ def _place(config: Config, run_dir: str | None) -> Path:
 
 
 def begin(run: Run, *, resumable: bool) -> None:
-    """Writes into the run folder what is known before the start; a resumed run forgets what it will play again.
+    """Writes into the run folder what is known before the start; removes what a resumed run will play again.
 
-    Where all that is learnt can be saved and loaded, a run can be taken up again from now on, from its first tick.
+    If all algorithms can be saved and loaded, the run can be resumed from now on, from its first tick.
     """
     if run.resumed:
         forget(run)
     else:
-        boundaries.discard_after(run.folder, -1)  # of a run that was killed in here
+        boundaries.discard_after(run.folder, -1)  # of a run that was killed in this folder
         run.folder.rounds.unlink(missing_ok=True)
     if resumable and not run.resumed:
         boundaries.save(run.folder, Boundary(tick=0, journals=boundaries.journal_bytes(run.folder)))
@@ -88,12 +103,12 @@ def begin(run: Run, *, resumable: bool) -> None:
         from arena.run import rounds
 
         rounds.begin(run)
-    run.folder.write_config(run.config)  # with it there is a run to resume
+    run.folder.write_config(run.config)  # from here on there is a run to resume
     if run.plan.round == 0:
         run.folder.write_plan(to_json(run.plan))
 
 
 def abandon(run: Run) -> None:
-    """Removes the folder of a new run that has not begun, or what was put into it where it was there before."""
+    """Removes the folder of a new run that has not begun; of a folder that was there before, only its new files."""
     if not run.resumed:
         run.folder.remove_unbegun(whole=run.made_folder)

@@ -1,4 +1,4 @@
-"""Whose time a profile is."""
+"""The role that a profile belongs to."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from arena.plan.plan import Plan, Role, RoleKind
 
 
 class Profiled(NamedTuple):
-    """Whose time it is: in the rounds of a league a rank hosts other roles, and a seat is another policy's."""
+    """A role with its policy and rank, which change from round to round of a league."""
 
     role: Role
     policy: str | None  # of a worker
@@ -20,6 +20,6 @@ class Profiled(NamedTuple):
 
     @property
     def place(self) -> tuple[int, int, str, int]:
-        """Where it stands among the others: the root first, then match by match the environment and its workers."""
+        """Its place in the order: the root first, then match by match the environment and its workers."""
         match, seat = (-1 if number is None else number for number in (self.role.match, self.role.seat))
         return match, seat, self.policy or "", self.rank

@@ -1,4 +1,4 @@
-"""What one process knows of a run beside its roles: what the root carries from leg to leg, what a repair needs."""
+"""What one process keeps of a run beside its roles: the root's state between legs, and what a rollback needs."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ class RecoveryState:
     Args:
         tolerant: whether the run goes on when a process dies.
         scoreboard: of the root.
-        stop: what signals have asked this process for, if it leads the run.
+        stop: the requests to end the run that have reached this process, if it leads the run.
         callbacks: of the root.
         concluded: whether this process has shown the result of the run.
-        profiles: of the root: where the time of each role went.
-        begun: whether a role here has begun to play, so that the run folder has a boundary.
-        repairable: whether all that is learned can be saved and loaded, so that a leg can be played again.
-        tick: the farthest tick that a role here has seen of its match, when it was interrupted.
+        profiles: of the root: the time of each role.
+        begun: whether a role of this process has begun to play, so that the run folder has a boundary.
+        repairable: whether all algorithms can be saved and loaded, so that a leg can be played again.
+        tick: the farthest tick that a role of this process had seen of its match when it was interrupted.
         lock: of the run folder, held by the process that leads the run from its beginning to its end.
     """
 
@@ -43,33 +43,33 @@ class RecoveryState:
     tick: int = 0
     lock: RunLock | None = None
 
-    def go(self, *, repairable: bool) -> None:
+    def begin_leg(self, *, repairable: bool) -> None:
         """Notes that a leg begins."""
         self.begun, self.repairable = True, repairable
 
     def reach(self, tick: int) -> None:
-        """Notes how far a match has come."""
+        """Notes the tick that a match has reached."""
         self.tick = max(self.tick, tick)
 
     def roll_back(self) -> None:
-        """Forgets what was counted and told since the boundary to which the run goes back; it is read from the folder.
+        """Forgets what was counted since the boundary to which the run goes back; the folder has what came before.
 
-        Callbacks are made anew, as by `--resume`, because the old ones have been told of what is played again.
+        Callbacks are created again, as by `--resume`, because the old ones have seen what is played again.
         """
         self.scoreboard, self.callbacks, self.tick = None, None, 0
         self.stop.by = ""
 
-    def aside(self) -> RecoveryState:
-        """The root's state while an evaluation of the run is played, which ends early when the run does."""
+    def for_evaluation(self) -> RecoveryState:
+        """The root's state during an evaluation of the run; a request to end the run ends the evaluation."""
         return RecoveryState(stop=self.stop)
 
-    def spend(self, who: Profiled, profile: RoleProfile) -> None:
-        """Adds to where the time of a role went."""
+    def add_profile(self, who: Profiled, profile: RoleProfile) -> None:
+        """Adds to the time of a role."""
         before = self.profiles.get(who)
         self.profiles[who] = profile if before is None else before.plus(profile)
 
     def unlock(self) -> None:
-        """Lets others have the run folder, if this process has it."""
+        """Releases the lock of the run folder, if this process holds it."""
         if self.lock is not None:
             self.lock.release()
             self.lock = None

@@ -1,7 +1,7 @@
-"""Going on with a run: from which boundary, with whose weights, after which records.
+"""Continuing a run: from which boundary, with which weights, after which records.
 
 `resumed`, for `--resume`, and `rolled_back`, after the death of a process, only read; `forget` removes what came after
-the boundary, when all roles are ready to go on from it.
+the boundary, when all roles are ready to continue from it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _ANEW = "start a new run; with `load:` its policies begin with checkpoints of th
 
 
 def resumed(run: Run, config: Config) -> Run:
-    """The run as it goes on: from the newest boundary of which everything is whole.
+    """The run as it continues from the newest boundary whose files are all complete.
 
     Args:
         run: of the new plan, in the old run's folder.
@@ -62,10 +62,10 @@ def resumed(run: Run, config: Config) -> Run:
 
 
 def _newest(folder: RunFolder) -> tuple[Boundary | None, list[str]]:
-    """The newest boundary from which the run can go on, and a line if newer ones are passed over.
+    """The newest boundary from which the run can continue, and a line if newer ones are passed over.
 
-    Earlier versions went on in mid-leg after a death. Where that has left the workers of a group at different places of
-    their rollouts, the run would stand still.
+    Earlier versions continued in the middle of a leg after a death. If that left the workers of a group at different
+    places of their rollouts, the run would deadlock.
     """
     found = boundaries.whole(folder)
     newest = chosen = next(found, None)
@@ -82,7 +82,7 @@ def _newest(folder: RunFolder) -> tuple[Boundary | None, list[str]]:
 
 
 def _out_of_step(folder: RunFolder, boundary: Boundary) -> bool:
-    """Whether workers of one group, in seats alike, have kept rollouts of different lengths at a boundary."""
+    """Whether workers of one group, in seats of one kind, have rollouts of different lengths at a boundary."""
     lengths: dict[tuple[str, str], list[dict[str, int]]] = {}
     for seat in boundary.seats:
         if seat.policy not in boundary.checkpoints or seat.worker in boundary.left:
@@ -96,12 +96,12 @@ def _out_of_step(folder: RunFolder, boundary: Boundary) -> bool:
 
 
 def rolled_back(run: Run, *, ranks: int, spares: int) -> Run:
-    """The run as it goes on from its newest boundary after the death of some of its processes.
+    """The run as it continues from its newest boundary after the death of some of its processes.
 
     Args:
         run: as it was played; it has begun.
         ranks: how many processes are left.
-        spares: how many of them may be kept free.
+        spares: how many of them may be left idle as spares.
 
     Raises:
         ConfigError: the run folder is damaged.
@@ -126,7 +126,7 @@ def _at(found: Boundary, run: Run, config: Config, *, ranks: int, spares: int) -
 
 
 def checkpoints_given(plan: Plan, *, without: Container[str] = ()) -> dict[str, Path]:
-    """What the configuration's `load` says, for policies that are not among those `without` need of it."""
+    """The checkpoints that the configuration's `load` names, except of the policies in `without`."""
     found = {}
     for policy in plan.policies.values():
         if policy.load is not None and policy.name not in without:
@@ -136,13 +136,13 @@ def checkpoints_given(plan: Plan, *, without: Container[str] = ()) -> dict[str, 
 
 
 def forget(run: Run) -> None:
-    """Brings the folder of a resumed run back to the boundary from which it goes on; twice is as good as once."""
+    """Brings the folder of a resumed run back to the boundary from which it continues; a second call does nothing."""
     folder = run.folder
     boundaries.discard_after(folder, run.leg.start)
     found = boundaries.newest(folder)
-    assert found is not None and found.tick == run.leg.start, "it was there when the run was prepared"
+    assert found is not None and found.tick == run.leg.start, "the boundary was there when the run was prepared"
     for name in run.plan.policies:
-        # The checkpoint of a policy that had left a leg which ended early is of the end that it knew of.
+        # A policy that had finished before its leg was cut short has a checkpoint at the planned end of the leg.
         checkpoint.discard_after(folder.checkpoints_path(name), found.checkpoints.get(name, run.leg.start))
     boundaries.cut_journals(folder, found)
     if folder.samples.exists():
@@ -160,7 +160,7 @@ def forget(run: Run) -> None:
 
 
 def _anew_words(plan: Plan, found: Boundary) -> Iterator[str]:
-    if found.tick == 0:  # everybody begins
+    if found.tick == 0:  # all policies begin
         return
     for name, policy in plan.policies.items():
         if name not in found.checkpoints and not policy.frozen and policy.workers and policy.algorithm not in ONLY_ACT:
@@ -168,7 +168,7 @@ def _anew_words(plan: Plan, found: Boundary) -> Iterator[str]:
 
 
 def _reseated(leg: Leg, found: Boundary, run: Run) -> Leg:
-    """The leg of a boundary for seats that may be other ones now: who goes on with what a worker alone had."""
+    """The leg of a boundary for seats that may have changed: which worker continues with which private state."""
     if not _is_reseated(found, run.plan):
         return leg
     taken: dict[Worker, Worker] = {}
@@ -212,7 +212,7 @@ def _change_words(before: Config, config: Config, found: Boundary, run: Run) -> 
 
 
 def _check_same(before: Config, now: Config, source: str) -> None:
-    """Refuses a configuration of another game: its records and weights would be mixed up with the old ones."""
+    """Refuses a configuration of another game: its records and weights would be mixed with the old ones."""
     differences = list(_differences(before, now))
     if differences:
         raise ConfigError(
@@ -240,7 +240,7 @@ def _differences(before: Config, now: Config) -> Iterator[str]:
 
 
 def _league_differences(before: Config, now: Config) -> Iterator[str]:
-    """What differs in the rounds to come: other players may meet, as often as it is wanted, but not in another game."""
+    """What differs in the rounds to come: the pairings may change, but not the game."""
     known = [_setting(match) for _, match in before.entries()]
     other = {path: _setting(match) for path, match in now.entries() if _setting(match) not in known}
     for path, setting in other.items():
@@ -253,13 +253,13 @@ def _league_differences(before: Config, now: Config) -> Iterator[str]:
 
 
 def _setting(match: MatchConfig) -> dict[str, Any]:
-    """In what a match is played, whoever plays in it."""
+    """The game and form of a match, without its players."""
     fields = {field: getattr(match, field) for field in SAME_MATCH}
     return {**fields, "seats": len(match.seats)}
 
 
 def _tournaments(config: Config) -> dict[str, tuple[str, ...]]:
-    """Who plays in each knockout and Swiss, which go on from one round to the next."""
+    """The players of each knockout and Swiss, which continue from one round to the next."""
     generators = {place: generator_of(entry) for place, entry in config.places() if not isinstance(entry, MatchConfig)}
     return {
         place: found.policies for place, found in generators.items() if isinstance(found, (KnockoutConfig, SwissConfig))
@@ -267,12 +267,12 @@ def _tournaments(config: Config) -> dict[str, tuple[str, ...]]:
 
 
 def numbered(entries: Sequence[MatchConfig]) -> dict[str, MatchConfig]:
-    """Match descriptions by their places."""
+    """Match descriptions by their numbers."""
     return {str(number): entry for number, entry in enumerate(entries)}
 
 
 def compared(path: str, before: Mapping[str, Any], now: Mapping[str, Any], fields: Sequence[str]) -> Iterator[str]:
-    """What differs between two parts of a configuration, in these fields of theirs."""
+    """A line for each difference between two parts of a configuration, in these fields."""
     for name in sorted(before.keys() - now.keys()):
         yield f"{path}.{name} is missing"
     for name in sorted(now.keys() - before.keys()):

@@ -1,12 +1,12 @@
-"""The rounds of a league: when one is over, what is known of all of them decides who plays whom in the next.
+"""The rounds of a league: when one is over, the results of all rounds determine the pairings of the next.
 
-begin      the first round: who plays whom, from the configuration alone; of a resumed run the one that goes on
-next       results, ratings and returns -> the next round: its plan over the same processes, and what everybody begins
-           with: what it had learnt, what a fork has taken over, or a snapshot
-again      the round that a resumed run goes on with, as it was planned
+begin        records the first round, whose pairings follow from the configuration alone, or the round that is resumed
+next_round   results, ratings and returns -> the next round: its plan over the same processes, and the initial weights:
+             those of the round before, of a fork's source, or of a snapshot
+again        the round that a resumed run continues, as it was planned
 
-All processes stay: what a policy has learnt goes from round to round as it goes from leg to leg, with the boundary
-between them. So a round that is planned again, after a death or `--resume`, is the same round.
+All processes stay: policies go from round to round as they go from leg to leg, with the boundary between them. So a
+round that is planned again, after a death or `--resume`, is the same round.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ import msgspec
 from arena.config import Config, parse_config, yaml
 from arena.config.league import LeagueConfig
 from arena.errors import ConfigError
-from arena.league import next_round as league
-from arena.league import rounds_file as records
+from arena.league import rounds_file
 from arena.league.knockouts import knockouts_won
-from arena.league.next_round import Champion, Round
+from arena.league.next_round import Champion, Round, first_round, is_over, looks_back, round_config
+from arena.league.next_round import next_round as plan_next_round
 from arena.league.ratings.standings import LeagueTable, caution, league_table
 from arena.league.read_results import ResultSet, read, read_played, read_returns
 from arena.league.rounds import player_of
@@ -40,16 +40,16 @@ from arena.run.leg import Leg
 from arena.run.run import Run
 
 _KEPT = checkpoint.KEPT + 1
-"""How many rounds a snapshot that plays no more stays: as long as the run may have to go on from one that knows it."""
+"""For how many rounds a dropped snapshot is kept: as long as the run may be rolled back to a round that has it."""
 
 
 def begin(run: Run) -> None:
-    """Writes down the round that begins, or goes on over the processes that there are now; later ones are forgotten."""
+    """Records the round that begins, or is resumed over the present processes; removes the records of later rounds."""
     number = run.plan.round
-    known = records.read(run.folder) if run.resumed else []
+    known = rounds_file.read(run.folder) if run.resumed else []
     _forget_later(run.folder, known[number + 1 :])
-    planned = known[number] if run.resumed else league.first_round(config_of(run))
-    records.keep(run.folder, known[:number], planned, run.plan)
+    planned = known[number] if run.resumed else first_round(config_of(run))
+    rounds_file.keep(run.folder, known[:number], planned, run.plan)
 
 
 def next_round(run: Run) -> Run | None:
@@ -63,26 +63,26 @@ def next_round(run: Run) -> Run | None:
     """
     if run.leg.start >= run.plan.horizon:
         return None
-    config, known = config_of(run), records.read(run.folder)
+    config, known = config_of(run), rounds_file.read(run.folder)
     before, later = known[: run.plan.round + 1], known[run.plan.round + 1 :]
     results = _reading(run, config).results
-    if league.is_over(config, before, results):
+    if is_over(config, before, results):
         return None
     returns = read_returns(run.folder, round=run.plan.round)
-    played = read_played(run.folder, last=run.plan.round) if league.looks_back(config) else ()
-    following = league.next_round(config, before, results, returns, played)
+    played = read_played(run.folder, last=run.plan.round) if looks_back(config) else ()
+    following = plan_next_round(config, before, results, returns, played)
     _forget_later(run.folder, later)
     for player in following.snapshots:
         _take(run, player)
     plan = plan_of(config, following, run.folder, ranks=run.plan.processes, spares=len(run.plan.idle_ranks))
-    records.keep(run.folder, before, following, plan)
+    rounds_file.keep(run.folder, before, following, plan)
     _forget(run.folder, before)
     leg, ticks_before = _leg(run, config, before, following, plan), _ticks_before(run.folder, following.number)
     return replace(run, plan=plan, leg=leg, words=(), ticks_before=ticks_before)
 
 
 def league_standings(run: Run) -> LeagueTable:
-    """The standings after the newest round; without rows where nobody has won or lost."""
+    """The standings after the newest round; without rows if no game was won or lost."""
     config = config_of(run)
     found = _reading(run, config)
     cautioned = caution(found.results, config, window=(config.league or LeagueConfig()).window)
@@ -91,7 +91,7 @@ def league_standings(run: Run) -> LeagueTable:
 
 
 def league_champions(run: Run) -> list[Champion]:
-    """Who has won the knockouts that are over."""
+    """The winners of the knockouts that are over."""
     return knockouts_won(run.folder, config_of(run))
 
 
@@ -106,15 +106,15 @@ def again(run: Run, config: Config, tick: int, *, ranks: int, spares: int) -> Ru
     Args:
         run: of the first round's plan, in the folder of an earlier part of the run.
         config: of the run.
-        tick: at which it goes on.
+        tick: at which it continues.
         ranks: how many processes there are.
-        spares: how many of them may at most be kept free.
+        spares: at most so many of them are left idle as spares.
 
     Raises:
         ConfigError: the round is not on record.
     """
     number = max(0, tick - 1) // config.ticks
-    found = records.read(run.folder)
+    found = rounds_file.read(run.folder)
     if number >= len(found):
         raise ConfigError(f"lacks round {number}, which was played at tick {tick}", source=str(run.folder.rounds))
     plan = plan_of(config, found[number], run.folder, ranks=ranks, spares=spares)
@@ -122,9 +122,9 @@ def again(run: Run, config: Config, tick: int, *, ranks: int, spares: int) -> Ru
 
 
 def _ticks_before(folder: RunFolder, number: int) -> int:
-    """Of all matches of the rounds before this one together."""
-    lines = records.lines_in(folder.rounds)[: number + 1]
-    return records.ticks_before([line["start"] for line in lines], [len(line["matches"]) for line in lines])
+    """Ticks of all matches together in the rounds before this one."""
+    lines = rounds_file.lines_in(folder.rounds)[: number + 1]
+    return rounds_file.ticks_before([line["start"] for line in lines], [len(line["matches"]) for line in lines])
 
 
 def plan_of(config: Config, planned: Round, folder: RunFolder, *, ranks: int, spares: int) -> Plan:
@@ -135,33 +135,33 @@ def plan_of(config: Config, planned: Round, folder: RunFolder, *, ranks: int, sp
         planned: the round.
         folder: where its snapshots are.
         ranks: how many processes there are.
-        spares: how many of them may at most be kept free.
+        spares: at most so many of them are left idle as spares.
     """
-    played = league.round_config(config, planned, partial(_weights, folder))
+    played = round_config(config, planned, partial(_weights, folder))
     played = msgspec.structs.replace(played, spares=min(spares, config.spares))
     return make_plan(played, ranks=ranks, number=planned.number)
 
 
 def config_of(run: Run) -> Config:
-    """The configuration that a run has been planned from."""
+    """The configuration that a run was planned from."""
     return parse_config(yaml.load(run.config, source=run.source), source=run.source)
 
 
 def _weights(folder: RunFolder, player: str) -> Path:
-    """Where those of a snapshot are."""
+    """The checkpoint of a snapshot."""
     found = player_of(player)
     return folder.snapshot_path(found.policy, found.tick)
 
 
 def _take(run: Run, player: str) -> None:
-    """Keeps what a policy has learnt, as a snapshot."""
+    """Saves the newest checkpoint of a policy as a snapshot."""
     path = _weights(run.folder, player)
     make_folder(path.parent.parent)
     checkpoint.duplicate(run.leg.restore[player_of(player).policy], path)
 
 
 def _forget_later(folder: RunFolder, planned: Sequence[Round]) -> None:
-    """Forgets what rounds have left that were planned before and are planned anew: others may meet in them now."""
+    """Removes the records of rounds that are planned again, with other pairings perhaps."""
     for later in planned:
         for recorded in (folder.samples, folder.replays):
             if (recorded / f"round-{later.number:04d}").exists():
@@ -171,14 +171,14 @@ def _forget_later(folder: RunFolder, planned: Sequence[Round]) -> None:
 
 
 def _forget(folder: RunFolder, before: Sequence[Round]) -> None:
-    """Removes the snapshots that no round plays any more that the run may have to go on with."""
+    """Removes dropped snapshots that no round uses to which the run may be rolled back."""
     for old in before[:-_KEPT]:
         for player in old.dropped:
             _weights(folder, player).unlink(missing_ok=True)
 
 
 def _leg(run: Run, config: Config, before: Sequence[Round], following: Round, plan: Plan) -> Leg:
-    """What the round begins with; a policy that is reset begins as it did at first, as its seed is the same."""
+    """The leg of a new round; a policy that is reset begins as at first, because its seed is the same."""
     known = dict(run.leg.restore)
     restore: dict[str, Path] = {}
     for name, policy in plan.policies.items():
@@ -200,9 +200,9 @@ def _leg(run: Run, config: Config, before: Sequence[Round], following: Round, pl
 def _own(
     run: Run, config: Config, before: Sequence[Round], following: Round, plan: Plan, restore: Mapping[str, Path]
 ) -> Iterator[tuple[tuple[int, int], Path]]:
-    """Per worker the file with what it alone goes on with, as a replay buffer.
+    """Per worker the file of the private state with which it continues, such as a replay buffer.
 
-    A fork takes over that of the policy which it is a copy of; one that is reset begins with nothing.
+    A fork continues with the state of its source; a policy that is reset has none.
     """
     for name, policy in plan.policies.items():
         if policy.frozen or not policy.workers or name in following.resets or name not in restore:
@@ -210,9 +210,11 @@ def _own(
         source = following.forks[name].source if name in following.forks else name
         learnt, folder = restore[name], run.folder.checkpoints_path(source)
         last = _last_plan(run, config, before, source)
-        if last is None or learnt.parent != folder:  # what another run has learnt, as `load:` says, is nobody's own
+        if (
+            last is None or learnt.parent != folder
+        ):  # a checkpoint of another run, as `load:` names, has no private state
             continue
-        reseated = run.leg.own if last is run.plan else None  # the run was resumed, with other seats than were played
+        reseated = run.leg.own if last is run.plan else None  # the run was resumed with other seats
         for worker, other in match_workers(seats_of(plan, name), seats_of(last, source)):
             if reseated is None:
                 yield worker, checkpoint.own_path_of(folder, checkpoint.ticks_of(learnt), other)
@@ -221,7 +223,7 @@ def _own(
 
 
 def _last_plan(run: Run, config: Config, before: Sequence[Round], policy: str) -> Plan | None:
-    """The plan of the last round that a policy has played; None if it has played none."""
+    """The plan of the last round that a policy has played; None if there is none."""
     for played in reversed(before):
         last = played.number == run.plan.round
         plan = run.plan if last else plan_of(config, played, run.folder, ranks=1, spares=0)

@@ -1,4 +1,4 @@
-"""What every role of a run holds: the plan, the folder, and where the run begins. Pure data, sent to every rank."""
+"""A run, as every role holds it: the plan, the folder, and where the run begins. Pure data, sent to every rank."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from arena.run.leg import Leg
 
 
 class Repair(NamedTuple):
-    """The death of some processes of a run, which goes back to its newest boundary and goes on with the others."""
+    """The death of some processes of a run, which is rolled back to its newest boundary and continues without them."""
 
     died: tuple[int, ...]  # ranks of the plan that was played
-    plan: Plan  # that one
-    homes: tuple[int, ...]  # the ranks, numbered anew, that host now what those had hosted
+    plan: Plan  # the one that was played
+    homes: tuple[int, ...]  # the new numbers of the ranks that now host the roles of the dead ones
     leg: int  # the tick of the boundary to which the run goes back
     replayed: int  # ticks beyond it that the farthest match had played, as far as the survivors know
-    began: float  # when the process that tells of it heard of the death, by its monotonic clock
+    began: float  # when the process that records the repair noticed the death, by its monotonic clock
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Run:
     """One run of a plan.
 
     Args:
-        plan: who plays whom.
+        plan: its matches, policies and ranks.
         path: the run folder.
         source: the configuration file, for messages.
         overridden: the places that `--set` filled, for messages.
@@ -40,17 +40,17 @@ class Run:
         made_folder: whether the folder was made for this run, so that it may be removed if the run cannot begin.
         resumed: whether the folder holds an earlier part of this run.
         leg: what is played now.
-        begun: whether somebody has played, before an evaluation or a repair.
+        begun: whether a role has played, before an evaluation or a repair.
         concluded: whether nothing is left to play, after one.
         repairs: the deaths of processes since its processes were started.
         faults_before: deaths on record in the run folder when its processes were started.
-        words: what the user should know about a run that is resumed, a line each.
+        words: lines for the user about a run that is resumed.
         ticks_before: of all matches of earlier rounds together.
-        episodes: each lane plays so many episodes, and the match ends when all have; None: the ticks decide. A round
-            that ends so leaves nothing behind but its games: the next one begins at the tick that it has reached.
+        episodes: each lane plays so many episodes, and the match ends when all have; None: the ticks decide. Such a
+            round leaves nothing but its games: the next one begins at the tick that it has reached.
         greedy: whether frozen policies take their best action rather than a random one.
-        sampled: frozen policies that take random ones all the same.
-        profile: whether every role measures where its time goes.
+        sampled: frozen policies that sample their actions even so.
+        profile: whether every role measures its time.
         allow_unproved: whether it begins although it can deadlock.
         has_resume: whether the command that plays it has a `--resume`.
     """
@@ -77,7 +77,7 @@ class Run:
     overridden: tuple[OverriddenPlace, ...] = ()
 
     def after(self, leg: Leg) -> Run:
-        """The run as it goes on from a boundary; one that only evaluates before it goes on has not begun by that."""
+        """The run as it continues from a boundary; an evaluation before the first tick does not make it begun."""
         begun, concluded = self.begun or leg.start > self.leg.start, leg.start >= self.plan.horizon
         return replace(self, leg=leg, begun=begun, concluded=concluded)
 
@@ -92,7 +92,7 @@ class Run:
 
     @property
     def total_ticks(self) -> int:
-        """Of all matches together in the end, if later rounds have as many as this one: they have no more."""
+        """Of all matches together at the end, if later rounds have as many matches as this one; none has more."""
         return self.ticks_before + len(self.plan.matches) * (self.plan.horizon - self.plan.start)
 
     @property
@@ -102,7 +102,7 @@ class Run:
 
     @cached_property
     def roles(self) -> tuple[Role, ...]:
-        """All roles; a role's address is its place here, whichever rank hosts it."""
+        """All roles; a role's address is its index here, on whatever rank it is."""
         return self.plan.roles()
 
     @cached_property
@@ -130,7 +130,7 @@ class Run:
         return seeding.policy_seed(self.plan.seed, policy=policy)
 
     def _from_here(self, seed: int) -> int:
-        """Every leg has streams of its own: none sees the games of another again."""
+        """Every leg has its own streams: it does not repeat the games of another leg."""
         tick = self.leg.start
         return seed if tick == 0 else int(np.random.SeedSequence([seed, tick]).generate_state(1)[0])
 
@@ -147,8 +147,8 @@ class Stage(NamedTuple):
     """A part of a run that is played over the same processes as the parts before.
 
     Args:
-        run: as it goes on.
-        evaluation: what is played before it does, if anything.
+        run: as it continues.
+        evaluation: what is played before that, if anything.
     """
 
     run: Run

@@ -1,8 +1,8 @@
-"""What is played next: a run is played in stages over the same processes, one plan after the other.
+"""The stages of a run, which are played over the same processes, one plan after the other.
 
-a leg or more   of the plan that was played, until its last tick or the next evaluation
-an evaluation   of frozen copies, in a folder of its own; then the run goes on
-a round         of a league, when the one before it is over
+legs           of the current plan, until its last tick or the next evaluation
+an evaluation  of frozen copies, in its own folder; then the run continues
+a round        of a league, when the one before it is over
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def next_stage(run: Run) -> Stage | None:
         return None
     if run.leg.start < run.plan.ticks:
         return Stage(run)
-    from arena.run.rounds import next_round  # a run of one round has no use for what rates its players
+    from arena.run.rounds import next_round  # it imports the ratings, which a run of one round does not need
 
     following = next_round(run)
     if following is not None:

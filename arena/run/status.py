@@ -1,4 +1,4 @@
-"""What has become of a run, as its folder tells: whether somebody writes there, and how the last one has ended."""
+"""The status of a run, from its folder: whether a process is writing to it, and how the run has ended."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from arena.run.leg import UNBOUNDED_TICKS
 
 
 class RunStatus(Enum):
-    """Of a run: it goes on, all of it was played, it has ended in order with ticks left, or it was killed."""
+    """Under way, finished, ended in good order with ticks left, or killed."""
 
     UNDER_WAY = "under way"
     FINISHED = "finished"
@@ -25,18 +25,18 @@ class RunStatus(Enum):
 
 
 class _Batch(msgspec.Struct, frozen=True):
-    """What has to be known of a line of `rounds_file.jsonl`."""
+    """A line of `rounds.jsonl`, as far as it is needed here."""
 
     start: int
 
 
 def planned_ticks(config: Config) -> int | None:
-    """Of each match, in all rounds; None where the number of episodes decides, as in a tournament."""
+    """Ticks of each match in all rounds; None if the number of episodes decides, as in a tournament."""
     return config.ticks * config.rounds if config.ticks < UNBOUNDED_TICKS else None
 
 
 def run_status(folder: RunFolder, config: Config, *, played: int) -> RunStatus:
-    """The condition of a run.
+    """The status of a run.
 
     Args:
         folder: of the run.
@@ -58,7 +58,7 @@ def run_status(folder: RunFolder, config: Config, *, played: int) -> RunStatus:
 
 
 def _is_whole(folder: RunFolder, config: Config) -> bool:
-    """Whether all batches of a tournament that have begun were played to their ends; of an evaluation nobody knows."""
+    """Whether all batches of a tournament that have begun were played to their ends; an evaluation counts as whole."""
     if config.rounds == 1 or not folder.rounds.exists():
         return True
     reached = boundary.newest_tick(folder) or 0
@@ -66,11 +66,11 @@ def _is_whole(folder: RunFolder, config: Config) -> bool:
 
 
 def _is_decided(folder: RunFolder, config: Config, played: int) -> bool:
-    """Whether a league has ended with a round after which there was nothing left to find out."""
+    """Whether a league has ended before its last round, see `next_round.is_over`."""
     if config.rounds == 1 or not played or played % config.ticks:
         return False
     from arena.league import rounds_file
-    from arena.league.next_round import is_over  # what rates players takes its time, and few runs end so
+    from arena.league.next_round import is_over  # importing the ratings is slow, and few runs end so
     from arena.league.read_results import read_results
 
     known = rounds_file.read(folder)

@@ -1,9 +1,9 @@
-"""The wish to end a run before its last tick, as a signal brings it: noted at once, obeyed when the run can be saved.
+"""Graceful-stop requests, by signals or callbacks: noted at once, followed when the run can be saved.
 
 SIGINT, SIGTERM    save a boundary, end with 128 plus the signal's number
-SIGUSR1            save a boundary, end with 0: the run is to be taken up again, as by a batch system; one of the others
-                   after it sets the exit status, and does not end the run before it is saved
-SIGUSR2            what `arena train` sends the processes when it gets SIGINT or SIGTERM itself
+SIGUSR1            save a boundary, end with 0: the run is to be resumed, as by a batch system; another signal after it
+                   sets the exit status, and does not end the run before it is saved
+SIGUSR2            sent by `arena train` to the processes when it receives SIGINT or SIGTERM itself
 a callback         save a boundary, end with 0: the run is over
 """
 
@@ -22,13 +22,13 @@ STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
 
 @dataclass
 class Stop:
-    """What the signals, or the run itself, have asked for.
+    """The requests of signals, or of the run itself.
 
     Args:
-        number: of the first signal, or of the first other signal after SIGUSR1; None: nothing.
-        handled: whether the run looks at it. Until then, and when repeated, SIGINT, SIGTERM and SIGUSR2 end the run at
-            once; SIGUSR1 always waits until the run can be saved.
-        by: which part of the run itself has asked first, such as a callback; empty: none.
+        number: of the first signal, or of the first other signal after SIGUSR1; None: no signal.
+        handled: whether the run checks for requests. Until then, and when repeated, SIGINT, SIGTERM and SIGUSR2 end the
+            run at once; SIGUSR1 always waits until the run can be saved.
+        by: the part of the run itself that has asked first, such as a callback; empty: none.
     """
 
     number: int | None = None
@@ -46,18 +46,18 @@ class Stop:
 
     @property
     def words(self) -> str:
-        """Who has asked."""
+        """The request, as a phrase."""
         return "asked to stop" if self.number is not None or not self.by else f"asked to stop by {self.by}"
 
     @property
     def requeue(self) -> bool:
-        """Whether it is to be taken up again."""
+        """Whether the run is to be resumed."""
         return self._requeue or self.number == signal.SIGUSR1
 
     @property
     def status(self) -> int:
-        """The exit status of a run that has ended so."""
-        assert self.wanted, "nobody has asked for it"
+        """The exit status of a run that was ended by request."""
+        assert self.wanted, "there is a request"
         if self.number is None:
             return 0
         return _STATUS.get(signal.Signals(self.number), 128 + self.number)
@@ -67,13 +67,13 @@ class Stop:
         self.by = self.by or who
 
     def listen(self, *, at_once: Collection[int] = ()) -> None:
-        """Takes the signals of this process; does nothing outside of its main thread, which alone can take them.
+        """Handles the signals of this process; does nothing outside of its main thread, which alone can do so.
 
         Args:
             at_once: the signals that end the run at once.
 
         Raises:
-            KeyboardInterrupt: one has come before.
+            KeyboardInterrupt: a signal has come before.
         """
         self._at_once = at_once
         if not takes_signals():
@@ -88,7 +88,7 @@ class Stop:
             self._hear(noted, None)
 
     def note(self) -> None:
-        """Notes, until somebody listens, the signals that would end a process which starts: others would go on."""
+        """Notes SIGUSR1 and SIGUSR2 until `listen`: by default they would end a process that is starting."""
         for number in (signal.SIGUSR1, signal.SIGUSR2):
             signal.signal(number, self._note)
 
@@ -109,23 +109,23 @@ class Stop:
 
 
 def takes_signals() -> bool:
-    """Whether the calling thread may say what a signal does: the main thread alone."""
+    """Whether the calling thread may set signal handlers: only the main thread may."""
     return threading.current_thread() is threading.main_thread()
 
 
 @contextmanager
 def restored_handlers() -> Iterator[None]:
-    """When this is left, the signals do what they did before."""
+    """Restores the signal handlers at the end."""
     before = {number: signal.getsignal(number) for number in STOP_SIGNALS}
     try:
         yield
     finally:
         for number, handler in before.items():
-            if handler is not None and takes_signals():  # None: it was not Python that has set it
+            if handler is not None and takes_signals():  # None: it was not set by Python
                 signal.signal(number, handler)
 
 
-def ignore() -> None:
-    """Leaves the signals to the process that leads the run; whoever wants all to end ends the launcher."""
+def ignore_signals() -> None:
+    """Ignores the signals in this process: the process that leads the run handles them."""
     for number in STOP_SIGNALS:
         signal.signal(number, signal.SIG_IGN)

@@ -1,7 +1,7 @@
-"""How a joint step of the game gets into the replies to all seats.
+"""Writes a joint step of the game into the replies of all seats.
 
-Where all seats are alike (the same spaces and number of entities, in the order of the entities), their replies lie in
-one array with the seats as its first axis, and every part of a step is one copy. Otherwise it is one per seat.
+If all seats are alike (the same spaces and number of entities, in the order of the entities), their replies are one
+array with the seats as its first axis, and every part of a step is one copy; otherwise it is one copy per seat.
 """
 
 from __future__ import annotations
@@ -17,25 +17,27 @@ from arena.seat.layout import JointReplyView, SeatLayout
 from arena.seat.server import SeatServer
 
 StepWriter = Callable[[Step, bool], None]
-"""Takes a joint step of all lanes, and whether any row of the match ended with it."""
+"""Called with a joint step of all lanes, and whether any row of the match ended in it."""
 
 
-def step_writer(ports: Sequence[SeatServer], layouts: Sequence[SeatLayout], outboxes: NDArray[np.uint8]) -> StepWriter:
-    """The fastest way for these seats; `outboxes` [S, bytes] hold their replies."""
+def step_writer(
+    servers: Sequence[SeatServer], layouts: Sequence[SeatLayout], outboxes: NDArray[np.uint8]
+) -> StepWriter:
+    """The fastest writer for these seats; `outboxes` [S, bytes] hold their replies."""
     first = layouts[0]
-    entities = [entity for port in ports for entity in port.entities]
+    entities = [entity for server in servers for entity in server.entities]
     if first.uniform and entities == list(range(len(entities))) and all(alike(layout, first) for layout in layouts):
-        return AlikeSeats(ports, first, outboxes).write
+        return AlikeSeats(servers, first, outboxes).write
 
     def write_each(step: Step, ends: bool) -> None:
-        for port in ports:
-            port.write_step(step, ends=ends)
+        for server in servers:
+            server.write_step(step, ends=ends)
 
     return write_each
 
 
 def alike(layout: SeatLayout, other: SeatLayout) -> bool:
-    """Whether two layouts are the same to the byte; Dict spaces are equal in whatever order their keys are."""
+    """Whether two layouts have the same bytes; equal Dict spaces may have their keys in different orders."""
     return layout == other and all(
         leaves_of(block.observation_space) == leaves_of(its.observation_space)
         for block, its in zip(layout.blocks, other.blocks, strict=True)
@@ -43,12 +45,12 @@ def alike(layout: SeatLayout, other: SeatLayout) -> bool:
 
 
 class AlikeSeats:
-    """Writes the replies of seats that are alike, all at once."""
+    """Writes the replies of all seats at once; for seats that are alike."""
 
-    def __init__(self, ports: Sequence[SeatServer], layout: SeatLayout, outboxes: NDArray[np.uint8]) -> None:
-        seats, lanes, entities = len(ports), layout.lanes, layout.entities
+    def __init__(self, servers: Sequence[SeatServer], layout: SeatLayout, outboxes: NDArray[np.uint8]) -> None:
+        seats, lanes, entities = len(servers), layout.lanes, layout.entities
         replies = JointReplyView(layout, outboxes)
-        self._ports = ports
+        self._servers = servers
         self._game_shape = (lanes, seats, entities)  # the game has [L, S * E], the replies [S, L, E]
         self._rewards, self._active, self._terminated, self._truncated = (
             array.swapaxes(0, 1) for array in (replies.rewards, replies.active, replies.terminated, replies.truncated)
@@ -56,14 +58,14 @@ class AlikeSeats:
         self._fresh = replies.fresh
         block = layout.blocks[0]
         self._space = block.observation_space
-        self._leaves = [  # per entity of the match the parts of the replies that its observations go into
+        self._leaves = [  # per entity of the match, the reply's arrays for its observations
             [leaf[seat, :, position] for leaf in replies.leaves]
             for seat in range(seats)
             for position in range(entities)
         ]
         masks = [replies.masks[seat, :, position] for seat in range(seats) for position in range(entities)]
         self._masks = masks if block.mask_size else []
-        self._ended = True  # what the flags of the last step say
+        self._ended = True  # whether the flags of the last step have to be cleared
 
     def write(self, step: Step, ends: bool) -> None:
         """See `StepWriter`."""
@@ -84,6 +86,6 @@ class AlikeSeats:
             if mask is not None:
                 into[...] = mask
         if ends or self._ended:
-            for port in self._ports:
-                port.pack_final(frame) if ends else port.reply.no_final()
+            for server in self._servers:
+                server.pack_final(frame) if ends else server.reply.no_final()
         self._ended = ends

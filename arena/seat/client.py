@@ -1,10 +1,10 @@
-"""A seat's side of the conversation with its environment: one request and one reply per tick.
+"""The worker's end of a seat: one request to the environment and one reply from it per tick.
 
-The first reply comes without a request: it shows the first observations. The reply that uses up the budget says so;
-every later request raises `BudgetReached` instead of being sent.
+The first reply comes without a request and holds the first observations. The reply of the last tick of the budget is
+marked as such; every later request raises `BudgetReached` instead of being sent.
 
-Where a match overlaps two blocks of its lanes (`pipeline: 2`), a worker has a `Seat` for each. The environment answers
-them in turn, so what is said to one must be said to the other before the first is spoken to again.
+If a match overlaps two blocks of its lanes (`pipeline: 2`), a worker has a `SeatClient` for each. The environment
+serves the blocks in turn, so a worker must send one request to each block before it sends the next one to either.
 """
 
 from __future__ import annotations
@@ -32,38 +32,38 @@ NO_INFOS: Mapping[int, Info] = {}
 
 
 class BlockOrder:
-    """How often each of a worker's seats in one match has spoken: a question out of turn would never be answered.
+    """Checks that a worker serves its blocks in turn: a request out of turn would never be answered.
 
     Args:
-        parts: how many seats there are.
+        parts: number of blocks.
     """
 
     def __init__(self, parts: int) -> None:
-        self._said = [0] * parts
+        self._sent = [0] * parts
 
-    def check(self, part: int) -> None:
-        """Whether a seat may speak now.
+    def check_request(self, part: int) -> None:
+        """Checks that a block may send a request now.
 
         Raises:
-            ProtocolError: another seat is behind this one.
+            ProtocolError: another block is a tick behind this one.
         """
-        if self._said[part] > min(self._said):
+        if self._sent[part] > min(self._sent):
             raise ProtocolError(
-                f"block {part} is a tick ahead of block {self._said.index(min(self._said))}: the environment steps "
+                f"block {part} is a tick ahead of block {self._sent.index(min(self._sent))}: the environment steps "
                 "the blocks in turn; call step_async() once on each of env.blocks before any gets the next one"
             )
 
-    def say(self, part: int) -> None:
-        """Notes a request."""
-        self._said[part] += 1
+    def count_request(self, part: int) -> None:
+        """Counts a request of a block."""
+        self._sent[part] += 1
 
-    def hear(self, part: int) -> None:
-        """Notes that a reply is waited for.
+    def check_reply(self, part: int) -> None:
+        """Checks that a block's reply can be waited for.
 
         Raises:
-            ProtocolError: the environment waits for an earlier seat's request before it gives this reply.
+            ProtocolError: an earlier block has no request for this tick yet, which the environment waits for.
         """
-        behind = [other for other in range(part) if self._said[other] < self._said[part]]
+        behind = [other for other in range(part) if self._sent[other] < self._sent[part]]
         if behind:
             raise ProtocolError(
                 f"block {part} is answered after block {behind[0]}, which has no actions for this tick yet: call "
@@ -75,14 +75,14 @@ class SeatClient:
     """The seat of one worker, or its part of one block of lanes.
 
     Args:
-        welcome: what the environment says about the seat.
-        link: this seat's end of the link.
-        seed: the worker's seed, for what a proxy draws by itself (such as `action_space.sample()`).
+        welcome: the environment's description of the seat.
+        link: the seat's end of the link.
+        seed: the worker's seed, for draws of a proxy such as `action_space.sample()`.
         start: the tick of the match at which the leg begins.
-        before_first_request: called when the worker plays.
-        turns: shared by all seats of the worker; None where there is but one.
+        before_first_request: called once, before the worker's first request.
+        block_order: shared by all seats of the worker; None if there is only one.
         calls: counts the requests for new episodes.
-        stopwatch: measures what the worker does.
+        stopwatch: measures the worker's time.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class SeatClient:
         start: int = 0,
         before_first_request: Callable[[], None] = lambda: None,
         stopwatch: Stopwatch | None = None,
-        turns: BlockOrder | None = None,
+        block_order: BlockOrder | None = None,
         calls: Counter[str] | None = None,
     ) -> None:
         layout = welcome.layout()
@@ -111,46 +111,46 @@ class SeatClient:
         self._start = start
         self.request = RequestView(layout, link.outbox)
         self.reply = ReplyView(layout, link.inbox)
-        self.infos: Mapping[int, Info] = NO_INFOS  # by row, of what is shown now
+        self.infos: Mapping[int, Info] = NO_INFOS  # by row, of the current observations
         self.final_infos: Mapping[int, Info] = NO_INFOS  # by row, of episodes that ended on this tick
         self._header = self.reply.header
         self._stopwatch = stopwatch or StoppedWatch()
-        self._watched = self._stopwatch.runs  # a call that does nothing is still a call, several times per tick
+        self._measures = self._stopwatch.runs  # else it is not called: even empty calls cost time, several per tick
         self._layout = layout
         self._link = link
         self._before_first_request = before_first_request
-        self._turns = turns
+        self._block_order = block_order
         self._calls: Counter[str] = Counter() if calls is None else calls
         self._begun = False
         self._played = False
-        self._pending = False  # a request has no reply yet
+        self._pending = False  # a request was sent, and its reply has not been received
         self._left = False
 
     @property
     def ticks(self) -> int:
-        """Ticks that the match has played, as far as this seat knows."""
+        """Ticks that the match has played, according to the last reply."""
         return self.reply.tick if self._begun else self._start
 
     @property
     def over(self) -> bool:
-        """Whether the budget is used."""
+        """Whether all ticks of the budget are played."""
         return self._begun and self.reply.last
 
     def begin(self) -> None:
-        """Waits for the first observations; later calls do nothing."""
+        """Waits for the first observations; further calls do nothing."""
         if not self._begun:
-            self._listen()
+            self._wait()
             self._begun = True
 
     def act(self) -> None:
-        """Sends the actions that were written to `request` and waits for the reply."""
-        self.say(RequestKind.ACT)
-        self.hear()
+        """Sends the actions written to `request` and waits for the reply."""
+        self.submit(RequestKind.ACT)
+        self.receive()
 
     def idle(self) -> None:
-        """Lets one tick pass."""
-        self.say(RequestKind.IDLE)
-        self.hear()
+        """Lets one tick pass without actions of this seat."""
+        self.submit(RequestKind.IDLE)
+        self.receive()
 
     def restart(
         self,
@@ -158,9 +158,9 @@ class SeatClient:
         seeds: Sequence[int | None] | None,
         options: Mapping[str, Any] | None,
     ) -> None:
-        """Begins new episodes in these lanes; only for a seat that is alone in its match. Costs no tick."""
+        """Begins new episodes in these lanes, without a tick; only for the single seat of a match."""
         self.ask_restart(lanes, seeds, options)
-        self.hear()
+        self.receive()
 
     def ask_restart(
         self,
@@ -168,40 +168,40 @@ class SeatClient:
         seeds: Sequence[int | None] | None,
         options: Mapping[str, Any] | None,
     ) -> None:
-        """Sends what `restart` asks for; `hear` waits for it."""
+        """Sends the request of `restart`; `receive` waits for its reply."""
         self._calls["reset"] += 1
-        self.say(RequestKind.RESET, pack((lanes, seeds, options)))
+        self.submit(RequestKind.RESET, pack((lanes, seeds, options)))
 
     def leave(self) -> None:
-        """Says that the worker has ended, if the match goes on without it."""
+        """Tells the environment that the worker has ended, unless the match is over; further calls do nothing."""
         if self._left:
             return
         self._left = True
         self.begin()
         if self._pending:
-            self._listen()
+            self._wait()
         if not self.over:
             self._before_first_request()
             self.request.kind = RequestKind.LEAVE
             self._link.post(self.request.header_bytes)
         self._link.close()
 
-    def say(self, kind: RequestKind, extra: bytes | None = None) -> None:
-        """Sends a request, with what was written to `request` if it is to act.
+    def submit(self, kind: RequestKind, extra: bytes | None = None) -> None:
+        """Checks and sends a request; ACT sends what was written to `request`.
 
         Raises:
             BudgetReached, AlreadyPendingCallError, ProtocolError: as `check_turn`.
         """
         self.check_turn()
-        self.speak(kind, extra)
+        self.send(kind, extra)
 
     def check_turn(self) -> None:
-        """Whether a request may be made, to be asked before anything is written into it.
+        """Checks that a request may be sent; to be called before anything is written to `request`.
 
         Raises:
             BudgetReached: the match is over.
             AlreadyPendingCallError: the last request has no reply yet.
-            ProtocolError: another seat of the worker must speak first.
+            ProtocolError: another block of the worker has to send its request first.
         """
         if not self._begun:
             self.begin()
@@ -209,17 +209,17 @@ class SeatClient:
             raise BudgetReached(f"all {self.ticks} ticks of the match are played")
         if self._pending:
             raise AlreadyPendingCallError("the last step has no result yet: call step_wait() first", "step_async")
-        if self._turns is not None:
-            self._turns.check(self.part)
+        if self._block_order is not None:
+            self._block_order.check_request(self.part)
 
-    def speak(self, kind: RequestKind, extra: bytes | None = None) -> None:
-        """What `say` does once it is known that the seat may speak."""
-        if self._turns is not None:
-            self._turns.say(self.part)
+    def send(self, kind: RequestKind, extra: bytes | None = None) -> None:
+        """Sends a request without `check_turn`."""
+        if self._block_order is not None:
+            self._block_order.count_request(self.part)
         if not self._played:
             self._played = True
             self._before_first_request()
-        if self._watched:
+        if self._measures:
             self._stopwatch.switch(Activity.COMMUNICATION)
         self.request.kind = kind
         self._link.post(self.request.nbytes if kind is RequestKind.ACT else self.request.header_bytes)
@@ -227,38 +227,38 @@ class SeatClient:
             self._link.post_extra(extra)
         self._pending = True
 
-    def think(self) -> None:
-        """Says that the algorithm goes on before the reply has come."""
+    def release(self) -> None:
+        """Tells the stopwatch that the algorithm computes while the environment plays."""
         self._stopwatch.switch(Activity.INFERENCE)
 
-    def hear(self) -> None:
+    def receive(self) -> None:
         """Waits for the reply to the last request.
 
         Raises:
-            NoAsyncCallError: there is none to wait for.
-            ProtocolError: another seat of the worker must speak first.
+            NoAsyncCallError: no request is pending.
+            ProtocolError: another block of the worker has to send its request first.
         """
         if not self._pending:
             raise NoAsyncCallError("no step is under way: call step_async() first", "step_wait")
-        if self._turns is not None:
-            self._turns.hear(self.part)
-        self._listen()
+        if self._block_order is not None:
+            self._block_order.check_reply(self.part)
+        self._wait()
 
-    def _listen(self) -> None:
-        if self._watched:
+    def _wait(self) -> None:
+        if self._measures:
             self._stopwatch.switch(Activity.WAITING_FOR_MATCH)
         self._link.wait()
         self._pending = False
-        if self._watched:
+        if self._measures:
             self._stopwatch.switch(Activity.COMMUNICATION)
         self.infos, self.final_infos = NO_INFOS, NO_INFOS
         if self._header[2]:  # `reply.extra`
             self.infos, self.final_infos = unpack(self._link.wait_extra())
-        if self._watched:
-            self._stopwatch.think()
+        if self._measures:
+            self._stopwatch.begin_inference()
 
     def observation(self, entity: int, lane: int) -> Any:
-        """A copy of what an entity sees in a lane."""
+        """A copy of an entity's observation in a lane."""
         return row_of(self.observation_spaces[entity], self.reply.by_entity[entity], lane)
 
     def final_observations(self) -> dict[int, Any]:
@@ -270,14 +270,14 @@ class SeatClient:
         return found
 
     def final_masks(self) -> dict[int, NDArray[np.int8]]:
-        """Copies of the last action masks of the rows that ended on this tick, by row, as far as they have any."""
+        """Copies of the last action masks of the rows that ended on this tick, by row; only rows with masks."""
         found: dict[int, NDArray[np.int8]] = {}
         for block, (rows, masks) in zip(self._layout.blocks, self.reply.final_masks(), strict=True):
             found.update(zip(self._places(block, rows), masks.copy(), strict=True))
         return found
 
     def final_info(self, row: int) -> Info:
-        """What the game has said last in a row that ended on this tick, with the action mask where there is one."""
+        """The last info of a row that ended on this tick, with its action mask if it has one."""
         info: Info = dict(self.final_infos.get(row, {}))
         mask = self.final_masks().get(row)
         if mask is not None:
@@ -285,17 +285,17 @@ class SeatClient:
         return info
 
     def _places(self, block: Block, rows: NDArray[np.intp]) -> list[int]:
-        """Rows of a block as rows of the seat."""
+        """Rows of a block of equal spaces as rows of the seat."""
         places: list[int] = (rows if self.uniform else rows * len(self.entities) + block.entities[0]).tolist()
         return places
 
     def mask(self, entity: int, lane: int) -> NDArray[np.int8] | None:
-        """A copy of an entity's action mask in a lane, None where it has none."""
+        """A copy of an entity's action mask in a lane; None if it has none."""
         masks = self.reply.masks_by_entity[entity]
         return None if masks is None else masks[lane].copy()
 
     def info(self, entity: int, lane: int) -> Info:
-        """What the game says beside the observation, with the action mask where there is one."""
+        """An entity's info in a lane, with its action mask if it has one."""
         info: Info = dict(self.infos.get(lane * len(self.entities) + entity, {}))
         mask = self.mask(entity, lane)
         if mask is not None:

@@ -1,22 +1,22 @@
-"""The messages of the step path, as views on a link's buffers: fixed before the first tick, no pickle, no allocation.
+"""The messages of the step path, as views of a link's buffers: a fixed layout, no pickle, no allocation per tick.
 
     request   seat -> environment, once per tick
         kind        ACT      the actions of all rows follow
-                    IDLE     do nothing for me: the environment plays the seat's idle action
-                    RESET    begin new episodes (only a seat that is alone in its match may); seeds and options are
-                             in the extra part
-                    LEAVE    the worker is done: idle for it from now on, it neither asks nor listens any more
+                    IDLE     no actions: the environment plays the seat's idle action
+                    RESET    begin new episodes (only from the single seat of a match); seeds and options are in the
+                             extra part
+                    LEAVE    the worker has ended: its seat idles from now on and gets no more replies
         actions     one block per group of equal spaces: [L, entities of the block, *shape] per leaf
 
-    reply     environment -> seat, once before the first request and then one per request (none to LEAVE)
+    reply     environment -> seat, once before the first request and then one per request (none for LEAVE)
         tick        ticks played so far in this match
-        last        1: the budget is used, no request may follow
+        last        1: the last tick of the budget, no request may follow
         extra       1: infos follow as an extra part
-        ended       number of rows that ended; so many rows of `final` are sent
+        ended       number of rows that ended: the number of rows of `final` that are sent
         terminated, truncated, active, fresh, rewards [L, E]
         masks       action masks, per block
-        observations per block; on the tick that ends a lane's episode already the next episode's first (fresh)
-        final masks the last action masks of the rows that ended, in row order; as `final`, sent where there are any
+        observations per block; on the tick that ends a lane's episode, the next episode's first ones (fresh)
+        final masks the last action masks of the rows that ended, in row order; sent as `final` is
         final       the last observations of the rows that ended, in row order; unused rows at the end are not sent
 
 A row is one entity in one lane; rows are in lane-major order: row = lane * E + entity.
@@ -37,14 +37,14 @@ from arena.game.spaces import leaves_of, unflatten
 from arena.transport.endpoint import LinkSize
 
 _ALIGNMENT = 8
-_HEADER_WORDS = 4  # of a reply
+_HEADER_SIZE = 4  # of a reply
 _KINDS = {int(kind): kind for kind in RequestKind}
 Buffer = NDArray[np.uint8]
 
 
 @dataclass(frozen=True)
 class Block:
-    """Entities of a seat that have the same spaces, so that their rows lie in one array."""
+    """Entities of a seat with equal spaces; their rows are in one array."""
 
     entities: tuple[int, ...]  # positions within the seat
     observation_space: Space[Any]
@@ -54,7 +54,7 @@ class Block:
 
 @dataclass(frozen=True)
 class SeatLayout:
-    """Everything that both ends of a link must know to read each other's bytes."""
+    """What both ends of a link must know to read each other's bytes."""
 
     lanes: int
     blocks: tuple[Block, ...]
@@ -86,10 +86,10 @@ class SeatLayout:
         return len(self.blocks) == 1
 
 
-class _Carver:
-    """Cuts typed arrays out of a buffer one after the other; without a buffer it only counts the bytes.
+class _Allocator:
+    """Allocates typed arrays in a buffer, one after the other; without a buffer it only counts the bytes.
 
-    Of several buffers of one layout, as rows [S, bytes], it cuts the arrays of all at once: [S, *shape].
+    In several buffers of one layout, as rows [S, bytes], it allocates the arrays of all at once: [S, *shape].
     """
 
     def __init__(self, buffer: Buffer | None) -> None:
@@ -108,8 +108,8 @@ class _Carver:
         several: NDArray[Any] = self._buffer[:, start : start + nbytes].view(kind)
         return several.reshape(len(self._buffer), *shape)
 
-    def words(self, count: int) -> memoryview:
-        """int64, for numbers that are read and written one by one: an array would take twice the time for it."""
+    def integers(self, count: int) -> memoryview:
+        """int64 numbers that are read and written one by one; access to an array would take twice the time."""
         taken = self.take(np.int64, count)
         return memoryview(bytearray(8 * count)).cast("q") if self._buffer is None else taken.data
 
@@ -121,11 +121,11 @@ class RequestView:
     """A request, read and written in place."""
 
     def __init__(self, layout: SeatLayout, buffer: Buffer | None = None) -> None:
-        carver = _Carver(buffer)
-        self._header = carver.words(1)
-        self.header_bytes = carver.offset
-        self._leaves = [carver.sample(b.action_space, layout.lanes, len(b.entities)) for b in layout.blocks]
-        self.nbytes = carver.offset
+        allocator = _Allocator(buffer)
+        self._header = allocator.integers(1)
+        self.header_bytes = allocator.offset
+        self._leaves = [allocator.sample(b.action_space, layout.lanes, len(b.entities)) for b in layout.blocks]
+        self.nbytes = allocator.offset
         # Per entity a batched action [L, *shape], and for the whole block [L * entities, *shape]: views, not copies.
         self.by_entity = _by_entity(layout, self._leaves, [b.action_space for b in layout.blocks])
         self.rows = [[_flat(leaf) for leaf in leaves] for leaves in self._leaves]
@@ -151,32 +151,32 @@ class _ReplyArrays(NamedTuple):
     leaves: list[list[NDArray[Any]]]  # per block and leaf [L, entities of the block, *shape]
 
     @classmethod
-    def cut(cls, carver: _Carver, layout: SeatLayout) -> _ReplyArrays:
+    def allocate(cls, allocator: _Allocator, layout: SeatLayout) -> _ReplyArrays:
         lanes, entities = layout.lanes, layout.entities
-        terminated, truncated, active, fresh = (carver.take(np.bool_, lanes, entities) for _ in range(4))
+        terminated, truncated, active, fresh = (allocator.take(np.bool_, lanes, entities) for _ in range(4))
         return cls(
             terminated,
             truncated,
             active,
             fresh,
-            carver.take(np.float64, lanes, entities),
-            [carver.take(np.int8, lanes, len(b.entities), b.mask_size) for b in layout.blocks],
-            [carver.sample(b.observation_space, lanes, len(b.entities)) for b in layout.blocks],
+            allocator.take(np.float64, lanes, entities),
+            [allocator.take(np.int8, lanes, len(b.entities), b.mask_size) for b in layout.blocks],
+            [allocator.sample(b.observation_space, lanes, len(b.entities)) for b in layout.blocks],
         )
 
 
 class JointReplyView:
-    """The replies to seats of one layout, of a single block, at once.
+    """The replies of several seats with the same layout, at once; the layout has a single block.
 
     Args:
         layout: of each seat.
-        buffers: uint8 [S, bytes], a reply in each row.
+        buffers: uint8 [S, bytes], one reply per row.
     """
 
     def __init__(self, layout: SeatLayout, buffers: Buffer) -> None:
-        carver = _Carver(buffers)
-        carver.take(np.int64, _HEADER_WORDS)
-        arrays = _ReplyArrays.cut(carver, layout)
+        allocator = _Allocator(buffers)
+        allocator.take(np.int64, _HEADER_SIZE)
+        arrays = _ReplyArrays.allocate(allocator, layout)
         self.terminated, self.truncated, self.active, self.fresh, self.rewards = arrays[:5]  # [S, L, E]
         self.masks = arrays.masks[0]  # [S, L, E, mask_size]
         self.leaves = arrays.leaves[0]  # [S, L, E, *shape]
@@ -189,14 +189,14 @@ class ReplyView:
         self._layout = layout
         self._buffer = buffer
         lanes = layout.lanes
-        carver = _Carver(buffer)
-        self.header = carver.words(_HEADER_WORDS)  # tick, last, extra, ended
-        arrays = _ReplyArrays.cut(carver, layout)
+        allocator = _Allocator(buffer)
+        self.header = allocator.integers(_HEADER_SIZE)  # tick, last, extra, ended
+        arrays = _ReplyArrays.allocate(allocator, layout)
         self.terminated, self.truncated, self.active, self.fresh, self.rewards, masks, self._leaves = arrays
-        self.quiet_bytes = carver.offset  # of a message in which no row has ended
-        final_masks = [carver.take(np.int8, lanes * len(b.entities), b.mask_size) for b in layout.blocks]
-        self._final = [carver.sample(b.observation_space, lanes * len(b.entities)) for b in layout.blocks]
-        self.nbytes = carver.offset
+        self.quiet_bytes = allocator.offset  # length of a message in which no row has ended
+        final_masks = [allocator.take(np.int8, lanes * len(b.entities), b.mask_size) for b in layout.blocks]
+        self._final = [allocator.sample(b.observation_space, lanes * len(b.entities)) for b in layout.blocks]
+        self.nbytes = allocator.offset
         self._last_block, self._last_row_bytes, self._last_final_offset = _end_of(self._final, self.nbytes)
         self.masks_by_entity = [
             masks[index][:, position] if block.mask_size else None
@@ -227,7 +227,7 @@ class ReplyView:
         header[2] = extra
 
     def message_bytes(self) -> int:
-        """How much of the buffer is to be sent: up to the last row of `final`."""
+        """The number of bytes to send: up to the last row of `final`."""
         if not self.header[3]:
             return self.quiet_bytes
         return self._last_final_offset + self._last_row_bytes * len(self._ended_of_blocks()[self._last_block])
@@ -238,17 +238,17 @@ class ReplyView:
         return ended
 
     def no_final(self) -> None:
-        """What `pack_final` does when no row has ended."""
+        """Replaces `pack_final` if no row has ended."""
         self.header[3] = 0
 
     def pack_final(self, last_masks: Sequence[NDArray[np.int8] | None] | None = None) -> None:
-        """Copies what the rows that ended have seen last to `final`, before the next episode's overwrites it.
+        """Copies the last observations of the rows that ended to `final`, before the next episode overwrites them.
 
-        Where a last mask forbids everything (nobody is to act any more) it allows everything: whoever asks what the
-        end of an episode that was cut is worth needs a choice.
+        A last mask of all zeros is replaced by all ones: an algorithm that estimates the value of the last state of a
+        truncated episode needs a valid action.
 
         Args:
-            last_masks: by position in the seat [L, mask_size], of the rows that ended; None: what is shown are theirs.
+            last_masks: per entity of the seat [L, mask_size]; None: the current masks are also the last ones.
         """
         ended = self._ended_of_blocks()
         self.header[3] = sum(map(len, ended))
@@ -263,7 +263,7 @@ class ReplyView:
     def _last_masks(
         self, block: int, rows: NDArray[np.intp], given: Sequence[NDArray[np.int8] | None] | None
     ) -> NDArray[np.int8]:
-        """Of rows of a block; a new array."""
+        """The last masks of rows of a block; a new array."""
         found: NDArray[np.int8] = self.mask_rows[block][rows]
         if given is None:
             return found
@@ -281,9 +281,9 @@ class ReplyView:
         return [(rows, [leaf[: len(rows)] for leaf in leaves]) for rows, leaves in zip(ended, self._final, strict=True)]
 
     def final_masks(self) -> list[tuple[NDArray[np.intp], NDArray[np.int8]]]:
-        """Per block the rows (of the block) that ended and their last masks; no rows where the block has no masks."""
-        nobody = np.zeros(0, np.intp), np.zeros((0, 0), np.int8)
-        found = [nobody] * len(self._final)
+        """Per block the rows (of the block) that ended and their last masks; no rows if the block has no masks."""
+        none = np.zeros(0, np.intp), np.zeros((0, 0), np.int8)
+        found = [none] * len(self._final)
         if self._final_masks:
             ended = self._ended_of_blocks()
             for block, masks in self._final_masks.items():
@@ -298,14 +298,14 @@ class ReplyView:
 
 
 def link_size(layout: SeatLayout) -> LinkSize:
-    """What a link must hold for such a seat."""
+    """The sizes of a link for a seat with this layout."""
     return LinkSize(RequestView(layout).nbytes, ReplyView(layout).nbytes)
 
 
 def _end_of(final: list[list[NDArray[Any]]], nbytes: int) -> tuple[int, int, int]:
-    """Of the last leaf in `final`: its block, the bytes of a row, and where it begins in a buffer of `nbytes`."""
+    """The last leaf of `final`: its block, the bytes of a row, and its offset in a buffer of `nbytes`."""
     leaves = [(index, leaf) for index, block in enumerate(final) for leaf in block]
-    if not leaves:  # a Dict or Tuple of nothing
+    if not leaves:  # an empty Dict or Tuple
         return 0, 0, nbytes
     block, last = leaves[-1]
     used = len(last) * (row_bytes := last.itemsize * int(np.prod(last.shape[1:])))

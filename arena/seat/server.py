@@ -1,4 +1,4 @@
-"""An environment's end of one seat: requests are read here, and what the seat may see is written, nothing else."""
+"""The environment's end of a seat: reads its requests and writes its replies."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ Infos = Sequence[Sequence[Info]]  # [L][E]
 
 
 class SeatServer:
-    """The environment's end of one seat: it reads the seat's requests and writes what the seat may see.
+    """Reads one seat's requests and writes its replies, which hold only what the seat may see.
 
     Args:
         entities: the seat's entities, as indices in the game.
-        welcome: what the seat was told about itself.
+        welcome: the description that the worker got.
         link: the environment's end of the link to the worker.
     """
 
@@ -32,7 +32,7 @@ class SeatServer:
         self.link = link
         self.request = RequestView(layout, link.inbox)
         self.reply = ReplyView(layout, link.outbox)
-        self._observed = [  # per entity its space and the arrays of the reply that its observations go into
+        self._observed = [  # per entity its space, and the reply's arrays for its observations
             (space, flatten(space, target))
             for space, target in zip(welcome.observation_spaces, self.reply.by_entity, strict=True)
         ]
@@ -42,7 +42,7 @@ class SeatServer:
         self._columns: Any = slice(entities[0], entities[-1] + 1) if consecutive else list(entities)
 
     def write_step(self, step: Step, *, ends: bool) -> None:
-        """Copies the seat's part of a joint step, and keeps the last observations of the rows that ended.
+        """Copies the seat's part of a joint step, and the last observations of the rows that ended.
 
         Args:
             step: of all lanes.
@@ -57,12 +57,12 @@ class SeatServer:
         self.pack_final(step.frame) if ends else reply.no_final()
 
     def pack_final(self, frame: Frame) -> None:
-        """Keeps what the rows that ended have seen last; `frame`, of the step, is written and stays so."""
+        """Copies the last observations and masks of the rows that ended, after the step was written."""
         masks = frame.final_masks
         self.reply.pack_final(None if masks is None else [masks[entity] for entity in self.entities])
 
     def write_nothing_played(self) -> None:
-        """What a reply holds when a reset was asked for: no reward, nothing ended."""
+        """Writes a reply to a reset: no rewards, no row has ended."""
         self.reply.rewards[:] = 0.0
         self.reply.terminated[:] = False
         self.reply.truncated[:] = False
@@ -70,11 +70,11 @@ class SeatServer:
         self.reply.no_final()
 
     def write_cut(self, frame: Frame, playing: NDArray[np.bool_]) -> None:
-        """Ends what was not over when the game failed, after a step was written.
+        """Truncates the rows that were still playing when the game failed, after a step was written.
 
         Args:
             frame: of that step.
-            playing: [L, E] of the game, who has not ended.
+            playing: [L, E] of the game: the entities whose episode has not ended.
         """
         self.reply.truncated |= playing[:, self._columns]
         self.pack_final(frame)
@@ -100,7 +100,7 @@ class SeatServer:
                 into[lanes] = mask[lanes]
 
     def idle_actions(self, chosen: Any) -> list[Any]:
-        """The actions of a seat that does nothing, per entity `[L, *shape]`; written where its own would stand."""
+        """The actions of an idle seat, per entity `[L, *shape]`; written into the request's buffer."""
         for position, space in enumerate(self._actions):
             mask, target = self.reply.masks_by_entity[position], self.request.by_entity[position]
             if chosen is not None or mask is None:
@@ -117,7 +117,7 @@ class SeatServer:
             self.link.post_extra(infos)
 
     def pack_infos(self, step: Infos | None, begin: Infos | None, over: NDArray[np.bool_]) -> bytes | None:
-        """The seat's infos by row: those of episodes that ended apart from those that belong to what is shown now."""
+        """The seat's infos by row, packed: those of the current observations, and those of rows that ended."""
         if step is None and begin is None:
             return None
         current: dict[int, Info] = {}
@@ -129,7 +129,7 @@ class SeatServer:
                 if step is not None and step[lane][entity]:
                     if ended[lane, position]:
                         final[row] = step[lane][entity]
-                    elif not over[lane]:  # else it is of an episode that nobody sees any more
+                    elif not over[lane]:  # else the lane has a new episode already
                         current[row] = step[lane][entity]
                 if begin is not None and over[lane] and begin[lane][entity]:
                     current[row] = begin[lane][entity]

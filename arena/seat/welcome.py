@@ -1,4 +1,4 @@
-"""What an environment tells a worker about its seat before the first tick."""
+"""The description of a seat, which the environment sends to the worker before the first tick."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from arena.seat.layout import SeatLayout
 
 @dataclass(frozen=True)
 class Welcome:
-    """A seat, as its environment describes it: one item per entity that the seat drives."""
+    """A seat; the tuples have one item per entity that the seat drives."""
 
     lanes: int
     entities: tuple[str, ...]
     observation_spaces: tuple[Space[Any], ...]
     action_spaces: tuple[Space[Any], ...]
     mask_sizes: tuple[int, ...]
-    alone: bool  # the only seat of its match: it may reset the game
-    part: int = 0  # which block of the match's lanes this is about; one Welcome for each, in order
-    parts: int = 1
+    alone: bool  # whether it is the only seat of its match, which may reset the game
+    part: int = 0  # which block of the match's lanes; there is one Welcome per block, in order
+    parts: int = 1  # number of blocks
 
     def layout(self) -> SeatLayout:
         return SeatLayout.of(self.lanes, self.observation_spaces, self.action_spaces, self.mask_sizes)

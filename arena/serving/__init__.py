@@ -1,5 +1,5 @@
-"""A policy of a run, without the run."""
+"""Policies of runs, without the run: `load_policy` returns a `Policy` that acts on single or batched observations."""
 
-from arena.serving.policy import load_policy
+from arena.serving.policy import Policy, load_policy
 
-__all__ = ["load_policy"]
+__all__ = ["Policy", "load_policy"]

@@ -1,96 +1,210 @@
-"""A policy as it was learnt, without a game: out of a run folder, to ask it for actions or probabilities.
+"""A policy of a run, without a game: from the run folder, for actions and probabilities.
 
-    blue = restored("runs/duel", "blue", observation_space, action_space)
-    act = blue.actor(greedy=True)                    as a frozen policy plays, see `arena.proxy.play`
-    blue.log_prob(observations, actions, masks)      where its algorithm has that
+    blue = load_policy("runs/duel", "blue")
+    blue.act(observation)                            one action; of a batch of observations a batch of actions
+    blue.log_prob(observations, actions, masks)      if its algorithm has that
 
 The algorithm is made as in a run, on an environment that has spaces and nothing else.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
 from gymnasium.spaces import Space
+from numpy.typing import NDArray
 
 from arena import registry
-from arena.config.load import load_config
-from arena.config.schema import Config, PolicyConfig
+from arena.config import Config, load_config
+from arena.config.schema import PolicyConfig
 from arena.errors import ConfigError, nearest
+from arena.game.spaces import flatten, leaves_of, row, unflatten
 from arena.league import rounds_file
+from arena.plan.build import make_plan
+from arena.plan.seats import resolve_entities
 from arena.preflight.spec import spec_of
 from arena.preflight.stubs import SpecVectorEnv, StubGroup, from_spaces
 from arena.records import checkpoint as checkpoints
 from arena.records.checkpoint import Checkpoint
 from arena.records.folder import RunFolder
+from arena.run.later_seats import later_plans
+
+
+class Policy:
+    """A policy as it was at one checkpoint. Made by `load_policy`.
+
+    Args:
+        make: makes its algorithm for a number of rows.
+        observation_space: of one entity.
+        action_space: of one entity.
+        ticks: of the checkpoint; None: there is none, as of a policy that is scripted.
+
+    Attributes:
+        algorithm: the instance of the algorithm's class; its `run` cannot be called.
+    """
+
+    def __init__(
+        self,
+        make: Callable[[int], Any],
+        observation_space: Space[Any],
+        action_space: Space[Any],
+        ticks: int | None,
+    ) -> None:
+        self.observation_space, self.action_space, self.ticks = observation_space, action_space, ticks
+        self.algorithm = make(1)
+        self._make = make
+        self._actors: dict[bool, tuple[int, Callable[[Any, Any], Any]]] = {}  # by `greedy`: rows, function
+
+    def act(self, observation: Any, mask: NDArray[Any] | None = None, *, greedy: bool = True) -> Any:
+        """The action for one observation, or a batch of actions for a batch of observations.
+
+        A policy with a memory goes on with what it has seen before, row by row; see `reset`.
+
+        Args:
+            observation: a sample of the observation space, or a batched one with the leading axis N.
+            mask: which actions are allowed, [mask_size] or [N, mask_size]; None: all.
+            greedy: the best action rather than a sampled one.
+
+        Raises:
+            ValueError: the observation has other shapes than the space, with or without a leading axis.
+        """
+        arrays, shapes = flatten(self.observation_space, observation), self._shapes
+        single = all(array.shape == shape for array, shape in zip(arrays, shapes, strict=True))
+        if not single and any(array.shape[1:] != shape for array, shape in zip(arrays, shapes, strict=True)):
+            found = ", ".join(str(array.shape) for array in arrays)
+            raise ValueError(
+                f"got an observation of shape {found}, expected one of {self.observation_space} or a batch"
+            )
+        if single:
+            arrays = [array[None] for array in arrays]
+            mask = None if mask is None else mask[None]
+        infos = {} if mask is None else {"action_mask": mask}
+        actor = self._actor(len(arrays[0]), greedy=greedy)
+        actions = actor(unflatten(self.observation_space, arrays), infos)
+        return row(self.action_space, actions, 0) if single else actions
+
+    def reset(self) -> None:
+        """Forgets what was seen, at the beginning of an episode; random actions begin anew."""
+        self._actors.clear()
+
+    def log_prob(self, observations: Any, actions: Any, masks: NDArray[np.int8] | None) -> NDArray[np.float64]:
+        """Log-probabilities [N] of the actions of one episode, in its order.
+
+        Args:
+            observations: a batched sample [N, ...].
+            actions: [N, ...] as the environment takes them.
+            masks: [N, mask_size] which were allowed; None: all.
+
+        Raises:
+            ConfigError: its algorithm does not tell probabilities.
+        """
+        if not hasattr(self.algorithm, "log_prob"):
+            raise ConfigError(f"{type(self.algorithm).__name__} has no log_prob()")
+        found: NDArray[np.float64] = self.algorithm.log_prob(observations, actions, masks)
+        return found
+
+    @property
+    def _shapes(self) -> list[tuple[int, ...]]:
+        return [leaf.shape for leaf in leaves_of(self.observation_space)]
+
+    def _actor(self, rows: int, *, greedy: bool) -> Callable[[Any, Any], Any]:
+        if greedy not in self._actors or self._actors[greedy][0] != rows:
+            # An algorithm that learns takes any number of rows; others are made for as many as their environment has.
+            learns = hasattr(self.algorithm, "load_state_dict")
+            algorithm = self.algorithm if learns else self._make(rows)
+            self._actors[greedy] = rows, algorithm.actor(greedy=greedy)
+        return self._actors[greedy][1]
 
 
 def load_policy(
     run: Path | str,
-    policy: str,
-    observation_space: Space[Any],
-    action_space: Space[Any],
+    name: str,
+    checkpoint: int | None = None,
     *,
-    boundary: int | None = None,
-) -> Any:
-    """A policy of a run: its algorithm, with what it had learnt.
+    observation_space: Space[Any] | None = None,
+    action_space: Space[Any] | None = None,
+) -> Policy:
+    """A policy of a run, with what it has learned.
 
     Args:
-        run: the run's folder.
-        policy: its name there.
-        observation_space: of the entities that it is asked about, such as recorded samples name.
-        action_space: of the same.
-        boundary: the tick of the checkpoint, or of a league's snapshot; None: the newest, or what a frozen policy was
-            loaded with.
-
-    Returns:
-        an instance of its algorithm's class; its `run` cannot be called.
+        run: the run folder.
+        name: of the policy in this run.
+        checkpoint: the tick of a checkpoint, or of a league's snapshot; None: the newest checkpoint, or that with which
+            a frozen policy was loaded.
+        observation_space: of one entity; None: as in the policy's first seat, for which its game is made once.
+        action_space: likewise.
 
     Raises:
-        ConfigError: no such run, policy or checkpoint; or the weights are not for these spaces.
+        ConfigError: no such run, policy or checkpoint; the weights are not for these spaces; or the policy has no seat
+            that tells the spaces.
     """
-    folder = RunFolder(Path(run))
+    folder = RunFolder.existing(run)
     config = load_config(folder.config)
-    if policy not in config.policies:
-        raise ConfigError(f"no policy {policy!r} in this run; {nearest(policy, config.policies)}", source=str(run))
-    given = _as_learnt(folder, policy, config, boundary)
+    if name not in config.policies:
+        raise ConfigError(f"no policy {name!r} in this run; {nearest(name, config.policies)}", source=str(run))
+    given = _with_learned_options(folder, name, config, checkpoint)
     cls, options = registry.configured_algorithm(
-        given.algorithm, given.options, acts=given.frozen, path=f"policies.{policy}"
+        given.algorithm, given.options, acts=given.frozen, path=f"policies.{name}"
     )
+    if observation_space is None or action_space is None:
+        seen, done = _spaces(config, name)
+        observation_space, action_space = observation_space or seen, action_space or done
     if spec_of(cls).checks_spaces:
         cls.check(observation_space, action_space)
-    env = SpecVectorEnv(observation_space, action_space)
-    algorithm = from_spaces(cls, env, _group(config, policy), ticks=config.ticks, options=options)
-    found = _checkpoint(folder, policy, given, boundary)
-    if found is not None:
-        algorithm.load_state_dict(found.state)
-    return algorithm
+    found = _checkpoint(folder, name, given, checkpoint)
+    group = StubGroup(name, given.sync, seed=config.seed, shared_seed=config.seed)
+
+    def make(rows: int) -> Any:
+        env = SpecVectorEnv(observation_space, action_space, rows=rows)
+        algorithm = from_spaces(cls, env, group, ticks=config.ticks, options=options)
+        if found is not None:
+            algorithm.load_state_dict(found.state)
+        return algorithm
+
+    return Policy(make, observation_space, action_space, None if found is None else found.boundary)
 
 
-def _group(config: Config, policy: str) -> StubGroup:
-    return StubGroup(policy, config.policies[policy].sync, seed=config.seed, shared_seed=config.seed)
+def _spaces(config: Config, name: str) -> tuple[Space[Any], Space[Any]]:
+    """The spaces of an entity in the first seat that a policy has."""
+    for plan in (make_plan(config), *later_plans(config)):
+        for match in plan.matches:
+            for seat in match.seats:
+                if seat.policy == name:
+                    game = registry.adapt_environment(match.make, match.env_kwargs, 1, match.wrappers)
+                    try:
+                        entity = resolve_entities(match.seats, game.interface.entities)[seat.index][0]
+                        return game.interface.observation_spaces[entity], game.interface.action_spaces[entity]
+                    finally:
+                        game.close()
+    raise ConfigError(
+        f"{name!r} has no seat in this configuration; say of which spaces it is: observation_space, action_space",
+        path=f"policies.{name}",
+    )
 
 
-def _as_learnt(folder: RunFolder, policy: str, config: Config, boundary: int | None) -> PolicyConfig:
-    """With the options of the round in which that was learnt: who has become a copy of another one has that one's."""
-    given, own = config.policies[policy], checkpoints.list_checkpoints(folder.checkpoints_path(policy))
-    if boundary is None and not own:
-        return given
-    tick = checkpoints.ticks_of(own[-1]) if boundary is None else boundary
-    options = rounds_file.options_at(rounds_file.read_played(folder, config), tick).get(policy, given.options)
+def _with_learned_options(folder: RunFolder, name: str, config: Config, tick: int | None) -> PolicyConfig:
+    """The policy with the options of the round in which the checkpoint was learned: a fork has its source's."""
+    given, own = config.policies[name], checkpoints.list_checkpoints(folder.checkpoints_path(name))
+    if tick is None:
+        if not own:
+            return given
+        tick = checkpoints.ticks_of(own[-1])
+    options = rounds_file.options_at(rounds_file.read_played(folder, config), tick).get(name, given.options)
     return msgspec.structs.replace(given, options=options)
 
 
-def _checkpoint(folder: RunFolder, policy: str, given: PolicyConfig, boundary: int | None) -> Checkpoint | None:
-    """What the policy had learnt; None if it learns nothing."""
-    home = folder.checkpoints_path(policy)
-    if boundary is not None:
-        snapshot = folder.snapshot_path(policy, boundary)
-        return checkpoints.load(snapshot if snapshot.exists() else checkpoints.path_of(home, boundary))
+def _checkpoint(folder: RunFolder, name: str, given: PolicyConfig, tick: int | None) -> Checkpoint | None:
+    """What the policy has learned; None if there is no checkpoint of it."""
+    home = folder.checkpoints_path(name)
+    if tick is not None:
+        snapshot = folder.snapshot_path(name, tick)
+        return checkpoints.load(snapshot if snapshot.exists() else checkpoints.path_of(home, tick))
     if checkpoints.list_checkpoints(home):
         return checkpoints.load(home)
     if given.load is not None:
-        return checkpoints.load(checkpoints.find(given.load, policy))
+        return checkpoints.load(checkpoints.find(given.load, name))
     return None

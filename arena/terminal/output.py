@@ -85,6 +85,17 @@ def present_streams() -> None:
     sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115
 
 
+def say(text: str) -> None:
+    """Prints a line and flushes it; raises what `guarded_output` raises."""
+    print(text, flush=True)
+
+
+def complain(text: str) -> None:
+    """Writes on stderr why a command ends; if stderr takes nothing, the exit code has to do."""
+    with suppress(OSError):
+        print(text, end="", file=sys.stderr, flush=True)
+
+
 def discard(descriptor: int) -> None:
     """Lets whatever is written from now on go nowhere, in this process and those that it starts."""
     nowhere = os.open(os.devnull, os.O_WRONLY)

@@ -287,7 +287,7 @@ def watch(
         running: whether somebody writes into the folder.
 
     Raises:
-        ConfigError: this is no run folder, or it is damaged.
+        ConfigError: this is not a run folder, or it is damaged.
     """
     folder = RunFolder(Path(path))
     try:
@@ -311,13 +311,13 @@ def _await_start(folder: RunFolder, wait: Callable[[float], None]) -> None:
     """Waits for the configuration, which a run writes when all its processes are ready.
 
     Raises:
-        ConfigError: this is no run folder, or no run has begun in it for a minute.
+        ConfigError: this is not a run folder, or no run has begun in it for a minute.
     """
     for look in range(_START_LOOKS):
         if folder.config.is_file():
             return
         if not folder.may_be_starting:
-            raise ConfigError("is no run folder: it has no config.yaml", source=str(folder.path))
+            RunFolder.existing(folder.path)
         if look == 0:
             print(f"{folder.path}: no run has begun here yet; waiting for one, Ctrl-C ends it", flush=True)
         wait(LOOK_EVERY)

@@ -1,20 +1,20 @@
-"""The room of communication: roles talk through it and never see MPI or threads.
+"""How bytes travel between roles: messages, links and orders. No role sees MPI or threads.
 
-A role holds an `Endpoint`. Two kinds of talk go through it:
+A role holds an `Endpoint`. It carries two kinds of traffic:
 
-- *messages*, whole byte strings with a tag, for control and for the groups: `send`, `receive` (from one role, or
-  from `ANYONE`);
-- a *link*, two fixed buffers between an environment and one of its seats, for the step path: `post`, `wait`. An
-  environment has those of all its seats at once, its `table`.
+- *messages*: byte strings with a tag, for control and for the groups: `send`, and `receive` from one role or `ANYONE`;
+- *links*: two fixed buffers between an environment and one of its seats, for the step path: `post`, `wait`. An
+  environment opens the links of all its seats at once (`open_links`).
 
-`host` lets the roles of one process take turns. `tables` lays links and `shared` the areas of groups in memory that
-both ends see, within a process or a node; `links` are their ends, `doorbell` wakes whom a message is for. `mpi` carries
-messages between processes, and the links whose ends see no common memory.
+`scheduler` lets the roles of one process take turns. `links` holds the links in memory that both ends see, within a
+process or a node; `shared_memory` that memory, and the areas of groups. `doorbell` wakes a process of the same node.
+`mpi` carries messages between processes, and the links whose ends have no memory in common.
 
-With fault tolerance `sentinel` sees a process of the node die, and `mpi` lets those who live agree.
+With fault tolerance, `process_exit` reports that a process of the node has died, and `mpi` lets the survivors agree.
 
-An *order* is a message to a process rather than to a role: it is obeyed at delivery, while the roles sleep on. By one
-the root asks for their `whereabouts`; `peeking` looks into a process that does not answer.
+An *order* is a message to a process instead of a role: it is handled at delivery and wakes no role. The root uses one
+to ask for the `status` of all roles; `arena.diagnostics.remote_stacks` reads the stacks of a process that does not
+answer.
 """
 
 from arena.transport.endpoint import ANYONE, Bytes, Endpoint, Link, Order, Tag

@@ -1,8 +1,8 @@
-"""How a process waits for a message: attentive at first, then ever more lazily.
+"""Polling with growing pauses, for calls that have no blocking form that sleeps.
 
-MPI's own blocking calls spin. With more processes than cores the spinner takes the core from the one that it waits
-for, and an idle process costs a whole core. Testing with growing pauses costs nothing when the wait is long, little
-when it is short, and lets signals through.
+Blocking MPI calls spin: an idle process costs a whole core, and with more processes than cores it takes the core from
+the process that it waits for. Testing with growing pauses costs nothing in a long wait and little in a short one, and
+signals are handled.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ _GROWTH = 1.3
 
 
 class Backoff:
-    """The pauses of one wait: first the processor is offered to others, then come sleeps that grow.
+    """The pauses of one wait: first `sched_yield`, then sleeps that grow.
 
     Args:
-        longest_pause: seconds; the sleeps grow up to it.
+        longest_pause: seconds; the longest sleep.
     """
 
     def __init__(self, *, longest_pause: float = _LONGEST_PAUSE) -> None:
@@ -31,16 +31,16 @@ class Backoff:
 
     @property
     def patient(self) -> bool:
-        """Whether it is time to sleep."""
+        """Whether the next pause is a sleep."""
         return self._yields == 0
 
     def next_pause(self) -> float:
-        """Seconds to sleep now."""
+        """Seconds of the next sleep."""
         pause, self._pause = self._pause, min(self._pause * _GROWTH, self._longest)
         return pause
 
     def pause(self) -> None:
-        """Lets a little time pass."""
+        """Yields the processor or sleeps."""
         if self._yields:
             self._yields -= 1
             os.sched_yield()
@@ -49,7 +49,7 @@ class Backoff:
 
 
 def wait_until(done: Callable[[], bool], *, longest_pause: float = _LONGEST_PAUSE) -> None:
-    """Returns when `done()`, which is called again and again, is true."""
+    """Calls `done()` with growing pauses until it is true."""
     if done():
         return
     backoff = Backoff(longest_pause=longest_pause)

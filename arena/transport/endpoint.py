@@ -14,46 +14,46 @@ from arena.diagnostics.remote_stacks import Process
 Bytes: TypeAlias = bytes | bytearray | memoryview
 
 ANYONE = -1
-"""The source of `receive` that stands for every other role."""
+"""As source of `receive`: any role."""
 
 
 class Tag(IntEnum):
-    """Which conversation a message belongs to; messages of one tag between two roles keep their order."""
+    """The kind of a message; messages with the same tag between two roles keep their order."""
 
-    TO_ROOT = 1  # any role to the root: what `arena.roles.protocol` lists
-    FROM_ROOT = 2  # the root to any role: go
-    WELCOME = 3  # environment to worker, once: what the seat looks like
+    TO_ROOT = 1  # any role to the root, see `arena.roles.protocol`
+    FROM_ROOT = 2  # the root to any role
+    WELCOME = 3  # environment to worker, once: the description of the seat
     GROUP = 4  # among the workers of one policy
     REQUEST = 5  # link, seat to environment: one per tick
     REPLY = 6  # link, environment to seat: one per tick
-    REQUEST_EXTRA = 7  # link: a part of variable length that follows a request or a reply when it says so
+    REQUEST_EXTRA = 7  # link: a part of variable length after a request or a reply, if its header says so
     REPLY_EXTRA = 8
-    LINK = 9  # environment to worker, once per link: where their common memory is
-    SECOND_REQUEST = 10  # the same words on the second link of two roles
+    LINK = 9  # environment to worker, once per link: where their shared memory is
+    SECOND_REQUEST = 10  # the same on the second link of two roles
     SECOND_REPLY = 11
     SECOND_REQUEST_EXTRA = 12
     SECOND_REPLY_EXTRA = 13
-    ORDER = 14  # to a process, whatever its roles do: the first byte says which `Order`
+    ORDER = 14  # to a process; the first byte is the `Order`
 
 
 class Order(IntEnum):
-    """What one process asks of another one; it is obeyed at delivery, so a process that sleeps need not wake a role."""
+    """A message to a process. It is handled at delivery and wakes no role."""
 
-    WHERE = 1  # what do your roles do?
-    HERE = 2  # the answer
-    STOP = 3  # to an environment: end the leg at this tick, if you have not come so far
-    FRAGMENT = 4  # to a group's root: learn from these samples
-    WEIGHTS = 5  # from a group's root: play with these weights
+    QUERY_STATUS = 1  # asks what the roles of the process do
+    STATUS = 2  # the reply
+    STOP = 3  # to an environment: end the leg at this tick, unless it is already played
+    SAMPLES = 4  # to a group's root: samples to learn from
+    WEIGHTS = 5  # from a group's root: new weights
 
 
-Obey: TypeAlias = Callable[[int, Bytes], None]
-"""Does what an order says: it gets the address that the order came from, and what follows the order's byte."""
+OrderHandler: TypeAlias = Callable[[int, Bytes], None]
+"""Handles an order; called with the sender's address and the bytes after the order's own byte."""
 
 PARTS = 2
-"""How many links an environment and a worker can have: one for each part of the lanes that moves by itself."""
+"""The most links between an environment and a worker: one per block of lanes (`pipeline`)."""
 
 Channel: TypeAlias = tuple[int, Tag, int]
-"""A mailbox: to whom, which conversation, from whom (ANYONE where everybody writes into one)."""
+"""A mailbox: receiver, tag, sender (ANYONE for a mailbox shared by all senders)."""
 
 
 class Side(IntEnum):
@@ -64,14 +64,14 @@ class Side(IntEnum):
 
 
 class LinkSize(NamedTuple):
-    """Bytes of a link's longest messages."""
+    """Bytes of a link's longest request and reply."""
 
     request: int
     reply: int
 
 
 class LinkTags(NamedTuple):
-    """What one end of a link says and hears."""
+    """The tags of one end of a link: what it sends and what it receives."""
 
     out: Tag
     back: Tag
@@ -80,7 +80,7 @@ class LinkTags(NamedTuple):
 
 
 def link_tags(side: Side, part: int) -> LinkTags:
-    """The conversations of one end of the `part`-th link between an environment and a worker."""
+    """The tags of one end of the `part`-th link between an environment and a worker."""
     request, reply, request_extra, reply_extra = (
         (Tag.REQUEST, Tag.REPLY, Tag.REQUEST_EXTRA, Tag.REPLY_EXTRA),
         (Tag.SECOND_REQUEST, Tag.SECOND_REPLY, Tag.SECOND_REQUEST_EXTRA, Tag.SECOND_REPLY_EXTRA),
@@ -93,19 +93,19 @@ def link_tags(side: Side, part: int) -> LinkTags:
 class Link(Protocol):
     """Two fixed buffers between an environment and a seat.
 
-    The two ends speak in turn, so a buffer is never written while the other end still reads it. An end that has said
-    its last word does not read any more.
+    The two ends post in turn, so a buffer is never written while the other end still reads it. After its last `post`
+    an end must not read any more.
     """
 
     outbox: NDArray[np.uint8]
     inbox: NDArray[np.uint8]
 
     def post(self, nbytes: int) -> None:
-        """Hands the first `nbytes` of `outbox` to the other end; does not wait for it."""
+        """Hands the first `nbytes` of `outbox` to the other end, without waiting."""
         ...
 
     def wait(self) -> None:
-        """Returns when the other end's next message lies in `inbox`."""
+        """Waits until the other end's next message is in `inbox`."""
         ...
 
     def post_extra(self, data: Bytes) -> None: ...
@@ -113,7 +113,7 @@ class Link(Protocol):
     def wait_extra(self) -> Bytes: ...
 
     def close(self) -> None:
-        """Ends the conversation on this side, after the last word was said; further calls do nothing."""
+        """Closes this end after its last `post`; further calls do nothing."""
         ...
 
 
@@ -121,11 +121,11 @@ class LinkSet(NamedTuple):
     """The environment's ends of all links of one block of lanes."""
 
     links: Sequence[Link]  # [S]
-    outboxes: NDArray[np.uint8]  # [S, bytes of the longest reply]: what the links call `outbox`, one row per seat
+    outboxes: NDArray[np.uint8]  # [S, bytes of the longest reply]: the `outbox` of each link
 
 
 class Endpoint(Protocol):
-    """The place of one role in the world. Addresses are 0 (the root) to `size - 1`."""
+    """One role's access to the transport. Addresses are 0 (the root) to `size - 1`."""
 
     address: int
     size: int
@@ -135,77 +135,77 @@ class Endpoint(Protocol):
         ...
 
     def receive(self, source: int, tag: Tag) -> tuple[int, Bytes]:
-        """The next message with this tag from `source` (or `ANYONE`) and the address that it came from."""
+        """Waits for the next message with this tag from `source` (or `ANYONE`); its sender and its bytes."""
         ...
 
     def listen(self, source: int, tag: Tag, seconds: float) -> tuple[int, Bytes] | None:
-        """As `receive`; None when nothing has come within so many seconds. For one role of a process alone."""
+        """As `receive`, but None after `seconds` without a message. Only one role of a process may use it."""
         ...
 
     def order(self, to: int, order: Order, data: Bytes) -> None:
         """Sends an order to the process that hosts a role."""
         ...
 
-    def obey(self, order: Order, do: Obey) -> None:
-        """From now on `do` is done when this role is given this order, in whatever role's turn that is."""
+    def on_order(self, order: Order, do: OrderHandler) -> None:
+        """Calls `do` whenever this order comes for this role, also while another role of the process has its turn."""
         ...
 
     def tally(self, count: Callable[[], Mapping[str, int]]) -> None:
-        """From now on `count` says how often this role has done what; the root asks for it."""
+        """Registers a function that returns how often this role has done what; part of its reported status."""
         ...
 
     def is_peer_failure(self, error: BaseException) -> bool:
-        """Whether an error only says that a process of the run has died."""
+        """Whether an error was caused by the death of another process."""
         ...
 
     def process(self, address: int) -> Process | None:
-        """The process that hosts a role; None where nothing is known of it."""
+        """The process that hosts a role; None if unknown."""
         ...
 
     def sleep(self, awaited: Channel, seconds: float | None = None) -> None:
-        """Waits until something has come for this role, perhaps not what it waits for, or the seconds are over.
+        """Waits until anything has come for this role (not necessarily for `awaited`), or `seconds` are over.
 
-        `awaited` is for messages. Only one role of a process may give a number of seconds.
+        `awaited` is reported as what the role waits for. Only one role of a process may give `seconds`.
         """
         ...
 
     def waker(self, peer: int) -> Callable[[], None] | None:
-        """A function that wakes another role, which can see the same memory as this one; None if it cannot."""
+        """A function that wakes another role; None if that role cannot see the same memory as this one."""
         ...
 
-    def table(self, seats: Sequence[int], sizes: Sequence[LinkSize], part: int = 0) -> LinkSet:
-        """An environment's links with the roles at these addresses; each of them must ask for its own `link`."""
+    def open_links(self, seats: Sequence[int], sizes: Sequence[LinkSize], part: int = 0) -> LinkSet:
+        """An environment's links with the roles at these addresses; each of these roles must call `link`."""
         ...
 
     def link(self, environment: int, size: LinkSize, part: int = 0) -> Link:
-        """A seat's link with its environment, which must have begun to lay its `part`-th table."""
+        """A seat's link with its environment, which must have called `open_links` for this `part`."""
         ...
 
 
 class Inbox(Protocol):
-    """Takes what comes to a process from outside."""
+    """Receives what comes from other processes."""
 
     def deliver(self, to: int, tag: Tag, source: int, data: Bytes) -> None:
-        """A letter."""
+        """Takes a message for a role."""
         ...
 
     def wake(self, address: int) -> None:
-        """A word that something has come for a role over one of its links."""
+        """Something has come for a role over one of its links."""
         ...
 
 
 class RemoteTransport(Protocol):
-    """The way from one process's roles to those of other processes.
+    """Connects the roles of one process to those of other processes.
 
-    Whatever comes in while one of these works is handed to `arrivals`.
+    What comes in during a call is handed to `arrivals`.
     """
 
     def send(self, to: int, tag: Tag, source: int, data: Bytes, arrivals: Inbox) -> None:
-        """Sends a letter; `data` may be reused when the call returns."""
+        """Sends a message; `data` may be reused when the call returns."""
         ...
 
     def wait(self, arrivals: Inbox, seconds: float | None = None) -> None:
-        """Waits until something has come, or so many seconds are over."""
+        """Waits until something has come, or `seconds` are over."""
         ...
 
     def poll(self, arrivals: Inbox) -> None:
@@ -213,23 +213,23 @@ class RemoteTransport(Protocol):
         ...
 
     def is_peer_failure(self, error: BaseException) -> bool:
-        """Whether an error only says that a process of the run has died."""
+        """Whether an error was caused by the death of another process."""
         ...
 
     def process(self, address: int) -> Process | None:
-        """The process that hosts a role; None where nothing is known of it."""
+        """The process that hosts a role; None if unknown."""
         ...
 
     def reaches(self, address: int) -> bool:
-        """Whether a role's process can see the same memory as this one, and be woken."""
+        """Whether a role's process can map the same memory as this one, and be woken."""
         ...
 
     def waker(self, address: int) -> Callable[[], None]:
-        """A function that wakes a role of another process that is within reach."""
+        """A function that wakes a role for which `reaches` is true."""
         ...
 
     def link(
         self, endpoint: Endpoint, peer: int, side: Side, part: int, outbox: NDArray[np.uint8], inbox: NDArray[np.uint8]
     ) -> Link:
-        """One end of a link with a role that is out of reach, on these buffers."""
+        """One end of a link, on these buffers, with a role for which `reaches` is false."""
         ...

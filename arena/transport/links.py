@@ -1,60 +1,61 @@
-"""Links whose two ends see the same memory: within a process, or within a node.
+"""Links whose two ends see the same memory, within a process or a node; one memory for the links of a block of lanes.
 
-All links of a table (the seats of one block of lanes) count their messages on one *board*, two counters per seat. So
-whoever waits looks at a number, and the seat that speaks last wakes the environment once for all of them.
+    counters   two int64 per seat: messages posted by the seat, messages posted to it
+    row 0      the two buffers of seat 0: its requests, its replies
+    row 1      ...
+
+A role that waits compares one number, and the seat that posts last wakes the environment once for all seats.
+
+Counters and rows begin on pages of their own, so the process of a seat maps the counters and its own row alone. The
+environment makes the memory. A role of its own process gets it directly, a role in another process of the node gets a
+message that says where it is. All other roles have links over MPI; so have all roles of other processes if there is
+not enough shared memory.
 """
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable
-from typing import Any, NamedTuple
+import logging
+import struct
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from arena.transport.endpoint import Bytes, Endpoint, Side, link_tags
+from arena.transport.endpoint import Bytes, Endpoint, Link, LinkSet, LinkSize, RemoteTransport, Side, Tag, link_tags
+from arena.transport.shared_memory import SharedMemory, fence, whole_pages
 
 NEVER_AGAIN = 2**62
-"""The count of a seat that will not speak any more, or that does not speak here: nobody waits for it."""
+"""The count of a seat that posts no more, or whose link goes over MPI: the environment does not wait for it here."""
 
-_barrier = threading.Lock()
-_barrier.acquire()
-
-
-def fence() -> None:
-    """Other processes see everything before it before anything after it: giving a lock back orders memory.
-
-    Python has no other way to say so. Nobody ever waits for this lock, as the roles of a process take turns.
-    """
-    if _barrier.locked():  # else an exception has come, from a signal, between the two calls below
-        _barrier.release()
-    _barrier.acquire(blocking=False)
+_CACHE_LINE = 64
+_PLACE = struct.Struct("<7q")  # process, descriptor (-1: no memory), bytes; seats, request and reply bytes; seat
+_log = logging.getLogger(__name__)
 
 
 class SharedCounters(NamedTuple):
-    """How many messages each seat has posted, and been posted: int64 in memory that all of a table's roles see."""
+    """How many messages each seat has posted, and how many were posted to it: int64 in shared memory."""
 
     requests: memoryview  # [S]
     replies: memoryview  # [S]
 
     @classmethod
     def on(cls, memory: NDArray[np.uint8], seats: int) -> SharedCounters:
-        """The board that stands at the beginning of some memory."""
+        """The counters at the beginning of some memory."""
         counters = memory[: 16 * seats].data.cast("q")
         return cls(counters[:seats], counters[seats:])
 
 
 class SharedLink:
-    """One end of two buffers which both ends use; to post is to count up and to wake the other end.
+    """One end of two buffers that both ends see; `post` counts the message and wakes the other end.
 
     Args:
-        endpoint: the place of this end's role.
-        peer: the address of the other end's.
+        endpoint: of this end's role.
+        peer: the address of the other end's role.
         side: which end this is.
         part: which of the two roles' links.
-        seat: its place on the board.
-        board: where messages are counted.
+        seat: its index in the counters.
+        counters: of all seats.
         outbox: the buffer that this end writes.
         inbox: the buffer that this end reads.
         wake: wakes the role at the other end.
@@ -67,7 +68,7 @@ class SharedLink:
         side: Side,
         part: int,
         seat: int,
-        board: SharedCounters,
+        counters: SharedCounters,
         outbox: NDArray[np.uint8],
         inbox: NDArray[np.uint8],
         wake: Callable[[], Any],
@@ -76,9 +77,9 @@ class SharedLink:
         self._endpoint, self._peer = endpoint, peer
         self._seat, self._wake = seat, wake
         self._out, self._back = (
-            (board.requests, board.replies) if side is Side.SEAT else (board.replies, board.requests)
+            (counters.requests, counters.replies) if side is Side.SEAT else (counters.replies, counters.requests)
         )
-        self._posted = self._heard = 0
+        self._posted = self._received = 0
         tags = link_tags(side, part)
         self._out_extra, self._back_extra = tags.out_extra, tags.back_extra
         self._awaited = (endpoint.address, tags.back, peer)
@@ -90,8 +91,8 @@ class SharedLink:
         self._wake()
 
     def wait(self) -> None:
-        self._heard += 1
-        while self._back[self._seat] < self._heard:
+        self._received += 1
+        while self._back[self._seat] < self._received:
             self._endpoint.sleep(self._awaited)
         fence()
 
@@ -102,20 +103,187 @@ class SharedLink:
         return self._endpoint.receive(self._peer, self._back_extra)[1]
 
     def close(self) -> None:
-        """The memory lives as long as somebody holds its views."""
+        """Nothing to do: the memory lives as long as any view of it."""
 
 
 class SharedSeatLink(SharedLink):
-    """The seat's end: the environment moves when all seats have spoken, so only the last one wakes it."""
+    """The seat's end: the environment steps when all seats have posted, so only the last seat wakes it."""
 
     def post(self, nbytes: int) -> None:
         self._posted += 1
         fence()
         self._out[self._seat] = self._posted
-        fence()  # of two seats that post at the same moment at least one sees both counts
+        fence()  # of two seats that post at the same moment, at least one sees both counts
         if min(self._out) >= self._posted:
             self._wake()
 
     def close(self) -> None:
-        """From now on the others do not look whether this seat has spoken."""
+        """From now on the environment does not wait for this seat."""
         self._out[self._seat] = NEVER_AGAIN
+
+
+class LinkLayout(NamedTuple):
+    """Where everything lies in the memory of one block's links."""
+
+    seats: int
+    request_bytes: int  # of the seat with the longest messages
+    reply_bytes: int
+
+    @property
+    def reply_offset(self) -> int:
+        """Where the reply begins in a row."""
+        return -(-self.request_bytes // _CACHE_LINE) * _CACHE_LINE
+
+    @property
+    def row_bytes(self) -> int:
+        return whole_pages(self.reply_offset + self.reply_bytes)
+
+    @property
+    def counter_bytes(self) -> int:
+        return whole_pages(16 * self.seats)
+
+    @property
+    def nbytes(self) -> int:
+        return self.counter_bytes + self.seats * self.row_bytes
+
+    def row(self, seat: int) -> slice:
+        """Where a seat's row is in the whole memory."""
+        start = self.counter_bytes + seat * self.row_bytes
+        return slice(start, start + self.row_bytes)
+
+    def requests(self, row: NDArray[np.uint8]) -> NDArray[np.uint8]:
+        """The request's part of a row, or of several rows [S, row_bytes]."""
+        return row[..., : self.request_bytes]
+
+    def replies(self, row: NDArray[np.uint8]) -> NDArray[np.uint8]:
+        """The reply's part of a row, or of several rows [S, row_bytes]."""
+        return row[..., self.reply_offset : self.reply_offset + self.reply_bytes]
+
+
+class LinkPlace(NamedTuple):
+    """Where a seat's process finds its row; sent with `Tag.LINK`."""
+
+    memory: SharedMemory | None
+    layout: LinkLayout
+    seat: int
+
+    def pack(self) -> bytes:
+        return _PLACE.pack(*(self.memory or (-1, -1, 0)), *self.layout, self.seat)
+
+    @classmethod
+    def unpack(cls, message: Any) -> LinkPlace:
+        pid, descriptor, nbytes, *layout, seat = _PLACE.unpack(message)
+        return cls(SharedMemory(pid, descriptor, nbytes) if descriptor >= 0 else None, LinkLayout(*layout), seat)
+
+
+class LocalRoles(Protocol):
+    """Says which roles run in this process."""
+
+    def hosts(self, address: int) -> bool:
+        """Whether a role is in this process."""
+        ...
+
+
+class LinkMemory:
+    """Opens the links of the roles of one process.
+
+    Args:
+        local: the roles of this process.
+        remote: the transport to other processes; None if there are none.
+    """
+
+    def __init__(self, local: LocalRoles, remote: RemoteTransport | None) -> None:
+        self._local = local
+        self._remote = remote
+        self._warned = False  # that shared memory is short: once is enough
+        self._made: dict[
+            tuple[int, int], tuple[LinkLayout, NDArray[np.uint8], Sequence[int]]
+        ] = {}  # (environment, part)
+        self._shared: dict[tuple[int, int], SharedMemory] = {}  # what other processes map
+
+    def open_links(self, endpoint: Endpoint, peers: Sequence[int], sizes: Sequence[LinkSize], part: int) -> LinkSet:
+        """The environment's ends, see `Endpoint.open_links`; they replace those of an earlier call for this part."""
+        layout = LinkLayout(len(peers), max(size.request for size in sizes), max(size.reply for size in sizes))
+        near = [self._near(peer) for peer in peers]
+        self._clear(endpoint.address, part)
+        shared = self._make_shared(layout.nbytes) if any(near) else None
+        memory = np.zeros(layout.nbytes, np.uint8) if shared is None else shared.map()
+        self._made[endpoint.address, part] = layout, memory, peers
+        if shared is not None:
+            self._shared[endpoint.address, part] = shared
+        for seat, peer in enumerate(peers):
+            if near[seat]:
+                endpoint.send(peer, Tag.LINK, LinkPlace(shared, layout, seat).pack())
+        counters = SharedCounters.on(memory, layout.seats)
+        links: list[Link] = []
+        for seat, peer in enumerate(peers):
+            row = memory[layout.row(seat)]
+            outbox, inbox = layout.replies(row), layout.requests(row)
+            if self._local.hosts(peer) or (near[seat] and shared is not None):
+                wake = _waker(endpoint, peer)
+                links.append(SharedLink(endpoint, peer, Side.ENVIRONMENT, part, seat, counters, outbox, inbox, wake))
+            else:
+                counters.requests[seat] = NEVER_AGAIN
+                links.append(self._transport.link(endpoint, peer, Side.ENVIRONMENT, part, outbox, inbox))
+        rows = memory[layout.counter_bytes :].reshape(layout.seats, layout.row_bytes)
+        return LinkSet(links, layout.replies(rows))
+
+    def close(self) -> None:
+        """Releases the memory of all links, when the roles of the process end or are created anew."""
+        for environment, part in list(self._made):
+            self._clear(environment, part)
+
+    def _clear(self, environment: int, part: int) -> None:
+        """Releases the memory of an earlier leg; seats that still use it have mapped it."""
+        self._made.pop((environment, part), None)
+        before = self._shared.pop((environment, part), None)
+        if before is not None:
+            before.close()
+
+    def open_seat_link(self, endpoint: Endpoint, environment: int, size: LinkSize, part: int) -> Link:
+        """The seat's end; see `Endpoint.link`."""
+        if self._local.hosts(environment):
+            layout, memory, peers = self._made[environment, part]
+            seat = peers.index(endpoint.address)
+            head, row = memory, memory[layout.row(seat)]
+        else:
+            place = self._place(endpoint, environment)
+            if place is None or place.memory is None:
+                outbox, inbox = (np.zeros(nbytes, np.uint8) for nbytes in size)
+                return self._transport.link(endpoint, environment, Side.SEAT, part, outbox, inbox)
+            layout, seat = place.layout, place.seat
+            head, row = (place.memory.map(pages) for pages in (slice(0, layout.counter_bytes), layout.row(seat)))
+        wake = _waker(endpoint, environment)
+        outbox, inbox = layout.requests(row), layout.replies(row)
+        counters = SharedCounters.on(head, layout.seats)
+        return SharedSeatLink(endpoint, environment, Side.SEAT, part, seat, counters, outbox, inbox, wake)
+
+    @property
+    def _transport(self) -> RemoteTransport:
+        assert self._remote is not None, "without other processes every role must be in this one"
+        return self._remote
+
+    def _near(self, address: int) -> bool:
+        """Whether a role is in another process that can map the same memory."""
+        return not self._local.hosts(address) and self._transport.reaches(address)
+
+    def _make_shared(self, nbytes: int) -> SharedMemory | None:
+        try:
+            return SharedMemory.make(nbytes)
+        except OSError as error:
+            if not self._warned:
+                self._warned = True
+                _log.warning("no shared memory for the links of a match (%s): they go over MPI", error)
+            return None
+
+    def _place(self, endpoint: Endpoint, environment: int) -> LinkPlace | None:
+        """Where the seat's row is, as the environment says; None if it is on another node."""
+        if not self._near(environment):
+            return None
+        return LinkPlace.unpack(endpoint.receive(environment, Tag.LINK)[1])
+
+
+def _waker(endpoint: Endpoint, peer: int) -> Callable[[], None]:
+    wake = endpoint.waker(peer)
+    assert wake is not None, f"role {peer} shares memory, so it can be woken"
+    return wake

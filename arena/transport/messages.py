@@ -1,4 +1,4 @@
-"""Messages between roles as bytes: pickled, since they are rare and the processes of one run trust each other."""
+"""Control messages as bytes. They are pickled: they are rare, and the processes of one run trust each other."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ def unpack(data: Bytes) -> Any:
 
 
 def expect(kind: type[Message], received: tuple[int, Bytes]) -> Message:
-    """The message that was received, which must be of this kind.
+    """Unpacks a received message and checks its type.
 
     Raises:
-        ProtocolError: it is another one.
+        ProtocolError: it has another type.
     """
     source, data = received
     message = unpack(data)
     if not isinstance(message, kind):
-        raise ProtocolError(f"address {source} said {message} where {kind.__name__} was due")
+        raise ProtocolError(f"got {message} from address {source}, expected {kind.__name__}")
     return message

@@ -1,7 +1,7 @@
-"""Seeing a process of the same node die, at once and for nothing: a thread that sleeps until the kernel says so.
+"""Notices at once that a process of the same node has ended: a thread sleeps until the kernel reports the exit.
 
-Nobody waits for a process of which nobody expects a word, and who sleeps at a doorbell hears nothing of MPI. So every
-process watches the next one of its node, and the last one the first: whoever dies is missed by somebody.
+A rank that waits for a message from another rank, or sleeps at its doorbell, does not learn from MPI that a third rank
+has died. So every process watches the next one of its node, and the last one watches the first.
 """
 
 from __future__ import annotations
@@ -12,32 +12,32 @@ import threading
 from collections.abc import Callable
 
 
-class Sentinel:
+class ExitWatcher:
     """Watches one process, from now on.
 
     Args:
         pid: of another process of this node.
-        cry: called once, in the sentinel's own thread, when that process has ended.
+        on_exit: called once, in the watcher's own thread, when that process has ended.
 
     Raises:
-        OSError: the process has gone already, or the system does not let it be watched.
+        OSError: the process has already ended, or the system does not let it be watched.
     """
 
-    def __init__(self, pid: int, cry: Callable[[], None]) -> None:
+    def __init__(self, pid: int, on_exit: Callable[[], None]) -> None:
         self._process = os.pidfd_open(pid)
         self._stop = os.eventfd(0)
-        self._thread = threading.Thread(target=self._watch, args=(cry,), name="sentinel", daemon=True)
+        self._thread = threading.Thread(target=self._watch, args=(on_exit,), name="exit-watcher", daemon=True)
         self._thread.start()
 
-    def _watch(self, cry: Callable[[], None]) -> None:
+    def _watch(self, on_exit: Callable[[], None]) -> None:
         poll = select.poll()
         for descriptor in (self._process, self._stop):
             poll.register(descriptor, select.POLLIN)
         if self._stop not in {descriptor for descriptor, _ in poll.poll()}:
-            cry()
+            on_exit()
 
-    def dismiss(self) -> None:
-        """Ends the watch; a cry that has begun is waited for."""
+    def stop(self) -> None:
+        """Ends the watch; waits for a call of `on_exit` that has begun."""
         os.eventfd_write(self._stop, 1)
         self._thread.join()
         for descriptor in (self._process, self._stop):

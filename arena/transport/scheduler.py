@@ -1,14 +1,13 @@
-"""The roles that one process hosts: who runs, who waits, and the letters that lie ready.
+"""Schedules the roles of one process: which role runs, which wait, and the messages that have come for them.
 
-Every role runs in a thread of its own, but exactly one at a time: a role runs until it waits for something that is
-not there yet; then the longest-waiting role that can go on does. So what the roles of a process do is deterministic
-whatever the operating system does, global state is never touched by two of them at once, and MPI is spoken by one
-thread at a time. A process with a single role runs it in the thread that it has.
+Every role has a thread, but only one runs at a time: until it waits for something that has not come yet. Then the role
+that became ready first runs. So the order of events in a process is deterministic, two roles never touch global state
+at once, and one thread at a time calls MPI. A process with a single role runs it in its main thread.
 
-When no role of the process can go on, the process waits for news from outside. If there is no outside (all roles are
-here), that is a deadlock, reported at once with what each role waits for.
+When no role is ready, the process waits for other processes. If there are none (all roles are in this one), that is a
+deadlock; it is reported at once, with what each role waits for.
 
-An order is obeyed at delivery, in whatever role's turn that is: what the roles do is told without waking any of them.
+Orders are handled at delivery, in any role's turn: the status of all roles is reported without waking one.
 """
 
 from __future__ import annotations
@@ -26,26 +25,37 @@ from arena.diagnostics.remote_stacks import Process, forget_roles, note_role, pe
 from arena.diagnostics.stacks import stack_of
 from arena.errors import Deadlock, PeerLost, RunStopped
 from arena.transport import status
-from arena.transport.endpoint import ANYONE, Bytes, Channel, Link, LinkSet, LinkSize, Obey, Order, RemoteTransport, Tag
+from arena.transport.endpoint import (
+    ANYONE,
+    Bytes,
+    Channel,
+    Link,
+    LinkSet,
+    LinkSize,
+    Order,
+    OrderHandler,
+    RemoteTransport,
+    Tag,
+)
+from arena.transport.links import LinkMemory
 from arena.transport.status import RoleStatus, State, StatusQuery, StatusReply
-from arena.transport.tables import LinkMemory
 
-# Roles that keep each other busy must not keep letters from outside waiting, nor the question whether they live.
-_LOOK_OUTSIDE_EVERY = 16  # turns
-_LOOK_OUTSIDE_SECONDS = 0.02
-# A signal that comes in the instant before the main thread falls asleep is noted, but does not interrupt that sleep.
-_LOOK_FOR_SIGNALS_SECONDS = 0.25
+# Roles that keep each other busy must not delay messages and status queries from other processes.
+_POLL_EVERY = 16  # turns
+_POLL_SECONDS = 0.02
+# A signal that comes just before the main thread falls asleep does not interrupt that sleep.
+_SIGNAL_SECONDS = 0.25
 
 
 @dataclass
 class _Task:
     name: str
     gate: threading.Lock = field(default_factory=threading.Lock)
-    thread: int = 0  # its number; 0 before it has begun
+    thread: int = 0  # its identifier; 0 before it has started
     ended: bool = False
 
     def begin(self, address: int) -> None:
-        """Called in the thread of the role."""
+        """Called in the role's own thread."""
         self.thread = threading.get_ident()
         note_role(address)
 
@@ -57,35 +67,37 @@ class RoleScheduler:
     """Runs one function per role to its end.
 
     Args:
-        names: of the roles that are hosted here, by address.
-        outside: the way to roles of other processes; None when all are here.
-        size: how many addresses there are in the world; None: as many as names.
+        names: of the roles of this process, by address.
+        remote: the transport to other processes; None if all roles are in this one.
+        size: number of addresses of all processes; None: the number of names.
     """
 
     def __init__(
-        self, names: Mapping[int, str], outside: RemoteTransport | None = None, *, size: int | None = None
+        self, names: Mapping[int, str], remote: RemoteTransport | None = None, *, size: int | None = None
     ) -> None:
         self.size = len(names) if size is None else size
         self._tasks = {address: _Task(name) for address, name in names.items()}
-        self._outside = outside
+        self._remote = remote
         self._ready: deque[_Task] = deque()
-        self._alone = len(names) == 1  # the only role of its process waits by itself, in nobody's turn
+        self._alone = len(names) == 1  # then it waits without taking turns
         self._mail: defaultdict[Channel, deque[tuple[int, Bytes]]] = defaultdict(deque)
-        self._asleep: dict[int, tuple[Channel, float]] = {}  # address -> what the role waits for, since when
-        self._nap: tuple[Channel, float] | None = None  # the same of the only role of a process
-        self._news = False  # whether anything but orders has come since that role fell asleep
-        self._alarm: tuple[float, int] | None = None  # when to wake whom
-        self._orders: dict[tuple[int, int], Obey] = {(ANYONE, Order.WHERE): self._answer}  # to whom, which
-        self._tallies: dict[int, Callable[[], Mapping[str, int]]] = {}  # address -> how often the role has done what
-        self._looked = 0.0  # outside, the last time
-        self.turns = 0  # how often another role has had its turn, or the root has listened
-        self._awaits_news = False  # whether all roles of this process wait for news from outside
-        self.tables = LinkMemory(self, outside)
+        self._asleep: dict[int, tuple[Channel, float]] = {}  # address -> what the role waits for, and since when
+        self._lone_wait: tuple[Channel, float] | None = None  # the same of the only role of a process
+        self._has_arrivals = False  # whether anything except orders has come since that role fell asleep
+        self._alarm: tuple[float, int] | None = None  # when to wake which address
+        self._orders: dict[tuple[int, int], OrderHandler] = {
+            (ANYONE, Order.QUERY_STATUS): self._answer
+        }  # address, order
+        self._tallies: dict[int, Callable[[], Mapping[str, int]]] = {}  # address -> counts of the role's calls
+        self._last_poll = 0.0  # when other processes were last polled
+        self.turns = 0  # number of turns, and of `listen` calls
+        self._waits_for_remote = False  # whether all roles wait for other processes
+        self.link_memory = LinkMemory(self, remote)
         self._failure: BaseException | None = None
         self._stopping = False
         self._unfinished = len(names)
-        # A lock and no `Event`: between its interruption and the next line Python never lets go of its own lock, which
-        # the main thread may not get back for long from roles that hand it to each other.
+        # A lock instead of an `Event`: after a signal the main thread continues without waiting for the GIL, which busy
+        # roles may keep for long.
         self._all_done = threading.Lock()
         self._all_done.acquire()
 
@@ -106,10 +118,10 @@ class RoleScheduler:
         self._ready.extend(others)
         first.gate.release()
         try:
-            while not self._all_done.acquire(timeout=_LOOK_FOR_SIGNALS_SECONDS):
+            while not self._all_done.acquire(timeout=_SIGNAL_SECONDS):
                 pass
         except BaseException:
-            self._stopping = True  # every role ends at its next word; threads are daemons should one be deaf
+            self._stopping = True  # every role ends at its next call; threads are daemons in case one makes none
             self._all_done.acquire(timeout=2.0)
             raise
         if self._failure is not None:
@@ -130,7 +142,7 @@ class RoleScheduler:
         task = self._tasks[address]
         try:
             task.begin(address)
-        except OSError as error:  # nobody could look into it
+        except OSError as error:  # then `remote_stacks` could not map its thread to a role
             self._stop(error)
         task.gate.acquire()
         try:
@@ -139,7 +151,7 @@ class RoleScheduler:
         except PeerLost as error:
             self._stop(error)
         except RunStopped:
-            pass  # the reason is kept by whoever stopped the run
+            pass  # the reason is in `_failure`
         except BaseException as error:
             self._stop(error)
         task.ended = True
@@ -149,7 +161,7 @@ class RoleScheduler:
             return
         try:
             self._next().gate.release()
-        except BaseException as error:  # the outside has failed
+        except BaseException as error:  # the remote transport has failed
             self._stop(error)
             self._next().gate.release()
 
@@ -157,42 +169,42 @@ class RoleScheduler:
         if self._failure is None:
             self._failure = reason
         self._stopping = True
-        self._rouse_all()
+        self._ready_all()
 
-    def _rouse_all(self) -> None:
+    def _ready_all(self) -> None:
         self._ready.extend(self._tasks[address] for address in self._asleep)
         self._asleep.clear()
 
     def _next(self) -> _Task:
         self.turns += 1
-        if self._stopping:  # all that is left is to end; and the outside, if that has failed, would fail again
-            self._rouse_all()
+        if self._stopping:  # only to end; polling a failed transport would fail again
+            self._ready_all()
             while (task := self._ready.popleft()).ended:
-                pass  # it was woken by what then failed
+                pass  # it was woken before it failed
             return task
-        if self.turns % _LOOK_OUTSIDE_EVERY == 0 or monotonic() - self._looked > _LOOK_OUTSIDE_SECONDS:
-            if self._outside is not None:
-                self._outside.poll(self)
-            self._looked = monotonic()
-            self._ring_alarm()
-        if not self._ready and self._outside is None:
+        if self.turns % _POLL_EVERY == 0 or monotonic() - self._last_poll > _POLL_SECONDS:
+            if self._remote is not None:
+                self._remote.poll(self)
+            self._last_poll = monotonic()
+            self._wake_by_alarm()
+        if not self._ready and self._remote is None:
             self._stop(Deadlock(self._describe()))
         while not self._ready:
-            assert self._outside is not None
-            self._awaits_news = True
-            self._outside.wait(self, None if self._alarm is None else max(0.0, self._alarm[0] - monotonic()))
-            self._awaits_news = False
-            self._ring_alarm()
+            assert self._remote is not None
+            self._waits_for_remote = True
+            self._remote.wait(self, None if self._alarm is None else max(0.0, self._alarm[0] - monotonic()))
+            self._waits_for_remote = False
+            self._wake_by_alarm()
         return self._ready.popleft()
 
-    def _ring_alarm(self) -> None:
+    def _wake_by_alarm(self) -> None:
         if self._alarm is not None and monotonic() >= self._alarm[0]:
             (_, address), self._alarm = self._alarm, None
             self.wake(address)
 
     def _describe(self) -> str:
-        roles = self.whereabouts(stacks=True)
-        circle = status.circle_in(roles)
+        roles = self.statuses(stacks=True)
+        circle = status.find_circle(roles)
         others = [role for role in roles if role.state is State.WAITS and role not in circle]
         how_many = f", {len(circle)} of them in a circle" if circle else ""
         return f"every role waits for another one{how_many}:\n{status.report(circle, others, self._name)}"
@@ -203,20 +215,20 @@ class RoleScheduler:
 
     @property
     def idle(self) -> bool:
-        """Whether no role here can go on before something comes from outside."""
-        return self._awaits_news or self._nap is not None
+        """Whether every role of this process waits for other processes."""
+        return self._waits_for_remote or self._lone_wait is not None
 
     def threads(self) -> Mapping[int, int]:
-        """The numbers of the threads of the roles that have begun."""
+        """The thread identifiers of the roles that have started, by address."""
         return {address: task.thread for address, task in self._tasks.items() if task.thread}
 
-    def whereabouts(self, *, stacks: bool = False) -> tuple[RoleStatus, ...]:
-        """What the roles here do; `stacks` says whether also where in their programs. Any thread may ask."""
+    def statuses(self, *, stacks: bool = False) -> tuple[RoleStatus, ...]:
+        """What each role does, on request with its stack. May be called from any thread."""
         frames = sys._current_frames() if stacks else {}
         ready = set(map(id, self._ready))
         found = []
         for address, task in self._tasks.items():
-            nap = self._nap if self._alone else self._asleep.get(address)
+            nap = self._lone_wait if self._alone else self._asleep.get(address)
             stack = stack_of(frames.get(task.thread)) if stacks and not task.ended else ()
             if task.ended:
                 found.append(RoleStatus(address, State.ENDED))
@@ -230,54 +242,54 @@ class RoleScheduler:
     def _answer(self, source: int, data: Bytes) -> None:
         question: StatusQuery = status.unpack(data)
         peeked = tuple(peek(process) for process in question.peek)
-        roles = self.whereabouts(stacks=question.stacks)
+        roles = self.statuses(stacks=question.stacks)
         counted = tuple(role._replace(calls=self._calls_of(role.address)) for role in roles)
         answer = StatusReply(question, counted, peeked)
         own = next(iter(self._tasks))
-        self.send(source, Tag.ORDER, own, bytes([Order.HERE]) + status.pack(answer))
+        self.send(source, Tag.ORDER, own, bytes([Order.STATUS]) + status.pack(answer))
 
     def _calls_of(self, address: int) -> tuple[tuple[str, int], ...]:
         count = self._tallies.get(address)
         return () if count is None else tuple(count().items())
 
     def tally(self, address: int, count: Callable[[], Mapping[str, int]]) -> None:
-        """From now on `count` says how often the role at an address has done what."""
+        """See `Endpoint.tally`."""
         self._tallies[address] = count
 
-    def obey(self, order: Order, do: Obey, address: int = ANYONE) -> None:
-        """From now on `do` is done when this order comes to the role at an address, or to any of this process."""
+    def on_order(self, order: Order, do: OrderHandler, address: int = ANYONE) -> None:
+        """Calls `do` when this order comes for the role at an address, or for any role of this process."""
         self._orders[address, order] = do
 
     def is_peer_failure(self, error: BaseException) -> bool:
-        """Whether an error only says that a process of the run has died."""
-        return self._outside is not None and self._outside.is_peer_failure(error)
+        """Whether an error was caused by the death of another process."""
+        return self._remote is not None and self._remote.is_peer_failure(error)
 
     def process(self, address: int) -> Process | None:
-        """The process that hosts a role; None where nothing is known of it."""
-        if self._outside is None:
+        """The process that hosts a role; None if unknown."""
+        if self._remote is None:
             return Process("", os.getpid(), -1)
-        return self._outside.process(address)
+        return self._remote.process(address)
 
     def hosts(self, address: int) -> bool:
         return address in self._tasks
 
     def send(self, to: int, tag: Tag, source: int, data: Bytes) -> None:
-        """Hands a letter to a role, here or outside; `data` may be reused when this returns."""
+        """Sends a message to a role of any process; `data` may be reused when this returns."""
         if self._stopping:
             raise RunStopped
         if to in self._tasks:
             self.deliver(to, tag, source, bytes(data))
         else:
-            assert self._outside is not None, f"there is no role at address {to}"
-            self._outside.send(to, tag, source, data, self)
+            assert self._remote is not None, f"there is no role at address {to}"
+            self._remote.send(to, tag, source, data, self)
 
     def deliver(self, to: int, tag: Tag, source: int, data: Bytes) -> None:
-        """Puts a letter into the mailbox that it is for and lets its reader go on."""
+        """Puts a message into its mailbox and makes its receiver ready if it waits for it; handles an order."""
         if tag is Tag.ORDER:
             do = self._orders.get((to, data[0])) or self._orders[ANYONE, data[0]]
             do(source, data[1:])
             return
-        self._news = True
+        self._has_arrivals = True
         channel = (to, tag, ANYONE if tag is Tag.TO_ROOT else source)
         self._mail[channel].append((source, data))
         asleep = self._asleep.get(to)
@@ -285,28 +297,28 @@ class RoleScheduler:
             self.wake(to)
 
     def wake(self, address: int) -> None:
-        """Lets a role that sleeps look again; one that does not will look by itself before it sleeps."""
-        self._news = True
+        """Makes a sleeping role ready; a running role checks by itself before it sleeps."""
+        self._has_arrivals = True
         if self._asleep.pop(address, None) is not None:
             self._ready.append(self._tasks[address])
 
     def waker(self, address: int) -> Callable[[], None] | None:
-        """A function that wakes a role here or in another process that sees the same memory; None for all others."""
+        """A function that wakes a role, if its process can see the same memory; else None."""
         if self.hosts(address):
             return partial(self.wake, address)
-        if self._outside is None or not self._outside.reaches(address):
+        if self._remote is None or not self._remote.reaches(address):
             return None
-        return self._outside.waker(address)
+        return self._remote.waker(address)
 
-    def take(self, channel: Channel) -> tuple[int, Bytes]:
-        """The next letter of a mailbox; lets others run until there is one."""
+    def receive(self, channel: Channel) -> tuple[int, Bytes]:
+        """Waits for the next message of a mailbox while other roles run."""
         mail = self._mail[channel]
         while not mail:
             self.sleep(channel)
         return mail.popleft()
 
-    def take_within(self, channel: Channel, seconds: float) -> tuple[int, Bytes] | None:
-        """As `take`, but gives up after so many seconds."""
+    def listen(self, channel: Channel, seconds: float) -> tuple[int, Bytes] | None:
+        """As `receive`, but None after `seconds` without a message."""
         self.turns += 1
         mail, end = self._mail[channel], monotonic() + seconds
         while not mail:
@@ -316,16 +328,16 @@ class RoleScheduler:
         return mail.popleft()
 
     def sleep(self, awaited: Channel, seconds: float | None = None) -> None:
-        """Lets others run until something has come for the role that waits, perhaps not what it waits for."""
+        """See `Endpoint.sleep`; other roles run meanwhile."""
         if self._stopping:
             raise RunStopped
-        if self._alone and self._outside is not None:
-            self._news = False
-            self._nap = awaited, monotonic()
-            self._outside.wait(self, seconds)
-            while not self._news and seconds is None:  # an order is no news, and ends no wait
-                self._outside.wait(self)
-            self._nap = None
+        if self._alone and self._remote is not None:
+            self._has_arrivals = False
+            self._lone_wait = awaited, monotonic()
+            self._remote.wait(self, seconds)
+            while not self._has_arrivals and seconds is None:  # an order does not end a wait
+                self._remote.wait(self)
+            self._lone_wait = None
             return
         address = awaited[0]
         task = self._tasks[address]
@@ -341,45 +353,45 @@ class RoleScheduler:
 
 
 class RoleEndpoint:
-    """One role's place in the world."""
+    """The `Endpoint` of one role of this process."""
 
-    def __init__(self, host: RoleScheduler, address: int) -> None:
-        self._host = host
+    def __init__(self, scheduler: RoleScheduler, address: int) -> None:
+        self._scheduler = scheduler
         self.address = address
-        self.size = host.size
+        self.size = scheduler.size
 
     def send(self, to: int, tag: Tag, data: Bytes) -> None:
-        self._host.send(to, tag, self.address, data)
+        self._scheduler.send(to, tag, self.address, data)
 
     def receive(self, source: int, tag: Tag) -> tuple[int, Bytes]:
-        return self._host.take((self.address, tag, source))
+        return self._scheduler.receive((self.address, tag, source))
 
     def listen(self, source: int, tag: Tag, seconds: float) -> tuple[int, Bytes] | None:
-        return self._host.take_within((self.address, tag, source), seconds)
+        return self._scheduler.listen((self.address, tag, source), seconds)
 
     def order(self, to: int, order: Order, data: Bytes) -> None:
-        self._host.send(to, Tag.ORDER, self.address, bytes([order]) + bytes(data))
+        self._scheduler.send(to, Tag.ORDER, self.address, bytes([order]) + bytes(data))
 
-    def obey(self, order: Order, do: Obey) -> None:
-        self._host.obey(order, do, self.address)
+    def on_order(self, order: Order, do: OrderHandler) -> None:
+        self._scheduler.on_order(order, do, self.address)
 
     def tally(self, count: Callable[[], Mapping[str, int]]) -> None:
-        self._host.tally(self.address, count)
+        self._scheduler.tally(self.address, count)
 
     def is_peer_failure(self, error: BaseException) -> bool:
-        return self._host.is_peer_failure(error)
+        return self._scheduler.is_peer_failure(error)
 
     def process(self, address: int) -> Process | None:
-        return self._host.process(address)
+        return self._scheduler.process(address)
 
     def sleep(self, awaited: Channel, seconds: float | None = None) -> None:
-        self._host.sleep(awaited, seconds)
+        self._scheduler.sleep(awaited, seconds)
 
     def waker(self, peer: int) -> Callable[[], None] | None:
-        return self._host.waker(peer)
+        return self._scheduler.waker(peer)
 
-    def table(self, seats: Sequence[int], sizes: Sequence[LinkSize], part: int = 0) -> LinkSet:
-        return self._host.tables.lay(self, seats, sizes, part)
+    def open_links(self, seats: Sequence[int], sizes: Sequence[LinkSize], part: int = 0) -> LinkSet:
+        return self._scheduler.link_memory.open_links(self, seats, sizes, part)
 
     def link(self, environment: int, size: LinkSize, part: int = 0) -> Link:
-        return self._host.tables.take_seat(self, environment, size, part)
+        return self._scheduler.link_memory.open_seat_link(self, environment, size, part)

@@ -1,7 +1,7 @@
-"""What the roles of a process do at some moment, and who waits for whom.
+"""What each role does at some moment, and which role waits for which.
 
-A role waits for one other role at a time, so who waits for whom is a chain from each role, which ends at one that does
-not wait, or runs into a circle. Who stands in a circle waits for ever.
+A role waits for one other role at a time. Following these waits from any role ends at a role that does not wait, or
+reaches a circle; the roles of a circle wait forever.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from arena.diagnostics.remote_stacks import Process
 from arena.diagnostics.stacks import Stack, shortened, stack_lines
 from arena.transport.endpoint import ANYONE, Bytes, Channel, Tag
 
-_MOST_STACKS = 12  # of roles; what the others wait for is said in a line each
+_MOST_STACKS = 12  # the remaining roles get one line each
 _MOST_LINES = 24
 
 _AWAITED = {
-    Tag.TO_ROOT: "a word of {}",
-    Tag.FROM_ROOT: "a word of the {}",
+    Tag.TO_ROOT: "a message of {}",
+    Tag.FROM_ROOT: "a message of the {}",
     Tag.WELCOME: "the description of its seat by the {}",
     Tag.LINK: "the description of its seat by the {}",
     Tag.GROUP: "its group: the {}",
@@ -35,7 +35,7 @@ _AWAITED = {
 }
 
 Names = Callable[[int], str]
-"""Says a role, given its address, in words."""
+"""The name of a role, given its address."""
 
 
 class State(Enum):
@@ -43,7 +43,7 @@ class State(Enum):
 
     WAITS = "waits"
     RUNS = "runs"
-    READY = "waits for its turn"  # it could go on, but another role of its process runs
+    READY = "waits for its turn"  # ready, but another role of its process runs
     ENDED = "has ended"
 
 
@@ -52,54 +52,54 @@ class RoleStatus(NamedTuple):
 
     address: int
     state: State
-    awaited: Channel | None = None  # of one that waits
-    seconds: float = 0.0  # for so long
+    awaited: Channel | None = None  # what a waiting role waits for
+    seconds: float = 0.0  # since when
     stack: Stack = ()
-    calls: tuple[tuple[str, int], ...] = ()  # what it has done since its leg began, and how often
+    calls: tuple[tuple[str, int], ...] = ()  # counts of its calls since the leg began
 
     def words(self, names: Names) -> str:
-        """In a sentence."""
+        """One sentence about the role."""
         role, seconds = names(self.address), f"{self.seconds:.0f} s"
         if self.state is State.RUNS:
             return f"{role} has not come back from one call for {seconds}"
         if self.awaited is None:
             return f"{role} {self.state.value}"
-        return f"{role} waits for {awaited_words(self.awaited, names)}, for {seconds}"
+        return f"{role} waits for {format_awaited(self.awaited, names)}, for {seconds}"
 
 
 class StatusQuery(NamedTuple):
-    """What an order WHERE asks."""
+    """The content of an order QUERY_STATUS."""
 
-    stacks: bool = False  # whether stacks are to come with the answer
-    peek: tuple[Process, ...] = ()  # processes on the node of whoever is asked, to be looked into
+    stacks: bool = False  # whether the reply contains stacks
+    peek: tuple[Process, ...] = ()  # processes of the receiver's node whose stacks it is to read
 
 
 class StatusReply(NamedTuple):
-    """What an order HERE answers."""
+    """The content of an order STATUS."""
 
     question: StatusQuery
     roles: tuple[RoleStatus, ...]
-    peeked: tuple[Mapping[int, Stack], ...] = ()  # of each process that was to be looked into, by addresses
+    peeked: tuple[Mapping[int, Stack], ...] = ()  # stacks by address, of each process of `question.peek`
 
 
-def pack(said: StatusQuery | StatusReply) -> bytes:
-    """What an order carries."""
-    return pickle.dumps(said, protocol=pickle.HIGHEST_PROTOCOL)
+def pack(content: StatusQuery | StatusReply) -> bytes:
+    """The bytes of an order's content."""
+    return pickle.dumps(content, protocol=pickle.HIGHEST_PROTOCOL)
 
 
 def unpack(data: Bytes) -> Any:
-    """The question or the answer that an order carries."""
+    """The content of an order."""
     return pickle.loads(data)
 
 
-def awaited_words(channel: Channel, names: Names) -> str:
-    """What a role waits for."""
+def format_awaited(channel: Channel, names: Names) -> str:
+    """What a role waits for, in words."""
     _, tag, source = channel
     return _AWAITED.get(tag, f"{tag.name} of the {{}}").format("anyone" if source == ANYONE else names(source))
 
 
-def circle_in(roles: Iterable[RoleStatus]) -> list[RoleStatus]:
-    """The first circle: each waits for the next one, and the last for the first. Empty if there is none."""
+def find_circle(roles: Iterable[RoleStatus]) -> list[RoleStatus]:
+    """The first circle of waits: each role waits for the next one, the last for the first. Empty if there is none."""
     waits = {role.address: role for role in roles if role.awaited is not None}
     seen: set[int] = set()
     for start in waits:
@@ -120,7 +120,7 @@ def _awaited_of(role: RoleStatus) -> int:
 
 
 def report(circle: Sequence[RoleStatus], others: Sequence[RoleStatus], names: Names) -> str:
-    """Lines about those who are to blame, in order, and about all others; stacks of as many as one can read."""
+    """Lines about the roles of a circle, in order, and about all others, with the stacks of the first ones."""
     lines, stacks = [], 0
     for number, role in enumerate((*circle, *others)):
         if number == _MOST_LINES:

@@ -1,12 +1,12 @@
-"""Everybody else's games, brought to the form of `arena.game.api.BatchedEnv`.
+"""Adapters that convert games of other interfaces to `arena.game.api.BatchedEnv`.
 
     adapt(factory, kwargs, lanes)        any of the four interfaces below, or a natively batched class
     gymnasium_factory("CartPole-v1")     makes instances of a registered Gymnasium id
     pettingzoo_factory("mpe2.simple_tag_v3")   makes instances of a PettingZoo module's game
 
 One module per interface turns a single instance into a `LaneGame` (one lane): `gymnasium_env`, `pettingzoo_parallel`,
-`pettingzoo_aec`, `list_env`. `lanes` packs several `LaneGame`s into one `BatchedEnv`. `wrappers` says what a
-configuration may put around a game, `layers` does it for games that are no Gymnasium environments.
+`pettingzoo_aec`, `list_env`. `batch` combines several `LaneGame`s into one `BatchedEnv`. `wrappers` holds the wrappers
+of a configuration, `batched_wrappers` those around games that are not Gymnasium environments.
 """
 
 from envs.adapters.adapt import adapt

@@ -1,4 +1,4 @@
-"""Which interface a game was written for, and the `BatchedEnv` that it becomes."""
+"""Finds the interface of a game and converts the game to a `BatchedEnv`."""
 
 from __future__ import annotations
 
@@ -15,44 +15,44 @@ from envs.adapters.lane import LaneGame
 from envs.adapters.list_env import ListGame
 from envs.adapters.pettingzoo_aec import AECGame
 from envs.adapters.pettingzoo_parallel import ParallelGame
-from envs.adapters.signatures import check_call
-from envs.adapters.wrappers import wrapped_env, wrapped_lanes, wrappings
+from envs.adapters.sources import check_call
+from envs.adapters.wrappers import wrap_batched, wrap_gymnasium, wrapper_specs
 
 
 def adapt(
     factory: Callable[..., Any], kwargs: Mapping[str, Any], lanes: int, wrappers: Sequence[tuple[str, Any]] = ()
 ) -> BatchedEnv:
-    """A game of `lanes` lanes out of whatever makes one.
+    """A game of `lanes` lanes from a factory of any supported interface.
 
     Args:
-        factory: a natively batched class (attribute `batched` true; called once, with `lanes=`), or something that
+        factory: a natively batched class (attribute `batched` true; called once, with `lanes=`), or a callable that
             makes single instances (called `lanes` times) of a `gymnasium.Env`, a PettingZoo `ParallelEnv` or
             `AECEnv`, or an environment of the list interface.
-        kwargs: given to the factory at each call.
-        lanes: how many instances step together, at least 1.
-        wrappers: name and argument of what goes around it, the innermost first; see `envs.adapters.wrappers`.
+        kwargs: passed to the factory at each call.
+        lanes: number of instances that step together, at least 1.
+        wrappers: name and argument of each wrapper, the innermost first; see `envs.adapters.wrappers`.
 
     Raises:
-        ConfigError: the factory does not take these kwargs, or makes something of another kind; a wrapper cannot be
-            found, does not take its argument, or cannot go around this game.
-        Exception: whatever the factory itself raises.
+        ConfigError: the factory does not take these kwargs, or makes an object of no supported interface; a wrapper
+            cannot be found, does not take its argument, or cannot go around this game.
+        Exception: raised by the factory.
     """
     if lanes < 1:
         raise ConfigError(f"got {lanes}, expected at least 1", path="lanes")
-    around = wrappings(wrappers)
+    around = wrapper_specs(wrappers)
     if getattr(factory, "batched", False):
         check_call(factory, {**kwargs, "lanes": lanes}, path="kwargs")
-        return wrapped_lanes(factory(lanes=lanes, **kwargs), around)
+        return wrap_batched(factory(lanes=lanes, **kwargs), around)
     check_call(factory, kwargs, path="kwargs")
     first = factory(**kwargs)
     instances = [first, *(factory(**kwargs) for _ in range(lanes - 1))]
     if isinstance(first, gymnasium.Env):
-        return BatchedLanes([GymnasiumGame(wrapped_env(env, around)) for env in instances])
-    return wrapped_lanes(BatchedLanes([_game(env) for env in instances]), around)
+        return BatchedLanes([GymnasiumGame(wrap_gymnasium(env, around)) for env in instances])
+    return wrap_batched(BatchedLanes([_game(env) for env in instances]), around)
 
 
 def _game(env: Any) -> LaneGame:
-    """The single instance as a `LaneGame`."""
+    """A single instance as a `LaneGame`."""
     if _is_pettingzoo(env, "ParallelEnv"):
         return ParallelGame(env)
     if _is_pettingzoo(env, "AECEnv"):
@@ -67,7 +67,7 @@ def _game(env: Any) -> LaneGame:
 
 
 def _is_pettingzoo(env: Any, base: str) -> bool:
-    """Known by the names of its classes: importing PettingZoo to ask would cost every game its start-up time."""
+    """Compares class names: an isinstance check would import PettingZoo, which takes long, for every game."""
     return any(kind.__name__ == base and kind.__module__.split(".")[0] == "pettingzoo" for kind in type(env).__mro__)
 
 

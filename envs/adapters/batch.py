@@ -19,11 +19,11 @@ Masks = NDArray[np.int8]
 
 
 class BatchedLanes:
-    """`L` games that step together; lanes that are over stand still until they are reset.
+    """`L` games that step together; lanes that are over are not stepped until they are reset.
 
-    Observations and masks lie in buffers that hold until the next call. Rows of entities that are not active have
-    masks of ones; what those whose episode has ended could have done next is in `final_masks`. Exceptions of a game
-    pass unchanged; what a game says that its spaces do not allow is a `GameError`.
+    Observations and masks are in buffers that are valid until the next call. Rows of entities that are not active have
+    masks of ones; the last masks of entities whose episode has ended are in `final_masks`. Exceptions of a game are not
+    caught; results that its spaces do not allow raise `GameError`.
 
     Args:
         games: one per lane, all with the same entities and spaces. The first may be reset once, without a seed, to
@@ -66,9 +66,9 @@ class BatchedLanes:
         infos = self._no_infos()
         for lane in np.flatnonzero(lanes).tolist():
             seed = None if seeds is None else seeds[lane]
-            moment = self._games[lane].reset(None if seed is None else int(seed), options)
+            lane_step = self._games[lane].reset(None if seed is None else int(seed), options)
             self._ended[lane] = False
-            infos[lane] = self._put(lane, moment)
+            infos[lane] = self._put(lane, lane_step)
         self._note_ends()
         return self._frame(infos)
 
@@ -79,13 +79,13 @@ class BatchedLanes:
         terminated, truncated = np.zeros(shape, np.bool_), np.zeros(shape, np.bool_)
         infos = self._no_infos()
         for lane in self._playing:
-            moment = self._games[lane].step(self._actions_of(lane, actions))
-            infos[lane] = self._put(lane, moment)
-            rewards[lane] = self._numbers(lane, moment.rewards)
-            terminated[lane], truncated[lane] = moment.terminated, moment.truncated
-            if moment.over:
+            lane_step = self._games[lane].step(self._actions_of(lane, actions))
+            infos[lane] = self._put(lane, lane_step)
+            rewards[lane] = self._numbers(lane, lane_step.rewards)
+            terminated[lane], truncated[lane] = lane_step.terminated, lane_step.truncated
+            if lane_step.over:
                 truncated[lane] |= ~terminated[lane]
-        if np.count_nonzero(self._ended):  # whoever has ended before is not told of again
+        if np.count_nonzero(self._ended):  # an end is reported once
             for column in (rewards, terminated, truncated):
                 column[self._ended] = 0
         ended = terminated | truncated
@@ -98,29 +98,29 @@ class BatchedLanes:
         return Step(frame._replace(final_masks=_final_masks(frame, given, ended)), rewards, terminated, truncated)
 
     def _note_ends(self) -> None:
-        """To be told when somebody's episode has begun or ended: most ticks change nothing."""
+        """Updates `_playing`, after episodes have begun or ended: most ticks change nothing."""
         self._playing = np.flatnonzero(~self._ended.all(axis=1)).tolist()
 
     def _actions_of(self, lane: int, actions: Sequence[Any]) -> list[Any]:
-        """The lane's joint action, None for those who are not to act."""
+        """The lane's joint action; None for entities that are not to act."""
         active = self._active[lane].tolist()
         return [
             spaces.row(space, batch, lane) if acts else None
             for space, batch, acts in zip(self.interface.action_spaces, actions, active, strict=True)
         ]
 
-    def _put(self, lane: int, moment: LaneStep) -> Sequence[Info]:
-        """Writes what a game says into the lane's rows; its infos, without the masks."""
-        self._active[lane] = moment.active
-        for entity, observation in enumerate(moment.observations):
+    def _put(self, lane: int, lane_step: LaneStep) -> Sequence[Info]:
+        """Writes a game's results into the lane's rows; returns its infos without the masks."""
+        self._active[lane] = lane_step.active
+        for entity, observation in enumerate(lane_step.observations):
             if observation is not None:
                 self._observe(lane, entity, observation)
-        return [self._unmasked(lane, entity, info) for entity, info in enumerate(moment.infos)]
+        return [self._unmasked(lane, entity, info) for entity, info in enumerate(lane_step.infos)]
 
     def _observe(self, lane: int, entity: int, observation: Any) -> None:
         arrays = spaces.flatten(self.interface.observation_spaces[entity], observation)
         for leaf, array in zip(self._leaves[entity], arrays, strict=True):
-            # NumPy would stretch it silently, or cut fractions off.
+            # NumPy would broadcast silently, or truncate fractions.
             if array.shape != leaf.shape[1:] or (
                 array.dtype != leaf.dtype and not spaces.keeps_values(array, leaf.dtype)
             ):
@@ -162,15 +162,15 @@ class BatchedLanes:
         for entity, mask in enumerate(self._masks):
             if mask is not None:
                 mask[~self._active[:, entity]] = 1
-        told = any(info for lane in infos for info in lane)
-        return Frame(self._observations, self._active.copy(), self._masks, infos if told else None)
+        has_infos = any(info for lane in infos for info in lane)
+        return Frame(self._observations, self._active.copy(), self._masks, infos if has_infos else None)
 
     def render(self) -> NDArray[np.uint8] | str | None:
-        """A picture of lane 0, where the game was made with `render_mode="rgb_array"`; a text with "ansi"."""
+        """A picture of lane 0 if the game was made with `render_mode="rgb_array"`, a text with "ansi"."""
         return self._games[0].render()
 
     def close(self) -> None:
-        """Closes every game, also when closing one of them fails."""
+        """Closes every game, also if closing one of them fails."""
         if self._closed:
             return
         self._closed = True
@@ -180,10 +180,10 @@ class BatchedLanes:
 
 
 def _check_layouts(interface: Interface) -> None:
-    """Whether samples of all spaces can lie in arrays.
+    """Checks that the samples of all spaces are arrays of fixed shape.
 
     Raises:
-        ConfigError: naming the entity and its space.
+        ConfigError: a space has no fixed layout.
     """
     columns = zip(interface.entities, interface.observation_spaces, interface.action_spaces, strict=True)
     for entity, observed, acted in columns:
@@ -195,7 +195,7 @@ def _check_layouts(interface: Interface) -> None:
 
 
 def _final_masks(frame: Frame, given: Sequence[Masks | None], ended: Flags) -> list[Masks | None] | None:
-    """The masks of the frame, but of those who have ended on this tick [L, E] what the game has given."""
+    """The frame's masks, with the game's own masks in rows that ended at this tick [L, E]."""
     if all(mask is None for mask in given):
         return None
     return [
@@ -205,12 +205,12 @@ def _final_masks(frame: Frame, given: Sequence[Masks | None], ended: Flags) -> l
 
 
 def _mask_sizes(game: LaneGame) -> tuple[int, ...]:
-    """How long each entity's masks are: told by the spaces, or shown by the infos of a reset."""
+    """The length of each entity's masks, from its spaces or from the infos of a reset."""
     possible = [spaces.mask_size(space) for space in game.action_spaces]
-    if all(told or not size for told, size in zip(game.mask_sizes, possible, strict=True)):
+    if all(known or not size for known, size in zip(game.mask_sizes, possible, strict=True)):
         return game.mask_sizes
     infos = game.reset(None, None).infos
     return tuple(
-        told or (size if size and MASK in info and np.shape(info[MASK]) == (size,) else 0)
-        for told, size, info in zip(game.mask_sizes, possible, infos, strict=True)
+        known or (size if size and MASK in info and np.shape(info[MASK]) == (size,) else 0)
+        for known, size, info in zip(game.mask_sizes, possible, infos, strict=True)
     )

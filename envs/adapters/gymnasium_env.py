@@ -19,7 +19,7 @@ _OF_STEP = ("observation", "reward", "terminated", "truncated", "info")
 
 
 class GymnasiumGame:
-    """Plays a Gymnasium environment; masks are those in `info["action_mask"]`."""
+    """Plays a Gymnasium environment; action masks come from `info["action_mask"]`."""
 
     entities: tuple[str, ...] = ("agent_0",)
     mask_sizes: tuple[int, ...] = (0,)
@@ -41,7 +41,7 @@ class GymnasiumGame:
         return _moment(observation, info, reward, terminated=terminated, truncated=truncated)
 
     def render(self) -> NDArray[np.uint8] | str | None:
-        """The environment's own picture, or text."""
+        """The environment's picture or text."""
         return picture(self._env)
 
     def close(self) -> None:

@@ -1,10 +1,10 @@
-"""One lane of somebody else's game, in the form that `lanes` packs.
+"""`LaneGame`: a single instance of a game, one lane of `envs.adapters.batch.BatchedLanes`.
 
-    moment = game.reset(seed, options)       an episode begins
-    moment = game.step(actions)              one tick; None is the action of an entity that is not to act
+    lane_step = game.reset(seed, options)       an episode begins
+    lane_step = game.step(actions)              one tick; None is the action of an entity that is not to act
 
-A `LaneGame` translates and nothing more: that an entity's end is told once, that the ended are not active, and what
-happens to lanes that are over, is seen to by `envs.adapters.batch.BatchedLanes` for all of them.
+A `LaneGame` only translates. `BatchedLanes` ensures that an end is reported once, that ended entities are not active,
+and that lanes that are over are not stepped.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from numpy.typing import NDArray
 
 from arena.game.api import Info
 
-MASK = "action_mask"  # the key under which Gymnasium's and PettingZoo's games give it
+MASK = "action_mask"  # the key of action masks in Gymnasium and PettingZoo
 
 
 class LaneStep(NamedTuple):
-    """What a game says after a reset or a step; each has one item per entity."""
+    """The result of a reset or a step; each field has one item per entity."""
 
-    observations: Sequence[Any]  # None: what was seen before still holds
-    active: Sequence[bool]  # who is to act next
-    infos: Sequence[Info]  # with the key "action_mask" where the entity has a mask
-    rewards: Sequence[Any]  # as the game gives them
+    observations: Sequence[Any]  # None: the last observation is still valid
+    active: Sequence[bool]  # true for entities that are to act next
+    infos: Sequence[Info]  # with the key "action_mask" if the entity has a mask
+    rewards: Sequence[Any]  # as the game returns them
     terminated: Sequence[bool]
     truncated: Sequence[bool]
-    over: bool = False  # nobody is left: whose end was not told is truncated
+    over: bool = False  # the episode is over: remaining entities are truncated
 
 
 class LaneGame(Protocol):
@@ -39,7 +39,7 @@ class LaneGame(Protocol):
     entities: tuple[str, ...]
     observation_spaces: tuple[Space[Any], ...]
     action_spaces: tuple[Space[Any], ...]
-    mask_sizes: tuple[int, ...]  # as far as the spaces tell; infos may show more
+    mask_sizes: tuple[int, ...]  # as far as known from the spaces; infos may have more
 
     def reset(self, seed: int | None, options: Mapping[str, Any] | None) -> LaneStep: ...
 
@@ -51,7 +51,7 @@ class LaneGame(Protocol):
 
 
 def picture(env: Any) -> NDArray[np.uint8] | str | None:
-    """What the instance renders, if it was made with the `render_mode` "rgb_array" or "ansi"; else None, no warning."""
+    """The instance's picture or text, if its `render_mode` is "rgb_array" or "ansi"; else None, without a warning."""
     if getattr(env, "render_mode", None) not in ("rgb_array", "ansi"):
         return None
     image = env.render()

@@ -6,9 +6,9 @@
         def reset(self): return [obs, ...]
         def step(self, actions): return [obs, ...], [reward, ...], done, [info, ...]
 
-`done` is one bool for all, or a list of them. Where an entity is done and its info has a true
-"TimeLimit.truncated", it is truncated, otherwise terminated. Optional: `entities` (names), `seed(seed)` (called
-before the reset; without it seeds are not used), `render()` (an rgb array), `close()`.
+`done` is one bool, or a list with one per entity. An entity that is done is truncated if its info has a true
+"TimeLimit.truncated", otherwise terminated. Optional: `entities` (names), `seed(seed)` (called before the reset;
+without it seeds are not used), `render()` (an RGB array), `close()`.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class ListGame:
         sizes = (len(self.entities), len(self.observation_spaces), len(self.action_spaces))
         if len(set(sizes)) > 1:
             raise ConfigError(
-                "{} has {} entities, {} observation_spaces and {} action_spaces; there must be as many of each".format(
+                "{} has {} entities, {} observation_spaces and {} action_spaces; their numbers must be equal".format(
                     type(env).__name__, *sizes
                 )
             )
@@ -56,7 +56,7 @@ class ListGame:
         return LaneStep(observations, [True] * n, [{}] * n, [0.0] * n, [False] * n, [False] * n)
 
     def step(self, actions: Sequence[Any]) -> LaneStep:
-        """One joint step; entities that are done are given the no-op."""
+        """One joint step; entities that are done get the no-op."""
         joint = [
             no_op(space) if action is None else action
             for space, action in zip(self.action_spaces, actions, strict=True)
@@ -84,11 +84,11 @@ class ListGame:
         return given
 
     def render(self) -> NDArray[np.uint8] | None:
-        """The environment's own picture, where it draws one."""
+        """The environment's picture, if it has `render`."""
         image = self._env.render() if hasattr(self._env, "render") else None
         return None if image is None else np.asarray(image, np.uint8)
 
     def close(self) -> None:
-        """Closes the environment, where it can be closed."""
+        """Closes the environment, if it has `close`."""
         if hasattr(self._env, "close"):
             self._env.close()

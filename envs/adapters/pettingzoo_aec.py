@@ -1,8 +1,8 @@
 """A PettingZoo `AECEnv` as a `LaneGame`: its agents act in turn, one per tick.
 
-A tick is the step of the agent that is to move, and after it the steps with None by which PettingZoo takes ended
-agents out of the game. `AECEnv.rewards` is what each agent was paid by the last step; a tick pays that of its one
-real step, so the ticks add up to PettingZoo's cumulative rewards.
+A tick is the step of the agent that is to move, followed by the steps with None by which PettingZoo removes ended
+agents. `AECEnv.rewards` holds the rewards of the last step; a tick's rewards are those of its one real step, so they
+add up to PettingZoo's cumulative rewards.
 """
 
 from __future__ import annotations
@@ -20,10 +20,9 @@ from envs.adapters.pettingzoo_common import AgentTable
 
 
 class AECGame:
-    """Plays an AEC environment; active is the agent to move.
+    """Plays an AEC environment; only the agent that is to move is active.
 
-    Observations are refreshed for the agent that is to move, for those that ended on this tick, and on a reset for
-    everybody.
+    Observations are refreshed for the agent to move and for agents that ended at this tick; at a reset, for all.
     """
 
     def __init__(self, env: Any) -> None:
@@ -53,14 +52,14 @@ class AECGame:
         return self._moment(seen, rewards, terminated, truncated)
 
     def _bury(self) -> None:
-        """Takes ended agents out of the game: each leaves `agents` by one step with None."""
+        """Removes ended agents from the game: each leaves `agents` by one step with None."""
         env = self._env
         for _ in range(len(env.agents)):
             if not env.agents or not self._selected_ended():
                 return
             env.step(None)
         if env.agents and self._selected_ended():
-            raise ProtocolError(f"{env}: {env.agent_selection!r} has ended, but step(None) does not take it out")
+            raise ProtocolError(f"{env}: {env.agent_selection!r} has ended, but step(None) does not remove it")
 
     def _selected_ended(self) -> bool:
         agent = self._env.agent_selection
@@ -89,7 +88,7 @@ class AECGame:
         )
 
     def render(self) -> NDArray[np.uint8] | str | None:
-        """The environment's own picture, or text."""
+        """The environment's picture or text."""
         return picture(self._env)
 
     def close(self) -> None:

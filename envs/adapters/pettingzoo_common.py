@@ -1,7 +1,7 @@
-"""What PettingZoo's two interfaces have in common: agents, their spaces, and masks inside of observations.
+"""Shared by PettingZoo's two interfaces: agents, their spaces, and masks inside observations.
 
-Many of its games observe `Dict(observation=..., action_mask=...)`. Here the observation is the inner one alone, and
-the mask goes where masks go.
+Many of its games observe `Dict(observation=..., action_mask=...)`. The adapters use the inner observation, and pass the
+mask as an action mask.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ class AgentTable:
         )
 
     def split(self, agent: Any, observation: Any, info: Info) -> tuple[Any, Info]:
-        """The observation without the mask in it, and the info with it."""
+        """The observation without its mask, and the info with it."""
         if observation is None or not self.mask_sizes[self.index[agent]]:
             return observation, info
         return observation[INNER], {**info, MASK: observation[MASK]}
 
 
 def _inner_mask(observed: Space[Any], acted: Space[Any]) -> int:
-    """How long the mask is that is part of what is observed; 0 if none is."""
+    """The length of the mask in an observation; 0 if there is none."""
     size = mask_size(acted)
     if isinstance(observed, spaces.Dict) and set(observed.spaces) == {INNER, MASK} and size:
         return size if observed.spaces[MASK].shape == (size,) else 0

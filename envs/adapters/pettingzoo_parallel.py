@@ -31,7 +31,7 @@ class ParallelGame:
         return self._moment(observations, {}, {}, {}, infos)
 
     def step(self, actions: Sequence[Any]) -> LaneStep:
-        """One joint step; agents that the environment keeps after their end are given the no-op."""
+        """One joint step; agents that the environment keeps after their end get the no-op."""
         joint = {}
         for agent in self._env.agents:
             index = self._cast.index[agent]
@@ -59,7 +59,7 @@ class ParallelGame:
         )
 
     def render(self) -> NDArray[np.uint8] | str | None:
-        """The environment's own picture, or text."""
+        """The environment's picture or text."""
         return picture(self._env)
 
     def close(self) -> None:

@@ -1,24 +1,60 @@
-"""Where instances of other libraries' games come from: Gymnasium's registry and PettingZoo's modules."""
+"""Sources of environments: Gymnasium's registry, PettingZoo's modules, and any callable with checked arguments."""
 
 from __future__ import annotations
 
 import importlib
+import inspect
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from types import ModuleType
 from typing import Any
 
 import gymnasium
 
-from arena.errors import ConfigError, close_name
+from arena.errors import ConfigError, close_name, nearest
+
+_GIVEN = {"lanes", "env"}  # parameters that the arena fills itself
+
+
+def check_call(
+    function: Callable[..., Any],
+    kwargs: Mapping[str, Any],
+    args: Sequence[Any] = (),
+    *,
+    path: str = "",
+    name: str | None = None,
+) -> None:
+    """Checks arguments against a signature, so that a wrong one is not mistaken for a TypeError inside the function.
+
+    Args:
+        function: to be called.
+        kwargs: keyword arguments.
+        args: positional arguments.
+        path: of the arguments in the configuration.
+        name: of the function in the configuration; None: its own.
+
+    Raises:
+        ConfigError: the signature does not fit.
+    """
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):  # some built-in callables have none
+        return
+    try:
+        signature.bind(*args, **kwargs)
+    except TypeError as error:
+        who = getattr(function, "__name__", repr(function)) if name is None else name
+        known = {key for key, value in signature.parameters.items() if value.kind is not value.VAR_KEYWORD}
+        wrong = next((key for key in kwargs if key not in known), "")
+        raise ConfigError(f"{who}: {error}; {nearest(wrong, known - _GIVEN)}", path=path) from error
 
 
 def gymnasium_factory(name: str) -> Callable[..., gymnasium.Env[Any, Any]]:
     """A callable that makes instances of a registered id.
 
     Args:
-        name: as `CartPole-v1`; or, where a module registers the id when imported, `ale_py:ALE/Pong-v5`.
+        name: such as `CartPole-v1`; with the module that registers the id on import, `ale_py:ALE/Pong-v5`.
 
     Raises:
         ConfigError: the id is not registered, or its module cannot be imported.
@@ -36,7 +72,7 @@ def gymnasium_factory(name: str) -> Callable[..., gymnasium.Env[Any, Any]]:
 
 
 def pettingzoo_factory(name: str) -> Callable[..., Any]:
-    """A callable that makes instances of a PettingZoo game, in its parallel form where it has one.
+    """A callable that makes instances of a PettingZoo game, in its parallel form if it has one.
 
     Args:
         name: `classic.connect_four_v3`, or `classic/connect_four-v3` as PettingZoo's registry (1.27 and later) has
@@ -49,7 +85,7 @@ def pettingzoo_factory(name: str) -> Callable[..., Any]:
     if registered is not None:
         return registered
     if "" in name.split("."):
-        raise ConfigError(f"{name!r} names no game of PettingZoo; one is named as 'classic.connect_four_v3'")
+        raise ConfigError(f"{name!r} is not the name of a PettingZoo game; a name looks like 'classic.connect_four_v3'")
     module = _first_of(f"pettingzoo.{name}", name)
     for maker in ("parallel_env", "env"):
         if callable(made := getattr(module, maker, None)):
@@ -59,10 +95,10 @@ def pettingzoo_factory(name: str) -> Callable[..., Any]:
 
 
 def _registered(name: str) -> Callable[..., Any] | None:
-    """The game out of PettingZoo's registry: from 1.27 on, importing the modules of its own games is deprecated."""
+    """A game from PettingZoo's registry: from 1.27 on, importing the modules of its games is deprecated."""
     try:
         pettingzoo = importlib.import_module("pettingzoo")
-    except ImportError:  # games of other packages may still be found as modules
+    except ImportError:  # games of other packages are found as modules
         return None
     known_as = re.sub(r"_v(\d+)$", r"-v\1", name.replace(".", "/"))
     for kind in ("parallel", "aec"):
@@ -79,7 +115,7 @@ def _first_of(*modules: str) -> ModuleType:
             return importlib.import_module(module)
         except ImportError as error:
             absent = isinstance(error, ModuleNotFoundError) and _is_part(error.name, module)
-            if not absent:  # the module is there, but something that it needs is not
+            if not absent:  # the module exists, but an import in it fails
                 raise ConfigError(f"{module} cannot be imported: {error}") from error
     tried = " or ".join(repr(module) for module in modules)
     raise ConfigError(

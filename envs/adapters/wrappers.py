@@ -1,24 +1,22 @@
-"""What `wrappers` in a configuration puts around a game: Gymnasium's own wrappers, by short names or by their classes.
+"""The entries of `wrappers` in a configuration: built-in wrappers by name, Gymnasium's wrappers by class.
 
     wrappers:
       - grayscale                                      # a name
       - resize: [84, 84]                               # with its argument
       - frame_stack: {stack_size: 4}                   # or with several, by name
-      - "gymnasium.wrappers:RescaleObservation": {min_obs: 0, max_obs: 1}     # any other one, or your own
+      - "gymnasium.wrappers:RescaleObservation": {min_obs: 0, max_obs: 1}     # any other class
 
-The first is the innermost. A Gymnasium environment is wrapped itself, each lane by itself, so anything can be done to
-it. In games of another kind a wrapper goes around each entity (`envs.adapters.batched_wrappers`): it may change what
-the entity sees and earns and end its episode, but neither its actions nor when the game is stepped. Rewards are
-clipped, and episodes limited, for all lanes at once there.
+The first is the innermost. Each lane of a Gymnasium environment is wrapped by itself, with any wrapper class. Games of
+other interfaces take only the built-in wrappers, which work on all lanes and entities at once: see
+`envs.adapters.batched_wrappers`.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 import gymnasium
 import numpy as np
@@ -29,63 +27,72 @@ from numpy.typing import NDArray
 from arena import registry
 from arena.errors import ConfigError
 from arena.game.api import BatchedEnv
-from envs.adapters.batched_wrappers import Env, Limited, PerEntity, Transformed
-from envs.adapters.signatures import check_call
+from envs.adapters.batched_wrappers import (
+    StackedObservation,
+    TimeLimited,
+    TransformedObservation,
+    TransformedReward,
+    channel_axis,
+    stacked_space,
+)
+from envs.adapters.sources import check_call
 from envs.common import options
 
-_MOST_FRAMES = 256
-_MOST_REWARD = 1e100
-_MOST_TICKS = 2**53
-_MOST_PIXELS = 4096  # of a side
-_MOST_CHANNELS = 4  # of a picture: colours, and what can be seen through
-_EXACT = 2**24  # below this, float32 holds every whole number
+Env: TypeAlias = gymnasium.Env[Any, Any]
+Pictures: TypeAlias = NDArray[np.uint8]
+
+_MAX_FRAMES = 256
+_MAX_REWARD = 1e100
+_MAX_TICKS = 2**53
+_MAX_PIXELS = 4096  # of a side
+_LUMA = np.array([0.2125, 0.7154, 0.0721])  # of red, green and blue, as in gymnasium.wrappers.GrayscaleObservation
+_EXACT = 2**24  # below this, float32 represents every whole number
 
 
-class Wrapping(Protocol):
-    """One entry of `wrappers`, its arguments checked."""
+class WrapperSpec(Protocol):
+    """One entry of `wrappers`, with checked arguments."""
 
-    def of_env(self, env: Env) -> Env:
-        """The wrapped environment."""
+    def wrap_env(self, env: Env) -> Env:
+        """Wraps a Gymnasium environment."""
         ...
 
-    def of_lanes(self, game: BatchedEnv, word: str) -> BatchedEnv:
-        """The wrapped game of any kind; `word` stands for the wrapper in the messages of what goes wrong later."""
+    def wrap_lanes(self, game: BatchedEnv) -> BatchedEnv:
+        """Wraps a batched game, made from any other interface."""
         ...
-
-
-class _ForEntities(ABC):
-    """A wrapping that goes around each entity of a game by itself."""
-
-    @abstractmethod
-    def of_env(self, env: Env) -> Env:
-        """The wrapped environment."""
-
-    def of_lanes(self, game: BatchedEnv, word: str) -> BatchedEnv:
-        return PerEntity(game, self.of_env, word)
 
 
 @dataclass(frozen=True)
-class FrameStack(_ForEntities):
-    """The last `stack_size` observations along a new first axis; before an episode's first there is a copy of it.
+class FrameStack:
+    """The last `stack_size` observations along a new first axis; copies of an episode's first one precede it.
 
     Pictures [height, width, channels], or [channels, height, width], are stacked along their channels.
     """
 
     stack_size: int  # how many observations
-    padding_type: str = "reset"  # what comes before an episode's first: reset, copies of that; or zero
+    padding_type: str = "reset"  # what precedes an episode's first observation: reset, copies of it; or zero
 
     def __post_init__(self) -> None:
-        options.count("stack_size", self.stack_size, most=_MOST_FRAMES)
+        options.count("stack_size", self.stack_size, most=_MAX_FRAMES)
         options.choice("padding_type", self.padding_type, ("reset", "zero"))
 
-    def of_env(self, env: Env) -> Env:
+    def wrap_env(self, env: Env) -> Env:
         stacked = wrappers.FrameStackObservation(env, self.stack_size, padding_type=self.padding_type)
-        axis = _channels(env.observation_space)
-        return stacked if axis is None else JoinedChannels(stacked, axis)
+        space = env.observation_space
+        if (axis := channel_axis(space)) is None:
+            return stacked
+        joined = partial(_join_channels, axis=axis)
+        return wrappers.TransformObservation(stacked, joined, stacked_space(space, self.stack_size))
+
+    def wrap_lanes(self, game: BatchedEnv) -> BatchedEnv:
+        return StackedObservation(game, self.stack_size, zeros=self.padding_type == "zero")
+
+
+def _join_channels(frames: Pictures, axis: int) -> Pictures:
+    return np.concatenate(list(frames), axis=axis)
 
 
 @dataclass(frozen=True)
-class Grayscale(_ForEntities):
+class Grayscale:
     """Pictures [height, width, 3] become [height, width], or with `keep_dim` [height, width, 1]."""
 
     keep_dim: bool = False  # true: [height, width, 1]; false: [height, width]
@@ -93,12 +100,27 @@ class Grayscale(_ForEntities):
     def __post_init__(self) -> None:
         options.switch("keep_dim", self.keep_dim)
 
-    def of_env(self, env: Env) -> Env:
-        return wrappers.GrayscaleObservation(env, keep_dim=self.keep_dim)
+    def wrap_env(self, env: Env) -> Env:
+        space, function = self._transform(env.observation_space)
+        return wrappers.TransformObservation(env, function, space)
+
+    def wrap_lanes(self, game: BatchedEnv) -> BatchedEnv:
+        return TransformedObservation(game, [*map(self._transform, game.interface.observation_spaces)])
+
+    def _transform(self, space: Space[Any]) -> tuple[Box, Callable[[Pictures], Pictures]]:
+        if not (isinstance(space, Box) and space == Box(0, 255, (*space.shape[:2], 3), np.uint8)):
+            raise TypeError("pictures are bytes [height, width, 3]")
+        shape = (*space.shape[:2], 1) if self.keep_dim else space.shape[:2]
+        return Box(0, 255, shape, np.uint8), self._gray
+
+    def _gray(self, pictures: Pictures) -> Pictures:
+        """Converts one picture, or a batch."""
+        gray: NDArray[np.float64] = np.sum(pictures * _LUMA, axis=-1, keepdims=self.keep_dim)
+        return gray.astype(np.uint8)
 
 
 @dataclass(frozen=True)
-class Resize(_ForEntities):
+class Resize:
     """Pictures of another size: `shape` is their new height and width."""
 
     shape: Sequence[int]  # [height, width]
@@ -107,10 +129,15 @@ class Resize(_ForEntities):
         if not isinstance(self.shape, (list, tuple)) or len(self.shape) != 2:
             raise ConfigError(f"got {self.shape!r}, expected height and width, as [84, 84]", path="shape")
         for side in self.shape:
-            options.count("shape", side, most=_MOST_PIXELS)
+            options.count("shape", side, most=_MAX_PIXELS)
 
-    def of_env(self, env: Env) -> Env:
-        return AreaResize(env, (self.shape[0], self.shape[1]))
+    def wrap_env(self, env: Env) -> Env:
+        resize = AreaResize(env.observation_space, (self.shape[0], self.shape[1]))
+        return wrappers.TransformObservation(env, resize, resize.space)
+
+    def wrap_lanes(self, game: BatchedEnv) -> BatchedEnv:
+        resizes = [AreaResize(space, (self.shape[0], self.shape[1])) for space in game.interface.observation_spaces]
+        return TransformedObservation(game, [(resize.space, resize) for resize in resizes])
 
 
 @dataclass(frozen=True)
@@ -121,174 +148,162 @@ class ClipReward:
 
     def __post_init__(self) -> None:
         number = isinstance(self.bound, (int, float)) and not isinstance(self.bound, bool)
-        if self.bound != "sign" and not (number and 0 < self.bound <= _MOST_REWARD):  # type: ignore[operator]
+        if self.bound != "sign" and not (number and 0 < self.bound <= _MAX_REWARD):  # type: ignore[operator]
             raise ConfigError(f"got {self.bound!r}, expected 'sign' or a number above 0", path="bound")
 
-    def of_env(self, env: Env) -> Env:
+    def wrap_env(self, env: Env) -> Env:
         if self.bound == "sign":
             return wrappers.TransformReward(env, lambda reward: float(np.sign(float(reward))))
         return wrappers.ClipReward(env, -float(self.bound), float(self.bound))
 
-    def of_lanes(self, game: BatchedEnv, word: str) -> BatchedEnv:
+    def wrap_lanes(self, game: BatchedEnv) -> BatchedEnv:
         if self.bound == "sign":
-            return Transformed(game, np.sign)
-        return Transformed(game, partial(np.clip, a_min=-float(self.bound), a_max=float(self.bound)))
+            return TransformedReward(game, np.sign)
+        return TransformedReward(game, partial(np.clip, a_min=-float(self.bound), a_max=float(self.bound)))
 
 
 @dataclass(frozen=True)
 class TimeLimit:
-    """Episodes are truncated after so many ticks; a game in turns plays one turn per tick."""
+    """Episodes are truncated after `max_episode_steps` ticks; a game in turns plays one turn per tick."""
 
     max_episode_steps: int  # ticks
 
     def __post_init__(self) -> None:
-        options.count("max_episode_steps", self.max_episode_steps, most=_MOST_TICKS)
+        options.count("max_episode_steps", self.max_episode_steps, most=_MAX_TICKS)
 
-    def of_env(self, env: Env) -> Env:
+    def wrap_env(self, env: Env) -> Env:
         return wrappers.TimeLimit(env, self.max_episode_steps)
 
-    def of_lanes(self, game: BatchedEnv, word: str) -> BatchedEnv:
-        return Limited(game, self.max_episode_steps)
+    def wrap_lanes(self, game: BatchedEnv) -> BatchedEnv:
+        return TimeLimited(game, self.max_episode_steps)
 
 
 @dataclass(frozen=True)
-class _Own(_ForEntities):
-    """Any other wrapper, with the arguments of the configuration."""
+class _WrapperClass:
+    """Any other Gymnasium wrapper, with the arguments of the configuration."""
 
     make: Callable[..., Any]
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
 
-    def of_env(self, env: Env) -> Env:
+    def wrap_env(self, env: Env) -> Env:
         wrapped = self.make(env, *self.args, **self.kwargs)
         if not isinstance(wrapped, gymnasium.Env):
             raise ConfigError(f"it is no Gymnasium wrapper: it made a {type(wrapped).__name__}, not a gymnasium.Env")
         return wrapped
 
+    def wrap_lanes(self, game: BatchedEnv) -> BatchedEnv:
+        raise ConfigError(
+            "a wrapper class wraps a gymnasium.Env, and this game has another interface; use the built-in wrappers "
+            f"({', '.join(registry.WRAPPERS)}) or change the game itself"
+        )
 
-def _channels(space: Space[Any]) -> int | None:
-    """The axis of a picture's channels; None where there is none, or it is no picture."""
-    if not (isinstance(space, Box) and space.dtype == np.uint8 and len(space.shape) == 3):
-        return None
-    return next((axis for axis in (2, 0) if space.shape[axis] <= _MOST_CHANNELS), None)
 
+class AreaResize:
+    """Pictures of bytes [height, width] or [height, width, channels]: each new pixel is the mean of what it covers.
 
-class JoinedChannels(gymnasium.ObservationWrapper[Any, Any, Any]):
-    """Stacked pictures [frames, ...] as one, which has the channels of all, the oldest first.
+    Gymnasium's wrapper uses OpenCV for the same (INTER_AREA). Here it is two matrix products of whole numbers, exact in
+    any order of summation, so the pictures are bit-equal on every machine; a half rounds up.
 
     Args:
-        env: whose observations are stacked pictures.
-        axis: of the channels, in a single picture.
+        observed: the space of the pictures.
+        shape: the new height and width.
+
+    Attributes:
+        space: of the new pictures.
+
+    Raises:
+        TypeError: the space has no pictures.
     """
 
-    def __init__(self, env: Env, axis: int) -> None:
-        super().__init__(env)
-        space = env.observation_space
-        assert isinstance(space, Box), "pictures are"
-        self._axis = axis
-        self.observation_space = Box(self.observation(space.low), self.observation(space.high), dtype=np.uint8)
-
-    def observation(self, observation: NDArray[np.uint8]) -> NDArray[np.uint8]:
-        return np.concatenate(list(observation), axis=self._axis)
-
-
-class AreaResize(gymnasium.ObservationWrapper[Any, Any, Any]):
-    """Pictures of bytes [height, width] or [height, width, channels] by the mean of what each new pixel covers.
-
-    Gymnasium's own asks OpenCV for the same (INTER_AREA). Here it is two matrix products of whole numbers, exact in
-    any order, so that the pictures are the same to the bit on every machine; a half rounds up.
-    """
-
-    def __init__(self, env: Env, shape: tuple[int, int]) -> None:
-        super().__init__(env)
-        space = env.observation_space
-        if not (isinstance(space, Box) and space.dtype == np.uint8 and len(space.shape) in (2, 3)):
+    def __init__(self, observed: Space[Any], shape: tuple[int, int]) -> None:
+        if not (isinstance(observed, Box) and observed.dtype == np.uint8 and len(observed.shape) in (2, 3)):
             raise TypeError("pictures are bytes [height, width] or [height, width, channels]")
-        height, width = space.shape[:2]
-        dtype = np.dtype(np.float32 if 255 * height * width < _EXACT else np.float64)
-        self._rows, self._columns = _cover(height, shape[0], dtype), _cover(width, shape[1], dtype)
-        self._area = height * width
-        self.observation_space = Box(0, 255, (*shape, *space.shape[2:]), np.uint8)
+        self._height, self._width = observed.shape[:2]
+        self._area = self._height * self._width
+        dtype = np.dtype(np.float32 if 255 * self._area < _EXACT else np.float64)
+        self._rows, self._columns = _cover(self._height, shape[0], dtype), _cover(self._width, shape[1], dtype)
+        self.space = Box(0, 255, (*shape, *observed.shape[2:]), np.uint8)
 
-    def observation(self, observation: NDArray[np.uint8]) -> NDArray[np.uint8]:
-        height, width = observation.shape[:2]
-        lines: NDArray[Any] = self._rows @ observation.reshape(height, -1).astype(
-            self._rows.dtype
-        )  # [h, width * channels]
-        sums: NDArray[Any] = self._columns @ lines.reshape(len(lines), width, -1)  # [h, w, channels]
+    def __call__(self, pictures: Pictures) -> Pictures:
+        """Resizes one picture, or a batch."""
+        batch = pictures.shape[: pictures.ndim - len(self.space.shape)]
+        lines = pictures.reshape(*batch, self._height, -1).astype(self._rows.dtype)
+        lines = self._rows @ lines  # [..., h, width * channels]
+        sums: NDArray[Any] = self._columns @ lines.reshape(*batch, len(self._rows), self._width, -1)  # [..., h, w, c]
         means: NDArray[np.int64] = (2 * sums.astype(np.int64) + self._area) // (2 * self._area)
-        return np.reshape(means.astype(np.uint8), self.observation_space.shape or ())
+        return means.astype(np.uint8).reshape(*batch, *self.space.shape)
 
 
 def _cover(pixels: int, cells: int, dtype: np.dtype[Any]) -> NDArray[Any]:
-    """How much of each cell each pixel covers [cells, pixels], in parts of which a cell has `pixels`."""
-    pixel, cell = np.arange(pixels) * cells, np.arange(cells)[:, None] * pixels  # where they begin
+    """The overlap of each cell with each pixel [cells, pixels], in units of 1 / `pixels` of a cell."""
+    pixel, cell = np.arange(pixels) * cells, np.arange(cells)[:, None] * pixels  # their first positions
     overlap: NDArray[np.int64] = np.minimum(pixel + cells, cell + pixels) - np.maximum(pixel, cell)
     return overlap.clip(0).astype(dtype)
 
 
-def wrappings(entries: Sequence[tuple[str, Any]]) -> list[tuple[str, Wrapping]]:
-    """What a configuration asks for, with the names for messages.
+def wrapper_specs(entries: Sequence[tuple[str, Any]]) -> list[tuple[str, WrapperSpec]]:
+    """The wrappers of a configuration, with their names for messages.
 
     Args:
         entries: name and argument of each: None, one argument, or a mapping of several.
 
     Raises:
-        ConfigError: there is no such wrapper, or it does not take its argument; the path is `wrappers[0]`.
+        ConfigError: a wrapper is unknown, or does not take its argument; the path is that of the entry, `wrappers[0]`.
     """
-    found: list[tuple[str, Wrapping]] = []
+    found: list[tuple[str, WrapperSpec]] = []
     for index, (name, argument) in enumerate(entries):
         try:
-            found.append((name, _wrapping(name, argument)))
+            found.append((name, _wrapper_spec(name, argument)))
         except ConfigError as error:
             words = f"{name}: {error.path}: " if error.path else ""
             raise ConfigError(f"{words}{error.message}", path=f"wrappers[{index}]") from error
     return found
 
 
-def _wrapping(name: str, argument: Any) -> Wrapping:
+def _wrapper_spec(name: str, argument: Any) -> WrapperSpec:
     make = registry.wrapper(name)
     kwargs = {str(key): value for key, value in argument.items()} if isinstance(argument, dict) else {}
     args = () if argument is None or isinstance(argument, dict) else (argument,)
     if name not in registry.WRAPPERS:
         if isinstance(make, type) and not issubclass(make, gymnasium.Env):
-            raise ConfigError(f"{name} is no Gymnasium wrapper: a class that is one derives from gymnasium.Wrapper")
+            raise ConfigError(f"{name} is no Gymnasium wrapper: a wrapper class derives from gymnasium.Wrapper")
         check_call(make, kwargs, (None, *args), name=name)
-        return _Own(make, args, kwargs)
+        return _WrapperClass(make, args, kwargs)
     check_call(make, kwargs, args, name=name)
-    made: Wrapping = make(*args, **kwargs)
+    made: WrapperSpec = make(*args, **kwargs)
     return made
 
 
-def wrapped_env(env: Env, around: Iterable[tuple[str, Wrapping]]) -> Env:
-    """A Gymnasium environment in its wrappers.
+def wrap_gymnasium(env: Env, around: Iterable[tuple[str, WrapperSpec]]) -> Env:
+    """Wraps a Gymnasium environment.
 
     Raises:
-        ConfigError: one of them cannot go around it; the path is `wrappers[0]`.
+        ConfigError: a wrapper cannot go around it; the path is that of the entry, `wrappers[0]`.
     """
-    for index, (name, wrapping) in enumerate(around):
+    for index, (name, spec) in enumerate(around):
         try:
-            env = wrapping.of_env(env)
-        except Exception as error:  # whatever a wrapper raises when it is made says that it does not fit
-            raise _misfit(index, name, f"observations {env.observation_space}", error) from error
+            env = spec.wrap_env(env)
+        except Exception as error:  # any error of its constructor means that a wrapper does not fit
+            raise _does_not_fit(index, name, f"observations {env.observation_space}", error) from error
     return env
 
 
-def wrapped_lanes(game: BatchedEnv, around: Iterable[tuple[str, Wrapping]]) -> BatchedEnv:
-    """A game of any other kind in its wrappers.
+def wrap_batched(game: BatchedEnv, around: Iterable[tuple[str, WrapperSpec]]) -> BatchedEnv:
+    """Wraps a batched game, made from any other interface.
 
     Raises:
-        ConfigError: as `wrapped_env`.
+        ConfigError: as `wrap_gymnasium`.
     """
-    for index, (name, wrapping) in enumerate(around):
+    for index, (name, spec) in enumerate(around):
         try:
-            game = wrapping.of_lanes(game, f"{name!r} (wrappers[{index}])")
+            game = spec.wrap_lanes(game)
         except Exception as error:
             spaces = ", ".join(map(str, dict.fromkeys(map(str, game.interface.observation_spaces))))
-            raise _misfit(index, name, f"entities that observe {spaces}", error) from error
+            raise _does_not_fit(index, name, f"entities that observe {spaces}", error) from error
     return game
 
 
-def _misfit(index: int, name: str, what: str, error: Exception) -> ConfigError:
+def _does_not_fit(index: int, name: str, what: str, error: Exception) -> ConfigError:
     words = error.message if isinstance(error, ConfigError) else f"{type(error).__name__}: {error}"
     return ConfigError(f"{name} cannot go around {what}: {words}", path=f"wrappers[{index}]")

@@ -1,1 +1,1 @@
-"""What the built-in games share."""
+"""Shared by the built-in games: drawing, lanes, options."""

@@ -1,7 +1,7 @@
-"""A small canvas: what the pictures of the games are made of, in numpy alone.
+"""A small canvas for the pictures of the games, in NumPy.
 
-Places on a canvas are (row, column) in pixels, fractions allowed; row 0 is the top. `World` turns places of a game
-on the square [-1, 1]^2 into them.
+Positions on a canvas are (row, column) in pixels, fractions allowed; row 0 is the top. `World` converts positions on
+the square [-1, 1]^2 to them.
 """
 
 from __future__ import annotations
@@ -33,25 +33,25 @@ _GLYPHS = {
 
 
 def mixed(color: Color, other: Color, share: float) -> Color:
-    """The first colour with a share in [0, 1] of the other one in it."""
+    """The first color mixed with a share in [0, 1] of the other one."""
     red, green, blue = (round(a + (b - a) * share) for a, b in zip(color, other, strict=True))
     return red, green, blue
 
 
 class Canvas:
-    """A picture in the making; `pixels` is `[height, width, 3]` uint8."""
+    """A canvas to draw on; `pixels` is `[height, width, 3]` uint8."""
 
     def __init__(self, height: int, width: int, color: Color = PAPER) -> None:
         self.pixels: NDArray[np.uint8] = np.empty((height, width, 3), np.uint8)
         self.pixels[:] = color
 
     def rectangle(self, top: float, left: float, bottom: float, right: float, color: Color) -> None:
-        """Fills from (top, left) up to, not with, (bottom, right)."""
+        """Fills a rectangle; bottom and right are exclusive."""
         rows = slice(max(0, round(top)), max(0, round(bottom)))
         self.pixels[rows, max(0, round(left)) : max(0, round(right))] = color
 
     def frame(self, top: float, left: float, bottom: float, right: float, color: Color, width: float = 2) -> None:
-        """The border of a rectangle, `width` pixels to the inside."""
+        """The border of a rectangle, `width` pixels inwards."""
         self.rectangle(top, left, top + width, right, color)
         self.rectangle(bottom - width, left, bottom, right, color)
         self.rectangle(top, left, bottom, left + width, color)
@@ -62,7 +62,7 @@ class Canvas:
         self._blend(row, column, radius, color, hole=0.0)
 
     def ring(self, row: float, column: float, radius: float, color: Color, width: float = 2) -> None:
-        """A circle whose line is `width` pixels wide, to the inside."""
+        """A circle whose line is `width` pixels wide, inwards."""
         self._blend(row, column, radius, color, hole=radius - width)
 
     def _blend(self, row: float, column: float, radius: float, color: Color, hole: float) -> None:
@@ -77,7 +77,7 @@ class Canvas:
         patch[:] = np.rint(patch + (np.array(color) - patch) * share[..., None])
 
     def number(self, row: float, column: float, text: str, color: Color, scale: int = 4) -> None:
-        """Writes a number (`%g`) around a middle; a glyph is 3 x 5 times `scale` pixels."""
+        """Writes a number (`%g`) around a center; a glyph is 3 x 5 times `scale` pixels."""
         top, left = round(row - 2.5 * scale), round(column - (4 * len(text) - 1) * scale / 2)
         for index, letter in enumerate(text):
             bits = np.array([[dot == "#" for dot in line] for line in _GLYPHS[letter].split()])
@@ -87,7 +87,7 @@ class Canvas:
 
 
 class World(NamedTuple):
-    """Where the square [-1, 1]^2 lies on a square canvas; y points up."""
+    """Maps the square [-1, 1]^2 to a square canvas; y points up."""
 
     size: int = 480  # pixels of the canvas
     margin: int = 28  # pixels around the square

@@ -1,4 +1,4 @@
-"""The random streams of a batched game: one generator per lane, so that lanes know nothing of each other."""
+"""Random streams of the lanes of a game, and the moves on the square [-1, 1]^2."""
 
 from __future__ import annotations
 
@@ -7,15 +7,18 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+STEP = 0.1  # length of a move
+MOVES = STEP * np.array([[0, 0], [1, 0], [-1, 0], [0, 1], [0, -1]], np.float64)  # stay, +x, -x, +y, -y
+
 
 class LaneStreams:
-    """One `numpy.random.Generator` per lane; fresh entropy until a lane is given a seed."""
+    """One `numpy.random.Generator` per lane, from fresh entropy until the lane is seeded."""
 
     def __init__(self, lanes: int) -> None:
         self._generators = [np.random.default_rng() for _ in range(lanes)]
 
     def begin(self, lanes: NDArray[np.bool_], seeds: Sequence[int | None] | None) -> list[int]:
-        """The lanes that begin an episode, reseeded where they are given a seed."""
+        """The numbers of the lanes in a mask; reseeds those with a seed."""
         chosen = [int(lane) for lane in np.flatnonzero(lanes)]
         for lane in chosen:
             seed = None if seeds is None else seeds[lane]

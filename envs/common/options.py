@@ -1,4 +1,4 @@
-"""The options of a game: what a user wrote, checked, or a `ConfigError` that says what is allowed."""
+"""Checks of a game's options: the value, or a `ConfigError` that says what is allowed."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from arena.errors import ConfigError, nearest
 
 
 def count(name: str, value: Any, *, least: int = 1, most: int | None = None) -> int:
-    """A whole number of at least `least`, and at most `most`.
+    """Checks for a whole number between `least` and `most`.
 
     Raises:
-        ConfigError: anything else; True and False are not numbers here.
+        ConfigError: it is not one, or it is a bool.
     """
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
         raise ConfigError(f"got {value!r}, expected a whole number of at least {least}", path=name)
@@ -22,10 +22,10 @@ def count(name: str, value: Any, *, least: int = 1, most: int | None = None) -> 
 
 
 def switch(name: str, value: Any) -> bool:
-    """A yes or a no.
+    """Checks for a bool.
 
     Raises:
-        ConfigError: anything but True and False.
+        ConfigError: it is not one.
     """
     if not isinstance(value, bool):
         raise ConfigError(f"got {value!r}, expected true or false", path=name)
@@ -33,10 +33,10 @@ def switch(name: str, value: Any) -> bool:
 
 
 def choice(name: str, value: Any, allowed: Sequence[str]) -> str:
-    """One of the allowed words.
+    """Checks for one of the allowed words.
 
     Raises:
-        ConfigError: another one; the message names the nearest.
+        ConfigError: it is not one of them; names the nearest.
     """
     if value not in allowed:
         raise ConfigError(f"got {value!r}; {nearest(str(value), allowed)}", path=name)

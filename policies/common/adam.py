@@ -1,7 +1,7 @@
 """Adam (Kingma and Ba 2015, arXiv 1412.6980) on all parameters of a module as one vector.
 
 One vector makes an update of a small network a single operation, and a group's message one array. torch's own
-optimisers also import torch's compiler when the first one is made: more than a second for every worker that starts.
+optimizers also import torch's compiler when the first one is made: more than a second for every worker that starts.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from arena.errors import ConfigError
+from policies.common.tensors import to_tensors
 
 _ALIGNMENT = 16  # float32 numbers in 64 bytes: every parameter begins as aligned as if it stood alone
 
@@ -20,7 +21,7 @@ _ALIGNMENT = 16  # float32 numbers in 64 bytes: every parameter begins as aligne
 class Adam:
     """Moves a module's parameters down their gradient.
 
-    From here on the parameters and their gradients are views of `vector` and `vector.grad`: what writes into one
+    After construction the parameters and their gradients are views of `vector` and `vector.grad`: writing into one
     writes into the other. The module stays on its device.
 
     Args:
@@ -44,11 +45,11 @@ class Adam:
         return self.vector.grad
 
     def zero_grad(self) -> None:
-        """Forgets the gradient, and makes the parameters' gradients views again if somebody has put another one."""
+        """Sets the gradient to zero."""
         self.vector.grad = self._gradient.zero_()
 
-    def clip(self, longest: float) -> float:
-        """Shortens the gradient to the given Euclidean length, if it is longer; the length that it had."""
+    def clip_grad_norm(self, longest: float) -> float:
+        """Scales the gradient down to a Euclidean length `longest`, if it is longer; returns its length before."""
         length = float(torch.linalg.vector_norm(self.gradient))
         if length > longest:
             self.gradient.mul_(longest / length)
@@ -56,7 +57,7 @@ class Adam:
 
     @torch.no_grad()
     def step(self, rate: float) -> None:
-        """One step of algorithm 1: one pass over the vector, by the kernel that torch's own fused optimiser calls."""
+        """One step of algorithm 1: one pass over the vector, by the kernel that torch's own fused optimizer calls."""
         self.steps += 1
         torch._fused_adam_(
             [self.vector],
@@ -79,18 +80,19 @@ class Adam:
         return {"steps": self.steps, "mean": self._mean, "square": self._square}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Goes on from a stored state.
+        """Continues from a stored state.
 
         Raises:
             ConfigError: it belongs to a module of another size.
         """
-        if state["mean"].shape != self._mean.shape:
+        stored = to_tensors(state)
+        if stored["mean"].shape != self._mean.shape:
             raise ConfigError(
-                f"the stored optimiser moves {state['mean'].numel()} numbers, this network has {self._mean.numel()}"
+                f"the stored optimizer moves {stored['mean'].numel()} numbers, this network has {self._mean.numel()}"
             )
-        self.steps = int(state["steps"])
-        self._mean.copy_(state["mean"])
-        self._square.copy_(state["square"])
+        self.steps = int(stored["steps"])
+        self._mean.copy_(stored["mean"])
+        self._square.copy_(stored["square"])
 
 
 def flatten_parameters(parameters: list[nn.Parameter]) -> tuple[nn.Parameter, Tensor]:

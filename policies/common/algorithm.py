@@ -1,62 +1,73 @@
-"""Learning as a group: who learns, what is measured of it, how that becomes the group's, what an environment has to do.
+"""What every learning algorithm of this package is: options, a device, and state that can be saved and loaded.
 
-Every gradient step is made of an `Average`: with `sync: gradients` that of the group, with `sync: samples`, where the
-root learns by itself from what everybody has seen, `alone`.
+An algorithm subclasses `Algorithm`, says in `run` how it plays and learns, and names with `track` the attributes that
+make up its state. There are no hooks: the loop stands in the algorithm's own file.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from gymnasium.spaces import Space
 from gymnasium.vector import AutoresetMode, VectorEnv
-from torch import Tensor
+from torch import nn
 
 from arena.errors import ConfigError
 from arena.game.spaces import leaves_of
 from policies.common.devices import device_of
+from policies.common.tensors import load_weights, to_arrays
 from policies.networks.heads import action_head
 
 if TYPE_CHECKING:
     from arena.group.group import Group
+    from policies.common.group_learner import GroupLearner
 
-Kind = TypeVar("Kind", bound="Learner")
+Kind = TypeVar("Kind", bound="Algorithm")
 
-Figures = dict[str, float]
-"""What was measured, by name."""
-
-Average = Callable[..., Figures]
-"""`average([optimizer.vector, ...], weight=float(batch.size), **figures)`: replaces the gradients by their mean over
-the group, in one exchange, and returns the mean figures. It has to be called in every gradient step, once."""
+Metrics = dict[str, float]
+"""Numbers that describe an update, by name."""
 
 
-class Learner:
-    """One worker of a policy that learns: what it holds, and what is asked of its class before a run.
+class Algorithm:
+    """One worker of a policy that learns.
 
     Args:
         env: a vector environment.
         group: the workers of this policy.
         ticks: the whole run's budget.
-        options: the fields of the class's `Options`, a dataclass that checks itself and has a `device`.
+        options: the fields of the class's `Options`.
+
+    Attributes:
+        group_learner: how the group learns; made by the subclass.
+        face: which kind of environment `run` is given.
+        schedule: when the workers of a group synchronize, see `arena.plan.deadlock`.
 
     Raises:
-        ConfigError: an option that the algorithm cannot take, or a device that this machine has not.
+        ConfigError: an option that the algorithm cannot take, or a device that this machine does not have.
     """
 
+    face = "vector"
+    schedule = "ticks"
     Options: ClassVar[type[Any]]
+    optional_parts: ClassVar[tuple[str, ...]] = ()  # of the state, which earlier versions did not always store
+    refused_options: ClassVar[tuple[str, ...]] = ()  # those of `Options` that a subclass cannot use
     options: Any  # of the class's own type
+    group_learner: GroupLearner
 
     def __init__(self, env: VectorEnv[Any, Any, Any], group: Group, *, ticks: int, **options: Any) -> None:
         self.env, self.group, self.ticks = env, group, ticks
         self.options = self.Options(**options)
         self.device = device_of(self.options.device)
+        self.ticks_done = 0
+        self._parts: dict[str, Any] = {}
+        self._counters: dict[str, object] = {}
 
     @classmethod
     def from_spaces(
         cls: type[Kind], env: VectorEnv[Any, Any, Any], group: Group, *, ticks: int, **options: Any
     ) -> Kind:
-        """One that cannot play; all that its `__init__` asks of an environment are spaces.
+        """An instance that cannot play, made from an environment that has nothing but spaces.
 
         Raises:
             ConfigError: it cannot be made with these options, this seat or this group.
@@ -65,16 +76,16 @@ class Learner:
 
     @classmethod
     def check_options(cls, options: Mapping[str, Any]) -> None:
-        """Whether this machine has the device.
+        """Checks that this machine has the device.
 
         Raises:
-            ConfigError: it has not.
+            ConfigError: it does not.
         """
         device_of(cls.Options(**options).device)
 
     @classmethod
     def check(cls, observation_space: Space[Any], action_space: Space[Any]) -> None:
-        """Whether the algorithm can play with one entity's spaces.
+        """Checks that the algorithm can play with one entity's spaces.
 
         Raises:
             ConfigError: it cannot; the message says why.
@@ -84,46 +95,99 @@ class Learner:
 
     @classmethod
     def check_actions(cls, space: Space[Any]) -> None:
-        """Whether the algorithm can choose in a space of actions.
+        """Checks that the algorithm can choose in a space of actions.
 
         Raises:
             ConfigError: it cannot; the message says why.
         """
         action_head(space)
 
-    @classmethod
-    def check_state(
-        cls, state: Mapping[str, Any], expected: Collection[str], *, optional: Collection[str] = ()
-    ) -> None:
-        """Whether a stored state has the parts that one of this class has.
+    @property
+    def progress(self) -> float:
+        """The part of the whole run that is over, from 0 to 1."""
+        return min(1.0, self.ticks_done / self.ticks)
+
+    @property
+    def learning_rate(self) -> float:
+        """The learning rate of the update that comes next."""
+        falls = self.options.learning_rate_schedule == "linear"
+        return float(self.options.learning_rate * ((1 - self.progress) if falls else 1))
+
+    # ------------------------------------------------------------------------------------------------------ the state
+
+    def track(self, *names: str, **counters: object) -> None:
+        """Names what makes up the policy's state.
 
         Args:
-            state: what is to be loaded.
-            expected: the names of these parts.
-            optional: those of them that may be missing.
+            names: attributes of this object: modules, objects with a `state_dict`, mappings of these.
+            counters: names of whole numbers, each with the object that has it as an attribute.
+        """
+        self._parts = {name: getattr(self, name) for name in names}
+        self._counters = counters
+
+    def state_dict(self) -> dict[str, Any]:
+        """All that the policy needs to go on: weights, optimizers, counters. Its workers draw from new streams."""
+        parts = {name: _stored(part) for name, part in self._parts.items()}
+        return parts | {name: getattr(owner, name) for name, owner in self._counters.items()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continues from a stored state, also one of another worker or another number of workers.
 
         Raises:
-            ConfigError: another one is missing, or there is one too many.
+            ConfigError: the state is not this algorithm's, or its networks have other shapes.
         """
-        if not {*expected} - {*optional} <= state.keys() <= {*expected}:
+        known = {*self._parts, *self._counters}
+        if not known - {*self.optional_parts} <= state.keys() <= known:
             found = ", ".join(map(str, state)) or "nothing"
-            raise ConfigError(f"this is no state of {cls.__name__}: it has {found}; expected {', '.join(expected)}")
+            expected = ", ".join([*self._parts, *self._counters])
+            raise ConfigError(f"this is no state of {type(self).__name__}: it has {found}; expected {expected}")
+        for name, part in self._parts.items():
+            if isinstance(part, Mapping) and part.keys() != state[name].keys():
+                raise ConfigError(
+                    f"this is no state of {type(self).__name__} with these options: its {name} are "
+                    f"{', '.join(state[name])}; expected {', '.join(part)}"
+                )
+        for name, part in self._parts.items():
+            _load(part, state.get(name, {}))
+        for name, owner in self._counters.items():
+            setattr(owner, name, int(state[name]))
+
+    def worker_state_dict(self) -> dict[str, Any]:
+        """What only this worker has: samples that no update has learned from yet; empty if there are none."""
+        return self.group_learner.worker_state_dict()
+
+    def load_worker_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continues with these samples, as far as they fit the seat and the options."""
+        self.group_learner.load_worker_state_dict(state)
 
 
-def alone(parameters: Iterable[Tensor], *, weight: float, **figures: float) -> Figures:
-    """The mean over a group of one."""
-    return figures
+def _load(part: Any, state: Any) -> None:
+    """Loads a part of the state."""
+    if isinstance(part, Mapping):
+        for name, inner in part.items():
+            _load(inner, state[name])
+    elif isinstance(part, nn.Module):
+        load_weights(part, state)
+    else:
+        part.load_state_dict(state)
+
+
+def _stored(part: Any) -> Any:
+    """A part of the state as arrays and plain values."""
+    if isinstance(part, Mapping):
+        return {name: _stored(inner) for name, inner in part.items()}
+    return to_arrays(part.state_dict())
 
 
 def check_autoreset(env: VectorEnv[Any, Any, Any], name: str) -> None:
-    """Whether an environment begins the next episode on the tick on which one has ended.
+    """Checks that an environment begins the next episode on the tick on which one has ended.
 
     Args:
-        env: a vector environment; one that says nothing of this does.
+        env: a vector environment; one that does not say is taken to do so.
         name: of the algorithm that asks.
 
     Raises:
-        ConfigError: it begins it at another time.
+        ConfigError: it begins the next episode at another time.
     """
     mode = env.metadata.get("autoreset_mode", AutoresetMode.SAME_STEP)
     if mode != AutoresetMode.SAME_STEP:

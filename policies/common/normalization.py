@@ -33,7 +33,9 @@ from policies.networks.actor_critic import leaf_spaces
 
 if TYPE_CHECKING:
     from arena.group.group import Group
+    from policies.common.nstep import Fragment as NStepBatch
     from policies.common.on_policy import OnPolicyOptions
+    from policies.common.replay import Transitions
     from policies.common.rollout import Rollout
 
 Floats = NDArray[np.float64]
@@ -143,6 +145,15 @@ class ObservationNormalizer:
         """Statistics of leaves [N, ...], of the rows [N] alone that a mask names; for `pooled`, then `update`."""
         chosen = [leaves[place].numpy() for place in self._places]
         return [Statistics.of(leaf if rows is None or rows.all() else leaf[rows]) for leaf in chosen]
+
+    def describe_new(self, batch: NStepBatch) -> list[Statistics]:
+        """Statistics of the observations that are new in a worker's experience; for `pooled`, then `update`."""
+        return self.describe(batch.observations)
+
+    def minibatch(self, batch: Transitions) -> Transitions:
+        """A minibatch as the networks take it, by the statistics of now, not of when it was played."""
+        now, later = self(list(batch.observations)), self(list(batch.next_observations))
+        return batch._replace(observations=tuple(now), next_observations=tuple(later))
 
     def update(self, found: Sequence[Statistics]) -> None:
         """Takes in what the group has seen since the last time."""
@@ -265,13 +276,13 @@ def check_normalization(options: object, *parts: str) -> None:
 class Normalization:
     """Both, for an algorithm that learns from rollouts.
 
-    normalization.see(group, rollout)        after collecting: one exchange; rewards are scaled by this rollout as well
+    normalization.observe(group, rollout)    after collecting: one exchange; rewards are scaled by this rollout as well
     normalization.observations(leaves)       whatever goes into the network
     normalization.rewards(rewards)           what advantages are made of
-    normalization.go_on()                    after learning: from here on, observations are seen with this rollout
+    normalization.advance()                  after learning: from here on, observations are seen with this rollout
 
-    Where no worker waits for another, `describe` comes with a rollout's transitions, which are judged `knowing` it, and
-    whoever learns from them calls `take_in` with what has come.
+    Without a barrier, the statistics of `describe` travel with a rollout's transitions, which are evaluated
+    `with_statistics` of it; rank 0 calls `update` with the statistics that have arrived.
     """
 
     def __init__(self, space: Space[Any], rows: int, options: OnPolicyOptions) -> None:
@@ -283,9 +294,9 @@ class Normalization:
         )
         self._seen: list[Statistics] = []  # observations of the rollout that is learnt from
 
-    def see(self, group: Group, rollout: Rollout) -> None:
+    def observe(self, group: Group, rollout: Rollout) -> None:
         """Takes in a whole rollout of every worker; a collective, where anything is normalised."""
-        self.take_in(pooled(group, self.describe(rollout)))
+        self.update(pooled(group, self.describe(rollout)))
 
     def describe(self, rollout: Rollout) -> list[Statistics]:
         """Statistics of a whole rollout of this worker, of observations and of rewards; to be called once."""
@@ -293,14 +304,14 @@ class Normalization:
         observed = self.observations.describe(leaves, rollout.active[:-1].ravel())
         return [*observed, *self.rewards.describe(rollout.rewards, rollout.active, rollout.ended)]
 
-    def take_in(self, found: Sequence[Statistics]) -> None:
+    def update(self, found: Sequence[Statistics]) -> None:
         """Knows what `describe` has told: of rewards at once, of observations from `advance` on."""
         observed = len(self.observations.statistics)
         self._seen = list(found[:observed])
         self.rewards.update(found[observed:])
 
     @contextmanager
-    def knowing(self, found: Sequence[Statistics]) -> Iterator[None]:
+    def with_statistics(self, found: Sequence[Statistics]) -> Iterator[None]:
         """For a while, rewards are scaled by what `describe` has told as well."""
         before = self.rewards.statistics
         self.rewards.update(found[len(self.observations.statistics) :])

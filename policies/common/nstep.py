@@ -88,6 +88,14 @@ class Experience:
         gamma: float,
     ) -> None:
         self.rows, self.ticks = rows, 0
+        self.worker_rows = rows  # of this worker's environment
+        self.layout: dict[str, Any] = {
+            "space": space,
+            "action_shape": action_shape,
+            "action_dtype": action_dtype,
+            "mask_size": mask_size,
+            "reward_shape": reward_shape,
+        }
         self._space, self._mask_size = space, mask_size
         self._layout = leaves_of(space)
         self._powers = np.power(gamma, np.arange(n_step + 1), dtype=np.float64)

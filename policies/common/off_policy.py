@@ -1,25 +1,9 @@
-"""What algorithms do that learn from a replay of what they have seen: a base for one class per algorithm.
+"""What algorithms have in common that replay what they have seen: options, playing a tick, state.
 
-    play     `train_every` ticks with exploring actions; the first ones at random      -> experience
-    meet     how many transitions has the group collected, how many may it replay?     -> number of gradient steps
-    learn    as many steps, each on a minibatch of the replay; targets follow
+    play     `train_every` ticks with exploring actions; the first ones at random
+    learn    as many gradient steps as are due, each on a minibatch of the replay; see `ReplayLearner`
 
-How the group learns is its `sync`:
-
-    gradients  every worker replays its own transitions and steps on the mean gradient of all workers' minibatches
-    samples    the group's root replays everybody's transitions, then the others take its weights
-
-With `gradients` every worker draws `batch_size` transitions, however many it has collected: where seats have unequal
-numbers of lanes or entities, what the smaller ones see is replayed more often than what the larger ones do.
-
-`training_intensity` is how many transitions the group replays per transition that it collects, in both and at any
-number of workers: more workers learn from more transitions, not longer from each. So a gradient step of N workers has
-N times `batch_size` transitions, and `learning_starts` and `buffer_size` count those of the whole group. What is left
-of a step stays on the account. All that is decided around a collective is decided on the group's own sums.
-
-Where the group has `fragments`, samples are pooled without a barrier: each worker hands over what it has seen and goes
-on with the newest weights that it has heard of; the root learns whenever as much has come as all workers see together
-between two meetings.
+The loop, the update and the loss stand in each algorithm's file.
 """
 
 from __future__ import annotations
@@ -27,22 +11,21 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
 import msgspec
-import numpy as np
 import torch
-from gymnasium.spaces import Space
 from gymnasium.vector import VectorEnv
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from arena.errors import ConfigError
 from policies.common.adam import Adam
-from policies.common.algorithm import Average, Figures, Learner, alone, check_autoreset
+from policies.common.algorithm import Algorithm, check_autoreset
 from policies.common.devices import moved
-from policies.common.normalization import ObservationNormalizer, Statistics, check_normalization, joined, pooled
-from policies.common.nstep import Experience, Fragment
+from policies.common.group_learner import ReplayLearner
+from policies.common.normalization import ObservationNormalizer, check_normalization
+from policies.common.nstep import Experience
 from policies.common.options import (
     AUTO,
     Activation,
@@ -61,15 +44,14 @@ from policies.common.options import (
     check_unused,
     wrong,
 )
-from policies.common.replay import Replay, Transitions
-from policies.common.replay_ratio import Intensity
-from policies.common.rng import ACTING, EXPLORING, REPLAYING, stream
+from policies.common.replay import Replay
+from policies.common.replay_ratio import ReplayRatio
+from policies.common.rng import ACTING, EXPLORING, stream
 from policies.common.rollout import to_leaves, to_mask
 from policies.common.target import Target
-from policies.common.tensors import load_weights, to_arrays, to_tensors
+from policies.networks.box import ActionNoise
 
 if TYPE_CHECKING:
-    from arena.group.async_samples import AsyncSamples
     from arena.group.group import Group
 
 _MINIBATCH = 256  # transitions of the group in a gradient step with `batch_size: auto`,
@@ -138,382 +120,160 @@ class OffPolicyOptions(AlgorithmOptions, frozen=True, kw_only=True):
         return msgspec.structs.replace(self, **numbers)
 
 
-class OffPolicy(Learner, ABC):
-    """One worker of an off-policy algorithm. A subclass says what is learnt, how it acts and what a step is.
+class LearnedActions(Protocol):
+    """One row's actions, as learned from.
+
+    Attributes:
+        shape, dtype: of one action as learned from.
+        mask_size: length of an action mask; 0: the actions have none.
+    """
+
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+    mask_size: int
+
+    def to_env(self, actions: NDArray[Any]) -> NDArray[Any]:
+        """A batch of actions as the vector environment takes them."""
+        ...
+
+
+class OffPolicy(Algorithm, ABC):
+    """One worker of an off-policy algorithm.
+
+    A subclass makes its networks and calls `set_up`; it says how it acts, and has `run`.
 
     Args:
         env: a vector environment that resets on the same step; `infos["active"]` marks the rows that act next and
-            `infos["action_mask"]` what they may do, where there is such a thing.
+            `infos["action_mask"]` the choices that they have, where the environment gives them.
         group: the workers of this policy.
         ticks: the whole run's budget; all schedules end with it.
         options: the fields of the class's `Options`.
 
     Attributes:
-        network: all that is learnt, as `build` has made it.
-        optimizers: what moves it, by the names under which their states are kept.
-        targets: copies that follow, by name.
+        actions: what an action is.
+        noise: added to actions while exploring; None: none.
         generator: this worker's random stream for exploration.
-        measured: the names of the figures that every gradient step gives.
-        ticks_done: how many ticks of the whole run every match has played.
-        gradient_steps: how many the group has made.
 
     Raises:
         ConfigError: an option or a space that the algorithm cannot take.
     """
 
-    face = "vector"
-    schedule = "ticks"  # all workers meet after the same ticks
     Options: ClassVar[type[OffPolicyOptions]]
-    measured: ClassVar[tuple[str, ...]]
-    options: Any  # of the class's own type
+    group_learner: ReplayLearner
+    actions: LearnedActions
+    noise: ActionNoise | None = None
 
     def __init__(self, env: VectorEnv[Any, Any, Any], group: Group, *, ticks: int, **options: Any) -> None:
         super().__init__(env, group, ticks=ticks, **options)
-        self.options = self.options.settled(rows=group.rows or env.num_envs, workers=group.size)
-        self.read_spaces(env.single_observation_space, env.single_action_space)
-        self.network = self.build(torch.Generator().manual_seed(group.shared_seed)).to(self.device)
-        self.optimizers, self.targets = self.make_optimizers(), {}
-        self.targets = self.make_targets()
+        self.options = o = self.options.settled(rows=group.rows or env.num_envs, workers=group.size)
         self.generator = stream(group.seed, EXPLORING)
-        self.ticks_done = self.gradient_steps = 0
-        self.intensity = Intensity(self.options.training_intensity, starts=self.options.learning_starts)
-        self.normalize = ObservationNormalizer(
-            env.single_observation_space,
-            clip=self.options.clip_observations,
-            enabled=self.options.normalize_observations,
-        )
-        self.experience = self._experience()
-        self.replay = self._replay() if group.sync == "gradients" or group.is_root else None
-        self._replaying = stream(group.seed, REPLAYING)
-        self._measured: dict[str, list[float]] = {}  # the figures since the last line of metrics
-
-    # ------------------------------------------------------------------------------------- what a subclass says
-
-    action_shape: tuple[int, ...]  # of one action as learnt from
-    action_dtype: torch.dtype
-    mask_size: int  # of an action mask; 0: the actions have none
-
-    @abstractmethod
-    def read_spaces(self, observation_space: Space[Any], action_space: Space[Any]) -> None:
-        """Sets `action_shape`, `action_dtype`, `mask_size` and what else it wants of the spaces; called first.
-
-        Raises:
-            ConfigError: spaces that the algorithm cannot take.
-        """
-
-    @abstractmethod
-    def build(self, generator: torch.Generator) -> nn.Module:
-        """All that is learnt, with the same first weights at every worker."""
-
-    def make_optimizers(self) -> dict[str, Adam]:
-        """What moves the parts of `network`; each part has one."""
-        return {"optimizer": self.adam(self.network)}
+        self.intensity = ReplayRatio(o.training_intensity, starts=o.learning_starts)
 
     def adam(self, module: nn.Module) -> Adam:
-        """An optimiser as the options say."""
+        """An optimizer as the options say."""
         return Adam(module, epsilon=self.options.adam_epsilon)
 
-    @abstractmethod
-    def make_targets(self) -> dict[str, Target[Any]]:
-        """The copies that follow parts of `network`; `optimizers` are there already."""
+    def set_up(
+        self,
+        network: nn.Module,
+        optimizers: Mapping[str, Adam],
+        targets: Mapping[str, Target[Any]],
+        *,
+        experience: Experience | None = None,
+        normalization: ObservationNormalizer | None = None,
+        rank: int | None = None,
+        size: int | None = None,
+    ) -> None:
+        """Makes what an algorithm learns with, once its networks are there.
+
+        Args:
+            network: all that is learned.
+            optimizers: what moves it, by the names under which their states are kept.
+            targets: copies that follow, by name.
+            experience: of this worker; None: of its rows, each by itself.
+            normalization: of observations; None: of the rows'.
+            rank, size: see `ReplayLearner`; None: the worker's in its group.
+        """
+        o, group, space = self.options, self.group, self.env.single_observation_space
+        self.optimizers, self.targets = optimizers, targets
+        normalizer: dict[str, Any] = {"clip": o.clip_observations, "enabled": o.normalize_observations}
+        self.normalization = normalization or ObservationNormalizer(space, **normalizer)
+        layout: dict[str, Any] = {
+            "space": space,
+            "action_shape": self.actions.shape,
+            "action_dtype": self.actions.dtype,
+            "mask_size": self.actions.mask_size,
+        }
+        self.experience = experience or Experience(**layout, rows=self.env.num_envs, n_step=o.n_step, gamma=o.gamma)
+        size, pooled = size or group.size, group.sync == "samples"
+        replay = None
+        if group.is_root or not pooled:
+            replay = Replay(
+                **self.experience.layout,
+                capacity=o.buffer_size if pooled else -(-o.buffer_size // size),
+                workers=size if pooled else 1,
+                alpha=o.priority_alpha if o.prioritized else None,
+                epsilon=o.priority_epsilon,
+            )
+        self.group_learner = ReplayLearner(
+            group,
+            network,
+            max_grad_norm=o.max_grad_norm,
+            remedy="are all observations finite, and of moderate size? If they are, lower learning_rate",
+            options=o,
+            rank=group.rank if rank is None else rank,
+            size=size,
+            experience=self.experience,
+            replay=replay,
+            normalization=self.normalization,
+            intensity=self.intensity,
+            targets=targets,
+            device=self.device,
+        )
+        parts = ("network", "targets", "optimizers", "normalization", "intensity")
+        self.track(*parts, gradient_steps=self.group_learner, ticks_done=self)
 
     @abstractmethod
     def act_randomly(self, rows: int, mask: Tensor | None) -> Tensor:
-        """Actions [rows, *action_shape] of somebody who has learnt nothing; mask bool [rows, mask_size]."""
+        """Random actions [rows, *shape], as learned from; mask bool [rows, mask_size]."""
 
     @abstractmethod
     def explore(self, leaves: Sequence[Tensor], mask: Tensor | None) -> Tensor:
-        """Actions [N, *action_shape] to learn from, for leaves [N, ...] on `device`; draws from `generator`."""
+        """Actions [N, *shape] to learn from, for leaves [N, ...] on the device; draws from `generator`."""
 
     @abstractmethod
     def act(self, leaves: Sequence[Tensor], mask: Tensor | None, generator: torch.Generator | None) -> Tensor:
-        """Actions [N, *action_shape] of `actor()`; generator None: the greedy ones."""
+        """Actions [N, *shape] of `actor()`; generator None: the greedy ones."""
 
-    @abstractmethod
-    def to_env(self, actions: NDArray[Any]) -> NDArray[Any]:
-        """A batch of actions as the vector environment takes them."""
-
-    @classmethod
-    @abstractmethod
-    def check_actions(cls, space: Space[Any]) -> None:
-        """Whether the algorithm can choose in a space of actions.
-
-        Raises:
-            ConfigError: it cannot; the message says why.
-        """
-
-    def began(self, rows: NDArray[np.bool_]) -> None:
-        """Told after every tick in which rows [B] an episode has ended; noise with a memory forgets it there."""
-        return
-
-    def backward(self, batch: Transitions) -> tuple[Tensor, Tensor]:
-        """Adds the gradient of a minibatch's loss to `grad` of the weights, weighted by `batch.weights`.
-
-        Returns:
-            what is measured of it, in the order of `measured`, and the temporal-difference errors [N].
-        """
-        raise NotImplementedError(f"{type(self).__name__} has neither backward() nor gradients() of its own")
-
-    def gradient_step(self, batch: Transitions, average: Average) -> tuple[Figures, Tensor]:
-        """One step; the group's mean figures, and this worker's temporal-difference errors [N].
-
-        Every worker has to call `average` equally often (here once, with the vectors of all optimisers), also with an
-        empty batch, which weighs 0.
-        """
-        optimizers = list(self.optimizers.values())
-        for optimizer in optimizers:
-            optimizer.zero_grad()
-        figures, errors = self.gradients(batch)
-        figures = average([optimizer.vector for optimizer in optimizers], weight=float(batch.size), **figures)
-        self.descend(figures, *optimizers)
-        return figures, errors
-
-    def gradients(self, batch: Transitions) -> tuple[Figures, Tensor]:
-        """Adds the gradients of all losses to `grad` of the weights; what is measured, and the errors [N].
-
-        An algorithm with one loss says it with `backward`; others have their own `gradients`.
-        """
-        measured, errors = self.backward(batch) if batch.size else (torch.zeros(len(self.measured)), torch.zeros(0))
-        return dict(zip(self.measured, measured.tolist(), strict=True)), errors
-
-    def schedules(self) -> Figures:
-        """What is logged beside the figures of the gradient steps."""
-        return {"learning_rate": self.learning_rate}
-
-    # ---------------------------------------------------------------------------------------------- the whole loop
-
-    def run(self) -> None:
-        """Collects and learns until the environment raises `BudgetReached`."""
+    def start(self) -> None:
+        """Checks that the run is long enough, gives all workers the same weights, and resets the environment."""
         check_autoreset(self.env, type(self).__name__)
-        check_budget(self.options, rows=self.transition_rows, ticks=self.ticks, workers=self.learners)
-        if self.group.async_samples is None:
-            self.group.broadcast(self.network)
+        workers = self.group_learner.size
+        check_budget(self.options, rows=self.experience.rows, ticks=self.ticks, workers=workers)
+        self.group_learner.start()
         self.experience.begin(*self.env.reset())
-        while True:
-            self.play()
-            if self.ticks_done % self.options.train_every == 0:
-                self.meet()
-
-    @property
-    def learners(self) -> int:
-        """How many of the group have transitions of their own: all workers, where no team of them is one learner."""
-        return self.group.size
-
-    @property
-    def learner_rank(self) -> int:
-        """Which of them this worker is, or belongs to."""
-        return self.group.rank
-
-    @property
-    def transition_rows(self) -> int:
-        """How many transitions one tick gives at most."""
-        return self.env.num_envs
 
     @torch.inference_mode()
     def play(self) -> None:
         """One tick."""
         seen = self.experience
-        if self.intensity.begun:
-            chosen = self.explore(moved(self.normalize(seen.leaves), self.device), moved(seen.mask, self.device)).cpu()
+        if self.intensity.has_started:
+            leaves = moved(self.normalization(seen.leaves), self.device)
+            actions = self.explore(leaves, moved(seen.mask, self.device)).cpu().numpy()
         else:
-            chosen = self.act_randomly(self.env.num_envs, seen.mask)
-        actions = chosen.numpy()
-        observations, rewards, terminated, truncated, infos = self.env.step(self.to_env(actions))
+            actions = self.act_randomly(self.env.num_envs, seen.mask).numpy()
+        observations, rewards, terminated, truncated, infos = self.env.step(self.actions.to_env(actions))
         seen.add(actions, observations, rewards, terminated, truncated, infos)
-        self.began(terminated | truncated)
+        if self.noise is not None:
+            self.noise.restart(terminated | truncated)
         self.ticks_done += 1
-
-    def meet(self) -> None:
-        """Learns from what has come up to now, and says so from time to time; a collective."""
-        fragment = self.experience.cut()
-        self._check_rewards(fragment)
-        if self.group.async_samples is not None:
-            self._learn_as_it_comes(fragment, self.group.async_samples)
-        else:
-            self.normalize.update(pooled(self.group, self.describe(fragment)))
-            learn = self._learn_from_samples if self.group.sync == "samples" else self._learn_from_gradients
-            learn(fragment)
-        if self.ticks_done % self.options.log_every < self.options.train_every:
-            self.record()
-
-    def record(self) -> None:
-        """Tells the group what learning was like, and checks and saves what it has led to; a collective.
-
-        Where nobody waits for anybody, the root alone does that, and there is nothing to be checked.
-        """
-        alone = self.group.async_samples is not None
-        if alone and not self.group.is_root:
-            return
-        figures = {name: float(np.mean(values)) for name, values in self._measured.items()}
-        self._measured.clear()
-        counts = {"gradient_steps": float(self.gradient_steps), "collected": float(self.intensity.collected)}
-        self.group.log(**figures, **self.schedules(), **counts)
-        if not alone:
-            self.group.check_equal(self.network)
-        self.group.save(self.state_dict)
-
-    # ------------------------------------------------------------------------------------------ learning as a group
-
-    def _learn_from_gradients(self, fragment: Fragment) -> None:
-        assert self.replay is not None
-        collected, held, ready = self._sums(self.replay.extend(fragment))
-        minibatch = self.options.batch_size * ready
-        for _ in range(self.intensity.book(collected, held=held, minibatch=minibatch)):
-            self._step(self.options.batch_size, self.group.average_gradients)
-
-    def _sums(self, collected: int) -> tuple[int, int, int]:
-        """Of the group: transitions that are new, transitions that its replays were given, workers that have any."""
-        assert self.replay is not None
-        added = [self.replay.added] if self.replay.size else []
-        if self.group.size == 1:
-            return collected, sum(added), len(added)
-        found = self.group.moments_of(collected=[collected], added=added)
-        new, held = found["collected"], found["added"]
-        return round(new.mean * new.count), round(held.mean * held.count), held.count
-
-    def _learn_from_samples(self, fragment: Fragment) -> None:
-        gathered = self.group.gather({"worker": self.learner_rank, "fragment": fragment.to_samples()})
-        steps = 0
-        if gathered is not None:
-            steps = self._learn_from_fragments(gathered, workers=len({part["worker"] for part in gathered}))
-        told = self.group.share({"steps": steps, "intensity": self.intensity.state_dict()})
-        if told is None:  # the root has left: nobody learns any more
-            return
-        self.intensity.load_state_dict(told["intensity"])
-        if told["steps"]:
-            self.gradient_steps += 0 if self.group.is_root else told["steps"]
-            self.group.broadcast(self.network)
-
-    def _learn_from_fragments(self, gathered: Sequence[Mapping[str, Any]], *, workers: int) -> int:
-        """The root's part: takes some workers' fragments and learns for all; the number of gradient steps."""
-        assert self.replay is not None
-        parts = [(Fragment.from_samples(part["fragment"]), int(part["worker"])) for part in gathered]
-        collected = sum(self.replay.extend(fragment, worker) for fragment, worker in parts)
-        minibatch = self.options.batch_size * workers
-        steps = self.intensity.book(collected, held=self.replay.added, minibatch=minibatch if self.replay.size else 0)
-        for _ in range(steps):
-            self._step(minibatch, alone)
-        return steps
-
-    def _learn_as_it_comes(self, fragment: Fragment, fragments: AsyncSamples) -> None:
-        """Hands a fragment over; the root learns from all that has come, the others take up what it has learnt."""
-        told = {"worker": self.learner_rank, "fragment": fragment.to_samples()}
-        told["statistics"] = [tuple(one) for one in self.describe(fragment)]
-        slots = self.options.train_every * self.env.num_envs  # counted, as a fragment may complete no transition
-        fragments.offer(told, slots)
-        if not self.group.is_root:
-            self._take_up(fragments.latest())
-            return
-        while (parts := fragments.take(slots * self.group.size)) is not None:
-            self.normalize.update(joined([part["statistics"] for part in parts], self.group.policy))
-            self._learn_from_fragments(parts, workers=self.group.size)
-            fragments.publish(self._learnt())
-
-    def _learnt(self) -> dict[str, Any]:
-        """What a worker needs to play as this one does."""
-        return {
-            "network": to_arrays(self.network.state_dict()),
-            "normalization": self.normalize.state_dict(),
-            "intensity": self.intensity.state_dict(),
-            "gradient_steps": self.gradient_steps,
-        }
-
-    def _take_up(self, learnt: Mapping[str, Any] | None) -> None:
-        """Plays on with what the root has learnt, if anything has come."""
-        if learnt is not None:
-            load_weights(self.network, learnt["network"])
-            self.normalize.load_state_dict(learnt["normalization"])
-            self.intensity.load_state_dict(learnt["intensity"])
-            self.gradient_steps = int(learnt["gradient_steps"])
-
-    def _step(self, size: int, average: Average) -> None:
-        """One gradient step on a minibatch of this worker's replay."""
-        assert self.replay is not None
-        batch = self.replay.sample(size, self._replaying, beta=self.priority_beta)
-        figures, errors = self.gradient_step(self._seen(batch).to(self.device), average)
-        self.gradient_steps += 1
-        self.replay.update_priorities(batch.indices, errors.cpu())
-        if self.gradient_steps % self.options.target_update_interval == 0:
-            for target in self.targets.values():
-                target.follow(self.options.tau)
-        for name, value in figures.items():
-            self._measured.setdefault(name, []).append(value)
-
-    def describe(self, fragment: Fragment) -> list[Statistics]:
-        """What a fragment says of the observations' scales."""
-        return self.normalize.describe(fragment.observations)
-
-    def _seen(self, batch: Transitions) -> Transitions:
-        """What was replayed, as the networks see it: by what is known now, not by what was when it was played."""
-        now, then = self.normalize(list(batch.observations)), self.normalize(list(batch.next_observations))
-        return batch._replace(observations=tuple(now), next_observations=tuple(then))
-
-    def descend(self, figures: Figures, *optimizers: Adam) -> None:
-        """Steps down the gradients that the optimisers hold, clipped; all workers see the same ones.
-
-        Raises:
-            FloatingPointError: a figure or a gradient is no finite number; no weight was touched.
-        """
-        longest = self.options.max_grad_norm
-        lengths = [optimizer.clip(math.inf if longest is None else longest) for optimizer in optimizers]
-        if not all(map(math.isfinite, (*figures.values(), *lengths))):
-            raise FloatingPointError(
-                f"policy {self.group.policy!r}: gradient step {self.gradient_steps + 1} measured {figures}, with "
-                f"gradients of the lengths {lengths}; are all observations finite, and of moderate size? If they are, "
-                "lower learning_rate"
-            )
-        for optimizer in optimizers:
-            optimizer.step(self.learning_rate)
-
-    def _check_rewards(self, fragment: Fragment) -> None:
-        if not np.isfinite(fragment.rewards.numpy()).all():
-            raise FloatingPointError(
-                f"policy {self.group.policy!r}: a reward that is no finite number came within "
-                f"{self.options.train_every} ticks before tick {self.ticks_done}; gradient step "
-                f"{self.gradient_steps + 1} was not made"
-            )
-
-    @property
-    def learning_rate(self) -> float:
-        """The learning rate of the gradient step that comes next."""
-        if self.options.learning_rate_schedule == "constant":
-            return self.options.learning_rate  # type: ignore[no-any-return]
-        return self.options.learning_rate * max(0.0, 1 - self.progress)  # type: ignore[no-any-return]
 
     @property
     def priority_beta(self) -> float:
-        """How far importance sampling makes up for priorities now (section 3.4 of arXiv 1511.05952)."""
-        return self.options.priority_beta + (1 - self.options.priority_beta) * self.progress  # type: ignore[no-any-return]
+        """How far importance sampling corrects for priorities now (section 3.4 of arXiv 1511.05952)."""
+        return float(self.options.priority_beta + (1 - self.options.priority_beta) * self.progress)
 
-    @property
-    def progress(self) -> float:
-        """How much of the whole run is over, from 0 to 1."""
-        return min(1.0, self.ticks_done / self.ticks)
-
-    def _experience(self) -> Experience:
-        return Experience(**self.layout(), rows=self.env.num_envs, n_step=self.options.n_step, gamma=self.options.gamma)
-
-    def layout(self) -> dict[str, Any]:
-        """What a transition is made of, as `Experience` and `Replay` ask for it."""
-        return {
-            "space": self.env.single_observation_space,
-            "action_shape": self.action_shape,
-            "action_dtype": self.action_dtype,
-            "mask_size": self.mask_size,
-        }
-
-    def _replay(self) -> Replay:
-        """Of this worker's own transitions, or at the root that learns for all, of everybody's."""
-        of_all = self.group.sync == "samples"
-        return Replay(
-            **self.layout(),
-            capacity=self.options.buffer_size if of_all else -(-self.options.buffer_size // self.learners),
-            workers=self.learners if of_all else 1,
-            alpha=self.options.priority_alpha if self.options.prioritized else None,
-            epsilon=self.options.priority_epsilon,
-        )
-
-    # ------------------------------------------------------------------------------------------ what others ask for
+    # --------------------------------------------------------------------------------------- what the arena asks for
 
     def actor(self, *, greedy: bool = False) -> Callable[[Any, Mapping[str, Any]], NDArray[Any]]:
         """A function from (observations, infos) of a vector environment to actions, with the current weights.
@@ -525,70 +285,15 @@ class OffPolicy(Learner, ABC):
 
         @torch.inference_mode()
         def act(observations: Any, infos: Mapping[str, Any]) -> NDArray[Any]:
-            leaves, mask = to_leaves(space, observations), to_mask(infos, self.mask_size)
-            actions = self.act(moved(self.normalize(leaves), self.device), moved(mask, self.device), generator)
-            return self.to_env(actions.cpu().numpy())
+            leaves, mask = to_leaves(space, observations), to_mask(infos, self.actions.mask_size)
+            actions = self.act(moved(self.normalization(leaves), self.device), moved(mask, self.device), generator)
+            return self.actions.to_env(actions.cpu().numpy())
 
         return act
 
-    def state_dict(self) -> dict[str, Any]:
-        """All that the policy needs to go on, but what its workers have seen; they draw from new streams."""
-        return {
-            "network": to_arrays(self.network.state_dict()),
-            "targets": {name: to_arrays(target.state_dict()) for name, target in self.targets.items()},
-            "optimizers": {name: to_arrays(optimizer.state_dict()) for name, optimizer in self.optimizers.items()},
-            "normalization": self.normalize.state_dict(),
-            "intensity": self.intensity.state_dict(),
-            "gradient_steps": self.gradient_steps,
-            "ticks_done": self.ticks_done,
-        }
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Goes on from a stored state, also one of another worker or another number of workers.
-
-        Raises:
-            ConfigError: the state is not this algorithm's, or its networks have other shapes.
-        """
-        self.check_state(state, self.state_dict())
-        self._check_parts(state)
-        load_weights(self.network, state["network"])
-        for name, target in self.targets.items():
-            target.load_state_dict(state["targets"][name])
-        for name, optimizer in self.optimizers.items():
-            optimizer.load_state_dict(to_tensors(state["optimizers"][name]))
-        self.normalize.load_state_dict(state["normalization"])
-        self.intensity.load_state_dict(state["intensity"])
-        self.gradient_steps, self.ticks_done = int(state["gradient_steps"]), int(state["ticks_done"])
-
-    def _check_parts(self, state: Mapping[str, Any]) -> None:
-        mine = {"targets": set(self.targets), "optimizers": set(self.optimizers)}
-        found = {part: set(state[part]) for part in mine}
-        if found != mine:
-            raise ConfigError(
-                f"this is no state of {type(self).__name__} with these options: it has {found}; expected {mine}"
-            )
-
-    def worker_state_dict(self) -> dict[str, Any]:
-        """What this worker alone has: its replay, where it has one, and what nobody has replayed yet."""
-        own: dict[str, Any] = {"experience": self.experience.state_dict()}
-        if self.replay is not None:
-            own["replay"] = self.replay.state_dict()
-        if self.group.async_samples is not None:
-            own["fragments"] = self.group.async_samples.state_dict()
-        return own
-
-    def load_worker_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Goes on with that, as far as it fits."""
-        self.experience.load_state_dict(state["experience"])
-        if self.replay is not None and "replay" in state:
-            self.replay.load_state_dict(state["replay"])
-        if self.group.async_samples is not None:
-            waiting = state.get("fragments", ())
-            self.group.async_samples.load_state_dict([one for one in waiting if one[1]["worker"] < self.learners])
-
     @classmethod
     def from_spaces(cls, env: VectorEnv[Any, Any, Any], group: Group, *, ticks: int, **options: Any) -> OffPolicy:
-        """One that cannot play, with as small a replay as its options allow.
+        """An instance that cannot play, with as small a replay as its options allow.
 
         Raises:
             ConfigError: it cannot be made with these options, this seat or this group.
@@ -601,7 +306,7 @@ class OffPolicy(Learner, ABC):
     def sizes(cls, options: Mapping[str, Any], *, rows: int, ticks: int, workers: int) -> dict[str, int]:
         """What `arena plan` shows, for rows that act on every tick.
 
-        A line of metrics tells of all gradient steps since the one before, so it is no update.
+        A line of metrics covers all gradient steps since the one before, so it is no update.
 
         Raises:
             ConfigError: an option that the algorithm cannot take, a replay too small for so many rows, or a run that

@@ -1,4 +1,4 @@
-"""Training intensity: how many transitions a group may replay for those that it has collected."""
+"""Replay ratio: how many transitions a group may replay for those that it has collected."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from fractions import Fraction
 from typing import Any
 
 
-class Intensity:
+class ReplayRatio:
     """An account of transitions, the same at every worker: it is booked on sums of the whole group.
 
     What is replayed never exceeds what is due, and falls short of it by less than one minibatch:
@@ -34,11 +34,11 @@ class Intensity:
         self.collected = self.waited = self.replayed = 0
 
     @property
-    def begun(self) -> bool:
+    def has_started(self) -> bool:
         """Whether the group has collected enough to learn; until then it acts at random."""
         return self.collected >= self._starts
 
-    def book(self, collected: int, *, held: int, minibatch: int) -> int:
+    def due_steps(self, collected: int, *, held: int, minibatch: int) -> int:
         """The number of gradient steps that are due after a block of ticks; they are booked as made.
 
         Args:

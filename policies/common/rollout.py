@@ -7,8 +7,8 @@ give other last bits in a matrix product.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
@@ -17,9 +17,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from arena.game.spaces import Leaf, flatten, leaves_of
-from policies.common.gae import Trajectories
+from policies.common.gae import Flags, Trajectories
 from policies.common.tensors import storage_dtype, to_stored
 from policies.networks.heads import ActionHead
+
+if TYPE_CHECKING:
+    from arena.group.group import Moments
 
 
 def to_leaves(space: Space[Any], observations: Any) -> list[Tensor]:
@@ -60,13 +63,36 @@ class Batch(NamedTuple):
     values: Tensor  # [N] when it acted
     advantages: Tensor  # [N]
     returns: Tensor  # [N]
-    decisions: Tensor | None = None  # [N, 5] of who decides for a while, see `policies.hppo`; None: nobody
+    decisions: Tensor | None = None  # [N, 5] of a manager that picks options, see `policies.hppo`
     lengths: Tensor | None = None  # [S], int64, of the sequences; None: every transition for itself
 
     @property
     def size(self) -> int:
         """How many transitions."""
         return len(self.actions)
+
+    def standardizable(self) -> dict[str, Tensor]:
+        """The numbers [N] whose mean and deviation over all transitions of an update are needed, by name."""
+        numbers = {"advantages": self.advantages, "returns": self.returns}
+        if self.decisions is not None:
+            numbers["option_advantages"] = self.decisions[self.decisions[:, 0] > 0, 3]
+        return numbers
+
+    def standardized(self, moments: Mapping[str, Moments]) -> Batch:
+        """The batch with advantages of mean 0 and deviation 1; `moments` are those of `standardizable`."""
+        errors = moments["advantages"]
+        batch = self._replace(advantages=(self.advantages - errors.mean) / (errors.std + 1e-8))
+        if self.decisions is None or not (picks := moments["option_advantages"]).count:
+            return batch
+        decisions = self.decisions.clone()
+        decisions[:, 3] = (decisions[:, 3] - picks.mean) / (picks.std + 1e-8)
+        return batch._replace(decisions=decisions)
+
+    def minibatches(self, parts: int, *, epochs: int, generator: torch.Generator) -> Iterator[Batch]:
+        """Passes over the batch, each cut into `parts` minibatches in a new random order."""
+        for _ in range(epochs):
+            order = torch.randperm(self.pieces, generator=generator)
+            yield from self.take(order.to(self.actions.device)).split(parts)
 
     @property
     def pieces(self) -> int:
@@ -101,6 +127,39 @@ class Batch(NamedTuple):
     def _map(self, function: Callable[[Tensor], Tensor]) -> Batch:
         fields: list[Any] = [None if field is None else function(field) for field in self[1:]]
         return Batch(tuple(function(leaf) for leaf in self.observations), *fields)
+
+
+class Evaluation(NamedTuple):
+    """What the transitions of a rollout are worth: one row of `batch` for every tick and row, tick by tick."""
+
+    batch: Batch  # [T * B]
+    valid: Flags  # [T, B] a complete transition began here
+    ended: Flags  # [T, B] the row's episode ended on this tick
+
+    def complete(self, sequence_length: int | None) -> Batch:
+        """The complete transitions alone; in sequences of at most `sequence_length`, if it is given."""
+        if sequence_length is not None:
+            return to_sequences(self.batch, self.valid, self.ended, sequence_length)
+        return self.batch if self.valid.all() else self.batch.take(torch.from_numpy(np.flatnonzero(self.valid)))
+
+
+def to_sequences(batch: Batch, valid: Flags, ended: Flags, length: int) -> Batch:
+    """The complete transitions of a rollout as sequences: row by row, in the order of time.
+
+    Args:
+        batch: all ticks' rows [T * B, ...], tick by tick.
+        valid: [T, B] a complete transition began here.
+        ended: [T, B] the row's episode ended on this tick.
+        length: of a sequence, at most.
+    """
+    rows = valid.shape[1]
+    row, tick = np.nonzero(valid.T)
+    episode: NDArray[np.int64] = np.cumsum(ended, axis=0)[tick, row] - ended[tick, row]  # of the row, counted from 0
+    runs = np.flatnonzero(np.diff(row, prepend=-1) | np.diff(episode, prepend=-1))  # where one begins
+    within = np.arange(len(row)) - np.repeat(runs, np.diff(runs, append=len(row)))
+    begins = np.flatnonzero(within % length == 0)
+    lengths = np.diff(begins, append=len(row))
+    return batch.take(torch.from_numpy(tick * rows + row))._replace(lengths=torch.from_numpy(lengths))
 
 
 def to_samples(batch: Batch) -> dict[str, Any]:

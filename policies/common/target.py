@@ -32,7 +32,7 @@ class Target(Generic[Module]):
         self._followed = optimizer
 
     @torch.no_grad()
-    def follow(self, tau: float) -> None:
+    def update(self, tau: float) -> None:
         """Moves to (1 - tau) * itself + tau * what is learnt; tau = 1 is a copy."""
         if tau == 1.0:
             self._vector.copy_(self._followed.vector)

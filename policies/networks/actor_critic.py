@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
@@ -24,7 +24,7 @@ from arena.errors import ConfigError
 from arena.game.spaces import leaves_of
 from policies.networks.distributions import Distribution
 from policies.networks.heads import ActionHead
-from policies.networks.mlp import Perceptron, Storage
+from policies.networks.mlp import MLP, BufferPool
 
 _HIDDEN_GAIN = math.sqrt(2)
 _IMAGE_FEATURES = 512
@@ -69,12 +69,12 @@ def mlp(
     activation: str,
     output_gain: float,
     generator: torch.Generator,
-    storage: Storage,
-) -> Perceptron:
+    storage: BufferPool,
+) -> MLP:
     """A multi-layer perceptron [N, sizes[0]] -> [N, outputs] with an activation after every layer but the last."""
     layers = [_linear(inputs, hidden, _HIDDEN_GAIN, generator) for inputs, hidden in itertools.pairwise(sizes)]
     layers.append(_linear(sizes[-1], outputs, output_gain, generator))
-    return Perceptron(layers, activation=activation, storage=storage)
+    return MLP(layers, activation=activation, storage=storage)
 
 
 def scale_of_bytes(space: spaces.Box) -> float:
@@ -245,7 +245,7 @@ class ActorCritic(nn.Module):
         self.encoder = Encoder(seen, generator) if isinstance(seen, Space) else seen
         self.head = head
         seen_by_critic = self.encoder.critic_features or self.encoder.features
-        make = partial(mlp, activation=activation, generator=generator, storage=Storage(hidden_sizes))
+        make = partial(mlp, activation=activation, generator=generator, storage=BufferPool(hidden_sizes))
         self.actor = make((self.encoder.features, *hidden_sizes), head.outputs, output_gain=0.01)
         self.critic = make((seen_by_critic, *hidden_sizes), 1, output_gain=1.0)
 
@@ -264,9 +264,11 @@ class ActorCritic(nn.Module):
         """V(s), [N]."""
         return self._value(self.encoder(leaves))
 
-    def policy_and_value(self, leaves: Sequence[Tensor], mask: Tensor | None = None) -> tuple[Distribution, Tensor]:
-        """Both answers for one encoding of the observations."""
-        features = self.encoder(leaves)
+    def policy_and_value(
+        self, leaves: Sequence[Tensor], mask: Tensor | None = None, lengths: Tensor | None = None
+    ) -> tuple[Distribution, Tensor]:
+        """Both answers for one encoding of the observations; lengths [S] if they come in sequences."""
+        features = self.encoder.unrolled(leaves, lengths)
         return self._policy(features, mask), self._value(features)
 
     def _policy(self, features: Tensor, mask: Tensor | None) -> Distribution:
@@ -274,31 +276,3 @@ class ActorCritic(nn.Module):
 
     def _value(self, features: Tensor) -> Tensor:
         return self.critic(self.encoder.parted(features).critic).squeeze(-1)  # type: ignore[no-any-return]
-
-    # For learning, where autograd does not record: the features, the policy and its way back, the value and its way
-    # back, the features' way back. Each adds to `grad`, as torch's own `backward` does; see `policies.networks.mlp`.
-
-    def encoded(self, leaves: Sequence[Tensor], lengths: Tensor | None = None) -> tuple[Features, Callable[[], None]]:
-        """What actor and critic see, and the way from the gradient that has gathered in their `grad` to the weights."""
-        if not self.encoder.learns:
-            return self.encoder.parted(self.encoder(leaves)), lambda: None
-        with torch.inference_mode(False), torch.enable_grad():  # images and memory are left to autograd
-            features = self.encoder.unrolled(leaves, lengths)
-            gradient = torch.zeros_like(features)
-            inputs = self.encoder.parted(features.detach())
-            for part, its_gradient in zip(inputs, self.encoder.parted(gradient), strict=True):
-                part.requires_grad_().grad = its_gradient
-        return inputs, lambda: torch.autograd.backward(features, gradient)
-
-    def traced_policy(
-        self, features: Features, mask: Tensor | None = None
-    ) -> tuple[Distribution, Callable[[Tensor], None]]:
-        """`policy`, and the way back from the gradient with respect to the actor's outputs [N, head.outputs]."""
-        outputs, backward = self.actor.traced(features.actor)
-        policy = self.head.distribution(outputs, mask)
-        return policy, backward if mask is None else lambda gradient: backward(gradient * mask)  # see `allow`
-
-    def traced_value(self, features: Features) -> tuple[Tensor, Callable[[Tensor], None]]:
-        """`value`, and the way back from the gradient with respect to it [N]."""
-        values, backward = self.critic.traced(features.critic)
-        return values.squeeze(-1), lambda gradient: backward(gradient.unsqueeze(-1))

@@ -45,6 +45,7 @@ class UnitBox:
         _check_bounded(space)
         assert isinstance(space, spaces.Box)
         self.outputs = int(np.prod(space.shape))
+        self.shape: tuple[int, ...]
         self.shape, self.dtype, self.mask_size = (self.outputs,), torch.float32, 0
         self._low, self._high = space.low, space.high
         low, high = space.low.astype(np.float64), space.high.astype(np.float64)

@@ -10,7 +10,8 @@ belong to the critics, and what the actor does with the features teaches it noth
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -18,7 +19,7 @@ from gymnasium.spaces import Space
 from torch import Tensor, nn
 
 from policies.networks.actor_critic import Encoder, mlp
-from policies.networks.mlp import Perceptron, Storage
+from policies.networks.mlp import MLP, BufferPool
 
 
 class Critics(nn.Module):
@@ -48,14 +49,14 @@ class Critics(nn.Module):
         super().__init__()
         self.encoder = Encoder(seen, generator) if isinstance(seen, Space) else seen
         self.features = self.encoder.features
-        self._each: list[Perceptron] = [
+        self._each: list[MLP] = [
             mlp(
                 (self.features + actions, *hidden_sizes),
                 outputs,
                 activation=activation,
                 output_gain=1.0,
                 generator=generator,
-                storage=Storage(hidden_sizes),  # of its own: each waits for its way back while others are called
+                storage=BufferPool(hidden_sizes),  # of its own: each waits for its way back while others are called
             )
             for _ in range(count)
         ]
@@ -66,23 +67,26 @@ class Critics(nn.Module):
         inputs = _joined(features, actions)
         return torch.stack([critic(inputs) for critic in self._each])
 
-    def traced(
+    def forward_with_grad(
         self, leaves: Sequence[Tensor], actions: Tensor | None = None
     ) -> tuple[Tensor, Tensor, Callable[[Tensor], None]]:
-        """Features [N, features], Q [k, N, outputs], and the way from the gradient of Q to `grad` of all weights."""
-        features, to_encoder = self._encoded(leaves)
-        inputs = _joined(features, actions).detach().requires_grad_(self.encoder.learns)
-        values, ways = zip(*(critic.traced(inputs) for critic in self._each), strict=True)
+        """Features [N, features], Q [k, N, outputs], and the way from its gradient to `grad` of the critics.
+
+        The encoder must have no weights.
+        """
+        features = self.encoder(leaves)
+        inputs = _joined(features, actions)
+        values, ways = zip(*(critic.forward_with_grad(inputs) for critic in self._each), strict=True)
 
         def backward(gradient: Tensor) -> None:
             for way, part in zip(ways, gradient, strict=True):
                 way(part)
-            if inputs.grad is not None:
-                to_encoder(inputs.grad[:, : self.features])
 
         return features, torch.stack(values), backward
 
-    def probed(self, features: Tensor, actions: Tensor, *, first: bool = False) -> tuple[Tensor, Callable[..., Tensor]]:
+    def forward_with_input_grad(
+        self, features: Tensor, actions: Tensor, *, first: bool = False
+    ) -> tuple[Tensor, Callable[..., Tensor]]:
         """Q [k, N, 1] and the way from its gradient to that of the actions [N, actions], past all weights.
 
         Args:
@@ -91,7 +95,9 @@ class Critics(nn.Module):
             first: asks the first critic alone; k is 1.
         """
         inputs = _joined(features, actions)
-        values, ways = zip(*(critic.probed(inputs) for critic in self._each[: 1 if first else None]), strict=True)
+        values, ways = zip(
+            *(critic.forward_with_input_grad(inputs) for critic in self._each[: 1 if first else None]), strict=True
+        )
 
         def backward(gradient: Tensor) -> Tensor:
             by_inputs = torch.stack([way(part) for way, part in zip(ways, gradient, strict=True)]).sum(0)
@@ -99,13 +105,18 @@ class Critics(nn.Module):
 
         return torch.stack(values), backward
 
-    def _encoded(self, leaves: Sequence[Tensor]) -> tuple[Tensor, Callable[[Tensor], None]]:
-        """Features without a past, and the way from their gradient to the encoder's weights."""
-        if not self.encoder.learns:
-            return self.encoder(leaves), lambda gradient: None
-        with torch.enable_grad():  # the images' network is left to autograd
-            features: Tensor = self.encoder(leaves)
-        return features.detach(), features.backward
+
+@contextmanager
+def frozen(module: nn.Module) -> Iterator[None]:
+    """Keeps gradients of what is computed meanwhile from the module's own weights; they pass through it."""
+    parameters = list(module.parameters())
+    for parameter in parameters:
+        parameter.requires_grad_(False)
+    try:
+        yield
+    finally:
+        for parameter in parameters:
+            parameter.requires_grad_()
 
 
 def _joined(features: Tensor, actions: Tensor | None) -> Tensor:
@@ -140,7 +151,7 @@ class ActorAndCritics(nn.Module):
             activation=activation,
             output_gain=0.01,
             generator=generator,
-            storage=Storage(hidden_sizes),
+            storage=BufferPool(hidden_sizes),
         )
 
     def forward(self, leaves: Sequence[Tensor]) -> Tensor:

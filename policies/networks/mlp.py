@@ -26,7 +26,7 @@ FEW = 64  # rows whose hidden layers are so small that to look for their storage
 ACTIVATIONS: dict[str, type[nn.Module]] = {"tanh": nn.Tanh, "relu": nn.ReLU}
 
 
-class Storage:
+class BufferPool:
     """Where perceptrons with the same hidden layers, which are called one after the other, keep them.
 
     Args:
@@ -63,7 +63,7 @@ class Storage:
         return self._parts[rows]
 
 
-class Perceptron(nn.Sequential):
+class MLP(nn.Sequential):
     """Linear layers [N, inputs] -> [N, outputs] with an activation after each but the last.
 
     Where autograd records, a call is that of any `Sequential`.
@@ -74,7 +74,7 @@ class Perceptron(nn.Sequential):
         storage: for as many rows of the hidden layers as the largest batch has.
     """
 
-    def __init__(self, layers: Sequence[nn.Linear], *, activation: str, storage: Storage) -> None:
+    def __init__(self, layers: Sequence[nn.Linear], *, activation: str, storage: BufferPool) -> None:
         activations = [ACTIVATIONS[activation]() for _ in layers[1:]]
         super().__init__(*itertools.chain(*zip(layers, activations, strict=False)), layers[-1])
         self._layers = [(layer.weight, layer.bias) for layer in layers]  # to ask the modules takes longer
@@ -91,7 +91,7 @@ class Perceptron(nn.Sequential):
             inputs = self._activate(functional.linear(inputs, weight, bias))
         return functional.linear(inputs, *self._layers[-1])
 
-    def traced(self, inputs: Tensor, rows: int | None = None) -> tuple[Tensor, Callable[[Tensor], None]]:
+    def forward_with_grad(self, inputs: Tensor, rows: int | None = None) -> tuple[Tensor, Callable[[Tensor], None]]:
         """The outputs, and the way back; to be called where autograd does not record.
 
         The way back is a function of the gradient of the outputs [N, outputs]. It adds what follows to `grad` of all
@@ -105,8 +105,8 @@ class Perceptron(nn.Sequential):
         learnt = trace if rows is None else [part[:rows] for part in trace]
         return trace[-1], self._once(partial(self._backward, learnt))
 
-    def probed(self, inputs: Tensor) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
-        """As `traced`, but the way back leads to the inputs alone: it returns their gradient [N, inputs]."""
+    def forward_with_input_grad(self, inputs: Tensor) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
+        """As `forward_with_grad`, but the way back leads to the inputs alone: it returns their gradient [N, inputs]."""
         trace = self._trace(inputs)
         return trace[-1], self._once(partial(self._to_inputs, trace))
 

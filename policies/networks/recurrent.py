@@ -27,8 +27,6 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
-from policies.common.gae import Flags
-from policies.common.rollout import Batch
 from policies.networks.actor_critic import Encoder, Features
 
 _TWINS = 2  # layers side by side: the actor's and the critic's
@@ -165,25 +163,6 @@ def _side_by_side(lengths: NDArray[np.int64]) -> tuple[NDArray[np.int64], list[i
     times = np.arange(lengths.max())[:, None]
     going_on = times < lengths[by_length]  # [longest, S]
     return (begins + times)[going_on], going_on.sum(1).tolist()
-
-
-def chopped(batch: Batch, valid: Flags, ended: Flags, length: int) -> Batch:
-    """The complete transitions of a rollout as sequences: row by row, in the order of time.
-
-    Args:
-        batch: all ticks' rows [T * B, ...], tick by tick.
-        valid: [T, B] a complete transition began here.
-        ended: [T, B] the row's episode ended on this tick.
-        length: of a sequence, at most.
-    """
-    rows = valid.shape[1]
-    row, tick = np.nonzero(valid.T)
-    episode: NDArray[np.int64] = np.cumsum(ended, axis=0)[tick, row] - ended[tick, row]  # of the row, counted from 0
-    runs = np.flatnonzero(np.diff(row, prepend=-1) | np.diff(episode, prepend=-1))  # where one begins
-    within = np.arange(len(row)) - np.repeat(runs, np.diff(runs, append=len(row)))
-    begins = np.flatnonzero(within % length == 0)
-    lengths = np.diff(begins, append=len(row))
-    return batch.take(torch.from_numpy(tick * rows + row))._replace(lengths=torch.from_numpy(lengths))
 
 
 class Recollection:

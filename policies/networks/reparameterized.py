@@ -1,6 +1,6 @@
 """Actions as functions of an actor's outputs and of noise, so that what a critic says of them leads back to the actor.
 
-    outputs, noise --sample--> inputs of a critic; gradient by these --backward--> gradient by the outputs
+    outputs, noise --sample--> inputs of a critic, differentiable by the outputs
 
 There is a class for each kind of actions; they answer the same questions.
 
@@ -16,7 +16,6 @@ gradient is that of y itself (section 2.2).
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
 import torch
@@ -38,8 +37,6 @@ class Sample(NamedTuple):
 
     inputs: Tensor  # [N, inputs], as critics take them
     entropies: Tensor  # [N] of the actor there, in nats; an estimate, or exact; 0 of an actor without noise
-    backward: Callable[[Tensor, float], Tensor]
-    """The gradient [N, outputs] of a loss, from that by `inputs` and its derivative by any row's entropy."""
 
 
 class Actions(Protocol):
@@ -75,7 +72,7 @@ class Actions(Protocol):
         ...
 
     def sample(self, outputs: Tensor, mask: Tensor | None, generator: torch.Generator) -> Sample:
-        """Actions for outputs [N, outputs], with their way back; mask bool [N, mask_size]."""
+        """Actions for outputs [N, outputs], which can be differentiated; mask bool [N, mask_size]."""
         ...
 
     def wanted_entropy(self, outputs: Tensor, mask: Tensor | None) -> Tensor:
@@ -105,12 +102,7 @@ class PlainNumbers:
         return actions
 
     def sample(self, outputs: Tensor, mask: Tensor | None, generator: torch.Generator) -> Sample:
-        actions = outputs.tanh()
-
-        def backward(by_inputs: Tensor, by_entropy: float) -> Tensor:
-            return by_inputs * (1 - actions.square())
-
-        return Sample(actions, outputs.new_zeros(len(outputs)), backward)
+        return Sample(outputs.tanh(), outputs.new_zeros(len(outputs)))
 
     def wanted_entropy(self, outputs: Tensor, mask: Tensor | None) -> Tensor:
         return outputs.new_zeros(len(outputs))
@@ -129,11 +121,7 @@ class NoisyNumbers(PlainNumbers):
 
     def sample(self, outputs: Tensor, mask: Tensor | None, generator: torch.Generator) -> Sample:
         policy, noise = SquashedGaussian(outputs), self._noise(outputs, generator)
-
-        def backward(by_inputs: Tensor, by_entropy: float) -> Tensor:
-            return policy.gradient(noise, by_inputs, -by_entropy)
-
-        return Sample(policy.sample(noise), -policy.log_prob(noise), backward)
+        return Sample(policy.sample(noise), -policy.log_prob(noise))
 
     def wanted_entropy(self, outputs: Tensor, mask: Tensor | None) -> Tensor:
         return outputs.new_full((len(outputs),), -float(self.inputs))
@@ -173,16 +161,9 @@ class Choices:
         disturbed = logits + self._noise(outputs, generator)
         relaxed = (disturbed / self._temperature).softmax(-1)  # y
         log_probs = logits.log_softmax(-1)
-        probs = log_probs.exp()  # of forbidden choices 0, as are their gradients
-        entropies = -(probs * log_probs).sum(-1)
-
-        def backward(by_inputs: Tensor, by_entropy: float) -> Tensor:
-            mean = (by_inputs * relaxed).sum(-1, keepdim=True)
-            by_logits = relaxed * (by_inputs - mean) / self._temperature  # of y_i by z_j: y_i ([i = j] - y_j) / tau
-            surprise = log_probs + entropies.unsqueeze(-1)  # of H by z_i: -p_i (log p_i + H)
-            return by_logits.addcmul_(probs, surprise, value=-by_entropy)
-
-        return Sample(self.to_critics(disturbed.argmax(-1)), entropies, backward)
+        entropies = -(log_probs.exp() * log_probs).sum(-1)
+        chosen = self.to_critics(disturbed.argmax(-1))
+        return Sample(chosen + (relaxed - relaxed.detach()), entropies)  # the value of the one, the gradient of y
 
     def wanted_entropy(self, outputs: Tensor, mask: Tensor | None) -> Tensor:
         return _OF_UNIFORM * uniform_entropy(outputs, mask)

@@ -1,10 +1,8 @@
 """What a policy would earn, estimated from episodes that another one has played: importance sampling.
 
-    samples = read_samples("runs/behaviour")                    recorded with `record: samples`
-    entity = samples.entity("blue")
-    spaces = entity.observation_space, entity.action_space
-    behaviour = restored("runs/behaviour", "blue", *spaces)     who has played: a frozen policy, from
-    `arena.serving.policy` target = restored("runs/other", "blue", *spaces)            who is asked about
+    samples = open_dataset("runs/behaviour")                    recorded with `record: samples`
+    behaviour = load_policy("runs/behaviour", "blue")           the frozen policy that has played
+    target = load_policy("runs/other", "blue")                  the policy to be estimated
     estimate(samples.episodes("blue"), target=target.log_prob, behaviour=behaviour.log_prob)
 
 Probabilities are computed here, from the policies' weights, not recorded while they play: so every recorded run can be

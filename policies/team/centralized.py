@@ -1,4 +1,4 @@
-"""Centralised critics, decentralised actors: what MADDPG and MASAC have in common (Lowe et al. 2017, arXiv 1706.02275).
+"""Centralized critics, decentralised actors: what MADDPG and MASAC have in common (Lowe et al. 2017, arXiv 1706.02275).
 
     actor of entity i   what i sees                                                --> i's action; plays alone
     critics             what all entities of the team see and do, in one lane     --> Q_1, ..., Q_E; only for learning
@@ -26,26 +26,26 @@ that drives all; so both ways of seating learn the same: as many gradient steps,
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
 from gymnasium.spaces import Discrete, Space
 from gymnasium.vector import VectorEnv
-from numpy.typing import NDArray
 from torch import Tensor
 
 from policies.common.adam import Adam
-from policies.common.algorithm import Figures
-from policies.common.normalization import Statistics
+from policies.common.algorithm import Metrics
+from policies.common.normalization import ObservationNormalizer, Statistics
 from policies.common.nstep import Fragment
 from policies.common.off_policy import OffPolicy
 from policies.common.options import check_idle, wrong
 from policies.common.replay import Transitions
 from policies.common.target import Target
-from policies.networks.critics import Critics
+from policies.networks.critics import Critics, frozen
 from policies.networks.reparameterized import Actions, Choices, PlainNumbers
-from policies.team.joint import JointExperience, joint_space
+from policies.networks.soft_actions import Temperature
+from policies.team.joint import JointExperience
 from policies.team.networks import Actors, ActorsAndCritics, JointEncoder
 from policies.team.seating import check_team, places_of
 from policies.team.workers import TeamExperience
@@ -54,8 +54,8 @@ if TYPE_CHECKING:
     from arena.group.group import Group
 
 
-class Centralised(OffPolicy):
-    """One worker of an algorithm with centralised critics and decentralised actors. A subclass says which actions.
+class Centralized(OffPolicy):
+    """One worker of an algorithm with centralized critics and decentralized actors.
 
     Args:
         env, group, ticks, options: as of `OffPolicy`; a team of two entities or more, whose spaces are equal.
@@ -68,71 +68,70 @@ class Centralised(OffPolicy):
         ConfigError: an option, a space or a team that the algorithm cannot take.
     """
 
-    measured = ("critic_loss", "q_value", "actor_loss", "entropy")
     learner = "team"
+    metric_names = ("critic_loss", "q_value", "actor_loss", "entropy")
     numbers: type[PlainNumbers]  # what actions are where they are no choices
     n_critics: int
-    network: ActorsAndCritics
     actions: Actions
+    network: ActorsAndCritics
 
     def __init__(self, env: VectorEnv[Any, Any, Any], group: Group, *, ticks: int, **options: Any) -> None:
         self.entities, self.own = places_of(env, group)
         self.check_team(self.entities, self.entities)
         super().__init__(env, group, ticks=ticks, **options)
+        o, space = self.options, env.single_action_space
+        self.actions = self._actions(space, temperature=o.gumbel_temperature)
+        if not isinstance(space, Discrete):
+            check_idle(o, "gumbel_temperature", where=f"the actions are {space}")
 
-    # ------------------------------------------------------------------------------------- what a subclass says
+    def make_network(self, temperature: Temperature | None = None) -> ActorsAndCritics:
+        """Actors and critics, with the same initial weights at every worker."""
+        o, generator = self.options, torch.Generator().manual_seed(self.group.shared_seed)
+        layers: dict[str, Any] = {"hidden_sizes": o.hidden_sizes, "activation": o.activation, "generator": generator}
+        encoder = JointEncoder(self.env.single_observation_space, self.entities, generator)
+        sizes: dict[str, Any] = {"actions": self.entities * self.actions.inputs, "outputs": self.entities}
+        critics = Critics(encoder, **sizes, count=self.n_critics, **layers)
+        shared = {"entities": self.entities, "shared": o.shared_actor}
+        actors = Actors(encoder.of_one, self.actions.outputs, **shared, **layers)
+        return ActorsAndCritics(critics, actors, temperature).to(self.device)
 
-    @property
-    def alpha(self) -> float:
-        """What a nat of entropy is worth."""
-        return 0.0
-
-    @abstractmethod
-    def next_outputs(self, batch: Transitions, joint: Tensor) -> Tensor:
-        """The outputs [N, E, outputs] of the actors that targets are made of; joint: by the targets' encoder."""
-
-    def learn_more(self, outputs: Tensor, entropies: Tensor, acts: Tensor, mask: Tensor | None) -> Tensor | float:
-        """What else the actors' outputs [N * E, outputs] mean: adds to `grad` of other weights.
-
-        Returns:
-            the gradient of further losses of the actors, by the outputs.
-        """
-        return 0.0
-
-    # ------------------------------------------------------------------------------------- what is learnt, and plays
-
-    def read_spaces(self, observation_space: Space[Any], action_space: Space[Any]) -> None:
-        self.observation_space = observation_space
-        self.actions = self._actions(action_space, temperature=self.options.gumbel_temperature)
-        self.action_shape, self.action_dtype = self.actions.shape, self.actions.dtype
-        self.mask_size = self.actions.mask_size
-        if not isinstance(action_space, Discrete):
-            check_idle(self.options, "gumbel_temperature", where=f"the actions are {action_space}")
-
-    @classmethod
-    def _actions(cls, space: Space[Any], *, temperature: float) -> Actions:
-        return Choices(space, temperature=temperature) if isinstance(space, Discrete) else cls.numbers(space)
-
-    def build(self, generator: torch.Generator) -> ActorsAndCritics:
-        layers = {"hidden_sizes": self.options.hidden_sizes, "activation": self.options.activation}
-        encoder = JointEncoder(self.observation_space, self.entities, generator)
-        critics = Critics(
-            encoder,
-            actions=self.entities * self.actions.inputs,
-            outputs=self.entities,
-            count=self.n_critics,
-            generator=generator,
-            **layers,
+    def set_up_team(self, optimizers: Mapping[str, Adam], targets: Mapping[str, Target[Any]]) -> None:
+        """`set_up` with joint transitions: a transition is one of a lane, of all entities of the team."""
+        o, space, group = self.options, self.env.single_observation_space, self.group
+        layout: dict[str, Any] = {
+            "space": space,
+            "entities": self.entities,
+            "action_shape": self.actions.shape,
+            "action_dtype": self.actions.dtype,
+            "mask_size": self.actions.mask_size,
+            "rows": self.env.num_envs // len(self.own) * self.entities,
+            "n_step": o.n_step,
+            "gamma": o.gamma,
+        }
+        alone = len(group.teams) == group.size
+        self.set_up(
+            self.network,
+            optimizers,
+            targets,
+            experience=JointExperience(**layout) if alone else TeamExperience(group, **layout),
+            normalization=JointNormalizer(space, clip=o.clip_observations, enabled=o.normalize_observations),
+            rank=group.teams.index(group.team),
+            size=len(group.teams),
         )
-        shared = {"entities": self.entities, "shared": self.options.shared_actor}
-        actors = Actors(encoder.of_one, self.actions.outputs, generator=generator, **shared, **layers)
-        return ActorsAndCritics(critics, actors)
 
-    def make_optimizers(self) -> dict[str, Adam]:
-        return {"critics": self.adam(self.network.critics), "actors": self.adam(self.network.actors)}
+    def run(self) -> None:
+        """Plays and learns until the environment raises `BudgetReached`."""
+        self.start()
+        while True:
+            self.play()
+            if self.ticks_done % self.options.train_every == 0:
+                self.group_learner.learn(self.update, tick=self.ticks_done, priority_beta=self.priority_beta)
+                if self.ticks_done % self.options.log_every < self.options.train_every:
+                    self.group_learner.log(self.schedules(), self.state_dict)
 
-    def make_targets(self) -> dict[str, Target[Any]]:
-        return {"critics": Target(self.network.critics, self.optimizers["critics"])}
+    def schedules(self) -> Metrics:
+        """What is logged beside the metrics of the gradient steps."""
+        return {"learning_rate": self.learning_rate}
 
     def act_randomly(self, rows: int, mask: Tensor | None) -> Tensor:
         return self.actions.uniform(rows, mask, self.generator)
@@ -143,136 +142,90 @@ class Centralised(OffPolicy):
     def act(self, leaves: Sequence[Tensor], mask: Tensor | None, generator: torch.Generator | None) -> Tensor:
         return self.actions.choose(self.network(leaves, self.own), mask, generator)
 
-    def to_env(self, actions: NDArray[Any]) -> NDArray[Any]:
-        return self.actions.to_env(actions)
+    def update(self, batch: Transitions) -> tuple[Metrics, Tensor]:
+        """One gradient step of the group: its mean metrics, and this worker's temporal-difference errors [N]."""
+        optimizers = list(self.optimizers.values())
+        return self.group_learner.gradient_step(batch, self.backward, self.metric_names, optimizers, self.learning_rate)
 
-    # ------------------------------------------------------------------------------------------------ joint transitions
+    def backward(self, batch: Transitions) -> tuple[Tensor, Tensor]:
+        """Adds the gradients of all losses to `grad` of the weights; means of `metric_names`, and the errors [N]."""
+        loss, metrics, errors = self.loss(batch)
+        torch.autograd.backward([loss])
+        return metrics, errors
 
-    @property
-    def learners(self) -> int:
-        return len(self.group.teams)
-
-    @property
-    def learner_rank(self) -> int:
-        return self.group.teams.index(self.group.team)
-
-    @property
-    def transition_rows(self) -> int:
-        return self.env.num_envs // len(self.own)  # a lane's is one
-
-    def layout(self) -> dict[str, Any]:
-        return {
-            "space": joint_space(self.observation_space, self.entities),
-            "action_shape": (self.entities, *self.action_shape),
-            "action_dtype": self.action_dtype,
-            "mask_size": self.entities * self.mask_size,
-            "reward_shape": (self.entities,),
-        }
-
-    def _experience(self) -> JointExperience:
-        layout = {
-            "space": self.observation_space,
-            "entities": self.entities,
-            "action_shape": self.action_shape,
-            "action_dtype": self.action_dtype,
-            "mask_size": self.mask_size,
-            "rows": self.transition_rows * self.entities,
-            "n_step": self.options.n_step,
-            "gamma": self.options.gamma,
-        }
-        if self.learners == self.group.size:
-            return JointExperience(**layout)
-        return TeamExperience(self.group, **layout)
-
-    def describe(self, fragment: Fragment) -> list[Statistics]:
-        *seen, acts = fragment.observations
-        return self.normalize.describe([leaf.flatten(0, 1) for leaf in seen], acts.bool().flatten().numpy())
-
-    def _seen(self, batch: Transitions) -> Transitions:
-        now, then = (self._normalized(leaves) for leaves in (batch.observations, batch.next_observations))
-        return batch._replace(observations=now, next_observations=then)
-
-    def _normalized(self, joint: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-        *seen, acts = joint
-        rows = self.normalize([leaf.flatten(0, 1) for leaf in seen])
-        return *(leaf.view(*acts.shape, *leaf.shape[1:]) for leaf in rows), acts
-
-    # --------------------------------------------------------------------------------------------------- the maths
-
-    @torch.no_grad()
-    def gradients(self, batch: Transitions) -> tuple[Figures, Tensor]:
-        """Adds the gradients of all losses to `grad` of the weights; what is measured, and the mean errors [N].
-
-        All is differentiated by hand, with the ways back of `policies.networks.critics` and `policies.networks.mlp`.
-        The tests compare that with torch's own derivative of the losses.
-        """
-        if batch.size == 0:
-            return dict.fromkeys(self.measured, 0.0), torch.zeros(0)
-        targets = batch.rewards + batch.discounts * self.next_values(batch)  # [N, E]
-        taken = self._masked(self.actions.to_critics(batch.actions), batch.observations[-1])
-        joint, values, to_critics = self.network.critics.traced(batch.observations, taken.flatten(1))
-        errors = values - targets  # [k, N, E]
-        weighted = errors * batch.weights.unsqueeze(-1)
-        to_critics(weighted * (2 / targets.numel()))
-        critic_loss = float((weighted * errors).mean((1, 2)).sum())
-        actor_loss, entropy = self._actors_backward(joint, taken, batch)
-        measured = (critic_loss, float(values.mean()), actor_loss, entropy)
-        return dict(zip(self.measured, measured, strict=True)), errors.abs().mean((0, 2))
-
-    def next_values(self, batch: Transitions) -> Tensor:
-        """min Q'_i(x', a') + alpha H_i of the next joint sights, [N, E]; a' are the actors' own."""
-        critics, acts = self.targets["critics"].module, batch.next_observations[-1]
-        joint = critics.encoder(batch.next_observations)
-        outputs = self.next_outputs(batch, joint).flatten(0, 1)
-        drawn = self.actions.sample(outputs, self._rows(batch.next_masks), self.generator)
-        inputs = self._masked(drawn.inputs.view(*acts.shape, -1), acts)
-        least: Tensor = critics(joint, inputs.flatten(1)).amin(0)
-        return least + self.alpha * drawn.entropies.view(acts.shape) * acts
-
-    def _actors_backward(self, joint: Tensor, taken: Tensor, batch: Transitions) -> tuple[float, float]:
-        """Adds the gradient of the actors' loss to `grad`; the loss, and the mean entropy of those who act."""
-        acts, masks = batch.observations[-1].float(), self._rows(batch.masks)
-        outputs, to_actors = self.network.actors.traced(self.network.encoder.own(joint))
-        rows, share = outputs.flatten(0, 1), 1 / acts.numel()  # the loss is a mean
-        drawn = self.actions.sample(rows, masks, self.generator)
-        values, by_now = self._values_of(self._masked(drawn.inputs.view(taken.shape), acts), joint, taken)
-        by_rows = drawn.backward(by_now.flatten(0, 1) * -share, -self.alpha * share)
-        by_rows += self.learn_more(rows, drawn.entropies, acts.flatten(), masks)
-        to_actors(self._masked(by_rows.view(outputs.shape), acts))
+    def loss(self, batch: Transitions) -> tuple[Tensor, Tensor, Tensor]:
+        """The sum of all losses, the means of `metric_names`, and the mean errors of the critics [N]."""
+        acts, masks = batch.observations[-1].float(), self._rows(batch.masks)  # [N, E], [N * E, mask_size]
+        with torch.no_grad():
+            targets = batch.rewards + batch.discounts * self.next_values(batch)  # [N, E]
+            taken = self.actions.to_critics(batch.actions) * acts.unsqueeze(-1)
+        joint = self.network.encoder(batch.observations)
+        values = self.network.critics(joint, taken.flatten(1))  # [k, N, E]
+        errors = values - targets
+        critic_loss = (batch.weights.unsqueeze(-1) * errors.square()).mean((1, 2)).sum()  # eq. (6)
+        seen = joint.detach()  # which the critics learn
+        outputs = self.network.actors(self.network.encoder.own(seen)).flatten(0, 1)  # [N * E, outputs]
+        drawn = self.actions.sample(outputs, masks, self.generator)
+        now = drawn.inputs.view(taken.shape) * acts.unsqueeze(-1)
         entropies = drawn.entropies.view(acts.shape) * acts
-        loss = -(values * acts + self.alpha * entropies).mean()
-        return float(loss), float(entropies.sum() / acts.sum())
+        actor_loss = -(self._values_of(now, seen, taken) * acts + self.alpha * entropies).mean()  # eq. (5)
+        loss = critic_loss + actor_loss + self.further_loss(outputs, drawn.entropies, acts.flatten(), masks)
+        entropy = entropies.sum() / acts.sum()
+        metrics = torch.stack([critic_loss, values.mean(), actor_loss, entropy]).detach()
+        return loss, metrics, errors.detach().abs().mean((0, 2))
 
-    def _values_of(self, now: Tensor, joint: Tensor, taken: Tensor) -> tuple[Tensor, Tensor]:
-        """min Q_i [N, E] of i's action of now among the others' of then, and its gradient by that [N, E, inputs].
+    def _values_of(self, now: Tensor, joint: Tensor, taken: Tensor) -> Tensor:
+        """min Q_i [N, E] of i's action of now among the others' of then.
 
         The critics are asked about E * N joint actions, in each of which one entity's is of now; of the E values there
         the one of that entity counts.
         """
-        each, every = torch.arange(now.shape[1], device=now.device), torch.arange(len(now), device=now.device)
+        each = torch.arange(now.shape[1], device=now.device)
         asked = taken.repeat(len(each), 1, 1, 1)  # [E, N, E, inputs]
         asked[each, :, each] = now.transpose(0, 1)
-        values, to_asked = self.network.critics.probed(joint.repeat(len(each), 1), asked.flatten(0, 1).flatten(1))
+        critics = self.network.critics
+        with frozen(critics):
+            values = critics(joint.repeat(len(each), 1), asked.flatten(0, 1).flatten(1))
         values = values.view(-1, *asked.shape[:3])  # [k, E, N, E]
-        least, which = values[:, each, :, each].min(1)  # [E, N], out of [E, k, N]
-        by_values = torch.zeros_like(values)
-        by_values[which, each[:, None], every, each[:, None]] = 1.0
-        by_asked = to_asked(by_values.flatten(1, 2)).view(asked.shape)
-        return least.t(), by_asked[each, :, each].transpose(0, 1)
+        least: Tensor = values[:, each, :, each].min(1).values  # [E, N], out of [E, k, N]
+        return least.t()
 
-    def _masked(self, numbers: Tensor, acts: Tensor) -> Tensor:
-        """Numbers [N, E, ...] of those who act [N, E]; the others' are 0."""
-        return numbers * acts.unsqueeze(-1)
+    def next_values(self, batch: Transitions) -> Tensor:
+        """min Q'_i(x', a') + alpha H_i of the next joint observations, [N, E]; a' are the actors' own."""
+        critics, acts = self.targets["critics"].module, batch.next_observations[-1]
+        joint = critics.encoder(batch.next_observations)
+        outputs = self.next_outputs(batch, joint).flatten(0, 1)
+        drawn = self.actions.sample(outputs, self._rows(batch.next_masks), self.generator)
+        inputs = drawn.inputs.view(*acts.shape, -1) * acts.unsqueeze(-1)
+        least: Tensor = critics(joint, inputs.flatten(1)).amin(0)
+        return least + self.alpha * drawn.entropies.view(acts.shape) * acts
+
+    @property
+    def alpha(self) -> float:
+        """What a nat of entropy is worth."""
+        return 0.0
+
+    @abstractmethod
+    def next_outputs(self, batch: Transitions, joint: Tensor) -> Tensor:
+        """The outputs [N, E, outputs] of the actors that targets are made of; joint: by the targets' encoder."""
+
+    @abstractmethod
+    def further_loss(self, outputs: Tensor, entropies: Tensor, acts: Tensor, mask: Tensor | None) -> Tensor | float:
+        """A further loss of the actors' outputs [N * E, outputs] and entropies [N * E], of the entities that act."""
 
     def _rows(self, masks: Tensor | None) -> Tensor | None:
-        """Joint masks [N, E * mask_size] as those of single entities, [N * E, mask_size]."""
-        return None if masks is None else masks.view(-1, self.mask_size)
+        """Joint masks [N, E * mask_size] as masks of single entities, [N * E, mask_size]."""
+        return None if masks is None else masks.view(-1, self.actions.mask_size)
 
-    # ------------------------------------------------------------------------------------------ what others ask for
+    # --------------------------------------------------------------------------------------- what the arena asks for
+
+    @classmethod
+    def _actions(cls, space: Space[Any], *, temperature: float) -> Actions:
+        return Choices(space, temperature=temperature) if isinstance(space, Discrete) else cls.numbers(space)
 
     @classmethod
     def check_team(cls, own: int, first: int) -> None:
-        """Whether the algorithm can learn with a team of so many entities, where the policy's first one has `first`.
+        """Checks that the algorithm can learn with a team of so many entities; the policy's first one has `first`.
 
         Raises:
             ConfigError: it cannot; the message says why.
@@ -282,6 +235,25 @@ class Centralised(OffPolicy):
     @classmethod
     def check_actions(cls, space: Space[Any]) -> None:
         cls._actions(space, temperature=1.0)
+
+
+class JointNormalizer(ObservationNormalizer):
+    """Normalizes joint observations, whose last leaf says who acts: each entity's as a single one's."""
+
+    def describe_new(self, batch: Fragment) -> list[Statistics]:
+        """Statistics of the entities that act in the observations that are new."""
+        *seen, acts = batch.observations
+        return self.describe([leaf.flatten(0, 1) for leaf in seen], acts.bool().flatten().numpy())
+
+    def minibatch(self, batch: Transitions) -> Transitions:
+        """A minibatch as the networks take it, by the statistics of now, not of when it was played."""
+        now, later = (self._joint(leaves) for leaves in (batch.observations, batch.next_observations))
+        return batch._replace(observations=now, next_observations=later)
+
+    def _joint(self, joint: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        *seen, acts = joint
+        rows = self([leaf.flatten(0, 1) for leaf in seen])
+        return *(leaf.view(*acts.shape, *leaf.shape[1:]) for leaf in rows), acts
 
 
 def check_joint_options(options: Any) -> None:

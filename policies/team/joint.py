@@ -74,6 +74,7 @@ class JointExperience(Experience):
             n_step=n_step,
             gamma=gamma,
         )
+        self.worker_rows = rows
         self._of_one, self._mask_of_one, self._entities = space, mask_size, entities
         self._kinds = [storage_dtype(leaf.dtype) for leaf in leaves_of(self._space)]
         self._nothing = [_nothing(leaf, kind) for leaf, kind in zip(leaf_spaces(space), self._kinds, strict=False)]

@@ -9,7 +9,7 @@ The encoder has weights where observations are images; they belong to the critic
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, cast
 
 import torch
@@ -18,7 +18,8 @@ from torch import Tensor, nn
 
 from policies.networks.actor_critic import Encoder, mlp
 from policies.networks.critics import Critics
-from policies.networks.mlp import Storage
+from policies.networks.mlp import BufferPool
+from policies.networks.soft_actions import Temperature
 
 
 class JointEncoder(Encoder):
@@ -85,7 +86,7 @@ class Actors(nn.Module):
                 activation=activation,
                 output_gain=0.01,
                 generator=generator,
-                storage=Storage(hidden_sizes),
+                storage=BufferPool(hidden_sizes),
             )
             for _ in range(1 if shared else entities)
         ]
@@ -96,17 +97,6 @@ class Actors(nn.Module):
         inputs = self._split(features, first)
         each = self._each if len(self._each) == 1 else self._each[first : first + len(inputs)]
         return self._joined([actor(part) for actor, part in zip(each, inputs, strict=True)], features)
-
-    def traced(self, features: Tensor) -> tuple[Tensor, Callable[[Tensor], None]]:
-        """The same, and the way from the gradient of the outputs to `grad` of all weights."""
-        inputs = self._split(features)
-        outputs, ways = zip(*(actor.traced(part) for actor, part in zip(self._each, inputs, strict=True)), strict=True)
-
-        def backward(gradient: Tensor) -> None:
-            for way, part in zip(ways, self._parts(gradient), strict=True):
-                way(part)
-
-        return self._joined(outputs, features), backward
 
     def _split(self, features: Tensor, first: int = 0) -> list[Tensor]:
         """What each of the members that these entities have is given, [rows, inputs]."""
@@ -127,11 +117,12 @@ class ActorsAndCritics(nn.Module):
     Args:
         critics: of joint features and joint actions.
         actors: of one entity's features.
+        temperature: of soft actors; None: there is none.
     """
 
-    def __init__(self, critics: Critics, actors: Actors) -> None:
+    def __init__(self, critics: Critics, actors: Actors, temperature: Temperature | None = None) -> None:
         super().__init__()
-        self.critics, self.actors = critics, actors
+        self.critics, self.actors, self.temperature = critics, actors, temperature
 
     @property
     def encoder(self) -> JointEncoder:

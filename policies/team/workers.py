@@ -53,7 +53,7 @@ class TeamExperience(JointExperience):
         super().__init__(**layout)
         self._group = group
         self._learns = group.team[0] == group.rank
-        self._own_rows = self.rows * self._entities // len(group.team)
+        self.worker_rows = self.rows * self._entities // len(group.team)
         self._ticks: list[Tick] = []  # since the last cut
         self._acting = self._everybody
 
@@ -114,7 +114,7 @@ class TeamExperience(JointExperience):
         """Keeps a tick, and shows the own rows to whoever acts in them."""
         self.leaves, self.mask = to_leaves(self._of_one, observations), to_mask(infos, self._mask_of_one)
         seen = [np.array(leaf) for leaf in flatten(self._of_one, observations)]
-        active = np.array(infos.get("active", np.ones(self._own_rows)), np.bool_)
+        active = np.array(infos.get("active", np.ones(self.worker_rows)), np.bool_)
         last: list[Array] = []
         last_mask = None
         if ended is not None and ended.any():
@@ -123,7 +123,7 @@ class TeamExperience(JointExperience):
 
     def _last(self, ended: Array, infos: Mapping[str, Any]) -> list[Array]:
         """The last observations, leaves [B, ...], of rows [B] that have ended."""
-        leaves = flatten(self._of_one, empty_batch(self._of_one, self._own_rows))
+        leaves = flatten(self._of_one, empty_batch(self._of_one, self.worker_rows))
         for row in np.flatnonzero(ended):
             for array, leaf in zip(leaves, flatten(self._of_one, infos["final_obs"][row]), strict=True):
                 array[row] = leaf

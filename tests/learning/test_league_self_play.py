@@ -11,15 +11,13 @@ from typing import Any
 import numpy as np
 import pytest
 import yaml
-from gymnasium import spaces
 from numpy.typing import NDArray
 
 from arena.cli.main import main
-from arena.serving.policy import load_policy
+from arena.serving import load_policy
 
 pytestmark = pytest.mark.slow
 
-SIGHT, CHOICE = spaces.Box(0, 1, (7,), np.float32), spaces.Discrete(3)
 NOTHING_YET = np.eye(7, dtype=np.float32)[-1]  # what is seen before the only choice: that there was none
 ROCK_PAPER_SCISSORS = np.array([[0, -1, 1], [1, 0, -1], [-1, 1, 0]])
 ROUNDS, TICKS = 24, 64
@@ -56,7 +54,7 @@ def strategies(config: dict[str, Any], path: Path) -> NDArray[np.float64]:
     run = path / "run"
     assert main(["train", str(path / "league.yaml"), "--ranks", "1", "--run-dir", str(run)]) == 0
     ends = range(TICKS, ROUNDS * TICKS + 1, TICKS)
-    policies = [load_policy(run, "learner", SIGHT, CHOICE, boundary=tick) for tick in ends]
+    policies = [load_policy(run, "learner", tick) for tick in ends]
     return np.exp([policy.log_prob(np.stack([NOTHING_YET] * 3), np.arange(3), None) for policy in policies])
 
 

@@ -162,7 +162,7 @@ def test_samples_that_are_damaged_are_refused_before_anybody_trains(old: Path, t
     (part,) = (tmp_path / "old").rglob("*.npz")
     part.write_bytes(part.read_bytes()[:-100])
     words = refused("launched", tmp_path, duel({"algorithm": "bc", "options": {"data": "old", "train_every": 8}}))
-    assert f"policies.blue.options.data: {part.relative_to(tmp_path)}: is no part of recorded samples" in words
+    assert f"policies.blue.options.data: {part.relative_to(tmp_path)}: is not a part of recorded samples" in words
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,8 @@
-"""Learners that write down what they hand over and what they learn from, where nobody waits for anybody."""
+"""Learners that note the samples that they offer and learn from, without a barrier."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,21 +21,36 @@ def mark_of(fragment: Any) -> str:
 
 
 class NotesPPO(PPO):
-    """Notes the marks of fragments, and how many slots they have."""
+    """Notes the marks of the samples that it offers and learns from, and how many transitions they have."""
 
-    def _fragment(self, rollout: Any) -> dict[str, Any]:
-        fragment = super()._fragment(rollout)
-        NOTES.append(("offered", mark_of(fragment), len(fragment["batch"]["actions"])))
-        return fragment
+    def run(self) -> None:
+        samples: Any = self.group.async_samples
+        offer, take = samples.put, samples.get
 
-    def _learn_from_fragments(self, parts: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-        NOTES.append(("learnt", [(mark_of(part), len(part["batch"]["actions"])) for part in parts]))
-        return super()._learn_from_fragments(parts)
+        def noted_offer(part: Any, count: int) -> None:
+            NOTES.append(("offered", mark_of(part), len(part["batch"]["actions"])))
+            offer(part, count)
+
+        def noted_take(at_least: int) -> Any:
+            parts = take(at_least)
+            if parts is not None:
+                NOTES.append(("learnt", [(mark_of(part), len(part["batch"]["actions"])) for part in parts]))
+            return parts
+
+        samples.put, samples.get = noted_offer, noted_take
+        super().run()
 
 
 class NotesDQN(DQN):
-    """The same, of another kind of fragment."""
+    """Notes how many transitions it offers."""
 
-    def _learn_as_it_comes(self, fragment: Any, fragments: Any) -> None:
-        NOTES.append(("collected", len(fragment.starts)))
-        super()._learn_as_it_comes(fragment, fragments)
+    def run(self) -> None:
+        samples: Any = self.group.async_samples
+        offer = samples.put
+
+        def noted_offer(part: Any, count: int) -> None:
+            NOTES.append(("collected", len(part["fragment"]["starts"])))
+            offer(part, count)
+
+        samples.put = noted_offer
+        super().run()

@@ -24,7 +24,7 @@ class Moments(NamedTuple):
     mean: float
     std: float
     count: int
-    most: int
+    max_count: int
 
 
 class ThreadGroup:
@@ -67,8 +67,8 @@ class ThreadGroup:
         parts = self._meet("broadcast", {key: value.clone() for key, value in module.state_dict().items()})
         module.load_state_dict(parts[0])
 
-    def share(self, value: Any) -> Any:
-        return self._meet("share", value)[0]
+    def broadcast_object(self, value: Any) -> Any:
+        return self._meet("broadcast_object", value)[0]
 
     def gather(self, samples: Any) -> list[Any] | None:
         parts = self._meet("gather", samples)

@@ -33,8 +33,8 @@ def made_up(learner: Any, count: int, *, masked: bool = False, seed: int = 3) ->
 
 
 def _mask(learner: Any, count: int, draw: torch.Generator) -> Tensor:
-    mask = torch.rand(count, learner.mask_size, generator=draw) < 0.6
-    mask[torch.arange(count), torch.randint(learner.mask_size, (count,), generator=draw)] = True
+    mask = torch.rand(count, learner.actions.mask_size, generator=draw) < 0.6
+    mask[torch.arange(count), torch.randint(learner.actions.mask_size, (count,), generator=draw)] = True
     return mask
 
 

@@ -62,25 +62,6 @@ class Noisy(gymnasium.ObservationWrapper[Any, Any, Any]):
         return observation + self.np_random.normal(size=observation.shape).astype(np.float32)
 
 
-class Impatient(gymnasium.Wrapper[Any, Any, Any, Any]):
-    """Ends the episode of whoever earns more than a limit."""
-
-    def __init__(self, env: Any, limit: float) -> None:
-        super().__init__(env)
-        self.limit = limit
-
-    def step(self, action: Any) -> Any:
-        observation, reward, _, truncated, info = self.env.step(action)
-        return observation, reward, float(reward) > self.limit, truncated, info
-
-
-class OtherActions(gymnasium.ActionWrapper[Any, Any, Any]):
-    """Plays another action than the one it is given."""
-
-    def action(self, action: Any) -> Any:
-        return np.asarray(action) + 0
-
-
 class FewerActions(gymnasium.Wrapper[Any, Any, Any, Any]):
     """Has another space of actions."""
 
@@ -95,22 +76,6 @@ class Skips(gymnasium.Wrapper[Any, Any, Any, Any]):
     def step(self, action: Any) -> Any:
         self.env.step(action)
         return self.env.step(action)
-
-
-class Restarts(gymnasium.Wrapper[Any, Any, Any, Any]):
-    """Resets the game in mid-episode."""
-
-    def step(self, action: Any) -> Any:
-        step = self.env.step(action)
-        self.env.reset()
-        return step
-
-
-class Lies(gymnasium.ObservationWrapper[Any, Any, Any]):
-    """Shows observations of another shape than its space."""
-
-    def observation(self, observation: Any) -> Any:
-        return np.zeros(17, np.float32)
 
 
 class Frames(Player):

@@ -13,6 +13,7 @@ from gymnasium.vector.utils import batch_space
 
 from arena.errors import BudgetReached, ConfigError
 from fakes import ScriptedEnv, ThreadGroup, all_equal, flat_weights, solo_group, together
+from learning_steps import evaluate, learn, play
 from policies.a2c import A2C
 from policies.common.rollout import Batch, from_samples, to_leaves, to_samples
 
@@ -37,8 +38,8 @@ def trained(env: ScriptedEnv, group: ThreadGroup | None = None, **options: Any) 
 def seen(a2c: A2C) -> Batch:
     """What one rollout gives."""
     a2c.rollout.begin(*a2c.env.reset())
-    a2c.collect(a2c.rollout)
-    return a2c.judge(a2c.rollout)
+    play(a2c)
+    return evaluate(a2c)
 
 
 def random_rewards(seed: int) -> Callable[[Any, Any], Any]:
@@ -136,7 +137,7 @@ def test_advantages_are_as_they_are_unless_they_are_to_be_normalised() -> None:
         worker(ScriptedEnv(VECTOR, CHOICE), normalize_advantage=normalised, **rates) for normalised in (False, True)
     )
     batch = random_batch(plain)._replace(advantages=torch.full((50,), 5.0) + torch.arange(50) % 2)
-    found = [a2c.learn(batch)["policy_loss"] for a2c in (plain, normalised)]
+    found = [learn(a2c, batch)["policy_loss"] for a2c in (plain, normalised)]
     with torch.no_grad():
         log_probs = worker(ScriptedEnv(VECTOR, CHOICE)).network.policy(batch.observations).log_prob(batch.actions)
     assert found[1] == pytest.approx(float(-(log_probs * (batch.advantages - 5.5) / 0.5).mean()), abs=1e-4)
@@ -159,12 +160,12 @@ def test_workers_equal_one_worker_on_the_pooled_data(sync: str) -> None:
     def work(group: ThreadGroup) -> tuple[Batch, Any, Any]:
         a2c = worker(unequal_env(group), group, **options)
         batch = seen(a2c)
-        figures = a2c.learn(batch)
+        figures = learn(a2c, batch)
         return batch, flat_weights(a2c.network), figures
 
     (first, mine, figures), (second, yours, same) = together(2, work, sync=sync)
     alone = worker(ScriptedEnv(VECTOR, CHOICE), **options)
-    expected = alone.learn(from_samples([to_samples(first), to_samples(second)]))
+    expected = learn(alone, from_samples([to_samples(first), to_samples(second)]))
     assert np.array_equal(mine, yours)
     np.testing.assert_allclose(mine, flat_weights(alone.network), atol=1e-6, rtol=0)
     assert figures == same == pytest.approx(expected, abs=1e-5)

@@ -12,7 +12,7 @@ from arena import registry
 from arena.errors import ConfigError
 from fakes import ScriptedEnv, solo_group
 from policies.common.adam import Adam
-from policies.common.on_policy import OnPolicy
+from policies.common.on_policy import OnPolicyOptions
 
 SEEN = spaces.Box(-1, 1, (3,), np.float32)
 
@@ -35,7 +35,7 @@ def test_moves_parameters_as_torchs_adam_does_with_the_same_clipping() -> None:
         rate = 0.01 / (1 + step)
         adam.zero_grad()
         gradient_of(ours, step)
-        adam.clip(0.3)
+        adam.clip_grad_norm(0.3)
         adam.step(rate)
         oracle.zero_grad()
         gradient_of(theirs, step)
@@ -51,10 +51,10 @@ def test_every_optimiser_has_the_epsilon_of_the_options(algorithm: str) -> None:
     env = ScriptedEnv(SEEN, SEEN if algorithm in ("ddpg", "td3") else spaces.Discrete(3), rows=4)
     env.seat_entities = ("left", "right") if algorithm.startswith("ma") else ("only",)  # type: ignore[attr-defined]
     cls = registry.algorithm(algorithm)
-    usual = 1e-5 if issubclass(cls, OnPolicy) else 1e-8
+    usual = 1e-5 if issubclass(cls.Options, OnPolicyOptions) else 1e-8
     for given, expected in ({}, usual), ({"adam_epsilon": 0.25}, 0.25):
         made = cls(env, solo_group(), ticks=1000, **given)
-        optimizers = [made.optimizer] if issubclass(cls, OnPolicy) else made.optimizers.values()
+        optimizers = [made.optimizer] if issubclass(cls.Options, OnPolicyOptions) else made.optimizers.values()
         assert {optimizer.epsilon for optimizer in optimizers} == {expected}
 
 

@@ -1,4 +1,4 @@
-"""Adapted games against the same games played without the arena, and what the adapters promise beyond them."""
+"""Adapted games against the same games without the arena, and the adapters' own guarantees."""
 
 from __future__ import annotations
 
@@ -308,7 +308,7 @@ class Leaving(pettingzoo.ParallelEnv[str, Any, Any]):
 
 
 @pytest.mark.parametrize("keeps", [False, True])
-def test_an_agent_ends_once_and_who_is_not_told_of_is_truncated_with_the_game(keeps: bool) -> None:
+def test_an_agent_ends_once_or_is_truncated_with_the_game(keeps: bool) -> None:
     env = adapt(Leaving, {"keeps": keeps}, 1)
     assert env.interface.mask_sizes == (3, 3, 3)
     assert env.interface.observation_spaces[0] == Box(0, 9, (1,), np.float32)
@@ -326,7 +326,7 @@ def test_an_agent_ends_once_and_who_is_not_told_of_is_truncated_with_the_game(ke
     ]
 
 
-def test_masks_within_observations_become_masks_and_are_ones_for_the_idle() -> None:
+def test_masks_in_observations_become_action_masks() -> None:
     env = adapt(Leaving, {}, 1)
     frame = env.reset(ONE)
     assert [mask.tolist() for mask in frame.masks if mask is not None] == [[[0, 1, 1]], [[0, 1, 1]], [[1, 1, 1]]]
@@ -335,7 +335,7 @@ def test_masks_within_observations_become_masks_and_are_ones_for_the_idle() -> N
     assert [mask.tolist() for mask in after.masks if mask is not None] == [[[1, 1, 1]], [[0, 1, 1]], [[1, 1, 1]]]
 
 
-def test_the_last_masks_of_those_who_have_ended_are_kept_apart_on_that_tick() -> None:
+def test_final_masks_hold_the_last_masks_of_ended_entities() -> None:
     env = adapt(Leaving, {}, 1)
     assert env.reset(ONE).final_masks is None
     first, second = (env.step([np.array([1])] * 3).frame for _ in range(2))
@@ -486,7 +486,7 @@ def test_done_of_the_list_interface_terminates_or_by_its_info_truncates() -> Non
     assert not second.terminated.any()
 
 
-def test_a_list_of_dones_ends_each_entity_once_and_the_done_play_the_no_op() -> None:
+def test_a_list_of_dones_ends_each_entity_once() -> None:
     env, steps = list_play("each", 3)
     assert [step.terminated[0].tolist() for step in steps] == [[True, False], [False, False], [False, False]]
     assert [step.truncated[0].tolist() for step in steps] == [[False, False], [False, False], [False, True]]
@@ -620,7 +620,7 @@ def test_a_list_game_with_unequal_lists_is_named() -> None:
         adapt(Lame, {}, 1)
 
 
-def test_the_games_and_adapters_import_neither_torch_nor_pettingzoo_nor_mpi() -> None:
+def test_games_import_neither_torch_nor_pettingzoo_nor_mpi() -> None:
     modules = "envs.touchdown, envs.cover, envs.matrix, envs.adapters, arena.testing"
     code = f"import sys, {modules}; print(*{{name.split('.')[0] for name in sys.modules}})"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()

@@ -16,7 +16,7 @@ from arena.dataset.reader import open_dataset
 from arena.errors import BudgetReached, ConfigError
 from arena.records.state_codec import decode, encode
 from fakes import ScriptedEnv, ThreadGroup, all_equal, flat_weights, solo_group, together
-from policies.bc import BehaviourCloning
+from policies.bc import BehaviorCloning
 from policies.common.rollout import to_leaves
 from policies.networks.heads import action_head
 from policies.offline.demonstrations import demonstrations
@@ -49,7 +49,7 @@ def drawn(space: Any) -> Any:
 
 def worker(data: Path, action_space: Any = CHOICE, group: ThreadGroup | None = None, **options: Any) -> Any:
     env = ScriptedEnv(SEEN, action_space, ticks=options.pop("ticks", 40))
-    return BehaviourCloning(env, group or solo_group(), ticks=env.ticks, **{**SMALL, "data": str(data), **options})
+    return BehaviorCloning(env, group or solo_group(), ticks=env.ticks, **{**SMALL, "data": str(data), **options})
 
 
 def trained(data: Path, group: ThreadGroup | None = None, **options: Any) -> Any:
@@ -127,7 +127,7 @@ def test_without_a_barrier_the_root_learns_and_the_others_take_up_what_they_have
     for rank in (0, 1):
         group = solo_group(sync="samples")
         group.rank, group.async_samples = rank, board
-        for name in ("broadcast", "share", "average_gradients", "check_equal"):
+        for name in ("broadcast", "broadcast_object", "average_gradients", "check_equal"):
             monkeypatch.setattr(group, name, meets)
         learners.append(trained(data, group, check_every=1))
     first, other = learners
@@ -141,7 +141,7 @@ def test_the_deviation_of_box_actions_is_not_learnt_and_the_mean_is_played(tmp_p
     home = record(tmp_path / "data", SEEN, space, lambda seen: np.float32(seen @ RULE[:2].T))
     env = ScriptedEnv(SEEN, space, ticks=400)
     options = {**SMALL, "data": str(home), "gradient_steps": 10, "learning_rate": 0.01, "hidden_sizes": (32,)}
-    bc = BehaviourCloning(env, solo_group(), ticks=400, **options)
+    bc = BehaviorCloning(env, solo_group(), ticks=400, **options)
     with pytest.raises(BudgetReached):
         bc.run()
     assert bc.head.log_std.tolist() == [0.0, 0.0]
@@ -163,7 +163,7 @@ def test_how_alike_the_actions_are_has_a_name_that_says_what_it_is(space: Any, n
 @pytest.mark.parametrize(("option", "value"), [("max_grad_norm", 0), ("adam_epsilon", 0)])
 def test_what_would_stop_learning_is_refused(option: str, value: Any) -> None:
     with pytest.raises(ConfigError, match="more than 0") as caught:
-        registry.decode_options(BehaviourCloning, {"data": "runs/x", option: value}, path="")
+        registry.decode_options(BehaviorCloning, {"data": "runs/x", option: value}, path="")
     assert caught.value.path == f"options.{option}"
 
 
@@ -239,7 +239,7 @@ def test_data_that_are_no_numbers_stop_it_before_the_weights_are(value: float, d
     arrays["0/observation/0"][3].flat[0] = value
     np.savez(path, **arrays)
     env = ScriptedEnv(spaces.Box(-np.inf, np.inf, (3,), np.float32), CHOICE)
-    bc = BehaviourCloning(env, solo_group(), ticks=10, **{**SMALL, "data": str(home), "batch_size": 100})
+    bc = BehaviorCloning(env, solo_group(), ticks=10, **{**SMALL, "data": str(home), "batch_size": 100})
     before = flat_weights(bc.network)
     with pytest.raises(FloatingPointError, match=r"policy 'blue': update 1 measured .*finite"):
         bc.run()
@@ -285,8 +285,8 @@ def test_the_probability_of_a_mean_that_is_always_played_is_not_told(tmp_path: P
 )
 def test_mistakes_are_told_before_anybody_plays(options: dict[str, Any], words: str, data: Path) -> None:
     with pytest.raises(ConfigError, match=words):
-        decoded = registry.decode_options(BehaviourCloning, {**SMALL, "data": str(data), **options}, path="")
-        BehaviourCloning.sizes(decoded, rows=4, ticks=40, workers=2)
+        decoded = registry.decode_options(BehaviorCloning, {**SMALL, "data": str(data), **options}, path="")
+        BehaviorCloning.sizes(decoded, rows=4, ticks=40, workers=2)
 
 
 def test_data_of_other_spaces_are_refused_when_it_is_made(data: Path) -> None:
@@ -299,7 +299,7 @@ def test_data_of_other_spaces_are_refused_when_it_is_made(data: Path) -> None:
 
 
 def test_the_plan_is_told_its_sizes(data: Path) -> None:
-    assert BehaviourCloning.sizes({**SMALL, "data": str(data)}, rows=4, ticks=40, workers=2) == {
+    assert BehaviorCloning.sizes({**SMALL, "data": str(data)}, rows=4, ticks=40, workers=2) == {
         "samples per gradient step": 16,
         "gradient steps per run": 8 * 3,
         "lines of metrics per run": 8,
@@ -313,5 +313,5 @@ def test_a_state_without_one_of_its_parts_is_refused_in_words(missing: str, data
     bc = worker(data)
     state = bc.state_dict()
     del state[missing]
-    with pytest.raises(ConfigError, match=r"no state of BehaviourCloning: it has .*; expected network, optimizer"):
+    with pytest.raises(ConfigError, match=r"no state of BehaviorCloning: it has .*; expected network, optimizer"):
         bc.load_state_dict(state)

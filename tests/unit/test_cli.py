@@ -11,13 +11,13 @@ import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
 
-from arena.cli import main as cli
-from arena.cli.main import _parser, main
+from arena.cli.main import _COMMANDS, command_parser, main
+from arena.cli.start import Processes
+from arena.cli.train import TrainArgs
 from arena.config import yaml
 from arena.config.matches import GENERATORS, RULES
 from arena.preflight import examine
@@ -373,7 +373,7 @@ def test_check_says_that_a_slow_game_is_still_checked(
 
     lines: list[str] = []
     kwargs, matches = {"game": "rock_paper_scissors"}, [{"env": "game", "seats": ["red", "red"]}]
-    monkeypatch.setattr(cli, "_tell", tell)
+    monkeypatch.setattr("arena.cli.check.complain", tell)
     monkeypatch.setattr(examine, "_PATIENCE", 0.01)
     monkeypatch.setattr(matrix, "Matrix", Slow)
     assert main(["check", write(folder, envs={"game": {"make": "matrix", "kwargs": kwargs}}, matches=matches)]) == 0
@@ -556,7 +556,7 @@ def test_version_is_that_of_the_distribution(capsys: pytest.CaptureFixture[str])
 
 
 def test_a_count_may_be_written_as_a_power_of_ten(capsys: pytest.CaptureFixture[str]) -> None:
-    arguments = _parser().parse_args(["train", "x.yaml", "--ticks", "1e6", "--ranks", "3"])
+    arguments = command_parser().parse_args(["train", "x.yaml", "--ticks", "1e6", "--ranks", "3"])
     assert (arguments.ticks, arguments.ranks) == (1_000_000, 3)
     assert isinstance(arguments.ticks, int)
 
@@ -567,7 +567,7 @@ def test_list_names_every_built_in(capsys: pytest.CaptureFixture[str]) -> None:
     assert re.findall(r"^  (\S+)", out, re.M) == [*(*ENVIRONMENTS, *WRAPPERS, *ALGORITHMS, *GENERATORS, *RULES)]
 
 
-@pytest.mark.parametrize("command", ["train", "plan", "check", "evaluate", "list"])
+@pytest.mark.parametrize("command", _COMMANDS)
 def test_every_command_has_help(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as caught:
         main([command, "--help"])
@@ -576,31 +576,33 @@ def test_every_command_has_help(command: str, capsys: pytest.CaptureFixture[str]
 
 
 def test_train_and_evaluate_hand_their_arguments_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    calls: list[tuple[tuple[Any, ...], dict[str, Any]]] = []
+    started: list[Any] = []
 
-    def called(*args: Any, **kwargs: Any) -> int:
-        calls.append((args, kwargs))
+    def start(rank0: Any, processes: Any, **_: Any) -> int:
+        started.append((rank0()._request, processes()))
         return 1
 
-    for name, function in (("train", "train"), ("evaluate", "evaluate")):
-        module = ModuleType(f"arena.cli.{name}")
-        setattr(module, function, called)
-        monkeypatch.setitem(sys.modules, f"arena.cli.{name}", module)
+    def evaluated(*args: Any, **kwargs: Any) -> int:
+        started.append((args, kwargs))
+        return 1
+
+    monkeypatch.setattr("arena.cli.train.start", start)
+    monkeypatch.setattr("arena.cli.evaluate.evaluate", evaluated)
     train = ["train", "a.yaml", "--set", "ticks=1", "--set", "seed=2", "--run-dir", "r", "--ticks", "5", "--resume"]
     assert main([*train, "--ranks", "1", "--allow-unproved"]) == 1
     assert main(["evaluate", "runs/a", "--episodes", "7", "--sample", "--checkpoints", "first", "last"]) == 1
-    assert calls == [
+    assert started == [
         (
-            ("a.yaml",),
-            {
-                "overrides": ["ticks=1", "seed=2"],
-                "run_dir": "r",
-                "ticks": 5,
-                "resume": True,
-                "ranks": 1,
-                "profile": False,
-                "allow_unproved": True,
-            },
+            TrainArgs(
+                "a.yaml",
+                ("ticks=1", "seed=2", "ticks=5"),
+                "r",
+                resume=True,
+                profile=False,
+                allow_unproved=True,
+                ranks_given=True,
+            ),
+            Processes(1),
         ),
         (
             ("runs/a",),
@@ -688,13 +690,13 @@ def test_where_stdout_is_closed_nothing_is_said_and_all_is_done(folder: Path) ->
 
 
 @pytest.mark.parametrize(("given", "code"), [((), 130), ((15,), 143), (("by a library",), 130)])
-def test_an_interrupt_that_nobody_else_takes_ends_a_command_quietly(
+def test_an_interrupt_outside_of_a_run_ends_a_command_quietly(
     given: tuple[Any, ...], code: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def interrupted(*_: Any, **__: Any) -> None:
         raise KeyboardInterrupt(*given)
 
-    monkeypatch.setattr("arena.report.page.write_report", interrupted)
+    monkeypatch.setattr("arena.cli.report.write_report", interrupted)
     try:
         assert main(["report", "run"]) == code
     except KeyboardInterrupt:  # which would end the tests
@@ -703,7 +705,7 @@ def test_an_interrupt_that_nobody_else_takes_ends_a_command_quietly(
 
 
 def unread(*arguments: str) -> tuple[int, str]:
-    """The exit code and what is said on stderr, where nobody reads stdout any more."""
+    """The exit code and stderr of a command whose stdout is a pipe without a reader."""
     reading, writing = os.pipe()
     os.close(reading)
     found = python_into(writing, *arguments)  # which closes it
@@ -790,3 +792,19 @@ def test_plan_says_when_policies_are_evaluated_and_who_plays(folder: Path, capsy
         "evaluation: every 40 ticks and at the end, 3 times in all; at least 5 episodes of each policy, the most "
         "likely actions: blue [red red] blue\n"
     ) in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("there", [True, False])
+@pytest.mark.parametrize(
+    "command",
+    [
+        *(["evaluate"], ["tournament"], ["exploit", "--policy", "blue"]),
+        *(["replay"], ["report"]),
+    ],
+)
+def test_a_run_folder_that_is_none_is_called_the_same_by_every_command(
+    command: list[str], there: bool, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if there:
+        (folder / "runs" / "none").mkdir(parents=True)
+    assert error_of(capsys, *command, "runs/none") == "runs/none: not a run folder: config.yaml is missing"

@@ -26,7 +26,7 @@ def slow_reward(players: Any, targets: Any) -> float:
     return -sum(min(math.dist(player, target) for player in players) for target in targets) / len(targets)
 
 
-def test_everybody_gets_minus_the_mean_gap() -> None:
+def test_all_players_get_minus_the_mean_gap() -> None:
     env = begun(players=2)
     env.positions[0] = [(0, 0), (0.5, 0)]
     env.targets[0] = [(0.1, 0.4), (0.6, -0.3)]
@@ -70,7 +70,7 @@ def test_a_lane_does_not_depend_on_the_others() -> None:
     np.testing.assert_array_equal(alone.targets[0], together.targets[1])
 
 
-def test_a_player_sees_itself_then_targets_then_the_others_from_its_place() -> None:
+def test_observation_is_own_position_targets_then_others() -> None:
     env = begun(players=2)
     env.positions[0] = [(0.5, 0.25), (-0.5, 0.0)]
     env.targets[0] = [(1, 1), (0, -1)]

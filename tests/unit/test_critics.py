@@ -49,19 +49,15 @@ def gradients(module: torch.nn.Module) -> list[Tensor]:
 
 
 @pytest.mark.parametrize(("actions", "outputs"), [(2, 1), (0, 4)])
-@pytest.mark.parametrize("space", [VECTOR, PICTURE], ids=["numbers", "picture"])
-def test_the_way_back_to_the_weights_is_autograds(space: Any, actions: int, outputs: int) -> None:
-    made, leaves, by_value = (
-        critics(space, actions=actions, outputs=outputs),
-        seen(space),
-        numbers(COUNT, ROWS, outputs),
-    )
+def test_the_way_back_to_the_weights_is_autograds(actions: int, outputs: int) -> None:
+    made, leaves = critics(VECTOR, actions=actions, outputs=outputs), seen(VECTOR)
+    by_value = numbers(COUNT, ROWS, outputs)
     given = numbers(ROWS, actions) if actions else None
     values = made(made.encoder(leaves), given)
     values.backward(by_value)
     expected = gradients(made)
     with torch.no_grad():
-        features, mine, backward = made.traced(leaves, given)
+        features, mine, backward = made.forward_with_grad(leaves, given)
         backward(by_value)
     torch.testing.assert_close(mine, values.detach())
     torch.testing.assert_close(features, made.encoder(leaves).detach())
@@ -79,7 +75,7 @@ def test_the_way_back_to_the_actions_is_autograds_and_passes_the_weights(first: 
     values = made(features, actions)[:count]
     (expected,) = torch.autograd.grad(values, actions, by_value)
     with torch.no_grad():
-        mine, backward = made.probed(features, actions, first=first)
+        mine, backward = made.forward_with_input_grad(features, actions, first=first)
         found = backward(by_value)
     torch.testing.assert_close(mine, values.detach())
     torch.testing.assert_close(found, expected, atol=1e-6, rtol=1e-5)

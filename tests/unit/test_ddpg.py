@@ -71,11 +71,11 @@ def test_the_gradients_by_hand_are_autograds(space: Any) -> None:
     by_actor = torch.autograd.grad(actor_loss, list(learner.network.actor.parameters()))
     for optimizer in learner.optimizers.values():
         optimizer.zero_grad()
-    figures, _ = learner.losses_backward(batch, actor=True)
+    found_critic_loss, _, found_actor_loss = learner.backward(batch)[0].tolist()
     assert_gradients(learner.network.critics, by_critics)
     assert_gradients(learner.network.actor, by_actor)
-    assert figures["critic_loss"] == pytest.approx(critic_loss.item(), rel=1e-5)
-    assert figures["actor_loss"] == pytest.approx(actor_loss.item(), rel=1e-5)
+    assert found_critic_loss == pytest.approx(critic_loss.item(), rel=1e-5)
+    assert found_actor_loss == pytest.approx(actor_loss.item(), rel=1e-5)
 
 
 def test_a_target_is_the_reward_and_what_is_left_by_the_target_networks() -> None:
@@ -94,7 +94,7 @@ def test_a_target_is_the_reward_and_what_is_left_by_the_target_networks() -> Non
 def test_errors_are_what_priorities_want() -> None:
     learner = disturbed(worker())
     batch = made_up(learner, 20)
-    _, errors = learner.losses_backward(batch, actor=False)
+    _, errors = learner.backward(batch)
     with torch.no_grad():
         values = learner.network.critics(batch.observations[0], batch.actions)[0, :, 0]
         torch.testing.assert_close(errors, (values - learner.targets_of(batch)).abs())
@@ -104,7 +104,7 @@ def test_targets_follow_by_tau_after_every_step() -> None:
     env = ScriptedEnv(VECTOR, NUMBERS, ticks=3, reward=random_rewards(0))
     learner = worker(env, learning_starts=4, batch_size=4, training_intensity=1.0, tau=0.25)
     followed = flat_weights(learner.targets["critics"].module).astype(np.float64)
-    step = learner.gradient_step
+    step = learner.update
 
     def watched(*given: Any) -> Any:
         nonlocal followed
@@ -112,10 +112,10 @@ def test_targets_follow_by_tau_after_every_step() -> None:
         followed = 0.75 * followed + 0.25 * flat_weights(learner.network.critics)
         return result
 
-    learner.gradient_step = watched  # type: ignore[method-assign]
+    learner.update = watched  # type: ignore[method-assign]
     with pytest.raises(BudgetReached):
         learner.run()
-    assert learner.gradient_steps >= 2
+    assert learner.group_learner.gradient_steps >= 2
     np.testing.assert_allclose(flat_weights(learner.targets["critics"].module), followed, atol=1e-6)
 
 
@@ -137,7 +137,7 @@ def test_noise_is_correlated_as_the_options_say_and_new_in_each_episode(kind: st
     theta = {"noise_theta": 0.2} if kind == "correlated" else {}
     options = {"action_noise": kind, **theta, "noise_std": 0.2, "learning_starts": 0, "learning_rate": 0.0}
     learner = trained(env, **options, training_intensity=1e-6)
-    assert learner.gradient_steps == 0
+    assert learner.group_learner.gradient_steps == 0
     played = np.stack(env.actions).reshape(10, -1)
     within, across = (np.corrcoef(played[t], played[t + 1])[0, 1] for t in (1, 3))
     assert within == pytest.approx(correlation, abs=0.1)
@@ -156,7 +156,7 @@ def test_noise_is_correlated_as_the_options_say_and_new_in_each_episode(kind: st
 def test_odd_boxes_are_played_within_their_bounds(space: Any) -> None:
     env = ScriptedEnv(VECTOR, space, rows=3, ticks=20, reward=random_rewards(0))
     learner = trained(env, noise_std=2.0)
-    assert learner.gradient_steps > 0
+    assert learner.group_learner.gradient_steps > 0
     assert all(env.action_space.contains(np.asarray(actions)) for actions in env.actions)
     observations, infos = env.reset()
     assert env.action_space.contains(np.asarray(learner.actor(greedy=True)(observations, infos)))
@@ -175,7 +175,7 @@ def test_an_actor_disturbs_nothing_and_is_greedy_when_told() -> None:
     observations, infos = learner.env.reset()
     greedy, curious = learner.actor(greedy=True), learner.actor()
     with torch.no_grad():
-        wanted = learner.to_env(learner.network([torch.tensor(observations)]).tanh().numpy())
+        wanted = learner.actions.to_env(learner.network([torch.tensor(observations)]).tanh().numpy())
     before = learner.state_dict()
     assert all(np.allclose(greedy(observations, infos), wanted) for _ in range(3))
     assert len({curious(observations, infos).tobytes() for _ in range(5)}) == 5
@@ -191,12 +191,11 @@ def test_workers_on_one_full_batch_equal_one_worker_on_the_pooled_data() -> None
 
     def work(group: ThreadGroup) -> Any:
         learner = disturbed(worker(group=group))
-        average = learner.group.average_gradients
-        figures = [learner.gradient_step(parts(batch, 30, 20)[group.rank], average)[0] for _ in range(3)]
+        figures = [learner.update(parts(batch, 30, 20)[group.rank])[0] for _ in range(3)]
         return flat_weights(learner.network), figures, group.called
 
     (mine, my_figures, called), (yours, your_figures, _) = together(2, work)
-    expected = [alone.gradient_step(batch, alone.group.average_gradients)[0] for _ in range(3)]
+    expected = [alone.update(batch)[0] for _ in range(3)]
     assert called.count("average") == 3  # one exchange for actor and critic
     assert np.array_equal(mine, yours)
     assert my_figures == your_figures
@@ -210,11 +209,11 @@ def test_a_worker_with_an_empty_minibatch_takes_part_and_counts_for_nothing() ->
 
     def work(group: ThreadGroup) -> Any:
         learner = disturbed(worker(group=group))
-        learner.gradient_step(parts(batch, 50, 0)[group.rank], learner.group.average_gradients)
+        learner.update(parts(batch, 50, 0)[group.rank])
         return flat_weights(learner.network)
 
     mine, yours = together(2, work)
-    alone.gradient_step(batch, alone.group.average_gradients)
+    alone.update(batch)
     assert np.array_equal(mine, yours)
     np.testing.assert_allclose(mine, flat_weights(alone.network), atol=1e-6, rtol=0)
 
@@ -224,7 +223,7 @@ def test_workers_with_unequal_rows_stay_equal_through_a_run(sync: str) -> None:
     def work(group: ThreadGroup) -> Any:
         env = ScriptedEnv(VECTOR, NUMBERS, rows=1 + 2 * group.rank, seed=group.rank, ticks=12, reward=random_rewards(1))
         learner = trained(env, group)
-        return flat_weights(learner.network), learner.gradient_steps, group.called
+        return flat_weights(learner.network), learner.group_learner.gradient_steps, group.called
 
     first, second = together(2, work, sync=sync)
     assert np.array_equal(first[0], second[0])
@@ -244,15 +243,16 @@ def test_a_gradient_that_is_no_number_stops_the_worker_before_any_weight_is_lost
     learner = disturbed(worker())
     batch, before = made_up(learner, 10), flat_weights(learner.network)
     spoilt = learner.optimizers["actor"]
-    average = learner.group.average_gradients
+    average = learner.group_learner.average
 
     def spoil(*given: Any, **more: Any) -> Any:
         figures = average(*given, **more)
         spoilt.gradient[3] = np.inf
         return figures
 
+    learner.group_learner.average = spoil  # type: ignore[method-assign]
     with pytest.raises(FloatingPointError, match="policy 'blue'"):
-        learner.gradient_step(batch, spoil)
+        learner.update(batch)
     assert np.array_equal(flat_weights(learner.network), before)
 
 
@@ -268,7 +268,7 @@ def test_a_stored_state_holds_networks_targets_and_optimisers() -> None:
     assert all_equal(fresh.state_dict(), stored)
     batch = made_up(learner, 20)
     for one in (learner, fresh):
-        one.gradient_step(batch, one.group.average_gradients)
+        one.update(batch)
     assert np.array_equal(flat_weights(fresh.network), flat_weights(learner.network))
 
 

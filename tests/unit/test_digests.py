@@ -1,4 +1,4 @@
-"""Digests of what is played: what they depend on, and what they do not."""
+"""Digests of episodes: what they depend on, and what they do not."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from arena.replay.digests import Digests
 SEEN = spaces.Dict(near=spaces.Box(-1, 1, (3,), np.float32), far=spaces.Discrete(9))
 GAME = Interface(("one", "two"), (SEEN, spaces.MultiBinary(5)), (spaces.Discrete(3),) * 2, (0, 3))
 ACTIONS = [(np.dtype(np.uint8), ()), (np.dtype(np.uint8), ())]
-EVERYBODY = np.ones(4, np.bool_)
+ALL_LANES = np.ones(4, np.bool_)
 PINNED = [63882, 2206, 608]
 
 
@@ -26,8 +26,8 @@ def frame(rng: np.random.Generator, lanes: int = 4) -> Frame:
 
 
 def step(rng: np.random.Generator, lanes: int = 4) -> Step:
-    nobody = np.zeros((lanes, 2), np.bool_)
-    return Step(frame(rng, lanes), rng.uniform(-1, 1, (lanes, 2)), nobody, nobody.copy())
+    no_ends = np.zeros((lanes, 2), np.bool_)
+    return Step(frame(rng, lanes), rng.uniform(-1, 1, (lanes, 2)), no_ends, no_ends.copy())
 
 
 def story(seed: int = 0, lanes: int = 4, ticks: int = 5) -> tuple[Frame, list[tuple[list[NDArray[Any]], Step]]]:
@@ -45,7 +45,7 @@ def digests(told: tuple[Frame, list[tuple[list[NDArray[Any]], Step]]]) -> NDArra
     return np.stack([made.begin(first, np.ones(lanes, np.bool_)), *(made.add(*tick) for tick in played)])
 
 
-def test_the_same_story_has_the_same_digests_whatever_is_played_beside_it() -> None:
+def test_digests_do_not_depend_on_other_lanes() -> None:
     whole = digests(story())
     first, played = story()
     one = slice(2, 3)
@@ -69,8 +69,8 @@ def test_digests_are_what_they_were_when_files_were_written() -> None:
         np.ones((1, 2), np.bool_),
         (None, np.ones((1, 3), np.int8)),
     )
-    nobody = np.zeros((1, 2), np.bool_)
-    tick = ([np.array([1], np.uint8), np.array([2], np.uint8)], Step(first, np.array([[1.0, -1.0]]), nobody, nobody))
+    no_ends = np.zeros((1, 2), np.bool_)
+    tick = ([np.array([1], np.uint8), np.array([2], np.uint8)], Step(first, np.array([[1.0, -1.0]]), no_ends, no_ends))
     assert digests((first, [tick, tick])).ravel().tolist() == PINNED
 
 
@@ -103,7 +103,7 @@ def exchange(actions: list[NDArray[Any]]) -> None:
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_the_least_change_shows_at_its_tick_in_its_lane_until_the_episode_is_over(change: str) -> None:
+def test_digests_differ_from_a_change_to_the_end_of_its_episode(change: str) -> None:
     before, after = story(), story()
     if change == "actions exchanged":
         before[1][2][0][0][1], before[1][2][0][1][1] = 2, 1
@@ -115,15 +115,15 @@ def test_the_least_change_shows_at_its_tick_in_its_lane_until_the_episode_is_ove
 def test_what_is_seen_first_counts_and_a_new_episode_begins_anew() -> None:
     made = Digests(GAME, 4, actions=ACTIONS)
     first, played = story()
-    begun = made.begin(first, EVERYBODY)
+    begun = made.begin(first, ALL_LANES)
     made.add(*played[0])
     again = made.begin(first, np.array([True, False, False, True]))
     assert (again == begun).tolist() == [True, False, False, True]
     first.observations[0]["near"][0, 0] += 1
-    assert (made.begin(first, EVERYBODY) == begun).tolist() == [False, True, True, True]
+    assert (made.begin(first, ALL_LANES) == begun).tolist() == [False, True, True, True]
 
 
-def test_what_is_shown_to_those_who_neither_act_nor_have_ended_means_nothing() -> None:
+def test_digests_ignore_rows_that_neither_act_nor_have_ended() -> None:
     before, after = story(), story()
     for _, played in (before, after):
         played[2][1].frame.active[1, 0] = False

@@ -13,7 +13,7 @@ import yaml
 
 import readme
 from arena import registry
-from arena.cli.main import _parser
+from arena.cli.main import command_parser
 from arena.config import matches
 from arena.config import schema as config
 from arena.group.group import Group
@@ -73,7 +73,7 @@ def test_every_command_parses_and_names_a_configuration_that_is_there() -> None:
     assert len(complete) > 40
     for words in complete:
         if "..." not in words and "POLICY" not in words:
-            path = getattr(_parser().parse_args(words), "config", "")
+            path = getattr(command_parser().parse_args(words), "config", "")
             assert not path.startswith("configs/") or (readme.ROOT / path).is_file(), path
 
 

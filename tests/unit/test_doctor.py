@@ -22,7 +22,7 @@ from arena.cli.doctor import memory, mpi, software, storage, torch
 from arena.cli.doctor.finding import Answer, Finding, Level, ask, ok, problem, python, warning
 from arena.cli.main import main
 from arena.records.lock import RunLock
-from arena.transport.doorbell import SharedMemory
+from arena.transport.shared_memory import SharedMemory
 
 ROOT = Path(__file__).resolve().parents[2]
 MIB, GIB = 2**20, 2**30

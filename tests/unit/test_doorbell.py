@@ -1,4 +1,4 @@
-"""The doorbell of a process: who rings, who hears, and what a full pipe does to them."""
+"""The doorbell of a process: rings, their receivers, and full pipes."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from arena.transport.doorbell import LOST, Doorbell
 
 @pytest.fixture
 def bells() -> Iterator[tuple[Doorbell, Doorbell]]:
-    """Two bells, of which the first knows the second as rank 1."""
+    """Two doorbells; the first is connected to the second, as rank 1."""
     ours, theirs = Doorbell(), Doorbell()
-    ours.meet(1, theirs.address)
+    ours.connect(1, theirs.address)
     yield ours, theirs
     for bell in (ours, theirs):
         bell.close()
 
 
 def fill(descriptor: int) -> int:
-    """Writes into a pipe until it takes no more; returns the bytes that it took."""
+    """Writes into a pipe until it is full; returns the number of bytes."""
     written = 0
     os.set_blocking(descriptor, False)
     for size in (4096, 4):
@@ -34,28 +34,28 @@ def fill(descriptor: int) -> int:
     return written
 
 
-def test_a_cry_reaches_everybody_the_crier_included(bells: tuple[Doorbell, Doorbell]) -> None:
-    bells[0].cry()
+def test_wake_all_rings_for_all_processes_and_for_itself(bells: tuple[Doorbell, Doorbell]) -> None:
+    bells[0].wake_all()
     assert [list(bell.poll()) for bell in bells] == [[LOST], [LOST]]
 
 
 @pytest.mark.timeout(20)
-def test_a_cry_waits_for_no_full_pipe_and_reaches_the_others(bells: tuple[Doorbell, Doorbell]) -> None:
+def test_wake_all_skips_a_full_pipe(bells: tuple[Doorbell, Doorbell]) -> None:
     ours, theirs = bells
     filled = fill(ours.address.descriptor)
-    ours.cry()
+    ours.wake_all()
     assert list(theirs.poll()) == [LOST]
     heard = 0
     while words := ours.poll():
         assert LOST not in words
         heard += 4 * len(words)
-    assert heard == filled, "its reader is awake as it is"
+    assert heard == filled, "a full pipe wakes its reader anyway"
 
 
-def test_a_cry_that_one_does_not_hear_who_has_gone_reaches_the_others(bells: tuple[Doorbell, Doorbell]) -> None:
+def test_wake_all_skips_a_process_that_has_ended(bells: tuple[Doorbell, Doorbell]) -> None:
     ours, theirs = bells
     gone = Doorbell()
     ours._others = {2: os.dup(gone.address.descriptor), **ours._others}
     gone.close()
-    ours.cry()
+    ours.wake_all()
     assert list(theirs.poll()) == [LOST]

@@ -127,17 +127,6 @@ def test_the_gradient_by_hand_is_autograds(space: Any, kind: dict[str, bool], ma
     assert float(measured[0]) == pytest.approx(expected_loss.item(), rel=1e-5)
 
 
-@pytest.mark.parametrize("space", OBSERVATIONS, ids=str)
-def test_values_that_come_along_are_those_of_a_call_of_their_own(space: Any) -> None:
-    dqn = worker(ScriptedEnv(space, CHOICE))
-    batch = random_batch(dqn)
-    with torch.no_grad():
-        values, others, _ = dqn.network.traced(batch.observations, batch.next_observations)
-        torch.testing.assert_close(values, dqn.network(batch.observations))
-        torch.testing.assert_close(others, dqn.network(batch.next_observations))
-        assert dqn.network.traced(batch.observations)[1].shape == (0, 4)
-
-
 def test_loss_and_errors_of_two_transitions_by_hand() -> None:
     """Q is 0 everywhere but for a bias: Q(., 1) = 2."""
     dqn = worker(ScriptedEnv(VECTOR, CHOICE), dueling=False)
@@ -236,7 +225,7 @@ def test_plays_and_learns_with_every_kind_of_observation(space: Any) -> None:
     DQN.check(space, CHOICE)
     env = ScriptedEnv(space, CHOICE, ticks=24, reward=lambda observations, actions: actions + 1.0)
     dqn = trained(env, prioritized=True, n_step=2)
-    assert dqn.gradient_steps > 0
+    assert dqn.group_learner.gradient_steps > 0
     assert all(env.action_space.contains(actions) for actions in env.actions)
     assert all(torch.isfinite(weight).all() for weight in dqn.network.parameters())
 

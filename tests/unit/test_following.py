@@ -165,9 +165,9 @@ def test_ctrl_c_ends_the_wait_for_a_run(tmp_path: Path) -> None:
 
 def test_another_folder_is_no_run_and_not_waited_for(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").touch()
-    with pytest.raises(ConfigError, match=r"is no run folder: it has no config\.yaml"):
+    with pytest.raises(ConfigError, match=r"not a run folder: config\.yaml is missing"):
         watch(tmp_path, columns=0, wait=lambda _: pytest.fail("it waits"))
-    with pytest.raises(ConfigError, match=r"is no run folder: it has no config\.yaml"):
+    with pytest.raises(ConfigError, match=r"not a run folder: config\.yaml is missing"):
         watch(tmp_path / "notes.txt", columns=0, wait=lambda _: pytest.fail("it waits"))
 
 
@@ -253,7 +253,7 @@ def test_what_is_damaged_is_exit_2(folder: RunFolder, capsys: pytest.CaptureFixt
     folder.episodes.write_text('{"round": 0}\n')
     assert main(["watch", str(folder.path)]) == 2
     assert "another version" in capsys.readouterr().err
-    with pytest.raises(ConfigError, match=r"no config\.yaml"):
+    with pytest.raises(ConfigError, match=r"config\.yaml is missing"):
         watch(folder.path.parent, columns=0)
 
 

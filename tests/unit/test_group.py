@@ -1,4 +1,4 @@
-"""What the workers of a policy compute together is what one worker would compute on all of it."""
+"""Collectives of a group: results equal those of one worker on all samples."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ def group_at(endpoint: Any, members: Sequence[int], notes: list[Any] | None = No
         seed=endpoint.address,
         shared_seed=7,
         comm=more.pop("comm", None),
-        report=lambda values: said.append(("log", dict(values))),
-        keep=lambda state: said.append(("save", state)),
+        on_log=lambda values: said.append(("log", dict(values))),
+        on_save=lambda state: said.append(("save", state)),
         **more,
     )
 
@@ -47,7 +47,7 @@ def group_at(endpoint: Any, members: Sequence[int], notes: list[Any] | None = No
 def together(
     work: Callable[[Group], Any], members: Sequence[int] = (0, 1, 2), *, leave: bool = True, **more: Any
 ) -> list[Any]:
-    """Runs `work` at every member of a group in a world of its own; the results in the order of the group ranks."""
+    """Runs `work` at every member of a group; the results in the order of the group ranks."""
     results: dict[int, Any] = {}
 
     def main(endpoint: RoleEndpoint) -> None:
@@ -89,7 +89,7 @@ def gradients(module: torch.nn.Module) -> bytes:
 
 
 @pytest.mark.parametrize("sizes", [(8,), (3, 5), (1, 4, 2), (6, 0, 2)])
-def test_averaged_gradients_are_those_of_one_worker_on_the_pooled_samples(sizes: tuple[int, ...]) -> None:
+def test_average_gradients_equals_one_worker_on_all_samples(sizes: tuple[int, ...]) -> None:
     torch.manual_seed(1)
     inputs, targets = torch.randn(sum(sizes), 3), torch.randn(sum(sizes), 2)
     alone = torch.nn.Linear(3, 2)
@@ -111,7 +111,7 @@ def test_averaged_gradients_are_those_of_one_worker_on_the_pooled_samples(sizes:
 
 
 def averaged_somewhere(members: Sequence[int]) -> set[bytes]:
-    """What five members with fixed gradients hold after averaging them; their world may be laid out in any way."""
+    """What five members with fixed gradients hold after averaging them; they may run in any processes."""
 
     def work(group: Group) -> bytes:
         module = network()
@@ -124,12 +124,12 @@ def averaged_somewhere(members: Sequence[int]) -> set[bytes]:
     return set(together(work, members))
 
 
-def test_averages_are_the_same_to_the_bit_in_every_run_and_wherever_the_members_are() -> None:
+def test_averages_are_bit_equal_wherever_the_members_run() -> None:
     places = [(0, 1, 2, 3, 4), (0, 1, 2, 3, 4), (4, 3, 2, 1, 0), (7, 2, 9, 0, 5)]
     assert len(set.union(*(averaged_somewhere(members) for members in places))) == 1
 
 
-def test_the_sum_is_taken_in_the_order_of_the_group_ranks_in_double_precision() -> None:
+def test_average_sums_in_rank_order_in_double_precision() -> None:
     values = np.array([1e8, 1.0, -1e8, 1e-8], np.float32)
     weights = [1.0, 3.0, 1.0, 0.3]
     total, weight_sum = np.float64(values[0]) * weights[0], weights[0]
@@ -171,13 +171,13 @@ def test_without_any_weight_gradients_and_scalars_are_zero() -> None:
 
 
 @pytest.mark.parametrize("silent", [0, 1])
-def test_what_has_no_weight_is_not_heard_not_even_when_it_is_not_a_number(silent: int) -> None:
+def test_average_ignores_nan_of_a_member_without_weight(silent: int) -> None:
     parts = [(3.0, 2.0, 7.0), (3.0, 2.0, 7.0)]
     parts[silent] = (NAN, 0.0, NAN)
     assert average_one(parts) == [(3.0, 7.0)] * 2
 
 
-def test_a_nan_that_has_weight_is_not_hidden() -> None:
+def test_average_keeps_a_nan_with_weight() -> None:
     ((gradient, scalar), _) = average_one([(NAN, 1.0, NAN), (3.0, 1.0, 3.0)])
     assert gradient is not None
     assert np.isnan([gradient, scalar]).all()
@@ -192,12 +192,12 @@ def test_a_worker_alone_keeps_its_gradients_to_the_bit() -> None:
     assert gradients(module) == before
 
 
-def test_a_group_counts_its_collectives_and_notes_that_other_ways_to_meet_were_taken() -> None:
+def test_group_counts_collectives_and_notes_other_exchanges() -> None:
     def work(group: Group) -> tuple[dict[str, int], bool]:
         assert not group.calls and not group.exchanges
         group.mean(1.0)
         group.mean(2.0)
-        group.share(3)
+        group.broadcast_object(3)
         calls = dict(group.calls)
         assert group.comm is None and group.async_samples is None
         return calls, group.exchanges
@@ -228,7 +228,7 @@ def test_different_numbers_of_parameters_are_an_error_at_every_member() -> None:
 
 
 class OnNode:
-    """An endpoint whose role sees the memory of those roles alone that are on its node."""
+    """An endpoint that shares memory only with the roles of its node."""
 
     def __init__(self, endpoint: RoleEndpoint, nodes: Mapping[int, int]) -> None:
         self.address, self.sent = endpoint.address, 0
@@ -271,7 +271,7 @@ def no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @contextmanager
 def closed_to(ranks: set[int]) -> Iterator[None]:
-    """The members of these ranks, of those that are offered memory, cannot open it: they are asked in their order."""
+    """Lets the members of these ranks fail to open the areas that the root offers."""
     asked = itertools.count(1)
     openly = SharedAreas.open
 
@@ -321,13 +321,13 @@ NODES = st.lists(st.integers(0, 1), min_size=2, max_size=4)
 
 
 def check_formula(nodes: Sequence[int], sizes: Sequence[int], stays: Sequence[int]) -> None:
-    """Member r averages `stays[r]` of the gradients and leaves; what everybody gets is the formula's, to the bit."""
+    """Member r averages `stays[r]` of the gradients and leaves; the result of all members has the formula's bits."""
 
     def work(group: Group, _: OnNode) -> list[bytes]:
         found = []
         for turn, size in enumerate(sizes[: stays[group.rank]]):
             found.append(average_of(group, turn, size))
-            assert group.moments(np.arange(group.rank)).most >= group.rank  # something small in between
+            assert group.moments(np.arange(group.rank)).max_count >= group.rank  # something small in between
         return found
 
     for seen in somewhere(work, nodes):
@@ -338,7 +338,7 @@ def check_formula(nodes: Sequence[int], sizes: Sequence[int], stays: Sequence[in
 
 @settings(max_examples=60)
 @given(st.data(), NODES, SIZES)
-def test_averages_have_the_bits_of_the_formula_whatever_way_they_go_and_whoever_leaves(
+def test_averages_have_the_formulas_bits_on_all_transports(
     data: st.DataObject, nodes: list[int], sizes: list[int]
 ) -> None:
     stays = data.draw(st.lists(st.integers(0, len(sizes)), min_size=len(nodes), max_size=len(nodes)))
@@ -347,11 +347,11 @@ def test_averages_have_the_bits_of_the_formula_whatever_way_they_go_and_whoever_
 
 
 @pytest.mark.usefixtures("no_memory")
-def test_averages_have_the_same_bits_where_there_is_no_memory_to_share() -> None:
+def test_averages_have_the_same_bits_without_shared_memory() -> None:
     check_formula([0, 0, 0], [7, 40000, 1000], [3, 3, 2])
 
 
-def test_once_memory_is_shared_no_letter_is_sent_for_an_update_of_any_size_that_fits() -> None:
+def test_shared_areas_replace_messages_for_updates_that_fit() -> None:
     def work(group: Group, endpoint: OnNode) -> int:
         average_of(group, 0, 40000)
         group.mean(1.0)
@@ -366,9 +366,7 @@ def test_once_memory_is_shared_no_letter_is_sent_for_an_update_of_any_size_that_
 
 @pytest.mark.parametrize("nodes", [[0, 0, 0], [0, 1, 0], [0, 1, 1]])
 @pytest.mark.parametrize(("usual", "other"), [(2, 3), (40000, 3), (3, 40000)])
-def test_different_sizes_are_an_error_at_every_member_that_can_go_on_afterwards(
-    nodes: list[int], usual: int, other: int
-) -> None:
+def test_different_sizes_are_an_error_that_members_survive(nodes: list[int], usual: int, other: int) -> None:
     def work(group: Group, _: OnNode) -> str:
         for turn in range(2):
             average_of(group, turn, usual)
@@ -382,10 +380,10 @@ def test_different_sizes_are_an_error_at_every_member_that_can_go_on_afterwards(
     assert somewhere(work, nodes) == [expected] * 3
 
 
-def test_a_long_value_goes_as_a_letter_between_numbers_in_memory() -> None:
+def test_a_long_value_travels_as_a_message() -> None:
     def work(group: Group, _: OnNode) -> Any:
         first = group.mean(group.rank)
-        shared, pooled = group.share(b"x" * 10**5), group.pool(b"y" * 10**5 if group.rank else b"")
+        shared, pooled = group.broadcast_object(b"x" * 10**5), group.pool(b"y" * 10**5 if group.rank else b"")
         return (
             first,
             len(shared),
@@ -404,7 +402,7 @@ def test_a_group_that_has_ended_leaves_no_descriptor_open() -> None:
         for turn, size in enumerate([10, 40000]):
             average_of(group, turn, size)
 
-    gc.collect()  # what earlier tests have left is not closed meanwhile
+    gc.collect()  # so that garbage of earlier tests is not closed meanwhile
     before = os.listdir("/proc/self/fd")
     somewhere(work, [0, 0, 1])
     assert len(os.listdir("/proc/self/fd")) == len(before)
@@ -444,7 +442,7 @@ def fast_groups(work: Callable[[Group], Any], count: int) -> list[Any]:
     return results
 
 
-def test_a_fast_average_is_the_mean_to_single_precision_and_the_same_at_every_member() -> None:
+def test_fast_average_is_the_mean_in_single_precision() -> None:
     def work(group: Group) -> tuple[bytes, float]:
         parameter = torch.nn.Parameter(torch.zeros(1000))
         parameter.grad = torch.from_numpy(gradient_of(group.rank, 0, 1000)) if group.rank else torch.full((1000,), NAN)
@@ -458,7 +456,7 @@ def test_a_fast_average_is_the_mean_to_single_precision_and_the_same_at_every_me
     assert (kl, Communicator.calls) == (13 / 8, 3)
 
 
-def test_a_fast_average_is_an_ordered_one_once_somebody_has_left() -> None:
+def test_fast_average_is_ordered_after_a_member_has_left() -> None:
     def work(group: Group) -> list[bytes]:
         return [average_of(group, turn, 50) for turn in range([3, 1, 4][group.rank])]
 
@@ -496,7 +494,7 @@ def test_moments_are_those_of_all_values_in_one_array(parts: list[np.ndarray[Any
             np.testing.assert_allclose(found.std, pooled.std(), rtol=1e-9, atol=1e-9)
         else:
             assert (found.mean, found.std) == (0.0, 0.0)
-        assert found.most == max(map(len, parts))
+        assert found.max_count == max(map(len, parts))
 
 
 def test_moments_of_several_arrays_are_those_of_each_by_name() -> None:
@@ -508,7 +506,7 @@ def test_moments_of_several_arrays_are_those_of_each_by_name() -> None:
     assert together(work) == [True] * 3
 
 
-def test_moments_of_different_numbers_of_arrays_are_an_error_at_every_member() -> None:
+def test_moments_of_different_array_counts_are_an_error() -> None:
     said = errors(lambda group: group.moments_of(**{name: [1.0] for name in "ab"[: group.rank + 1]}))
     asked = "worker 0 ['a']; worker 1 ['a', 'b']; worker 2 ['a', 'b']"
     assert said == [f"policy 'blue': the workers ask for the moments of different arrays: {asked}"] * 3
@@ -536,14 +534,14 @@ def test_means_and_maxima_are_those_of_all_members(parts: list[tuple[float, floa
 
 
 @pytest.mark.parametrize("rank", [0, 1, 2])
-def test_a_maximum_with_a_nan_is_nan_whoever_has_it(rank: int) -> None:
+def test_maximum_is_nan_if_any_value_is_nan(rank: int) -> None:
     assert np.isnan(together(lambda group: group.maximum(NAN if group.rank == rank else group.rank))).all()
 
 
 # --- samples and weights ------------------------------------------------------------------------------------------
 
 
-def test_gathered_samples_are_at_the_root_in_the_order_of_the_group_ranks_and_nowhere_else() -> None:
+def test_gather_gives_samples_in_rank_order_at_the_root_only() -> None:
     def work(group: Group) -> Any:
         return group.gather({"x": np.full(2, group.rank), "y": (group.rank, None)})
 
@@ -552,7 +550,7 @@ def test_gathered_samples_are_at_the_root_in_the_order_of_the_group_ranks_and_no
     assert others == [None, None]
 
 
-def test_pooled_samples_are_everywhere_and_belong_to_nobody_else() -> None:
+def test_pool_gives_each_member_its_own_copy_of_all_samples() -> None:
     def work(group: Group) -> Any:
         parts = group.pool(np.array([group.rank]))
         parts[0] += 100 * (group.rank + 1)
@@ -561,7 +559,7 @@ def test_pooled_samples_are_everywhere_and_belong_to_nobody_else() -> None:
     assert together(work) == [[[100 * (rank + 1)], [1], [2]] for rank in range(3)]
 
 
-def test_broadcast_gives_everybody_the_roots_weights_and_buffers_to_the_bit() -> None:
+def test_broadcast_copies_the_roots_weights_and_buffers() -> None:
     def work(group: Group) -> dict[str, torch.Tensor]:
         module = network(seed=group.rank)
         module(torch.randn(5 + group.rank, 3))  # moves the running statistics
@@ -576,11 +574,11 @@ def test_broadcast_gives_everybody_the_roots_weights_and_buffers_to_the_bit() ->
         assert all(torch.equal(state[name], root[name]) for name in root)
 
 
-def test_shared_values_are_the_roots() -> None:
-    assert together(lambda group: group.share({"plan": group.rank})) == [{"plan": 0}] * 3
+def test_broadcast_object_gives_the_roots_value() -> None:
+    assert together(lambda group: group.broadcast_object({"plan": group.rank})) == [{"plan": 0}] * 3
 
 
-def test_weights_that_differ_in_one_bit_are_an_error_at_every_member_that_names_who() -> None:
+def test_check_equal_names_members_that_differ_in_one_bit() -> None:
     def work(group: Group) -> None:
         module = network()
         if group.rank == 2:
@@ -588,7 +586,7 @@ def test_weights_that_differ_in_one_bit_are_an_error_at_every_member_that_names_
             weight.view(-1)[0] = torch.nextafter(weight.view(-1)[0], torch.tensor(np.inf))
         group.check_equal(module)
 
-    assert errors(work) == ["policy 'blue': workers [2] hold other weights than worker 0"] * 3
+    assert errors(work) == ["policy 'blue': the weights of workers [2] differ from those of worker 0"] * 3
 
 
 # --- leaving ------------------------------------------------------------------------------------------------------
@@ -596,8 +594,8 @@ def test_weights_that_differ_in_one_bit_are_an_error_at_every_member_that_names_
 
 @settings(max_examples=25)
 @given(st.lists(st.integers(0, 4), min_size=2, max_size=4))
-def test_a_member_that_has_left_weighs_nothing_and_blocks_nobody(rounds: list[int]) -> None:
-    """Member i takes part in `rounds[i]` collectives and leaves: the hub, rank 0, too, at any time."""
+def test_a_member_that_has_left_is_not_waited_for(rounds: list[int]) -> None:
+    """Member i takes part in `rounds[i]` collectives and leaves: the root, rank 0, may leave at any time too."""
 
     def work(group: Group) -> list[float]:
         return [group.mean(float(group.rank)) for _ in range(rounds[group.rank])]
@@ -610,7 +608,7 @@ def test_a_member_that_has_left_weighs_nothing_and_blocks_nobody(rounds: list[in
         assert seen == pytest.approx(expected)
 
 
-def test_when_the_root_has_left_nothing_is_broadcast_or_shared_and_the_others_still_pool() -> None:
+def test_after_the_root_has_left_broadcasts_give_nothing() -> None:
     def work(group: Group) -> Any:
         if group.is_root:
             return None
@@ -618,7 +616,7 @@ def test_when_the_root_has_left_nothing_is_broadcast_or_shared_and_the_others_st
         with torch.no_grad():
             module.weight.fill_(float(group.rank))
         group.broadcast(module)
-        return module.weight.item(), group.share(1), group.gather(1), group.pool(group.rank)
+        return module.weight.item(), group.broadcast_object(1), group.gather(1), group.pool(group.rank)
 
     assert together(work) == [None, (1.0, None, None, [1, 2]), (2.0, None, None, [1, 2])]
 
@@ -631,13 +629,13 @@ def test_a_team_pools_its_own_samples_in_the_order_of_its_seats(numbers_first: b
     def work(group: Group) -> Any:
         if numbers_first:
             group.mean(1.0)
-        mine = np.full(group.rank, group.rank)  # of a length of its own
+        mine = np.full(group.rank, group.rank)  # of different lengths
         return group.team, [group.pool_team(mine) for _ in range(2)][1], group.pool(group.rank), group.mean(1.0)
 
-    for rank, (team, parts, everybody, mean) in enumerate(together(work, range(5), teams=TEAMS)):
+    for rank, (team, parts, whole_group, mean) in enumerate(together(work, range(5), teams=TEAMS)):
         assert rank in team
         assert [part.tolist() for part in parts] == [[other] * other for other in team]
-        assert (everybody, mean) == ([0, 1, 2, 3, 4], 1.0)
+        assert (whole_group, mean) == ([0, 1, 2, 3, 4], 1.0)
 
 
 def test_a_team_pools_when_others_have_left_the_root_too() -> None:
@@ -660,7 +658,7 @@ def test_a_team_of_which_one_has_left_is_an_error_that_says_so() -> None:
 
     *_, said = together(work, range(5), teams=TEAMS)
     assert said is not None
-    assert said.endswith("whose team still pools: of the workers (3, 4) there are 1")
+    assert said.endswith("while its team still pools samples: of the workers (3, 4), 1 are left")
 
 
 def test_without_a_plan_of_teams_each_worker_is_one() -> None:
@@ -671,7 +669,7 @@ def test_without_a_plan_of_teams_each_worker_is_one() -> None:
 def test_a_member_that_has_left_takes_part_in_nothing() -> None:
     def work(group: Group) -> str:
         group.leave()
-        group.leave()  # once more does nothing
+        group.leave()  # a second call does nothing
         with pytest.raises(GroupError) as info:
             group.mean(1.0)
         return str(info.value)
@@ -695,15 +693,13 @@ CALLS: Mapping[str, Callable[[Group], Any]] = {
     "gather": lambda group: group.gather(1),
     "pool": lambda group: group.pool(1),
     "team": lambda group: group.pool_team(1),
-    "broadcast": lambda group: group.share(1),
+    "broadcast": lambda group: group.broadcast_object(1),
     "equal": lambda group: group.check_equal(torch.nn.Linear(1, 1)),
 }
 
 
 @pytest.mark.parametrize(("first", "second"), list(itertools.pairwise(CALLS)))
-def test_different_collectives_at_the_same_time_are_an_error_at_every_member_that_names_who_called_what(
-    first: str, second: str
-) -> None:
+def test_different_collectives_are_an_error_that_names_them(first: str, second: str) -> None:
     said = errors(lambda group: CALLS[second if group.rank == 1 else first](group))
     expected = (
         f"policy 'blue': the workers called different collectives: worker 0 {first}, worker 1 {second}, "
@@ -739,7 +735,7 @@ def test_a_group_knows_its_size_its_rank_and_its_root() -> None:
     assert seen == [(2, 0, True, "blue", "gradients"), (2, 1, False, "blue", "gradients")]
 
 
-def test_when_the_root_has_left_the_first_that_remains_speaks_for_the_policy() -> None:
+def test_after_the_root_has_left_the_lowest_rank_is_writer() -> None:
     spoken: list[tuple[int, int]] = []
 
     def member(group: Group) -> None:

@@ -13,6 +13,7 @@ from arena import registry
 from arena.errors import BudgetReached, ConfigError
 from arena.records.state_codec import decode, encode
 from fakes import ScriptedEnv, ThreadGroup, all_equal, flat_weights, solo_group, together
+from learning_steps import evaluate, learn, play
 from policies.common.rollout import Batch, from_samples, to_samples
 from policies.hppo import HPPO, UNDECIDED
 
@@ -43,7 +44,7 @@ def trained(env: ScriptedEnv, group: ThreadGroup | None = None, **options: Any) 
 def played(hppo: HPPO) -> HPPO:
     """After one rollout, which is not learnt from yet."""
     hppo.rollout.begin(*hppo.env.reset())
-    hppo.collect(hppo.rollout)
+    play(hppo)
     return hppo
 
 
@@ -77,7 +78,7 @@ def test_an_option_goes_on_in_the_next_rollout() -> None:
     hppo = played(worker(game(length=99), n_steps=6))
     before = hppo.rollout.options[-1].copy()
     hppo.rollout.advance()
-    hppo.collect(hppo.rollout)
+    play(hppo)
     assert (hppo.rollout.options[:2] == before).all()
     assert np.flatnonzero(hppo.rollout.decides[:, 0]).tolist() == [2, 6]
 
@@ -89,7 +90,7 @@ def test_an_option_goes_on_in_the_next_rollout() -> None:
 def test_an_option_is_worth_its_rewards_and_what_comes_after_it_discounted_by_what_it_has_lasted(cut: bool) -> None:
     hppo = disturbed(worker(game(cut=cut), gamma=0.9, gae_lambda=0.0, n_steps=11))
     rollout = played(hppo).rollout
-    batch = hppo.judge(rollout)
+    batch = evaluate(hppo)
     decisions = batch.decisions.view(11, ROWS, 5)
     manager, rewards = hppo.network.manager, rollout.rewards
     with torch.no_grad():
@@ -120,7 +121,7 @@ def valued(hppo: HPPO, value: float) -> HPPO:
 
 def returns_of(hppo: HPPO) -> dict[int, float]:
     """Of the first row's options that are over, by the number of the own action with which they began."""
-    made = hppo.judge(hppo.rollout).decisions.view(-1, ROWS, 5)[:, 0]
+    made = evaluate(hppo).decisions.view(-1, ROWS, 5)[:, 0]
     return {t: float(made[t, 4]) for t in range(len(made)) if made[t, 0]}
 
 
@@ -143,7 +144,7 @@ def test_looking_ahead_to_the_end_an_options_return_is_the_discounted_sum_of_all
     rewards, found = hppo.rollout.rewards[:, 0], returns_of(hppo)
     sums = {t: sum(0.9 ** (u - t) * rewards[u] for u in range(t, 6 if t < 6 else 12)) for t in (0, 4, 6, 10)}
     assert found == pytest.approx(sums, abs=1e-5)
-    worker_alone = hppo.judge(hppo.rollout).returns.view(12, ROWS)[:, 0]
+    worker_alone = evaluate(hppo).returns.view(12, ROWS)[:, 0]
     assert found == pytest.approx({t: float(worker_alone[t]) for t in sums}, abs=1e-5), "both levels mean the same"
 
 
@@ -168,7 +169,7 @@ def test_an_option_that_the_end_of_a_leg_cuts_counts_what_it_has_lasted() -> Non
 def test_the_worker_values_the_option_that_it_plays_and_before_one_is_picked_the_mean_over_all() -> None:
     hppo = disturbed(worker(game(length=5), gamma=1.0, gae_lambda=0.0, n_steps=8))
     rollout = played(hppo).rollout
-    returns = hppo.judge(rollout).returns.view(8, ROWS).numpy()
+    returns = evaluate(hppo).returns.view(8, ROWS).numpy()
     network = hppo.network
 
     def value(leaves: Any, option: Any) -> Any:
@@ -186,7 +187,7 @@ def test_the_worker_values_the_option_that_it_plays_and_before_one_is_picked_the
     np.testing.assert_allclose(returns[7], rollout.rewards[7] + last, rtol=1e-4, atol=1e-5)
     whole = disturbed(worker(game(length=99), gamma=1.0, gae_lambda=0.0, n_steps=8))
     network, rollout = whole.network, played(whole).rollout
-    returns = whole.judge(rollout).returns.view(8, ROWS).numpy()
+    returns = evaluate(whole).returns.view(8, ROWS).numpy()
     np.testing.assert_allclose(returns[7], rollout.rewards[7] + mean(rollout.leaves(8)), rtol=1e-4, atol=1e-5)
 
 
@@ -195,7 +196,7 @@ def test_the_worker_values_the_option_that_it_plays_and_before_one_is_picked_the
 
 def test_the_gradient_by_hand_is_autograds() -> None:
     hppo = worker(ent_coef=0.3)
-    batch = hppo.judge(played(hppo).rollout)
+    batch = evaluate(played(hppo))
     disturbed(hppo)
     hppo.optimizer.zero_grad()
 
@@ -216,12 +217,12 @@ def test_the_gradient_by_hand_is_autograds() -> None:
     measured = hppo.backward(batch)
     assert expected.abs().max() > 0.01
     torch.testing.assert_close(hppo.optimizer.gradient, expected, atol=3e-6, rtol=1e-4)
-    assert len(measured) == len(hppo.measured)
+    assert len(measured) == len(hppo.metric_names)
 
 
 def test_a_minibatch_without_a_decision_moves_the_worker_alone() -> None:
     hppo = worker()
-    batch = hppo.judge(played(hppo).rollout)
+    batch = evaluate(played(hppo))
     batch = batch.take((batch.decisions[:, 0] == 0).nonzero().squeeze(1))
     hppo.optimizer.zero_grad()
     assert hppo.backward(batch)[-3:].tolist() == [0.0] * 3
@@ -237,13 +238,13 @@ def test_the_managers_divergence_is_the_mean_over_all_workers_decisions() -> Non
         hppo = worker(
             game(seed=group.rank, rows=5 - 2 * group.rank, active=ticks), group, minibatch_size=999, n_epochs=1
         )
-        batch = hppo.judge(played(hppo).rollout)
+        batch = evaluate(played(hppo))
         disturbed(hppo)
         made = batch.decisions[:, 0] > 0
         *leaves, options = (leaf[made] for leaf in batch.observations)
         with torch.no_grad():
             log_ratio = hppo.network.manager.policy(leaves).log_prob(options) - batch.decisions[made, 1]
-        figures = hppo.optimize(batch, 1, group.average_gradients)
+        figures = hppo.update(batch, batch.size)
         return float((log_ratio.exp() - 1 - log_ratio).sum()), float(made.sum()), figures["option_approx_kl"]
 
     (first, some, found), (second, others, same) = together(2, work)
@@ -255,10 +256,10 @@ def test_the_managers_divergence_is_the_mean_over_all_workers_decisions() -> Non
 def test_an_update_stops_where_the_manager_alone_has_moved_too_far() -> None:
     def learnt(target_kl: float | None) -> HPPO:
         hppo = worker(target_kl=target_kl, minibatch_size=999, n_epochs=6)
-        batch = hppo.judge(played(hppo).rollout)
+        batch = evaluate(played(hppo))
         with torch.no_grad():
             hppo.network.manager.actor[-1].bias += torch.tensor([1.0, -1.0, 0.0])
-        hppo.learn(batch)
+        learn(hppo, batch)
         return hppo
 
     assert learnt(None).early_stops == 0
@@ -283,13 +284,13 @@ def test_workers_on_one_full_batch_equal_one_worker_on_the_pooled_data(sync: str
 
     def work(group: ThreadGroup) -> tuple[Batch, Any]:
         hppo = worker(game(seed=group.rank, rows=3 + 2 * group.rank), group, **options)
-        batch = hppo.judge(played(hppo).rollout)
-        hppo.learn(batch)
+        batch = evaluate(played(hppo))
+        learn(hppo, batch)
         return batch, flat_weights(hppo.network)
 
     (first, mine), (second, yours) = together(2, work, sync=sync)
     alone = worker(**options)
-    alone.learn(from_samples([to_samples(first), to_samples(second)]))
+    learn(alone, from_samples([to_samples(first), to_samples(second)]))
     assert np.array_equal(mine, yours)
     np.testing.assert_allclose(mine, flat_weights(alone.network), atol=1e-6, rtol=0)
 

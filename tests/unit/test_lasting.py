@@ -1,4 +1,4 @@
-"""Output that nobody reads any more, or that is not there, stops nobody and hides nothing."""
+"""Output without a reader, or closed before the start: it stops no run and hides no error."""
 
 from __future__ import annotations
 

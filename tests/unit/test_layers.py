@@ -227,11 +227,11 @@ HEAVY = (
 )
 
 
-OF_LEAGUES = {
-    *(f"arena.cli.{name}" for name in ("players", "contesting", "exploiting", "recontesting")),
+ON_DEMAND = {
+    *(f"arena.cli.{name}" for name in ("players", "tournament_run", "exploit_run", "report")),
     "arena.run.rounds",
 }
-"""They rate players, and are imported where there are some."""
+"""They rate players or draw charts, and are imported by the commands and runs that do."""
 
 
 def heavy_after(*names: str) -> set[str]:
@@ -249,7 +249,7 @@ def test_the_command_line_and_all_roles_are_imported_without_anything_heavy() ->
     roles = {
         module for module in modules() if within(module, (*(f"arena.{name}" for name in PLAYING), "arena.group.group"))
     }
-    assert heavy_after("arena", "arena.cli.main", *sorted(roles - OF_LEAGUES)) == set()
+    assert heavy_after("arena", "arena.cli.main", *sorted(roles - ON_DEMAND)) == set()
 
 
 def test_the_games_and_their_adapters_are_imported_without_torch_and_mpi() -> None:

@@ -8,7 +8,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from arena.cli.contesting import verdict_lines
+from arena.cli.tournament_run import verdict_lines
 from arena.config.matches import MatchConfig
 from arena.league.ratings.contradictions import Contradiction
 from arena.league.ratings.intervals import of_share

@@ -19,7 +19,7 @@ FOR_RANK_0_ALONE = {
     "yaml",
     "msgspec",
     "arena.config",
-    "arena.cli.leading",
+    "arena.cli.train_run",
     "arena.roles.root.root",
     "arena.records.recorder",
     "arena.records.checkpoint",

@@ -1,4 +1,4 @@
-"""The match as a state machine: who speaks first changes nothing, and nobody speaks out of turn."""
+"""The match as a state machine: the order of requests does not matter, and invalid requests are refused."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ def test_every_order_of_arrival_gives_the_same_joint_step(kinds: list[RequestKin
         assert (match.joint(), match.tick) == (expected, 1)
 
 
-def test_only_a_seat_that_acts_is_not_idle_and_only_a_gone_seat_is_owed_no_reply() -> None:
+def test_seats_that_do_not_act_idle_and_gone_seats_get_no_reply() -> None:
     match = Lockstep(3, budget=10)
     for seat, kind in enumerate([ACT, IDLE, LEAVE]):
         match.put(seat, kind)
     assert match.joint() == Joint(None, frozenset({1, 2}), (0, 1))
 
 
-def test_those_that_have_not_spoken_are_missing_anew_in_every_tick() -> None:
+def test_missing_lists_seats_without_a_request_in_every_tick() -> None:
     match = Lockstep(3, budget=10)
     assert match.missing() == (0, 1, 2)
     match.put(1, ACT)
@@ -68,7 +68,7 @@ def test_a_reset_costs_no_tick_and_names_who_asked() -> None:
     assert match.joint() == Joint(None, frozenset(), (0,))
 
 
-def test_a_match_is_over_when_everybody_has_left() -> None:
+def test_match_is_over_when_all_seats_have_left() -> None:
     match = Lockstep(2, budget=10)
     match.put(0, LEAVE)
     assert not match.over
@@ -86,59 +86,59 @@ def test_a_match_that_is_ended_is_over_with_its_last_tick() -> None:
     assert match.tick == 1
 
 
-def test_only_a_lonely_seat_is_alone() -> None:
+def test_a_match_with_one_seat_is_alone() -> None:
     assert Lockstep(1, budget=1).alone
     assert not Lockstep(2, budget=1).alone
 
 
-def test_nobody_speaks_twice() -> None:
+def test_put_refuses_a_second_request() -> None:
     match = Lockstep(2, budget=10)
     match.put(1, ACT)
-    with pytest.raises(ProtocolError, match="seat 1 said IDLE at tick 0, but it has spoken already"):
+    with pytest.raises(ProtocolError, match="seat 1 sent IDLE at tick 0, but it has sent a request already"):
         match.put(1, IDLE)
 
 
-def test_nobody_speaks_after_leaving() -> None:
+def test_put_refuses_a_seat_that_has_left() -> None:
     match = Lockstep(2, budget=10)
     match.put(1, LEAVE)
-    with pytest.raises(ProtocolError, match="seat 1 said ACT at tick 0, but it has left"):
+    with pytest.raises(ProtocolError, match="seat 1 sent ACT at tick 0, but it has left"):
         match.put(1, ACT)
 
 
-def test_nobody_speaks_after_the_last_tick() -> None:
+def test_put_refuses_requests_after_the_last_tick() -> None:
     match = Lockstep(1, budget=1)
     match.put(0, ACT)
     match.joint()
-    with pytest.raises(ProtocolError, match="seat 0 said ACT at tick 1, but it has no tick left"):
+    with pytest.raises(ProtocolError, match="seat 0 sent ACT at tick 1, but it has no tick left"):
         match.put(0, ACT)
 
 
-def test_a_seat_that_shares_its_match_may_not_reset_it_even_when_the_others_have_left() -> None:
+def test_put_refuses_a_reset_of_a_shared_match() -> None:
     match = Lockstep(2, budget=10)
     match.put(1, LEAVE)
     with pytest.raises(ProtocolError, match="seat 0 asked for a reset at tick 0, but it shares the match"):
         match.put(0, RESET)
-    match.put(0, ACT)  # what was refused was not heard
+    match.put(0, ACT)  # the refused request was not counted
     assert match.joint() == Joint(None, frozenset({1}), (0,))
 
 
 @pytest.mark.parametrize("seat", [-1, 2])
 def test_a_seat_that_the_match_does_not_have_is_refused(seat: int) -> None:
-    with pytest.raises(ProtocolError, match=rf"seat {seat} said ACT at tick 0, but there are 2 seats"):
+    with pytest.raises(ProtocolError, match=rf"seat {seat} sent ACT at tick 0, but there are 2 seats"):
         Lockstep(2, budget=10).put(seat, ACT)
 
 
-def test_the_match_does_not_move_before_all_have_spoken() -> None:
+def test_joint_needs_the_requests_of_all_seats() -> None:
     match = Lockstep(3, budget=10)
     match.put(1, ACT)
-    with pytest.raises(ProtocolError, match=r"cannot move at tick 0: seats \(0, 2\) have not spoken"):
+    with pytest.raises(ProtocolError, match=r"cannot step at tick 0: the requests of seats \(0, 2\) are missing"):
         match.joint()
     assert match.tick == 0
 
 
-def test_a_match_that_everybody_has_left_does_not_move() -> None:
+def test_joint_refuses_a_match_that_all_seats_have_left() -> None:
     match = Lockstep(1, budget=10)
     match.put(0, LEAVE)
-    with pytest.raises(ProtocolError, match="cannot move at tick 0: it is over"):
+    with pytest.raises(ProtocolError, match="cannot step at tick 0: it is over"):
         match.joint()
     assert match.tick == 0

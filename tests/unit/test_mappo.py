@@ -12,6 +12,7 @@ from gymnasium import spaces
 from arena.errors import BudgetReached, ConfigError
 from arena.records.state_codec import decode, encode
 from fakes import ScriptedEnv, ThreadGroup, all_equal, flat_weights, solo_group, together
+from learning_steps import evaluate, learn, play
 from policies.common.rollout import Batch, from_samples, to_samples
 from policies.mappo import MAPPO
 
@@ -45,7 +46,7 @@ def trained(env: ScriptedEnv, group: ThreadGroup | None = None, **options: Any) 
 def played(mappo: MAPPO) -> MAPPO:
     """After one rollout, which is not learnt from yet."""
     mappo.rollout.begin(*mappo.env.reset())
-    mappo.collect(mappo.rollout)
+    play(mappo)
     return mappo
 
 
@@ -59,7 +60,7 @@ def test_the_critic_sees_all_entities_of_the_lane_who_of_them_acts_and_who_it_is
         return np.array([True, tick != 2, True, True, True, tick < 5])
 
     mappo = played(worker(game(length=99, active=active)))
-    sights, rollout = mappo.sights(mappo.rollout), mappo.rollout
+    sights, rollout = mappo.inputs(), mappo.rollout
     found = np.concatenate([seen_by_critic(mappo, sights.played), seen_by_critic(mappo, sights.last)])
     for t in range(8):
         acts = active(t)
@@ -90,7 +91,7 @@ def test_where_an_episode_is_cut_the_critic_sees_the_last_observations_of_all_th
 
     env.step = watched  # type: ignore[method-assign]
     mappo = played(worker(env))
-    found = seen_by_critic(mappo, mappo.sights(mappo.rollout).finals)
+    found = seen_by_critic(mappo, mappo.inputs().finals)
     ((observations, finals),) = last
     nothing = [0.0] * 4
     first = [*finals[0], 1.0, *nothing, *finals[2], 1.0]
@@ -117,7 +118,7 @@ def test_an_actor_sees_its_own_row_alone() -> None:
 @pytest.mark.parametrize("space", [VECTOR, MIXED], ids=["numbers", "mixed"])
 def test_the_gradient_by_hand_is_autograds(space: Any) -> None:
     mappo = worker(game(space, active=lambda tick: np.arange(6) != tick % 6), ent_coef=0.3)
-    batch = mappo.judge(played(mappo).rollout)
+    batch = evaluate(played(mappo))
     for weight in mappo.network.parameters():
         weight.data.add_(0.05 * torch.randn(weight.shape, generator=torch.Generator().manual_seed(1)))
     mappo.optimizer.zero_grad()
@@ -138,13 +139,13 @@ def test_workers_on_one_full_batch_equal_one_worker_on_the_pooled_data(sync: str
 
     def work(group: ThreadGroup) -> tuple[Batch, Any]:
         mappo = worker(game(seed=group.rank, lanes=1 + group.rank), group, **options)
-        batch = mappo.judge(played(mappo).rollout)
-        mappo.learn(batch)
+        batch = evaluate(played(mappo))
+        learn(mappo, batch)
         return batch, flat_weights(mappo.network)
 
     (first, mine), (second, yours) = together(2, work, sync=sync)
     alone = worker(**options)
-    alone.learn(from_samples([to_samples(first), to_samples(second)]))
+    learn(alone, from_samples([to_samples(first), to_samples(second)]))
     assert np.array_equal(mine, yours)
     np.testing.assert_allclose(mine, flat_weights(alone.network), atol=1e-6, rtol=0)
 
@@ -152,7 +153,7 @@ def test_workers_on_one_full_batch_equal_one_worker_on_the_pooled_data(sync: str
 def test_a_stored_state_goes_on_to_the_same_bits() -> None:
     def more(mappo: MAPPO) -> Any:
         mappo.env = game(seed=5, ticks=14)
-        mappo.generator, mappo.rollout = worker().generator, worker().rollout
+        mappo.generator, mappo.rollout.played = worker().generator, 0
         with pytest.raises(BudgetReached):
             mappo.run()
         return mappo.state_dict()

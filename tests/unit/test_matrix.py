@@ -1,4 +1,4 @@
-"""Matrix games: what they pay, what is known of them, what is seen."""
+"""Matrix games: rewards, known solutions, observations."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_repeated_games_are_truncated_after_their_rounds() -> None:
     assert steps[3].rewards.tolist() == [[0, 0]]  # over, and not reset
 
 
-def test_a_player_sees_its_own_last_action_first_and_that_there_is_none_yet() -> None:
+def test_observation_has_the_own_last_action_first() -> None:
     env = Matrix(lanes=2, payoffs=[[1, 2, 3], [4, 5, 6]])
     frame = env.reset(np.ones(2, bool))
     np.testing.assert_array_equal(frame.observations[0], [[0, 0, 0, 0, 0, 1]] * 2)

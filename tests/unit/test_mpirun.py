@@ -263,7 +263,7 @@ def test_a_process_that_has_gone_without_a_word_is_named_and_its_status_is_not_t
     assert words in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(("status", "received"), [(0, [2]), (137, []), (mpirun._NOBODY_LEFT, [])])
+@pytest.mark.parametrize(("status", "received"), [(0, [2]), (137, []), (mpirun._UNCONFIRMED, [])])
 @pytest.mark.parametrize("has_resume", [True, False])
 def test_resume_is_told_of_where_the_command_has_it(
     status: int, received: list[int], has_resume: bool, capsys: pytest.CaptureFixture[str]
@@ -382,7 +382,7 @@ def test_signals_while_the_processes_start_neither_kill_them_nor_are_lost(
 
 
 def until_seen(folder: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """What a child of a launcher runs, so that it does not end before somebody has seen it."""
+    """What a child of a launcher runs, so that it does not end before it was noticed."""
     has_children = mpirun._has_children
 
     def seen(pid: int) -> bool:

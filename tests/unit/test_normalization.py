@@ -15,6 +15,7 @@ from arena import registry
 from arena.errors import BudgetReached, ConfigError
 from arena.records.state_codec import decode, encode
 from fakes import ScriptedEnv, ThreadGroup, all_equal, flat_weights, solo_group, together
+from learning_steps import evaluate, play
 from policies.a2c import A2C
 from policies.common.normalization import ObservationNormalizer, RewardNormalizer, Statistics, pooled
 from policies.dqn import DQN
@@ -276,8 +277,8 @@ def trained(group: ThreadGroup, algorithm: Any = PPO, **options: Any) -> Any:
 def rollout_of(worker: PPO) -> Any:
     """One rollout, and the batch that it becomes."""
     worker.rollout.begin(*worker.env.reset())
-    worker.collect(worker.rollout)
-    return worker.judge(worker.rollout)
+    play(worker)
+    return evaluate(worker)
 
 
 def test_the_network_sees_the_same_numbers_while_it_acts_and_while_it_learns() -> None:
@@ -288,13 +289,13 @@ def test_the_network_sees_the_same_numbers_while_it_acts_and_while_it_learns() -
     worker.env.tick = 0
     worker.rollout.advance()
     worker.rollout.begin(*worker.env.reset())
-    worker.collect(worker.rollout)
-    worker.normalization.see(worker.group, worker.rollout)  # learning comes between this and what it changes
-    batch = worker.judge(worker.rollout)
+    play(worker)
+    worker.normalization.observe(worker.group, worker.rollout)  # learning comes between this and what it changes
+    batch = evaluate(worker)
     assert torch.equal(torch.cat(seen), batch.observations[0])
     assert abs(float(batch.observations[0].mean())) < 1
     worker.normalization.advance()
-    assert not torch.equal(worker.judge(worker.rollout).observations[0], batch.observations[0])
+    assert not torch.equal(evaluate(worker).observations[0], batch.observations[0])
 
 
 @pytest.mark.parametrize("recurrent", [None, "lstm"])
@@ -398,9 +399,9 @@ def replaying(group: ThreadGroup, **options: Any) -> DQN:
 @pytest.mark.parametrize("sync", ["gradients", "samples"])
 def test_workers_that_replay_share_the_statistics_of_all_that_was_seen(sync: str) -> None:
     workers = together(2, replaying, sync=sync)
-    held = [worker.normalize.state_dict() for worker in workers]
+    held = [worker.normalization.state_dict() for worker in workers]
     assert all_equal(*held)
-    (found,) = workers[0].normalize.statistics
+    (found,) = workers[0].normalization.statistics
     assert found.size >= 2 * 32 * 4
     assert np.all((found.mean > 940) & (found.mean < 960))
     np.testing.assert_allclose(found.deviation, 100 / np.sqrt(12), rtol=0.1)
@@ -408,15 +409,14 @@ def test_workers_that_replay_share_the_statistics_of_all_that_was_seen(sync: str
 
 def test_what_is_replayed_is_seen_as_what_is_played() -> None:
     worker = replaying(solo_group())
-    sample = worker.replay.sample(64, torch.Generator().manual_seed(0), beta=1.0)
+    sample = worker.group_learner.replay.sample(64, torch.Generator().manual_seed(0), beta=1.0)
     taken: list[Any] = []
-    worker.gradient_step = lambda batch, average: (taken.append(batch), ({}, torch.zeros(batch.size)))[1]
-    worker._step(64, lambda *_, **figures: figures)
+    worker.group_learner._step(64, lambda batch: (taken.append(batch), ({}, torch.zeros(batch.size)))[1])
     for column in (taken[0].observations[0], taken[0].next_observations[0]):
         assert abs(float(column.mean())) < 0.5
         assert 0.5 < float(column.std()) < 1.5
-    (expected,) = worker.normalize(list(sample.observations))
-    assert torch.equal(worker._seen(sample).observations[0], expected)
+    (expected,) = worker.normalization(list(sample.observations))
+    assert torch.equal(worker.normalization.minibatch(sample).observations[0], expected)
 
 
 def test_a_stored_replaying_policy_that_saw_otherwise_is_refused() -> None:

@@ -61,16 +61,16 @@ def test_the_group_replays_what_the_intensity_says_at_any_number_of_workers(work
     def work(group: ThreadGroup) -> Any:
         drawn: list[int] = []
         dqn = worker(env_of(group, rows=3, ticks=60), group, training_intensity=1.7)
-        step = dqn.gradient_step
+        step = dqn.update
 
-        def counted(batch: Transitions, average: Any) -> Any:
+        def counted(batch: Transitions) -> Any:
             drawn.append(batch.size)
-            return step(batch, average)
+            return step(batch)
 
-        dqn.gradient_step = counted  # type: ignore[method-assign]
+        dqn.update = counted  # type: ignore[method-assign]
         with pytest.raises(BudgetReached):
             dqn.run()
-        return drawn, dqn.intensity.state_dict(), dqn.gradient_steps
+        return drawn, dqn.intensity.state_dict(), dqn.group_learner.gradient_steps
 
     found = together(workers, work, sync=sync)
     _, account, steps = found[0]
@@ -103,7 +103,7 @@ def test_actions_are_random_until_the_group_has_collected_enough() -> None:
 def test_the_replay_of_the_group_is_as_large_at_any_number_of_workers() -> None:
     def work(group: ThreadGroup) -> Any:
         dqn = trained(env_of(group, rows=2, ticks=200), group, buffer_size=90)
-        return len(dqn.replay.fragment().observations[0])
+        return len(dqn.group_learner.replay.fragment().observations[0])
 
     assert together(3, work) == [30, 30, 30]
 
@@ -131,16 +131,16 @@ def full_batch(group: ThreadGroup, fragments: list[Fragment], **options: Any) ->
     dqn = worker(
         env_of(group, ticks=12), group, **{**FULL, "learning_rate": 2e-3, "target_update_interval": 2, **options}
     )
-    if dqn.replay is not None:
-        dqn.replay.sample = lambda *given, **named: everything(dqn.replay)  # type: ignore[method-assign]
-    extend = dqn.replay.extend if dqn.replay is not None else None
+    if dqn.group_learner.replay is not None:
+        dqn.group_learner.replay.sample = lambda *given, **named: everything(dqn.group_learner.replay)  # type: ignore[method-assign]
+    extend = dqn.group_learner.replay.extend if dqn.group_learner.replay is not None else None
 
     def noted(fragment: Fragment, number: int = 0) -> int:
         fragments.append(fragment)
         return extend(fragment, number)  # type: ignore[misc]
 
-    if dqn.replay is not None:
-        dqn.replay.extend = noted  # type: ignore[method-assign]
+    if dqn.group_learner.replay is not None:
+        dqn.group_learner.replay.extend = noted  # type: ignore[method-assign]
     with pytest.raises(BudgetReached):
         dqn.run()
     return dqn
@@ -153,19 +153,21 @@ def test_gradients_and_samples_on_one_full_batch_equal_one_worker_on_the_pooled_
     def work(group: ThreadGroup) -> Any:
         seen = fragments if group.sync == "samples" else []
         dqn = full_batch(group, seen, n_step=n_step)
-        return flat_weights(dqn.network), dqn.gradient_steps
+        return flat_weights(dqn.network), dqn.group_learner.gradient_steps
 
     by_gradients, by_samples = (together(2, work, sync=sync) for sync in SYNCS)
     alone = worker(ScriptedEnv(VECTOR, CHOICE, ticks=12), **FULL, learning_rate=2e-3, target_update_interval=2)
     before = flat_weights(alone.network)
-    alone.replay = Replay(VECTOR, action_shape=(), action_dtype=torch.int64, mask_size=4, capacity=999, workers=2)
+    alone.group_learner.replay = Replay(
+        VECTOR, action_shape=(), action_dtype=torch.int64, mask_size=4, capacity=999, workers=2
+    )
     for number, fragment in enumerate(fragments):
-        alone.replay.extend(fragment, number)
-    batch = everything(alone.replay)
-    alone.replay.sample = lambda *given, **named: batch  # type: ignore[method-assign]
+        alone.group_learner.replay.extend(fragment, number)
+    batch = everything(alone.group_learner.replay)
+    alone.group_learner.replay.sample = lambda *given, **named: batch  # type: ignore[method-assign]
     steps = by_gradients[0][1]
     for _ in range(steps):
-        alone._step(0, lambda parameters, weight, **figures: figures)
+        alone.group_learner._step(0, alone.update)
     assert steps == 4 - (n_step > 1)  # of n-step transitions some are not complete
     for weights, made in (*by_gradients, *by_samples):
         assert made == steps
@@ -178,7 +180,7 @@ def test_gradients_and_samples_on_one_full_batch_equal_one_worker_on_the_pooled_
 def test_workers_with_unequal_rows_stay_equal_through_a_run(sync: str, prioritized: bool) -> None:
     def work(group: ThreadGroup) -> Any:
         dqn = trained(env_of(group, ticks=40), group, prioritized=prioritized, log_every=8)
-        return flat_weights(dqn.network), group.called, dqn.gradient_steps, dqn.intensity.state_dict()
+        return flat_weights(dqn.network), group.called, dqn.group_learner.gradient_steps, dqn.intensity.state_dict()
 
     first, second, third = together(3, work, sync=sync)
     assert np.array_equal(first[0], second[0])
@@ -191,7 +193,7 @@ def test_a_worker_without_transitions_takes_part_and_counts_for_nothing() -> Non
     def work(group: ThreadGroup) -> Any:
         idle = (lambda tick: np.zeros(5, np.bool_)) if group.rank == 1 else None
         dqn = trained(env_of(group, ticks=30, active=idle), group)
-        return flat_weights(dqn.network), dqn.replay.size, dqn.intensity.state_dict()
+        return flat_weights(dqn.network), dqn.group_learner.replay.size, dqn.intensity.state_dict()
 
     busy, idle = together(2, work)
     assert (busy[1], idle[1]) == (90, 0)
@@ -205,7 +207,7 @@ def test_a_worker_without_transitions_takes_part_and_counts_for_nothing() -> Non
 def test_where_nobody_ever_acts_nothing_is_learnt(sync: str) -> None:
     env = ScriptedEnv(VECTOR, CHOICE, ticks=16, active=lambda tick: np.zeros(4, np.bool_))
     dqn = trained(env, solo_group(sync=sync))
-    assert dqn.gradient_steps == 0
+    assert dqn.group_learner.gradient_steps == 0
     assert np.array_equal(flat_weights(dqn.network), flat_weights(worker(env).network))
 
 
@@ -227,7 +229,7 @@ def test_rows_that_did_not_act_teach_nothing() -> None:
 
     env.step, env.reset = spoilt_step, spoilt_reset  # type: ignore[method-assign]
     dqn = trained(env, prioritized=True, n_step=2)
-    assert dqn.gradient_steps > 5
+    assert dqn.group_learner.gradient_steps > 5
     assert np.isfinite(flat_weights(dqn.network)).all()
 
 
@@ -243,14 +245,14 @@ def test_target_networks_follow_as_often_and_as_far_as_they_are_told(tau: float,
         learning_rate=0.01,
     )
     expected, weights = flat_weights(dqn.network), []
-    step = dqn.gradient_step
+    step = dqn.update
 
     def noted(*given: Any) -> Any:
         result = step(*given)
         weights.append(flat_weights(dqn.network))
         return result
 
-    dqn.gradient_step = noted  # type: ignore[method-assign]
+    dqn.update = noted  # type: ignore[method-assign]
     with pytest.raises(BudgetReached):
         dqn.run()
     for index, learnt in enumerate(weights, 1):
@@ -351,7 +353,7 @@ def test_a_stored_state_goes_on_to_the_same_bits(prioritized: bool) -> None:
 
     def more(dqn: DQN) -> Any:
         new = worker(ScriptedEnv(VECTOR, CHOICE))  # each leg of a run has random streams of its own
-        dqn.generator, dqn._replaying = new.generator, new._replaying
+        dqn.generator, dqn.group_learner._generator = new.generator, new.group_learner._generator
         dqn.env = ScriptedEnv(VECTOR, CHOICE, ticks=15, seed=5, reward=random_rewards(5))
         with pytest.raises(BudgetReached):
             dqn.run()
@@ -382,7 +384,7 @@ def test_without_its_replay_a_policy_plays_on_and_waits_until_it_has_seen_enough
         fresh.run()
     assert asked == []
     assert fresh.intensity.waited == stored["intensity"]["waited"] + 16
-    assert fresh.gradient_steps == stored["gradient_steps"] + 6  # (40 - 16) * 2 / 8
+    assert fresh.group_learner.gradient_steps == stored["gradient_steps"] + 6  # (40 - 16) * 2 / 8
 
 
 def test_a_group_that_loads_one_state_explores_on_streams_of_its_own() -> None:

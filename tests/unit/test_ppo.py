@@ -16,8 +16,9 @@ from arena import registry
 from arena.errors import BudgetReached, ConfigError
 from arena.records.state_codec import decode, encode
 from fakes import ScriptedEnv, ThreadGroup, all_equal, flat_weights, solo_group, together
+from learning_steps import evaluate, learn, play
 from policies.a2c import A2C
-from policies.common.rollout import Batch, Rollout, from_samples, to_leaves, to_samples
+from policies.common.rollout import Batch, from_samples, to_leaves, to_samples
 from policies.ppo import PPO
 
 VECTOR = spaces.Box(-1, 1, (3,), np.float32)
@@ -39,11 +40,9 @@ def trained(env: ScriptedEnv, group: ThreadGroup | None = None, **options: Any) 
 
 def seen(ppo: PPO) -> Batch:
     """What one rollout gives."""
-    env = ppo.env
-    rollout = Rollout(env.single_observation_space, ppo.head, ticks=ppo.options.n_steps, rows=env.num_envs)
-    rollout.begin(*env.reset())
-    ppo.collect(rollout)
-    return ppo.judge(rollout)
+    ppo.rollout.begin(*ppo.env.reset())
+    play(ppo)
+    return evaluate(ppo)
 
 
 def random_rewards(seed: int) -> Callable[[Any, Any], Any]:
@@ -278,12 +277,12 @@ def test_workers_on_one_full_batch_equal_one_worker_on_the_pooled_data(sync: str
     def work(group: ThreadGroup) -> tuple[Batch, Any]:
         ppo = worker(unequal_env(group), group, **options)
         batch = seen(ppo)
-        figures = ppo.learn(batch)
+        figures = learn(ppo, batch)
         return batch, (flat_weights(ppo.network), figures)
 
     (first, mine), (second, yours) = together(2, work, sync=sync)
     alone = worker(ScriptedEnv(VECTOR, CHOICE), **options)
-    expected = alone.learn(from_samples([to_samples(first), to_samples(second)]))
+    expected = learn(alone, from_samples([to_samples(first), to_samples(second)]))
     assert np.array_equal(mine[0], yours[0])
     np.testing.assert_allclose(mine[0], flat_weights(alone.network), atol=1e-6, rtol=0)
     assert mine[1] == yours[1] == pytest.approx(expected, abs=1e-5)
@@ -308,14 +307,14 @@ def test_a_worker_without_transitions_takes_part_and_counts_for_nothing() -> Non
         env = unequal_env(group, active=(lambda tick: np.zeros(5, np.bool_)) if idle else None)
         ppo = worker(env, group)
         batch = seen(ppo)
-        ppo.learn(batch)
+        learn(ppo, batch)
         return flat_weights(ppo.network), batch.size
 
     (busy, count), (idle, none) = together(2, work)
     assert (count, none) == (24, 0)
     assert np.array_equal(busy, idle)
     ppo = worker(unequal_env(solo_group()))
-    ppo.learn(seen(ppo))
+    learn(ppo, seen(ppo))
     np.testing.assert_allclose(busy, flat_weights(ppo.network), atol=1e-6, rtol=0)
 
 
@@ -430,11 +429,11 @@ def test_a_rollout_that_the_end_of_a_leg_parts_is_kept_and_learnt_from_in_the_ne
     fresh.load_worker_state_dict(decode(*encode(own)))
     learnt: list[Batch] = []
 
-    def learn(batch: Batch) -> dict[str, float]:
+    def learn_from(batch: Batch, update: Any) -> dict[str, float]:
         learnt.append(batch)
         return {}
 
-    monkeypatch.setattr(fresh, "learn", learn)
+    monkeypatch.setattr(fresh.group_learner, "learn_from", learn_from)
     with pytest.raises(BudgetReached):
         fresh.run()
     (batch,) = learnt

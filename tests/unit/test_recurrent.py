@@ -18,8 +18,9 @@ from arena import registry
 from arena.errors import BudgetReached, ConfigError
 from arena.records.state_codec import decode, encode
 from fakes import ScriptedEnv, ThreadGroup, all_equal, flat_weights, solo_group, together
-from policies.common.rollout import Batch, from_samples, to_samples
-from policies.networks.recurrent import RECURRENT, RecurrentEncoder, chopped
+from learning_steps import evaluate, learn, play
+from policies.common.rollout import Batch, from_samples, to_samples, to_sequences
+from policies.networks.recurrent import RECURRENT, RecurrentEncoder
 from policies.ppo import PPO
 
 VECTOR = spaces.Box(-1, 1, (3,), np.float32)
@@ -46,8 +47,8 @@ def trained(env: ScriptedEnv, kind: str, group: ThreadGroup | None = None, **opt
 def seen(ppo: PPO) -> Batch:
     """What one rollout gives."""
     ppo.rollout.begin(*ppo.env.reset())
-    ppo.collect(ppo.rollout)
-    return ppo.judge(ppo.rollout)
+    play(ppo)
+    return evaluate(ppo)
 
 
 def taking_turns(tick: int) -> NDArray[np.bool_]:
@@ -121,7 +122,7 @@ def test_every_complete_transition_is_in_one_sequence_of_its_row_and_episode(
     rng = np.random.default_rng(seed)
     valid, ended = rng.random((ticks, rows)) < 0.8, rng.random((ticks, rows)) < 0.2
     place = torch.arange(ticks * rows)
-    batch = chopped(Batch((place,), None, place, place, place, place, place), valid, ended, length)
+    batch = to_sequences(Batch((place,), None, place, place, place, place, place), valid, ended, length)
     lengths = batch.lengths.tolist()
     assert sum(lengths) == batch.size == valid.sum()
     assert sorted(batch.actions.tolist()) == np.flatnonzero(valid).tolist()
@@ -311,12 +312,12 @@ def test_workers_on_one_full_batch_equal_one_worker_on_the_pooled_data(kind: str
     def work(group: ThreadGroup) -> tuple[Batch, Any]:
         ppo = worker(unequal_env(group), kind, group, **options)
         batch = seen(ppo)
-        ppo.learn(batch)
+        learn(ppo, batch)
         return batch, flat_weights(ppo.network)
 
     (first, mine), (second, yours) = together(2, work, sync=sync)
     alone = worker(ScriptedEnv(VECTOR, CHOICE), kind, **options)
-    alone.learn(from_samples([to_samples(first), to_samples(second)]))
+    learn(alone, from_samples([to_samples(first), to_samples(second)]))
     assert np.array_equal(mine, yours)
     np.testing.assert_allclose(mine, flat_weights(alone.network), atol=1e-6, rtol=0)
 

@@ -71,8 +71,8 @@ def test_a_users_own_class_is_found_by_module_and_name(folder: Path) -> None:
         ("math:pi", "'math:pi' is a float"),
         ("gymnasium:CartPol-v1", "CartPole"),
         ("pettingzoo:nothing_v0", "nothing_v0"),
-        ("pettingzoo:", "'' names no game of PettingZoo"),
-        ("pettingzoo:.tag_v3", "'.tag_v3' names no game of PettingZoo"),
+        ("pettingzoo:", "'' is not the name of a PettingZoo game"),
+        ("pettingzoo:.tag_v3", "'.tag_v3' is not the name of a PettingZoo game"),
     ],
 )
 def test_an_environment_that_is_not_there_is_a_configuration_error(name: str, message: str) -> None:

@@ -16,7 +16,7 @@ from arena.diagnostics.profile import RoleProfile
 from arena.errors import ConfigError
 from arena.launch import lead
 from arena.launch import rank as ranks
-from arena.launch.leader import Rank0Base
+from arena.launch.lead import Rank0Base
 from arena.launch.rank import Rank
 from arena.launch.repair import DEATHS_AT_MOST, often_dead, repaired
 from arena.plan.build import make_plan
@@ -137,7 +137,7 @@ def test_deaths_on_record_from_before_a_resume_hide_no_new_ones(tmp_path: Path) 
 
 def test_an_evaluation_ends_when_its_run_is_asked_to() -> None:
     memory = RecoveryState()
-    aside = memory.aside()
+    aside = memory.for_evaluation()
     aside.begun = True
     memory.stop.ask("a callback")
     assert aside.stop.wanted
@@ -147,7 +147,7 @@ def test_an_evaluation_ends_when_its_run_is_asked_to() -> None:
 def test_the_time_of_a_role_adds_up_over_the_legs() -> None:
     memory, who = RecoveryState(), Profiled(Role(RoleKind.ROOT), None, 0)
     for wall in (1.0, 2.0):
-        memory.spend(who, RoleProfile(wall, wall / 2, {"recording": wall}))
+        memory.add_profile(who, RoleProfile(wall, wall / 2, {"recording": wall}))
     assert memory.profiles == {who: RoleProfile(3.0, 1.5, {"recording": 3.0})}
 
 
@@ -210,7 +210,7 @@ def test_a_run_is_not_said_to_go_on_where_what_is_learnt_cannot_be_saved_and_loa
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run, memory = run_of(tmp_path), RecoveryState(stop=Stop(number=signal.SIGINT))
-    memory.go(repairable=False)
+    memory.begin_leg(repairable=False)
     run.folder.config.write_text("name: test\n")
     lead._stopped(run, 849, memory)
     told = [

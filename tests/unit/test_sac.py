@@ -14,8 +14,8 @@ from arena import registry
 from arena.errors import BudgetReached, ConfigError
 from fakes import ScriptedEnv, ThreadGroup, all_equal, flat_weights, solo_group, together
 from minibatches import assert_gradients, disturb, made_up, parts
-from policies import sac
 from policies.common.replay import Transitions
+from policies.networks import soft_actions
 from policies.networks.box import SquashedGaussian
 from policies.sac import SAC
 
@@ -101,6 +101,11 @@ def losses_of_choices(learner: SAC, batch: Transitions) -> tuple[Tensor, Tensor,
     return critic_loss, torch.stack(costs).mean(), log_alpha.exp() * wanted.mean()
 
 
+def measured(learner: SAC, batch: Transitions) -> dict[str, float]:
+    """The metrics of a minibatch, whose gradients are added."""
+    return dict(zip(learner.metric_names, learner.backward(batch)[0].tolist(), strict=True))
+
+
 CASES = {
     "numbers": (NUMBERS, False, losses_of_numbers),
     "choices": (CHOICE, False, losses_of_choices),
@@ -111,7 +116,7 @@ CASES = {
 @pytest.mark.parametrize("space", [VECTOR, PICTURE], ids=["vector", "picture"])
 @pytest.mark.parametrize("case", CASES)
 def test_the_gradients_by_hand_are_autograds(case: str, space: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sac, "normal", steady)
+    monkeypatch.setattr(soft_actions, "normal", steady)
     action_space, masked, losses = CASES[case]
     learner = disturbed(worker(ScriptedEnv(space, action_space)))
     batch, network = made_up(learner, 50, masked=masked), learner.network
@@ -122,7 +127,7 @@ def test_the_gradients_by_hand_are_autograds(case: str, space: Any, monkeypatch:
     by_temperature = torch.autograd.grad(temperature_loss, list(network.temperature.parameters()))
     for optimizer in learner.optimizers.values():
         optimizer.zero_grad()
-    figures, _ = learner.gradients(batch)
+    figures = measured(learner, batch)
     assert_gradients(network.critics, by_critics)
     assert_gradients(network.actor, by_actor)
     assert_gradients(network.temperature, by_temperature)
@@ -133,7 +138,7 @@ def test_the_gradients_by_hand_are_autograds(case: str, space: Any, monkeypatch:
 def test_errors_are_what_priorities_want() -> None:
     learner = disturbed(worker(ScriptedEnv(VECTOR, CHOICE)))
     batch = made_up(learner, 20)
-    _, errors = learner.gradients(batch)
+    _, errors = learner.backward(batch)
     with torch.no_grad():
         values = learner.network.critics(batch.observations[0])[:, torch.arange(20), batch.actions]
         targets = batch.rewards + batch.discounts * learner.next_values(batch)
@@ -145,7 +150,7 @@ def test_the_temperature_grows_as_long_as_there_is_less_entropy_than_wanted(want
     learner = disturbed(worker(target_entropy=wanted))
     batch, before = made_up(learner, 20), learner.alpha
     for _ in range(3):
-        learner.gradient_step(batch, learner.group.average_gradients)
+        learner.update(batch)
     assert (learner.alpha > before) == grows
     assert learner.alpha != before
 
@@ -178,14 +183,14 @@ def test_the_values_are_told_as_they_are_however_far_away_the_targets(actions: A
     learner = disturbed(worker(ScriptedEnv(VECTOR, actions)))
     batch = made_up(learner, 20)
     far = batch._replace(rewards=batch.rewards + 1e9)
-    near, away = (learner.gradients(one)[0]["q_value"] for one in (batch, far))
+    near, away = (measured(learner, one)["q_value"] for one in (batch, far))
     assert near != 0
     assert away == pytest.approx(near, rel=1e-5)
 
 
 def test_a_fixed_temperature_stays_and_has_no_optimiser() -> None:
     learner = trained(ScriptedEnv(VECTOR, NUMBERS, ticks=12, reward=random_rewards(0)), ent_coef=0.2)
-    assert learner.gradient_steps > 0
+    assert learner.group_learner.gradient_steps > 0
     assert learner.alpha == 0.2
     assert set(learner.optimizers) == {"critics", "actor"}
 
@@ -195,7 +200,7 @@ def test_uniform_choice_has_the_most_entropy_that_can_be_wanted() -> None:
     with torch.no_grad():
         for weight in learner.network.actor.parameters():
             weight.zero_()
-    figures, _ = learner.gradients(made_up(learner, 20))
+    figures = measured(learner, made_up(learner, 20))
     assert figures["entropy"] == pytest.approx(np.log(4), abs=1e-6)
     assert learner.optimizers["temperature"].gradient[0].item() == pytest.approx(0.02 * np.log(4), abs=1e-6)
 
@@ -213,7 +218,7 @@ def test_plays_and_learns_with_its_kinds_of_spaces(space: Any, action_space: Any
     SAC.check(space, action_space)
     env = ScriptedEnv(space, action_space, ticks=6, reward=random_rewards(0))
     learner = trained(env)
-    assert learner.gradient_steps > 0
+    assert learner.group_learner.gradient_steps > 0
     assert all(env.action_space.contains(np.asarray(actions)) for actions in env.actions)
     assert np.isfinite(flat_weights(learner.network)).all()
     observations, infos = env.reset()
@@ -241,7 +246,7 @@ def test_an_actor_disturbs_nothing_and_is_greedy_when_told() -> None:
     with torch.no_grad():
         mean = learner.network([torch.tensor(observations)])[:, :2]
     before = learner.state_dict()
-    assert all(np.allclose(greedy(observations, infos), learner.to_env(mean.tanh().numpy())) for _ in range(3))
+    assert all(np.allclose(greedy(observations, infos), learner.actions.to_env(mean.tanh().numpy())) for _ in range(3))
     assert len({curious(observations, infos).tobytes() for _ in range(5)}) == 5
     assert all_equal(before, learner.state_dict())
 
@@ -253,18 +258,17 @@ def test_an_actor_disturbs_nothing_and_is_greedy_when_told() -> None:
 def test_workers_on_one_full_batch_equal_one_worker_on_the_pooled_data(
     action_space: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sac, "normal", steady)
+    monkeypatch.setattr(soft_actions, "normal", steady)
     alone = disturbed(worker(ScriptedEnv(VECTOR, action_space)))
     batch = made_up(alone, 50)
 
     def work(group: ThreadGroup) -> Any:
         learner = disturbed(worker(ScriptedEnv(VECTOR, action_space), group))
-        average = learner.group.average_gradients
-        figures = [learner.gradient_step(parts(batch, 30, 20)[group.rank], average)[0] for _ in range(3)]
+        figures = [learner.update(parts(batch, 30, 20)[group.rank])[0] for _ in range(3)]
         return flat_weights(learner.network), figures, group.called, learner.alpha
 
     (mine, my_figures, called, alpha), (yours, your_figures, _, _) = together(2, work)
-    expected = [alone.gradient_step(batch, alone.group.average_gradients)[0] for _ in range(3)]
+    expected = [alone.update(batch)[0] for _ in range(3)]
     assert called.count("average") == 3  # one exchange for critics, actor and temperature
     assert np.array_equal(mine, yours)
     assert my_figures == your_figures
@@ -278,7 +282,7 @@ def test_workers_with_unequal_rows_stay_equal_through_a_run(sync: str) -> None:
     def work(group: ThreadGroup) -> Any:
         env = ScriptedEnv(VECTOR, NUMBERS, rows=1 + 2 * group.rank, seed=group.rank, ticks=12, reward=random_rewards(1))
         learner = trained(env, group)
-        return flat_weights(learner.network), learner.gradient_steps, learner.alpha, group.called
+        return flat_weights(learner.network), learner.group_learner.gradient_steps, learner.alpha, group.called
 
     first, second = together(2, work, sync=sync)
     assert np.array_equal(first[0], second[0])
@@ -291,7 +295,7 @@ def test_a_loss_that_is_no_number_stops_the_worker_before_its_weights_are_lost()
     batch = made_up(learner, 20)
     before = flat_weights(learner.network)
     with pytest.raises(FloatingPointError, match="policy 'blue'"):
-        learner.gradient_step(batch._replace(rewards=batch.rewards * np.inf), learner.group.average_gradients)
+        learner.update(batch._replace(rewards=batch.rewards * np.inf))
     assert np.array_equal(flat_weights(learner.network), before)
 
 
@@ -308,7 +312,7 @@ def test_a_stored_state_goes_on_to_the_same_weights() -> None:
     fresh.generator.set_state(learner.generator.get_state())  # each leg of a run has a stream of its own
     batch = made_up(worker(), 20)
     for one in (learner, fresh):
-        one.gradient_step(batch, one.group.average_gradients)
+        one.update(batch)
     assert all_equal(fresh.state_dict(), learner.state_dict())
 
 

@@ -1,4 +1,4 @@
-"""The face that a seat gives an algorithm, by the spaces of its entities and their masks."""
+"""Which faces a seat can have, given the spaces and masks of its entities."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ def seat_of(*mask_sizes: int) -> SeatSpaces:
 
 
 @pytest.mark.parametrize(("mask_sizes", "face"), [((3, 3), "vector"), ((0, 0), "vector"), ((3, 0), "parallel")])
-def test_rows_lie_in_one_array_only_if_all_entities_have_masks_or_none_has(mask_sizes: Any, face: str) -> None:
+def test_rows_are_uniform_if_all_entities_have_masks_or_none(mask_sizes: Any, face: str) -> None:
     seat = seat_of(*mask_sizes)
     assert seat_face(Either, seat, lanes=1) == face
     assert seat.uniform == SeatLayout.of(1, *seat).uniform == (face == "vector")
 
 
-def test_a_seat_in_which_some_have_masks_is_refused_to_who_needs_one_array() -> None:
+def test_seat_with_some_masks_is_refused_for_the_vector_face() -> None:
     with pytest.raises(ConfigError, match=r"'vector' needs equal spaces of .*, and masks of all or of none: give each"):
         seat_face(Vector, seat_of(3, 0), lanes=1)

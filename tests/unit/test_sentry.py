@@ -42,7 +42,7 @@ def run_of(**changes: Any) -> Run:
 
 
 def in_game(run: Run, body: Callable[[RoleScheduler], None]) -> None:
-    """Calls `body` in the environment's turn, while everybody else waits."""
+    """Calls `body` in the environment's turn, while all other roles wait."""
     host = RoleScheduler(names_of(run, run.roles))
 
     def environment(endpoint: RoleEndpoint) -> None:
@@ -74,7 +74,7 @@ def test_a_call_that_takes_too_long_is_named_with_its_stack_and_what_the_others_
         watching = RootWatchdog(host, run, clock=clock)
         found = []
         for _ in range(6):
-            found.append(watching.look())
+            found.append(watching.check())
             clock.now += 2.0
         assert found[:5] == [None] * 5
         failure = found[5]
@@ -97,7 +97,7 @@ def test_turns_that_change_are_no_hang(clock: Clock) -> None:
         watching = RootWatchdog(host, run, clock=clock)
         for _ in range(100):
             host.turns += 1
-            assert watching.look() is None
+            assert watching.check() is None
             clock.now += 2.0
 
     in_game(run, body)
@@ -110,13 +110,13 @@ def test_time_in_which_the_process_was_stopped_or_starved_does_not_count(
 
     def body(host: RoleScheduler) -> None:
         watching = RootWatchdog(host, run, clock=clock)
-        watching.look()
+        watching.check()
         clock.now += 1000.0
-        assert watching.look() is None, "nobody was awake"
+        assert watching.check() is None, "time in which the process was stopped does not count"
         monkeypatch.setattr(watchdog_thread, "delays", lambda pid: {pid: 100.0})
         for _ in range(8):
             clock.now += 2.0
-            assert watching.look() is None
+            assert watching.check() is None
 
     in_game(run, body)
 
@@ -153,5 +153,5 @@ def test_a_run_that_ends_well_leaves_no_thread_and_no_process() -> None:
     watching = RootWatchdog(host, run)
     with watching:
         pass
-    assert watching._judge is not None and watching._judge.poll() is not None
-    assert not any(thread.name == "sentry" for thread in threading.enumerate())
+    assert watching._process is not None and watching._process.poll() is not None
+    assert not any(thread.name == "watchdog" for thread in threading.enumerate())

@@ -1,4 +1,4 @@
-"""Samples of any space as lists of arrays: nothing of them is lost, and mistakes are refused."""
+"""Samples of any space as lists of arrays, without loss; invalid samples are refused."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_unflatten_undoes_flatten_without_a_copy(space: Space[Any], seed: int) -
 
 @QUICK
 @given(spaces(), SEEDS)
-def test_rows_written_and_taken_are_the_samples_to_the_bit_and_in_the_space(space: Space[Any], seed: int) -> None:
+def test_write_sample_and_row_keep_samples_bit_equal(space: Space[Any], seed: int) -> None:
     space.seed(seed)
     samples = [space.sample() for _ in range(LANES)]
     batch = empty_batch(space, LANES)
@@ -89,9 +89,7 @@ def test_a_row_is_a_copy(space: Space[Any], seed: int) -> None:
 
 @QUICK
 @given(spaces(), SEEDS, st.lists(st.booleans(), min_size=LANES, max_size=LANES))
-def test_copied_rows_are_the_same_to_the_bit_and_the_others_are_untouched(
-    space: Space[Any], seed: int, chosen: list[bool]
-) -> None:
+def test_copy_rows_copies_only_these_rows(space: Space[Any], seed: int, chosen: list[bool]) -> None:
     rng = np.random.default_rng(seed)
     source, target = arbitrary_batch(space, rng, LANES), arbitrary_batch(space, rng, LANES)
     before = [bits(space, row(space, target, lane)) for lane in range(LANES)]
@@ -118,9 +116,7 @@ def test_the_no_op_of_a_discrete_space_is_the_first_that_the_mask_allows(space: 
 
 @QUICK
 @given(multi_discretes(), st.data())
-def test_the_no_op_of_a_multi_discrete_space_is_allowed_by_the_mask_in_every_component(
-    space: MultiDiscrete, data: st.DataObject
-) -> None:
+def test_no_op_of_a_multi_discrete_space_obeys_its_mask(space: MultiDiscrete, data: st.DataObject) -> None:
     size = mask_size(space)
     mask = np.array(data.draw(st.lists(st.integers(0, 1), min_size=size, max_size=size)), np.int8)
     chosen = no_op(space, mask)
@@ -183,7 +179,7 @@ def test_a_sample_of_another_kind_or_shape_is_refused(
 
 
 @pytest.mark.parametrize("shape", [(2,), (1, 2), (LANES,), (LANES, 1), (LANES, 3), (LANES, 2, 1)])
-def test_a_batch_of_another_shape_is_refused_even_where_numpy_would_stretch_it(shape: tuple[int, ...]) -> None:
+def test_copy_rows_refuses_a_shape_that_numpy_would_broadcast(shape: tuple[int, ...]) -> None:
     with pytest.raises(ValueError, match=r"has the shape \(3, 2\), got"):
         copy_rows(FLAT, np.zeros(shape, np.float32), empty_batch(FLAT, LANES), slice(None))
 
@@ -280,7 +276,7 @@ def test_a_choice_that_a_space_does_not_have_is_refused(space: Space[Any], wrong
 def test_none_is_refused_as_an_action_and_as_a_batch(space: Space[Any]) -> None:
     with pytest.raises(TypeError, match=r"^None is no action of .*; an action is needed on every tick$"):
         check_choices(space, None)
-    with pytest.raises(TypeError, match=r"^None is no batch of .*; a sample is needed for each of its rows$"):
+    with pytest.raises(TypeError, match=r"^None is no batch of .*; a sample is needed for each row$"):
         BatchWriter(space, empty_batch(space, 2)).write(None, lambda: np.ones(2, np.bool_))
 
 
@@ -296,9 +292,7 @@ def test_none_is_refused_as_an_action_and_as_a_batch(space: Space[Any]) -> None:
     ],
     ids=str,
 )
-def test_a_wrong_choice_in_a_batch_is_refused_also_where_a_narrower_type_would_make_it_right(
-    space: Space[Any], wrong: Any
-) -> None:
+def test_batch_writer_checks_choices_before_the_cast(space: Space[Any], wrong: Any) -> None:
     writer = BatchWriter(space, empty_batch(space, 1))
     with pytest.raises(ValueError, match="is no action of"):
         writer.write(np.array(wrong), lambda: np.ones(1, np.bool_))

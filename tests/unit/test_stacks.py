@@ -1,4 +1,4 @@
-"""Stacks are read from what faulthandler writes, and shortened to what a person wants to see."""
+"""Stacks are parsed from the output of faulthandler, and shortened to the frames that matter."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from arena.diagnostics.stacks import (
     stack_of,
     waits,
 )
-from arena.launch.watchdog_process import parted
+from arena.launch.watchdog_process import read_lines
 
 HOST = StackFrame("/x/arena/transport/scheduler.py", 240, "sleep")
 STAGE = StackFrame("/x/arena/roles/perform.py", 60, "_act")
@@ -53,17 +53,17 @@ def test_what_faulthandler_writes_is_read_as_python_tells_it() -> None:
     assert [[frame[::2] for frame in stack] for stack in found] == [[frame[::2] for frame in told]]
 
 
-def test_of_a_game_that_hangs_its_own_frames_are_shown_and_not_how_it_was_called() -> None:
+def test_shortened_shows_the_frames_of_a_game_that_hangs() -> None:
     assert shortened((START, STAGE, PLAY, GAME, GAME)) == (GAME, GAME)
 
 
-def test_of_an_algorithm_that_waits_the_line_that_waits_is_shown() -> None:
+def test_shortened_shows_the_waiting_line_of_an_algorithm() -> None:
     stack = (START, STAGE, PLAY, PLAYER, PROXY, HOST)
     assert waits(stack)
     assert shortened(stack) == (PLAYER,)
 
 
-def test_of_a_role_of_the_arena_what_it_does_is_shown() -> None:
+def test_shortened_shows_the_frames_of_an_arena_role() -> None:
     assert shortened((START, STAGE, PLAY, HOST)) == (PLAY,)
     assert shortened((START, STAGE, PLAY, PROXY)) == (PLAY, PROXY)
 
@@ -113,5 +113,5 @@ def test_last_words_name_the_role_that_hangs_and_those_that_wait_for_it() -> Non
 
 
 def test_the_pipe_s_lines_of_json_are_parted_from_the_stacks_that_follow() -> None:
-    assert parted('{"heading": "a"}\n{"12": "root"}\n' + DUMP) == ({"heading": "a", "12": "root"}, DUMP)
-    assert parted('{"heading": "a"}\n') == ({"heading": "a"}, "")
+    assert read_lines('{"heading": "a"}\n{"12": "root"}\n' + DUMP) == ({"heading": "a", "12": "root"}, DUMP)
+    assert read_lines('{"heading": "a"}\n') == ({"heading": "a"}, "")

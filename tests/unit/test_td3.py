@@ -50,11 +50,12 @@ def test_the_gradients_by_hand_are_autograds() -> None:
     by_actor = torch.autograd.grad(actor_loss, list(actor.parameters()))
     for optimizer in learner.optimizers.values():
         optimizer.zero_grad()
-    figures, _ = learner.losses_backward(batch, actor=True)
+    learner.group_learner.gradient_steps = 1  # so that the actor is due
+    critic_loss, _, found, *_ = learner.backward(batch)[0].tolist()
     assert_gradients(critics, by_critics)
     assert_gradients(actor, by_actor)
-    assert figures["critic_loss"] == pytest.approx(loss.item(), rel=1e-5)
-    assert figures["actor_loss"] == pytest.approx(actor_loss.item(), rel=1e-5)
+    assert critic_loss == pytest.approx(loss.item(), rel=1e-5)
+    assert found == pytest.approx(actor_loss.item(), rel=1e-5)
 
 
 def test_the_targets_noise_is_clipped_and_so_is_its_action() -> None:
@@ -84,7 +85,7 @@ def test_what_is_smoothed_are_the_targets_actions(monkeypatch: pytest.MonkeyPatc
 def test_the_actor_moves_every_so_many_steps_of_the_critics(delay: int) -> None:
     learner = worker(ScriptedEnv(VECTOR, NUMBERS, rows=1, ticks=16, reward=random_rewards(0)), policy_delay=delay)
     moves: list[tuple[bool, bool]] = []
-    step = learner.gradient_step
+    step = learner.update
 
     def watched(*given: Any) -> Any:
         actor, critics = flat_weights(learner.network.actor), flat_weights(learner.network.critics)
@@ -93,7 +94,7 @@ def test_the_actor_moves_every_so_many_steps_of_the_critics(delay: int) -> None:
         moves.append((*moved, not np.array_equal(critics, flat_weights(learner.network.critics))))  # type: ignore[arg-type]
         return result
 
-    learner.gradient_step = watched  # type: ignore[method-assign]
+    learner.update = watched  # type: ignore[method-assign]
     with pytest.raises(BudgetReached):
         learner.run()
     assert len(moves) > 6
@@ -107,12 +108,12 @@ def test_the_targets_move_with_the_actor_unless_told_otherwise() -> None:
 
 def test_a_resumed_run_counts_on_to_the_next_step_of_the_actor() -> None:
     learner, fresh = worker(policy_delay=3), worker(policy_delay=3)
-    learner.gradient_steps = 4
+    learner.group_learner.gradient_steps = 4
     fresh.load_state_dict(learner.state_dict())
     due = []
     for _ in range(5):
         due.append(fresh.actor_is_due)
-        fresh.gradient_steps += 1
+        fresh.group_learner.gradient_steps += 1
     assert due == [False, True, False, False, True]
     assert all_equal(worker().state_dict().keys(), learner.state_dict().keys())
 

@@ -21,6 +21,7 @@ from arena.plan.plan import Plan
 from arena.preflight.seats import check_teams, learners_of
 from arena.records.state_codec import decode, encode
 from fakes import ScriptedEnv, ThreadGroup, all_equal, flat_weights, solo_group, together
+from learning_steps import evaluate, learn, play
 from policies.maddpg import MADDPG
 from policies.mappo import MAPPO
 from policies.masac import MASAC
@@ -171,20 +172,20 @@ def like(learner: Any, actions: list[Any]) -> Any:
         return torch.as_tensor(np.array(next(told)))
 
     learner.act_randomly = learner.explore = choose
-    learner.to_env = lambda chosen: chosen
+    learner.actions.to_env = lambda chosen: chosen
     return learner
 
 
 def noting(learner: Any) -> list[Any]:
     """The actions that it takes from now on, as learnt from."""
     taken: list[Any] = []
-    to_env = learner.to_env
+    to_env = learner.actions.to_env
 
     def note(actions: Any) -> Any:
         taken.append(actions.copy())
         return to_env(actions)
 
-    learner.to_env = note
+    learner.actions.to_env = note
     return taken
 
 
@@ -209,17 +210,17 @@ def test_a_team_of_several_workers_learns_what_one_seat_learns_that_does_and_see
         learner = kind(env, group, ticks=TICKS, **SMALL, **options)
         taken = noting(learner)
         run(learner)
-        return flat_weights(learner.network), taken, learner.state_dict(), group.logged, learner.replay
+        return flat_weights(learner.network), taken, learner.state_dict(), group.logged, learner.group_learner.replay
 
     workers = together(E, work, sync=sync, team_size=E)
     seated = kind(Uneven(space, actions, **given), solo_group(sync=sync), ticks=TICKS, **SMALL, **options)
     run(like(seated, acted([taken for _, taken, *_ in workers])))
-    assert seated.gradient_steps > 10
+    assert seated.group_learner.gradient_steps > 10
     for weights, _, state, logged, _ in workers:
         np.testing.assert_allclose(weights, flat_weights(seated.network), atol=1e-6, rtol=0)
         assert state["intensity"] == seated.intensity.state_dict()
         assert logged == [pytest.approx(line, abs=1e-4) for line in seated.group.logged]
-    assert all_equal(workers[0][4].state_dict()["rings"], seated.replay.state_dict()["rings"])
+    assert all_equal(workers[0][4].state_dict()["rings"], seated.group_learner.replay.state_dict()["rings"])
     assert all(replay is None or replay.size == 0 for *_, replay in workers[1:])
 
 
@@ -307,9 +308,9 @@ def judged(kind: Any, env: Any, group: ThreadGroup, **options: Any) -> Any:
     """A worker that has played one rollout, and the batch that it makes of it."""
     learner = kind(env, group, ticks=40, **ROLLOUTS, **options)
     learner.rollout.begin(*env.reset())
-    learner.collect(learner.rollout)
-    learner.normalization.see(group, learner.rollout)
-    return learner, learner.judge(learner.rollout)
+    play(learner)
+    learner.normalization.observe(group, learner.rollout)
+    return learner, evaluate(learner)
 
 
 @pytest.mark.parametrize("space", [VECTOR, MIXED], ids=["vector", "mixed"])
@@ -322,17 +323,17 @@ def test_each_worker_of_a_mappo_team_judges_its_own_rows_of_what_a_seat_judges_a
     def work(group: ThreadGroup) -> Any:
         env = Uneven(space, places=one_of(group), masked=True)
         learner, batch = judged(MAPPO, env, group, **options)
-        learner.learn(batch)
+        learn(learner, batch)
         return learner.rollout, batch, flat_weights(learner.network)
 
     workers = together(E, work, sync=sync, team_size=E)
     seat = MAPPO(Uneven(space, masked=True), solo_group(sync=sync), ticks=40, **ROLLOUTS, **options)
     taken = iter(acted([list(rollout.flat()[2].view(7, L).numpy()) for rollout, *_ in workers]))
-    seat._choose = lambda *_: next(taken)  # type: ignore[method-assign]
+    seat.act = lambda *_: next(taken)  # type: ignore[method-assign]
     seat.rollout.begin(*seat.env.reset())
-    seat.collect(seat.rollout)
-    seat.normalization.see(seat.group, seat.rollout)
-    batch = seat.judge(seat.rollout)
+    play(seat)
+    seat.normalization.observe(seat.group, seat.rollout)
+    batch = evaluate(seat)
     whose = batch.observations[-1]  # an entity's place, the last leaf
     for place, (_, own, _) in enumerate(workers):
         expected = batch.take(torch.nonzero(whose == place).squeeze(1))
@@ -345,7 +346,7 @@ def test_each_worker_of_a_mappo_team_judges_its_own_rows_of_what_a_seat_judges_a
             assert torch.equal(mine, theirs)
         for name in ("log_probs", "values", "advantages", "returns"):
             torch.testing.assert_close(getattr(own, name), getattr(expected, name), atol=1e-6, rtol=1e-5)
-    seat.learn(batch)
+    learn(seat, batch)
     for _, _, weights in workers:
         np.testing.assert_allclose(weights, flat_weights(seat.network), atol=1e-6, rtol=0)
 

@@ -93,7 +93,7 @@ def test_straight_ahead_takes_eighteen_ticks_whatever_the_rounding() -> None:
     assert step.rewards.tolist() == [[1, 1, -1, -1]]
 
 
-def test_opponents_that_come_closer_than_a_tenth_both_go_back_and_keep_their_x() -> None:
+def test_opponents_that_touch_return_and_keep_their_x() -> None:
     env, step = played([(0.0, 0.1), (0.05, -0.08)], [DOWN, STAY])
     np.testing.assert_allclose(env.positions[0], [(0.0, 0.9), (0.05, -0.9)])
     assert not step.terminated.any()
@@ -163,7 +163,7 @@ def test_mirrored_red_sees_and_moves_as_blue_does() -> None:
     np.testing.assert_allclose(turned.positions[0, 1], -plain.positions[0, 0])
 
 
-def test_an_image_shows_everybody_in_the_grey_of_their_relation() -> None:
+def test_image_shows_each_player_in_the_gray_of_its_role() -> None:
     positions = [(0, 0.5), (0.5, 0.5), (0, -0.5), (-1.0, -0.5)]
     _, step = played(positions, [STAY] * 4, blue_obs="image")
     image = step.frame.observations[0][0, :, :, 0]
@@ -220,7 +220,7 @@ def test_lanes_together_play_as_each_alone(seeds: list[int], team_size: int, max
         np.testing.assert_array_equal(together.positions, np.concatenate([env.positions for env in alone]))
 
 
-def test_the_same_seed_gives_the_same_start_and_without_one_the_stream_goes_on() -> None:
+def test_seed_decides_the_start_and_the_stream_continues() -> None:
     env, every = begun(lanes=2), np.ones(2, bool)
     starts = []
     for seeds in ([5, 5], [5, 6], None, [None, 6]):

@@ -1,4 +1,4 @@
-"""What a vector environment writes into its request, and when."""
+"""When and what a vector environment writes into its request."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LANES = 2
 
 
 def environment(observation_space: Space[Any]) -> tuple[VectorEnvProxy, SeatClient, ReplyView]:
-    """One whose game has always answered already; its seat, and the answer as the game writes it."""
+    """A vector environment whose replies are always there; its seat, and its reply to write."""
     welcome = Welcome(
         lanes=LANES,
         entities=("only",),
@@ -45,7 +45,7 @@ def environment(observation_space: Space[Any]) -> tuple[VectorEnvProxy, SeatClie
     return env, seat, reply
 
 
-def test_actions_that_may_not_be_sent_do_not_touch_those_that_are_under_way() -> None:
+def test_refused_actions_do_not_change_a_pending_request() -> None:
     env, seat, reply = environment(Box(0, 1, (1,), np.float32))
     env.step_async(np.array([1, 2]))
     with pytest.raises(AlreadyPendingCallError):

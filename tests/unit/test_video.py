@@ -1,4 +1,4 @@
-"""Pictures of games as videos: their sizes, and what stands over them."""
+"""Videos of games: sizes and captions of their pictures."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def colors_of(picture: NDArray[np.uint8]) -> set[str]:
     ("size", "expected"),
     [((64, 64), (384, 384)), ((480, 600), (480, 600)), ((1000, 500), (720, 360)), ((3, 1), (360, 120))],
 )
-def test_small_pictures_become_larger_by_whole_numbers_and_large_ones_fit(size: Any, expected: Any) -> None:
+def test_scaled_enlarges_by_whole_factors_and_reduces(size: Any, expected: Any) -> None:
     assert scaled(plain(*size)).shape == (*expected, 3)
 
 
@@ -98,7 +98,7 @@ def test_of_the_words_of_an_encoder_the_first_line_is_told(tmp_path: Path, monke
         write_video(tmp_path / "a.mp4", iter([plain(64, 64)]), per_second=4)
 
 
-def test_a_place_where_no_file_can_be_is_refused_before_anything_is_drawn(tmp_path: Path) -> None:
+def test_check_video_refuses_an_unusable_path(tmp_path: Path) -> None:
     (tmp_path / "taken.gif").mkdir()
     for path, words in ((tmp_path / "taken.gif", "is a folder; name a file"), (tmp_path / "no" / "a.gif", "no folder")):
         with pytest.raises(ConfigError, match=words):

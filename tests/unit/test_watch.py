@@ -17,7 +17,7 @@ from arena.roles.root import watchdog
 from arena.roles.root.watchdog import Watchdog
 from arena.run.run import Run
 from arena.transport import Tag
-from arena.transport.endpoint import Bytes, Channel, Obey, Order
+from arena.transport.endpoint import Bytes, Channel, Order, OrderHandler
 from arena.transport.status import RoleStatus, State, StatusReply, pack, unpack
 
 CONFIG = {
@@ -43,7 +43,7 @@ class World:
         self.now = 100.0
         self.does: dict[int, tuple[Channel, float] | None] = {}
         self.node = node
-        self.obeyed: dict[Order, Obey] = {}
+        self.handlers: dict[Order, OrderHandler] = {}
         self.asked: list[int] = []
         self.owed: list[tuple[int, Bytes]] = []
         self.calls: dict[int, tuple[tuple[str, int], ...]] = {}  # by address, what its role has called how often
@@ -58,14 +58,14 @@ class World:
     def runs(self, address: int) -> None:
         self.does[address] = None
 
-    def obey(self, order: Order, do: Obey) -> None:
-        self.obeyed[order] = do
+    def on_order(self, order: Order, do: OrderHandler) -> None:
+        self.handlers[order] = do
 
     def process(self, address: int) -> Process | None:
         return Process("here" if address == 0 else self.node, 10**9 + address, -1)
 
     def order(self, to: int, order: Order, data: Bytes) -> None:
-        assert order is Order.WHERE
+        assert order is Order.QUERY_STATUS
         self.asked.append(to)
         self.owed.append((to, data))
         self.answer()
@@ -80,7 +80,7 @@ class World:
                 stack, calls = IN_GAME if question.stacks else (), self.calls.get(to, ())
                 role = RoleStatus(to, State.WAITS, nap[0], self.now - nap[1], stack, calls)
                 peeked = tuple({self.address_of(process): IN_GAME} for process in question.peek)
-                self.obeyed[Order.HERE](to, pack(StatusReply(question, (role,), peeked)))
+                self.handlers[Order.STATUS](to, pack(StatusReply(question, (role,), peeked)))
 
     def address_of(self, process: Process) -> int:
         return process.pid - 10**9
@@ -200,10 +200,10 @@ def test_env_timeout_s_is_the_limit_of_a_call_where_it_is_given(world: World) ->
     for address in range(2, 7):
         world.waits(address, ENVIRONMENT, Tag.REPLY)
     world.runs(ENVIRONMENT)
-    world.obeyed[Order.HERE] = quick._hear
+    world.handlers[Order.STATUS] = quick._hear
     failure = pass_time(world, quick, 4.0)
     assert "may take 2 s; `env_timeout_s` can give it more" in failure.message
-    world.obeyed[Order.HERE] = patient._hear
+    world.handlers[Order.STATUS] = patient._hear
     assert pass_time(world, patient, 90.0) is None, "nothing moves, but it may come back"
     assert pass_time(world, patient, 30.0) is not None
 
@@ -214,7 +214,7 @@ def test_when_all_wait_and_nobody_can_wake_them_the_run_ends_though_there_is_no_
         world.waits(address, 0, Tag.FROM_ROOT)
     failure = pass_time(world, watching, 20.0)
     assert failure.who.endswith("every role waits for another one")
-    assert "environment of match 0 ('game') (rank 1) waits for a word of the root, for" in failure.message
+    assert "environment of match 0 ('game') (rank 1) waits for a message of the root, for" in failure.message
 
 
 def test_a_wait_that_ends_while_stacks_are_gathered_ends_nothing(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

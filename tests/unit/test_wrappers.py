@@ -1,4 +1,4 @@
-"""Wrappers around games of every kind against Gymnasium's own, or against a slow formula, and what is refused."""
+"""Wrappers around games of every interface against Gymnasium's, or a slow formula; and refusals."""
 
 from __future__ import annotations
 
@@ -7,16 +7,17 @@ from typing import Any
 
 import numpy as np
 import pytest
-from gymnasium import wrappers as own
+from gymnasium import spaces
+from gymnasium import wrappers as gymnasium_wrappers
 from gymnasium.spaces import Box
 
-from arena.errors import ConfigError, GameError
+from arena.errors import ConfigError
 from arena.game.api import BatchedEnv
 from arena.testing import check_batched_env
 from envs.adapters import adapt, gymnasium_factory, pettingzoo_factory
 from envs.adapters.batch import BatchedLanes
 from envs.adapters.gymnasium_env import GymnasiumGame
-from envs.adapters.wrappers import AreaResize, wrapped_lanes, wrappings
+from envs.adapters.wrappers import AreaResize, wrap_batched, wrapper_specs
 from envs.matrix import Matrix
 from envs.touchdown import Touchdown
 from games import Dropout
@@ -26,15 +27,15 @@ Wrappers = list[tuple[str, Any]]
 
 
 def of_any_kind(make: Callable[[], Any], lanes: int, wrappers: Wrappers) -> BatchedEnv:
-    """Gymnasium's environments as if they were games of another kind: wrapped entity by entity."""
-    return wrapped_lanes(BatchedLanes([GymnasiumGame(make()) for _ in range(lanes)]), wrappings(wrappers))
+    """Gymnasium's environments as if they were games of another interface: all lanes are wrapped at once."""
+    return wrap_batched(BatchedLanes([GymnasiumGame(make()) for _ in range(lanes)]), wrapper_specs(wrappers))
 
 
 def itself(make: Callable[[], Any], lanes: int, wrappers: Wrappers) -> BatchedEnv:
     return adapt(make, {}, lanes, wrappers)
 
 
-WAYS = {"itself": itself, "by entity": of_any_kind}
+WAYS = {"itself": itself, "all lanes at once": of_any_kind}
 CARTPOLE = gymnasium_factory("CartPole-v1")
 
 
@@ -77,42 +78,59 @@ def same(left: list[Any], right: list[Any]) -> bool:
 
 
 PAIRS: dict[str, tuple[Callable[[], Any], Wrappers, Callable[[Any], Any]]] = {
-    "frame stack": (CARTPOLE, [("frame_stack", 4)], lambda env: own.FrameStackObservation(env, 4)),
+    "frame stack": (CARTPOLE, [("frame_stack", 4)], lambda env: gymnasium_wrappers.FrameStackObservation(env, 4)),
     "frame stack, zeros": (
         CARTPOLE,
         [("frame_stack", {"stack_size": 3, "padding_type": "zero"})],
-        lambda env: own.FrameStackObservation(env, 3, padding_type="zero"),
+        lambda env: gymnasium_wrappers.FrameStackObservation(env, 3, padding_type="zero"),
     ),
     "frames of choices": (
         gymnasium_factory("Taxi-v4"),
         [("frame_stack", 2)],
-        lambda e: own.FrameStackObservation(e, 2),
+        lambda e: gymnasium_wrappers.FrameStackObservation(e, 2),
     ),
-    "grayscale": (Painting, [("grayscale", None)], own.GrayscaleObservation),
+    "grayscale": (Painting, [("grayscale", None)], gymnasium_wrappers.GrayscaleObservation),
     "grayscale, three axes": (
         Painting,
         [("grayscale", {"keep_dim": True})],
-        lambda env: own.GrayscaleObservation(env, keep_dim=True),
+        lambda env: gymnasium_wrappers.GrayscaleObservation(env, keep_dim=True),
     ),
-    "bound": (Painting, [("clip_reward", 12.5)], lambda env: own.ClipReward(env, -12.5, 12.5)),
-    "sign": (Painting, [("clip_reward", "sign")], lambda env: own.TransformReward(env, lambda r: float(np.sign(r)))),
-    "time limit": (Painting, [("time_limit", 3)], lambda env: own.TimeLimit(env, 3)),
-    "limit on the last step": (Painting, [("time_limit", 7)], lambda env: own.TimeLimit(env, 7)),
-    "any other one": (
-        CARTPOLE,
-        [("gymnasium.wrappers:DelayObservation", {"delay": 2})],
-        lambda env: own.DelayObservation(env, 2),
+    "bound": (Painting, [("clip_reward", 12.5)], lambda env: gymnasium_wrappers.ClipReward(env, -12.5, 12.5)),
+    "sign": (
+        Painting,
+        [("clip_reward", "sign")],
+        lambda env: gymnasium_wrappers.TransformReward(env, lambda r: float(np.sign(r))),
     ),
+    "time limit": (Painting, [("time_limit", 3)], lambda env: gymnasium_wrappers.TimeLimit(env, 3)),
+    "limit on the last step": (Painting, [("time_limit", 7)], lambda env: gymnasium_wrappers.TimeLimit(env, 7)),
     "in order": (
         Painting,
-        [
-            ("grayscale", None),
-            ("clip_reward", 15),
-            ("wrappers:Shifted", {"by": 0.0, "bonus": 7}),
-            ("clip_reward", 20),
-        ],
-        lambda env: own.ClipReward(
-            own.TransformReward(own.ClipReward(own.GrayscaleObservation(env), -15, 15), lambda r: float(r) + 7), -20, 20
+        [("time_limit", 5), ("grayscale", None), ("frame_stack", 2), ("clip_reward", 15)],
+        lambda env: gymnasium_wrappers.ClipReward(
+            gymnasium_wrappers.FrameStackObservation(
+                gymnasium_wrappers.GrayscaleObservation(gymnasium_wrappers.TimeLimit(env, 5)), 2
+            ),
+            -15,
+            15,
+        ),
+    ),
+}
+CLASSES: dict[str, tuple[Callable[[], Any], Wrappers, Callable[[Any], Any]]] = {
+    "delay": (
+        CARTPOLE,
+        [("gymnasium.wrappers:DelayObservation", {"delay": 2})],
+        lambda env: gymnasium_wrappers.DelayObservation(env, 2),
+    ),
+    "between built-in wrappers": (
+        Painting,
+        [("grayscale", None), ("clip_reward", 15), ("wrappers:Shifted", {"by": 0.0, "bonus": 7}), ("clip_reward", 20)],
+        lambda env: gymnasium_wrappers.ClipReward(
+            gymnasium_wrappers.TransformReward(
+                gymnasium_wrappers.ClipReward(gymnasium_wrappers.GrayscaleObservation(env), -15, 15),
+                lambda r: float(r) + 7,
+            ),
+            -20,
+            20,
         ),
     ),
 }
@@ -122,7 +140,7 @@ PAIRS: dict[str, tuple[Callable[[], Any], Wrappers, Callable[[Any], Any]]] = {
 @pytest.mark.parametrize(("shape", "axis"), [((30, 40, 1), 2), ((30, 40, 3), 2), ((3, 30, 40), 0)])
 def test_pictures_are_stacked_along_their_channels(shape: tuple[int, ...], axis: int, way: str) -> None:
     wrapped = WAYS[way](lambda: Painting(shape=shape), 2, [("frame_stack", 3)])
-    frames = adapt(lambda: own.FrameStackObservation(Painting(shape=shape), 3), {}, 2)
+    frames = adapt(lambda: gymnasium_wrappers.FrameStackObservation(Painting(shape=shape), 3), {}, 2)
     (space,) = wrapped.interface.observation_spaces
     assert space.shape == tuple(3 * size if place == axis else size for place, size in enumerate(shape))
     for joined, apart in zip(play(wrapped), play(frames), strict=True):  # [lane, frame, ...]
@@ -136,9 +154,14 @@ def test_pictures_are_stacked_along_their_channels(shape: tuple[int, ...], axis:
 def test_a_wrapper_is_gymnasiums_own(name: str, way: str) -> None:
     make, wrappers, wrap = PAIRS[name]
     wrapped, plain = WAYS[way](make, 2, wrappers), adapt(lambda: wrap(make()), {}, 2)
-    if name != "in order":
-        assert wrapped.interface == plain.interface
+    assert wrapped.interface == plain.interface
     assert same(play(wrapped), play(plain))
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_any_wrapper_class_wraps_a_gymnasium_environment(name: str) -> None:
+    make, wrappers, wrap = CLASSES[name]
+    assert same(play(adapt(make, {}, 2, wrappers)), play(adapt(lambda: wrap(make()), {}, 2)))
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -183,11 +206,11 @@ def test_a_resized_picture_is_the_mean_of_what_each_pixel_covers(shape: Any, to:
 def test_large_pictures_are_resized_as_exactly() -> None:
     shape = (300, 280, 3)
     picture = np.random.default_rng(0).integers(0, 256, shape, np.uint8)
-    resize = AreaResize(Painting(shape=shape), (75, 70))
+    resize = AreaResize(Painting(shape=shape).observation_space, (75, 70))
     means = picture.reshape(75, 4, 70, 4, 3).mean(axis=(1, 3))  # sixteenths: a half is a half
-    np.testing.assert_array_equal(resize.observation(picture), np.floor(means + 0.5))
+    np.testing.assert_array_equal(resize(picture), np.floor(means + 0.5))
     white = np.full(shape, 255, np.uint8)
-    assert (resize.observation(white) == 255).all()
+    assert (resize(white) == 255).all()
 
 
 def test_pictures_go_through_the_usual_pipeline() -> None:
@@ -235,8 +258,8 @@ def test_every_entity_sees_its_own_last_frames(game: str) -> None:
     for e in entities:
         shape = env.interface.observation_spaces[e].shape
         assert shape == (2, *plain.interface.observation_spaces[e].shape)
-    everybody = np.ones(2, np.bool_)
-    env_frame, plain_frame = env.reset(everybody, [4, 5]), plain.reset(everybody, [4, 5])
+    both_lanes = np.ones(2, np.bool_)
+    env_frame, plain_frame = env.reset(both_lanes, [4, 5]), plain.reset(both_lanes, [4, 5])
     before = [np.array(column) for column in plain_frame.observations]
     for e in entities:
         np.testing.assert_array_equal(env_frame.observations[e], np.stack([before[e], before[e]], 1))
@@ -266,7 +289,7 @@ def test_clipped_rewards_are_the_games_own_within_the_bound(game: str) -> None:
                 np.testing.assert_array_equal(one[-4], clip(other[-4]))
 
 
-def test_a_time_limit_truncates_those_who_are_left_and_nobody_twice() -> None:
+def test_time_limit_truncates_the_remaining_entities_once() -> None:
     env = adapt(Dropout, {"lengths": (2, 9, 6)}, 1, [("time_limit", 4)])
     env.reset(np.ones(1, np.bool_), [0])
     steps = [env.step([np.zeros(1, np.int64)] * 3) for _ in range(4)]
@@ -279,41 +302,71 @@ def test_a_time_limit_truncates_those_who_are_left_and_nobody_twice() -> None:
     assert not env.step([np.zeros(1, np.int64)] * 3).truncated.any()
 
 
-def test_in_a_game_in_turns_a_wrapper_steps_with_its_entity_and_rewards_wait_for_it() -> None:
-    env = adapt(tictactoe(), {}, 1, [("wrappers:Shifted", {"by": 0.0, "bonus": 100.0})])
-    plain = adapt(tictactoe(), {}, 1)
-    moves, everybody = (0, 3, 1, 4, 2), np.ones(1, np.bool_)  # the first player fills the upper row
-    env.reset(everybody, [0]), plain.reset(everybody, [0])
-    said = []
+class Atlas:
+    """A game of the list interface; each entity observes a picture and a number, drawn from the seed."""
+
+    def __init__(self) -> None:
+        seen = spaces.Dict(picture=Box(0, 255, (2, 3), np.uint8), number=spaces.Discrete(9, start=3))
+        self.observation_spaces, self.action_spaces = [seen, seen], [spaces.Discrete(2)] * 2
+        self.seed(0)
+
+    def _see(self) -> Any:
+        picture = self.rng.integers(0, 256, (2, 3), np.uint8)
+        return {"picture": picture, "number": np.int64(self.rng.integers(3, 12))}
+
+    def seed(self, seed: int) -> None:
+        self.rng = np.random.default_rng(seed)
+
+    def reset(self) -> Any:
+        self.turn = 0
+        return [self._see(), self._see()]
+
+    def step(self, actions: Any) -> Any:
+        self.turn += 1
+        seen = [self._see(), self._see()]
+        return seen, [1.0, -1.0], self.turn == 9, [{}, {}]
+
+
+@pytest.mark.parametrize("padding", ["reset", "zero"])
+def test_frames_of_nested_spaces_are_stacked_leaf_by_leaf(padding: str) -> None:
+    wrappers: Wrappers = [("frame_stack", {"stack_size": 3, "padding_type": padding})]
+    env, plain = adapt(Atlas, {}, 2, wrappers), adapt(Atlas, {}, 2)
+    every = np.ones(2, np.bool_)
+    first = plain.reset(every, [1, 2])
+    stacked = env.reset(every, [1, 2])
+    for entity in range(2):
+        for leaf, empty in (("picture", 0), ("number", 3)):
+            seen = np.array(first.observations[entity][leaf])
+            before = seen if padding == "reset" else np.full_like(seen, empty)
+            frames = [before, before, seen]
+            np.testing.assert_array_equal(stacked.observations[entity][leaf], np.stack(frames, 1))
+    history = [[{key: np.array(value) for key, value in batch.items()} for batch in first.observations]]
+    for _ in range(4):
+        step, other = env.step([np.zeros(2, np.int64)] * 2), plain.step([np.zeros(2, np.int64)] * 2)
+        history.append([{key: np.array(value) for key, value in batch.items()} for batch in other.frame.observations])
+    for entity in range(2):
+        for leaf in ("picture", "number"):
+            frames = [seen[entity][leaf] for seen in history[-3:]]
+            np.testing.assert_array_equal(step.frame.observations[entity][leaf], np.stack(frames, 1))
+
+
+def test_in_a_game_in_turns_frames_are_those_before_an_entitys_own_turns() -> None:
+    env, plain = adapt(tictactoe(), {}, 1, [("frame_stack", 2)]), adapt(tictactoe(), {}, 1)
+    every, moves = np.ones(1, np.bool_), (0, 3, 1, 4, 2)  # the first player fills the upper row
+    env_frame, frame = env.reset(every, [0]), plain.reset(every, [0])
+    before = [np.array(batch[0]) for batch in frame.observations]
+    stacks = [np.stack([batch, batch]) for batch in before]
     for move in moves:
-        actions = [np.full(1, move)] * 2
-        step, other = env.step(actions), plain.step(actions)
-        said.append(step.rewards[0].tolist())
+        step, other = env.step([np.full(1, move)] * 2), plain.step([np.full(1, move)] * 2)
+        for entity in range(2):
+            if other.frame.active[0, entity] or other.terminated[0, entity]:
+                seen = np.array(other.frame.observations[entity][0])
+                stacks[entity], before[entity] = np.stack([before[entity], seen]), seen
+            np.testing.assert_array_equal(step.frame.observations[entity][0], stacks[entity])
         np.testing.assert_array_equal(step.frame.active, other.frame.active)
         np.testing.assert_array_equal(step.terminated, other.terminated)
-    # The bonus comes once per turn: when the entity is to move again, and to both at the end.
-    assert said == [[0, 100], [100, 0], [0, 100], [100, 0], [101, 99]]
-
-
-def test_a_wrapper_may_end_one_entitys_episode_and_hears_its_actions() -> None:
-    env = adapt(Dropout, {"lengths": (9, 9)}, 1, [("wrappers:Impatient", 1.5), ("wrappers:Shifted", None)])
-    env.reset(np.ones(1, np.bool_), [0], {"level": 3})
-    step = env.step([np.array([0]), np.array([1])])
-    assert step.terminated[0].tolist() == [False, True]
-    assert step.frame.active[0].tolist() == [True, False]
-    assert step.frame.infos is not None
-    assert [info["action"] for info in step.frame.infos[0]] == [0, 1]
-    assert env.step([np.array([0]), np.array([1])]).rewards[0].tolist() == [1.0, 0.0]
-
-
-def test_wrappers_that_draw_do_so_from_the_lanes_seed_and_differently_for_each_entity() -> None:
-    def first(seed: int) -> Any:
-        env = adapt(Dropout, {"lengths": (3, 3)}, 2, [("wrappers:Noisy", None)])
-        return np.array(env.reset(np.ones(2, np.bool_), [seed, seed + 1]).observations)
-
-    assert np.array_equal(first(1), first(1))
-    assert len(np.unique(first(1))) == 4
-    assert not np.array_equal(first(1), first(2))
+        np.testing.assert_array_equal(step.rewards, other.rewards)
+    assert env_frame.observations[0].shape == (1, 2, 3, 3, 2)
 
 
 def test_wrapped_lanes_are_closed_and_drawn_as_the_game_is() -> None:
@@ -350,10 +403,7 @@ def test_wrapped_lanes_are_closed_and_drawn_as_the_game_is() -> None:
         ([("clip_reward", 10**400)], "expected 'sign' or a number above 0"),
         ([("clip_reward", True)], "expected 'sign' or a number above 0"),
         ([("time_limit", "4")], "wrappers[0]: time_limit: max_episode_steps: got '4', expected a whole number"),
-        (
-            [("wrappers:Shifted", {"at": 1})],
-            "wrappers[0]: wrappers:Shifted: got an unexpected keyword argument 'at'",
-        ),
+        ([("wrappers:Shifted", {"at": 1})], "wrappers[0]: wrappers:Shifted: got an unexpected keyword argument 'at'"),
         ([("wrappers:nothing", None)], "wrappers[0]: wrappers:nothing cannot go around"),
         ([("grayscale", None), ("grayscale", None)], "wrappers[1]: grayscale cannot go around observations Box(0, 255"),
     ],
@@ -371,27 +421,14 @@ def test_pictures_are_asked_for_where_there_are_none() -> None:
             adapt(Touchdown, {}, 1, [(name, [4, 4] if name == "resize" else None)])
 
 
-def test_actions_of_a_shared_game_cannot_be_changed() -> None:
-    with pytest.raises(ConfigError, match=r"it turns the actions of 'e0' from Discrete\(2\) into Discrete\(1\), which"):
-        adapt(Dropout, {}, 1, [("wrappers:FewerActions", None)])
-    adapt(Painting, {}, 1, [("wrappers:FewerActions", None)])  # alone it can
-    for name, words in (
-        ("OtherActions", "changes actions"),
-        ("Skips", "steps the game more than once per tick"),
-        ("Restarts", "resets the game by itself"),
-    ):
-        env = adapt(Dropout, {}, 1, [(f"wrappers:{name}", None)])
-        env.reset(np.ones(1, np.bool_), [0])
-        with pytest.raises(RuntimeError, match=rf"the wrapper 'wrappers:{name}' \(wrappers\[0\]\) {words}"):
-            env.step([np.zeros(1, np.int64)] * 3)
-
-
-def test_an_observation_that_does_not_fit_the_wrappers_space_names_entity_and_lane() -> None:
-    env = adapt(Dropout, {}, 2, [("wrappers:Lies", None)])
-    with pytest.raises(
-        GameError, match=r"gave 'e0' in lane 0 an observation in the wrapper 'wrappers:Lies' \(wrappers"
-    ):
-        env.reset(np.ones(2, np.bool_), [0, 1])
+@pytest.mark.parametrize("factory", [Dropout, Touchdown, tictactoe()], ids=["several entities", "batched", "in turns"])
+def test_a_wrapper_class_is_refused_where_a_game_has_another_interface(factory: Callable[..., Any]) -> None:
+    with pytest.raises(ConfigError) as caught:
+        adapt(factory, {}, 1, [("time_limit", 4), ("wrappers:Shifted", None)])
+    assert caught.value.path == "wrappers[1]"
+    assert "wrappers:Shifted cannot go around entities that observe " in str(caught.value)
+    assert "use the built-in wrappers (frame_stack, grayscale, resize, clip_reward, time_limit)" in str(caught.value)
+    assert adapt(Painting, {}, 1, [("wrappers:FewerActions", None)]).interface.action_spaces[0].n == 1
 
 
 def test_gymnasiums_own_environments_are_wrapped_themselves() -> None:

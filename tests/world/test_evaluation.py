@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 import yaml
 
-from arena.cli.leading import present
 from arena.cli.main import main
+from arena.cli.train_run import present
 from arena.config import parse_config
 from arena.errors import ConfigError
 from arena.launch import lead

@@ -7,9 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
-from gymnasium.spaces import Box, Discrete
 
 from arena.cli.main import main
 from arena.config import load_config, parse_config
@@ -26,7 +24,7 @@ from arena.records.lock import RunLock, is_held, is_left
 from arena.roles.root.root import Root
 from arena.run.prepare import begin, prepare
 from arena.run.run import Run
-from arena.serving.policy import load_policy
+from arena.serving import load_policy
 from arena.terminal.display import silent_display
 from in_process import NOTES
 from learners import MEETS_EVERY
@@ -101,9 +99,8 @@ def test_a_fork_plays_after_the_run_with_the_options_that_it_had_then(tmp_path: 
     found = load_config(folder.path.with_name("run-games") / "config.yaml").policies
     before, after = (found[f"{fork}@{tick}"].options["hidden_sizes"] for tick in (TICKS, 2 * TICKS))
     assert before != after
-    spaces = Box(0, 1, (7,), np.float32), Discrete(3)  # of a matrix game: what both did last
-    asked = [load_policy(run, fork, *spaces, boundary=tick) for tick in (TICKS, 2 * TICKS)]
-    assert [list(policy.options.hidden_sizes) for policy in asked] == [before, after]
+    asked = [load_policy(run, fork, tick) for tick in (TICKS, 2 * TICKS)]
+    assert [list(policy.algorithm.options.hidden_sizes) for policy in asked] == [before, after]
     for tick in (TICKS, 2 * TICKS):
         by = ["--algorithm", "random", "--ticks", "8", "--episodes", "1", "--run-dir", f"{run}-{tick}"]
         assert main(["exploit", run, "--policy", f"{fork}@{tick}", *by]) == 0

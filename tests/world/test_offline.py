@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from gymnasium.spaces import Box, Discrete
 
 from arena.dataset.reader import Samples, open_dataset
 from arena.errors import ConfigError
 from arena.records import checkpoint
-from arena.serving.policy import load_policy
+from arena.serving import load_policy
 from fakes import all_equal
 from in_process import Played, play
 from policies.offline.importance_sampling import estimate
@@ -49,10 +50,8 @@ def test_a_script_is_imitated_in_the_game(tmp_path: Path) -> None:
     clone = cloning(data, gradient_steps=30, learning_rate=0.003, hidden_sizes=[64])
     played = play(duel(clone, ticks=80), tmp_path)
     assert played.updates[-1]["agreement"] > 0.95
-    samples = open_dataset(data)
-    spaces = samples.entity("blue").observation_space, samples.entity("blue").action_space
-    act = load_policy(played.folder.path, "blue", *spaces).actor(greedy=True)
-    agreed = [(act(e.observations, {}) == e.actions).mean() for e in samples.episodes("blue")]
+    clone = load_policy(played.folder.path, "blue")
+    agreed = [(clone.act(e.observations) == e.actions).mean() for e in open_dataset(data).episodes("blue")]
     assert np.mean(agreed) > 0.95
 
 
@@ -99,12 +98,7 @@ def samples(learnt: Played, tmp_path_factory: pytest.TempPathFactory) -> Samples
 
 def policy(samples: Samples) -> Any:
     """Who has played them."""
-    return load_policy(samples.path.parent, "blue", *spaces_of(samples))
-
-
-def spaces_of(samples: Samples) -> tuple[Any, Any]:
-    entity = samples.entity("blue")
-    return entity.observation_space, entity.action_space
+    return load_policy(samples.path.parent, "blue")
 
 
 def test_who_has_played_is_estimated_at_what_was_earned(samples: Samples) -> None:
@@ -119,7 +113,7 @@ def test_who_has_played_is_estimated_at_what_was_earned(samples: Samples) -> Non
 
 def test_another_policy_is_estimated_at_what_it_earns(samples: Samples, tmp_path: Path) -> None:
     """Uniform actions are asked about."""
-    uniform = load_policy(play(countdown(RANDOM, ticks=5), tmp_path).folder.path, "blue", *spaces_of(samples))
+    uniform = load_policy(play(countdown(RANDOM, ticks=5), tmp_path).folder.path, "blue")
     found = estimate(samples.episodes("blue"), target=uniform.log_prob, behaviour=policy(samples).log_prob)
     for estimated in (found.ordinary, found.per_decision, found.weighted):
         assert abs(estimated.value - 5.0) < 4 * estimated.standard_error < 1.0
@@ -139,9 +133,8 @@ def test_a_policy_that_remembers_is_asked_episode_by_episode(tmp_path: Path) -> 
     samples = open_dataset(play(countdown(frozen, ticks=40, record="samples"), tmp_path).folder.path)
     blue = policy(samples)
     for episode in samples.episodes("blue"):
-        act, chosen = blue.actor(greedy=True), []
-        for t in range(len(episode.tick)):
-            chosen.append(act(episode.observations[t : t + 1], {})[0])
+        blue.reset()
+        chosen = [blue.act(seen) for seen in episode.observations]
         each = [
             blue.log_prob(episode.observations, np.array([*chosen[:t], a, *chosen[t + 1 :]]), None)[t]
             for t in range(5)
@@ -151,25 +144,59 @@ def test_a_policy_that_remembers_is_asked_episode_by_episode(tmp_path: Path) -> 
         break
 
 
-def test_a_checkpoint_is_found_by_its_tick(learnt: Played, samples: Samples) -> None:
-    first = load_policy(learnt.folder.path, "blue", *spaces_of(samples), boundary=0)
-    last = load_policy(learnt.folder.path, "blue", *spaces_of(samples))
-    assert (first.updates, last.updates) == (0, 6)
+def test_a_checkpoint_is_found_by_its_tick(learnt: Played) -> None:
+    first = load_policy(learnt.folder.path, "blue", 0)
+    last = load_policy(learnt.folder.path, "blue")
+    assert (first.ticks, first.algorithm.updates, last.ticks, last.algorithm.updates) == (0, 0, 100, 6)
     seen, actions = np.full((3, 1), 4, np.float32), np.arange(3)
     assert first.log_prob(seen, actions, None) == pytest.approx(-np.log(3), abs=0.05), "close to uniform"
     assert np.exp(last.log_prob(seen, actions, None)).sum() == pytest.approx(1)
     assert last.log_prob(seen, actions, None)[2] > first.log_prob(seen, actions, None)[2]
 
 
-def test_what_is_not_there_is_named(learnt: Played, samples: Samples) -> None:
+def test_what_is_not_there_is_named(learnt: Played) -> None:
     with pytest.raises(ConfigError, match=r"no policy 'bleu' in this run; did you mean 'blue'"):
-        load_policy(learnt.folder.path, "bleu", *spaces_of(samples))
+        load_policy(learnt.folder.path, "bleu")
     with pytest.raises(ConfigError, match="cannot be read"):
-        load_policy(learnt.folder.path, "blue", *spaces_of(samples), boundary=7)
-    with pytest.raises(ConfigError, match="no such file"):
-        load_policy(learnt.folder.path / "gone", "blue", *spaces_of(samples))
+        load_policy(learnt.folder.path, "blue", 7)
+    with pytest.raises(ConfigError, match=r"gone: not a run folder: config\.yaml is missing"):
+        load_policy(learnt.folder.path / "gone", "blue")
 
 
-def test_a_restored_policy_has_no_game(samples: Samples) -> None:
+def test_a_loaded_policy_has_no_game(samples: Samples) -> None:
     with pytest.raises(RuntimeError, match="no game to play"):
-        policy(samples).env.reset()
+        policy(samples).algorithm.env.reset()
+
+
+def test_one_observation_and_a_batch_get_the_same_actions(learnt: Played) -> None:
+    blue = load_policy(learnt.folder.path, "blue")
+    assert (blue.observation_space.shape, blue.action_space) == ((1,), Discrete(3))
+    seen = np.arange(5, dtype=np.float32)[:, None]
+    actions = blue.act(seen)
+    assert actions.shape == (5,)
+    assert [blue.act(one) for one in seen] == actions.tolist()
+    allowed = np.eye(3, dtype=np.int8)[[0, 1, 2, 0, 1]]
+    assert blue.act(seen, allowed).tolist() == [0, 1, 2, 0, 1]
+    assert blue.act(seen[0], allowed[2]) == 2
+    with pytest.raises(ValueError, match=r"of shape \(2, 5, 1\)"):
+        blue.act(np.zeros((2, 5, 1), np.float32))
+
+
+def test_a_policy_without_weights_acts_in_any_number_of_rows(tmp_path: Path) -> None:
+    uniform = load_policy(play(countdown(RANDOM, ticks=5), tmp_path / "a").folder.path, "blue")
+    always = {"algorithm": "scripted", "options": {"action": 2}}
+    constant = load_policy(play(countdown(always, ticks=5), tmp_path / "b").folder.path, "blue")
+    seen = np.zeros((200, 1), np.float32)
+    assert uniform.ticks is None
+    assert set(uniform.act(seen, greedy=False).tolist()) == {0, 1, 2}
+    assert constant.act(seen).tolist() == [2] * 200
+    assert constant.act(seen[0]) == 2
+    assert constant.act(seen[:3]).tolist() == [2] * 3
+    with pytest.raises(ConfigError, match=r"Scripted has no log_prob\(\)"):
+        constant.log_prob(seen, np.zeros(200, np.int64), None)
+
+
+def test_spaces_can_be_said_and_are_held_against_the_weights(learnt: Played) -> None:
+    given = {"observation_space": Box(-1, 1, (4,), np.float32), "action_space": Discrete(3)}
+    with pytest.raises(ConfigError):
+        load_policy(learnt.folder.path, "blue", **given)

@@ -290,7 +290,7 @@ def test_another_seed_is_found_before_anything_is_played(tmp_path: Path) -> None
     tamper(match.recordings[0].path, change)
     found = differences(match_of(match.path.parents[2]))
     assert [(one.lane, one.tick, one.played) for one in found] == [(0, 0, 0), (1, 0, 0), (2, 0, 0)]
-    assert "what is seen first, after tick 0, is not what was recorded" in str(found[0])
+    assert "the first observation, after tick 0, differs from the recording" in str(found[0])
 
 
 def test_a_game_that_refuses_what_is_recorded_is_a_difference(tmp_path: Path) -> None:
@@ -299,14 +299,14 @@ def test_a_game_that_refuses_what_is_recorded_is_a_difference(tmp_path: Path) ->
     other_action(match.recordings[0].path, tick=5, lane=0, choices=200)
     (found,) = differences(match_of(match.path.parents[2]))
     assert (found.lane, found.tick) == (None, 5)
-    assert "at tick 5 the game fails, as it did not before: AssertionError" in str(found)
+    assert "the game fails at tick 5, where it did not fail before: AssertionError" in str(found)
 
 
 @pytest.mark.parametrize(
     ("change", "words"),
     [
         ({"make": "games:Nowhere"}, "no 'Nowhere'"),
-        ({"make": "games:Rich"}, "has other entities or actions than when it was recorded"),
+        ({"make": "games:Rich"}, "have changed: now "),
         ({"kwargs": {"size": 3}}, "cannot be made with {'size': 3}"),
     ],
 )
@@ -446,7 +446,7 @@ def test_a_lane_is_verified_and_counted_alone(tmp_path: Path, capsys: pytest.Cap
     assert said(capsys, run, "--verify", "--lane", "1").splitlines() == [
         f"round 0, match 0: game, blue red: {lanes[1]} episodes, 60 ticks of lanes, all as recorded"
     ]
-    words = "match 0, lane 0, episode 1: tick 12, number 3 of the episode, is not what was recorded"
+    words = "match 0, lane 0, episode 1: tick 12, number 3 of the episode, differs from the recording"
     assert said(capsys, run, "--verify", "--lane", "0", code=1).splitlines() == [words]
     assert said(capsys, run, "--lane", "0").splitlines() == [
         f"round 0, match 0: game, blue red: {lanes[0]} episodes, 60 ticks"
@@ -461,7 +461,7 @@ def test_a_match_whose_replays_are_gone_is_named_when_all_is_verified(
     match = match_of(play({**data, "matches": data["matches"] * 2}, tmp_path), 1)
     run, count = str(match.path.parents[2]), len(match.episodes())
     (match.path / MANIFEST).unlink()
-    assert f"{match.path / MANIFEST}: is no replay, or is damaged: it is missing" in said(
+    assert f"{match.path / MANIFEST}: is not a replay, or is damaged: it is missing" in said(
         capsys, run, "--verify", *asked, code=2
     )
     shutil.rmtree(match.path)
@@ -481,11 +481,11 @@ def test_a_difference_is_exit_1_and_a_damaged_file_exit_2(tmp_path: Path, capsys
     match = match_of(play(GAMES["touchdown"], tmp_path))
     run, path = str(match.path.parents[2]), match.recordings[0].path
     other_action(path, tick=12, lane=0, choices=5)
-    words = "match 0, lane 0, episode 1: tick 12, number 3 of the episode, is not what was recorded"
+    words = "match 0, lane 0, episode 1: tick 12, number 3 of the episode, differs from the recording"
     assert said(capsys, run, "--verify", code=1).splitlines() == [words]
     assert words in said(capsys, run, "--match", "0", "--episode", "1", code=1)
     path.write_bytes(path.read_bytes()[:40] + b"?" + path.read_bytes()[41:])
-    assert f"{path}: is no replay, or is damaged" in said(capsys, run, "--verify", code=2)
+    assert f"{path}: is not a replay, or is damaged" in said(capsys, run, "--verify", code=2)
 
 
 @pytest.mark.parametrize(
@@ -499,7 +499,10 @@ def test_a_difference_is_exit_1_and_a_damaged_file_exit_2(tmp_path: Path, capsys
         (["--match", "0", "--episode", "1", "--lane", "3"], "match 0 has no lane 3; there are 0 to 2"),
         (["--episode", "1"], "--episode: an episode is counted within its match"),
         (["--video", "a.mp4"], "--video: a video is of one episode"),
-        (["--match", "0", "--episode", "1", "--video", "a.avi"], "'a.avi' is no video; known: .gif, .mp4, .webp"),
+        (
+            ["--match", "0", "--episode", "1", "--video", "a.avi"],
+            "'a.avi' is not a video file; known: .gif, .mp4, .webp",
+        ),
         (["--match", "0", "--episode", "1", "--video", "no/a.gif"], "--video: there is no folder 'no'"),
     ],
 )

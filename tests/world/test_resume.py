@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from arena.cli.leading import announced
+from arena.cli.train_run import announced
 from arena.config import parse_config
 from arena.errors import ConfigError
 from arena.records import checkpoint

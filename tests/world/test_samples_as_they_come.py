@@ -159,8 +159,8 @@ def test_a_slow_worker_stops_nobody() -> None:
             seed=me,
             shared_seed=9,
             comm=None,
-            report=logged.append,
-            keep=lambda state: None,
+            on_log=logged.append,
+            on_save=lambda state: None,
         )
 
         group.pool(None)  # everybody is there

@@ -12,12 +12,15 @@ Nothing here imports torch or starts MPI in this process.
 
 from __future__ import annotations
 
+import argparse
+import json
 import subprocess
 from collections.abc import Callable, Iterable, Iterator
 
 from arena.cli.doctor import memory, mpi, software, storage, torch
-from arena.cli.doctor.finding import Finding, problem
+from arena.cli.doctor.finding import Finding, Level, problem
 from arena.errors import ConfigError
+from arena.terminal.output import say
 
 CHECKS: tuple[Callable[[], Iterable[Finding]], ...] = (
     *(software.python, software.packages),
@@ -26,6 +29,27 @@ CHECKS: tuple[Callable[[], Iterable[Finding]], ...] = (
     *(storage.writing, storage.space, storage.clocks),
     *(torch.torch, torch.gpu),
 )
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The command's part of the command line."""
+    parser.description = (
+        "Looks at Python, MPI, memory, disk, clock and torch; takes some seconds. Exit code 1: there is a problem."
+    )
+    parser.add_argument("--json", action="store_true", help="as JSON")
+    parser.set_defaults(command=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Prints what every check finds; returns the exit status."""
+    findings = []
+    for finding in examine_machine():
+        findings.append(finding)
+        if not arguments.json:
+            say(finding.line)
+    if arguments.json:
+        say(json.dumps([finding._asdict() for finding in findings], indent=2))
+    return 1 if any(finding.level is Level.PROBLEM for finding in findings) else 0
 
 
 def examine_machine(checks: Iterable[Callable[[], Iterable[Finding]]] = CHECKS) -> Iterator[Finding]:

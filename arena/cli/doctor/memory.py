@@ -11,7 +11,7 @@ from pathlib import Path
 from arena.cli.doctor.finding import Finding, ask, ok, problem, python, warning
 from arena.errors import shorten
 from arena.launch.mpirun import JOB_FOLDER, SHARED_MEMORY
-from arena.transport.doorbell import SharedMemory
+from arena.transport.shared_memory import SharedMemory
 
 _OPEN = """
 import os, sys

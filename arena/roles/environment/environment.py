@@ -61,7 +61,7 @@ class Environment:
         ]
         self._reported = 0.0
         self._hold: int | None = None  # the tick before which the leg's end has to be told
-        endpoint.obey(Order.STOP, self._stop_at)
+        endpoint.on_order(Order.STOP, self._stop_at)
         self._memory = memory
 
     def play(self) -> None:
@@ -79,7 +79,7 @@ class Environment:
             block.begin()
         self._endpoint.send(0, Tag.TO_ROOT, pack(Ready(self._role)))
         go = expect(Go, self._endpoint.receive(0, Tag.FROM_ROOT))
-        self._memory.go(repairable=go.repairable)
+        self._memory.begin_leg(repairable=go.repairable)
         for block in self._blocks:
             block.go(go.until)
         while playing := [block for block in self._blocks if not block.over]:

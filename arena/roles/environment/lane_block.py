@@ -100,7 +100,7 @@ class LaneBlock:
         layouts = [welcome.layout() for welcome in welcomes]
         seats = range(len(self._match.seats))
         peers = [self._run.address(Role(RoleKind.WORKER, self._match.match, seat)) for seat in seats]
-        table = self._endpoint.table(peers, [link_size(layout) for layout in layouts], self._part)
+        table = self._endpoint.open_links(peers, [link_size(layout) for layout in layouts], self._part)
         for peer, welcome in zip(peers, welcomes, strict=True):
             self._endpoint.send(peer, Tag.WELCOME, pack(welcome))
         ports = [SeatServer(*seat) for seat in zip(seat_entities, welcomes, layouts, table.links, strict=True)]

@@ -156,7 +156,7 @@ class Root:
     def _play(self, ledger: RunProgress) -> NextStep:
         """Records a leg for which everybody is ready."""
         until, repairable = self._until(), self.resumable
-        self._memory.go(repairable=repairable)
+        self._memory.begin_leg(repairable=repairable)
         self._tell(Go(until, repairable))
         end = EarlyStop(self._endpoint, self._run, self._leg, until, repairable=repairable)
         news = self._news(partial(self._consider_stop, ledger, end))
@@ -214,7 +214,7 @@ class Root:
 
     def _keep_profile(self, role: Role, profile: RoleProfile | None) -> None:
         if profile is not None:
-            self._memory.spend(Profiled.of(self._run.plan, role), profile)
+            self._memory.add_profile(Profiled.of(self._run.plan, role), profile)
 
     def _consider_stop(self, ledger: RunProgress, end: EarlyStop) -> None:
         """Lets the leg end soon if the run is to end."""

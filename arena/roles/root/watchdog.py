@@ -5,7 +5,7 @@ seats. A rank that has given none for a while is asked what its roles wait for. 
 once; one that is in a game or an algorithm does not, so its silence is how long that call takes.
 
     moving     signs of life come
-    asking     none since the last look but one: WHERE                 -> HERE, or silence
+    asking     none since the last look but one: QUERY_STATUS          -> STATUS, or silence
     suspicion  a circle; a silence that is too long; or everybody waits, and nothing has moved for `watchdog_s`
     telling    everybody is asked for stacks; who does not answer is looked into by a process of its node. If the
                suspicion still holds then, the run ends
@@ -108,7 +108,7 @@ class Watchdog:
         self._note_tick(now)
         self._due = now + self._period
         self._collected: dict[int, Stack] = {}
-        endpoint.obey(Order.HERE, self._hear)
+        endpoint.on_order(Order.STATUS, self._hear)
 
     def begin(self) -> None:
         """The root listens from now on; what was before is not held against anybody."""
@@ -188,7 +188,7 @@ class Watchdog:
 
     def _ask(self, rank: _Rank, question: StatusQuery) -> None:
         rank.asked = True
-        self._endpoint.order(rank.addresses[0], Order.WHERE, status.pack(question))
+        self._endpoint.order(rank.addresses[0], Order.QUERY_STATUS, status.pack(question))
 
     def _hear(self, source: int, data: Bytes) -> None:
         answer: StatusReply = status.unpack(data)
@@ -275,7 +275,7 @@ class Watchdog:
         return [RoleStatus(it, State.RUNS, None, silent, stacks.get(it, ())) for it in addresses]
 
     def _circle(self, now: float) -> Failed | None:
-        circle = status.circle_in(role for role in self._known() if role.seconds >= self._limit)
+        circle = status.find_circle(role for role in self._known() if role.seconds >= self._limit)
         return self._failure(now, f"{len(circle)} roles wait in a circle", circle) if circle else None
 
     def _standstill(self, now: float) -> Failed | None:
@@ -285,7 +285,7 @@ class Watchdog:
             return None
         if any(role.seconds < 2 * self._period for role in known if role.state is not State.ENDED):
             return None
-        circle = status.circle_in(known)
+        circle = status.find_circle(known)
         what = f"{len(circle)} roles wait in a circle" if circle else "every role waits for another one"
         return self._failure(now, what, circle)
 

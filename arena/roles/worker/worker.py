@@ -100,8 +100,8 @@ class Worker:
             shared_seed=self._run.policy_seed(self._policy.name),
             comm=communicator,
             rows=max(learner.rows for learner in learners),
-            report=self._log.update,
-            keep=lambda state: self._saving.offer(state),
+            on_log=self._log.update,
+            on_save=lambda state: self._saving.offer(state),
             stopwatch=self._stopwatch,
         )
 
@@ -109,14 +109,14 @@ class Worker:
         """A seat for each block of the match's lanes."""
         environment = self._run.address(Role(RoleKind.ENVIRONMENT, self._match.match))
         first = expect(Welcome, self._endpoint.receive(environment, Tag.WELCOME))
-        turns = BlockOrder(first.parts) if first.parts > 1 else None
-        seats = [self._seat(environment, first, turns)]
+        block_order = BlockOrder(first.parts) if first.parts > 1 else None
+        seats = [self._seat(environment, first, block_order)]
         while len(seats) < first.parts:
             welcome = expect(Welcome, self._endpoint.receive(environment, Tag.WELCOME))
-            seats.append(self._seat(environment, welcome, turns))
+            seats.append(self._seat(environment, welcome, block_order))
         return tuple(seats)
 
-    def _seat(self, environment: int, welcome: Welcome, turns: BlockOrder | None) -> SeatClient:
+    def _seat(self, environment: int, welcome: Welcome, block_order: BlockOrder | None) -> SeatClient:
         return SeatClient(
             welcome,
             self._endpoint.link(environment, link_size(welcome.layout()), welcome.part),
@@ -124,7 +124,7 @@ class Worker:
             start=self._run.leg.start,
             before_first_request=self._ready,
             stopwatch=self._stopwatch,
-            turns=turns,
+            block_order=block_order,
             calls=self._requests,
         )
 
@@ -162,7 +162,7 @@ class Worker:
         if path is None:
             return
         found = self._saving.load(path) if self._group.is_root else None
-        held = self._group.share(found)
+        held = self._group.broadcast_object(found)
         check_checkpoint(held, path, self._policy, type(self._algorithm))
         with located(path=f"{self._path}.load", who=str(path)):
             self._algorithm.load_state_dict(held.state)
@@ -185,8 +185,8 @@ class Worker:
         self._stopwatch.switch(Activity.WAITING_FOR_MATCH)
         go = expect(Go, self._endpoint.receive(0, Tag.FROM_ROOT))
         self._until = go.until
-        self._memory.go(repairable=go.repairable)
-        self._stopwatch.think()
+        self._memory.begin_leg(repairable=go.repairable)
+        self._stopwatch.begin_inference()
         self._group.calls.clear()  # those before were not the algorithm's `run`
         if self._keeps and self._group.is_root and not self._run.leg.start:
             self._saving.save(self._algorithm.state_dict(), boundary=0)

@@ -1,0 +1,156 @@
+"""What the commands' parsers share: how they fail, the types of values, and the arguments of several commands."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import TYPE_CHECKING, Any
+
+from arena.errors import nearest
+from arena.terminal.output import complain, say
+
+if TYPE_CHECKING:
+    from arena.plan.process_count import RanksWanted
+
+_TOO_MANY = 2**53  # from here on, a float no longer holds every integer
+_LAST_PORT = 65535
+
+
+class Parser(argparse.ArgumentParser):
+    """Takes options by their whole names: an abbreviation that is unique today may be ambiguous tomorrow.
+
+    Its messages are flushed at once: help that cannot be written is an error; after a usage error the exit code says
+    enough.
+    """
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings, allow_abbrev=False)
+
+    def _print_message(self, message: str, file: Any = None) -> None:
+        if file is sys.stdout:
+            say(message.removesuffix("\n"))
+        else:
+            complain(message)
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Refuses unknown options here, so that a command shows its own usage and the nearest option."""
+        found, unknown = super().parse_known_args(args, namespace)
+        if unknown:
+            options = [name for action in self._actions for name in action.option_strings if name.startswith("--")]
+            hints = [f"{word}; {nearest(word.partition('=')[0], options)}" for word in unknown if word.startswith("-")]
+            self.error(f"unrecognized arguments: {(hints or [' '.join(unknown)])[0]}")
+        return found, unknown
+
+
+# arguments of several commands
+
+
+def add_config(parser: argparse.ArgumentParser) -> None:
+    """The configuration, and overrides of its values."""
+    parser.add_argument("config", metavar="CONFIG", help="a YAML file")
+    parser.add_argument(
+        "--set",
+        dest="overrides",
+        action="append",
+        default=[],
+        metavar="KEY.PATH=VALUE",
+        help="change one value of the configuration, such as matches[0].lanes=4; may be given many times",
+    )
+
+
+def add_run(parser: argparse.ArgumentParser, *, folder: str) -> None:
+    """The settings of a run beside its configuration; `folder` is the default of the run folder."""
+    parser.add_argument("--run-dir", metavar="DIR", help=f"the run's folder (default: {folder})")
+    parser.add_argument(
+        "--ticks", type=positive_int, metavar="N", help="ticks of every match, over the configuration's"
+    )
+    parser.add_argument("--profile", action="store_true", help="measure where the time of every role goes")
+    parser.add_argument(
+        "--allow-unproved",
+        action="store_true",
+        help="also start a run that can deadlock, as `arena plan` says: if it does, it ends with an error",
+    )
+
+
+def add_ranks(parser: argparse.ArgumentParser) -> None:
+    """How many processes a run of a configuration has."""
+    parser.add_argument(
+        "--ranks",
+        type=_ranks,
+        metavar="N",
+        help="processes: a number, 1: everything in this one; auto: one for each core; one_per_role (default: the "
+        "configuration's `ranks`, auto)",
+    )
+
+
+# types of values
+
+
+def positive_int(text: str) -> int:
+    """An integer >= 1, also as 1e6."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = 0.0
+    if not (number.is_integer() and 1 <= number < _TOO_MANY):
+        raise argparse.ArgumentTypeError(f"expected an integer >= 1, got {text!r}")
+    return int(number)
+
+
+def _ranks(text: str) -> RanksWanted:
+    if text == "auto":
+        return "auto"
+    if text == "one_per_role":
+        return "one_per_role"
+    try:
+        return positive_int(text)
+    except argparse.ArgumentTypeError:
+        raise argparse.ArgumentTypeError(f"expected an integer >= 1, auto or one_per_role, got {text!r}") from None
+
+
+def non_negative_int(text: str) -> int:
+    """An integer >= 0."""
+    if not (text.isascii() and text.isdigit()):
+        raise argparse.ArgumentTypeError(f"expected an integer >= 0, got {text!r}")
+    return int(text)
+
+
+def names(text: str) -> list[str]:
+    """Names of players, separated by commas."""
+    found = [name.strip() for name in text.split(",") if name.strip()]
+    if not found:
+        raise argparse.ArgumentTypeError(f"expected names of players, as blue,red, got {text!r}")
+    return found
+
+
+def probability(text: str) -> float:
+    """A probability of error: above 0, at most 0.5."""
+    return _between(text, 0.0, 0.5)
+
+
+def elo(text: str) -> float:
+    """A difference in Elo: above 0, at most 4000."""
+    return _between(text, 0.0, 4000.0)
+
+
+def ticks_per_second(text: str) -> float:
+    """The speed of a video: above 0, at most 240."""
+    return _between(text, 0.0, 240.0)
+
+
+def port(text: str) -> int:
+    """A TCP port; 0: any."""
+    found = non_negative_int(text)
+    if found > _LAST_PORT:
+        raise argparse.ArgumentTypeError(f"expected a port from 0 to {_LAST_PORT}, got {text!r}")
+    return found
+
+
+def _between(text: str, low: float, high: float) -> float:
+    try:
+        found = float(text)
+    except ValueError:
+        found = low
+    if not low < found <= high:
+        raise argparse.ArgumentTypeError(f"expected a number above {low:g}, at most {high:g}, got {text!r}")
+    return found

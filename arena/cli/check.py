@@ -1,0 +1,38 @@
+"""`arena check`: validates a configuration, its environments and its algorithms."""
+
+from __future__ import annotations
+
+import argparse
+import os
+
+from arena.cli.arguments import add_config
+from arena.cli.plan import preflight
+from arena.config import load_with_origin
+from arena.plan.build import make_plan
+from arena.plan.process_count import process_count
+from arena.terminal.output import complain, say
+from arena.terminal.plan import prove_plan, schedule_text
+from arena.terminal.rounds import gate_lines
+from arena.terminal.text import processes_words
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The command's part of the command line."""
+    add_config(parser)
+    parser.set_defaults(command=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Prints what was checked; returns the exit status."""
+    config, origin = load_with_origin(arguments.config, arguments.overrides)
+    with origin.located():
+        plan = make_plan(config, ranks=process_count(config, None, os.environ).number)
+    findings = preflight(plan, config, origin, conformance=lambda line: complain(f"{line}\n"))
+    proof = prove_plan(plan, findings)
+    for line in (*findings.lines, *gate_lines(config), schedule_text(proof)):
+        say(line)
+    say(f"plan: {processes_words(plan.processes, len(plan.roles()))}")
+    refused = proof.circle is not None
+    but = "; `arena train` refuses it without --allow-unproved, as it can deadlock" if refused else ""
+    say(f"configuration {arguments.config}: valid{but}")
+    return 0

@@ -1,0 +1,46 @@
+"""`arena list`: the built-in environments, wrappers, algorithms, generators and rules, and their options."""
+
+from __future__ import annotations
+
+import argparse
+
+from arena.terminal import reference, reference_pages
+from arena.terminal.output import say
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The command's part of the command line."""
+    parser.add_argument(
+        "names",
+        nargs="*",
+        metavar="NAME",
+        help="whose options to show: of one, or of all environments, wrappers, algorithms, generators or rules",
+    )
+    parser.add_argument(
+        "--markdown",
+        action="store_true",
+        help="as a page: of NAMEs, of all keys (configuration), of all commands (commands); without a NAME of all "
+        "algorithms",
+    )
+    parser.set_defaults(command=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Prints the names, or the options of those that are named; returns the exit status."""
+    if arguments.markdown:
+        say(_page(arguments.names).removesuffix("\n"))
+        return 0
+    described = [reference.lines(name) for name in reference.named(arguments.names)]  # all, before any is printed
+    say("\n".join(line for lines in described or [reference.listing()] for line in lines))
+    return 0
+
+
+def _page(names: list[str]) -> str:
+    """A page of the documentation."""
+    if names == ["configuration"]:
+        return reference_pages.configuration()
+    if names == ["commands"]:
+        from arena.cli.main import command_parser
+
+        return reference_pages.commands(command_parser(complete=True))
+    return reference.page(reference.named(names or ["algorithms"]))

@@ -1,0 +1,98 @@
+"""`arena plan`: which rank does what, without starting anything."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+from collections.abc import Callable, Sequence
+
+from arena.cli.arguments import add_config, add_ranks
+from arena.config import Config, load_with_origin
+from arena.errors import ConfigError, Origin
+from arena.plan.build import make_plan
+from arena.plan.hosts import allocated, parse_hosts, shares
+from arena.plan.plan import Plan, to_json
+from arena.plan.process_count import process_count
+from arena.preflight.examine import Preflight, examine
+from arena.run.later_seats import later_plans
+from arena.terminal.output import say
+from arena.terminal.plan import dot, host_line, plan_text
+from arena.terminal.rounds import rounds_lines
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The command's part of the command line."""
+    add_config(parser)
+    add_ranks(parser)
+    parser.add_argument(
+        "--hosts", metavar="A:4,B:4", help="hosts and how many processes each takes (default: those of the allocation)"
+    )
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help="as JSON")
+    form.add_argument("--dot", action="store_true", help="as a drawing for Graphviz")
+    form.add_argument(
+        "--probe", action="store_true", help="play the first match for two seconds, and predict memory and ticks/s"
+    )
+    parser.set_defaults(command=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Prints the plan; returns the exit status."""
+    config, origin = load_with_origin(arguments.config, arguments.overrides)
+    count = process_count(config, arguments.ranks, os.environ)
+    with origin.located():
+        plan = make_plan(config, ranks=count.number)
+    rounds = rounds_lines(config)
+    findings = preflight(plan, config, origin)
+    hosts = _host_lines(plan, arguments.hosts)
+    if arguments.json:
+        say(json.dumps(to_json(plan), indent=2))
+    elif arguments.dot:
+        say(dot(plan, rounds=rounds))
+    else:
+        text = plan_text(
+            plan,
+            findings,
+            config=arguments.config,
+            arguments=[part for text in arguments.overrides for part in ("--set", text)],
+            hosts=hosts,
+            rounds=rounds,
+            evaluation=config.evaluation,
+            ranks=count.words,
+        )
+        say(text)
+    if arguments.probe:
+        from arena.cli.probe import probe, probe_text
+
+        say(f"\n{probe_text(plan, probe(plan))}")
+    return 0
+
+
+def preflight(
+    plan: Plan, config: Config, origin: Origin, *, conformance: Callable[[str], None] | None = None
+) -> Preflight:
+    """Checks that every policy can fill all seats that it may ever get.
+
+    Args:
+        plan: of the first round.
+        config: of the run.
+        origin: its file, and what was set on the command line.
+        conformance: see `examine`.
+
+    Raises:
+        ConfigError: some policy cannot.
+    """
+    with origin.located():
+        return examine(plan, later=later_plans(config), conformance=conformance)
+
+
+def _host_lines(plan: Plan, given: str | None) -> Sequence[str]:
+    """One line for each host that the user names or SLURM has allocated; none if there are neither."""
+    hosts = allocated(os.environ) if given is None else parse_hosts(given)
+    try:
+        return [host_line(plan, share) for share in shares(hosts, plan.processes)] if hosts else []
+    except ConfigError as error:
+        if given is not None:
+            raise
+        return [f"this allocation: {error.message}"]

@@ -1,0 +1,59 @@
+"""The three ways in which a command that plays starts its run: as one rank, in this process, or under a launcher.
+
+A hundred processes may come through here at once. Each way imports what it needs and nothing else: a launcher needs no
+NumPy, and rank 0 alone needs to read a configuration.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
+
+from arena.launch import mpirun
+from arena.registry import uncollected
+
+if TYPE_CHECKING:
+    from arena.launch.lead import Rank0Base
+
+
+class Processes(NamedTuple):
+    """How many processes a run gets, and whether it goes on when one of them dies."""
+
+    number: int
+    tolerant: bool = False
+
+
+def start(rank0: Callable[[], Rank0Base], processes: Callable[[], Processes], *, has_resume: bool = True) -> int:
+    """Takes this process's part in a run that a launcher has started, or starts the run. Returns the exit status.
+
+    Args:
+        rank0: makes what leads the run; called in the process that leads it, and nowhere else.
+        processes: called where no launcher has started this process. It finds a user's mistake before any process is
+            started, so that the mistake is told once.
+        has_resume: whether the command has a `--resume`.
+
+    Raises:
+        ConfigError: a mistake of the user; under a launcher rank 0 tells it and 2 is returned.
+    """
+
+    def imported() -> Rank0Base:
+        with uncollected():
+            return rank0()
+
+    if mpirun.under_launcher():
+        with uncollected():
+            from arena.launch.rank import run_rank
+        return run_rank(imported)
+    # SIGUSR1 would end a process that is not yet ready for it; `Stop.listen` or `mpirun.run` receives it later.
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
+    try:
+        wanted = processes()
+        if wanted.number > 1:
+            program = [sys.executable, "-m", "arena", *sys.argv[1:]]
+            return mpirun.run(wanted.number, program, tolerant=wanted.tolerant, has_resume=has_resume)
+        leader = imported()
+        return leader.alone(leader.prepare(1))
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)

@@ -1,0 +1,380 @@
+"""Rank 0's part of a tournament: frozen players meet until their order is decided.
+
+A tournament is a run of rounds in one folder, in which no policy learns. Each round is a batch of the games that say
+most about the order. Every lane of a batch plays the same number of episodes, so that long games are not left out. When
+a batch is over, the results so far determine the next one: over the same processes, with other random streams.
+
+`--resume` goes on after the newest batch that is whole; the games of a later one are played again. The pairings of a
+batch follow from the games before it, so the tournament that goes on is the one that was never interrupted.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import msgspec
+import numpy as np
+
+from arena import registry
+from arena.cli.players import players_of, read_sources, settings_of
+from arena.cli.tournament import TournamentArgs
+from arena.config import load_config, resolved_yaml
+from arena.config.matches import MatchConfig
+from arena.config.schema import Config, PolicyConfig
+from arena.errors import ConfigError, pluralize
+from arena.launch.lead import Rank0Base
+from arena.league import read_results, rounds_file, tournament_file
+from arena.league.ratings.intervals import of_share
+from arena.league.read_results import ResultSet
+from arena.league.results import Results
+from arena.league.rounds import Round
+from arena.league.tournament import (
+    Batch,
+    Rule,
+    Table,
+    distinct_settings,
+    games_of_a_meeting,
+    next_batch,
+    table,
+    widened,
+)
+from arena.league.tournament_file import Terms
+from arena.records import boundary as boundaries
+from arena.records import checkpoint
+from arena.records.folder import RunFolder
+from arena.records.identical_games import repetition_words
+from arena.records.journal import JournalReader
+from arena.records.scoreboard import Scoreboard
+from arena.run import rounds
+from arena.run.display import Display
+from arena.run.evaluation import alike
+from arena.run.leg import UNBOUNDED_TICKS, Leg, leg_at
+from arena.run.planning import checked_plan
+from arena.run.prepare import existing_folder, prepare
+from arena.run.resume import GAME, SAME_MATCH, checkpoints_given, compared, numbered
+from arena.run.run import Run, Stage
+from arena.terminal.display import silent_display
+from arena.terminal.standings import contradiction_lines, equal_lines, prior_lines, standings_lines, unmet_lines
+from arena.terminal.text import elo_words
+
+_ERROR, _ELO = 0.05, 20.0  # defaults of --error and --elo
+_STREAM = 0x746F7572  # separates a tournament's random streams from those of the configuration that it is made of
+_MOST_BATCHES = 2**12  # each of them has UNBOUNDED_TICKS ticks, and all together fewer than 2^53
+_PLAYER = ("algorithm", "options", "load")
+_SETTING = tuple(field for field in SAME_MATCH if field != "seats")
+
+
+class TournamentRun(Rank0Base):
+    """Rank 0's part of a tournament.
+
+    Args:
+        request: which one.
+    """
+
+    def __init__(self, request: TournamentArgs) -> None:
+        self._request = request
+
+    def prepare(self, ranks: int, *, tolerant: bool = False) -> Run:
+        """Reads the players, and claims the run folder.
+
+        Raises:
+            ConfigError: a mistake of the user, a damaged checkpoint.
+        """
+        config, batch = opening(self._request)
+        for policy in config.policies.values():
+            if policy.load is not None:
+                checkpoint.load(policy.load)
+        asked = self._request
+        if asked.resume:
+            run = continued(config, ranks=ranks, run_dir=asked.run_dir, greedy=asked.greedy)
+        else:
+            run = prepare(config, ranks=ranks, run_dir=asked.run_dir)
+        players = pluralize(len(config.policies), "player")
+        self._say(f"{config.name}: {players}, at most {pluralize(asked.episodes, 'game')}")
+        return replace(run, source=asked.targets[0], episodes=batch.episodes, greedy=asked.greedy)
+
+    def next_stage(self, run: Run) -> Stage | None:
+        """The next batch; None if the order is decided or the budget is used.
+
+        Raises:
+            ConfigError: no game counts.
+        """
+        rule = self._rule(run.folder)
+        # With --resume, actions are chosen as they were before: see `continued`.
+        tournament_file.write(run.folder, Terms(greedy=self._request.greedy, error=rule.error, elo=rule.elo))
+        if not run.begun and run.leg.start == 0:
+            return Stage(run)
+        before = _whole(run.folder)
+        config, played = rounds.config_of(run), read_results.read(run.folder, last=len(before) - 1)
+        _check_counted(played, run.source)
+        found = table(played.results, [*config.policies], rule)
+        self._say(_progress(played.results.games, found))
+        settings = distinct_settings([match for _, match in config.entries()])
+        batch = next_batch(settings, [*config.policies], played.results, rule, played=played.episodes)
+        if batch is None or len(before) >= config.rounds:
+            return None
+        following = Round(number=len(before), start=run.leg.start, matches=batch.matches)
+        plan = rounds.plan_of(config, following, run.folder, ranks=run.plan.processes, spares=0)
+        rounds_file.keep(run.folder, before, following, plan)
+        leg = Leg(start=run.leg.start, restore=checkpoints_given(plan))
+        return Stage(replace(run, plan=plan, leg=leg, episodes=batch.episodes))
+
+    def present(self, run: Run, scoreboard: Scoreboard) -> None:
+        """Prints the table, as text or JSON."""
+        rule, batches = self._rule(run.folder), len(_whole(run.folder))
+        played = read_results.read(run.folder, last=batches - 1)
+        found = table(played.results, [*rounds.config_of(run).policies], rule)
+        uncounted = _uncounted(played, run.folder, batches)
+        if self._request.as_json:
+            text = json.dumps(_data(found, rule, played, uncounted, run), indent=2)
+        else:
+            lines = [*standings_lines(found.rows), *prior_lines(prior=found.prior)]
+            lines += unmet_lines(found.unmet, players=len(found.rows))
+            lines += contradiction_lines(found.contradictions)
+            lines += [*verdict_lines(found, rule, played.results.games), *_uncounted_lines(uncounted)]
+            lines += played.without_winner
+            lines += repetition_words(alike(run), remedy="--sample")
+            text = "\n".join([*lines, f"run folder: {run.path}"])
+        sys.stdout.write(f"{text}\n")
+        sys.stdout.flush()
+
+    def display(self) -> Display:
+        """Shows nothing: a line for each batch is enough."""
+        return silent_display()
+
+    def _rule(self, folder: RunFolder) -> Rule:
+        """When this tournament ends."""
+        return rule_of(self._request, tournament_file.read(folder) if self._request.resume else None)
+
+    def _say(self, words: str) -> None:
+        """Prints a line of progress; with --json stdout is for the result alone."""
+        print(words, file=sys.stderr if self._request.as_json else sys.stdout, flush=True)
+
+
+def rule_of(request: TournamentArgs, before: Terms | None = None) -> Rule:
+    """When a tournament ends.
+
+    Args:
+        request: the arguments of the command.
+        before: the terms with which the tournament began, with --resume.
+    """
+    error, elo = (None, None) if before is None else (before.error, before.elo)
+    return Rule(request.episodes, request.error or error or _ERROR, request.elo or elo or _ELO)
+
+
+def opening(request: TournamentArgs) -> tuple[Config, Batch]:
+    """The configuration of a tournament, and its first batch, whose matches are those of the configuration."""
+    sources, rule = read_sources(request.targets), rule_of(request)
+    players = players_of(sources, request.checkpoints, request.players, untrained=request.untrained)
+    envs, settings = settings_of(sources)
+    if _take_lanes(settings, players):
+        settings = widened(settings, len(players), rule)
+    first = next_batch(settings, [*players], Results(), rule, played=0)
+    meeting = games_of_a_meeting(settings)
+    if first is None:
+        raise ConfigError(
+            f"found {rule.games}, but when two players meet they play {meeting}: {pluralize(meeting // 2, 'lane')} on "
+            f"both sides; ask for {meeting} or more",
+            path="--episodes",
+        )
+    for name in dict.fromkeys(setting.env for setting in settings):
+        if envs[name].outcome == "none":
+            raise ConfigError(
+                "found none, so its games have no winners, and there is no order to find out; set higher_return, "
+                "zero_sum or info",
+                path=f"envs.{name}.outcome",
+                source=sources[0].path,
+            )
+    base = sources[0].config
+    config = msgspec.structs.replace(
+        base,
+        name=f"{base.name[:80]}-tournament",
+        seed=int(np.random.SeedSequence([base.seed, _STREAM]).generate_state(1)[0]),
+        ticks=UNBOUNDED_TICKS,
+        rounds=min(_MOST_BATCHES, 1 + rule.games // meeting),
+        envs={name: envs[name] for name in dict.fromkeys(setting.env for setting in settings)},
+        policies=players,
+        matches=first.matches,
+        league=None,
+        evaluation=None,
+        callbacks=(),
+        record="nothing",
+        scale=False,
+        fault_tolerance="off",
+        spares=0,
+    )
+    return config, first
+
+
+def continued(config: Config, *, ranks: int, run_dir: str | None, greedy: bool) -> Run:
+    """The run of a tournament as it continues; its folder is not changed.
+
+    Args:
+        config: with which the same tournament would begin now.
+        ranks: how many processes there are.
+        run_dir: the folder; None: the newest one of this name.
+        greedy: whether players take their best actions.
+
+    Raises:
+        ConfigError: there is no such tournament, or it has other players, another game, or other actions.
+    """
+    folder = existing_folder(config, run_dir)
+    before = load_config(folder.config)
+    differences = [*_differences(before, config), *_other_actions(folder, greedy=greedy)]
+    if differences:
+        raise ConfigError(
+            f"--resume goes on with the same players in the same game, but {'; '.join(differences)}. Go back to that, "
+            "or begin another tournament",
+            source=str(folder.path),
+        )
+    found = boundaries.newest(folder)
+    if found is None or not rounds_file.read(folder):
+        raise ConfigError("there is no tournament to go on with: its files are damaged", source=str(folder.path))
+    kept = msgspec.structs.replace(before, rounds=max(before.rounds, config.rounds))
+    plan = checked_plan(kept, ranks=ranks)
+    leg = replace(leg_at(found, folder), restore=checkpoints_given(plan))
+    return Run(plan, folder.path, config=resolved_yaml(kept), resumed=True, leg=leg)
+
+
+def _other_actions(folder: RunFolder, *, greedy: bool) -> Iterator[str]:
+    terms = tournament_file.read(folder)
+    if terms is not None and terms.greedy != greedy:
+        yield "it was played without --sample" if terms.greedy else "it was played with --sample"
+
+
+def _differences(before: Config, now: Config) -> Iterator[str]:
+    yield from compared("players", before.policies, now.policies, _PLAYER)
+    yield from compared("envs", before.envs, now.envs, (*GAME, "outcome"))
+    old, new = (numbered(distinct_settings([match for _, match in config.entries()])) for config in (before, now))
+    yield from compared("matches", old, new, _SETTING)
+
+
+def _take_lanes(settings: Sequence[MatchConfig], players: Mapping[str, PolicyConfig]) -> bool:
+    """Whether all players can play several lanes at once.
+
+    Raises:
+        ConfigError: a player cannot play without learning.
+    """
+    classes = [
+        registry.worker_class(policy.algorithm, policy.options, acts=True, path=f"policies.{name}")
+        for name, policy in players.items()
+    ]
+    alone = all(isinstance(entry, str) for setting in settings for entry in setting.seats)
+    return alone and all("vector" in ((cls.face,) if isinstance(cls.face, str) else cls.face) for cls in classes)
+
+
+def _whole(folder: RunFolder) -> list[Round]:
+    """The batches that were played to their ends.
+
+    Games of an unfinished batch do not count: it is played again, and short games are overrepresented in it.
+    """
+    found = boundaries.newest(folder)
+    return rounds_file.begun_before(rounds_file.read(folder), 0 if found is None else found.tick)
+
+
+def _check_counted(played: ResultSet, source: str) -> None:
+    """Refuses results without a game that counts, after a whole batch.
+
+    Raises:
+        ConfigError: no game counts.
+    """
+    if played.episodes and not played.results.games:
+        reasons = "".join(f"; {line}" for line in played.without_winner)
+        raise ConfigError(
+            f"none of {pluralize(played.episodes, 'game')} counts: {played.unrated} had no winner and no draw, "
+            f"{played.aborted} were cut short{reasons}",
+            source=source,
+        )
+
+
+def _progress(played: int, found: Table) -> str:
+    best = found.rows[0]
+    leads = f"{best.player} leads with {elo_words(best.elo)} [{elo_words(best.low)}, {elo_words(best.high)}]"
+    if found.unmet:
+        return f"{pluralize(played, 'game')}: {leads}; {pluralize(len(found.unmet), 'pair')} still to meet"
+    if any(pair.circle for pair in found.contradictions):
+        return f"{pluralize(played, 'game')}: {leads}, but players beat each other in a circle; its pairs play now"
+    if found.settled and not found.decided:
+        return f"{pluralize(played, 'game')}: {leads}, but the games of {_contradicting(found)} contradict the order"
+    return f"{pluralize(played, 'game')}: {leads}; {len(found.open)} of {len(found.doubts)} neighbors are open"
+
+
+def verdict_lines(found: Table, rule: Rule, played: int) -> list[str]:
+    """Whether the order is decided after so many games, what keeps it open, and which players are equal."""
+    games = pluralize(played, "game")
+    what = f"differences below {rule.elo:g} Elo not counted"
+    equal = equal_lines(found.equal)
+    if found.decided:
+        return [f"the order is decided after {games}, at an error of {rule.error:g}, {what}", *equal]
+    if found.contradictions:
+        return [f"the order is not decided after {games}: those of {_contradicting(found)} contradict it", *equal]
+    pairs = [f"{doubt.upper} and {doubt.lower} ({doubt.probability:.1%})" for doubt in found.open]
+    together = ", together more than the error" if len(pairs) > 1 else ""
+    return [
+        f"the order is not decided after {games}, at an error of {rule.error:g}, {what}; open, with the probability "
+        f"that it is the other way round: {', '.join(pairs)}{together}",
+        *equal,
+    ]
+
+
+def _contradicting(found: Table) -> str:
+    """The pairs whose own games contradict the order."""
+    pairs = [f"{pair.upper} and {pair.lower}" for pair in found.contradictions]
+    return pairs[0] if len(pairs) == 1 else f"{pluralize(len(pairs), 'pair')}, as {pairs[0]},"
+
+
+class _Uncounted(NamedTuple):
+    """How many games do not count; the field names say why."""
+
+    without_winner: int
+    cut_short: int
+    interrupted: int
+
+
+def _uncounted(played: ResultSet, folder: RunFolder, batches: int) -> _Uncounted:
+    episodes = folder.episodes
+    lines = JournalReader(episodes) if episodes.exists() else ()
+    interrupted = sum(line["round"] >= batches and not line.get("cut") for line in lines)
+    return _Uncounted(played.unrated, played.aborted, interrupted)
+
+
+def _uncounted_lines(found: _Uncounted) -> list[str]:
+    """How many games do not count, and why; no line if all do."""
+    reasons = "without a winner", "cut short", "of the batch that was interrupted"
+    words = [f"{games} {reason}" for games, reason in zip(found, reasons, strict=True) if games]
+    return [f"not counted: {', '.join(words)}"] if words else []
+
+
+def _data(found: Table, rule: Rule, played: ResultSet, uncounted: _Uncounted, run: Run) -> dict[str, Any]:
+    return {
+        "players": [
+            {
+                "rank": row.rank,
+                "player": row.player,
+                "elo": row.elo,
+                "low": row.low,
+                "high": row.high,
+                "games": row.score.games,
+                **row.score._asdict(),
+                "score": row.share,
+                "score_interval": None if row.share is None else of_share(row.score.points, row.score.games),
+            }
+            for row in found.rows
+        ],
+        "decided": found.decided,
+        "error": rule.error,
+        "elo": rule.elo,
+        "games": played.results.games,
+        "not_counted": uncounted._asdict(),
+        "without_winner": played.without_winner,
+        "prior": found.prior,
+        "alike": alike(run),
+        "contradictions": [pair._asdict() for pair in found.contradictions],
+        "unmet": found.unmet,
+        "neighbors": [{**doubt._asdict(), "open": doubt in found.open} for doubt in found.doubts],
+        "run_dir": str(run.path),
+    }

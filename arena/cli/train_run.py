@@ -1,0 +1,113 @@
+"""Rank 0's part of a training run: reads the configuration, announces the run, and shows its result."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from arena.cli.train import TrainArgs
+from arena.config import load_with_origin
+from arena.errors import pluralize
+from arena.launch.lead import Rank0Base
+from arena.records.faults import losses
+from arena.records.scoreboard import Scoreboard
+from arena.run.prepare import check_tolerance, prepare
+from arena.run.run import Run
+from arena.terminal.display import fault_lines, summary_lines
+from arena.terminal.profile import profile_lines
+from arena.terminal.text import processes_words
+
+if TYPE_CHECKING:
+    from arena.plan.plan import Plan
+
+
+class TrainRun(Rank0Base):
+    """Rank 0's part of a training run, or all of it if there is no other rank.
+
+    Args:
+        request: what to train.
+    """
+
+    def __init__(self, request: TrainArgs) -> None:
+        self._request = request
+
+    def prepare(self, ranks: int, *, tolerant: bool = False) -> Run:
+        """Reads the configuration and claims the run folder, for so many ranks.
+
+        Raises:
+            ConfigError: a mistake in the configuration.
+        """
+        asked = self._request
+        config, origin = load_with_origin(asked.path, asked.overrides)
+        with origin.located():
+            check_tolerance(config, tolerant=tolerant)
+            run = prepare(config, ranks=ranks, run_dir=asked.run_dir, resume=asked.resume)
+        run = replace(run, source=asked.path, profile=asked.profile, allow_unproved=asked.allow_unproved)
+        run = replace(run, overridden=origin.overridden)
+        return announced(run, ranks_given=asked.ranks_given)
+
+    def present(self, run: Run, scoreboard: Scoreboard) -> None:
+        """Prints where the records are, and the results of the policies."""
+        present(run, scoreboard)
+
+
+def announced(run: Run, *, ranks_given: bool = False) -> Run:
+    """Prints what begins; the folder is printed when all roles are ready. Returns the run.
+
+    Args:
+        run: the run that begins.
+        ranks_given: whether the user has given the number of processes.
+    """
+    plan = run.plan
+    lines = [f"{plan.name}: {_extent(plan)}, {processes_words(plan.processes, len(plan.roles()))}"]
+    if run.resumed:
+        lines += [f"goes on at tick {run.leg.start}", *run.words]
+    if plan.packed and plan.processes > 1 and not ranks_given:
+        lines.append(f"{len(plan.roles())} processes would give each role its own")
+    idle = len(plan.idle_ranks) - plan.spares
+    if idle > 0:
+        lines.append(f"{idle} of the processes are idle: the plan has no role for them")
+    sys.stdout.write("\n".join(lines) + "\n")
+    sys.stdout.flush()
+    return run
+
+
+def _extent(plan: Plan) -> str:
+    """How much is played."""
+    matches = pluralize(len(plan.matches), "match", "matches")
+    if plan.rounds == 1:
+        return f"{matches} of {pluralize(plan.ticks, 'tick')}"
+    return f"{plan.rounds} rounds of {pluralize(plan.horizon // plan.rounds, 'tick')}, the first one {matches}"
+
+
+def present(run: Run, scoreboard: Scoreboard) -> None:
+    """Prints where the records are, and the results of the policies."""
+    lines = [*summary_lines(scoreboard, run.path), *_standings(run), *fault_lines(losses(run.folder.faults))]
+    if run.profile:
+        lines += ["where the time went:", *profile_lines(run.folder.read_profile())]
+    sys.stdout.write("\n".join(lines) + "\n")
+    sys.stdout.flush()
+
+
+def _standings(run: Run) -> list[str]:
+    """The standings at the end of a league, if two players were rated; and the winners of its knockouts."""
+    if run.plan.rounds == 1:
+        return []
+    from arena.run import rounds
+    from arena.terminal import standings
+
+    found = rounds.league_standings(run)
+    won = standings.champion_lines(rounds.league_champions(run))
+    if len(found.rows) < 2:
+        return [*found.without_winner, *standings.outdated_lines(found.outdated), *won]
+    return [
+        *standings.standings_lines(found.rows, most=standings.MOST, always=rounds.config_of(run).policies),
+        *found.without_winner,
+        *standings.outdated_lines(found.outdated),
+        *standings.equal_lines(found.equal),
+        *standings.prior_lines(prior=found.prior),
+        *standings.curtailed_lines(found.curtailed),
+        *(() if found.caution is None else standings.caution_lines(found.caution, run.path)),
+        *won,
+    ]

@@ -1,0 +1,203 @@
+"""Training as a function: `arena.train` does what the command `arena train` does, prints nothing and returns a result.
+
+    result = arena.train("duel.yaml", ranks=1)
+    result.scores["blue"].last_return
+
+With one process everything runs in the calling process, and no watchdog ends a game that hangs. With several a launcher
+is started, as by the command; what rank 0's games and algorithms print is discarded, that of others is in their logs.
+"""
+
+from __future__ import annotations
+
+import io
+import logging
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import IO, Any, NamedTuple
+
+from arena.config import Config, load_config, parse_config, resolved_yaml
+from arena.errors import ConfigError, RunFailed, located
+from arena.launch import mpirun
+from arena.launch.console import Output
+from arena.launch.events import Event, EventDisplay, PolicyScore, policy_score, read_event
+from arena.launch.lead import run_single_process, scored
+from arena.plan.process_count import RanksWanted, process_count
+from arena.records.boundary import newest_tick
+from arena.records.folder import RunFolder
+from arena.roles.protocol import Failed
+from arena.run.display import Display
+from arena.run.planning import checked_plan
+from arena.run.prepare import check_tolerance, prepare
+from arena.run.run import Run
+from arena.run.status import RunStatus, run_status
+from arena.run.stop import restored_handlers
+
+_MISTAKE = 2  # the exit status after a user's mistake
+
+
+class RunResult(NamedTuple):
+    """The result of a run.
+
+    Args:
+        run_dir: the run folder.
+        finished: whether all ticks were played; false after a signal, or when a callback has ended the run.
+        ticks: played by each match, as far as they are saved.
+        scores: the results of each policy.
+    """
+
+    run_dir: Path
+    finished: bool
+    ticks: int
+    scores: Mapping[str, PolicyScore]
+
+
+def train(
+    config: Config | Mapping[str, Any] | Path | str,
+    run_dir: Path | str | None = None,
+    ranks: RanksWanted | None = None,
+    on_event: Callable[[Event], None] | None = None,
+) -> RunResult:
+    """Runs a configuration to its end.
+
+    The first SIGINT or SIGTERM saves the run and ends it early, if the caller is the main thread.
+
+    Args:
+        config: a YAML file, or what it would contain.
+        run_dir: the run folder; None: `runs/<name>`, or the next free name.
+        ranks: how many processes; 1: this one alone; None: as the configuration's `ranks` says.
+        on_event: is called with each event of the run, from another thread, one call at a time; see
+            `arena.launch.events`. An exception of it is raised when the run has ended.
+
+    Raises:
+        ConfigError: a mistake of the user.
+        RunFailed: the run has failed.
+        KeyboardInterrupt: a signal has ended the run before it had begun.
+    """
+    if ranks != 1 and mpirun.under_launcher():
+        raise ConfigError(
+            "arena.train starts the processes of a run itself; under mpirun or srun use the command `arena train`, or "
+            "ranks=1"
+        )
+    source = str(config) if isinstance(config, (str, Path)) else ""
+    if isinstance(config, (str, Path)):
+        read = load_config(config)
+    else:
+        read = config if isinstance(config, Config) else parse_config(config, source="")
+    with located(source=source):
+        plan = checked_plan(read, ranks=process_count(read, ranks, os.environ).number)
+        listener = _Listener(on_event)
+        if plan.processes == 1:
+            check_tolerance(read, tolerant=False)
+            run = replace(prepare(read, ranks=1, run_dir=None if run_dir is None else str(run_dir)), source=source)
+            with restored_handlers(), _restored_logging():
+                status = run_single_process(run, lambda *_: None, output=listener, watched=False)
+        else:
+            status = _launch(read, run_dir, plan.processes, listener, tolerant=plan.fault_tolerance != "off")
+    if listener.error is not None:
+        raise listener.error
+    if status == _MISTAKE:
+        raise ConfigError(listener.failure)
+    if status > 128 and listener.run_dir is None:
+        raise KeyboardInterrupt(status - 128)
+    if 0 < status < 128:
+        raise RunFailed(listener.failure)
+    assert listener.run_dir is not None, "a run that has begun emits its folder"
+    return _result(RunFolder(listener.run_dir))
+
+
+def _launch(config: Config, run_dir: Path | str | None, ranks: int, listener: _Listener, *, tolerant: bool) -> int:
+    """Plays in processes of a launcher; returns the exit status."""
+    with tempfile.TemporaryDirectory(prefix="arena-train-") as home:
+        path = Path(home) / "config.yaml"
+        path.write_text(resolved_yaml(config))
+        program = [sys.executable, "-m", "arena", "train", str(path), f"--ranks={ranks}"]
+        program += [] if run_dir is None else [f"--run-dir={run_dir}"]
+        return mpirun.run(ranks, program, tolerant=tolerant, listener=listener)
+
+
+def _result(folder: RunFolder) -> RunResult:
+    """The result that the records of a run give."""
+    config, ticks = load_config(folder.config), newest_tick(folder) or 0
+    shown = scored(folder, config.policies).shown
+    scores = {name: policy_score(score) for name, score in shown.items()}
+    return RunResult(folder.path, run_status(folder, config, played=ticks) is RunStatus.FINISHED, ticks, scores)
+
+
+class _Listener(Output):
+    """Takes what the run says: of this process as a `Output`, of others as a `mpirun.Listener`.
+
+    Args:
+        on_event: as for `train`.
+
+    Attributes:
+        run_dir: of the run, when it has begun.
+        error: the exception that `on_event` has raised.
+    """
+
+    def __init__(self, on_event: Callable[[Event], None] | None) -> None:
+        self._on_event = on_event
+        self._failure: Failed | None = None
+        self.run_dir: Path | None = None
+        self.error: BaseException | None = None
+        self._errors = io.StringIO()
+
+    @property
+    def stream(self) -> IO[str]:
+        """Takes what the processes write to stderr."""
+        return self._errors
+
+    @property
+    def failure(self) -> str:
+        """Why the run has failed."""
+        if self._failure is None:
+            text = self._errors.getvalue().strip()
+            return text.removeprefix("arena: error: ").removeprefix("arena: the run has ended: ")
+        if self._failure.exit_code == _MISTAKE:
+            return self._failure.message
+        return f"{self._failure.who}\n{self._failure.message}"
+
+    def display(self, run: Run) -> Display:
+        return EventDisplay(run, self._emit)
+
+    def say(self, text: str) -> None:
+        self._emit(Event("message", {"text": text}))
+
+    def complain(self, text: str) -> None:
+        self._emit(Event("message", {"text": text}))
+
+    def fail(self, failure: Failed) -> None:
+        self._failure = failure
+
+    def line(self, event: str) -> None:
+        self._emit(read_event(event))
+
+    def _emit(self, event: Event) -> None:
+        if event.kind == "start":
+            self.run_dir = Path(event.data["run_dir"])
+        if self._on_event is None or self.error is not None:
+            return
+        try:
+            self._on_event(event)
+        except BaseException as error:  # raised by `train`: here it would end the thread that reads
+            self.error = error
+
+
+@contextmanager
+def _restored_logging() -> Iterator[None]:
+    """Afterwards the root logger has the handlers that it had before; a run in this process logs into its folder."""
+    root, raises = logging.getLogger(), logging.raiseExceptions
+    handlers, level = [*root.handlers], root.level
+    root.handlers.clear()  # else `logging.basicConfig` would close them
+    try:
+        yield
+    finally:
+        for handler in root.handlers:
+            handler.close()
+        root.handlers[:] = handlers
+        root.setLevel(level)
+        logging.raiseExceptions = raises

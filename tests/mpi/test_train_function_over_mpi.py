@@ -1,0 +1,52 @@
+"""`arena.train` with several processes: the same run as in one, and its errors."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import arena
+import run_cli
+
+RANDOM = {"algorithm": "random"}
+
+
+def config(**changes: Any) -> dict[str, Any]:
+    return {
+        "name": "duel",
+        "seed": 1,
+        "ticks": 40,
+        "envs": {"g": {"make": "matrix", "kwargs": {"game": "rock_paper_scissors"}}},
+        "policies": {"blue": RANDOM, "red": RANDOM},
+        "matches": [{"env": "g", "seats": ["blue", "red"], "lanes": 2}],
+        **changes,
+    }
+
+
+def test_three_processes_play_the_run_of_one_and_print_nothing(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    events: list[arena.Event] = []
+    one = arena.train(config(), tmp_path / "one", ranks=1)
+    three = arena.train(config(), tmp_path / "three", ranks=3, on_event=events.append)
+    assert tuple(capfd.readouterr()) == ("", "")
+    assert three == one._replace(run_dir=tmp_path / "three")
+    assert run_cli.episodes(one.run_dir) == run_cli.episodes(three.run_dir)
+    assert [event.kind for event in events if event.kind != "progress"] == ["message", "start"]
+    assert events[-1].data["ticks"] == 40
+    assert len([*(tmp_path / "three" / "logs").iterdir()]) == 3
+
+
+def test_failures_and_late_mistakes_of_processes_are_raised(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", run_cli.environment()["PYTHONPATH"])
+    failing = {"blue": {"algorithm": "faulty_workers:FailsAtStep"}, "red": RANDOM}
+    with pytest.raises(arena.RunFailed, match=r"^worker of policy 'blue'"):
+        arena.train(config(policies=failing), tmp_path / "failed", ranks=2)
+    wrong = {"blue": {"algorithm": "ppo", "options": {"hidden_sizes": "wide"}}, "red": RANDOM}
+    with pytest.raises(arena.ConfigError, match="hidden_sizes"):
+        arena.train(config(policies=wrong), tmp_path / "refused", ranks=2)
+    assert tuple(capfd.readouterr()) == ("", "")

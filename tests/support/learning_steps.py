@@ -1,0 +1,28 @@
+"""The steps of an on-policy algorithm, one by one: play a rollout, evaluate it, learn from it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from policies.common.algorithm import Metrics
+from policies.common.on_policy import collect
+from policies.common.rollout import Batch
+
+
+def play(algorithm: Any) -> None:
+    """Plays the ticks that are left of the algorithm's rollout."""
+    rollout = algorithm.rollout
+    noise = algorithm.draw_noise(rollout.ticks - rollout.played)
+    collect(algorithm.env, algorithm.head, rollout, algorithm.act, noise)
+
+
+def evaluate(algorithm: Any) -> Batch:
+    """The complete transitions of the algorithm's rollout."""
+    recurrent = algorithm.options.recurrent is not None
+    return algorithm.evaluate().complete(algorithm.options.sequence_length if recurrent else None)  # type: ignore[no-any-return]
+
+
+def learn(algorithm: Any, batch: Batch) -> Metrics:
+    """One update of the group's weights from one batch per worker."""
+    metrics: Metrics = algorithm.group_learner.learn_from(batch, algorithm.update)
+    return metrics

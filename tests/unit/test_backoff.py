@@ -1,0 +1,51 @@
+"""`wait_until` tests often at first, then with pauses that grow to a limit; no clock is read here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from arena.transport import backoff
+from arena.transport.backoff import wait_until
+
+
+def true_after(tests: int) -> Callable[[], bool]:
+    """A condition that is false this many times."""
+    remaining = iter([False] * tests)
+    return lambda: next(remaining, True)
+
+
+@pytest.fixture
+def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The requested pauses; none of them is made."""
+    asked: list[float] = []
+    monkeypatch.setattr(backoff.time, "sleep", asked.append)
+    return asked
+
+
+def test_wait_until_calls_a_true_condition_once(pauses: list[float]) -> None:
+    asked: list[int] = []
+    wait_until(lambda: asked.append(1) is None)
+    assert (len(asked), pauses) == (1, [])
+
+
+def test_wait_until_does_not_sleep_in_a_short_wait(pauses: list[float]) -> None:
+    wait_until(true_after(29))
+    assert pauses == []
+
+
+def test_wait_until_pauses_longer_and_longer_up_to_the_limit(pauses: list[float]) -> None:
+    wait_until(true_after(100), longest_pause=2e-3)
+    assert pauses == sorted(pauses)
+    assert 0 < pauses[0] < 1e-4
+    assert pauses[-1] == 2e-3
+    assert pauses.count(2e-3) > 1
+
+
+def test_wait_until_raises_errors_of_the_condition(pauses: list[float]) -> None:
+    def fails() -> bool:
+        raise OSError("the other end has ended")
+
+    with pytest.raises(OSError, match="has ended"):
+        wait_until(fails)

@@ -1,0 +1,523 @@
+"""MADDPG and MASAC: losses against autograd, who sees what, masking, groups against one worker, state, refusals."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces
+from gymnasium.vector.utils import batch_space
+from torch import Tensor
+
+from arena import registry
+from arena.errors import BudgetReached, ConfigError
+from arena.records.state_codec import decode, encode
+from fakes import ScriptedEnv, ThreadGroup, all_equal, flat_weights, solo_group, together
+from minibatches import assert_gradients, disturb, parts
+from policies.common.replay import Transitions
+from policies.common.rollout import to_leaves
+from policies.maddpg import MADDPG
+from policies.masac import MASAC
+from policies.networks import reparameterized
+from policies.networks.box import SquashedGaussian
+
+VECTOR = spaces.Box(-1, 1, (3,), np.float32)
+PICTURE = spaces.Dict(a=spaces.Box(0, 255, (8, 8, 3), np.uint8), b=VECTOR)
+NUMBERS = spaces.Box(-0.5, 2.0, (2,), np.float32)
+CHOICE = spaces.Discrete(4, start=-1)
+SMALL = {"hidden_sizes": (16, 16), "batch_size": 16, "training_intensity": 16.0, "learning_starts": 4, "train_every": 1}
+E = 3
+
+both = pytest.mark.parametrize("kind", [MADDPG, MASAC])
+each_space = pytest.mark.parametrize("actions", [NUMBERS, CHOICE], ids=["numbers", "choices"])
+
+
+def game(space: Any = VECTOR, actions: Any = CHOICE, *, lanes: int = 2, entities: int = E, **more: Any) -> ScriptedEnv:
+    env = ScriptedEnv(space, actions, rows=lanes * entities, **more)
+    env.seat_entities = tuple(f"entity_{index}" for index in range(entities))  # type: ignore[attr-defined]
+    return env
+
+
+def random_rewards(seed: int) -> Any:
+    rng = np.random.default_rng(seed)
+    return lambda observations, actions: rng.normal(size=len(actions))
+
+
+def worker(kind: Any, env: Any = None, group: ThreadGroup | None = None, **options: Any) -> Any:
+    env = env or game()
+    return kind(env, group or solo_group(), ticks=env.ticks, **{**SMALL, **options})
+
+
+def trained(kind: Any, env: Any, group: ThreadGroup | None = None, **options: Any) -> Any:
+    """A worker after its whole run."""
+    learner = worker(kind, env, group, **options)
+    with pytest.raises(BudgetReached):
+        learner.run()
+    return learner
+
+
+def disturbed(learner: Any) -> Any:
+    disturb(learner.network, *(target.module for target in learner.targets.values()))
+    if learner.alpha:
+        learner.network.temperature.log_alpha.data.fill_(-1.0)
+    return learner
+
+
+def made_up(learner: Any, count: int, *, masked: bool = False, seed: int = 3) -> Transitions:
+    """`count` joint transitions; some entities do not act, some have ended."""
+    draw = torch.Generator().manual_seed(seed)
+    space = learner.env.single_observation_space
+    rows = batch_space(space, count * E)
+    rows.seed(seed)
+
+    def sight() -> tuple[Tensor, ...]:
+        acts = (torch.rand(count, E, generator=draw) < 0.8).to(torch.uint8)
+        acts[:, 1] = 1
+        leaves = [leaf.view(count, E, *leaf.shape[1:]) for leaf in to_leaves(space, rows.sample())]
+        return *leaves, acts
+
+    def mask() -> Tensor | None:
+        allowed = torch.rand(count * E, learner.actions.mask_size or 1, generator=draw) < 0.6
+        allowed[
+            torch.arange(count * E), torch.randint(learner.actions.mask_size or 1, (count * E,), generator=draw)
+        ] = True
+        return allowed.view(count, -1) if masked else None
+
+    now = mask()
+    actions = learner.act_randomly(count * E, None if now is None else now.view(count * E, -1))
+    return Transitions(
+        observations=sight(),
+        masks=now,
+        actions=actions.view(count, E, *learner.actions.shape),
+        rewards=torch.randn(count, E, generator=draw),
+        next_observations=sight(),
+        next_masks=mask(),
+        discounts=0.9 * (torch.rand(count, E, generator=draw) < 0.8).float(),
+        weights=0.5 + torch.rand(count, generator=draw),
+        indices=torch.arange(count),
+    )
+
+
+def steady(shape: Any, generator: Any) -> Tensor:
+    """Noise that is the same in every row, so that it matters not who draws how much."""
+    return torch.linspace(-0.8, 1.1, shape[-1]).expand(tuple(shape))
+
+
+@pytest.fixture
+def steady_noise(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("normal", "gumbel"):
+        monkeypatch.setattr(reparameterized, name, steady)
+
+
+# ------------------------------------------------------------------------------------------------------- the maths
+
+
+def joint_features(encoder: Any, leaves: tuple[Tensor, ...]) -> tuple[Tensor, list[Tensor]]:
+    """What critics see, entity by entity, and what each actor sees."""
+    *seen, acts = leaves
+    own = [super(type(encoder), encoder).forward([leaf[:, index] for leaf in seen]) for index in range(E)]
+    flags = acts.float()
+    masked = [torch.cat([part * flags[:, [index]], flags[:, [index]]], 1) for index, part in enumerate(own)]
+    return torch.cat(masked, 1), own
+
+
+def outputs_of(actors: Any, own: list[Tensor], index: int, acts: Tensor) -> Tensor:
+    """Those of one entity's actor, which sees its own observation (as it was masked) and its name."""
+    seen = own[index] * acts[:, [index]].float()
+    if len(actors.members) > 1:
+        return actors.members[index](seen)
+    return actors.members[0](torch.cat([seen, torch.eye(E)[[index]].expand(len(seen), E)], 1))
+
+
+def act_softly(learner: Any, outputs: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+    """One entity's actions, as critics take them and torch can differentiate them, and its actor's entropy."""
+    size = learner.actions.inputs
+    noise = steady((len(outputs), size), None)
+    if learner.actions.mask_size:
+        logits = outputs if mask is None else torch.where(mask, outputs, torch.tensor(-1e9))
+        relaxed = torch.softmax((logits + noise) / learner.options.gumbel_temperature, -1)
+        hard = torch.nn.functional.one_hot((logits + noise).argmax(-1), size).float()
+        return hard + relaxed - relaxed.detach(), torch.distributions.Categorical(logits=logits).entropy()
+    if isinstance(learner, MADDPG):
+        return outputs.tanh(), torch.zeros(len(outputs))
+    policy = SquashedGaussian(outputs)
+    return policy.sample(noise), -policy.log_prob(noise)
+
+
+def mask_of(masks: Tensor | None, index: int) -> Tensor | None:
+    return None if masks is None else masks.view(len(masks), E, -1)[:, index]
+
+
+def losses(learner: Any, batch: Transitions) -> tuple[Tensor, Tensor, Tensor]:
+    """Of critics, actors and temperature, slowly, as torch can differentiate them."""
+    network, old, alpha = learner.network, learner.targets["critics"].module, learner.alpha
+    next_actors = learner.targets["actors"].module if "actors" in learner.targets else network.actors
+    acts, then_acts = batch.observations[-1].float(), batch.next_observations[-1].float()
+    with torch.no_grad():
+        joint, own = joint_features(old.encoder, batch.next_observations)
+        if "actors" not in learner.targets:
+            own = joint_features(network.critics.encoder, batch.next_observations)[1]
+        drawn = [
+            act_softly(learner, outputs_of(next_actors, own, i, then_acts), mask_of(batch.next_masks, i))
+            for i in range(E)
+        ]
+        told = torch.cat([part * then_acts[:, [i]] for i, (part, _) in enumerate(drawn)], 1)
+        soft = old(joint, told).amin(0) + alpha * torch.stack([h for _, h in drawn], 1) * then_acts
+        targets = batch.rewards + batch.discounts * soft
+    joint, own = joint_features(network.critics.encoder, batch.observations)
+    numbers = learner.actions.to_critics(batch.actions).float() * acts.unsqueeze(-1)
+    errors = network.critics(joint, numbers.flatten(1)) - targets
+    critic_loss = (batch.weights[:, None] * errors.square()).mean((1, 2)).sum()
+    actor_loss, surplus = torch.zeros(()), torch.zeros(())
+    for i in range(E):
+        outputs = outputs_of(network.actors, [part.detach() for part in own], i, acts)
+        action, entropy = act_softly(learner, outputs, mask_of(batch.masks, i))
+        told = numbers.clone()
+        told[:, i] = action * acts[:, [i]]
+        least = network.critics(joint.detach(), told.flatten(1))[:, :, i].amin(0)
+        actor_loss = actor_loss - (acts[:, i] * (least + alpha * entropy)).mean() / E
+        if isinstance(learner, MADDPG):
+            actor_loss = actor_loss + 0.2 * (acts[:, [i]] * outputs.square()).mean() / E
+        else:
+            wanted = learner.target_entropy(outputs.detach(), mask_of(batch.masks, i))
+            surplus = surplus + (acts[:, i] * (entropy.detach() - wanted)).mean() / E
+    return critic_loss, actor_loss, surplus
+
+
+@pytest.mark.parametrize("shared", [True, False], ids=["shared", "own"])
+@pytest.mark.parametrize("case", ["numbers", "choices", "masked", "picture"])
+@both
+def test_the_gradients_by_hand_are_autograds(kind: Any, case: str, shared: bool, steady_noise: None) -> None:
+    space, actions = PICTURE if case == "picture" else VECTOR, NUMBERS if case == "numbers" else CHOICE
+    more = {"output_penalty": 0.2} if kind is MADDPG else {}
+    more |= {"gumbel_temperature": 0.7} if actions is CHOICE else {}
+    learner = worker(kind, game(space, actions), shared_actor=shared, **more)
+    batch = made_up(disturbed(learner), 40, masked=case == "masked")
+    network = learner.network
+    critic_loss, actor_loss, surplus = losses(learner, batch)
+    by_critics = torch.autograd.grad(critic_loss, list(network.critics.parameters()), retain_graph=True)
+    by_actors = torch.autograd.grad(actor_loss, list(network.actors.parameters()))
+    for optimizer in learner.optimizers.values():
+        optimizer.zero_grad()
+    metrics, errors = learner.backward(batch)
+    figures = dict(zip(learner.metric_names, metrics.tolist(), strict=True))
+    assert_gradients(network.critics, by_critics)
+    assert_gradients(network.actors, by_actors)
+    assert figures["critic_loss"] == pytest.approx(critic_loss.item(), rel=1e-4)
+    assert errors.shape == (40,)
+    if kind is MASAC:
+        assert figures["actor_loss"] == pytest.approx(actor_loss.item(), rel=1e-4)
+        found = learner.optimizers["temperature"].gradient[0].item()
+        assert found == pytest.approx(learner.alpha * surplus.item(), rel=1e-4)
+
+
+@both
+@each_space
+def test_critics_see_what_everybody_sees_and_does(kind: Any, actions: Any) -> None:
+    learner = disturbed(worker(kind, game(actions=actions)))
+    batch, critics = made_up(learner, 1), learner.network.critics
+    batch.observations[-1].fill_(1)
+
+    def values(leaf: Tensor, inputs: Tensor) -> Tensor:
+        with torch.no_grad():
+            return critics(critics.encoder((leaf, batch.observations[-1])), inputs.flatten(1))
+
+    leaf, inputs = batch.observations[0], learner.actions.to_critics(batch.actions)
+    before = values(leaf, inputs)
+    assert before.shape == (learner.n_critics, 1, E)
+    for index in range(E):
+        moved, done = leaf.clone(), inputs.clone()
+        moved[:, index] += 1.0
+        done[:, index] += 0.5
+        assert ((values(moved, inputs) - before).abs() > 1e-6).all()
+        assert ((values(leaf, done) - before).abs() > 1e-6).all()
+
+
+@pytest.mark.parametrize("shared", [True, False], ids=["shared", "own"])
+@both
+@each_space
+def test_an_actor_sees_its_own_alone(kind: Any, actions: Any, shared: bool) -> None:
+    learner = disturbed(worker(kind, game(actions=actions), shared_actor=shared))
+    leaf = torch.randn(2 * E, 3, generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        before = learner.network([leaf])
+        for row in range(2 * E):
+            moved = leaf.clone()
+            moved[row] += 1.0
+            changed = (learner.network([moved]) - before).abs().amax(1) > 1e-6
+            assert changed.tolist() == [other == row for other in range(2 * E)]
+
+
+def test_a_shared_actor_knows_who_it_is() -> None:
+    learner = disturbed(worker(MADDPG))
+    with torch.no_grad():
+        outputs = learner.network([torch.ones(E, 3)])
+    assert len({tuple(row) for row in outputs.tolist()}) == E
+
+
+@both
+def test_what_somebody_sees_and_does_who_does_not_act_changes_nothing(kind: Any, steady_noise: None) -> None:
+    learner = disturbed(worker(kind))
+    batch = made_up(learner, 40)
+    silent, silent_then = batch.observations[-1] == 0, batch.next_observations[-1] == 0
+    assert silent.sum() > 5
+    for optimizer in learner.optimizers.values():
+        optimizer.zero_grad()
+    learner.backward(batch)
+    before = [optimizer.gradient.clone() for optimizer in learner.optimizers.values()]
+    batch.observations[0][silent] += 3.0
+    batch.next_observations[0][silent_then] -= 3.0
+    batch.actions[silent] = (batch.actions[silent] + 1) % 4
+    for optimizer in learner.optimizers.values():
+        optimizer.zero_grad()
+    learner.backward(batch)
+    for expected, optimizer in zip(before, learner.optimizers.values(), strict=True):
+        torch.testing.assert_close(optimizer.gradient, expected, atol=1e-7, rtol=1e-5)
+
+
+# -------------------------------------------------------------------------------------------------- play and explore
+
+
+@pytest.mark.parametrize(
+    "action_space",
+    [NUMBERS, CHOICE, spaces.Discrete(1), spaces.Box(0.1, 0.3, (), np.float64)],
+    ids=str,
+)
+@pytest.mark.parametrize(
+    "space", [VECTOR, PICTURE, spaces.Discrete(5, start=2), spaces.MultiBinary(3)], ids=["vector", "picture", "d", "m"]
+)
+@both
+def test_plays_and_learns_with_its_kinds_of_spaces(kind: Any, space: Any, action_space: Any) -> None:
+    kind.check(space, action_space)
+    env = game(space, action_space, ticks=8, reward=random_rewards(0))
+    learner = trained(kind, env)
+    assert learner.group_learner.gradient_steps > 0
+    assert all(env.action_space.contains(np.asarray(actions)) for actions in env.actions)
+    assert np.isfinite(flat_weights(learner.network)).all()
+    observations, infos = env.reset()
+    for greedy in (True, False):
+        assert env.action_space.contains(np.asarray(learner.actor(greedy=greedy)(observations, infos)))
+
+
+@both
+def test_a_forbidden_action_is_never_played(kind: Any) -> None:
+    masks = np.array([[1, 0, 1, 0], [0, 0, 0, 1], [0, 1, 1, 1]] * 2, np.int8)
+    env = game(actions=spaces.Discrete(4), ticks=40, masks=lambda tick: np.roll(masks, tick, axis=1))
+    trained(kind, env)
+    for tick, actions in enumerate(env.actions):
+        assert np.roll(masks, tick, axis=1)[np.arange(6), actions].all()
+
+
+@both
+def test_entities_that_do_not_act_teach_nothing(kind: Any) -> None:
+    """Their observations are nan here: one of them in a minibatch would make every weight nan."""
+    env = game(ticks=30, active=lambda tick: (np.arange(6) + tick) % 2 == 0)
+    step, reset = env.step, env.reset
+
+    def spoilt(observations: Any, infos: dict[str, Any]) -> Any:
+        return np.where(infos["active"][:, None], observations, np.nan).astype(np.float32)
+
+    def spoilt_step(actions: Any) -> Any:
+        observations, *rest = step(actions)
+        return spoilt(observations, rest[-1]), *rest
+
+    def spoilt_reset(**given: Any) -> Any:
+        observations, infos = reset(**given)
+        return spoilt(observations, infos), infos
+
+    env.step, env.reset = spoilt_step, spoilt_reset  # type: ignore[method-assign]
+    learner = trained(kind, env, n_step=2, prioritized=True, normalize_observations=True)
+    assert learner.group_learner.gradient_steps > 5
+    assert np.isfinite(flat_weights(learner.network)).all()
+
+
+@both
+def test_joint_transitions_are_counted_per_lane(kind: Any) -> None:
+    learner = trained(kind, game(lanes=4, ticks=10))
+    assert learner.intensity.collected == learner.group_learner.replay.added == 40
+    assert learner.intensity.replayed == 16 * learner.group_learner.gradient_steps
+
+
+@both
+def test_entities_that_wait_may_see_choices_that_do_not_begin_with_zero(kind: Any) -> None:
+    def turns(tick: int) -> Any:
+        return np.arange(2 * E) % E == tick % E
+
+    env = game(spaces.Tuple([spaces.Discrete(3, start=5), spaces.MultiDiscrete([2, 2], start=[1, 9])]), active=turns)
+    env.ticks = 12
+    assert trained(kind, env).group_learner.gradient_steps > 5
+
+
+@both
+def test_the_budget_of_a_run_is_counted_in_lanes(kind: Any) -> None:
+    fits = {"train_every": 1, "n_step": 1, "buffer_size": 2 * 4 * 2}  # of 4 lanes, not of 12 rows
+    learner = trained(kind, game(lanes=4, ticks=10), **fits)
+    assert (learner.experience.rows, learner.group_learner.gradient_steps > 5) == (4, True)
+    with pytest.raises(ConfigError, match=r"40 transitions are collected in 10 ticks \(by 1 worker with 4 rows\)"):
+        worker(kind, game(lanes=4, ticks=10), learning_starts=40).run()
+
+
+@each_space
+def test_maddpg_explores_and_is_greedy_when_told(actions: Any) -> None:
+    noise = {"noise_std": 0.3} if actions is NUMBERS else {}
+    learner = disturbed(worker(MADDPG, game(actions=actions), **noise))
+    observations, infos = learner.env.reset()
+    greedy, curious = learner.actor(greedy=True), learner.actor()
+    before = learner.state_dict()
+    assert len({greedy(observations, infos).tobytes() for _ in range(5)}) == 1
+    assert len({curious(observations, infos).tobytes() for _ in range(8)}) > 3
+    with torch.no_grad():
+        assert len({learner.explore([torch.tensor(observations)], None).numpy().tobytes() for _ in range(8)}) > 3
+    assert all_equal(before, learner.state_dict())
+
+
+# ------------------------------------------------------------------------------------------------------------ groups
+
+
+@both
+@each_space
+def test_workers_on_one_full_batch_equal_one_worker_on_the_pooled_data(
+    kind: Any, actions: Any, steady_noise: None
+) -> None:
+    alone = disturbed(worker(kind, game(actions=actions)))
+    batch = made_up(alone, 50)
+
+    def work(group: ThreadGroup) -> Any:
+        learner = disturbed(worker(kind, game(actions=actions), group))
+        figures = [learner.update(parts(batch, 30, 20)[group.rank])[0] for _ in range(3)]
+        return flat_weights(learner.network), figures, group.called
+
+    (mine, my_figures, called), (yours, your_figures, _) = together(2, work)
+    expected = [alone.update(batch)[0] for _ in range(3)]
+    assert called.count("average") == 3  # one exchange for all that is learnt
+    assert np.array_equal(mine, yours)
+    assert my_figures == your_figures
+    np.testing.assert_allclose(mine, flat_weights(alone.network), atol=1e-6, rtol=0)
+    assert my_figures[-1]["critic_loss"] == pytest.approx(expected[-1]["critic_loss"], abs=1e-4)
+
+
+@pytest.mark.parametrize("sync", ["gradients", "samples"])
+@both
+def test_workers_with_unequal_lanes_stay_equal_through_a_run(kind: Any, sync: str) -> None:
+    def work(group: ThreadGroup) -> Any:
+        env = game(lanes=1 + 2 * group.rank, seed=group.rank, ticks=12, reward=random_rewards(1))
+        learner = trained(kind, env, group, normalize_observations=True)
+        return (
+            flat_weights(learner.network),
+            learner.group_learner.gradient_steps,
+            learner.intensity.state_dict(),
+            group.called,
+        )
+
+    first, second = together(2, work, sync=sync)
+    assert np.array_equal(first[0], second[0])
+    assert first[1:] == second[1:]
+    assert first[1] > 0
+
+
+@both
+def test_a_loss_that_is_no_number_stops_the_worker_before_its_weights_are_lost(kind: Any) -> None:
+    learner = disturbed(worker(kind))
+    batch, before = made_up(learner, 20), flat_weights(learner.network)
+    with pytest.raises(FloatingPointError, match="policy 'blue'"):
+        learner.update(batch._replace(rewards=batch.rewards * np.inf))
+    assert np.array_equal(flat_weights(learner.network), before)
+
+
+# --------------------------------------------------------------------------------------------------- state and options
+
+
+@both
+def test_a_stored_state_goes_on_to_the_same_bits(kind: Any) -> None:
+    options = {"n_step": 2, "prioritized": True, "normalize_observations": True, "train_every": 4}
+
+    def more(learner: Any) -> Any:
+        new = worker(kind, **options)  # each leg of a run has random streams of its own
+        learner.generator.set_state(new.generator.get_state())
+        learner.group_learner._generator = new.group_learner._generator
+        learner.env = game(ticks=15, seed=5, reward=random_rewards(5))
+        with pytest.raises(BudgetReached):
+            learner.run()
+        return learner.state_dict(), learner.worker_state_dict()
+
+    learner = trained(kind, game(ticks=33, reward=random_rewards(0)), **options)
+    stored, own = decode(*encode(learner.state_dict())), decode(*encode(learner.worker_state_dict()))
+    resumed = worker(kind, game(ticks=33), **options)
+    resumed.load_state_dict(stored)
+    resumed.load_worker_state_dict(own)
+    assert all_equal(resumed.state_dict(), learner.state_dict())
+    assert all_equal(more(resumed), more(learner))
+
+
+@pytest.mark.parametrize(("other", "entities"), [({}, 2), ({"shared_actor": True}, E)], ids=["entities", "actors"])
+@both
+def test_a_state_of_another_seat_or_other_actors_is_refused(kind: Any, other: dict[str, Any], entities: int) -> None:
+    stored = worker(kind, shared_actor=not other).state_dict()
+    with pytest.raises(ConfigError, match="do not fit this network"):
+        worker(kind, game(entities=entities), **other).load_state_dict(stored)
+
+
+@both
+def test_a_team_of_one_entity_is_refused_with_the_remedy(kind: Any) -> None:
+    for env in (game(entities=1), ScriptedEnv(VECTOR, CHOICE)):
+        with pytest.raises(
+            ConfigError, match=r"here the team has one; .* seats: \[blue, blue, red\] or \[\[blue, blue\]"
+        ):
+            worker(kind, env)
+
+
+@both
+@pytest.mark.parametrize("space", [spaces.MultiDiscrete([2, 3]), spaces.Box(-np.inf, np.inf, (2,))], ids=str)
+def test_check_refuses_actions_that_are_neither_choices_nor_bounded_numbers(kind: Any, space: Any) -> None:
+    with pytest.raises(ConfigError):
+        kind.check(VECTOR, space)
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "message"),
+    [
+        ("gumbel_temperature", 0, "more than 0"),
+        ("learning_starts", 25, "nothing would be learnt"),
+    ],
+)
+@both
+def test_options_that_mean_nothing_are_refused(kind: Any, option: str, value: Any, message: str) -> None:
+    with pytest.raises(ConfigError, match=message) as caught:
+        worker(kind, game(ticks=10), **{option: value}).run()  # 10 ticks of 2 lanes: 20 joint transitions
+    assert caught.value.path == f"options.{option}"
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "message"),
+    [("shared_actor", "yes", "true or false"), ("gumbel_temperature", -1, "at least 0")],
+)
+@both
+def test_a_wrong_option_is_refused(kind: Any, option: str, value: Any, message: str) -> None:
+    with pytest.raises(ConfigError, match=message) as caught:
+        registry.decode_options(kind, {option: value}, path="")
+    assert caught.value.path == f"options.{option}"
+
+
+@pytest.mark.parametrize(("wanted", "grows"), [(1.38, True), (-5.0, False)])
+def test_the_temperature_grows_as_long_as_there_is_less_entropy_than_wanted(wanted: float, grows: bool) -> None:
+    learner = disturbed(worker(MASAC, game(actions=NUMBERS), target_entropy=wanted))
+    batch, before = made_up(learner, 20), learner.alpha
+    for _ in range(3):
+        learner.update(batch)
+    assert learner.alpha != before
+    assert (learner.alpha > before) == grows
+
+
+@pytest.mark.parametrize(("actions", "wanted"), [(CHOICE, 1.39), (CHOICE, -1.0), (NUMBERS, 1.39)], ids=str)
+def test_an_entropy_that_nobody_has_is_refused(actions: Any, wanted: float) -> None:
+    with pytest.raises(ConfigError, match=r"than 1\.386") as caught:
+        worker(MASAC, game(actions=actions), target_entropy=wanted)
+    assert caught.value.path == "options.target_entropy"
+
+
+def test_a_fixed_temperature_stays_and_has_no_optimiser() -> None:
+    learner = trained(MASAC, game(ticks=12), ent_coef=0.2)
+    assert learner.alpha == 0.2
+    assert set(learner.optimizers) == {"critics", "actors"}

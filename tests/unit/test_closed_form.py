@@ -1,0 +1,125 @@
+"""The gradients of `policies.closed_form` are those that torch finds for the losses in the algorithms' files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from gymnasium import spaces
+from torch import Tensor
+
+from arena.errors import BudgetReached
+from fakes import ScriptedEnv, solo_group
+from learning_steps import evaluate, play
+from minibatches import disturb, made_up
+from policies import closed_form
+from policies.a2c import A2C
+from policies.common.algorithm import Algorithm
+from policies.ddpg import DDPG
+from policies.dqn import DQN
+from policies.hppo import HPPO
+from policies.ppo import PPO
+from policies.sac import SAC
+from policies.td3 import TD3
+
+VECTOR = spaces.Box(-1, 1, (3,))
+CHOICE, NUMBERS, FLAGS = spaces.Discrete(4), spaces.Box(-1, 2, (2,)), spaces.MultiBinary(3)
+PAIR = spaces.MultiDiscrete([2, 3])
+SMALL = {"hidden_sizes": (8, 6)}
+
+
+def on_policy(kind: type[Any], actions: Any, **options: Any) -> Callable[[], tuple[Algorithm, Any]]:
+    def make() -> tuple[Algorithm, Any]:
+        env = ScriptedEnv(VECTOR, actions, ticks=60)
+        algorithm = kind(env, solo_group(), ticks=60, **{**SMALL, "n_steps": 12, "ent_coef": 0.3, **options})
+        algorithm.rollout.begin(*env.reset())
+        play(algorithm)
+        batch = evaluate(algorithm)
+        disturb(algorithm.network)  # so that ratios are not 1, and some are clipped
+        return algorithm, batch
+
+    return make
+
+
+def off_policy(kind: type[Any], actions: Any, **options: Any) -> Callable[[], tuple[Algorithm, Any]]:
+    def make() -> tuple[Algorithm, Any]:
+        env = ScriptedEnv(VECTOR, actions)
+        algorithm = kind(env, solo_group(), ticks=env.ticks, **{**SMALL, "learning_starts": 4, **options})
+        disturb(algorithm.network, *(target.module for target in algorithm.targets.values()))
+        return algorithm, made_up(algorithm, 40, masked=actions is CHOICE)
+
+    return make
+
+
+CASES: dict[str, Callable[[], tuple[Any, Any]]] = {
+    "ppo, choice": on_policy(PPO, CHOICE),
+    "ppo, choices": on_policy(PPO, PAIR),
+    "ppo, flags": on_policy(PPO, FLAGS),
+    "ppo, numbers": on_policy(PPO, NUMBERS, clip_range_vf=0.2),
+    "ppo, relu": on_policy(PPO, CHOICE, activation="relu"),
+    "a2c, choice": on_policy(A2C, CHOICE),
+    "a2c, numbers": on_policy(A2C, NUMBERS),
+    "hppo, choice": on_policy(HPPO, CHOICE, n_options=3, option_ticks=2),
+    "dqn": off_policy(DQN, CHOICE),
+    "dqn, plain": off_policy(DQN, CHOICE, double=False, dueling=False),
+    "ddpg": off_policy(DDPG, NUMBERS),
+    "td3": off_policy(TD3, NUMBERS, policy_delay=1),
+    "sac, numbers": off_policy(SAC, NUMBERS),
+    "sac, choice": off_policy(SAC, CHOICE),
+    "sac, fixed temperature": off_policy(SAC, NUMBERS, ent_coef=0.2),
+}
+
+
+def gradients(algorithm: Any, batch: Any) -> tuple[Tensor, list[Tensor]]:
+    """The metrics of a minibatch, and the gradients of all weights."""
+    optimizers = algorithm.optimizers.values() if hasattr(algorithm, "optimizers") else [algorithm.optimizer]
+    for optimizer in optimizers:
+        optimizer.zero_grad()
+    found = algorithm.backward(batch)
+    metrics = found[0] if isinstance(found, tuple) else found
+    return metrics.double(), [optimizer.gradient.clone() for optimizer in optimizers]
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_closed_forms_equal_autograd(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    algorithm, batch = CASES[case]()
+    drawn = algorithm.generator.get_state()
+    metrics, by_hand = gradients(algorithm, batch)
+    monkeypatch.setattr(closed_form, "applies", lambda encoder, device: False)
+    algorithm.generator.set_state(drawn)
+    expected_metrics, expected = gradients(algorithm, batch)
+    torch.testing.assert_close(metrics, expected_metrics, atol=1e-5, rtol=1e-4)
+    for found, gradient in zip(by_hand, expected, strict=True):
+        assert gradient.abs().max() > 1e-4
+        torch.testing.assert_close(found, gradient, atol=2e-6 * float(gradient.abs().max()) + 1e-7, rtol=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("options", "space", "applies"),
+    [
+        ({}, VECTOR, True),
+        ({"recurrent": "gru"}, VECTOR, False),
+        ({}, spaces.Box(0, 255, (8, 8, 1), "uint8"), False),
+    ],
+    ids=["numbers", "memory", "picture"],
+)
+def test_closed_forms_are_for_perceptrons(options: dict[str, Any], space: Any, applies: bool) -> None:
+    ppo = PPO(ScriptedEnv(space, CHOICE), solo_group(), ticks=40, **{**SMALL, "n_steps": 20, **options})
+    assert closed_form.applies(ppo.network.encoder, ppo.device) == applies
+    assert not closed_form.applies(ppo.network.encoder, torch.device("cuda"))
+
+
+def test_an_algorithm_learns_without_closed_forms(monkeypatch: pytest.MonkeyPatch) -> None:
+    weights = []
+    for by_hand in (True, False):
+        with monkeypatch.context() as patched:
+            if not by_hand:
+                patched.setattr(closed_form, "applies", lambda encoder, device: False)
+            ppo = PPO(ScriptedEnv(VECTOR, CHOICE, ticks=40), solo_group(), ticks=40, **{**SMALL, "n_steps": 20})
+            with pytest.raises(BudgetReached):
+                ppo.run()
+            assert ppo.updates == 2
+            weights.append(ppo.optimizer.vector.detach().clone())
+    torch.testing.assert_close(weights[0], weights[1], atol=1e-5, rtol=1e-4)

@@ -1,0 +1,347 @@
+"""Files of samples: parts that are truncated at a tick, manifests, and refusals."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from gymnasium import spaces
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from arena.dataset.format import MANIFEST, EntitySamples, Manifest, folder_of
+from arena.dataset.reader import MatchSamples, open_dataset
+from arena.dataset.writer import SampleWriter, discard_after, ticks_of_part
+from arena.errors import ConfigError
+from arena.game.api import Frame, Step
+
+BLUE = EntitySamples("one", "blue", 0, spaces.Box(0, 99, (2,), np.float32), spaces.Discrete(9), 0)
+RED = EntitySamples("two", "red", 1, spaces.Discrete(100), spaces.MultiBinary(2), 0)
+MANIFEST_OF_TWO = Manifest(3, "game", (BLUE, RED))
+LANES = range(2, 4)
+
+
+def frame(number: int) -> Frame:
+    """What is seen before tick `number` + 1."""
+    seen = [np.full((2, 2), number, np.float32), np.array([number, number + 50])]
+    return Frame(seen, np.ones((2, 2), np.bool_), (None, None))
+
+
+def tick(writer: SampleWriter, number: int, *, ends: Any = ((0, 0), (0, 0))) -> None:
+    ended = np.array(ends, np.bool_)
+    step = Step(frame(number), np.full((2, 2), number / 8), ended, np.zeros((2, 2), np.bool_))
+    actions = [np.array([number % 9, 1]), np.ones((2, 2), np.int8)]
+    episodes, never = np.zeros(2, np.int64), np.zeros(2, np.bool_)
+    writer.add(number, actions, step, idle=(), episodes=episodes, cut=never)
+
+
+def played(home: Path, first: int, last: int, **ends: Any) -> SampleWriter:
+    """A leg of some ticks, one of which may end episodes."""
+    writer = SampleWriter(home, MANIFEST_OF_TWO, LANES)
+    writer.begin(frame(first - 1), np.ones(2, np.bool_))
+    for number in range(first, last + 1):
+        tick(writer, number, **({"ends": ends["ends"]} if number == ends.get("at") else {}))
+    writer.flush()
+    return writer
+
+
+def match_of(home: Path) -> MatchSamples:
+    (match,) = open_dataset(home).matches
+    return match
+
+
+def ticks(home: Path) -> list[list[int]]:
+    return [part.tick.tolist() for part in match_of(home).parts()]
+
+
+def test_the_columns_hold_what_was_added(tmp_path: Path) -> None:
+    played(tmp_path, 1, 5, at=4, ends=((0, 0), (1, 0)))
+    (part,) = match_of(tmp_path).parts()
+    assert part.lane.tolist() == [2, 3]
+    assert part.observations[0][0][:, 0, 0].tolist() == [0, 1, 2, 3, 4], "what is seen before the tick"
+    assert part.rewards[:, 1, 1].tolist() == [0.125, 0.25, 0.375, 0.5, 0.625]
+    assert part.actions[0][0][:, 0].tolist() == [1, 2, 3, 4, 5]
+    assert part.begins[:, 0].tolist() == [True, False, False, False, False]
+    (at, lane, (seen,)), no_rows = part.ends
+    assert (at.tolist(), lane.tolist(), seen.tolist()) == ([4], [3], [[4.0, 4.0]])
+    assert len(no_rows[0]) == 0
+
+
+@given(st.lists(st.integers(1, 7), min_size=1, max_size=6), st.integers(0, 30), st.integers(1, 9))
+@settings(max_examples=25)
+def test_what_is_cut_at_a_tick_is_as_if_it_had_never_been_played(legs: list[int], until: int, size: int) -> None:
+    with tempfile.TemporaryDirectory() as name, pytest.MonkeyPatch.context() as patch:
+        patch.setattr("arena.dataset.writer._MOST_TICKS", size)
+        home, start = Path(name), 0
+        for leg in legs:
+            played(home, start + 1, start + leg, at=start + leg, ends=((1, 1), (0, 1)))
+            start += leg
+        discard_after(folder_of(home, 3), until)
+        assert [number for part in ticks(home) for number in part] == list(range(1, min(until, start) + 1))
+        ended = [at for part in match_of(home).parts() for at in part.ends[1][0].tolist()]
+        assert ended == [end for end in np.cumsum(legs).tolist() for _ in LANES if end <= until]
+
+
+def test_samples_are_cut_and_unfinished_files_removed(tmp_path: Path) -> None:
+    played(tmp_path, 1, 5)
+    folder = folder_of(tmp_path, 3)
+    (folder / ".000000000005.lane-0002.npz.part").write_bytes(b"half")
+    discard_after(folder, 2)
+    assert ticks(tmp_path) == [[1, 2]]
+    assert sorted(path.name for path in folder.iterdir()) == ["000000000000.lane-0002.npz", MANIFEST]
+
+
+def test_episodes_do_not_go_on_over_ticks_that_are_missing(tmp_path: Path) -> None:
+    for first, last in ((1, 4), (7, 9)):
+        played(tmp_path, first, last, at=9, ends=((1, 1), (1, 1)))
+    assert {tuple(episode.tick) for episode in match_of(tmp_path).episodes()} == {(7, 8, 9)}
+
+
+def test_a_part_stays_small_whatever_a_tick_holds() -> None:
+    columns = MANIFEST_OF_TWO.columns()
+    assert ticks_of_part(columns, lanes=2, entities=2) == 4096
+    image = BLUE._replace(observation_space=spaces.Box(0, 255, (84, 84, 4), np.uint8))
+    columns = Manifest(0, "game", (image, image)).columns()
+    assert ticks_of_part(columns, lanes=16, entities=2) == 16 * 2**20 // (2 * 16 * 84 * 84 * 4 + 2000) == 18
+    assert ticks_of_part(columns, lanes=1000, entities=2) == 1
+
+
+@pytest.mark.parametrize(("round", "place"), [(None, ["match-0003"]), (7, ["round-0007", "match-0003"])])
+def test_the_manifest_comes_back(round: int | None, place: list[str], tmp_path: Path) -> None:
+    manifest = MANIFEST_OF_TWO._replace(round=round)
+    writer = SampleWriter(tmp_path / "samples", manifest, LANES)
+    writer.begin(frame(0), np.ones(2, np.bool_))
+    tick(writer, 1)
+    writer.flush()
+    match = match_of(tmp_path)
+    assert Manifest(match.match, match.env, match.entities, round) == manifest
+    assert (match.round, match.path) == (round or 0, tmp_path.joinpath("samples", *place))
+    written = json.loads((match.path / MANIFEST).read_text())
+    assert written["columns"]["0/observation/0"] == {"axes": ["tick", "lane"], "dtype": "float32", "shape": [2]}
+
+
+def test_another_match_under_the_same_number_is_refused(tmp_path: Path) -> None:
+    played(tmp_path, 1, 1)
+    with pytest.raises(ConfigError, match="holds samples of other entities"):
+        SampleWriter(tmp_path, MANIFEST_OF_TWO._replace(entities=(BLUE,)), LANES)
+
+
+# ---------------------------------------------------------------------------------------------------------- refusals
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"version": 2}, "format version 2, this arena reads up to 1"),
+        ({"round": "three"}, "no match: 3 of 'game', round 'three'"),
+        ({"entities": []}, "the columns do not fit"),
+        ({"entities": [{}]}, "is damaged"),
+        ({"entities": None}, "is damaged"),
+        ({"columns": {}}, "the columns do not fit"),
+    ],
+)
+def test_a_manifest_that_was_never_written_is_refused(change: Any, words: str, tmp_path: Path) -> None:
+    played(tmp_path, 1, 1)
+    path = folder_of(tmp_path, 3) / MANIFEST
+    path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
+    with pytest.raises(ConfigError, match=words) as caught:
+        open_dataset(tmp_path)
+    assert caught.value.source == str(path)
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "3", '{"version": "1"}', "[" * 10_000])
+def test_a_manifest_that_is_no_manifest_is_refused(text: str, tmp_path: Path) -> None:
+    played(tmp_path, 1, 1)
+    (folder_of(tmp_path, 3) / MANIFEST).write_text(text)
+    with pytest.raises(ConfigError, match="is damaged"):
+        open_dataset(tmp_path)
+
+
+def test_where_nothing_was_recorded_the_remedy_is_told(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="`record: samples`"):
+        open_dataset(tmp_path)
+    played(tmp_path / "samples" if (tmp_path / "samples").mkdir() is None else tmp_path, 1, 1)
+    with pytest.raises(ConfigError, match=r"no samples of the policy 'blu'; did you mean 'blue'"):
+        open_dataset(tmp_path).episodes("blu")
+
+
+def arrays_of(path: Path) -> dict[str, NDArray[Any]]:
+    with np.load(path) as part:
+        return dict(part)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"rewards": np.zeros((3, 2, 2), np.float32)},
+        {"rewards": np.zeros((2, 2, 2))},
+        {"rewards": np.zeros((3, 2))},
+        {"tick": np.array(1)},
+        {"tick": np.array([1, 3, 4])},
+        {"tick": np.zeros(0, np.int64)},
+        {"lane": np.zeros((2, 1), np.int64)},
+        {"unknown": np.zeros(3)},
+        {"0/end/tick": np.zeros(4, np.int64)},
+        {"tick": np.arange(2, 5)},
+        {"lane": np.array([3, 2])},
+        {"lane": np.array([2, 2])},
+        {"terminated": np.ones((3, 2, 2), np.bool_)},
+        {
+            "0/end/tick": np.ones(1, np.int64),
+            "0/end/lane": np.full(1, 2),
+            "0/end/observation/0": np.zeros((1, 2), np.float32),
+        },
+        {"0/action/0": np.full((3, 2), 9)},
+        {"1/action/0": np.full((3, 2, 2), -1, np.int8)},
+        {"1/observation/0": np.full((3, 2), 100)},
+    ],
+    ids=str,
+)
+def test_columns_that_do_not_fit_are_refused(change: dict[str, Any], tmp_path: Path) -> None:
+    played(tmp_path, 1, 3)
+    path = folder_of(tmp_path, 3) / "000000000000.lane-0002.npz"
+    np.savez(path, **{**arrays_of(path), **change})
+    with pytest.raises(ConfigError) as caught:
+        list(match_of(tmp_path).parts())
+    assert caught.value.source == str(path)
+
+
+def test_choices_of_those_who_did_not_act_are_none(tmp_path: Path) -> None:
+    played(tmp_path, 1, 3)
+    path = folder_of(tmp_path, 3) / "000000000000.lane-0002.npz"
+    resting = {"0/action/0": np.full((3, 2), 9), "active": np.zeros((3, 2, 2), np.bool_)}
+    np.savez(path, **{**arrays_of(path), **resting})
+    assert ticks(tmp_path) == [[1, 2, 3]]
+
+
+def test_columns_are_found_by_their_names_whatever_their_order(tmp_path: Path) -> None:
+    pair = spaces.Tuple([spaces.Discrete(9), spaces.Discrete(7)])
+    manifest = Manifest(0, "game", (BLUE._replace(observation_space=pair),))
+    writer = SampleWriter(tmp_path, manifest, range(1))
+    seen = Frame([(np.array([8]), np.array([6]))], np.ones((1, 1), np.bool_), [None])
+    writer.begin(seen, np.ones(1, np.bool_))
+    no_ends = np.zeros((1, 1), np.bool_)
+    step = Step(seen, np.zeros((1, 1)), no_ends, no_ends)
+    writer.add(1, [np.zeros(1, np.int64)], step, idle=(), episodes=np.zeros(1, np.int64), cut=no_ends[:, 0])
+    writer.flush()
+    path = folder_of(tmp_path, 0) / "000000000000.lane-0000.npz"
+    np.savez(path, **dict(reversed(arrays_of(path).items())))
+    (part,) = match_of(tmp_path).parts()
+    assert [leaf.item() for leaf in part.observations[0]] == [8, 6]
+
+
+@pytest.mark.parametrize("name", ["0x.lane-0y.npz", "00.lane-.npz", "000000000000.lane-0002.old.npz", "٣.lane-٣.npz"])
+def test_files_of_other_names_are_none_of_the_parts(name: str, tmp_path: Path) -> None:
+    played(tmp_path, 1, 3)
+    (folder_of(tmp_path, 3) / name).write_bytes(b"")
+    assert ticks(tmp_path) == [[1, 2, 3]]
+
+
+def test_check_reads_only_the_matches_of_the_policy(tmp_path: Path) -> None:
+    played(tmp_path, 1, 3)
+    path = folder_of(tmp_path, 3) / "000000000000.lane-0002.npz"
+    path.write_bytes(path.read_bytes()[:-200])
+    samples = open_dataset(tmp_path)
+    samples.check("green")
+    for policy in ("blue", "red", None):
+        with pytest.raises(ConfigError, match="is damaged") as caught:
+            samples.check(policy)
+        assert caught.value.source == str(path)
+
+
+def refused(home: Path) -> str:
+    """Reads all that there is; the file that the arena's own error names, or the folder where all is well."""
+    try:
+        for match in open_dataset(home).matches:
+            list(match.parts())
+            list(match.episodes())
+    except ConfigError as error:
+        return error.source
+    return str(home)
+
+
+@pytest.mark.filterwarnings("ignore:Reading `.npy`")  # in the style of Python 2
+@settings(max_examples=100)
+@given(data=st.data())
+def test_whatever_is_changed_in_a_part_it_is_read_or_refused(data: st.DataObject) -> None:
+    with tempfile.TemporaryDirectory() as name:
+        home = Path(name)
+        played(home, 1, 3, at=2, ends=((1, 1), (0, 1)))
+        path = folder_of(home, 3) / "000000000000.lane-0002.npz"
+        with zipfile.ZipFile(path) as archive:
+            members = {name: bytearray(archive.read(name)) for name in archive.namelist()}
+        if data.draw(st.booleans(), "the file, or an array in it"):
+            content = bytearray(path.read_bytes())
+            changed(content, data)
+            path.write_bytes(content)
+        else:
+            changed(members[data.draw(st.sampled_from(sorted(members)))], data)
+            with zipfile.ZipFile(path, "w") as archive:
+                for member, content in members.items():
+                    archive.writestr(member, bytes(content))
+        assert str(home) in refused(home)
+
+
+def changed(content: bytearray, data: st.DataObject) -> None:
+    """Other bytes in some places, and perhaps none from one on."""
+    for _ in range(data.draw(st.integers(1, 4))):
+        place = data.draw(st.integers(0, len(content) - 1))
+        content[place : place + data.draw(st.integers(0, 8))] = data.draw(st.binary(max_size=8))
+    if data.draw(st.booleans()):
+        del content[data.draw(st.integers(0, len(content))) :]
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-3, 10**6) | st.floats() | st.sampled_from(["", "float32", "O", "inf"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["box", "n", "tuple"]), inner),
+    max_leaves=4,
+)
+
+
+@settings(max_examples=100)
+@given(data=st.data())
+def test_whatever_is_changed_in_a_manifest_it_is_read_or_refused(data: st.DataObject) -> None:
+    with tempfile.TemporaryDirectory() as name:
+        home = Path(name)
+        played(home, 1, 1)
+        path = folder_of(home, 3) / MANIFEST
+        written: Any = json.loads(path.read_text())
+        place, within = written, list(written)
+        while data.draw(st.booleans()) and isinstance(place[within[0]], (dict, list)) and place[within[0]]:
+            place = place[within[0]]
+            within = data.draw(st.permutations(list(place) if isinstance(place, dict) else range(len(place))))
+        place[data.draw(st.sampled_from(list(within)))] = data.draw(JSON)
+        path.write_text(json.dumps(written))
+        assert str(home) in refused(home)
+
+
+class Bomb:
+    def __reduce__(self) -> Any:
+        return os.system, ("touch exploded",)
+
+
+def test_no_code_is_run_and_no_memory_taken_that_the_file_has_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    played(tmp_path, 1, 3)
+    path = folder_of(tmp_path, 3) / "000000000000.lane-0002.npz"
+    arrays = arrays_of(path)
+    np.savez(path, **{**arrays, "tick": np.array([Bomb()], object)})
+    with pytest.raises(ConfigError):
+        list(match_of(tmp_path).parts())
+    assert not (tmp_path / "exploded").exists()
+    np.savez_compressed(path, **{**arrays, "tick": np.zeros(10**6, np.int64)})
+    with pytest.raises(ConfigError, match="larger than the file"):
+        list(match_of(tmp_path).parts())
+    with zipfile.ZipFile(path, "w") as archive, archive.open("tick.npy", "w") as member:
+        np.lib.format.write_array_header_1_0(member, {"descr": "<i8", "fortran_order": False, "shape": (2**50,)})
+    with pytest.raises(ConfigError, match="needs 9007199254740992 bytes"):
+        list(match_of(tmp_path).parts())

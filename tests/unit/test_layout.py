@@ -1,0 +1,411 @@
+"""The bytes of the step path: both ends read what the other wrote, and nothing of other seats."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, Space, Tuple
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from arena.game.api import Frame, Step
+from arena.game.lockstep import RequestKind
+from arena.game.spaces import empty_batch, flatten, leaves_of, mask_size
+from arena.seat.client import SeatClient
+from arena.seat.layout import ReplyView, RequestView, SeatLayout
+from arena.seat.server import SeatServer
+from arena.seat.welcome import Welcome
+from arena.transport.messages import unpack
+from random_spaces import bits, discretes, scramble, spaces
+
+QUICK = settings(max_examples=25)
+SEEDS = st.integers(0, 2**32 - 1)
+FLAGS = ("terminated", "truncated", "active", "fresh")
+
+
+@st.composite
+def layouts(draw: st.DrawFn) -> SeatLayout:
+    """Seats of 1 to 3 entities, with equal spaces or with different ones, with and without masks."""
+    lanes, entities = draw(st.integers(1, 3)), draw(st.integers(1, 3))
+    kinds = [_kind(draw) for _ in range(1 if draw(st.booleans()) else entities)]
+    kinds = kinds * entities if len(kinds) == 1 else kinds
+    return SeatLayout.of(lanes, *(list(column) for column in zip(*kinds, strict=True)))
+
+
+def _kind(draw: st.DrawFn) -> tuple[Space[Any], Space[Any], int]:
+    action_space = draw(discretes() | spaces())
+    return draw(spaces()), action_space, mask_size(action_space) if draw(st.booleans()) else 0
+
+
+def buffer_of(view: type[RequestView] | type[ReplyView], layout: SeatLayout) -> NDArray[np.uint8]:
+    return np.zeros(view(layout).nbytes, np.uint8)
+
+
+def fill(view: RequestView | ReplyView, rng: np.random.Generator) -> None:
+    for block in view.rows:
+        for leaf in block:
+            scramble(leaf, rng)
+
+
+def spaces_of(layout: SeatLayout, kind: str) -> list[Space[Any]]:
+    return [getattr(block, kind) for block in layout.blocks for _ in block.entities]
+
+
+def told(view: RequestView | ReplyView, layout: SeatLayout, kind: str) -> list[Any]:
+    """The content of a view for each entity."""
+    return [bits(space, batch) for space, batch in zip(spaces_of(layout, kind), view.by_entity, strict=True)]
+
+
+@QUICK
+@given(layouts(), SEEDS)
+def test_a_request_is_read_as_it_was_written(layout: SeatLayout, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    outbox, inbox = buffer_of(RequestView, layout), buffer_of(RequestView, layout)
+    written, read = RequestView(layout, outbox), RequestView(layout, inbox)
+    fill(written, rng)
+    written.kind = RequestKind.ACT
+    inbox[: written.nbytes] = outbox[: written.nbytes]
+    assert read.kind is RequestKind.ACT
+    assert told(read, layout, "action_space") == told(written, layout, "action_space")
+
+
+@QUICK
+@given(layouts())
+def test_a_request_without_actions_is_its_header_alone(layout: SeatLayout) -> None:
+    outbox, inbox = buffer_of(RequestView, layout), buffer_of(RequestView, layout)
+    written, read = RequestView(layout, outbox), RequestView(layout, inbox)
+    written.kind = RequestKind.LEAVE
+    inbox[: written.header_bytes] = outbox[: written.header_bytes]
+    assert (read.kind, written.header_bytes) == (RequestKind.LEAVE, 8)
+
+
+@QUICK
+@given(layouts(), SEEDS, st.floats(0, 1))
+def test_reply_is_read_from_its_message_bytes_alone(layout: SeatLayout, seed: int, share: float) -> None:
+    rng = np.random.default_rng(seed)
+    outbox, inbox = buffer_of(ReplyView, layout), buffer_of(ReplyView, layout)
+    written, read = ReplyView(layout, outbox), ReplyView(layout, inbox)
+    inbox[:] = 0xEE  # of an earlier message: must not be read
+    fill_reply(written, rng, share)
+    expected_final = [final_rows(written, layout, lane_entity) for lane_entity in ended_rows(written)]
+    expected_masks = [final_mask(written, *lane_entity) for lane_entity in ended_rows(written)]
+    written.pack_final()
+    fill(written, rng)  # the next episodes' first observations overwrite the last ones
+    for masks in written.mask_rows:
+        scramble(masks, rng)
+    size = written.message_bytes()
+    inbox[:size] = outbox[:size]
+
+    assert (read.tick, read.last, read.extra) == (written.tick, written.last, written.extra)
+    for name in (*FLAGS, "rewards"):
+        assert getattr(read, name).tobytes() == getattr(written, name).tobytes()
+    for mine, yours in zip(read.masks_by_entity, written.masks_by_entity, strict=True):
+        assert (mine is None and yours is None) or mine.tobytes() == yours.tobytes()
+    assert told(read, layout, "observation_space") == told(written, layout, "observation_space")
+    found, masks_found = seat_finals(read, layout)
+    assert [masks_found.get(lane * layout.entities + entity) for lane, entity in ended_rows(read)] == expected_masks
+    assert [found[lane * layout.entities + entity] for lane, entity in ended_rows(read)] == expected_final
+    assert len(found) == len(expected_final) == read.header[3]
+
+
+def fill_reply(reply: ReplyView, rng: np.random.Generator, share: float) -> None:
+    reply.set_header(int(rng.integers(0, 2**40)), last=bool(rng.integers(0, 2)), extra=bool(rng.integers(0, 2)))
+    for name in FLAGS:
+        getattr(reply, name)[:] = rng.random(reply.active.shape) < share
+    scramble(reply.rewards, rng)
+    for masks in reply.mask_rows:
+        scramble(masks, rng)
+    fill(reply, rng)
+
+
+def ended_rows(reply: ReplyView) -> list[tuple[int, int]]:
+    return [(int(lane), int(entity)) for lane, entity in np.argwhere(reply.terminated | reply.truncated)]
+
+
+def final_rows(reply: ReplyView, layout: SeatLayout, place: tuple[int, int]) -> list[bytes]:
+    """The observation of one entity in one lane, as it is shown now."""
+    lane, entity = place
+    space = spaces_of(layout, "observation_space")[entity]
+    return [leaf[lane].tobytes() for leaf in flatten(space, reply.by_entity[entity])]
+
+
+def final_mask(reply: ReplyView, lane: int, entity: int) -> list[int] | None:
+    """The current mask of one entity in one lane; all ones if it is all zeros."""
+    masks = reply.masks_by_entity[entity]
+    return None if masks is None else (masks[lane] if masks[lane].any() else np.ones_like(masks[lane])).tolist()
+
+
+def seat_finals(reply: ReplyView, layout: SeatLayout) -> tuple[dict[int, list[bytes]], dict[int, list[int]]]:
+    """The last observations and masks as a seat takes them out of the message, by row."""
+    observation_spaces = spaces_of(layout, "observation_space")
+    welcome = Welcome(
+        lanes=layout.lanes,
+        entities=tuple(f"e{index}" for index in range(layout.entities)),
+        observation_spaces=tuple(observation_spaces),
+        action_spaces=tuple(spaces_of(layout, "action_space")),
+        mask_sizes=tuple(block.mask_size for block in layout.blocks for _ in block.entities),
+        alone=True,
+    )
+    link = SimpleNamespace(inbox=reply._buffer, outbox=buffer_of(RequestView, layout))
+    seat = SeatClient(welcome, link, seed=0)
+    observations = {
+        row: [array.tobytes() for array in flatten(observation_spaces[row % layout.entities], observation)]
+        for row, observation in seat.final_observations().items()
+    }
+    return observations, {row: mask.tolist() for row, mask in seat.final_masks().items()}
+
+
+@QUICK
+@given(layouts(), SEEDS)
+def test_reply_without_ended_rows_has_no_final_part(layout: SeatLayout, seed: int) -> None:
+    reply = ReplyView(layout, buffer_of(ReplyView, layout))
+    reply.pack_final()
+    shortest = reply.message_bytes()
+    reply.truncated[:] = True
+    reply.pack_final()
+    assert shortest <= reply.message_bytes() <= reply.nbytes
+    told = [*(leaf for block in reply.rows for leaf in block), *reply.mask_rows]
+    assert (shortest < reply.message_bytes()) == any(array.nbytes for array in told)
+
+
+@QUICK
+@given(layouts())
+def test_all_arrays_are_aligned_and_none_overlaps_another(layout: SeatLayout) -> None:
+    for view in (RequestView, ReplyView):
+        buffer = buffer_of(view, layout)
+        made = view(layout, buffer)
+        arrays = [leaf for block in made.rows for leaf in block]
+        if isinstance(made, ReplyView):
+            made.truncated[:] = True
+            arrays += [np.asarray(made.header), made.rewards, *(getattr(made, name) for name in FLAGS), *made.mask_rows]
+            arrays += [leaf for _, leaves in made.final() for leaf in leaves]
+            arrays += [masks for _, masks in made.final_masks()]
+        places = sorted((array.ctypes.data - buffer.ctypes.data, array.nbytes) for array in arrays if array.nbytes)
+        assert all(array.flags.aligned and array.flags.c_contiguous for array in arrays)
+        assert all(offset % 8 == 0 for offset, _ in places)
+        assert all(a + n <= b for (a, n), (b, _) in pairwise(places))
+        assert all(offset + nbytes <= made.nbytes for offset, nbytes in places)
+
+
+@QUICK
+@given(layouts(), SEEDS)
+def test_rows_of_a_block_are_lane_major_views(layout: SeatLayout, seed: int) -> None:
+    reply = ReplyView(layout, buffer_of(ReplyView, layout))
+    fill(reply, np.random.default_rng(seed))
+    for block, rows in zip(layout.blocks, reply.rows, strict=True):
+        for position, entity in enumerate(block.entities):
+            mine = flatten(block.observation_space, reply.by_entity[entity])
+            for leaf, all_rows in zip(mine, rows, strict=True):
+                assert np.shares_memory(leaf, all_rows)
+                assert leaf.tobytes() == all_rows[position :: len(block.entities)].tobytes()
+
+
+def test_equal_spaces_make_one_block_and_different_ones_a_block_each() -> None:
+    box, two = Box(0, 1, (3,)), Discrete(2)
+    assert SeatLayout.of(2, [box, box], [two, two], [0, 0]).uniform
+    for observed, acted, masks in (
+        ([box, two], [two, two], [0, 0]),
+        ([box, box], [two, box], [0, 0]),
+        (
+            [box, box],
+            [two, two],
+            [0, 2],
+        ),
+    ):
+        layout = SeatLayout.of(2, observed, acted, masks)
+        assert (layout.uniform, layout.entities, layout.rows) == (False, 2, 4)
+
+
+def test_a_view_without_a_buffer_counts_bytes_and_takes_no_memory() -> None:
+    layout = SeatLayout.of(1024, [Box(0, 255, (512, 512, 16), np.uint8)], [Discrete(2)], [0])
+    assert ReplyView(layout).nbytes > 2 * 1024 * 512 * 512 * 16
+
+
+# --- A seat receives no byte of another seat's observation --------------------------------------------------------
+
+GAME_SPACES: tuple[Space[Any], ...] = (
+    Box(0, 255, (5,), np.uint8),
+    Box(0, 255, (3, 2), np.uint8),
+    Dict(a=Box(0, 255, (5,), np.uint8), b=Tuple((MultiBinary(3), Discrete(250, dtype=np.uint8)))),
+    Box(0, 255, (5,), np.uint8),
+)
+MARKS = (0xA1, 0xB2, 0xC3, 0xD4)  # every byte of entity i's observations, masks, rewards and infos is MARKS[i]
+LANES = 3
+SEATS = ((0,), (1, 3), (2,))
+
+
+class Wire:
+    """The environment's end of a link without another end; keeps what was posted."""
+
+    def __init__(self, layout: SeatLayout) -> None:
+        self.inbox = buffer_of(RequestView, layout)
+        self.outbox = buffer_of(ReplyView, layout)
+        self.posted: list[bytes] = []
+
+    def post(self, nbytes: int) -> None:
+        self.posted.append(self.outbox[:nbytes].tobytes())
+
+    def post_extra(self, data: bytes) -> None:
+        self.posted.append(data)
+
+
+def port_of(entities: tuple[int, ...]) -> SeatServer:
+    welcome = Welcome(
+        lanes=LANES,
+        entities=tuple(f"e{entity}" for entity in entities),
+        observation_spaces=tuple(GAME_SPACES[entity] for entity in entities),
+        action_spaces=(Discrete(2),) * len(entities),
+        mask_sizes=(2,) * len(entities),
+        alone=False,
+    )
+    layout = welcome.layout()
+    return SeatServer(entities, welcome, layout, Wire(layout))  # type: ignore[arg-type]
+
+
+def marked(mark: int, dtype: Any, shape: tuple[int, ...]) -> NDArray[Any]:
+    count = int(np.prod(shape)) * np.dtype(dtype).itemsize
+    return np.full(count, mark, np.uint8).view(dtype).reshape(shape)
+
+
+def marked_frame(marks: tuple[int, ...]) -> Frame:
+    observations = [empty_batch(space, LANES) for space in GAME_SPACES]
+    for space, batch, mark in zip(GAME_SPACES, observations, marks, strict=True):
+        for leaf in flatten(space, batch):
+            leaf[...] = marked(mark, leaf.dtype, leaf.shape)
+    infos = [[{"told": bytes([mark] * 9)} for mark in marks] for _ in range(LANES)]
+    masks = [marked(mark, np.int8, (LANES, 2)) for mark in marks]
+    final_masks = [mask.copy() for mask in masks]
+    return Frame(observations, np.ones((LANES, 4), np.bool_), masks, infos, final_masks)
+
+
+def messages(entities: tuple[int, ...], marks: tuple[int, ...], ended: NDArray[np.bool_]) -> list[bytes]:
+    """All messages to a seat for a reset, a tick that ends episodes, and one that does not."""
+    port = port_of(entities)
+    rewards = np.stack([marked(mark, np.float64, (LANES,)) for mark in marks], axis=1)
+    nothing, everywhere = np.zeros_like(ended), np.ones(LANES, np.bool_)
+    over = ended.all(axis=1)
+    frame = marked_frame(marks)
+    port.write_nothing_played()
+    port.write_begin(frame, everywhere)
+    port.post(0, last=False, infos=port.pack_infos(None, frame.infos, everywhere))
+    for tick, now in enumerate((ended, nothing)):
+        port.write_step(Step(marked_frame(marks), rewards, now, nothing), ends=True)
+        if now.any():
+            port.write_begin(frame, over)
+        port.post(tick, last=False, infos=port.pack_infos(frame.infos, frame.infos, over & now.any()))
+    return port.link.posted  # type: ignore[attr-defined, no-any-return]
+
+
+ENDINGS = st.lists(st.booleans(), min_size=LANES * 4, max_size=LANES * 4).map(lambda f: np.reshape(f, (LANES, 4)))
+
+
+@settings(max_examples=30)
+@given(ENDINGS)
+def test_seat_receives_no_byte_of_another_seat(ended: NDArray[np.bool_]) -> None:
+    for entities in SEATS:
+        sent = b"".join(messages(entities, MARKS, ended))
+        for entity, mark in enumerate(MARKS):
+            run = bytes([mark]) * 2
+            assert (run in sent) == (entity in entities), f"seat of {entities} and entity {entity}"
+
+
+@settings(max_examples=30)
+@given(ENDINGS, st.lists(st.integers(0, 255), min_size=4, max_size=4))
+def test_a_seats_bytes_are_the_same_whatever_the_others_see(ended: NDArray[np.bool_], others: list[int]) -> None:
+    for entities in SEATS:
+        marks = tuple(MARKS[entity] if entity in entities else others[entity] for entity in range(4))
+        mine = np.zeros_like(ended)
+        mine[:, list(entities)] = ended[:, list(entities)]
+        assert messages(entities, marks, mine) == messages(entities, MARKS, mine)
+
+
+def test_new_episodes_do_not_overwrite_last_observations() -> None:
+    port = port_of((1, 3))
+    ended, over = np.zeros((LANES, 4), np.bool_), np.array([False, True, False])
+    ended[over] = True
+    begin = marked_frame((1, 2, 3, 4))
+    begin.active[:] = False
+    port.write_step(Step(marked_frame(MARKS), np.zeros((LANES, 4)), ended, np.zeros_like(ended)), ends=True)
+    port.write_begin(begin, over)
+    reply = port.reply
+    for position, (old, new) in enumerate([(MARKS[1], 2), (MARKS[3], 4)]):
+        shown, masks = reply.by_entity[position], reply.masks_by_entity[position]
+        assert masks is not None
+        assert [sorted(set(shown[lane].ravel().tolist())) for lane in range(LANES)] == [[old], [new], [old]]
+        assert [sorted(set(masks.view(np.uint8)[lane].tolist())) for lane in range(LANES)] == [[old], [new], [old]]
+    assert reply.fresh.tolist() == reply.terminated.tolist() == [[False] * 2, [True] * 2, [False] * 2]
+    assert reply.active.tolist() == [[True] * 2, [False] * 2, [True] * 2]
+    ((_, (first,)), (_, (second,))) = reply.final()
+    assert (set(first.ravel().tolist()), set(second.ravel().tolist())) == ({MARKS[1]}, {MARKS[3]})
+
+
+def test_last_masks_are_kept_apart_from_current_ones() -> None:
+    port = port_of((1, 3))
+    ended = np.zeros((LANES, 4), np.bool_)
+    ended[0, 3], ended[1, :] = True, True
+    shown = [np.full((LANES, 2), 1, np.int8) for _ in GAME_SPACES]
+    last = [np.array([[0, 1], [1, 0], [0, 0]], np.int8) for _ in GAME_SPACES]
+    frame = marked_frame(MARKS)._replace(masks=shown, final_masks=last)
+    port.write_step(Step(frame, np.zeros((LANES, 4)), ended, np.zeros_like(ended)), ends=True)
+    assert [masks.tolist() for _, masks in port.reply.final_masks()] == [[[1, 0]], [[0, 1], [1, 0]]]
+    port.write_cut(frame, ~ended)
+    everything = [1, 1]  # the last lane's mask is all zeros
+    assert [masks.tolist() for _, masks in port.reply.final_masks()] == [[[0, 1], [1, 0], everything]] * 2
+    assert [masks.tolist() for masks in port.reply.mask_rows] == [[everything] * LANES] * 2
+
+
+def test_a_last_mask_is_not_shown_where_the_frame_has_no_mask_of_now() -> None:
+    port = port_of((1, 3))
+    everywhere, nowhere = np.ones((LANES, 4), np.bool_), np.zeros((LANES, 4), np.bool_)
+    port.write_begin(marked_frame((1, 1, 1, 1)), everywhere[:, 0])
+    shown = [masks.tolist() for masks in port.reply.mask_rows]
+    last = [np.full((LANES, 2), (0, 1), np.int8)] * 4
+    frame = marked_frame(MARKS)._replace(masks=[None] * 4, final_masks=last)
+    port.write_step(Step(frame, np.zeros((LANES, 4)), everywhere, nowhere), ends=True)
+    assert [masks.tolist() for masks in port.reply.mask_rows] == shown
+    assert [masks.tolist() for _, masks in port.reply.final_masks()] == [[[0, 1]] * LANES] * 2
+
+
+def test_infos_of_an_episode_that_ended_are_apart_from_those_of_the_next() -> None:
+    port = port_of((1, 3))
+    ended = np.zeros((LANES, 4), np.bool_)
+    ended[0, :], ended[1, 3] = True, True
+    ended[2, 3], over = True, np.array([True, False, True])  # in lane 2 entity 1 had ended on an earlier tick
+    step = [[{"step": (lane, entity)} for entity in range(4)] for lane in range(LANES)]
+    begin = [[{"begin": (lane, entity)} if entity == 3 else {} for entity in range(4)] for lane in range(LANES)]
+    port.write_step(Step(marked_frame(MARKS), np.zeros((LANES, 4)), ended, np.zeros_like(ended)), ends=True)
+    packed = port.pack_infos(step, begin, over)
+    assert packed is not None
+    current, final = unpack(packed)
+    assert current == {1: {"begin": (0, 3)}, 2: {"step": (1, 1)}, 5: {"begin": (2, 3)}}
+    assert final == {
+        0: {"step": (0, 1)},
+        1: {"step": (0, 3)},
+        3: {"step": (1, 3)},
+        5: {"step": (2, 3)},
+    }
+
+
+def test_without_infos_nothing_is_packed() -> None:
+    port = port_of((0,))
+    empty = [[{} for _ in range(4)] for _ in range(LANES)]
+    assert port.pack_infos(None, None, np.ones(LANES, np.bool_)) is None
+    assert port.pack_infos(empty, empty, np.ones(LANES, np.bool_)) is None
+
+
+@pytest.mark.parametrize(("chosen", "expected"), [(None, [1, 0, 0]), (1, [1, 1, 1])])
+def test_idle_seat_plays_an_allowed_or_configured_action(chosen: int | None, expected: list[int]) -> None:
+    port = port_of((0,))
+    mask = port.reply.masks_by_entity[0]
+    assert mask is not None
+    mask[:] = [[0, 1], [1, 0], [1, 1]]
+    assert [action.tolist() for action in port.idle_actions(chosen)] == [expected]
+
+
+def test_the_leaves_of_the_game_spaces_are_bytes_so_that_marks_show() -> None:
+    assert all(leaf.dtype.itemsize == 1 for space in GAME_SPACES for leaf in leaves_of(space))

@@ -1,0 +1,238 @@
+"""Links in shared memory: which role is woken when, and what a seat's process sees of the memory."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from arena.transport.endpoint import Endpoint, LinkSet, LinkSize, Side, Tag
+from arena.transport.links import LinkLayout, LinkMemory, LinkPlace, SharedCounters, SharedLink, SharedSeatLink
+from arena.transport.scheduler import RoleEndpoint, RoleScheduler
+from arena.transport.shared_memory import SharedMemory
+
+
+class Woken(list[str]):
+    """The names of the woken roles, in order."""
+
+    def by(self, name: str) -> Callable[[], None]:
+        return lambda: self.append(name)
+
+
+class NeverWaiting:
+    """The endpoint of a role that must not have to wait."""
+
+    address, size = 0, 9
+
+    def sleep(self, awaited: Any) -> None:
+        raise AssertionError(f"waits for {awaited}")
+
+
+def seats_at(counters: SharedCounters, woken: Woken) -> list[SharedSeatLink]:
+    box = np.zeros(8, np.uint8)
+    endpoint: Any = NeverWaiting()
+    return [
+        SharedSeatLink(endpoint, 1, Side.SEAT, 0, seat, counters, box, box, woken.by(f"by {seat}"))
+        for seat in range(len(counters.requests))
+    ]
+
+
+@given(st.permutations(range(4)), st.permutations(range(4)))
+def test_seat_link_wakes_the_environment_after_the_last_post_of_a_tick(first: list[int], second: list[int]) -> None:
+    woken = Woken()
+    seats = seats_at(SharedCounters.on(np.zeros(64, np.uint8), 4), woken)
+    for order in (first, second):
+        for seat in order:
+            seats[seat].post(8)
+    assert woken == [f"by {first[-1]}", f"by {second[-1]}"]
+
+
+def test_seat_link_that_is_closed_is_not_waited_for() -> None:
+    woken = Woken()
+    seats = seats_at(SharedCounters.on(np.zeros(64, np.uint8), 3), woken)
+    seats[0].post(8)
+    seats[0].close()
+    seats[1].post(8)
+    assert woken == []
+    seats[2].post(8)
+    seats[2].post(8)
+    seats[1].post(8)
+    assert woken == ["by 2", "by 1"]
+
+
+def test_link_wait_returns_each_message_once() -> None:
+    woken = Woken()
+    counters = SharedCounters.on(np.zeros(64, np.uint8), 1)
+    endpoint, box = NeverWaiting(), np.zeros(8, np.uint8)
+    environment = SharedLink(endpoint, 1, Side.ENVIRONMENT, 0, 0, counters, box, box, woken.by("seat"))  # type: ignore[arg-type]
+    (seat,) = seats_at(counters, woken)
+    environment.post(8)
+    seat.wait()
+    seat.post(8)
+    environment.wait()
+    assert woken == ["seat", "by 0"]
+    with pytest.raises(AssertionError, match="REQUEST"):
+        environment.wait()
+    with pytest.raises(AssertionError, match="REPLY"):
+        seat.wait()
+
+
+@given(st.integers(1, 600), st.integers(0, 9000), st.integers(0, 9000))
+def test_layout_puts_counters_and_rows_on_pages_of_their_own(s: int, request: int, reply: int) -> None:
+    shape = LinkLayout(s, request, reply)
+    page = 4096
+    places = [slice(0, shape.counter_bytes), *(shape.row(seat) for seat in range(s))]
+    assert all(place.start % page == 0 and place.stop % page == 0 for place in places)
+    assert all(before.stop == after.start for before, after in itertools.pairwise(places))
+    assert places[-1].stop == shape.nbytes and shape.counter_bytes >= 16 * s
+    row = np.arange(shape.row_bytes)
+    requests, replies = shape.requests(row), shape.replies(row)  # type: ignore[arg-type]
+    assert (len(requests), len(replies)) == (request, reply)
+    assert not {*requests.tolist()} & {*replies.tolist()} and shape.reply_offset % 64 == 0
+
+
+@pytest.mark.parametrize("memory", [SharedMemory(12, 3, 8192), None])
+def test_link_place_keeps_its_values_when_packed(memory: SharedMemory | None) -> None:
+    place = LinkPlace(memory, LinkLayout(3, 100, 200), 2)
+    assert LinkPlace.unpack(place.pack()) == place
+
+
+class LocalTransport:
+    """A `RemoteTransport` whose other processes are this one: messages are kept, memory is seen by both ends."""
+
+    def __init__(self) -> None:
+        self.messages: list[bytes] = []
+        self.woken: list[int] = []
+        self.linked: list[int] = []
+        self.near = {1, 2}
+
+    def reaches(self, address: int) -> bool:
+        return address in self.near
+
+    def waker(self, address: int) -> Callable[[], None]:
+        return lambda: self.woken.append(address)
+
+    def link(self, endpoint: Any, peer: int, side: Side, part: int, outbox: Any, inbox: Any) -> Any:
+        self.linked.append(peer)
+        return peer
+
+
+class FakeEndpoint:
+    """A role's endpoint, which keeps messages in the transport."""
+
+    size = 9
+
+    def __init__(self, address: int, transport: LocalTransport) -> None:
+        self.address, self._transport = address, transport
+
+    def send(self, to: int, tag: Tag, data: bytes) -> None:
+        self._transport.messages.append(data)
+
+    def waker(self, peer: int) -> Callable[[], None]:
+        return self._transport.waker(peer)
+
+    def receive(self, source: int, tag: Tag) -> tuple[int, bytes]:
+        return source, self._transport.messages.pop(0)
+
+
+def opened(transport: LocalTransport, *, parts: int = 1) -> LinkSet:
+    """The links of environment 0's last part; it reaches two of its three seats."""
+    endpoint: Any = FakeEndpoint(0, transport)
+    remote: Any = transport
+    scheduler = RoleScheduler({0: "environment"}, remote, size=4)
+    sizes = [LinkSize(8, 24)] * 3
+    memory = LinkMemory(scheduler, remote)
+    return [memory.open_links(endpoint, [1, 2, 3], sizes, part) for part in range(parts)][-1]
+
+
+def seat_of(address: int, transport: LocalTransport) -> Any:
+    endpoint: Any = FakeEndpoint(address, transport)
+    transport.near = {0} if address in (1, 2) else set()
+    remote: Any = transport
+    return LinkMemory(RoleScheduler({address: "worker"}, remote, size=4), remote).open_seat_link(
+        endpoint, 0, LinkSize(8, 24), 0
+    )
+
+
+def test_open_links_shares_memory_within_a_node_and_uses_mpi_elsewhere() -> None:
+    transport = LocalTransport()
+    links = opened(transport)
+    first, second, third = seat_of(1, transport), seat_of(2, transport), seat_of(3, transport)
+    assert transport.linked == [3, 0] and third == 0
+    links.outboxes[0] = 7
+    links.outboxes[1] = 9
+    assert first.inbox.tolist() == [7] * 24 and second.inbox.tolist() == [9] * 24
+    first.outbox[:], second.outbox[:] = 1, 2
+    assert [links.links[seat].inbox.tolist() for seat in (0, 1)] == [[1] * 8, [2] * 8]
+    first.post(8)
+    assert transport.woken == []  # the second seat has not posted; the third one is not counted here
+    second.post(8)
+    assert transport.woken == [0]
+
+
+def test_open_links_uses_mpi_if_there_is_no_shared_memory(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def full(nbytes: int) -> SharedMemory:
+        raise OSError("no space left on device")
+
+    monkeypatch.setattr(SharedMemory, "make", full)
+    transport = LocalTransport()
+    links = opened(transport, parts=2)
+    assert [seat_of(seat, transport) for seat in (1, 2, 3)] == [0, 0, 0]
+    assert [*links.links] == [1, 2, 3] and transport.linked == [1, 2, 3, 1, 2, 3, 0, 0, 0]
+    assert caplog.messages == ["no shared memory for the links of a match (no space left on device): they go over MPI"]
+
+
+def test_open_links_of_many_legs_holds_as_many_descriptors_as_one() -> None:
+    transport = LocalTransport()
+    endpoint: Any = FakeEndpoint(0, transport)
+    remote: Any = transport
+    memory = LinkMemory(RoleScheduler({0: "environment"}, remote, size=4), remote)
+    held: list[int] = []
+    for leg in range(5):
+        transport.near = {1, 2}
+        blocks = [memory.open_links(endpoint, [1, 2], [LinkSize(8, 24)] * 2, part) for part in range(2)]
+        seat = seat_of(1, transport)
+        blocks[0].outboxes[0] = leg
+        assert seat.inbox.tolist() == [leg] * 24
+        transport.messages.clear()
+        held.append(sum("arena-link" in os.readlink(path) for path in descriptors()))
+        del blocks, seat
+    assert held == held[:1] * 5
+
+
+def descriptors() -> list[Path]:
+    """The open files of this process, without the listing's own descriptor."""
+    return [path for path in Path("/proc/self/fd").iterdir() if path.is_symlink()]
+
+
+def test_links_work_within_one_process() -> None:
+    heard: list[list[int]] = []
+
+    def environment(endpoint: RoleEndpoint) -> None:
+        links = endpoint.open_links([1, 2], [LinkSize(1, 1), LinkSize(2, 3)])
+        for tick in range(3):
+            links.outboxes[:] = tick
+            for link in links.links:
+                link.post(1)
+            for link in links.links:
+                link.wait()
+            heard.append([int(link.inbox[0]) for link in links.links])
+
+    def seat(endpoint: Endpoint) -> None:
+        link = endpoint.link(0, LinkSize(1, 1))
+        for _ in range(3):
+            link.wait()
+            link.outbox[0] = 10 * endpoint.address + link.inbox[0]
+            link.post(1)
+
+    RoleScheduler({0: "environment", 1: "a", 2: "b"}).run({0: environment, 1: seat, 2: seat})
+    assert heard == [[10, 20], [11, 21], [12, 22]]

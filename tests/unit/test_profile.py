@@ -1,0 +1,77 @@
+"""The stopwatch attributes every second to one activity."""
+
+from __future__ import annotations
+
+import pytest
+
+from arena.diagnostics.profile import Activity, StoppedWatch, Stopwatch
+
+
+class Clock:
+    seconds = 100.0
+
+    def __call__(self) -> float:
+        return self.seconds
+
+
+def watch() -> tuple[Stopwatch, Clock]:
+    clock = Clock()
+    return Stopwatch(clock), clock
+
+
+def spend(stopwatch: Stopwatch, clock: Clock, *activities: tuple[Activity, float]) -> None:
+    for activity, seconds in activities:
+        stopwatch.switch(activity)
+        clock.seconds += seconds
+
+
+def test_the_shares_add_up_to_the_wall_time() -> None:
+    stopwatch, clock = watch()
+    clock.seconds += 2
+    spend(stopwatch, clock, (Activity.COMMUNICATION, 1), (Activity.ENVIRONMENT, 5), (Activity.COMMUNICATION, 0.5))
+    profile = stopwatch.profile()
+    assert profile is not None
+    assert profile.seconds == {"starting": 2, "communication": 1.5, "environment": 5}
+    assert profile.wall == sum(profile.seconds.values()) == 8.5
+
+
+def test_time_between_ticks_with_an_update_is_learning() -> None:
+    stopwatch, clock = watch()
+    stopwatch.begin_inference()
+    clock.seconds += 1  # inference
+    spend(stopwatch, clock, (Activity.WAITING_FOR_MATCH, 10))
+    stopwatch.begin_inference()
+    clock.seconds += 3  # learning
+    spend(stopwatch, clock, (Activity.WAITING_FOR_GROUP, 20), (Activity.INFERENCE, 4))  # and back, still learning
+    stopwatch.count_update()
+    clock.seconds += 5  # such as a checkpoint: still learning
+    spend(stopwatch, clock, (Activity.COMMUNICATION, 0.25))
+    profile = stopwatch.profile()
+    assert profile is not None
+    assert profile.seconds == {
+        "communication": 0.25,
+        "waiting for the match": 10,
+        "waiting for the group": 20,
+        "inference": 1,
+        "learning": 12,
+    }
+
+
+def test_a_stopped_watch_measures_nothing() -> None:
+    stopwatch = StoppedWatch()
+    stopwatch.begin_inference()
+    stopwatch.count_update()
+    assert stopwatch.switch(Activity.LEARNING) is Activity.LEARNING
+    assert stopwatch.profile() is None
+
+
+@pytest.mark.parametrize("updates", [1, 3])
+def test_several_updates_between_two_ticks_are_all_learning(updates: int) -> None:
+    stopwatch, clock = watch()
+    stopwatch.begin_inference()
+    for _ in range(updates):
+        clock.seconds += 2
+        stopwatch.count_update()
+    profile = stopwatch.profile()
+    assert profile is not None
+    assert profile.seconds == {"learning": 2 * updates}

@@ -1,0 +1,364 @@
+"""Files of replays: round trips, truncation at a tick, files of killed writers, and refusals."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+from gymnasium import spaces
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from arena.errors import ConfigError, WriteError
+from arena.game.api import Frame, Interface, Step
+from arena.replay import format
+from arena.replay.format import (
+    MANIFEST,
+    Chunk,
+    EntityReplays,
+    Manifest,
+    chunks_in,
+    discard_after,
+    files_in,
+    folder_of,
+    framed,
+)
+from arena.replay.reader import MatchReplays, Recording, read_replays
+from arena.replay.writer import ReplayWriter
+from full_disk import full_above
+
+BOX = spaces.Box(-1, 1, (2,), np.float32)
+CHOICES = spaces.MultiDiscrete([3, 300], start=[5, -7])
+RICH = spaces.Dict(move=spaces.Discrete(4, start=-1), both=spaces.Tuple((spaces.MultiBinary(3), BOX)))
+GAME = Interface(("one", "two"), (spaces.Discrete(100),) * 2, (RICH, CHOICES), (0, 0))
+ENTITIES = (EntityReplays("one", "blue", 0, RICH), EntityReplays("two", "red", 1, CHOICES))
+OF_TWO = Manifest(2, 3, "game", "games:Some", {"size": 4, "deep": [{"a": None}]}, (("time_limit", 7),), ENTITIES)
+LANES = range(2, 4)
+
+
+def frame(number: int) -> Frame:
+    return Frame([np.full(2, number % 100), np.full(2, number % 7)], np.ones((2, 2), np.bool_), (None, None))
+
+
+def actions(number: int) -> list[Any]:
+    """What is done on a tick: legal, and different from tick to tick."""
+    rng = np.random.default_rng(number)
+    box = rng.uniform(-1, 1, (2, 2)).astype(np.float32)
+    one = {"move": rng.integers(-1, 3, 2), "both": (rng.integers(0, 2, (2, 3), np.int8), box)}
+    return [one, np.stack([rng.integers(5, 8, 2), rng.integers(-7, 293, 2)], axis=1)]
+
+
+class Pen:
+    """Writes a leg of the match: episodes of both lanes that last `length` ticks."""
+
+    def __init__(self, home: Path, *, start: int = 0, length: int = 4, first: int = 0) -> None:
+        self.writer = ReplayWriter(home / "replays", OF_TWO, GAME, lanes=LANES, start=start)
+        self.tick, self.length = start, length
+        self.episodes = np.full(2, first, np.int64)
+        self.begin(seeds=[11, 12], anew=True)
+
+    def begin(self, lanes: Any = (1, 1), *, seeds: Any = None, options: Any = None, anew: bool = False) -> None:
+        self.writer.begin(
+            frame(self.tick),
+            np.array(lanes, np.bool_),
+            episodes=self.episodes,
+            seeds=seeds,
+            options=options,
+            anew=anew,
+        )
+
+    def play(self, ticks: int) -> Pen:
+        for _ in range(ticks):
+            self.tick += 1
+            no_ends = np.zeros((2, 2), np.bool_)
+            self.writer.add(actions(self.tick), Step(frame(self.tick), np.zeros((2, 2)), no_ends, no_ends))
+            if self.tick % self.length == 0:
+                self.episodes += 1
+                self.begin()
+        return self
+
+    def close(self) -> Pen:
+        self.writer.close()
+        return self
+
+
+def match_of(home: Path) -> MatchReplays:
+    return read_replays(home).match(3, round=2)
+
+
+def recordings(home: Path) -> tuple[Recording, ...]:
+    return match_of(home).recordings
+
+
+def folder(home: Path) -> Path:
+    return folder_of(home / "replays", round=2, match=3)
+
+
+def places(home: Path) -> list[tuple[int, int, int, int]]:
+    return [(one.lane, one.number, one.begin, one.end) for one in match_of(home).episodes()]
+
+
+def expected(ticks: int, length: int = 4) -> list[tuple[int, int, int, int]]:
+    return [(lane, n, n * length, (n + 1) * length) for lane in LANES for n in range(ticks // length)]
+
+
+def test_actions_of_every_kind_come_back_to_the_bit(tmp_path: Path) -> None:
+    Pen(tmp_path).play(600).close()
+    (recording,) = recordings(tmp_path)
+    assert (recording.start, recording.ticks, recording.lanes) == (0, 600, LANES)
+    columns = OF_TWO.columns()
+    for t in range(600):
+        done = actions(t + 1)
+        given = [done[0]["move"], *done[0]["both"]], [done[1]]
+        for leaves, of, told in zip(recording.actions, columns, given, strict=True):
+            for leaf, column, array in zip(leaves, of, told, strict=True):
+                back = column.unpacked(leaf[t])
+                assert (back.dtype, back.tolist()) == (array.dtype, array.tolist())
+
+
+def test_the_manifest_and_the_begins_come_back(tmp_path: Path) -> None:
+    pen = Pen(tmp_path).play(2)
+    pen.begin((0, 1), seeds=[None, np.int64(8)], options={"level": [1, "x"], "deep": {"a": 1.5}})
+    pen.play(1).close()
+    assert match_of(tmp_path).manifest == OF_TWO
+    first, reset = recordings(tmp_path)[0].begins
+    assert (first.tick, first.lanes, first.seeds, first.options, first.anew) == (0, [0, 1], [11, 12], None, True)
+    assert (reset.tick, reset.lanes, reset.seeds, reset.anew) == (2, [1], [8], False)
+    assert (reset.options, reset.lost) == ({"level": [1, "x"], "deep": {"a": 1.5}}, "")
+
+
+@pytest.mark.parametrize(
+    "options", [{"place": np.zeros(2)}, {"call": print}, {"pair": (1, 2)}, {"huge": 2**70}], ids=str
+)
+def test_options_that_would_not_come_back_the_same_are_told_in_words(options: Any, tmp_path: Path) -> None:
+    pen = Pen(tmp_path).play(1)
+    pen.begin((1, 0), options=options)
+    pen.play(1).close()
+    reset = recordings(tmp_path)[0].begins[1]
+    assert reset.options is None
+    assert str(next(iter(options))) in reset.lost
+
+
+def test_an_episode_whose_number_comes_again_was_dropped(tmp_path: Path) -> None:
+    pen = Pen(tmp_path, length=10).play(3)
+    pen.begin((0, 1))
+    pen.play(10).close()
+    assert places(tmp_path) == [(2, 0, 0, 10), (3, 0, 3, 10)]
+
+
+def test_the_episode_that_is_not_over_is_none(tmp_path: Path) -> None:
+    Pen(tmp_path).play(11).close()
+    assert places(tmp_path) == expected(11)
+
+
+@given(st.lists(st.integers(1, 9), min_size=1, max_size=5), st.integers(0, 30), st.integers(1, 5))
+@settings(max_examples=40)
+def test_what_is_cut_at_a_tick_is_as_if_it_had_never_been_played(legs: list[int], until: int, size: int) -> None:
+    with tempfile.TemporaryDirectory() as name, pytest.MonkeyPatch.context() as patch:
+        patch.setattr("arena.replay.writer._MOST_TICKS", size)
+        home, start = Path(name), 0
+        for leg in legs:
+            Pen(home, start=start, length=1000).play(leg).close()
+            start += leg
+        whole = [chunk for path in files_in(folder(home)) for chunk in chunks_in(path)]
+        discard_after(folder(home), until)
+        left = recordings(home) if until else ()
+        assert sum(recording.ticks for recording in left) == min(until, start)
+        digests = np.concatenate([np.frombuffer(chunk.digests, np.uint16) for chunk in whole])
+        kept = [recording.digests.ravel() for recording in left]
+        assert np.concatenate([*kept, np.zeros(0, np.uint16)]).tolist() == digests[: 2 * min(until, start)].tolist()
+        for recording in left:
+            assert recording.begins[0].anew
+
+
+def test_files_that_are_not_cut_are_not_written_again(tmp_path: Path) -> None:
+    Pen(tmp_path).play(5).close()
+    Pen(tmp_path, start=5).play(5).close()
+    before = [path.stat().st_ino for path in files_in(folder(tmp_path))]
+    discard_after(folder(tmp_path), 10)
+    assert [path.stat().st_ino for path in files_in(folder(tmp_path))] == before
+    discard_after(folder(tmp_path), 7)
+    first, second = (path.stat().st_ino for path in files_in(folder(tmp_path)))
+    assert first == before[0]
+    assert second != before[1]
+
+
+@pytest.mark.parametrize("left", [0, 1, 5, 11, 12, 13, 40])
+def test_what_a_kill_leaves_of_the_last_chunk_is_skipped(
+    left: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("arena.replay.writer._MOST_TICKS", 8)
+    Pen(tmp_path).play(24).close()
+    (path,) = files_in(folder(tmp_path))
+    sizes = [len(framed(chunk)) for chunk in chunks_in(path)]
+    path.write_bytes(path.read_bytes()[: sum(sizes[:2]) + left])
+    assert recordings(tmp_path)[0].ticks == 16
+    assert places(tmp_path) == expected(16)
+
+
+def test_a_file_that_was_begun_and_no_more_is_no_recording(tmp_path: Path) -> None:
+    Pen(tmp_path).play(4).close()
+    (path,) = files_in(folder(tmp_path))
+    path.write_bytes(path.read_bytes()[:7])
+    assert recordings(tmp_path) == ()
+
+
+def test_a_disk_that_is_full_leaves_whole_chunks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("arena.replay.writer._MOST_TICKS", 8)
+    pen = Pen(tmp_path)
+    with full_above(2500), pytest.raises(WriteError, match=r"\.replay cannot be written"):
+        pen.play(1000)
+    (recording,) = recordings(tmp_path)
+    assert 8 < recording.ticks < 1000
+    pen.close()
+    assert recordings(tmp_path)[0].ticks == recording.ticks + 8, "there is room again: the chunk follows"
+
+
+# ---------------------------------------------------------------------------------------------------------- refusals
+
+
+def test_where_there_are_none_the_remedy_is_told(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="`record: replays`"):
+        read_replays(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("ask", "words"),
+    [
+        (lambda found: found.match(4, round=2), "round 2 has no match 4; there is only 3"),
+        (lambda found: found.match(3), "there is no round 0; there is only 2"),
+        (lambda found: found.match(3, round=2).episode(9, lane=2), "no episode 9 of lane 2; there are 0 to 2"),
+        (lambda found: found.match(3, round=2).episode(0, lane=1), "no lane 1; there are 2 to 3"),
+    ],
+)
+def test_what_is_not_there_is_told_with_what_is(ask: Any, words: str, tmp_path: Path) -> None:
+    Pen(tmp_path).play(12).close()
+    with pytest.raises(ConfigError, match=words):
+        ask(read_replays(tmp_path))
+
+
+def test_another_match_under_the_same_number_is_refused(tmp_path: Path) -> None:
+    Pen(tmp_path).play(1).close()
+    other = OF_TWO._replace(make="games:Other")
+    with pytest.raises(ConfigError, match="holds replays of another match"):
+        ReplayWriter(tmp_path / "replays", other, GAME, lanes=LANES, start=1)
+
+
+def test_another_match_may_take_the_place_of_one_that_is_played_again(tmp_path: Path) -> None:
+    Pen(tmp_path).play(1).close()
+    other = OF_TWO._replace(env="other")
+    writer = ReplayWriter(tmp_path / "replays", other, GAME, lanes=LANES, start=0)
+    discard_after(folder(tmp_path), 0)  # what a resumed run does, once all processes are ready
+    with pytest.raises(ConfigError, match="no replays here"):
+        read_replays(tmp_path)
+    writer.begin(frame(0), np.ones(2, np.bool_), episodes=np.zeros(2, np.int64), seeds=None, options=None, anew=True)
+    no_ends = np.zeros((2, 2), np.bool_)
+    writer.add(actions(1), Step(frame(1), np.zeros((2, 2)), no_ends, no_ends))
+    writer.close()
+    assert match_of(tmp_path).manifest == other
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"version": 2}, "another format version"),
+        ({"version": None}, "is damaged"),
+        ({"entities": []}, "no entities"),
+        ({"entities": [{}]}, "is damaged"),
+        ({"match": "3"}, "match"),
+        ({"kwargs": 3}, "kwargs"),
+        ({"wrappers": [3]}, "is damaged"),
+        ({"unknown": 3}, "is damaged"),
+    ],
+)
+def test_a_manifest_that_was_never_written_is_refused(change: Any, words: str, tmp_path: Path) -> None:
+    Pen(tmp_path).play(1).close()
+    path = folder(tmp_path) / MANIFEST
+    path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
+    with pytest.raises(ConfigError, match=words) as caught:
+        read_replays(tmp_path)
+    assert caught.value.source == str(path)
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "3", "[" * 10_000])
+def test_a_manifest_that_is_no_manifest_is_refused(text: str, tmp_path: Path) -> None:
+    Pen(tmp_path).play(1).close()
+    (folder(tmp_path) / MANIFEST).write_text(text)
+    with pytest.raises(ConfigError, match="is damaged"):
+        read_replays(tmp_path)
+
+
+def test_a_byte_that_is_not_as_it_was_is_found_wherever_it_is(tmp_path: Path) -> None:
+    Pen(tmp_path).play(9).close()
+    (path,) = files_in(folder(tmp_path))
+    data = path.read_bytes()
+    for at in range(len(data)):
+        path.write_bytes(data[:at] + bytes([data[at] ^ 4]) + data[at + 1 :])
+        with pytest.raises(ConfigError, match="is damaged") as caught:
+            _ = recordings(tmp_path)
+        assert caught.value.source == str(path)
+
+
+def changed(chunk: Chunk, **fields: Any) -> Chunk:
+    return msgspec.structs.replace(chunk, **fields)
+
+
+def bad_begins(chunk: Chunk) -> Iterator[Any]:
+    first = chunk.begins[0]
+    yield []
+    yield [msgspec.structs.replace(first, anew=False)]
+    yield [msgspec.structs.replace(first, tick=1)]
+    yield [msgspec.structs.replace(first, lanes=[0, 5])]
+    yield [msgspec.structs.replace(first, lanes=[0], episodes=[0], digests=[0], seeds=None)]
+    yield [msgspec.structs.replace(first, digests=[1])]
+    yield [msgspec.structs.replace(first, digests=[1, 2**16])]
+    yield [first, msgspec.structs.replace(first, tick=4), msgspec.structs.replace(first, tick=2)]
+
+
+def test_invalid_chunks_are_refused(tmp_path: Path) -> None:
+    Pen(tmp_path, length=100).play(9).close()
+    (path,) = files_in(folder(tmp_path))
+    (chunk,) = chunks_in(path)
+    wrong = [
+        [changed(chunk, tick=1)],
+        [changed(chunk, lane=3)],
+        [changed(chunk, ticks=8)],
+        [changed(chunk, ticks=0)],
+        [changed(chunk, lanes=1)],
+        [changed(chunk, digests=chunk.digests[:-1])],
+        [changed(chunk, actions=chunk.actions[:-1])],
+        [chunk, chunk],
+        *([changed(chunk, begins=begins)] for begins in bad_begins(chunk)),
+    ]
+    for chunks in wrong:
+        path.write_bytes(b"".join(map(framed, chunks)))
+        with pytest.raises(ConfigError, match="is damaged"):
+            _ = recordings(tmp_path)
+
+
+@pytest.mark.parametrize("body", [b"", b"\xc1", msgspec.msgpack.encode([1, 2]), bytes(2**20)], ids=len)
+def test_a_body_that_is_no_chunk_is_refused(body: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(format, "_MOST_BYTES", 2**10)
+    Pen(tmp_path).play(1).close()
+    (path,) = files_in(folder(tmp_path))
+    packed = zlib.compress(body)
+    checked = len(packed).to_bytes(4, "little") + zlib.crc32(packed).to_bytes(4, "little")
+    path.write_bytes(checked + zlib.crc32(checked).to_bytes(4, "little") + packed)
+    with pytest.raises(ConfigError, match="is damaged"):
+        _ = recordings(tmp_path)
+
+
+def test_names_that_are_no_files_of_replays_are_left_alone(tmp_path: Path) -> None:
+    Pen(tmp_path).play(4).close()
+    for name in ("notes.replay", "0x1.lane-1.replay", "000000000000.lane-0002.replay.part"):
+        (folder(tmp_path) / name).write_bytes(b"mine")
+    discard_after(folder(tmp_path), 0)
+    assert {path.read_bytes() for path in folder(tmp_path).iterdir()} == {b"mine"}
+    assert len(list(folder(tmp_path).iterdir())) == 3

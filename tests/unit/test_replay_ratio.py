@@ -1,0 +1,80 @@
+"""Training intensity: what is replayed keeps to what is collected, exactly, at any number of workers."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from policies.common.replay_ratio import ReplayRatio
+
+
+@given(
+    rate=st.sampled_from([0.1, 0.25, 1, 1.5, 7.3, 256.0]),
+    starts=st.integers(0, 50),
+    blocks=st.lists(st.integers(0, 40), min_size=1, max_size=80),
+    minibatch=st.integers(1, 300),
+)
+def test_what_is_replayed_falls_short_of_what_is_due_by_less_than_a_minibatch(
+    rate: float, starts: int, blocks: list[int], minibatch: int
+) -> None:
+    account, held, steps = ReplayRatio(rate, starts=starts), 0, 0
+    for collected in blocks:
+        held += collected
+        steps += account.due_steps(collected, held=held, minibatch=minibatch)
+        hundredths = round(100 * rate) * (account.collected - account.waited)
+        assert account.replayed == steps * minibatch
+        if held >= starts:
+            assert 100 * account.replayed <= hundredths < 100 * (account.replayed + minibatch)
+    assert account.collected == held
+    assert account.has_started == (held >= starts)
+
+
+@pytest.mark.parametrize("workers", [1, 2, 3])
+def test_workers_share_what_is_due(workers: int) -> None:
+    account, steps = ReplayRatio(8.0, starts=100), 0
+    for block in range(1, 601):
+        collected = 2 * workers
+        steps += account.due_steps(collected, held=block * collected, minibatch=16 * workers)
+    assert account.collected == 1200 * workers
+    assert account.replayed == steps * 16 * workers
+    assert 0 <= 8 * (account.collected - account.waited) - account.replayed < 16 * workers
+
+
+def test_a_replay_that_was_lost_is_filled_again_before_it_is_used() -> None:
+    account = ReplayRatio(1.0, starts=10)
+    assert account.due_steps(20, held=20, minibatch=10) == 2
+    assert account.due_steps(5, held=5, minibatch=10) == 0
+    assert account.due_steps(5, held=10, minibatch=10) == 0  # these 5 are due
+    assert account.due_steps(5, held=15, minibatch=10) == 1
+    assert account.waited == 5
+    assert account.has_started
+
+
+def test_goes_on_from_stored_counts() -> None:
+    account, other = ReplayRatio(0.3, starts=0), ReplayRatio(0.3, starts=0)
+    account.due_steps(17, held=17, minibatch=5)
+    other.load_state_dict(account.state_dict())
+    assert [a.due_steps(17, held=34, minibatch=5) for a in (account, other)] == [1, 1]
+    assert account.state_dict() == other.state_dict()
+
+
+def test_nothing_is_due_where_nobody_has_anything() -> None:
+    account = ReplayRatio(4.0, starts=0)
+    assert account.due_steps(0, held=0, minibatch=0) == 0
+
+
+@pytest.mark.parametrize("rate", [1.0, 64.0])
+def test_another_rate_holds_for_what_is_collected_from_then_on(rate: float) -> None:
+    before, after = ReplayRatio(16.0, starts=0), ReplayRatio(rate, starts=0)
+    before.due_steps(10_000, held=10_000, minibatch=16)
+    after.load_state_dict(before.state_dict())
+    assert after.due_steps(320, held=10_320, minibatch=16) == 320 * rate / 16
+    assert after.collected == 10_320
+
+
+def test_the_same_rate_goes_on_with_what_was_left() -> None:
+    before, after = ReplayRatio(1, starts=0), ReplayRatio(1.0, starts=0)
+    before.due_steps(15, held=15, minibatch=16)
+    after.load_state_dict(before.state_dict())
+    assert after.due_steps(1, held=16, minibatch=16) == 1

@@ -1,0 +1,432 @@
+"""The role scheduler: one role at a time, always in the same order, and every wait ends."""
+
+from __future__ import annotations
+
+import itertools
+import re
+import signal
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from arena.errors import Deadlock, PeerLost, RunStopped
+from arena.transport import ANYONE, Tag
+from arena.transport.endpoint import Bytes, Inbox, LinkSize, Order, RemoteTransport
+from arena.transport.scheduler import RoleEndpoint, RoleScheduler
+from arena.transport.status import RoleStatus, State, StatusQuery, pack, unpack
+
+Main = Callable[[RoleEndpoint], Any]
+
+
+def run(*mains: Main) -> None:
+    RoleScheduler({address: f"role {address}" for address in range(len(mains))}).run(dict(enumerate(mains)))
+
+
+def assert_all_threads_end() -> None:
+    for thread in threading.enumerate():
+        if thread.name.startswith("role "):
+            thread.join(60)
+            assert not thread.is_alive(), thread.name
+
+
+def nothing(_: RoleEndpoint) -> None:
+    pass
+
+
+def test_scheduler_runs_roles_in_the_same_order_every_time() -> None:
+    def log_of_one_run() -> list[tuple[int, int, bytes]]:
+        log: list[tuple[int, int, bytes]] = []
+
+        def root(endpoint: RoleEndpoint) -> None:
+            for _ in range(30):
+                source, data = endpoint.receive(ANYONE, Tag.TO_ROOT)
+                log.append((0, source, bytes(data)))
+
+        def ring(endpoint: RoleEndpoint) -> None:
+            me = endpoint.address
+            left, right = (me - 2) % 5 + 1, me % 5 + 1
+            for turn in range(6):
+                endpoint.send(right, Tag.GROUP, bytes([turn]))
+                endpoint.send(0, Tag.TO_ROOT, bytes([turn]))
+                log.append((me, left, bytes(endpoint.receive(left, Tag.GROUP)[1])))
+
+        run(root, *[ring] * 5)
+        return log
+
+    first = log_of_one_run()
+    assert len(first) == 60
+    assert all(log_of_one_run() == first for _ in range(19))
+
+
+def test_scheduler_runs_one_role_at_a_time() -> None:
+    running, most = 0, 0
+
+    def work(endpoint: RoleEndpoint) -> None:
+        nonlocal running, most
+        for _ in range(20):
+            running += 1
+            most = max(most, running)
+            np.linalg.norm(np.ones(10_000))  # releases the GIL
+            running -= 1
+            endpoint.send(1 - endpoint.address, Tag.GROUP, b"")
+            endpoint.receive(1 - endpoint.address, Tag.GROUP)
+
+    run(work, work)
+    assert most == 1
+
+
+def test_messages_of_one_tag_keep_their_order() -> None:
+    heard: dict[Tag, list[int]] = {Tag.GROUP: [], Tag.WELCOME: []}
+
+    def speak(endpoint: RoleEndpoint) -> None:
+        for number in range(10):
+            endpoint.send(1, Tag.GROUP if number % 2 else Tag.WELCOME, bytes([number]))
+
+    def hear(endpoint: RoleEndpoint) -> None:
+        for tag in (Tag.GROUP, Tag.WELCOME):
+            heard[tag] = [endpoint.receive(0, tag)[1][0] for _ in range(5)]
+
+    run(speak, hear)
+    assert heard == {Tag.GROUP: [1, 3, 5, 7, 9], Tag.WELCOME: [0, 2, 4, 6, 8]}
+
+
+def test_receive_takes_messages_of_one_sender() -> None:
+    heard: list[int] = []
+
+    def hear(endpoint: RoleEndpoint) -> None:
+        heard.extend(endpoint.receive(source, Tag.GROUP)[1][0] for source in (2, 1))
+
+    def speak(endpoint: RoleEndpoint) -> None:
+        endpoint.send(0, Tag.GROUP, bytes([endpoint.address]))
+
+    run(hear, speak, speak)
+    assert heard == [2, 1]
+
+
+def test_receive_from_anyone_gives_the_sender() -> None:
+    heard: list[tuple[int, bytes]] = []
+
+    def root(endpoint: RoleEndpoint) -> None:
+        for _ in range(3):
+            source, data = endpoint.receive(ANYONE, Tag.TO_ROOT)
+            heard.append((source, bytes(data)))
+
+    def speak(endpoint: RoleEndpoint) -> None:
+        endpoint.send(0, Tag.TO_ROOT, b"%d" % endpoint.address)
+
+    run(root, speak, speak, speak)
+    assert sorted(heard) == [(1, b"1"), (2, b"2"), (3, b"3")]
+
+
+def test_send_copies_its_buffer() -> None:
+    heard: list[bytes] = []
+
+    def speak(endpoint: RoleEndpoint) -> None:
+        buffer = bytearray(b"first")
+        for text in (b"first", b"again"):
+            buffer[:] = text
+            endpoint.send(1, Tag.GROUP, memoryview(buffer))
+        buffer[:] = b"xxxxx"
+
+    def hear(endpoint: RoleEndpoint) -> None:
+        heard.extend(bytes(endpoint.receive(0, Tag.GROUP)[1]) for _ in range(2))
+
+    run(speak, hear)
+    assert heard == [b"first", b"again"]
+
+
+def test_link_carries_messages_both_ways_with_extra_parts() -> None:
+    heard: list[Any] = []
+
+    def environment(endpoint: RoleEndpoint) -> None:
+        (link,) = endpoint.open_links([1], [LinkSize(4, 8)]).links
+        for tick in range(3):
+            link.outbox[:] = tick
+            link.post(8)
+            link.post_extra(b"info %d" % tick)
+            link.wait()
+            heard.append(link.inbox.tolist())
+        link.close()
+
+    def seat(endpoint: RoleEndpoint) -> None:
+        link = endpoint.link(0, LinkSize(4, 8))
+        for _ in range(3):
+            link.wait()
+            heard.append((link.inbox.tolist(), bytes(link.wait_extra())))
+            link.outbox[:] = link.inbox[:4] + 10
+            link.post(4)
+        link.close()
+        link.close()
+
+    run(environment, seat)
+    assert heard == [said for tick in range(3) for said in (([tick] * 8, b"info %d" % tick), [tick + 10] * 4)]
+
+
+def test_links_of_the_same_roles_keep_their_messages_apart() -> None:
+    heard: list[Any] = []
+
+    def environment(endpoint: RoleEndpoint) -> None:
+        links = [endpoint.open_links([1], [LinkSize(1, 1)], part).links[0] for part in (0, 1)]
+        for part in (1, 0):  # in another order than they are waited for
+            links[part].outbox[:] = part
+            links[part].post(1)
+            links[part].post_extra(b"of %d" % part)
+        for link in links:
+            link.wait()
+            heard.append((link.inbox.tolist(), bytes(link.wait_extra())))
+
+    def seat(endpoint: RoleEndpoint) -> None:
+        links = [endpoint.link(0, LinkSize(1, 1), part) for part in (0, 1)]
+        for link in links:
+            link.wait()
+            heard.append((link.inbox.tolist(), bytes(link.wait_extra())))
+        for part in (1, 0):
+            links[part].outbox[:] = 10 + part
+            links[part].post(1)
+            links[part].post_extra(b"to %d" % part)
+
+    run(environment, seat)
+    assert heard == [([0], b"of 0"), ([1], b"of 1"), ([10], b"to 0"), ([11], b"to 1")]
+
+
+def test_deadlock_names_what_each_role_waits_for() -> None:
+    def waits_for(source: int, tag: Tag) -> Main:
+        return lambda endpoint: endpoint.receive(source, tag)
+
+    with pytest.raises(Deadlock) as info:
+        run(waits_for(ANYONE, Tag.TO_ROOT), waits_for(2, Tag.GROUP), waits_for(1, Tag.REPLY))
+    headline, *lines = str(info.value).splitlines()
+    assert headline == "every role waits for another one, 2 of them in a circle:"
+    assert [re.sub(r"for \d+ s$", "for some time", line) for line in lines if " waits for " in line] == [
+        "role 1 waits for its group: the role 2, for some time",
+        "role 2 waits for the answer of the role 1, for some time",
+        "role 0 waits for a message of anyone, for some time",
+    ]
+    assert sum("return lambda endpoint: endpoint.receive(source, tag)" in line for line in lines) == 3, "their stacks"
+
+
+def test_waiting_for_a_role_that_has_ended_is_a_deadlock() -> None:
+    with pytest.raises(Deadlock, match="role 0 waits for its group: the role 1"):
+        run(lambda endpoint: endpoint.receive(1, Tag.GROUP), nothing)
+
+
+def test_first_failure_is_raised_and_ends_all_other_roles() -> None:
+    ended: list[int] = []
+
+    def waits(endpoint: RoleEndpoint) -> None:
+        try:
+            endpoint.receive(0, Tag.GROUP)
+        except RunStopped:
+            ended.append(endpoint.address)
+            raise
+
+    def fails(endpoint: RoleEndpoint) -> None:
+        raise ValueError("this one")
+
+    with pytest.raises(ValueError, match="this one"):
+        run(waits, waits, fails, waits)
+    assert sorted(ended) == [0, 1]  # the last one had not started
+    assert_all_threads_end()
+
+
+def test_sending_after_a_failure_stops_the_role() -> None:
+    said: list[str] = []
+
+    def busy(endpoint: RoleEndpoint) -> None:
+        try:
+            endpoint.receive(1, Tag.GROUP)
+        except RunStopped:
+            said.append("stopped while it waited")
+            endpoint.send(1, Tag.GROUP, b"")
+            said.append("went on")  # pragma: no cover
+
+    def fails(endpoint: RoleEndpoint) -> None:
+        raise SystemExit(3)
+
+    with pytest.raises(SystemExit):
+        run(busy, fails)
+    assert said == ["stopped while it waited"]
+
+
+def test_first_failure_is_raised_if_another_role_fails_while_stopping() -> None:
+    def stumbles(endpoint: RoleEndpoint) -> None:
+        try:
+            endpoint.receive(1, Tag.GROUP)
+        except RunStopped as stopped:
+            raise OSError("while it ended") from stopped
+
+    def fails(endpoint: RoleEndpoint) -> None:
+        raise ValueError("the first")
+
+    with pytest.raises(ValueError, match="the first"):
+        run(stumbles, fails)
+
+
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may ignore it in the background
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
+def test_interrupt_ends_roles_that_never_stop_sending() -> None:
+    main_thread = threading.main_thread().ident
+    ended: list[int] = []
+    assert main_thread is not None
+
+    def talks(endpoint: RoleEndpoint) -> None:
+        try:
+            for turn in itertools.count():
+                if turn == 5 and endpoint.address == 0:
+                    signal.pthread_kill(main_thread, signal.SIGINT)
+                endpoint.send(1 - endpoint.address, Tag.GROUP, b"")
+                endpoint.receive(1 - endpoint.address, Tag.GROUP)
+        except RunStopped:
+            ended.append(endpoint.address)
+            raise
+
+    with pytest.raises(KeyboardInterrupt):
+        run(talks, talks)
+    assert_all_threads_end()
+    assert sorted(ended) == [0, 1]
+
+
+def test_order_is_handled_at_once_and_wakes_no_role() -> None:
+    obeyed: list[tuple[int, bytes]] = []
+
+    def gives(endpoint: RoleEndpoint) -> None:
+        endpoint.receive(1, Tag.GROUP)
+        endpoint.order(1, Order.STOP, b"at once")
+        assert obeyed == [(0, b"at once")]
+        endpoint.send(1, Tag.GROUP, b"")
+
+    def sleeps(endpoint: RoleEndpoint) -> None:
+        endpoint.on_order(Order.STOP, lambda source, data: obeyed.append((source, bytes(data))))
+        endpoint.send(0, Tag.GROUP, b"")
+        endpoint.sleep((1, Tag.GROUP, 0))
+        assert len(endpoint.receive(0, Tag.GROUP)[1]) == 0
+
+    run(gives, sleeps)
+
+
+def test_status_query_returns_what_roles_wait_for_and_since_when() -> None:
+    seen: list[tuple[RoleStatus, ...]] = []
+
+    def asks(endpoint: RoleEndpoint) -> None:
+        endpoint.on_order(Order.STATUS, lambda _, data: seen.append(unpack(data).roles))
+        endpoint.receive(1, Tag.GROUP)
+        endpoint.order(1, Order.QUERY_STATUS, pack(StatusQuery(stacks=True)))
+        endpoint.send(1, Tag.GROUP, b"")
+
+    def waits(endpoint: RoleEndpoint) -> None:
+        endpoint.send(0, Tag.GROUP, b"")
+        endpoint.receive(0, Tag.GROUP)
+
+    run(asks, waits, nothing)
+    asking, waiting, ended = seen[0]
+    assert (asking.state, ended.state) == (State.RUNS, State.ENDED)
+    assert (waiting.state, waiting.awaited) == (State.WAITS, (1, Tag.GROUP, 0))
+    assert 0.0 <= waiting.seconds < 60.0
+    assert [frame.function for frame in waiting.stack if frame.file == __file__] == ["waits"]
+
+
+class Quiet(RemoteTransport):
+    """A transport on which only what a test gives arrives; records the requested waiting times."""
+
+    def __init__(self, *arriving: Callable[[Inbox], None]) -> None:
+        self.arriving = deque(arriving)
+        self.waited: list[float | None] = []
+
+    def wait(self, arrivals: Inbox, seconds: float | None = None) -> None:
+        self.waited.append(seconds)
+        if self.arriving:
+            self.arriving.popleft()(arrivals)
+
+    def poll(self, arrivals: Inbox) -> None: ...
+
+    def send(self, to: int, tag: Tag, source: int, data: Bytes, arrivals: Inbox) -> None: ...
+
+
+def test_remote_order_does_not_end_the_wait_of_a_single_role() -> None:
+    said: list[bytes] = []
+    remote = Quiet(
+        lambda arrivals: arrivals.deliver(1, Tag.ORDER, 0, bytes([Order.QUERY_STATUS]) + pack(StatusQuery())),
+        lambda arrivals: arrivals.deliver(1, Tag.FROM_ROOT, 0, b"go"),
+    )
+    statuses: list[Any] = []
+    host = RoleScheduler({1: "role 1"}, remote, size=2)
+    host.on_order(Order.QUERY_STATUS, lambda source, data: statuses.append(host.statuses()))
+    host.run({1: lambda endpoint: said.append(bytes(endpoint.receive(0, Tag.FROM_ROOT)[1]))})
+    assert said == [b"go"]
+    assert [role.state for role in statuses[0]] == [State.WAITS]
+    assert remote.waited == [None, None]
+
+
+@pytest.mark.parametrize("names", [{0: "role 0"}, {0: "role 0", 1: "role 1"}])
+def test_listen_returns_a_message_in_time_or_none(names: dict[int, str]) -> None:
+    heard: list[Any] = []
+
+    def listens(endpoint: RoleEndpoint) -> None:
+        heard.append(endpoint.listen(2, Tag.GROUP, 0.01))
+        heard.append(endpoint.listen(2, Tag.GROUP, 60.0))
+
+    def late(arrivals: Inbox) -> None:
+        time.sleep(0.02)
+
+    remote = Quiet(late, lambda arrivals: arrivals.deliver(0, Tag.GROUP, 2, b"word"))
+    RoleScheduler(names, remote, size=3).run({address: listens if address == 0 else nothing for address in names})
+    assert heard == [None, (2, b"word")]
+    assert all(seconds is not None and seconds <= 60.0 for seconds in remote.waited)
+
+
+class Lost(Quiet):
+    """A transport that fails on every call once all three roles wait, after it has woken some of them."""
+
+    def __init__(self, wakes: tuple[int, ...]) -> None:
+        super().__init__()
+        self.wakes = wakes
+        self.waiting: list[int] = []
+
+    def wait(self, arrivals: Inbox, seconds: float | None = None) -> None:
+        if len(self.waiting) == 3:
+            for address in self.wakes:
+                arrivals.wake(address)
+            raise PeerLost("rank 1 has ended")
+
+    def poll(self, arrivals: Inbox) -> None:
+        self.wait(arrivals)
+
+
+@pytest.mark.parametrize("wakes", [(), (0,), (2, 0, 1)])
+def test_roles_end_if_the_remote_transport_fails_again_and_again(
+    wakes: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("arena.transport.scheduler._POLL_EVERY", 1)
+    remote, ended = Lost(wakes), list[int]()
+
+    def waits(endpoint: RoleEndpoint) -> None:
+        remote.waiting.append(endpoint.address)
+        try:
+            endpoint.receive(3, Tag.GROUP)
+        finally:
+            ended.append(endpoint.address)
+
+    failures: list[BaseException] = []
+
+    def plays() -> None:
+        try:
+            host.run(dict.fromkeys(range(3), waits))
+        except PeerLost as error:
+            failures.append(error)
+
+    host = RoleScheduler({address: f"role {address}" for address in range(3)}, remote, size=4)
+    playing = threading.Thread(target=plays, name="role of the test", daemon=True)
+    playing.start()
+    assert_all_threads_end()
+    assert (len(ended), len(failures)) == (3, 1)

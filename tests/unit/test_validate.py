@@ -1,0 +1,158 @@
+"""Results of a game against its interface: every violation is found and named, valid results pass."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from gymnasium.spaces import Box, Dict, Discrete, Space
+from hypothesis import given
+from hypothesis import strategies as st
+
+from arena.errors import GameError
+from arena.game.api import Frame, Interface, Step
+from arena.roles.environment.validate import StepValidator
+
+LANES, ENTITIES = 3, 2
+NUMBERS = Box(-np.inf, np.inf, (2,), np.float32)
+NO_NUMBERS = (np.nan, np.inf, -np.inf)
+
+
+def interface(space: Space[Any] = NUMBERS, mask_size: int = 0) -> Interface:
+    return Interface(("a", "b"), (space,) * ENTITIES, (Discrete(4),) * ENTITIES, (mask_size,) * ENTITIES)
+
+
+def step(observations: Any = None, masks: Any = (None, None), **changes: Any) -> Step:
+    """A valid step with some changes."""
+    seen = list(np.zeros((ENTITIES, LANES, 2), np.float32)) if observations is None else observations
+    flags = np.zeros((LANES, ENTITIES), np.bool_)
+    said = {"rewards": np.zeros((LANES, ENTITIES)), "terminated": flags, "truncated": flags, "active": ~flags}
+    said |= changes
+    return Step(Frame(seen, said["active"], masks), said["rewards"], said["terminated"], said["truncated"])
+
+
+def layouts() -> dict[str, Any]:
+    """The same observations, [E, L, 2] of ones, as games may hold them: each entity's item is a [L, 2]."""
+    whole = np.ones((ENTITIES, LANES, 2), np.float32)
+    return {
+        "parts of one array": list(whole),
+        "arrays of their own": [array.copy() for array in whole],
+        "columns of one array": list(np.ones((LANES, ENTITIES, 2), np.float32).swapaxes(0, 1)),
+        "parts of a much larger one": list(np.ones((100, LANES, 2), np.float32)[:ENTITIES]),
+        "views of bytes": list(np.frombuffer(bytearray(whole.tobytes()), np.float32).reshape(whole.shape)),
+        "views of another dtype": list(np.zeros(whole.nbytes, np.uint8).view(np.float32).reshape(whole.shape)),
+        "gaps between": list(np.ones((ENTITIES, LANES, 4), np.float32)[:, :, ::2]),
+    }
+
+
+@pytest.mark.parametrize("layout", layouts())
+@pytest.mark.parametrize("value", NO_NUMBERS)
+def test_an_observation_that_is_no_number_is_found_wherever_it_stands(layout: str, value: float) -> None:
+    referee = StepValidator(interface(), LANES)
+    referee.see_step(step(layouts()[layout]))
+    for entity, lane, place in np.ndindex(ENTITIES, LANES, 2):
+        observations = layouts()[layout]
+        observations[entity][lane, place] = value
+        with pytest.raises(GameError, match="expected finite numbers") as caught:
+            referee.see_step(step(observations))
+        assert (caught.value.entity, caught.value.lane) == ("ab"[entity], lane)
+
+
+@pytest.mark.parametrize("value", NO_NUMBERS)
+def test_a_reward_that_is_no_number_is_found_wherever_it_stands(value: float) -> None:
+    for lane, entity in np.ndindex(LANES, ENTITIES):
+        rewards = np.ones((LANES, ENTITIES))
+        rewards[lane, entity] = value
+        with pytest.raises(GameError, match=f"the reward {value}; expected a finite number") as caught:
+            StepValidator(interface(), LANES).see_step(step(rewards=rewards))
+        assert (caught.value.entity, caught.value.lane) == ("ab"[entity], lane)
+
+
+floats = st.floats(allow_nan=False, allow_infinity=False, width=32)
+
+
+@given(
+    st.lists(floats, min_size=12, max_size=12),
+    st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=6, max_size=6),
+)
+def test_finite_numbers_of_any_size_pass(seen: list[float], rewards: list[float]) -> None:
+    observations = list(np.array(seen, np.float32).reshape(ENTITIES, LANES, 2))
+    paid = np.array(rewards).reshape(LANES, ENTITIES)
+    StepValidator(interface(), LANES).see_step(step(observations, rewards=paid))
+
+
+@pytest.mark.parametrize(
+    ("changes", "found"),
+    [
+        ({"rewards": np.zeros((ENTITIES, LANES))}, r"rewards as float64 \(2, 3\); expected float64 \(3, 2\)"),
+        ({"rewards": np.zeros((LANES, 1))}, r"rewards as float64 \(3, 1\)"),
+        ({"rewards": [[0.0, 0.0]] * LANES}, "rewards as a list"),
+        ({"rewards": np.zeros((LANES, ENTITIES), complex)}, "rewards as complex128"),
+        ({"terminated": np.zeros((LANES, ENTITIES))}, r"terminated as float64 \(3, 2\); expected bool \(3, 2\)"),
+        ({"truncated": np.zeros(LANES, np.bool_)}, r"truncated as bool \(3,\)"),
+        ({"active": None}, "active as a NoneType"),
+        ({"observations": [np.zeros((LANES, 2), np.float32)]}, "1 observations for 2 entities"),
+        (
+            {"observations": [np.zeros((LANES, 3), np.float32)] * 2},
+            r"'a' observations as float32 \(3, 3\); expected fl",
+        ),
+        ({"observations": [np.zeros((LANES, 2), complex)] * 2}, "'a' observations as complex128"),
+        ({"observations": [[[0, 0]] * 2] * 2}, r"'a' observations as int64 \(2, 2\)"),
+    ],
+)
+def test_what_has_another_form_is_named_with_what_was_expected(changes: Any, found: str) -> None:
+    with pytest.raises(GameError, match=found):
+        StepValidator(interface(), LANES).see_step(step(**changes))
+
+
+def test_other_dtypes_that_keep_the_values_pass() -> None:
+    seen = [np.zeros((LANES, 2), np.float64), np.zeros((LANES, 2), np.int64)]
+    StepValidator(interface(), LANES).see_step(step(seen, rewards=np.zeros((LANES, ENTITIES), np.float32)))
+
+
+def test_the_part_of_a_composite_observation_is_named() -> None:
+    space = Dict(near=Box(0, 1, (1,), np.float32), far=Box(0, 9, (2,), np.uint8))
+    batch = {"near": np.zeros((LANES, 1), np.float32), "far": np.zeros((LANES, 2), np.uint8)}
+    referee = StepValidator(interface(space), LANES)
+    referee.see_step(step([batch, batch]))
+    wrong = {**batch, "near": np.array([[0], [0], [np.nan]], np.float32)}
+    with pytest.raises(GameError, match=r"'b' in lane 2 the observation\['near'\] \[nan\]; expected finite numbers"):
+        referee.see_step(step([batch, wrong]))
+    with pytest.raises(GameError, match=r"'a' observations\['far'\] as float32 \(3, 2\)"):
+        referee.see_step(step([{**batch, "far": np.zeros((LANES, 2), np.float32)}, batch]))
+    with pytest.raises(GameError, match="'a' observations as a dict; expected a batch of the space Dict"):
+        referee.see_step(step([{"near": batch["near"]}, batch]))
+
+
+def test_masks_of_another_form_are_refused() -> None:
+    referee = StepValidator(interface(mask_size=4), LANES)
+    fine = np.ones((LANES, 4), np.int8)
+    referee.see_step(step(masks=(fine, fine)))
+    with pytest.raises(GameError, match=r"'b' action masks as int8 \(3, 5\); expected int8 \(3, 4\)"):
+        referee.see_step(step(masks=(fine, np.ones((LANES, 5), np.int8))))
+    with pytest.raises(GameError, match="'a' action masks as float64"):
+        referee.see_step(step(masks=(np.ones((LANES, 4)), fine)))
+    with pytest.raises(GameError, match="1 masks for 2 entities"):
+        referee.see_step(step(masks=(fine,)))
+    right = step(masks=(fine, fine))
+    with pytest.raises(GameError, match=r"'b' action masks as int8 \(3, 5\)"):
+        referee.see_step(right._replace(frame=right.frame._replace(final_masks=(fine, np.ones((LANES, 5), np.int8)))))
+    with pytest.raises(GameError, match="1 final masks for 2 entities"):
+        referee.see_step(right._replace(frame=right.frame._replace(final_masks=(fine,))))
+
+
+def test_lanes_that_were_not_reset_may_show_anything_after_a_reset() -> None:
+    seen = [np.full((LANES, 2), np.nan, np.float32) for _ in range(ENTITIES)]
+    for array in seen:
+        array[1] = 0.0
+    frame = step(seen).frame
+    referee = StepValidator(interface(), LANES)
+    referee.see_frame(frame, np.array([False, True, False]))
+    with pytest.raises(GameError, match="in lane 2"):
+        referee.see_frame(frame, np.array([False, True, True]))
+
+
+def test_a_space_without_anything_in_it_passes() -> None:
+    referee = StepValidator(interface(Dict({})), LANES)
+    referee.see_step(step([{}, {}]))
