@@ -77,7 +77,7 @@ def preflight(
     Args:
         plan: of the first round.
         config: of the run.
-        origin: its file, and what was set on the command line.
+        origin: where it comes from.
         conformance: see `examine`.
 
     Raises:

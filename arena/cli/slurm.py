@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from arena.cli.arguments import add_config, add_run, positive_int
-from arena.config import load_config
-from arena.errors import ConfigError, WriteError, located, pluralize
+from arena.config import load_with_origin
+from arena.errors import ConfigError, WriteError, pluralize
 from arena.plan.build import make_plan
 from arena.records.atomic import check_place, replacing
 from arena.terminal.output import say
@@ -108,11 +108,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Writes the batch file; returns the exit status."""
     overrides = [*arguments.overrides, *([f"ticks={arguments.ticks}"] if arguments.ticks is not None else [])]
-    config = load_config(arguments.config, overrides)
+    config, origin = load_with_origin(arguments.config, overrides)
     ranks = arguments.nodes * arguments.ranks_per_node if arguments.ranks_per_node else arguments.ranks
     if ranks is None and isinstance(config.ranks, int):
         ranks = config.ranks  # "auto" would count the cores of the machine that submits
-    with located(source=arguments.config):
+    with origin.located():
         plan = make_plan(config, ranks=ranks)
     job = make_job(plan.name, time=arguments.time, nodes=arguments.nodes, tasks=plan.processes)
     flags = [*["--profile"] * arguments.profile, *["--allow-unproved"] * arguments.allow_unproved]

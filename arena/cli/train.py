@@ -83,6 +83,6 @@ def _processes(request: TrainArgs, ranks: RanksWanted | None) -> Processes:
     from arena.run.planning import checked_plan
 
     config, origin = load_with_origin(request.path, request.overrides)
-    with origin.located():
+    with origin.located():  # a mistake is reported once, before any process starts
         plan = checked_plan(config, ranks=process_count(config, ranks, os.environ).number)
     return Processes(plan.processes, tolerant=plan.fault_tolerance != "off")

@@ -43,8 +43,13 @@ class TrainRun(Rank0Base):
         with origin.located():
             check_tolerance(config, tolerant=tolerant)
             run = prepare(config, ranks=ranks, run_dir=asked.run_dir, resume=asked.resume)
-        run = replace(run, source=asked.path, profile=asked.profile, allow_unproved=asked.allow_unproved)
-        run = replace(run, overridden=origin.overridden)
+        run = replace(
+            run,
+            source=asked.path,
+            overridden=origin.overridden,
+            profile=asked.profile,
+            allow_unproved=asked.allow_unproved,
+        )
         return announced(run, ranks_given=asked.ranks_given)
 
     def present(self, run: Run, scoreboard: Scoreboard) -> None:

@@ -19,8 +19,8 @@ from gymnasium.spaces import Space
 from numpy.typing import NDArray
 
 from arena import registry
-from arena.config import Config, load_config
-from arena.config.schema import PolicyConfig
+from arena.config.load import load_config
+from arena.config.schema import Config, PolicyConfig
 from arena.errors import ConfigError, nearest
 from arena.game.spaces import flatten, leaves_of, row, unflatten
 from arena.league import rounds_file
