@@ -15,7 +15,7 @@ import readme
 from arena import registry
 from arena.cli.main import command_parser
 from arena.config import matches
-from arena.config import schema as config
+from arena.config import load as config
 from arena.group.group import Group
 
 ALL = [*readme.PAGES, "CONTRIBUTING.md", "CHANGELOG.md", "configs/examples/README.md"]
