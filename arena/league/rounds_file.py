@@ -104,7 +104,7 @@ def options_at(planned: Sequence[Round], tick: int) -> Mapping[str, dict[str, An
 
     Args:
         planned: the rounds of a run, the first one first.
-        tick: of a checkpoint. One at the end of a round is of that round, whoever becomes a copy of whom then.
+        tick: of a checkpoint. One at the end of a round is of that round, before policies become copies of others.
     """
     played = begun_before(planned, tick)
     return played[-1].options if played else {}

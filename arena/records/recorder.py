@@ -53,7 +53,7 @@ class _Means:
 class Recorder:
     """Writes what happens into a run folder; used as a context manager, by one thread.
 
-    Lines reach the files at least every second as long as somebody calls `episodes`, `update` or `poll`. TensorBoard
+    Lines reach the files at least every second while `episodes`, `update` or `poll` are called. TensorBoard
     gets one point per policy and second, the mean of what happened in it, so its cost does not grow with the games.
 
     Args:
@@ -114,10 +114,10 @@ class Recorder:
         """Records the episodes of one match that has played so many ticks, in the order in which they ended.
 
         They count at once; they are written when no other match can have earlier ones. After the `last` ones of a leg
-        nobody waits for more of this match, until it is heard of again.
+        no others wait for this match, until it is heard of again.
 
         Returns:
-            what they brought each policy, for whoever keeps the score.
+            what they brought each policy, for the scoreboard.
 
         Raises:
             ValueError: the recorder is closed, or not all episodes have the same seats.

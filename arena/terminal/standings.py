@@ -47,7 +47,7 @@ def prior_lines(*, prior: bool) -> list[str]:
 
 
 def equal_lines(equal: Sequence[Doubt]) -> list[str]:
-    """Who is as good as each other, and why; nothing where nobody is."""
+    """The players that are as good as each other, and why; empty if there are none."""
     if not equal:
         return []
     pairs = ", ".join(f"{doubt.upper} and {doubt.lower}" for doubt in equal)

@@ -36,7 +36,7 @@ from arena.terminal.display import make_display, silent_display, summary_lines
 LOOK_EVERY = 1.0  # seconds
 _match, _tick = column("match"), column("tick")
 _START_LOOKS = 60  # for a run whose processes are starting
-_PATIENCE = 5  # looks: whoever repairs a run, as its root has died, or takes it up again, writes after so long
+_PATIENCE = 5  # looks: a run that is repaired or resumed writes again within this time
 
 _ENDS = {RunStatus.ENDED_EARLY: "has ended early", RunStatus.KILLED: "was killed", RunStatus.UNDER_WAY: "goes on"}
 
@@ -193,7 +193,7 @@ class FollowedRun:
 
     @property
     def total(self) -> int | None:
-        """What `done` will be in the end, if later rounds have as many matches as the newest; None: nobody knows."""
+        """What `done` will be in the end, if later rounds have as many matches as the newest; None: not known."""
         if self.planned is None or not self._matches:
             return None
         return self._rounds.ticks_before + (self.planned - self._rounds.start) * len(self._matches)
@@ -284,7 +284,7 @@ def watch(
         path: of the run folder.
         columns: of the terminal; 0: stdout is no terminal, and gets a line now and then.
         wait: for so many seconds.
-        running: whether somebody writes into the folder.
+        running: whether a process writes into the folder.
 
     Raises:
         ConfigError: this is not a run folder, or it is damaged.
@@ -358,7 +358,7 @@ class _Screen:
 
 
 def _follow(run: FollowedRun, screen: _Screen, wait: Callable[[float], None], running: Callable[[Path], bool]) -> None:
-    """Looks until nobody writes any more, and then once more: what was written last is shown too."""
+    """Shows the run until no process writes any more, and then once more for the last lines."""
     patience = _PATIENCE
     while True:
         going = running(run.folder.path)

@@ -465,7 +465,7 @@ def test_checkpoints_that_are_policies_of_a_tournament_have_colours_of_their_own
 def test_where_everybody_is_frozen_nobody_has_learnt(own: RunFolder) -> None:
     own.config.write_text(own.config.read_text().replace("frozen: false", "frozen: true"))
     assert numbers(own)["learning"] == {"returns": {}, "won": {}}
-    assert "nobody has learnt" in page(read_run(own.path))
+    assert "none has learned" in page(read_run(own.path))
 
 
 def test_where_episodes_are_counted_their_lengths_over_ticks_tell_nothing(own: RunFolder) -> None:
