@@ -7,7 +7,7 @@
 The loss is the mean negative log-likelihood of the recorded actions, -log pi(a|s), with the masks of their turns. For
 Box actions pi is a Gaussian of deviation 1 around the network's output: that is half the squared error, up to a
 constant, and finite also for a policy that always does the same; what is played is its mean. What is played teaches
-nothing: all that is learnt comes from the record.
+nothing: all that is learned comes from the record.
 
 How the group learns is its `sync`:
 
@@ -250,7 +250,7 @@ class BehaviorCloning(Algorithm):
 
     @property
     def _plays_mean(self) -> bool:
-        """Whether the action space is a Box: the Gaussian's deviation was not learnt."""
+        """Whether the action space is a Box: the Gaussian's deviation was not learned."""
         return isinstance(self.env.single_action_space, spaces.Box)
 
     def actor(self, *, greedy: bool = False) -> Callable[[Any, Mapping[str, Any]], NDArray[Any]]:
@@ -284,7 +284,7 @@ class BehaviorCloning(Algorithm):
         """
         if self._plays_mean:
             raise ConfigError(
-                f"bc plays the mean of its Gaussian in {self.env.single_action_space}, and has not learnt its "
+                f"bc plays the mean of its Gaussian in {self.env.single_action_space}, and has not learned its "
                 "deviation: what is probable by it says nothing about what it plays; ask a policy that draws its "
                 "actions, as one of ppo or a2c"
             )
@@ -312,7 +312,7 @@ class BehaviorCloning(Algorithm):
         if given.train_every > ticks:
             raise ConfigError(
                 f"an update every {given.train_every} ticks does not fit into a run of {ticks}, so nothing would be "
-                f"learnt; set train_every to {ticks} or less, or ticks to {given.train_every} or more",
+                f"learned; set train_every to {ticks} or less, or ticks to {given.train_every} or more",
                 path="options.train_every",
             )
         return {

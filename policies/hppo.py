@@ -14,7 +14,7 @@ so that both levels mean the same by a return. In the words of `policies.common.
 decides, and its advantages are those of a game in turns, with `gae_lambda` counted once per option; an option that is
 not over with the rollout teaches it nothing. A rollout should have many options, best a whole number of them.
 
-Both learn from the same rollout, by the loss of `policies.ppo`, with one optimiser and in one exchange:
+Both learn from the same rollout, by the loss of `policies.ppo`, with one optimizer and in one exchange:
 
     loss = mean of the worker's over N transitions + option_ticks / N * sum of the manager's over its decisions
 
@@ -164,7 +164,7 @@ class OptionRollout(Rollout):
         return decides
 
 
-# ------------------------------------------------------------------------------------------------------ what is learnt
+# ------------------------------------------------------------------------------------------------------ what is learned
 
 
 class OptionEncoder(Encoder):
@@ -247,7 +247,7 @@ class HPPO(PPO):
         return super().draw_noise(ticks)
 
     def act(self, t: int, noise: Tensor, rows: slice) -> NDArray[Any]:
-        """Actions of some rows on tick `t`, as learnt from; the manager first picks options for those that need one."""
+        """Actions of some rows on tick `t`, as learned from; the manager first picks options where one is over."""
         rollout = self.rollout
         leaves, mask = self.normalization.observations(rollout.leaves(t, rows)), rollout.mask(t, rows)
         picked = self.network.manager.policy(moved(leaves, self.device)).sample(self._picking[t, rows])

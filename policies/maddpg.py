@@ -49,7 +49,7 @@ class Options(ddpg.Options, frozen=True, kw_only=True):
     training_intensity: Positive = 16.0  # joint transitions that are replayed per joint transition collected
     train_every: Count = 4  # ticks between two meetings of the group, at which it learns
     gamma: Fraction = 0.95  # discount per joint transition
-    tau: PositiveFraction = 0.01  # how far the target networks move to what is learnt; 1: they become a copy
+    tau: PositiveFraction = 0.01  # how far the target networks move to what is learned; 1: they become a copy
     max_grad_norm: Positive | None = 0.5  # longest gradient that is stepped on; null: any
     hidden_sizes: Sizes = (64, 64)  # layers of each actor, and of the critic
     shared_actor: bool = True  # one actor for all entities, which is told who it is; false: one for each

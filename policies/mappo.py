@@ -11,7 +11,7 @@ of the paper, *death masking*): the critic sees zeros for what it sees, and a fl
 learned from. Where an episode was cut, the critic sees the last observations of all whose episodes were cut there, what
 those see that go on, and zeros for all others.
 
-Left out is the paper's value normalisation (section 5.1): the critic learns returns as they are, and
+Left out is the paper's value normalization (section 5.1): the critic learns returns as they are, and
 `normalize_rewards` is there to bring them to a moderate size.
 
 A team is the entities of one seat, or of all workers of the policy that drive one each on their side of a match

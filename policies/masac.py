@@ -47,7 +47,7 @@ class Options(sac.Options, frozen=True, kw_only=True):
     training_intensity: Positive = 16.0  # joint transitions that are replayed per joint transition collected
     train_every: Count = 4  # ticks between two meetings of the group, at which it learns
     gamma: Fraction = 0.95  # discount per joint transition
-    tau: PositiveFraction = 0.01  # how far the target networks move to what is learnt; 1: they become a copy
+    tau: PositiveFraction = 0.01  # how far the target networks move to what is learned; 1: they become a copy
     max_grad_norm: Positive | None = 0.5  # longest gradient that is stepped on; null: any
     hidden_sizes: Sizes = (64, 64)  # layers of each actor, and of each critic
     target_entropy: float | Auto = "auto"  # in nats; auto: minus the numbers of an action, or 0.3 of uniform choice

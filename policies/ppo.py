@@ -108,7 +108,7 @@ class PPO(OnPolicy):
             rollout.advance()
 
     def act(self, t: int, noise: Tensor, rows: slice) -> NDArray[Any]:
-        """Actions of some rows on tick `t`, as learnt from."""
+        """Actions of some rows on tick `t`, as learned from."""
         leaves = self.normalization.observations(self.rollout.leaves(t, rows))
         policy, memory = self.network.act(moved(leaves, self.device), moved(self.rollout.mask(t, rows), self.device))
         if memory is not None:

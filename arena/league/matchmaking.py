@@ -1,7 +1,7 @@
 """Whom a learner meets in the next round.
 
     past_selves   snapshots of itself, all alike
-    fictitious    all players, by prioritised fictitious self-play (Vinyals et al. 2019, supplement)
+    fictitious    all players, by prioritized fictitious self-play (Vinyals et al. 2019, supplement)
     exploiters    main agents meet all that there was, exploiters the mains or what is in the league (the same)
     uncertainty   those against whom a result would change the standings most
 
@@ -88,12 +88,12 @@ def draw(
 def due(
     entry: MatchmakingConfig, field: OpponentPool, ages: Mapping[str, int], rng: np.random.Generator
 ) -> dict[str, bool]:
-    """The exploiters whose snapshots join: for long enough, or with success, they have learnt. True: it begins anew.
+    """The exploiters whose snapshots join: for long enough, or with success, they have learned. True: it begins anew.
 
     Args:
         entry: learners and rule.
         field: all players that they can meet.
-        ages: for how many rounds each has learnt.
+        ages: for how many rounds each has learned.
         rng: decides whether a league exploiter begins anew.
     """
     if not isinstance(entry.rule, ExploitersRule):

@@ -1,7 +1,7 @@
 """Population-based training (Jaderberg et al. 2017): the worst become copies of the best, with other options.
 
 Truncation selection: the policies of one algorithm are ordered by how they did; each of the last `share` becomes a copy
-of one drawn from the first `share`, with its weights, its optimiser and its options (exploit), of which those in
+of one drawn from the first `share`, with its weights, its optimizer and its options (exploit), of which those in
 `perturb` are multiplied by a factor (explore).
 """
 

@@ -100,7 +100,7 @@ def ticks_before(starts: Sequence[int], matches: Sequence[int]) -> int:
 
 
 def options_at(planned: Sequence[Round], tick: int) -> Mapping[str, dict[str, Any]]:
-    """The options with which what policies had learnt at a tick was learnt, where the configuration says others.
+    """The options with which what policies had learned at a tick was learned, where the configuration says others.
 
     Args:
         planned: the rounds of a run, the first one first.

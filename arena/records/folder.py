@@ -157,7 +157,7 @@ class RunFolder:
         return self.path / "rounds.jsonl"
 
     def snapshot_path(self, policy: str, tick: int) -> Path:
-        """What a policy had learnt at the end of a round of a league, if that is a player."""
+        """What a policy had learned at the end of a round of a league, if that is a player."""
         return self.path / "snapshots" / policy / f"{tick:012d}.ckpt"
 
     @property

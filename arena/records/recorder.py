@@ -90,7 +90,7 @@ class Recorder:
         self._metrics = Journal(folder.metrics)
         self._scalar_files: dict[str, ScalarFile] = {}
         self._played: dict[str, _Means] = {}  # of finished episodes, by policy
-        self._learnt: dict[str, _Means] = {}  # of updates
+        self._learned: dict[str, _Means] = {}  # of updates
         self._tick = 0
         self._flushed = clock()
         self._closed = False
@@ -148,7 +148,7 @@ class Recorder:
         """
         line = update_line(record)
         self._metrics.append(line)
-        self._learnt.setdefault(record.policy, _Means()).add(record.ticks, record.values)
+        self._learned.setdefault(record.policy, _Means()).add(record.ticks, record.values)
         self.poll()
         if self._tell_update is not None:
             self._tell_update(as_read(line))
@@ -199,10 +199,10 @@ class Recorder:
 
     def _write_scalars(self) -> None:
         played, self._played = self._played, {}
-        learnt, self._learnt = self._learnt, {}
+        learned, self._learned = self._learned, {}
         for policy, means in played.items():
             self._scalars(policy).add(self._tick, means.scalars("episode"))
-        for policy, means in learnt.items():
+        for policy, means in learned.items():
             if means.sums:
                 self._scalars(policy).add(means.ticks, means.scalars("update"))
         for file in self._scalar_files.values():

@@ -1,4 +1,4 @@
-"""How the policies have learnt: returns, wins and what their algorithms logged, over ticks; and their evaluations."""
+"""How the policies have learned: returns, wins and what their algorithms logged, over ticks; and their evaluations."""
 
 from __future__ import annotations
 

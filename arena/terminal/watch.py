@@ -169,7 +169,7 @@ class FollowedRun:
         self.scoreboard = Scoreboard(players(self.config), snapshots=self.planned is None)
         self._episodes, self._metrics = FollowedJournal(self.folder.episodes), FollowedJournal(self.folder.metrics)
         self._played: dict[int, int] = {}  # ticks by match, as its last episode tells
-        self._learnt: dict[str, int] = {}  # ticks by policy, which all of its matches have played
+        self._learned: dict[str, int] = {}  # ticks by policy, which all of its matches have played
         self._plan_file = FollowedFile(self.folder.plan)
         self._plan: Sequence[_Match] = ()  # the matches of a run of one round
 
@@ -181,7 +181,7 @@ class FollowedRun:
     @property
     def ticks(self) -> int:
         """That a match has played, as far as the files tell."""
-        return max([self.boundary or 0, *self._played.values(), *self._learnt.values()])
+        return max([self.boundary or 0, *self._played.values(), *self._learned.values()])
 
     @property
     def done(self) -> int:
@@ -203,8 +203,8 @@ class FollowedRun:
         return self._rounds.matches or self._plan
 
     def _ticks_of(self, match: _Match) -> int:
-        learnt = (self._learnt.get(seat.policy, 0) for seat in match.seats)
-        return max([self._played.get(match.match, 0), *learnt])
+        learned = (self._learned.get(seat.policy, 0) for seat in match.seats)
+        return max([self._played.get(match.match, 0), *learned])
 
     @property
     def condition(self) -> RunStatus:
@@ -258,7 +258,7 @@ class FollowedRun:
     def _update(self, line: dict[str, Any]) -> None:
         values = {name: value for name, value in line.items() if name not in UPDATE_FIELDS and value is not None}
         self.scoreboard.update(UpdateRecord(**{name: line[name] for name in UPDATE_FIELDS}, values=values))
-        self._learnt[line["policy"]] = max(self._learnt.get(line["policy"], 0), line["ticks"])
+        self._learned[line["policy"]] = max(self._learned.get(line["policy"], 0), line["ticks"])
 
 
 @contextmanager

@@ -38,7 +38,7 @@ class NStepBatch(NamedTuple):
     observations: tuple[Tensor, ...]  # leaves [K, ...]
     masks: Tensor | None  # bool [K, mask_size] what was allowed; None: everything
     starts: Tensor  # [C] int64: numbers of the sights where transitions begin, here or before
-    actions: Tensor  # [C, *action_shape], as learnt from
+    actions: Tensor  # [C, *action_shape], as learned from
     rewards: Tensor  # [C, *reward_shape] float32: the sum of gamma^i r_i
     discounts: Tensor  # [C, *reward_shape] float32: gamma^k after k actions; 0 where the episode terminated
     followings: Tensor  # [C] int64: numbers of the sights that follow; of the start itself where nothing does
@@ -66,8 +66,8 @@ class NStepBuilder:
 
     Args:
         space: one row's observations.
-        action_shape: of one action as learnt from.
-        action_dtype: of actions as learnt from.
+        action_shape: of one action as learned from.
+        action_dtype: of actions as learned from.
         mask_size: length of an action mask; 0: there are none.
         reward_shape: of the reward of one action, and of its discount.
         rows: `B`.
@@ -125,7 +125,7 @@ class NStepBuilder:
         truncated: NDArray[np.bool_],
         infos: Mapping[str, Any],
     ) -> None:
-        """Takes one tick: actions [B, ...] as learnt from, and what `env.step` gave."""
+        """Takes one tick: actions [B, ...] as learned from, and what `env.step` gave."""
         self._actions[self._acting, 0] = actions[self._acting]
         self._rewards += self._weights * np.asarray(rewards)[:, None]
         ended = terminated | truncated

@@ -83,8 +83,8 @@ class OnPolicyOptions(AlgorithmOptions, frozen=True, kw_only=True):
     normalize_advantage: bool = True  # to mean 0 and deviation 1 over all the group's transitions
     normalize_observations: bool = False  # each number to mean 0 and deviation 1 of all that the group has seen
     normalize_rewards: bool = False  # divided by the deviation of the discounted return
-    clip_observations: Clip | None = 10.0  # how far from 0 a normalised number may be; null: any distance
-    clip_rewards: Clip | None = 10.0  # the same of a normalised reward
+    clip_observations: Clip | None = 10.0  # how far from 0 a normalized number may be; null: any distance
+    clip_rewards: Clip | None = 10.0  # the same of a normalized reward
     hidden_sizes: Sizes = (64, 64)  # layers of the actor, and of the critic
     activation: Activation = "tanh"  # tanh or relu
     log_std_init: LogStd = 0.0  # initial logarithm of the deviation of Box actions
@@ -121,7 +121,7 @@ def check_budget(n_steps: int, ticks: int) -> None:
     """
     if n_steps > ticks:
         raise ConfigError(
-            f"a rollout of {n_steps} ticks does not fit into a run of {ticks}, so nothing would be learnt; "
+            f"a rollout of {n_steps} ticks does not fit into a run of {ticks}, so nothing would be learned; "
             f"set n_steps to {ticks} or less, or ticks to {n_steps} or more",
             path="options.n_steps",
         )
@@ -142,7 +142,7 @@ def rollout_sizes(options: OnPolicyOptions, *, rows: int, ticks: int, workers: i
 # ------------------------------------------------------------------------------------------------------------ playing
 
 Choose = Callable[[int, Tensor, slice], NDArray[Any]]
-"""`act(t, noise, rows)`: the actions of some rows on tick `t`, as learnt from, sampled with noise [rows, outputs]."""
+"""`act(t, noise, rows)`: the actions of some rows on tick `t`, as learned from, sampled with noise [rows, outputs]."""
 
 
 @torch.inference_mode()

@@ -39,7 +39,7 @@ class Transitions(NamedTuple):
 
     observations: tuple[Tensor, ...]  # leaves [N, ...], as networks take them
     masks: Tensor | None  # bool [N, mask_size]: what was allowed
-    actions: Tensor  # [N, *action_shape], as learnt from
+    actions: Tensor  # [N, *action_shape], as learned from
     rewards: Tensor  # [N, *reward_shape] float32: the sum of gamma^i r_i
     next_observations: tuple[Tensor, ...]  # leaves [N, ...]
     next_masks: Tensor | None  # bool [N, mask_size]
@@ -90,7 +90,7 @@ class Priorities:
         self.tree.set(slots, 0.0)
 
     def update(self, indices: Tensor, errors: Tensor) -> None:
-        """Of transitions that were learnt from; errors [N] of any sign."""
+        """Of transitions that were learned from; errors [N] of any sign."""
         priorities = errors.abs().double().numpy() + self._epsilon
         self.largest = max(self.largest, float(priorities.max(initial=0.0)))
         self.tree.set(indices.numpy(), priorities**self._alpha)
@@ -158,8 +158,8 @@ class Replay:
 
     Args:
         space: one observation.
-        action_shape: of one action as learnt from.
-        action_dtype: of actions as learnt from.
+        action_shape: of one action as learned from.
+        action_dtype: of actions as learned from.
         mask_size: length of an action mask; 0: there are none.
         reward_shape: of the reward of one action, and of its discount.
         capacity: sights that are kept at most, an equal part for each worker, rounded up.
@@ -274,7 +274,7 @@ class Replay:
         return self._at(indices, self._priorities.weights(indices, beta))
 
     def update_priorities(self, indices: Tensor, errors: Tensor) -> None:
-        """Takes the temporal-difference errors [N] of transitions that were learnt from; uniform replay has no use."""
+        """Takes the temporal-difference errors [N] of transitions that were learned from; uniform replay has no use."""
         if self._priorities is not None:
             self._priorities.update(indices, errors)
 

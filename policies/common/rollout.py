@@ -258,7 +258,7 @@ class Rollout:
         *,
         rows: slice = _ALL,
     ) -> None:
-        """Takes tick `t` of some rows: actions [B, ...] as learnt from, and what `env.step` gave."""
+        """Takes tick `t` of some rows: actions [B, ...] as learned from, and what `env.step` gave."""
         self._action_array[t, rows] = actions
         self._rewards[t, rows] = rewards
         self._terminated[t, rows] = terminated

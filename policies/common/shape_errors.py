@@ -27,7 +27,7 @@ class ShapeMismatch(NamedTuple):
     """What does not fit, and what would."""
 
     words: str  # "actor 4-32-5 stored, 4-64-64-5 here"
-    option: str  # of the algorithm, as it was when the weights were learnt; empty where no option alone makes it so
+    option: str  # of the algorithm, as it was when the weights were learned; empty where no option alone makes it so
 
 
 def difference(stored: Shapes, held: Shapes) -> ShapeMismatch | None:

@@ -43,7 +43,7 @@ class Actions(Protocol):
     """One entity's actions.
 
     Attributes:
-        shape, dtype: of one action as learnt from.
+        shape, dtype: of one action as learned from.
         mask_size: length of an action mask; 0: there are none.
         outputs: numbers that the actor gives.
         inputs: numbers of an action that critics take.

@@ -24,7 +24,7 @@ class Demonstrations(NamedTuple):
 
     observations: tuple[Tensor, ...]  # leaves [N, ...], in the dtypes that networks take
     masks: Tensor | None  # bool [N, mask_size], what was allowed; None where everything always was
-    actions: Tensor  # [N, ...] as learnt from, see `policies.networks.heads`
+    actions: Tensor  # [N, ...] as learned from, see `policies.networks.heads`
 
     @property
     def size(self) -> int:
@@ -58,7 +58,7 @@ def open_demonstrations(path: str, policy: str | None) -> Samples:
 
 
 def check_demonstrations(path: str, policy: str | None) -> None:
-    """Reads all that will be learnt from, before anybody plays.
+    """Reads all that will be learned from, before anybody plays.
 
     Raises:
         ConfigError: there is nothing, the policy has not played, or something is damaged; as `open_demonstrations`.

@@ -81,7 +81,7 @@ def estimate(episodes: Iterable[Episode], *, target: LogProb, behaviour: LogProb
         gamma: discount per action.
 
     Raises:
-        ConfigError: no episode is left, or the behaviour policy learnt while it played them or cannot have played
+        ConfigError: no episode is left, or the behaviour policy learned while it played them or cannot have played
             them, or a ratio of probabilities or a reward is no finite number.
     """
     weighed: list[_Weighed] = []
@@ -144,7 +144,7 @@ def _times_exp(values: NDArray[np.float64], log_weights: NDArray[np.float64]) ->
 def _check_frozen(episode: Episode) -> None:
     if episode.learning:
         raise ConfigError(
-            f"{_place(episode)}: the policy {episode.policy!r} learnt while it was recorded, so no weights are those "
+            f"{_place(episode)}: the policy {episode.policy!r} learned while it was recorded, so no weights are those "
             "that have played; record it once more with `frozen: true` and `load:`"
         )
 

@@ -1,7 +1,7 @@
 """Stable-Baselines3's save format, which its own `load` opens: made the same every time, and read without trust.
 
     data                        JSON: what the model is made of; what JSON has no form for is a pickle in it
-    policy.pth, ....pth         weights and optimisers, as torch saves them
+    policy.pth, ....pth         weights and optimizers, as torch saves them
     pytorch_variables.pth       other tensors
     _stable_baselines3_version
 
@@ -36,7 +36,7 @@ class Contents(NamedTuple):
     """What is read of an archive."""
 
     numbers: dict[str, int | float]  # of `data`
-    parameters: dict[str, Any]  # state dicts of modules and optimisers by name, tensors on the CPU
+    parameters: dict[str, Any]  # state dicts of modules and optimizers by name, tensors on the CPU
     variables: dict[str, Any]  # other tensors by name
 
 

@@ -1,4 +1,4 @@
-"""Centralized critics, decentralised actors: what MADDPG and MASAC have in common (Lowe et al. 2017, arXiv 1706.02275).
+"""Centralized critics, decentralized actors: what MADDPG and MASAC have in common (Lowe et al. 2017, arXiv 1706.02275).
 
     actor of entity i   what i sees                                                --> i's action; plays alone
     critics             what all entities of the team see and do, in one lane     --> Q_1, ..., Q_E; only for learning
@@ -7,7 +7,7 @@
     actors   loss = -mean over i of min Q_i(x, a with a_i of now) + alpha H_i, differentiated by a_i alone     eq. (5)
 
 x is what all see, a what all do: in both as it was replayed, but for a_i. A critic is one network with a value for each
-entity, since all of them are asked the same; each is learnt from its own rewards. H_i is the entropy of i's actor, and
+entity, since all of them are asked the same; each is learned from its own rewards. H_i is the entropy of i's actor, and
 alpha what it weighs: 0 in MADDPG. Several critics are several networks, of which the least value counts.
 
 An entity that does not act, as it is out of the game while others play, or waits for its turn, is masked: critics see

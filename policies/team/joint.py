@@ -44,8 +44,8 @@ class JointNStepBuilder(NStepBuilder):
     Args:
         space: one entity's observations.
         entities: of the team, `E`; row = lane * E + entity.
-        action_shape: of one entity's action as learnt from.
-        action_dtype: of actions as learnt from.
+        action_shape: of one entity's action as learned from.
+        action_dtype: of actions as learned from.
         mask_size: length of one entity's action mask; 0: there are none.
         rows: `B`.
         n_step: joint actions whose rewards a transition sums at most.

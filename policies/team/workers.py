@@ -29,7 +29,7 @@ Array = NDArray[Any]
 class Tick(NamedTuple):
     """What rows did on one tick, and what they saw after it."""
 
-    outcome: list[Array]  # actions [B, ...] as learnt from, rewards, terminated, truncated [B]; none: it is a reset
+    outcome: list[Array]  # actions [B, ...] as learned from, rewards, terminated, truncated [B]; none: it is a reset
     observations: list[Array]  # leaves [B, ...]
     active: Array  # bool [B], who acts next
     mask: Array | None  # [B, mask_size]

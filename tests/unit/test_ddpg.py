@@ -259,7 +259,7 @@ def test_a_gradient_that_is_no_number_stops_the_worker_before_any_weight_is_lost
 # ------------------------------------------------------------------------------------------------------------- state
 
 
-def test_a_stored_state_holds_networks_targets_and_optimisers() -> None:
+def test_a_stored_state_holds_networks_targets_and_optimizers() -> None:
     learner = trained(ScriptedEnv(VECTOR, NUMBERS, ticks=12, reward=random_rewards(0)))
     stored = learner.state_dict()
     fresh = worker(ScriptedEnv(VECTOR, NUMBERS))

@@ -97,7 +97,7 @@ def held(path: Path) -> Any:
 # ------------------------------------------------------------------------------------------------- who begins with what
 
 
-def test_everybody_goes_on_with_what_it_had_learnt_and_counts_on(tmp_path: Path) -> None:
+def test_everybody_goes_on_with_what_it_had_learned_and_counts_on(tmp_path: Path) -> None:
     run = following(begun(tmp_path / "run", config(DUEL)))
     assert (run.plan.round, run.leg.start, run.plan.ticks, run.plan.horizon) == (1, TICKS, 2 * TICKS, 9 * TICKS)
     assert {name: held(path) for name, path in run.leg.restore.items()} == {
@@ -200,7 +200,7 @@ def past_selves(**more: Any) -> dict[str, Any]:
     return config({"matchmaking": meets}, policies=("one",), **more)
 
 
-def test_a_snapshot_is_what_the_policy_had_learnt_then_whatever_becomes_of_its_checkpoints(tmp_path: Path) -> None:
+def test_a_snapshot_is_what_the_policy_had_learned_then_whatever_becomes_of_its_checkpoints(tmp_path: Path) -> None:
     run = at(begun(tmp_path / "run", past_selves()), 7)
     assert checkpoint.list_checkpoints(run.folder.checkpoints_path("one"))[1].name == f"{5 * TICKS:012d}.ckpt"
     for number in range(1, 8):

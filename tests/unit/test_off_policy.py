@@ -204,7 +204,7 @@ def test_a_worker_without_transitions_takes_part_and_counts_for_nothing() -> Non
 
 
 @pytest.mark.parametrize("sync", SYNCS)
-def test_where_nobody_ever_acts_nothing_is_learnt(sync: str) -> None:
+def test_where_nobody_ever_acts_nothing_is_learned(sync: str) -> None:
     env = ScriptedEnv(VECTOR, CHOICE, ticks=16, active=lambda tick: np.zeros(4, np.bool_))
     dqn = trained(env, solo_group(sync=sync))
     assert dqn.group_learner.gradient_steps == 0
@@ -255,9 +255,9 @@ def test_target_networks_follow_as_often_and_as_far_as_they_are_told(tau: float,
     dqn.update = noted  # type: ignore[method-assign]
     with pytest.raises(BudgetReached):
         dqn.run()
-    for index, learnt in enumerate(weights, 1):
+    for index, learned in enumerate(weights, 1):
         if index % interval == 0:
-            expected = (1 - tau) * expected + tau * learnt
+            expected = (1 - tau) * expected + tau * learned
     assert len(weights) > 10
     np.testing.assert_allclose(flat_weights(dqn.targets["network"].module), expected, atol=1e-6)
 
@@ -278,7 +278,7 @@ def test_a_learning_rate_of_zero_changes_no_bit() -> None:
 # ------------------------------------------------------------------------------------------- what is no finite number
 
 
-def test_a_reward_that_is_no_number_stops_the_worker_before_it_is_learnt_from() -> None:
+def test_a_reward_that_is_no_number_stops_the_worker_before_it_is_learned_from() -> None:
     env = ScriptedEnv(
         VECTOR, CHOICE, ticks=40, reward=lambda seen, actions: np.full(4, np.nan if env.tick > 20 else 0.0)
     )

@@ -177,7 +177,7 @@ def like(learner: Any, actions: list[Any]) -> Any:
 
 
 def noting(learner: Any) -> list[Any]:
-    """The actions that it takes from now on, as learnt from."""
+    """The actions that it takes from now on, as learned from."""
     taken: list[Any] = []
     to_env = learner.actions.to_env
 

@@ -106,7 +106,7 @@ def test_a_fork_plays_after_the_run_with_the_options_that_it_had_then(tmp_path: 
         assert main(["exploit", run, "--policy", f"{fork}@{tick}", *by]) == 0
 
 
-def test_who_plays_later_alone_begins_with_what_another_run_has_learnt(tmp_path: Path) -> None:
+def test_who_plays_later_alone_begins_with_what_another_run_has_learned(tmp_path: Path) -> None:
     old = play(past_selves(), tmp_path / "old")
     stays = {"algorithm": "random"}
     knockout = {"knockout": {"env": "game", "policies": ["one", "two", "three"], "lanes": 2}}  # the first one rests

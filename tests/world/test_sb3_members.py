@@ -75,7 +75,7 @@ def test_a_run_that_was_killed_and_resumed_leaves_the_bytes_of_one_that_was_not(
     assert parted.run.leg.start == 60
     assert left_by(parted) == left_by(whole)
     assert {name for name in left_by(whole) if name.endswith("120.ckpt")}
-    assert whole.updates[-1]["ticks"] > 90, "it has learnt to the end"
+    assert whole.updates[-1]["ticks"] > 90, "it has learned to the end"
 
 
 def test_what_a_member_draws_does_not_depend_on_who_shares_its_process(tmp_path: Path) -> None:

@@ -231,7 +231,7 @@ def test_the_folder_holds_what_was_played(tmp_path: Path, capsys: pytest.Capture
 
 @pytest.fixture
 def runs(tmp_path: Path) -> tuple[str, str]:
-    """Two runs, each with a blue that has learnt and the same fixed player."""
+    """Two runs, each with a blue that has learned and the same fixed player."""
     return str(play(learners(), tmp_path / "a").folder.path), str(play(learners(seed=1), tmp_path / "b").folder.path)
 
 

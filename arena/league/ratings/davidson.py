@@ -7,7 +7,7 @@ Of two teams with strengths s and t, in nats, the one on the first side wins, dr
 (Davidson 1970, "On extending the Bradley-Terry model to accommodate ties in paired comparison experiments", in
 logarithms; with what the first side is worth, Davidson and Beaver 1977, "On extending the Bradley-Terry model to
 incorporate within-pair order effects"). Without draws nu is 0 and this is the model of Bradley and Terry. As a
-multinomial logit in (strengths, side, log nu) its log-likelihood is concave: what the optimiser finds is the maximum.
+multinomial logit in (strengths, side, log nu) its log-likelihood is concave: what the optimizer finds is the maximum.
 
 A maximum does not always exist: where a player has never lost, or where two groups never met, some strengths can be
 moved without end or without effect. A weak normal prior then takes the place of the games that were not played. The
@@ -204,7 +204,7 @@ def most_likely(games: Games) -> Fit:
 
 
 class _Problem:
-    """The function to minimise: minus the log-posterior of (strengths [P], side, log nu if drawn).
+    """The function to minimize: minus the log-posterior of (strengths [P], side, log nu if drawn).
 
     Half the square of the strengths' sum is added. It pins their common shift, about which games say nothing, and is
     zero at the minimum.
