@@ -61,7 +61,7 @@ class Callback:
         """An episode is over: its line of `episodes.jsonl`."""
 
     def on_update(self, line: Mapping[str, Any]) -> None:
-        """A policy has learnt once more: its line of `metrics.jsonl`."""
+        """A policy has learned once more: its line of `metrics.jsonl`."""
 
     def on_checkpoint(self, tick: int, checkpoints: Mapping[str, Path]) -> None:
         """A leg has ended, all is saved and on the disk.

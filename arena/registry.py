@@ -45,11 +45,11 @@ ALGORITHMS: dict[str, Entry] = {
     "random": Entry("policies.random:Random", "uniform over the allowed actions; learns nothing"),
     "scripted": Entry("policies.scripted:Scripted", "a constant action, or a function of the observations"),
     "a2c": Entry("policies.a2c:A2C", "advantage actor-critic (Mnih et al. 2016)"),
-    "ppo": Entry("policies.ppo:PPO", "proximal policy optimisation (Schulman et al. 2017)"),
+    "ppo": Entry("policies.ppo:PPO", "proximal policy optimization (Schulman et al. 2017)"),
     "mappo": Entry("policies.mappo:MAPPO", "multi-agent PPO: the critic sees the whole team (Yu et al. 2022)"),
     "hppo": Entry("policies.hppo:HPPO", "hierarchical PPO: a manager picks an option for a while, a worker acts by it"),
     "bc": Entry("policies.bc:BehaviorCloning", "behaviour cloning: imitates recorded samples (Pomerleau 1991)"),
-    "dqn": Entry("policies.dqn:DQN", "deep Q-learning: double, dueling, n-step, prioritised (Mnih et al. 2015)"),
+    "dqn": Entry("policies.dqn:DQN", "deep Q-learning: double, dueling, n-step, prioritized (Mnih et al. 2015)"),
     "ddpg": Entry("policies.ddpg:DDPG", "deep deterministic policy gradient (Lillicrap et al. 2016)"),
     "td3": Entry("policies.td3:TD3", "twin delayed deep deterministic policy gradient (Fujimoto et al. 2018)"),
     "sac": Entry("policies.sac:SAC", "soft actor-critic, of numbers or choices (Haarnoja et al. 2018)"),
@@ -63,7 +63,7 @@ ALGORITHMS: dict[str, Entry] = {
 
 WRAPPERS: dict[str, Entry] = {
     "frame_stack": Entry("envs.adapters.wrappers:FrameStack", "the last N observations as one"),
-    "grayscale": Entry("envs.adapters.wrappers:Grayscale", "pictures without colour"),
+    "grayscale": Entry("envs.adapters.wrappers:Grayscale", "pictures without color"),
     "resize": Entry("envs.adapters.wrappers:Resize", "pictures of another height and width"),
     "clip_reward": Entry("envs.adapters.wrappers:ClipReward", "rewards within a bound, or their sign"),
     "time_limit": Entry("envs.adapters.wrappers:TimeLimit", "episodes are truncated after N ticks"),

@@ -98,7 +98,8 @@ def play_killed(folder: Path, drawn: RandomRun, chance: random.Random, *, root: 
     while len(list((run / "logs").glob("rank-*.log"))) < drawn.ranks - 1 and process.poll() is None:
         time.sleep(0.005)
     pids = ranks_in(folder)
-    victims = [0] * root + chance.sample(sorted(set(pids) - {0}), kills - root) if pids else []
+    others = sorted(set(pids) - {0})  # fewer than there were, if some have finished already
+    victims = [0] * root + chance.sample(others, min(kills - root, len(others))) if pids else []
     chance.shuffle(victims)
     moments = [chance.choice(MOMENTS) for _ in victims]
     died = 0

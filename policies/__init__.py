@@ -2,7 +2,7 @@
 
     random_actions   Random: draws every action from its space
     scripted         Scripted: a constant action or a named function; `scripts` holds functions for the built-in games
-    ppo, a2c         PPO, A2C: proximal policy optimisation, advantage actor-critic
+    ppo, a2c         PPO, A2C: proximal policy optimization, advantage actor-critic
     mappo            MAPPO: PPO whose critic sees a whole team
     hppo             HPPO: a manager that picks options, a worker that plays them
     dqn              DQN: deep Q-networks
@@ -13,11 +13,11 @@
     sb3              the algorithms of Stable-Baselines3 as members of a group
 
 What some of them have in common is `on_policy` (learns from what it has just played: ppo, a2c, mappo, hppo),
-`off_policy` (replays what it has seen) and, of these, `centralised` (maddpg, masac).
+`off_policy` (replays what it has seen) and, of these, `centralized` (maddpg, masac).
 
 Beside them the parts that algorithms share: `networks` (observations to numbers), `actions` (numbers to actions),
-`distributions`, `returns` (generalised advantage estimation), `rollout` (what was seen), `replay` (what was kept of
-it), `normalization` (running scales of observations and rewards), `adam` (the optimiser), `options` (checks of what a
+`distributions`, `returns` (generalized advantage estimation), `rollout` (what was seen), `replay` (what was kept of
+it), `normalization` (running scales of observations and rewards), `adam` (the optimizer), `options` (checks of what a
 configuration says), `tensors` (state that can be stored).
 
 An algorithm holds nothing but an environment proxy and a group; a class of one's own stands on equal footing.

@@ -1,4 +1,4 @@
-"""Behaviour cloning (Pomerleau 1991, doi 10.1162/neco.1991.3.1.88): learns to act as somebody did, from the record.
+"""Behavior cloning (Pomerleau 1991, doi 10.1162/neco.1991.3.1.88): learns to imitate recorded actions.
 
     read     the recorded samples of a run (`record: samples`); each worker keeps its share of them
     play     `train_every` ticks with the current policy: so the run shows how good it is
@@ -6,15 +6,15 @@
 
 The loss is the mean negative log-likelihood of the recorded actions, -log pi(a|s), with the masks of their turns. For
 Box actions pi is a Gaussian of deviation 1 around the network's output: that is half the squared error, up to a
-constant, and finite also for somebody who always does the same; what is played is its mean. What is played teaches
-nothing: all that is learnt comes from the record.
+constant, and finite also for a policy that always does the same; what is played is its mean. What is played teaches
+nothing: all that is learned comes from the record.
 
 How the group learns is its `sync`:
 
     gradients  every worker has every N-th decision, and steps on the mean gradient of all workers' minibatches
     samples    the group's root has all, and learns alone with minibatches N times as large; the others take its weights
 
-Where the group has `fragments`, nobody waits for the root either: all others play on with the newest of its weights
+With `reduce: fast` no worker waits for rank 0 either: all others play on with the newest of its weights
 that they have heard of.
 """
 
@@ -68,7 +68,7 @@ if TYPE_CHECKING:
 
 
 class Options(AlgorithmOptions, frozen=True, kw_only=True):
-    """What a configuration may say about behaviour cloning.
+    """What a configuration may say about behavior cloning.
 
     Raises:
         ConfigError: a value of the wrong kind or out of its range.
@@ -250,7 +250,7 @@ class BehaviorCloning(Algorithm):
 
     @property
     def _plays_mean(self) -> bool:
-        """Whether the action space is a Box: the Gaussian's deviation was not learnt."""
+        """Whether the action space is a Box: the Gaussian's deviation was not learned."""
         return isinstance(self.env.single_action_space, spaces.Box)
 
     def actor(self, *, greedy: bool = False) -> Callable[[Any, Mapping[str, Any]], NDArray[Any]]:
@@ -284,7 +284,7 @@ class BehaviorCloning(Algorithm):
         """
         if self._plays_mean:
             raise ConfigError(
-                f"bc plays the mean of its Gaussian in {self.env.single_action_space}, and has not learnt its "
+                f"bc plays the mean of its Gaussian in {self.env.single_action_space}, and has not learned its "
                 "deviation: what is probable by it says nothing about what it plays; ask a policy that draws its "
                 "actions, as one of ppo or a2c"
             )
@@ -312,7 +312,7 @@ class BehaviorCloning(Algorithm):
         if given.train_every > ticks:
             raise ConfigError(
                 f"an update every {given.train_every} ticks does not fit into a run of {ticks}, so nothing would be "
-                f"learnt; set train_every to {ticks} or less, or ticks to {given.train_every} or more",
+                f"learned; set train_every to {ticks} or less, or ticks to {given.train_every} or more",
                 path="options.train_every",
             )
         return {

@@ -6,7 +6,7 @@
 
 How it is played, met and replayed is in `policies.common.off_policy`. The gradients of a step, the critic's and the
 actor's, are taken at the same weights and travel in one message; the paper moves the critic first. It also has batch
-normalisation and weight decay, and lets actions join in the critic's second layer; those are left out, as in most of
+normalization and weight decay, and lets actions join in the critic's second layer; those are left out, as in most of
 what came after it.
 """
 
@@ -59,7 +59,7 @@ class Options(OffPolicyOptions, frozen=True, kw_only=True):
     batch_size: Count | Auto = AUTO  # transitions per worker in one gradient step; auto: 256 / workers, at least 64
     train_every: Count = 1  # ticks between two meetings of the group, at which it learns
     training_intensity: Positive | Auto = AUTO  # transitions replayed per one collected; auto: 256 / (group rows)^0.75
-    tau: PositiveFraction = 0.005  # how far the target networks move to what is learnt; 1: they become a copy
+    tau: PositiveFraction = 0.005  # how far the target networks move to what is learned; 1: they become a copy
     target_update_interval: Count = 1  # gradient steps between two moves of the target networks
     max_grad_norm: Positive | None = None  # longest gradient that is stepped on; null: any
     hidden_sizes: Sizes = (256, 256)  # layers of the actor, and of the critic

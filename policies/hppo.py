@@ -14,7 +14,7 @@ so that both levels mean the same by a return. In the words of `policies.common.
 decides, and its advantages are those of a game in turns, with `gae_lambda` counted once per option; an option that is
 not over with the rollout teaches it nothing. A rollout should have many options, best a whole number of them.
 
-Both learn from the same rollout, by the loss of `policies.ppo`, with one optimiser and in one exchange:
+Both learn from the same rollout, by the loss of `policies.ppo`, with one optimizer and in one exchange:
 
     loss = mean of the worker's over N transitions + option_ticks / N * sum of the manager's over its decisions
 
@@ -80,27 +80,27 @@ Given = Options  # a name for it within the class that has one of its own
 # ------------------------------------------------------------------------------------------------- which option it is
 
 
-class Course(NamedTuple):
+class OptionState(NamedTuple):
     """What rows are in the middle of, [B] each."""
 
     options: NDArray[np.int64]  # or UNDECIDED
     ages: NDArray[np.int64]  # actions that the option has lasted
 
     @classmethod
-    def fresh(cls, *shape: int) -> Course:
+    def fresh(cls, *shape: int) -> OptionState:
         """In the middle of nothing."""
         return cls(np.full(shape, UNDECIDED), np.zeros(shape, np.int64))
 
-    def after(self, played: NDArray[np.int64], active: Flags, option_ticks: int) -> Course:
+    def after(self, played: NDArray[np.int64], active: Flags, option_ticks: int) -> OptionState:
         """What they are in the middle of when those that are active have acted, by the options that they played."""
         ages = self.ages + active
         over = ages >= option_ticks
         options = np.where(active, played, self.options)
-        return Course(np.where(over, UNDECIDED, options), np.where(over, 0, ages))
+        return OptionState(np.where(over, UNDECIDED, options), np.where(over, 0, ages))
 
-    def ended(self, rows: Flags) -> Course:
+    def ended(self, rows: Flags) -> OptionState:
         """The same, but rows whose episode has ended begin anew."""
-        return Course(np.where(rows, UNDECIDED, self.options), np.where(rows, 0, self.ages))
+        return OptionState(np.where(rows, UNDECIDED, self.options), np.where(rows, 0, self.ages))
 
 
 class OptionRollout(Rollout):
@@ -114,7 +114,7 @@ class OptionRollout(Rollout):
     def __init__(self, space: Space[Any], head: ActionHead, *, ticks: int, rows: int, option_ticks: int) -> None:
         super().__init__(space, head, ticks=ticks, rows=rows)
         self._option_ticks = option_ticks
-        self.course = Course.fresh(ticks + 1, rows)  # before each tick, and after the last one
+        self.course = OptionState.fresh(ticks + 1, rows)  # before each tick, and after the last one
         self.options = np.zeros((ticks, rows), np.int64)  # that were played
         self._columns |= {"course": self.course.options, "ages": self.course.ages, "options": self.options}
 
@@ -137,8 +137,8 @@ class OptionRollout(Rollout):
         for storage in self.course:
             storage[0] = storage[-1]
 
-    def _following(self, t: Any, rows: Any) -> Course:
-        before = Course(self.course.options[t, rows], self.course.ages[t, rows])
+    def _following(self, t: Any, rows: Any) -> OptionState:
+        before = OptionState(self.course.options[t, rows], self.course.ages[t, rows])
         return before.after(self.options[t, rows], self.active[t, rows], self._option_ticks)
 
     @property
@@ -164,7 +164,7 @@ class OptionRollout(Rollout):
         return decides
 
 
-# ------------------------------------------------------------------------------------------------------ what is learnt
+# ------------------------------------------------------------------------------------------------------ what is learned
 
 
 class OptionEncoder(Encoder):
@@ -247,7 +247,7 @@ class HPPO(PPO):
         return super().draw_noise(ticks)
 
     def act(self, t: int, noise: Tensor, rows: slice) -> NDArray[Any]:
-        """Actions of some rows on tick `t`, as learnt from; the manager first picks options for those that need one."""
+        """Actions of some rows on tick `t`, as learned from; the manager first picks options where one is over."""
         rollout = self.rollout
         leaves, mask = self.normalization.observations(rollout.leaves(t, rows)), rollout.mask(t, rows)
         picked = self.network.manager.policy(moved(leaves, self.device)).sample(self._picking[t, rows])
@@ -350,7 +350,7 @@ class HPPO(PPO):
         """
         generator = stream(self.group.seed, ACTING)
         space = self.env.single_observation_space
-        course = Course.fresh(0)
+        course = OptionState.fresh(0)
 
         def decide(policy: Any, head: ActionHead, rows: int) -> Tensor:
             noise = moved(head.noise(1, rows, generator)[0], self.device)
@@ -362,7 +362,7 @@ class HPPO(PPO):
             nonlocal course
             leaves, mask = to_leaves(space, observations), to_mask(infos, self.head.mask_size)
             rows, seen = len(leaves[0]), self.normalization.observations(leaves)
-            course = course if len(course.options) == rows else Course.fresh(rows)
+            course = course if len(course.options) == rows else OptionState.fresh(rows)
             course = course.ended(np.broadcast_to(infos.get("_final_obs", False), rows))
             picked = decide(self.network.manager.policy(moved(seen, self.device)), self.manager_head, rows).numpy()
             options = np.where(course.options == UNDECIDED, picked, course.options)
@@ -376,7 +376,7 @@ class HPPO(PPO):
         return act
 
     def log_prob(self, observations: Any, actions: Any, masks: NDArray[np.int8] | None) -> NDArray[np.float64]:
-        """Not known of a policy whose options nobody has written down.
+        """Not known, as the options that were played are not recorded.
 
         Raises:
             ConfigError: always.

@@ -23,21 +23,12 @@ from gymnasium.vector import VectorEnv
 from torch import Tensor
 
 from policies import ddpg
-from policies.common.options import (
-    Count,
-    Fraction,
-    Natural,
-    NonNegative,
-    Positive,
-    PositiveFraction,
-    Sizes,
-    check_idle,
-)
+from policies.common.options import Count, Fraction, Natural, NonNegative, Positive, PositiveFraction, Sizes, check_idle
 from policies.common.replay import Transitions
 from policies.common.target import Target
 from policies.networks.box import noisy
 from policies.networks.distributions import normal
-from policies.networks.reparameterized import Choices, PlainNumbers
+from policies.networks.reparameterized import GumbelSoftmaxActions, TanhActions
 from policies.team.centralized import Centralized, check_joint_options
 
 if TYPE_CHECKING:
@@ -58,7 +49,7 @@ class Options(ddpg.Options, frozen=True, kw_only=True):
     training_intensity: Positive = 16.0  # joint transitions that are replayed per joint transition collected
     train_every: Count = 4  # ticks between two meetings of the group, at which it learns
     gamma: Fraction = 0.95  # discount per joint transition
-    tau: PositiveFraction = 0.01  # how far the target networks move to what is learnt; 1: they become a copy
+    tau: PositiveFraction = 0.01  # how far the target networks move to what is learned; 1: they become a copy
     max_grad_norm: Positive | None = 0.5  # longest gradient that is stepped on; null: any
     hidden_sizes: Sizes = (64, 64)  # layers of each actor, and of the critic
     shared_actor: bool = True  # one actor for all entities, which is told who it is; false: one for each
@@ -81,7 +72,7 @@ class MADDPG(Centralized):
     """
 
     Options = Options
-    numbers = PlainNumbers
+    numbers = TanhActions
     n_critics = 1
 
     def __init__(self, env: VectorEnv[Any, Any, Any], group: Group, *, ticks: int, **options: Any) -> None:
@@ -90,13 +81,13 @@ class MADDPG(Centralized):
         parts = {"critics": self.network.critics, "actors": self.network.actors}
         optimizers = {name: self.adam(part) for name, part in parts.items()}
         self.set_up_team(optimizers, {name: Target(part, optimizers[name]) for name, part in parts.items()})
-        if isinstance(self.actions, Choices):
+        if isinstance(self.actions, GumbelSoftmaxActions):
             where = f"the actions are {env.single_action_space}, whose choices are drawn"
             check_idle(self.options, "action_noise", "noise_std", "noise_theta", where=where)
         self.noise = ddpg.noise_of(self.options, env.num_envs, self.actions.inputs, self.generator)
 
     def explore(self, leaves: Sequence[Tensor], mask: Tensor | None) -> Tensor:
-        if isinstance(self.actions, Choices):
+        if isinstance(self.actions, GumbelSoftmaxActions):
             return self.act(leaves, mask, self.generator)
         assert self.noise is not None
         return noisy(self.act(leaves, mask, None), self.noise.draw())
@@ -104,7 +95,7 @@ class MADDPG(Centralized):
     def act(self, leaves: Sequence[Tensor], mask: Tensor | None, generator: torch.Generator | None) -> Tensor:
         """The actors' actions, greedy; else sampled choices, or numbers with white noise."""
         actions = super().act(leaves, mask, generator)
-        if generator is None or isinstance(self.actions, Choices):
+        if generator is None or isinstance(self.actions, GumbelSoftmaxActions):
             return actions
         return noisy(actions, normal(actions.shape, generator).mul_(self.options.noise_std))
 

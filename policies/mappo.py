@@ -7,11 +7,11 @@ Everything else is `policies.ppo`: each entity's transitions are rows of their o
 episode ends, and all share one actor and one critic, which is told by a one-hot vector whose value is asked for.
 
 An entity that does not act, as it is out of the game while others play, or waits for its turn, is masked (section 5.5
-of the paper, *death masking*): the critic sees zeros for what it sees, and a flag that says so. Nobody learns from it.
-Where an episode was cut, the critic sees the last observations of all whose episodes were cut there, what those see
-that go on, and zeros for all others.
+of the paper, *death masking*): the critic sees zeros for what it sees, and a flag that says so. Its transitions are not
+learned from. Where an episode was cut, the critic sees the last observations of all whose episodes were cut there, what
+those see that go on, and zeros for all others.
 
-Left out is the paper's value normalisation (section 5.1): the critic learns returns as they are, and
+Left out is the paper's value normalization (section 5.1): the critic learns returns as they are, and
 `normalize_rewards` is there to bring them to a moderate size.
 
 A team is the entities of one seat, or of all workers of the policy that drive one each on their side of a match

@@ -1,4 +1,4 @@
-"""Multi-agent soft actor-critic: SAC (`policies.sac`) with the centralised critics of MADDPG (`policies.maddpg`).
+"""Multi-agent soft actor-critic: SAC (`policies.sac`) with the centralized critics of MADDPG (`policies.maddpg`).
 
     critics      y_i = r_i + gamma (min Q'_i(x', a') + alpha H_i),   loss = mean of (y_i - Q_i(x, a))^2, for two
     actors       loss = -mean of min Q_i(x, a_1, ..., pi_i(o_i), ..., a_E) + alpha H_i
@@ -6,7 +6,7 @@
 
 i is an entity of the team; x are the observations of all, o_i its own; a' are the actors' own actions, all sampled, and
 H_i is the entropy of i's actor: exact for choices, estimated by the sample for numbers. Soft values, twin critics and
-temperature are those of Haarnoja et al. 2018 (arXiv 1812.05905, equations 3, 5, 7 and 18); the centralised critics are
+temperature are those of Haarnoja et al. 2018 (arXiv 1812.05905, equations 3, 5, 7 and 18); the centralized critics are
 those of Lowe et al. 2017 (arXiv 1706.02275). Choices are differentiated by the straight-through Gumbel-softmax of
 `policies.networks.reparameterized`: an exact sum, as SAC has it, would ask the critics about every joint choice.
 
@@ -25,7 +25,7 @@ from policies.common.algorithm import Metrics
 from policies.common.options import Auto, Count, Fraction, Natural, NonNegative, Positive, PositiveFraction, Sizes
 from policies.common.replay import Transitions
 from policies.common.target import Target
-from policies.networks.reparameterized import NoisyNumbers
+from policies.networks.reparameterized import SquashedGaussianActions
 from policies.networks.soft_actions import Temperature, check_reachable
 from policies.team.centralized import Centralized, check_joint_options
 
@@ -47,7 +47,7 @@ class Options(sac.Options, frozen=True, kw_only=True):
     training_intensity: Positive = 16.0  # joint transitions that are replayed per joint transition collected
     train_every: Count = 4  # ticks between two meetings of the group, at which it learns
     gamma: Fraction = 0.95  # discount per joint transition
-    tau: PositiveFraction = 0.01  # how far the target networks move to what is learnt; 1: they become a copy
+    tau: PositiveFraction = 0.01  # how far the target networks move to what is learned; 1: they become a copy
     max_grad_norm: Positive | None = 0.5  # longest gradient that is stepped on; null: any
     hidden_sizes: Sizes = (64, 64)  # layers of each actor, and of each critic
     target_entropy: float | Auto = "auto"  # in nats; auto: minus the numbers of an action, or 0.3 of uniform choice
@@ -70,7 +70,7 @@ class MASAC(Centralized):
     """
 
     Options = Options
-    numbers = NoisyNumbers
+    numbers = SquashedGaussianActions
     n_critics = 2
 
     def __init__(self, env: VectorEnv[Any, Any, Any], group: Group, *, ticks: int, **options: Any) -> None:

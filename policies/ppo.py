@@ -8,7 +8,7 @@ update     some epochs of gradient steps on the clipped surrogate, as one group 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import msgspec
@@ -20,30 +20,21 @@ from torch import Tensor
 
 from policies import closed_form
 from policies.closed_form import actor_critic
-from policies.common.adam import Adam
-from policies.common.algorithm import Algorithm, Metrics, check_autoreset
+from policies.common.algorithm import Metrics, check_autoreset
 from policies.common.devices import moved
 from policies.common.gae import advantages_of
-from policies.common.group_learner import RolloutLearner
-from policies.common.normalization import Normalization
 from policies.common.on_policy import (
+    OnPolicy,
     OnPolicyOptions,
-    StateInputs,
     check_budget,
     collect,
     evaluate_network,
-    log_prob_of,
-    make_encoder,
-    network_actor,
     rollout_sizes,
-    state_inputs,
     values_of,
 )
-from policies.common.options import AUTO, Auto, Count, NonNegative, Positive, check_idle, wrong
-from policies.common.rng import ACTING, EXPLORING, stream
-from policies.common.rollout import Batch, Evaluation, Rollout
+from policies.common.options import AUTO, Auto, Count, NonNegative, Positive, wrong
+from policies.common.rollout import Batch, Evaluation
 from policies.networks.actor_critic import ActorCritic
-from policies.networks.heads import BoxHead, action_head
 
 if TYPE_CHECKING:
     from arena.group.group import Group
@@ -84,64 +75,16 @@ class Options(OnPolicyOptions, frozen=True, kw_only=True):
         return msgspec.structs.replace(given, minibatch_size=max(least, round(_LEAST / math.sqrt(workers)), part))
 
 
-class PPO(Algorithm):
-    """One worker of a PPO policy.
-
-    Args:
-        env: a vector environment that resets on the same step; `infos["active"]` marks the rows that act next and
-            `infos["action_mask"]` the choices that they have, where the environment gives them.
-        group: the workers of this policy.
-        ticks: the whole run's budget; the learning-rate schedule ends with it.
-        options: the fields of `Options`.
-
-    Raises:
-        ConfigError: an option or a space that the algorithm cannot take.
-    """
+class PPO(OnPolicy):
+    """One worker of a PPO policy; arguments and errors are those of `OnPolicy`."""
 
     Options: ClassVar[type[Any]] = Options
-    optional_parts = ("normalization",)
     metric_names: ClassVar[tuple[str, ...]] = ("policy_loss", "value_loss", "entropy", "approx_kl", "clip_fraction")
 
     def __init__(self, env: VectorEnv[Any, Any, Any], group: Group, *, ticks: int, **options: Any) -> None:
         super().__init__(env, group, ticks=ticks, **options)
-        o = self.options = self.options.settled(rows=group.rows or env.num_envs, workers=group.size, ticks=ticks)
-        self.head = action_head(env.single_action_space, log_std_init=o.log_std_init)
-        if not isinstance(self.head, BoxHead):
-            check_idle(o, "log_std_init", where=f"the actions are {env.single_action_space}")
-        self.n_steps = int(o.n_steps)
-        self.network = self.make_network(torch.Generator().manual_seed(group.shared_seed)).to(self.device)
-        self.optimizer = Adam(self.network, epsilon=o.adam_epsilon)
-        self.generator = stream(group.seed, EXPLORING)  # all that this worker draws: exploration and shuffling
-        self.normalization = Normalization(env.single_observation_space, env.num_envs, o)
-        self.rollout = self.make_rollout()
-        self.updates = self.early_stops = 0
-        self.group_learner: RolloutLearner = RolloutLearner(
-            group,
-            self.network,
-            max_grad_norm=o.max_grad_norm,
-            remedy="are all rewards and observations finite, and of moderate size? If they are, lower learning_rate",
-            rollout=self.rollout,
-            normalization=self.normalization,
-            normalize_advantage=o.normalize_advantage,
-            sequence_length=None if o.recurrent is None else o.sequence_length,
-            device=self.device,
-        )
+        self.early_stops = 0
         self.track("network", "optimizer", "normalization", updates=self, ticks_done=self, early_stops=self)
-
-    def make_network(self, generator: torch.Generator) -> ActorCritic:
-        """Actor and critic, with the same initial weights at every worker."""
-        encoder = make_encoder(self.env.single_observation_space, self.options, generator)
-        return ActorCritic(encoder, self.head, **self.layers(generator))
-
-    def layers(self, generator: torch.Generator) -> dict[str, Any]:
-        """The arguments of `ActorCritic` that the options name."""
-        o = self.options
-        return {"hidden_sizes": o.hidden_sizes, "activation": o.activation, "generator": generator}
-
-    def make_rollout(self) -> Rollout:
-        """Storage of the ticks that one update learns from."""
-        space, memory_size = self.env.single_observation_space, self.network.encoder.memory_size
-        return Rollout(space, self.head, ticks=self.n_steps, rows=self.env.num_envs, memory_size=memory_size)
 
     def run(self) -> None:
         """Collects and learns until the environment raises `BudgetReached`."""
@@ -164,12 +107,8 @@ class PPO(Algorithm):
             self.ticks_done = done
             rollout.advance()
 
-    def draw_noise(self, ticks: int) -> Tensor:
-        """The randomness of the actions of so many ticks, [ticks, B, outputs]."""
-        return self.head.noise(ticks, self.env.num_envs, self.generator).to(self.device)
-
     def act(self, t: int, noise: Tensor, rows: slice) -> NDArray[Any]:
-        """Actions of some rows on tick `t`, as learnt from."""
+        """Actions of some rows on tick `t`, as learned from."""
         leaves = self.normalization.observations(self.rollout.leaves(t, rows))
         policy, memory = self.network.act(moved(leaves, self.device), moved(self.rollout.mask(t, rows), self.device))
         if memory is not None:
@@ -197,10 +136,6 @@ class PPO(Algorithm):
         advantages, returns = (torch.from_numpy(part).float().flatten() for part in (found.advantages, found.returns))
         batch = Batch(tuple(played), masks, actions, log_probs, values, advantages, returns)
         return Evaluation(batch, found.valid, rollout.ended)
-
-    def inputs(self) -> StateInputs:
-        """What the network is asked about the rollout."""
-        return state_inputs(self.rollout, self.normalization)
 
     def update(self, batch: Batch, largest: int) -> Metrics:
         """The gradient steps of one update, the same number at all workers; means of the metrics.
@@ -257,21 +192,6 @@ class PPO(Algorithm):
             value_loss = torch.max(value_loss, (near - batch.returns).square())
         divergence = (ratio - 1) - log_ratio  # k3 of joschu.net/blog/kl-approx.html
         return torch.stack([-surrogate, value_loss, policy.entropy(), divergence, (ratio != clipped).float()])
-
-    # ------------------------------------------------------------------------------------- what the arena asks for
-
-    def actor(self, *, greedy: bool = False) -> Callable[[Any, Mapping[str, Any]], NDArray[Any]]:
-        """A function from (observations, infos) of a vector environment to actions, with the current weights.
-
-        It has its own random stream, so that its use changes nothing in a run. Greedy: the most probable actions.
-        """
-        space, generator = self.env.single_observation_space, stream(self.group.seed, ACTING)
-        return network_actor(self.network, space, self.normalization, self.device, generator=generator, greedy=greedy)
-
-    def log_prob(self, observations: Any, actions: Any, masks: NDArray[np.int8] | None) -> NDArray[np.float64]:
-        """Log-probabilities [N] of the actions of one episode; see `log_prob_of`."""
-        space = self.env.single_observation_space
-        return log_prob_of(self.network, space, self.normalization, self.device, observations, actions, masks)
 
     @classmethod
     def sizes(cls, options: Mapping[str, Any], *, rows: int, ticks: int, workers: int) -> dict[str, int]:

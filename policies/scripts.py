@@ -15,7 +15,7 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float32]
-Choices = NDArray[np.int64]
+GumbelSoftmaxActions = NDArray[np.int64]
 Infos = Mapping[str, Any]
 
 _STAY, _RIGHT, _LEFT, _UP, _DOWN = range(5)  # as in `envs.touchdown` and `envs.cover`
@@ -23,15 +23,15 @@ _DIRECTIONS = np.array([[0, 0], [1, 0], [-1, 0], [0, 1], [0, -1]], np.float32)
 _NEAR = 0.05  # half a move: no move brings a player closer than this
 
 
-def always(observations: Any, infos: Infos, *, env: Any, action: int) -> Choices:
+def always(observations: Any, infos: Infos, *, env: Any, action: int) -> GumbelSoftmaxActions:
     """One choice of a Discrete space, whatever is seen."""
     return np.full(env.num_envs, action, np.int64)
 
 
-def beat_last(observations: Floats, infos: Infos) -> Choices:
+def beat_last(observations: Floats, infos: Infos) -> GumbelSoftmaxActions:
     """Rock-paper-scissors (`envs.matrix`): what beats the other's last choice; paper on the first tick."""
     theirs = observations[:, 3:6].argmax(axis=1)  # [B]; rock where there is none yet
-    choices: Choices = (theirs + 1) % 3
+    choices: GumbelSoftmaxActions = (theirs + 1) % 3
     return choices
 
 
@@ -58,7 +58,7 @@ def dodge(observations: Floats, infos: Infos, *, env: Any, mirror: bool = False)
     return _as_moves(env, np.where(threat.any(axis=1), sideways, np.where(upwards, _UP, _DOWN)))
 
 
-def greedy_cover(observations: Floats, infos: Infos) -> Choices:
+def greedy_cover(observations: Floats, infos: Infos) -> GumbelSoftmaxActions:
     """Cover: to the nearest of the targets that no other player is closer to; to the nearest where there is none."""
     count = observations.shape[1] // 4  # players, and as many targets
     seen = observations.reshape(len(observations), -1, 2)

@@ -210,7 +210,7 @@ def _plain(message: str) -> str:
     message = re.sub(r" - at `[^`]*`$", "", message)
     for name, word in names.items():
         message = re.sub(rf"`{name}\b", f"`{word}", message).replace(f"| {name}", f"| {word}")
-    message = message.replace(r"`text` matching regex '^#[0-9a-fA-F]{6}\\Z'", 'a colour as "#1f77b4"')
+    message = message.replace(r"`text` matching regex '^#[0-9a-fA-F]{6}\\Z'", 'a color as "#1f77b4"')
     return message[:1].lower() + message[1:].replace("`", "")
 
 

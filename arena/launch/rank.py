@@ -316,7 +316,7 @@ def _why_not(run: Run, memory: RecoveryState) -> str:
         again = again_words(run, memory, "the newest boundary")
         return f"a process has died, and `fault_tolerance` is off; {again}"
     return (
-        "a process has died, and the run cannot go on without it: what some algorithm has learnt cannot be saved and "
+        "a process has died, and the run cannot go on without it: what some algorithm has learned cannot be saved and "
         f"loaded (it has no load_state_dict()); what was played is in {run.path}"
     )
 
@@ -326,7 +326,7 @@ def again_words(run: Run, memory: RecoveryState, place: str = "there") -> str:
     if not run.has_resume:
         return "it cannot be resumed"
     if not memory.repairable:
-        return "it cannot be resumed: what some algorithm has learnt cannot be saved and loaded"
+        return "it cannot be resumed: what some algorithm has learned cannot be saved and loaded"
     return f"--resume goes on from {place}"
 
 

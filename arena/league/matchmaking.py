@@ -1,13 +1,13 @@
 """Whom a learner meets in the next round.
 
     past_selves   snapshots of itself, all alike
-    fictitious    everybody, by prioritised fictitious self-play (Vinyals et al. 2019, supplement)
+    fictitious    all players, by prioritized fictitious self-play (Vinyals et al. 2019, supplement)
     exploiters    main agents meet all that there was, exploiters the mains or what is in the league (the same)
     uncertainty   those against whom a result would change the standings most
 
 The priorities are functions f of p, the chance to score against an opponent: hard (1 - p)^2, variance p (1 - p),
 linear 1 - p. p is not known but estimated: each priority is the mean of f over the posterior of p given the games, see
-`payoff`. Somebody who was never met has thus a priority of its own, and there is no number of games to wait for.
+`payoff`. A player that was never met thus has a priority of its own, and there is no number of games to wait for.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ Weights: TypeAlias = dict[str, float]
 
 
 class OpponentPool(NamedTuple):
-    """Everybody whom a learner can meet.
+    """All players that a learner can meet.
 
     Args:
         results: of the games that count.
@@ -66,7 +66,7 @@ def draw(
 
     Args:
         entry: learners and rule.
-        field: everybody whom they can meet.
+        field: all players that they can meet.
         rng: what is left to chance.
         tested: per learner that has to pass a gate its snapshot that the gate is about: one match is against that.
     """
@@ -88,12 +88,12 @@ def draw(
 def due(
     entry: MatchmakingConfig, field: OpponentPool, ages: Mapping[str, int], rng: np.random.Generator
 ) -> dict[str, bool]:
-    """The exploiters whose snapshots join: for long enough, or with success, they have learnt. True: it begins anew.
+    """The exploiters whose snapshots join: for long enough, or with success, they have learned. True: it begins anew.
 
     Args:
         entry: learners and rule.
-        field: everybody whom they can meet.
-        ages: for how many rounds each has learnt.
+        field: all players that they can meet.
+        ages: for how many rounds each has learned.
         rng: decides whether a league exploiter begins anew.
     """
     if not isinstance(entry.rule, ExploitersRule):
@@ -180,7 +180,7 @@ def priorities(results: Results, learner: str, opponents: Sequence[str], *, weig
 def beats_all(results: Results, player: str, targets: Sequence[str], *, score: float, confidence: float) -> bool:
     """Whether a player's expected score against each of the targets is above `score`, each with this probability.
 
-    The posterior of a score is taken for the Beta distribution with its mean and variance. Nobody beats nobody.
+    The posterior of a score is taken for the Beta distribution with its mean and variance. No player beats itself.
     """
     mean, variance = _moments(results, player, targets)
     size = mean * (1 - mean) / variance - 1

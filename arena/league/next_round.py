@@ -262,9 +262,9 @@ def _joining(config: Config, history: History, due: _Due) -> snapshots.Joining:
 
 
 def _dropped(config: Config, history: History, joining: Sequence[str], results: Results) -> tuple[str, ...]:
-    everybody = _in_the_league(history, joining, ())
+    members = _in_the_league(history, joining, ())
     rule = _rule(config).snapshots
-    return tuple(name for own in everybody.values() for name in snapshots.leaving(rule, own, results))
+    return tuple(name for own in members.values() for name in snapshots.leaving(rule, own, results))
 
 
 def _in_the_league(history: History, joining: Sequence[str], dropped: Sequence[str]) -> dict[str, list[str]]:

@@ -4,7 +4,7 @@ A knockout goes on with the winners, in the order in which they met; so it is a 
 has had no bye has one. A Swiss tournament pairs neighbors in its standings who have not met; the last who has had the
 fewest byes has one. Of two who met the better has the larger share of the points of the games of this pairing; of
 equals the one with the higher rating, and then a coin decides. Points are of all rounds: what was won stays won,
-whoever has learnt since.
+also if it has learned since.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from arena.league.ratings.ratings import Ratings, fit
 from arena.league.results import Encounter, Results
 from arena.league.rounds import names_of
 
-_DIGITS = 5  # of an Elo: rounding of the fit alone makes nobody better, and is far less
+_DIGITS = 5  # of an Elo: rounding of the fit alone makes no player better, and is far less
 
 Pairings: TypeAlias = tuple[tuple[str, ...], ...]
 """Who meets whom; one alone has a bye."""
@@ -127,7 +127,7 @@ def next_pairings(
     Args:
         entry: the tournament.
         before: its earlier pairings, the first ones first.
-        made: what everybody has made of them.
+        made: what each player has scored in them.
         judge: of those who have made the same.
     """
     if isinstance(entry, SwissConfig):

@@ -1,7 +1,7 @@
 """Population-based training (Jaderberg et al. 2017): the worst become copies of the best, with other options.
 
 Truncation selection: the policies of one algorithm are ordered by how they did; each of the last `share` becomes a copy
-of one drawn from the first `share`, with its weights, its optimiser and its options (exploit), of which those in
+of one drawn from the first `share`, with its weights, its optimizer and its options (exploit), of which those in
 `perturb` are multiplied by a factor (explore).
 """
 
@@ -31,7 +31,7 @@ def forks(
     Args:
         rule: how many, and what is perturbed.
         populations: the policies of each algorithm.
-        fitness: of those that have played; nobody else takes part. NaN is worse than any other.
+        fitness: of those that have played; no other takes part. NaN is worse than any other.
         options: per policy those that it has now.
         rng: draws sources and factors.
     """
@@ -45,7 +45,7 @@ def forks(
 def _exploited(
     share: float, population: Sequence[str], fitness: Mapping[str, float], rng: np.random.Generator
 ) -> list[tuple[str, str]]:
-    """Each of the worst, and the one of the best that it becomes a copy of: of nobody whose fitness is NaN."""
+    """Each of the worst, and the one of the best that it becomes a copy of: never of one whose fitness is NaN."""
     known = {name: fitness[name] for name in population if not math.isnan(fitness[name])}
     ordered = sorted(population, key=lambda name: (known.get(name, -math.inf), name))
     count = min(max(1, math.floor(round(share * len(ordered), 9))), len(ordered) // 2)  # 0.29 of 100 are 29
@@ -62,7 +62,7 @@ def explored(
 
 
 def of_ratings(results: Results) -> dict[str, float]:
-    """The strength of everybody who has played, in Elo."""
+    """The strength of all players that have played, in Elo."""
     ratings = fit(results)
     return dict(zip(ratings.players, ratings.elo.tolist(), strict=True))
 

@@ -77,7 +77,7 @@ def read(
             not learn always do. None: of all rounds. In either case a policy that was reset, or has become a copy of
             another one, begins anew.
         last: the newest round to look at. None: the newest one of which a game is on record; that another one is
-            planned makes nothing old before somebody has played in it.
+            planned makes nothing old before it has been played in.
         journal: reads one; of a run that goes on, as far as it is to be read.
 
     Raises:
@@ -334,7 +334,7 @@ class _Referee:
         return ((episode, self._judge(episode)) for episode in episodes if episode.round in self._matches)
 
     def missed_by(self, episode: _EpisodeLine) -> frozenset[str]:
-        """Whom a game that was cut would have rated, if the first side had won; nobody where it would not count."""
+        """Whom a game that was cut would have rated, if the first side had won; none where it would not count."""
         sides = self._sides(episode)
         if episode.env in self._games.winners.without or self._games.rules.get(episode.env) == "none":
             return frozenset()

@@ -88,7 +88,7 @@ class Results:
         self.add_score(first, second, Score(won * count, drawn * count, lost * count), sided=True)
 
     def add_score(self, first: Team, second: Team, score: Score, *, sided: bool = False) -> None:
-        """Takes the games of a score; as `add`, but unless they are `sided` nobody has had the first side."""
+        """Takes the games of a score; as `add`, but unless they are `sided` neither has had the first side."""
         first, second = tuple(sorted(first)), tuple(sorted(second))
         if sided:
             _count(self._by_side, first, second, score)
@@ -140,7 +140,7 @@ class Results:
 
     @property
     def players(self) -> tuple[str, ...]:
-        """Everybody who has played, sorted."""
+        """All players that have played, sorted."""
         return tuple(sorted({name for pair in self._scores for team in pair for name in team}))
 
     @property

@@ -133,7 +133,7 @@ class History:
         return any(policy in names_of(match) for played in since for match in played.matches)
 
     def age(self, policy: str) -> int:
-        """For how many rounds a policy has learnt since it began anew, or since its newest snapshot joined."""
+        """For how many rounds a policy has learned since it began anew, or since its newest snapshot joined."""
         events = (
             played.number
             for played in self._rounds

@@ -100,11 +100,11 @@ def ticks_before(starts: Sequence[int], matches: Sequence[int]) -> int:
 
 
 def options_at(planned: Sequence[Round], tick: int) -> Mapping[str, dict[str, Any]]:
-    """The options with which what policies had learnt at a tick was learnt, where the configuration says others.
+    """The options with which what policies had learned at a tick was learned, where the configuration says others.
 
     Args:
         planned: the rounds of a run, the first one first.
-        tick: of a checkpoint. One at the end of a round is of that round, whoever becomes a copy of whom then.
+        tick: of a checkpoint. One at the end of a round is of that round, before policies become copies of others.
     """
     played = begun_before(planned, tick)
     return played[-1].options if played else {}

@@ -181,7 +181,7 @@ def next_batch(
     """What is played next; None if the order is decided, after every pair has met, or the budget is used.
 
     Args:
-        settings: in which players meet: descriptions with two sides, whoever sits there.
+        settings: in which players meet: descriptions with two sides, with any players.
         players: at least two.
         results: all games so far that count.
         rule: when the tournament is over.
@@ -253,7 +253,7 @@ def seated(setting: MatchConfig, players: tuple[str, str], *, copies: int = 1) -
 
 
 def distinct_settings(matches: Sequence[MatchConfig]) -> tuple[MatchConfig, ...]:
-    """The settings of which a batch was made: its matches, whoever plays in them, each once."""
+    """The settings of which a batch was made: its matches without their players, each once."""
     found: dict[str, MatchConfig] = {}
     for match in matches:
         setting = msgspec.structs.replace(match, copies=1)

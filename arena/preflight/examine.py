@@ -360,7 +360,7 @@ def _check_seats(layout: _Layout, policy: PolicyPlan, cls: type[Any]) -> tuple[s
 
 
 def _check_state(cls: type[Any], plan: Plan, policy: PolicyPlan) -> None:
-    """Refuses an algorithm that would forget what it has learnt, where the run asks for what it has to survive."""
+    """Refuses an algorithm that would forget what it has learned, where the run asks for what it has to survive."""
     lasts = policy.frozen or policy.algorithm in ONLY_ACT
     if not lasts and not spec_of(cls).resumable:
         plan.refuse_fragile([policy.name])

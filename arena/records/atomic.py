@@ -56,7 +56,7 @@ def check_place(path: Path, *, option: str = "") -> None:
 
     Args:
         path: of the file.
-        option: of the command line that names it; empty: nobody has named it.
+        option: of the command line that names it; empty: it was not given.
 
     Raises:
         ConfigError: its folder is not there or takes no files, its name is too long, or it is a folder or device.

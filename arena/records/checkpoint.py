@@ -203,7 +203,7 @@ def list_checkpoints(folder: Path | str) -> list[Path]:
 def discard_after(folder: Path | str, ticks: int) -> None:
     """Removes what is newer than a tick, and what killed saves left, for a run that goes on from there.
 
-    Nobody may be writing here.
+    No process may be writing here.
     """
     for path in [*list_checkpoints(folder), *own_files(Path(folder))]:
         if ticks_of(path) > ticks:

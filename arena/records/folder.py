@@ -1,7 +1,7 @@
 """The folder that a run leaves behind, and who may write where.
 
 runs/<name>/
-├── config.yaml  plan.json          written once by the root, when everybody is ready
+├── config.yaml  plan.json          written once by the root, when all roles are ready
 ├── profile.json                    where the time went, with `--profile`
 ├── episodes.jsonl  metrics.jsonl   the root's recorder
 ├── evaluations.jsonl  evaluations/ the root: how the policies did when they were evaluated, and the games
@@ -33,7 +33,7 @@ from arena.errors import ConfigError
 from arena.records.atomic import make_folder, replacing
 
 _UNBEGUN = {"logs", "checkpoints", "tensorboard", "boundaries", "rounds.jsonl", "tournament.json", "lock"}
-"""What a run that nobody has played may leave."""
+"""The files that a run leaves which has not begun."""
 _FIRST_BOUNDARY = re.compile(r"0+\.json|\.0+\.json\.part")  # the only one that it may leave: others tell of play
 
 
@@ -95,7 +95,7 @@ class RunFolder:
         """Removes what `open` has made for a run that has not begun, and the logs; does nothing if a run has begun.
 
         Args:
-            whole: the folder itself as well, unless somebody has put something into it.
+            whole: the folder itself as well, unless something else is in it.
         """
         if self.config.exists() or self.episodes.exists():
             return
@@ -114,7 +114,7 @@ class RunFolder:
 
     @property
     def lock(self) -> Path:
-        """Locked while somebody writes into the folder."""
+        """Locked while a process writes into the folder."""
         return self.path / "lock"
 
     @property
@@ -157,7 +157,7 @@ class RunFolder:
         return self.path / "rounds.jsonl"
 
     def snapshot_path(self, policy: str, tick: int) -> Path:
-        """What a policy had learnt at the end of a round of a league, if that is a player."""
+        """What a policy had learned at the end of a round of a league, if that is a player."""
         return self.path / "snapshots" / policy / f"{tick:012d}.ckpt"
 
     @property

@@ -65,7 +65,7 @@ class Journal:
         """Hands everything that was appended to the operating system, in one write.
 
         Raises:
-            Unwritable: the file cannot take it, or is not where it was: nobody would ever read it.
+            Unwritable: the file cannot take it, or is not where it was, so that no reader would find it.
         """
         with writing(self._path):
             if self._pending:
@@ -73,7 +73,7 @@ class Journal:
                 self._pending = []
             self._file.flush()
             if not os.path.samestat(os.stat(self._path), os.fstat(self._file.fileno())):
-                raise WriteError(f"{self._path} is another file now: somebody has replaced it in mid-run")
+                raise WriteError(f"{self._path} is another file now: it was replaced during the run")
 
     def sync(self) -> None:
         """Flushes, and waits until everything is on the disk."""

@@ -91,7 +91,7 @@ class RunLock:
 
 
 def refuse_held(folder: Path | str) -> None:
-    """Refuses a folder into which somebody writes now; leaves the lock as it is, and who was killed marked as that.
+    """Refuses a folder into which a process writes now; leaves the lock, and the mark of a killed writer, as they are.
 
     Raises:
         ConfigError: another process writes into it, and says which; or the lock file cannot be opened.
@@ -99,7 +99,7 @@ def refuse_held(folder: Path | str) -> None:
     path = Path(folder) / _NAME
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
-    except FileNotFoundError:  # nobody has ever written here
+    except FileNotFoundError:  # no process has ever written here
         return
     except OSError as error:
         raise _unlockable(path, error) from error
@@ -110,10 +110,10 @@ def refuse_held(folder: Path | str) -> None:
 
 
 def is_held(folder: Path | str) -> bool:
-    """Whether somebody writes into a folder now; asks without getting into the way of one who is about to begin.
+    """Whether a process writes into a folder now; does not disturb one that is about to begin.
 
-    Whoever ends in order takes the text out of the file, so that only what says a name is tried for its lock. Where the
-    file system knows no locks, the text alone tells.
+    A process that ends in order takes the text out of the file, so that only what says a name is tried for its lock.
+    Where the file system knows no locks, the text alone tells.
     """
     try:
         descriptor = os.open(Path(folder) / _NAME, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
@@ -137,7 +137,7 @@ def is_left(folder: Path | str) -> bool:
 
 
 def _flock(descriptor: int, folder: Path | str) -> bool:
-    """Locks an open file until it is closed; False on a file system without locks, which keeps nobody from training.
+    """Locks an open file until it is closed; False on a file system without locks, which does not prevent training.
 
     Raises:
         ConfigError: another process has it.

@@ -41,15 +41,16 @@ class InOrder:
             match: the match.
             tick: how far it has come: all its later episodes end after it.
             episodes: in the order of their ticks.
-            last: none come after these, unless the match is added to again: whoever has left early, or has played all
-                that an evaluation asks for, keeps nobody waiting.
+            last: none come after these, unless the match is added to again: a match that has ended early, or has played
+            all
+                that an evaluation asks for, does not hold up the others.
         """
         self._ticks[match] = math.inf if last else tick
         self._waiting[match].extend(episodes)
         return self._ripe(min(self._ticks.values()))
 
     def rest(self) -> list[EpisodeRow]:
-        """Those that still wait, when nobody will come any more."""
+        """The entries that still wait, when no others will come."""
         return self._ripe(math.inf)
 
     def _ripe(self, reached: float) -> list[EpisodeRow]:

@@ -75,10 +75,10 @@ def outcomes(
         raise ValueError(
             f"one item per seat expected; got {len(returns)} returns, {len(stated)} stated, {len(entities)} entities"
         )
-    nobody: tuple[Outcome | None, ...] = (None,) * len(returns)
+    unknown: tuple[Outcome | None, ...] = (None,) * len(returns)
     said = tuple(_NAMES.get(item) if isinstance(item, str) else None for item in stated)
     if rule == "none":
-        return Verdict(nobody, settled=True)
+        return Verdict(unknown, settled=True)
     if rule == "info":
         return Verdict(said, settled=True)
     if rule == "higher_return":
@@ -87,7 +87,7 @@ def outcomes(
         if is_not_zero_sum(returns, entities):
             raise NotZeroSum
         return Verdict(_by_returns(tuple(returns), tuple(entities)), settled=True)
-    if said == nobody:
+    if said == unknown:
         return Verdict(_by_returns(tuple(returns), tuple(entities)), settled=False)
     decided = _by_returns(tuple(returns), tuple(entities))
     if None not in said or any(mine not in (None, other) for mine, other in zip(said, decided, strict=True)):
@@ -127,13 +127,13 @@ def _by_rank(
     returns: Sequence[float], entities: Sequence[int], sides: Sequence[Sequence[int]]
 ) -> tuple[Outcome | None, ...]:
     """The best side wins, and the others lose; where several are the best, they draw."""
-    nobody: tuple[Outcome | None, ...] = (None,) * len(returns)
+    unknown: tuple[Outcome | None, ...] = (None,) * len(returns)
     if len(returns) < 2 or not all(map(math.isfinite, returns)):
-        return nobody
+        return unknown
     means = side_returns(returns, entities, sides)
     best = max(means)
     level = [compared(mean, best) == "draw" for mean in means]
-    ends: list[Outcome | None] = [*nobody]
+    ends: list[Outcome | None] = [*unknown]
     for side, among_best in zip(sides or [(seat,) for seat in range(len(returns))], level, strict=True):
         for seat in side:
             ends[seat] = "loss" if not among_best else "draw" if sum(level) > 1 else "win"
@@ -142,13 +142,13 @@ def _by_rank(
 
 @lru_cache(maxsize=256)  # most games end in one of a few ways
 def _by_returns(returns: tuple[float, ...], entities: tuple[int, ...]) -> tuple[Outcome | None, ...]:
-    nobody: tuple[Outcome | None, ...] = (None,) * len(returns)
+    unknown: tuple[Outcome | None, ...] = (None,) * len(returns)
     if len(returns) < 2 or not all(math.isfinite(value) for value in returns):
-        return nobody
+        return unknown
     shares = [value * count for value, count in zip(returns, entities, strict=True)]
     slack = max(_LEAST, _ZERO * math.fsum(map(abs, shares)))
     if abs(math.fsum(shares)) > slack or not _two_sided(returns, slack):
-        return nobody
+        return unknown
     return tuple("win" if value > slack else "loss" if value < -slack else "draw" for value in returns)
 
 

@@ -53,7 +53,7 @@ class _Means:
 class Recorder:
     """Writes what happens into a run folder; used as a context manager, by one thread.
 
-    Lines reach the files at least every second as long as somebody calls `episodes`, `update` or `poll`. TensorBoard
+    Lines reach the files at least every second while `episodes`, `update` or `poll` are called. TensorBoard
     gets one point per policy and second, the mean of what happened in it, so its cost does not grow with the games.
 
     Args:
@@ -90,7 +90,7 @@ class Recorder:
         self._metrics = Journal(folder.metrics)
         self._scalar_files: dict[str, ScalarFile] = {}
         self._played: dict[str, _Means] = {}  # of finished episodes, by policy
-        self._learnt: dict[str, _Means] = {}  # of updates
+        self._learned: dict[str, _Means] = {}  # of updates
         self._tick = 0
         self._flushed = clock()
         self._closed = False
@@ -114,10 +114,10 @@ class Recorder:
         """Records the episodes of one match that has played so many ticks, in the order in which they ended.
 
         They count at once; they are written when no other match can have earlier ones. After the `last` ones of a leg
-        nobody waits for more of this match, until it is heard of again.
+        no others wait for this match, until it is heard of again.
 
         Returns:
-            what they brought each policy, for whoever keeps the score.
+            what they brought each policy, for the scoreboard.
 
         Raises:
             ValueError: the recorder is closed, or not all episodes have the same seats.
@@ -148,7 +148,7 @@ class Recorder:
         """
         line = update_line(record)
         self._metrics.append(line)
-        self._learnt.setdefault(record.policy, _Means()).add(record.ticks, record.values)
+        self._learned.setdefault(record.policy, _Means()).add(record.ticks, record.values)
         self.poll()
         if self._tell_update is not None:
             self._tell_update(as_read(line))
@@ -199,10 +199,10 @@ class Recorder:
 
     def _write_scalars(self) -> None:
         played, self._played = self._played, {}
-        learnt, self._learnt = self._learnt, {}
+        learned, self._learned = self._learned, {}
         for policy, means in played.items():
             self._scalars(policy).add(self._tick, means.scalars("episode"))
-        for policy, means in learnt.items():
+        for policy, means in learned.items():
             if means.sums:
                 self._scalars(policy).add(means.ticks, means.scalars("update"))
         for file in self._scalar_files.values():

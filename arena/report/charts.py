@@ -1,4 +1,4 @@
-"""Figures for Plotly, as the plain JSON that its JavaScript draws. Text and rules take their colours from the page.
+"""Figures for Plotly, as the plain JSON that its JavaScript draws. Text and rules take their colors from the page.
 
 A trace names its policy in `meta`, by which the page shows and hides it.
 """
@@ -21,7 +21,7 @@ from arena.report.timing import Spent, Timing
 Figure = dict[str, Any]
 Trace = dict[str, Any]
 Mark = tuple[int, float, str, str, str]
-"""Tick, row, colour, symbol, and what it says when it is pointed at."""
+"""Tick, row, color, symbol, and what it says when it is pointed at."""
 
 _BAND, _BANDS = 0.16, 0.6  # opacity of a band, and of all bands of a figure together
 _CLOSE = 40  # ranks: more stand without gaps
@@ -30,7 +30,7 @@ _SHARE = {"tickformat": ".0%", "rangemode": "tozero"}
 _ABOVE = 0.3  # rows: what happens when a round begins stands beside the snapshot of that tick
 _VERDICTS = {"better": "triangle-up", "not_better": "triangle-down", "open": "square-open"}
 _FEW_BARS = 6  # more fill a picture
-# What a role does for the game has a colour; waiting is grey, the darker the further away the cause.
+# What a role does for the game has a color; waiting is grey, the darker the further away the cause.
 _ACTIVITY_COLORS = {
     "environment": "#2f9e8f",
     "inference": "#4c78c8",

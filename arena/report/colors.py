@@ -1,6 +1,6 @@
-"""The colours of a run's policies: those of the configuration, and quiet ones for policies that have none of their own.
+"""The colors of a run's policies: those of the configuration, and quiet ones for policies that have none of their own.
 
-In a tournament of several runs policies of the same name bring the same colour along: the first of them keeps it.
+In a tournament of several runs policies of the same name bring the same color along: the first of them keeps it.
 """
 
 from __future__ import annotations
@@ -9,15 +9,15 @@ from collections.abc import Iterable, Mapping
 
 from arena.config.schema import Config
 
-# Paul Tol's "muted" set: told apart also by those who see fewer colours, legible on white and on black.
+# Paul Tol's "muted" set: told apart also by those who see fewer colors, legible on white and on black.
 _SPARE = ("#4477aa", "#cc6677", "#ddaa33", "#228833", "#aa3377", "#66ccee", "#88ccee", "#999933", "#882255", "#117733")
 _PLAIN = "#8a9099"
 
 
 class Colors:
-    """A colour for every player, a snapshot's that of its policy; policies share one only where there are no others.
+    """A color for every player, a snapshot's that of its policy; policies share one only where there are no others.
 
-    In a tournament checkpoints are the policies: each has a colour of its own.
+    In a tournament checkpoints are the policies: each has a color of its own.
     """
 
     def __init__(self, config: Config) -> None:
@@ -34,7 +34,7 @@ class Colors:
 
 
 def _unlike(taken: Iterable[str], count: int) -> list[str]:
-    """So many spare colours, each time the one that is furthest from all that are taken; then all over again."""
+    """So many spare colors, each time the one that is furthest from all that are taken; then all over again."""
     seen, spare = list(taken), list(_SPARE)
     chosen: list[str] = []
     while spare and len(chosen) < count:
@@ -46,7 +46,7 @@ def _unlike(taken: Iterable[str], count: int) -> list[str]:
 
 
 def _distance(one: str, other: str) -> float:
-    """How unlike two colours are: between their channels, weighted as eyes do (Riemersma, "Colour metric")."""
+    """How unlike two colors are: between their channels, weighted as eyes do (Riemersma, "Colour metric")."""
     (r, g, b), (red, green, blue) = _channels(one), _channels(other)
     warm = (r + red) / 512
     return (2 + warm) * (r - red) ** 2 + 4 * (g - green) ** 2 + (3 - warm) * (b - blue) ** 2
@@ -58,12 +58,12 @@ def _channels(color: str) -> tuple[int, int, int]:
 
 
 def faded(color: str, opacity: float) -> str:
-    """The colour as `rgba(...)`."""
+    """The color as `rgba(...)`."""
     red, green, blue = _channels(color)
     return f"rgba({red},{green},{blue},{opacity:g})"
 
 
 def ink_on(color: str) -> str:
-    """Black or white, whichever is read better on a colour (relative luminance of ITU-R BT.601)."""
+    """Black or white, whichever is read better on a color (relative luminance of ITU-R BT.601)."""
     red, green, blue = _channels(color)
     return "#000000" if 0.299 * red + 0.587 * green + 0.114 * blue > 140 else "#ffffff"

@@ -36,7 +36,7 @@ class Curve(msgspec.Struct, frozen=True):
 def edges_for(last: int, *, numbers: int, matches: float = 1) -> Floats:
     """Where the parts of a run end: [parts + 1] ticks from 0 to the last one.
 
-    N numbers make sqrt(N) parts of as many each: more would show mostly chance, fewer would hide what is learnt. Where
+    N numbers make sqrt(N) parts of as many each: more would show mostly chance, fewer would hide what is learned. Where
     several matches share them there are fewer parts, as a match's mean, of which the band is, needs some numbers too.
 
     Args:

@@ -1,4 +1,4 @@
-"""How the policies have learnt: returns, wins and what their algorithms logged, over ticks; and their evaluations."""
+"""How the policies have learned: returns, wins and what their algorithms logged, over ticks; and their evaluations."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Evaluation(msgspec.Struct, frozen=True):
 
 
 def learning_curves(files: RunFiles, *, last: int) -> Learning:
-    """The curves up to the last tick; snapshots are left out, as they do not learn, and all if everybody is frozen."""
+    """The curves up to the last tick; snapshots are left out, as they do not learn; all, if no policy learns."""
     table, policies = files.episodes, files.config.policies
     names = [name for name in policies if name in table.policies]
     if all(policy.frozen for policy in policies.values()):

@@ -135,7 +135,7 @@ class _Handler(BaseHTTPRequestHandler):
         answers = {"/": self._live.text, "/version": self._live.version}
         if self.path not in answers:
             return self.send_error(HTTPStatus.NOT_FOUND)
-        with suppress(ConnectionError):  # a page that is left before it has come is nobody's fault
+        with suppress(ConnectionError):  # the reader left before the page was sent
             try:
                 self._answer(answers[self.path](), kind="text/html" if self.path == "/" else "text/plain")
             except ConfigError as error:  # the run goes on, and so does the server

@@ -79,7 +79,7 @@ def page(files: RunFiles, *, live: str = "", replays: int = MOST_REPLAYS) -> str
         files: what was read of its folder.
         replays: how many are shown at most.
         live: the version of a page that asks its server whether there is another one, and shows it; empty: it asks
-            nobody.
+            no server.
     """
     strips = replay_strips(files.folder, most=replays)
     data, colors = page_data(files, [strip.replay for strip in strips]), Colors(files.config)

@@ -57,7 +57,7 @@ class JournalView(NamedTuple):
 
     Args:
         at: when that was.
-        going: whether somebody wrote there then.
+        going: whether a process wrote there then.
         sizes: their bytes then, of those that there were.
         written: when one of them was written last, seconds since 1970; 0 where there were none.
     """

@@ -80,7 +80,7 @@ def _last(files: RunFiles) -> int | None:
 
 
 def _rule(files: RunFiles) -> DecidedConfig | None:
-    """When the order of the players is decided; None where nobody has asked."""
+    """When the order of the players is decided; None if that was not asked."""
     terms = files.terms
     if terms is not None and terms.error is not None and terms.elo is not None:
         return DecidedConfig(error=terms.error, elo=terms.elo)

@@ -23,7 +23,7 @@ from arena.league.tournament import Doubt, Rule, equals, table
 from arena.report.colors import Colors
 from arena.run.status import planned_ticks
 
-MOST_IN_MATRIX = 24  # players: more cells than 24 x 24 nobody reads
+MOST_IN_MATRIX = 24  # players: more cells than 24 x 24 are not readable
 _MOST_PAIRS = 3
 SAMPLES = 200  # of the payoffs' posterior
 
@@ -111,7 +111,7 @@ class Standings(msgspec.Struct, frozen=True):
         side: how many Elo the first side is worth, with its 95 % interval.
         curtailed: whose games were cut most; None where that is too little to matter, and where lanes play a number of
             games, whatever their length.
-        order: None where nobody has asked for one that is decided.
+        order: None if no decided order was asked for.
         equal: the neighbors that have proved to be as good as each other.
         outdated: who is not rated, as all of its games are older than the window.
         caution: what the numbers do not tell of policies that learn, and of players with one opponent.
@@ -149,7 +149,7 @@ def standings(
         config: of the run.
         colors: of the players.
         window: of the league, in rounds.
-        rule: when the order is decided; None: nobody has asked.
+        rule: when the order is decided; None: not asked for.
     """
     if len(reading.results.players) < 2:
         return None

@@ -22,7 +22,7 @@ class Summary(msgspec.Struct, frozen=True):
 
     Args:
         state: what has become of it, in the words of `RunStatus`.
-        read: when the journals were read, ISO 8601, UTC; None where nobody wrote any more, so that a page made again
+        read: when the journals were read, ISO 8601, UTC; None if no process wrote any more, so that a page made again
             is the same page.
         began: when the run was started, or resumed for the last time; `ended`: when something was written last.
         seconds: between the two; or those of an update, which count on when a run is resumed, if they are more.

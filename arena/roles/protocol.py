@@ -8,7 +8,7 @@ To the root (tag TO_ROOT), from
     environments   Stopping   the leg can end at the tick that was ordered, or cannot
                    Progress   so many ticks played, these episodes finished
                    Restarted  my game has failed and was made anew; these episodes are dropped
-    group speakers Update     the policy has learnt once more
+    group speakers Update     the policy has learned once more
 From the root (tag FROM_ROOT)
     everybody      Go         everybody is ready: play; from now on the run folder may be written to
                    Next       the leg is over: here is the next one, or there is none
@@ -31,7 +31,7 @@ from arena.run.leg import Leg
 @dataclass(frozen=True)
 class Ready:
     role: Role
-    resumable: bool = True  # whether a leg may end for it: what it has learnt can be saved and loaded
+    resumable: bool = True  # whether a leg may end for it: what it has learned can be saved and loaded
     schedule: str = ""  # of a worker: when its algorithm meets its group, see `arena.plan.deadlock`
 
 
@@ -43,7 +43,7 @@ class Done:
     episodes: tuple[int, ...] = ()  # of an environment: how many each lane has on record
     saved: int | None = None  # the boundary of the checkpoint that a worker has written of its policy
     returned: bool = False  # whether a worker's `run` has ended by itself
-    stateless: bool = False  # a worker that may have learnt something, of which no checkpoint could be kept
+    stateless: bool = False  # a worker that may have learned something, of which no checkpoint could be kept
     alone: bytes | None = None  # of a worker that has not met its group in this leg: a digest of its state
 
 

@@ -208,16 +208,16 @@ def _own(
         if policy.frozen or not policy.workers or name in following.resets or name not in restore:
             continue
         source = following.forks[name].source if name in following.forks else name
-        learnt, folder = restore[name], run.folder.checkpoints_path(source)
+        learned, folder = restore[name], run.folder.checkpoints_path(source)
         last = _last_plan(run, config, before, source)
         if (
-            last is None or learnt.parent != folder
+            last is None or learned.parent != folder
         ):  # a checkpoint of another run, as `load:` names, has no private state
             continue
         reseated = run.leg.own if last is run.plan else None  # the run was resumed with other seats
         for worker, other in match_workers(seats_of(plan, name), seats_of(last, source)):
             if reseated is None:
-                yield worker, checkpoint.own_path_of(folder, checkpoint.ticks_of(learnt), other)
+                yield worker, checkpoint.own_path_of(folder, checkpoint.ticks_of(learned), other)
             elif other in reseated:
                 yield worker, reseated[other]
 

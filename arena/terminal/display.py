@@ -111,7 +111,7 @@ class LiveDisplay:
 
     Args:
         stream: a terminal, or something that passes on to one.
-        total_ticks: ticks of all matches together; None: nobody knows how many, and there is no bar.
+        total_ticks: ticks of all matches together; None: not known, and there is no bar.
         colors: per policy `#rrggbb`, or None for the terminal's own.
         width: columns of the terminal; None asks the terminal.
         clock: seconds.
@@ -217,7 +217,7 @@ def make_display(
         stream: where to write.
         terminal: whether a person's terminal is at its end; under a launcher the stream itself cannot tell.
         width: columns of that terminal; None asks it.
-        total_ticks: ticks of all matches together; None: nobody knows how many.
+        total_ticks: ticks of all matches together; None: not known.
         colors: per policy `#rrggbb` or None.
         clock: seconds.
     """

@@ -1,6 +1,6 @@
 """Output whose reader may leave, as `head` does, and that may have no room: what cannot be written is said once.
 
-From then on it goes nowhere, so that nobody, not even Python at its end, fails at the rest.
+From then on it goes nowhere, so that nothing fails at the rest, not even Python at its end.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class _Guarded(io.FileIO):
 
     Args:
         descriptor: stays open.
-        lasts: whether it takes also what nobody reads any more.
+        lasts: whether it goes on after the reader has left.
     """
 
     def __init__(self, descriptor: int, *, lasts: bool) -> None:
@@ -56,7 +56,7 @@ def guarded_output(*, lasts: bool) -> Iterator[None]:
     """Stdout and stderr are guarded while this is open; streams without a file behind them stay as they are.
 
     Args:
-        lasts: whether stdout takes also what nobody reads any more; stderr always does.
+        lasts: whether stdout goes on after its reader has left; stderr always does.
     """
     kept = sys.stdout, sys.stderr
     sys.stdout, sys.stderr = _guarded(sys.stdout, lasts=lasts), _guarded(sys.stderr, lasts=True)
@@ -67,7 +67,7 @@ def guarded_output(*, lasts: bool) -> Iterator[None]:
         sys.stdout, sys.stderr = kept
         for stream in written:
             if stream is not None:  # as Python has it where a descriptor is closed: `2>&-`
-                with suppress(OSError):  # of what nobody has flushed: there is another error to tell
+                with suppress(OSError):  # of text that was not flushed: there is another error to report
                     stream.flush()
 
 

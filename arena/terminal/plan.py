@@ -215,7 +215,7 @@ def _policy_lines(plan: Plan, examination: Preflight) -> Iterator[str]:
 
 
 def dot(plan: Plan, *, rounds: Sequence[str] = ()) -> str:
-    """The plan for Graphviz: a cluster for each match, workers in their policy's colour, groups as dashed lines.
+    """The plan for Graphviz: a cluster for each match, workers in their policy's color, groups as dashed lines.
 
     Args:
         plan: of the configuration.
@@ -266,7 +266,7 @@ def _hosted(plan: Plan, role: Role) -> str:
 
 
 def _ink(color: str) -> str:
-    """Black or white, whichever is read better on a colour (relative luminance of ITU-R BT.601)."""
+    """Black or white, whichever is read better on a color (relative luminance of ITU-R BT.601)."""
     red, green, blue = (int(color[start : start + 2], 16) for start in (1, 3, 5))
     return "#000000" if 0.299 * red + 0.587 * green + 0.114 * blue > 140 else "#ffffff"
 

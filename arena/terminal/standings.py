@@ -47,7 +47,7 @@ def prior_lines(*, prior: bool) -> list[str]:
 
 
 def equal_lines(equal: Sequence[Doubt]) -> list[str]:
-    """Who is as good as each other, and why; nothing where nobody is."""
+    """The players that are as good as each other, and why; empty if there are none."""
     if not equal:
         return []
     pairs = ", ".join(f"{doubt.upper} and {doubt.lower}" for doubt in equal)
@@ -140,7 +140,7 @@ def curtailed_lines(found: Curtailed | None) -> list[str]:
     if found is None:
         return []
     return [
-        f"short games count too often, and ratings favour who wins them: with {found.player} a lane finishes about "
+        f"short games count too often, and ratings favor who wins them: with {found.player} a lane finishes about "
         f"{found.games:.3g} games before the end of a {found.by} cuts one; set a larger `{found.key}`, for {ENOUGH} or "
         "more"
     ]

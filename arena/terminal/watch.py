@@ -36,7 +36,7 @@ from arena.terminal.display import make_display, silent_display, summary_lines
 LOOK_EVERY = 1.0  # seconds
 _match, _tick = column("match"), column("tick")
 _START_LOOKS = 60  # for a run whose processes are starting
-_PATIENCE = 5  # looks: whoever repairs a run, as its root has died, or takes it up again, writes after so long
+_PATIENCE = 5  # looks: a run that is repaired or resumed writes again within this time
 
 _ENDS = {RunStatus.ENDED_EARLY: "has ended early", RunStatus.KILLED: "was killed", RunStatus.UNDER_WAY: "goes on"}
 
@@ -169,7 +169,7 @@ class FollowedRun:
         self.scoreboard = Scoreboard(players(self.config), snapshots=self.planned is None)
         self._episodes, self._metrics = FollowedJournal(self.folder.episodes), FollowedJournal(self.folder.metrics)
         self._played: dict[int, int] = {}  # ticks by match, as its last episode tells
-        self._learnt: dict[str, int] = {}  # ticks by policy, which all of its matches have played
+        self._learned: dict[str, int] = {}  # ticks by policy, which all of its matches have played
         self._plan_file = FollowedFile(self.folder.plan)
         self._plan: Sequence[_Match] = ()  # the matches of a run of one round
 
@@ -181,7 +181,7 @@ class FollowedRun:
     @property
     def ticks(self) -> int:
         """That a match has played, as far as the files tell."""
-        return max([self.boundary or 0, *self._played.values(), *self._learnt.values()])
+        return max([self.boundary or 0, *self._played.values(), *self._learned.values()])
 
     @property
     def done(self) -> int:
@@ -193,7 +193,7 @@ class FollowedRun:
 
     @property
     def total(self) -> int | None:
-        """What `done` will be in the end, if later rounds have as many matches as the newest; None: nobody knows."""
+        """What `done` will be in the end, if later rounds have as many matches as the newest; None: not known."""
         if self.planned is None or not self._matches:
             return None
         return self._rounds.ticks_before + (self.planned - self._rounds.start) * len(self._matches)
@@ -203,8 +203,8 @@ class FollowedRun:
         return self._rounds.matches or self._plan
 
     def _ticks_of(self, match: _Match) -> int:
-        learnt = (self._learnt.get(seat.policy, 0) for seat in match.seats)
-        return max([self._played.get(match.match, 0), *learnt])
+        learned = (self._learned.get(seat.policy, 0) for seat in match.seats)
+        return max([self._played.get(match.match, 0), *learned])
 
     @property
     def condition(self) -> RunStatus:
@@ -258,7 +258,7 @@ class FollowedRun:
     def _update(self, line: dict[str, Any]) -> None:
         values = {name: value for name, value in line.items() if name not in UPDATE_FIELDS and value is not None}
         self.scoreboard.update(UpdateRecord(**{name: line[name] for name in UPDATE_FIELDS}, values=values))
-        self._learnt[line["policy"]] = max(self._learnt.get(line["policy"], 0), line["ticks"])
+        self._learned[line["policy"]] = max(self._learned.get(line["policy"], 0), line["ticks"])
 
 
 @contextmanager
@@ -284,7 +284,7 @@ def watch(
         path: of the run folder.
         columns: of the terminal; 0: stdout is no terminal, and gets a line now and then.
         wait: for so many seconds.
-        running: whether somebody writes into the folder.
+        running: whether a process writes into the folder.
 
     Raises:
         ConfigError: this is not a run folder, or it is damaged.
@@ -358,7 +358,7 @@ class _Screen:
 
 
 def _follow(run: FollowedRun, screen: _Screen, wait: Callable[[float], None], running: Callable[[Path], bool]) -> None:
-    """Looks until nobody writes any more, and then once more: what was written last is shown too."""
+    """Shows the run until no process writes any more, and then once more for the last lines."""
     patience = _PATIENCE
     while True:
         going = running(run.folder.path)

@@ -1,4 +1,4 @@
-"""Generalised advantage estimation (Schulman et al. 2016, arXiv 1506.02438), also for games in turns.
+"""Generalized advantage estimation (Schulman et al. 2016, arXiv 1506.02438), also for games in turns.
 
 A *transition* of a row begins on a tick where the row acts and is complete on the next tick where it ends its
 episode or may act again; the rewards of the ticks between belong to it. Where every row acts on every tick a

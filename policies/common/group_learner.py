@@ -23,8 +23,7 @@ from arena.group.group import Moments
 from policies.common.adam import Adam
 from policies.common.algorithm import Metrics
 from policies.common.normalization import Normalization, ObservationNormalizer, joined, pooled
-from policies.common.nstep import Experience
-from policies.common.nstep import Fragment as NStepBatch
+from policies.common.nstep import NStepBatch, NStepBuilder
 from policies.common.replay import Replay, Transitions
 from policies.common.replay_ratio import ReplayRatio
 from policies.common.rng import REPLAYING, stream
@@ -321,7 +320,7 @@ class ReplayLearner(GroupLearner):
         options: OffPolicyOptions,
         rank: int,
         size: int,
-        experience: Experience,
+        experience: NStepBuilder,
         replay: Replay | None,
         normalization: ObservationNormalizer,
         intensity: ReplayRatio,

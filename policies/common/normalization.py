@@ -1,4 +1,4 @@
-"""Running normalisation: observations to mean 0 and deviation 1, rewards by the deviation of the discounted return.
+"""Running normalization: observations to mean 0 and deviation 1, rewards by the deviation of the discounted return.
 
 What one worker has seen is a `Statistics` for each array; `pooled` merges those of a whole group in one exchange, so
 that all workers hold the same numbers to the bit, and N workers those that one would have of all their samples.
@@ -7,7 +7,7 @@ that all workers hold the same numbers to the bit, and N workers those that one 
                    choices stay as they are, since the networks scale them
     rewards        r / deviation of the running discounted return of the rows (Engstrom et al. 2020, arXiv 2005.12729)
 
-Whoever learns from rollouts holds both as a `Normalization`: rewards are scaled by statistics that have their own
+Algorithms that learn from rollouts hold both as a `Normalization`: rewards are scaled by statistics that have their own
 rollout in them, but observations by those of before, from the first tick of a rollout to the last step on it: else the
 policy that learns would not be the one that has acted.
 """
@@ -33,7 +33,7 @@ from policies.networks.actor_critic import leaf_spaces
 
 if TYPE_CHECKING:
     from arena.group.group import Group
-    from policies.common.nstep import Fragment as NStepBatch
+    from policies.common.nstep import NStepBatch
     from policies.common.on_policy import OnPolicyOptions
     from policies.common.replay import Transitions
     from policies.common.rollout import Rollout
@@ -103,7 +103,7 @@ def joined(parts: Sequence[Sequence[Any]], policy: str) -> list[Statistics]:
         merged = [one.merged(Statistics(*other)) for one, other in zip(merged, part, strict=True)]
     if not all(np.isfinite(one.mean).all() and np.isfinite(one.squares).all() for one in merged):
         raise FloatingPointError(
-            f"policy {policy!r}: observations or rewards that are to be normalised have no finite mean and "
+            f"policy {policy!r}: observations or rewards that are to be normalized have no finite mean and "
             "deviation; are all of them finite, and of moderate size?"
         )
     return merged
@@ -114,19 +114,19 @@ class ObservationNormalizer:
 
     Args:
         space: one entity's observation space.
-        clip: how far from 0 a normalised number may be; None: any distance. It holds before anything is known as well:
+        clip: how far from 0 a normalized number may be; None: any distance. It holds before anything is known as well:
             with raw numbers of any size, many a first policy would always do the same, and values be far off.
         enabled: false: all leaves stay as they are, and there is nothing to know of them.
 
     Raises:
-        ConfigError: enabled, but no leaf can be normalised.
+        ConfigError: enabled, but no leaf can be normalized.
     """
 
     def __init__(self, space: Space[Any], *, clip: float | None = 10.0, enabled: bool = True) -> None:
         leaves = enumerate(leaf_spaces(space))
         numbers = {place: leaf.shape or () for place, leaf in leaves if enabled and _is_numbers(leaf)}
         if enabled and not numbers:
-            raise wrong("normalize_observations", True, f"false: {space} has no numbers that could be normalised")
+            raise wrong("normalize_observations", True, f"false: {space} has no numbers that could be normalized")
         self._places, self._clip = tuple(numbers), math.inf if clip is None else clip
         self.statistics = [Statistics.none(shape) for shape in numbers.values()]
         self._prepare()
@@ -168,21 +168,21 @@ class ObservationNormalizer:
         """Goes on from stored statistics.
 
         Raises:
-            ConfigError: they are of other observations, or those of the stored policy were normalised and these are
-                not, or the other way round: its network would see something else than it has learnt from.
+            ConfigError: they are of other observations, or those of the stored policy were normalized and these are
+                not, or the other way round: its network would see something else than it has learned from.
         """
         if set(state) != set(map(str, self._places)):
-            learnt, now = ("normalised" if there else "plain" for there in (state, self._places))
+            learned, now = ("normalized" if there else "plain" for there in (state, self._places))
             raise ConfigError(
-                f"the stored policy has learnt from {learnt} observations, this one has {now} ones; set "
-                f"normalize_observations: {'true' if state else 'false'}, and take the spaces that it was learnt with"
+                f"the stored policy has learned from {learned} observations, this one has {now} ones; set "
+                f"normalize_observations: {'true' if state else 'false'}, and take the spaces that it was learned with"
             )
         stored = [Statistics(**state[str(place)]) for place in self._places]
         for one, held in zip(stored, self.statistics, strict=True):
             if np.shape(one.mean) != held.mean.shape:
                 raise ConfigError(
-                    f"the stored policy has normalised observations of the shape {np.shape(one.mean)}, here they have "
-                    f"{held.mean.shape}; take the environment's spaces that it was learnt with"
+                    f"the stored policy has normalized observations of the shape {np.shape(one.mean)}, here they have "
+                    f"{held.mean.shape}; take the environment's spaces that it was learned with"
                 )
         self.statistics = [_copied(one) for one in stored]
         self._prepare()
@@ -202,7 +202,7 @@ class RewardNormalizer:
     Args:
         rows: of this worker's environment.
         gamma: discount per transition.
-        clip: how far from 0 a normalised reward may be; None: any distance.
+        clip: how far from 0 a normalized reward may be; None: any distance.
         enabled: false: rewards stay as they are.
     """
 
@@ -213,7 +213,7 @@ class RewardNormalizer:
         self._open = np.zeros(rows, np.bool_)  # whose transition is under way
 
     def __call__(self, rewards: Floats) -> Floats:
-        """Rewards [...] as they are learnt from."""
+        """Rewards [...] as they are learned from."""
         if not self._enabled:
             return rewards
         return np.clip(rewards / self.statistics.deviation, -self._clip, self._clip)
@@ -249,12 +249,12 @@ class RewardNormalizer:
         return self.statistics._asdict() if self._enabled else {}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Goes on from stored statistics; begins without where rewards were not normalised, or no longer are."""
+        """Goes on from stored statistics; begins without where rewards were not normalized, or no longer are."""
         if state and self._enabled:
             self.statistics = _copied(Statistics(**state))
 
     def worker_state_dict(self) -> dict[str, Any]:
-        """The returns that the rows are in the middle of; empty where rewards are not normalised."""
+        """The returns that the rows are in the middle of; empty where rewards are not normalized."""
         return {"returns": self._returns.copy(), "open": self._open.copy()} if self._enabled else {}
 
     def load_worker_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -292,10 +292,10 @@ class Normalization:
         self.rewards = RewardNormalizer(
             rows, gamma=options.gamma, clip=options.clip_rewards, enabled=options.normalize_rewards
         )
-        self._seen: list[Statistics] = []  # observations of the rollout that is learnt from
+        self._seen: list[Statistics] = []  # observations of the rollout that is learned from
 
     def observe(self, group: Group, rollout: Rollout) -> None:
-        """Takes in a whole rollout of every worker; a collective, where anything is normalised."""
+        """Takes in a whole rollout of every worker; a collective, where anything is normalized."""
         self.update(pooled(group, self.describe(rollout)))
 
     def describe(self, rollout: Rollout) -> list[Statistics]:
@@ -325,11 +325,11 @@ class Normalization:
         self.observations.update(self._seen)
 
     def state_dict(self) -> dict[str, Any]:
-        """What the policy has learnt of its game's scales."""
+        """What the policy has learned of its game's scales."""
         return {"observations": self.observations.state_dict(), "rewards": self.rewards.state_dict()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Goes on from a stored state; an empty one is that of a policy that had no normalisation.
+        """Goes on from a stored state; an empty one is that of a policy that had no normalization.
 
         Raises:
             ConfigError: as `ObservationNormalizer.load_state_dict`.

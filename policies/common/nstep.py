@@ -28,17 +28,17 @@ from arena.game.spaces import flatten, leaves_of
 from policies.common.rollout import last_leaves, stored_leaves, to_mask
 from policies.common.tensors import storage_dtype, to_arrays, to_tensors
 
-NO_SIGHT = -1  # no sight
+NO_DECISION = -1  # no sight
 
 
-class Fragment(NamedTuple):
+class NStepBatch(NamedTuple):
     """Sights that follow each other, `K` of them, and the transitions that became complete meanwhile, `C` of them."""
 
     first: int  # number of the first sight
     observations: tuple[Tensor, ...]  # leaves [K, ...]
     masks: Tensor | None  # bool [K, mask_size] what was allowed; None: everything
     starts: Tensor  # [C] int64: numbers of the sights where transitions begin, here or before
-    actions: Tensor  # [C, *action_shape], as learnt from
+    actions: Tensor  # [C, *action_shape], as learned from
     rewards: Tensor  # [C, *reward_shape] float32: the sum of gamma^i r_i
     discounts: Tensor  # [C, *reward_shape] float32: gamma^k after k actions; 0 where the episode terminated
     followings: Tensor  # [C] int64: numbers of the sights that follow; of the start itself where nothing does
@@ -49,13 +49,13 @@ class Fragment(NamedTuple):
         return samples
 
     @classmethod
-    def from_samples(cls, samples: Mapping[str, Any]) -> Fragment:
+    def from_samples(cls, samples: Mapping[str, Any]) -> NStepBatch:
         """The inverse of `to_samples`."""
         fields = to_tensors(dict(samples))
         return cls(**{**fields, "observations": tuple(fields["observations"])})
 
 
-class Experience:
+class NStepBuilder:
     """The transitions of one worker's rows.
 
     experience.begin(*env.reset())
@@ -66,8 +66,8 @@ class Experience:
 
     Args:
         space: one row's observations.
-        action_shape: of one action as learnt from.
-        action_dtype: of actions as learnt from.
+        action_shape: of one action as learned from.
+        action_dtype: of actions as learned from.
         mask_size: length of an action mask; 0: there are none.
         reward_shape: of the reward of one action, and of its discount.
         rows: `B`.
@@ -101,7 +101,7 @@ class Experience:
         self._powers = np.power(gamma, np.arange(n_step + 1), dtype=np.float64)
         self._weights = self._powers[:-1].reshape(-1, *(1 for _ in reward_shape))  # of rewards in columns
         # What is under way: column j is the row's transition that has seen j + 1 actions.
-        self._starts = np.full((rows, n_step), NO_SIGHT)
+        self._starts = np.full((rows, n_step), NO_DECISION)
         self._rewards = np.zeros((rows, n_step, *reward_shape))
         self._actions = torch.zeros(rows, n_step, *action_shape, dtype=action_dtype).numpy()
         self._count = 0  # sights so far, in all fragments
@@ -113,7 +113,7 @@ class Experience:
 
     def begin(self, observations: Any, infos: Mapping[str, Any]) -> None:
         """Takes what `env.reset` gave; what was under way is forgotten."""
-        self._starts[:] = NO_SIGHT
+        self._starts[:] = NO_DECISION
         self._see(observations, infos)
 
     def add(
@@ -125,7 +125,7 @@ class Experience:
         truncated: NDArray[np.bool_],
         infos: Mapping[str, Any],
     ) -> None:
-        """Takes one tick: actions [B, ...] as learnt from, and what `env.step` gave."""
+        """Takes one tick: actions [B, ...] as learned from, and what `env.step` gave."""
         self._actions[self._acting, 0] = actions[self._acting]
         self._rewards += self._weights * np.asarray(rewards)[:, None]
         ended = terminated | truncated
@@ -134,7 +134,7 @@ class Experience:
         self._see(observations, infos)
         self.ticks += 1
 
-    def cut(self) -> Fragment:
+    def cut(self) -> NStepBatch:
         """The sights and the complete transitions since the last cut."""
         fragment = self._fragment()
         self._clear()
@@ -146,7 +146,7 @@ class Experience:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Goes on from what was kept, with the numbers of its sights."""
-        fragment = Fragment.from_samples(state)
+        fragment = NStepBatch.from_samples(state)
         self._count = fragment.first
         self._clear()
         self._keep(fragment.observations, fragment.masks, len(fragment.observations[0]))
@@ -158,13 +158,13 @@ class Experience:
         self._allowed: list[Tensor] = []  # their masks [K_i, mask_size]; none as long as there was none
         self._done: list[tuple[NDArray[Any], ...]] = []  # the last five columns of a fragment, [C_i, ...] each
 
-    def _fragment(self) -> Fragment:
+    def _fragment(self) -> NStepBatch:
         leaves = tuple(torch.cat(parts) for parts in zip(self._no_sights, *self._sights, strict=True))
         masks = torch.cat(self._allowed) if self._allowed else None
         columns = zip(self._nothing_done, *self._done, strict=True)
-        with np.errstate(over="ignore"):  # a reward too large for float32 is infinite, and whoever learns refuses it
+        with np.errstate(over="ignore"):  # what float32 does not hold is infinite: refused later
             joined = [np.concatenate(parts, dtype=parts[0].dtype, casting="same_kind") for parts in columns]
-        return Fragment(self._first, leaves, masks, *map(torch.from_numpy, joined))
+        return NStepBatch(self._first, leaves, masks, *map(torch.from_numpy, joined))
 
     def _see(self, observations: Any, infos: Mapping[str, Any]) -> None:
         """The rows that act next begin a transition; those that have seen enough for their oldest end that one."""
@@ -175,7 +175,7 @@ class Experience:
             rows, count = torch.from_numpy(acting), len(acting)
             leaves, mask = [leaf[rows] for leaf in leaves], None if mask is None else mask[rows]
         numbers = self._keep(leaves, mask, count)
-        full = self._starts[acting, -1] != NO_SIGHT
+        full = self._starts[acting, -1] != NO_DECISION
         if np.count_nonzero(full):
             complete = self._everybody[acting][full]
             self._complete(complete, self._starts.shape[1] - 1, self._left(complete), numbers[full])
@@ -196,15 +196,15 @@ class Experience:
 
     def _end(self, ended: NDArray[np.bool_], terminated: NDArray[np.bool_], infos: Mapping[str, Any]) -> None:
         """Completes what is under way where an episode has ended; one that was only cut has a last sight."""
-        rows, columns = np.nonzero((self._starts != NO_SIGHT) & ended[:, None])
+        rows, columns = np.nonzero((self._starts != NO_DECISION) & ended[:, None])
         cut = np.unique(rows[~terminated[rows]])
-        following = np.full(self.rows, NO_SIGHT)
+        following = np.full(self.rows, NO_DECISION)
         if len(cut):
             following[cut] = self._keep(*self._last_sights(cut, infos), len(cut))
         is_over = terminated[rows]
         discounts = np.where(is_over, 0.0, self._powers[columns + 1])
         self._complete(rows, columns, discounts, np.where(is_over, self._starts[rows, columns], following[rows]))
-        self._starts[ended] = NO_SIGHT
+        self._starts[ended] = NO_DECISION
 
     def _last_sights(self, rows: NDArray[np.intp], infos: Mapping[str, Any]) -> tuple[list[Tensor], Tensor | None]:
         """Leaves and masks [K, ...] of the last observations of rows; without a mask there all is allowed."""

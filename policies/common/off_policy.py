@@ -25,7 +25,7 @@ from policies.common.algorithm import Algorithm, check_autoreset
 from policies.common.devices import moved
 from policies.common.group_learner import ReplayLearner
 from policies.common.normalization import ObservationNormalizer, check_normalization
-from policies.common.nstep import Experience
+from policies.common.nstep import NStepBuilder
 from policies.common.options import (
     AUTO,
     Activation,
@@ -81,11 +81,11 @@ class OffPolicyOptions(AlgorithmOptions, frozen=True, kw_only=True):
     priority_alpha: Fraction = 0.6  # how much more often: 0 uniform, 1 in proportion to the error
     priority_beta: Fraction = 0.4  # correction of that by importance sampling; rises linearly to 1 over the run
     priority_epsilon: NonNegative = 1e-6  # added to the error, so that everything may be replayed
-    tau: PositiveFraction = 1.0  # how far the target networks move to what is learnt; 1: they become a copy
+    tau: PositiveFraction = 1.0  # how far the target networks move to what is learned; 1: they become a copy
     target_update_interval: Count = 100  # gradient steps between two moves of the target networks
     max_grad_norm: Positive | None = 10.0  # longest gradient that is stepped on; null: any
     normalize_observations: bool = False  # each number to mean 0 and deviation 1 of all that the group has seen
-    clip_observations: Clip | None = 10.0  # how far from 0 a normalised number may be; null: any distance
+    clip_observations: Clip | None = 10.0  # how far from 0 a normalized number may be; null: any distance
     hidden_sizes: Sizes = (64, 64)  # layers of each network
     activation: Activation = "relu"  # tanh or relu
     device: Device = "cpu"  # cpu, cuda, or auto: cuda where there is one
@@ -179,7 +179,7 @@ class OffPolicy(Algorithm, ABC):
         optimizers: Mapping[str, Adam],
         targets: Mapping[str, Target[Any]],
         *,
-        experience: Experience | None = None,
+        experience: NStepBuilder | None = None,
         normalization: ObservationNormalizer | None = None,
         rank: int | None = None,
         size: int | None = None,
@@ -204,7 +204,7 @@ class OffPolicy(Algorithm, ABC):
             "action_dtype": self.actions.dtype,
             "mask_size": self.actions.mask_size,
         }
-        self.experience = experience or Experience(**layout, rows=self.env.num_envs, n_step=o.n_step, gamma=o.gamma)
+        self.experience = experience or NStepBuilder(**layout, rows=self.env.num_envs, n_step=o.n_step, gamma=o.gamma)
         size, pooled = size or group.size, group.sync == "samples"
         replay = None
         if group.is_root or not pooled:
@@ -340,8 +340,8 @@ def check_budget(options: OffPolicyOptions, *, rows: int, ticks: int, workers: i
     collected = rows * ticks * workers
     if options.learning_starts >= collected:
         raise ConfigError(
-            f"{collected} transitions are collected in {ticks} ticks ({_of(workers, rows)}), and learnt from after "
-            f"{options.learning_starts}: nothing would be learnt; set learning_starts to less, or raise ticks",
+            f"{collected} transitions are collected in {ticks} ticks ({_of(workers, rows)}), and learned from after "
+            f"{options.learning_starts}: nothing would be learned; set learning_starts to less, or raise ticks",
             path="options.learning_starts",
         )
     least = 2 * rows * (options.train_every + options.n_step) * workers

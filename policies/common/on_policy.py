@@ -8,18 +8,20 @@ ends in the middle of a rollout, each worker keeps its part as its own state and
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
 
 import msgspec
 import numpy as np
 import torch
-from gymnasium.spaces import Space
 from gymnasium.vector import VectorEnv
 from numpy.typing import NDArray
 from torch import Tensor
 
 from arena.errors import BudgetReached, ConfigError
+from policies.common.adam import Adam
+from policies.common.algorithm import Algorithm
 from policies.common.devices import moved
+from policies.common.group_learner import RolloutLearner
 from policies.common.normalization import Normalization, check_normalization
 from policies.common.options import (
     AUTO,
@@ -37,12 +39,17 @@ from policies.common.options import (
     Recurrent,
     Schedule,
     Sizes,
+    check_idle,
     check_unused,
 )
+from policies.common.rng import ACTING, EXPLORING, stream
 from policies.common.rollout import Rollout, to_leaves, to_mask
 from policies.networks.actor_critic import ActorCritic, Encoder
-from policies.networks.heads import ActionHead
-from policies.networks.recurrent import Recollection, RecurrentEncoder
+from policies.networks.heads import ActionHead, BoxHead, action_head
+from policies.networks.recurrent import RecurrentEncoder, RecurrentState
+
+if TYPE_CHECKING:
+    from arena.group.group import Group
 
 _ROLLOUT = 2048  # transitions of the group in a rollout with `n_steps: auto`
 _SHORTEST = 32  # ticks that such a rollout has at least, however many rows play,
@@ -76,8 +83,8 @@ class OnPolicyOptions(AlgorithmOptions, frozen=True, kw_only=True):
     normalize_advantage: bool = True  # to mean 0 and deviation 1 over all the group's transitions
     normalize_observations: bool = False  # each number to mean 0 and deviation 1 of all that the group has seen
     normalize_rewards: bool = False  # divided by the deviation of the discounted return
-    clip_observations: Clip | None = 10.0  # how far from 0 a normalised number may be; null: any distance
-    clip_rewards: Clip | None = 10.0  # the same of a normalised reward
+    clip_observations: Clip | None = 10.0  # how far from 0 a normalized number may be; null: any distance
+    clip_rewards: Clip | None = 10.0  # the same of a normalized reward
     hidden_sizes: Sizes = (64, 64)  # layers of the actor, and of the critic
     activation: Activation = "tanh"  # tanh or relu
     log_std_init: LogStd = 0.0  # initial logarithm of the deviation of Box actions
@@ -114,7 +121,7 @@ def check_budget(n_steps: int, ticks: int) -> None:
     """
     if n_steps > ticks:
         raise ConfigError(
-            f"a rollout of {n_steps} ticks does not fit into a run of {ticks}, so nothing would be learnt; "
+            f"a rollout of {n_steps} ticks does not fit into a run of {ticks}, so nothing would be learned; "
             f"set n_steps to {ticks} or less, or ticks to {n_steps} or more",
             path="options.n_steps",
         )
@@ -135,7 +142,7 @@ def rollout_sizes(options: OnPolicyOptions, *, rows: int, ticks: int, workers: i
 # ------------------------------------------------------------------------------------------------------------ playing
 
 Choose = Callable[[int, Tensor, slice], NDArray[Any]]
-"""`act(t, noise, rows)`: the actions of some rows on tick `t`, as learnt from, sampled with noise [rows, outputs]."""
+"""`act(t, noise, rows)`: the actions of some rows on tick `t`, as learned from, sampled with noise [rows, outputs]."""
 
 
 @torch.inference_mode()
@@ -181,82 +188,7 @@ def collect(env: VectorEnv[Any, Any, Any], head: ActionHead, rollout: Rollout, a
                 raise
 
 
-def network_actor(
-    network: ActorCritic,
-    space: Space[Any],
-    normalization: Normalization,
-    device: torch.device,
-    *,
-    generator: torch.Generator,
-    greedy: bool,
-) -> Callable[[Any, Mapping[str, Any]], NDArray[Any]]:
-    """A function from (observations, infos) of a vector environment to actions, with the current weights.
-
-    One of a recurrent policy plays one environment from its reset on; a row forgets where the infos say that its
-    episode has ended.
-
-    Args:
-        network: of the policy.
-        space: one entity's observation space.
-        normalization: of the observations.
-        device: of the network.
-        generator: where actions are sampled from.
-        greedy: take the most probable actions.
-    """
-    head, recollection = network.head, Recollection(network.encoder.memory_size)
-
-    @torch.inference_mode()
-    def act(observations: Any, infos: Mapping[str, Any]) -> NDArray[Any]:
-        leaves, mask = to_leaves(space, observations), to_mask(infos, head.mask_size)
-        seen = normalization.observations(recollection.beside(leaves, infos))
-        policy, memory = network.act(moved(seen, device), moved(mask, device))
-        recollection.keep(memory, infos)
-        noise = head.noise(1, len(leaves[0]), generator)[0]
-        actions = policy.mode() if greedy else policy.sample(moved(noise, device))
-        return head.to_env(actions.cpu().numpy())
-
-    return act
-
-
-def log_prob_of(
-    network: ActorCritic,
-    space: Space[Any],
-    normalization: Normalization,
-    device: torch.device,
-    observations: Any,
-    actions: Any,
-    masks: NDArray[np.int8] | None,
-) -> NDArray[np.float64]:
-    """Log-probabilities, or log-densities, [N] of the actions of one episode, in its order, by the current weights.
-
-    A number of a Box action that lies on its bound has the probability of all that is clipped to it.
-
-    Args:
-        network, space, normalization, device: as of `network_actor`.
-        observations: a batched sample [N, ...].
-        actions: [N, ...] as the environment takes them.
-        masks: [N, mask_size] the choices that were allowed; None: all.
-    """
-    head, memory_size = network.head, network.encoder.memory_size
-    leaves, mask = to_leaves(space, observations), to_mask({"action_mask": masks}, head.mask_size)
-    if memory_size:
-        leaves.append(torch.zeros(len(leaves[0]), memory_size))
-    with torch.inference_mode():
-        seen = moved(normalization.observations(leaves), device)
-        policy = network.policy(seen, moved(mask, device), torch.tensor([len(leaves[0])]))
-        log_probs = head.env_log_prob(policy, moved(head.from_env(actions), device))
-        found: NDArray[np.float64] = log_probs.double().cpu().numpy()
-    return found
-
-
 # ---------------------------------------------------------------------------------------------------- asking networks
-
-
-def make_encoder(space: Space[Any], options: OnPolicyOptions, generator: torch.Generator) -> Encoder:
-    """The encoder of one entity's observations, with a memory if the options ask for one."""
-    if options.recurrent is None:
-        return Encoder(space, generator)
-    return RecurrentEncoder(space, kind=options.recurrent, hidden_size=options.hidden_size, generator=generator)
 
 
 class StateInputs(NamedTuple):
@@ -265,12 +197,6 @@ class StateInputs(NamedTuple):
     played: list[Tensor]  # [T * B, ...] of all ticks, tick by tick
     last: list[Tensor]  # [B, ...] after the last tick
     finals: list[Tensor]  # [K, ...] of episodes that were cut, as `Rollout.final_leaves`; empty where none was
-
-
-def state_inputs(rollout: Rollout, normalization: Normalization) -> StateInputs:
-    """All that the rows of a rollout have seen, normalized."""
-    seen = (rollout.flat()[0], rollout.leaves(rollout.ticks), rollout.final_leaves())
-    return StateInputs(*(normalization.observations(leaves) if leaves else leaves for leaves in seen))
 
 
 def evaluate_network(
@@ -290,3 +216,127 @@ def evaluate_network(
 def values_of(network: ActorCritic, leaves: list[Tensor], device: torch.device) -> Tensor:
     """V [N] of leaves, on the CPU; of no leaves, an empty tensor."""
     return network.value(moved(leaves, device)).cpu() if leaves else torch.zeros(0)
+
+
+# ------------------------------------------------------------------------------------------------- a base of algorithms
+
+
+class OnPolicy(Algorithm):
+    """One worker of an on-policy algorithm: networks, a rollout, and what the arena asks of them.
+
+    Args:
+        env: a vector environment that resets on the same step; `infos["active"]` marks the rows that act next and
+            `infos["action_mask"]` the choices that they have, where the environment gives them.
+        group: the workers of this policy.
+        ticks: the whole run's budget; the learning-rate schedule ends with it.
+        options: the fields of the class's `Options`.
+
+    Attributes:
+        generator: all that this worker draws: exploration and shuffling.
+        updates: of the policy.
+
+    Raises:
+        ConfigError: an option or a space that the algorithm cannot take.
+    """
+
+    Options: ClassVar[type[Any]]
+    optional_parts = ("normalization",)
+    group_learner: RolloutLearner
+
+    def __init__(self, env: VectorEnv[Any, Any, Any], group: Group, *, ticks: int, **options: Any) -> None:
+        super().__init__(env, group, ticks=ticks, **options)
+        o = self.options = self.options.settled(rows=group.rows or env.num_envs, workers=group.size, ticks=ticks)
+        self.head = action_head(env.single_action_space, log_std_init=o.log_std_init)
+        if not isinstance(self.head, BoxHead):
+            check_idle(o, "log_std_init", where=f"the actions are {env.single_action_space}")
+        self.n_steps = int(o.n_steps)
+        self.network = self.make_network(torch.Generator().manual_seed(group.shared_seed)).to(self.device)
+        self.optimizer = Adam(self.network, epsilon=o.adam_epsilon)
+        self.generator = stream(group.seed, EXPLORING)
+        self.normalization = Normalization(env.single_observation_space, env.num_envs, o)
+        self.rollout = self.make_rollout()
+        self.updates = 0
+        self.group_learner = RolloutLearner(
+            group,
+            self.network,
+            max_grad_norm=o.max_grad_norm,
+            remedy="are all rewards and observations finite, and of moderate size? If they are, lower learning_rate",
+            rollout=self.rollout,
+            normalization=self.normalization,
+            normalize_advantage=o.normalize_advantage,
+            sequence_length=None if o.recurrent is None else o.sequence_length,
+            device=self.device,
+        )
+
+    def make_network(self, generator: torch.Generator) -> ActorCritic:
+        """Actor and critic, with the same initial weights at every worker."""
+        space, o = self.env.single_observation_space, self.options
+        if o.recurrent is None:
+            encoder = Encoder(space, generator)
+        else:
+            encoder = RecurrentEncoder(space, kind=o.recurrent, hidden_size=o.hidden_size, generator=generator)
+        return ActorCritic(encoder, self.head, **self.layers(generator))
+
+    def layers(self, generator: torch.Generator) -> dict[str, Any]:
+        """The arguments of `ActorCritic` that the options name."""
+        o = self.options
+        return {"hidden_sizes": o.hidden_sizes, "activation": o.activation, "generator": generator}
+
+    def make_rollout(self) -> Rollout:
+        """Storage of the ticks that one update learns from."""
+        space, memory_size = self.env.single_observation_space, self.network.encoder.memory_size
+        return Rollout(space, self.head, ticks=self.n_steps, rows=self.env.num_envs, memory_size=memory_size)
+
+    def draw_noise(self, ticks: int) -> Tensor:
+        """The randomness of the actions of so many ticks, [ticks, B, outputs]."""
+        return self.head.noise(ticks, self.env.num_envs, self.generator).to(self.device)
+
+    def inputs(self) -> StateInputs:
+        """What the network is asked about the rollout."""
+        rollout = self.rollout
+        seen = (rollout.flat()[0], rollout.leaves(rollout.ticks), rollout.final_leaves())
+        return StateInputs(*(self.normalization.observations(leaves) if leaves else leaves for leaves in seen))
+
+    def actor(self, *, greedy: bool = False) -> Callable[[Any, Mapping[str, Any]], NDArray[Any]]:
+        """A function from (observations, infos) of a vector environment to actions, with the current weights.
+
+        It has its own random stream, so that its use changes nothing in a run. Greedy: the most probable actions.
+        The function of a recurrent policy plays one environment from its reset on; a row forgets when its episode
+        has ended, as the infos say.
+        """
+        generator = stream(self.group.seed, ACTING)
+        space, head = self.env.single_observation_space, self.head
+        recollection = RecurrentState(self.network.encoder.memory_size)
+
+        @torch.inference_mode()
+        def act(observations: Any, infos: Mapping[str, Any]) -> NDArray[Any]:
+            leaves, mask = to_leaves(space, observations), to_mask(infos, head.mask_size)
+            seen = self.normalization.observations(recollection.beside(leaves, infos))
+            policy, memory = self.network.act(moved(seen, self.device), moved(mask, self.device))
+            recollection.keep(memory, infos)
+            noise = head.noise(1, len(leaves[0]), generator)[0]
+            actions = policy.mode() if greedy else policy.sample(moved(noise, self.device))
+            return head.to_env(actions.cpu().numpy())
+
+        return act
+
+    @torch.inference_mode()
+    def log_prob(self, observations: Any, actions: Any, masks: NDArray[np.int8] | None) -> NDArray[np.float64]:
+        """Log-probabilities, or log-densities, [N] of the actions of one episode, in its order, by the current weights.
+
+        A number of a Box action that lies on its bound has the probability of all that is clipped to it.
+
+        Args:
+            observations: a batched sample [N, ...].
+            actions: [N, ...] as the environment takes them.
+            masks: [N, mask_size] the choices that were allowed; None: all.
+        """
+        leaves = to_leaves(self.env.single_observation_space, observations)
+        mask = to_mask({"action_mask": masks}, self.head.mask_size)
+        if memory_size := self.network.encoder.memory_size:
+            leaves.append(torch.zeros(len(leaves[0]), memory_size))
+        seen = moved(self.normalization.observations(leaves), self.device)
+        policy = self.network.policy(seen, moved(mask, self.device), torch.tensor([len(leaves[0])]))
+        log_probs = self.head.env_log_prob(policy, moved(self.head.from_env(actions), self.device))
+        found: NDArray[np.float64] = log_probs.double().cpu().numpy()
+        return found

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from arena.game.spaces import leaves_of
-from policies.common.nstep import Fragment
+from policies.common.nstep import NStepBatch
 from policies.common.sum_tree import SumTree
 from policies.common.tensors import storage_dtype
 
@@ -39,7 +39,7 @@ class Transitions(NamedTuple):
 
     observations: tuple[Tensor, ...]  # leaves [N, ...], as networks take them
     masks: Tensor | None  # bool [N, mask_size]: what was allowed
-    actions: Tensor  # [N, *action_shape], as learnt from
+    actions: Tensor  # [N, *action_shape], as learned from
     rewards: Tensor  # [N, *reward_shape] float32: the sum of gamma^i r_i
     next_observations: tuple[Tensor, ...]  # leaves [N, ...]
     next_masks: Tensor | None  # bool [N, mask_size]
@@ -90,7 +90,7 @@ class Priorities:
         self.tree.set(slots, 0.0)
 
     def update(self, indices: Tensor, errors: Tensor) -> None:
-        """Of transitions that were learnt from; errors [N] of any sign."""
+        """Of transitions that were learned from; errors [N] of any sign."""
         priorities = errors.abs().double().numpy() + self._epsilon
         self.largest = max(self.largest, float(priorities.max(initial=0.0)))
         self.tree.set(indices.numpy(), priorities**self._alpha)
@@ -158,8 +158,8 @@ class Replay:
 
     Args:
         space: one observation.
-        action_shape: of one action as learnt from.
-        action_dtype: of actions as learnt from.
+        action_shape: of one action as learned from.
+        action_dtype: of actions as learned from.
         mask_size: length of an action mask; 0: there are none.
         reward_shape: of the reward of one action, and of its discount.
         capacity: sights that are kept at most, an equal part for each worker, rounded up.
@@ -201,7 +201,7 @@ class Replay:
         self._arrays = _Columns(*(column.numpy() for column in columns))
         self._priorities = None if alpha is None else Priorities(slots, alpha=alpha, epsilon=epsilon)
 
-    def extend(self, fragment: Fragment, worker: int = 0) -> int:
+    def extend(self, fragment: NStepBatch, worker: int = 0) -> int:
         """Takes what a worker has seen since its last fragment; how many transitions that were.
 
         A fragment that does not go on where the last one ended is from another life of the worker: then what its ring
@@ -220,7 +220,7 @@ class Replay:
         self.added += len(fragment.starts)
         return len(fragment.starts)
 
-    def _write_sights(self, fragment: Fragment, slots: Slots) -> None:
+    def _write_sights(self, fragment: NStepBatch, slots: Slots) -> None:
         """Of a fragment that is longer than the ring only the last part is kept."""
         self._forget(slots)
         for array, leaf in zip(self._leaf_arrays, fragment.observations, strict=True):
@@ -233,7 +233,7 @@ class Replay:
         masks = self._masks.numpy()
         masks[slots] = True if fragment.masks is None else fragment.masks.numpy()[len(fragment.masks) - len(slots) :]
 
-    def _write_transitions(self, fragment: Fragment, ring: Ring) -> None:
+    def _write_transitions(self, fragment: NStepBatch, ring: Ring) -> None:
         starts, actions, rewards, discounts, followings = (column.numpy() for column in fragment[3:])
         alive = starts >= ring.oldest  # a row that waits for long may find its sight written over
         slots, into = ring.slots(starts[alive]), self._arrays
@@ -274,7 +274,7 @@ class Replay:
         return self._at(indices, self._priorities.weights(indices, beta))
 
     def update_priorities(self, indices: Tensor, errors: Tensor) -> None:
-        """Takes the temporal-difference errors [N] of transitions that were learnt from; uniform replay has no use."""
+        """Takes the temporal-difference errors [N] of transitions that were learned from; uniform replay has no use."""
         if self._priorities is not None:
             self._priorities.update(indices, errors)
 
@@ -319,7 +319,7 @@ class Replay:
 
     # ------------------------------------------------------------------------------------------------- what it keeps
 
-    def fragment(self, worker: int = 0) -> Fragment:
+    def fragment(self, worker: int = 0) -> NStepBatch:
         """All that is kept of a worker, as it would have to be given to an empty replay."""
         ring = self._rings[worker]
         numbers = np.arange(ring.oldest, ring.end)
@@ -327,7 +327,7 @@ class Replay:
         begun = self._arrays.complete[slots]
         starts, kept = torch.from_numpy(numbers[begun]), torch.from_numpy(slots[begun])
         ahead = (self._followings[kept] - kept) % ring.length
-        return Fragment(
+        return NStepBatch(
             first=ring.oldest,
             observations=tuple(leaf[slots] for leaf in self._leaves),
             masks=None if self._masks is None else self._masks[slots],
@@ -353,7 +353,7 @@ class Replay:
         if len(state["rings"]) != len(self._rings):
             return
         for worker, samples in enumerate(state["rings"]):
-            self.extend(Fragment.from_samples(samples), worker)
+            self.extend(NStepBatch.from_samples(samples), worker)
         self.added = int(state["added"])
         if self._priorities is None or "priorities" not in state:
             return

@@ -45,7 +45,7 @@ class ReplayRatio:
             collected: transitions of the block.
             held: transitions that the group's replay was given so far, these included. A run that goes on
                 with other seats may begin with an empty one, and waits again.
-            minibatch: transitions of one gradient step, those of all workers; 0: nobody has any.
+            minibatch: transitions of one gradient step, of all workers together; 0: no worker has any.
         """
         self.collected += collected
         if held < self._starts:

@@ -231,7 +231,7 @@ class Rollout:
             "truncated": self._truncated,
         }
         self._cut: list[tuple[int, NDArray[np.intp], list[Tensor]]] = []  # tick, rows, their last leaves
-        self.played = 0  # ticks that are complete; whoever plays counts them
+        self.played = 0  # ticks that are complete; counted by `collect`
 
     def begin(self, observations: Any, infos: Mapping[str, Any]) -> None:
         """Takes what `env.reset` gave: what the rows see before the tick that comes next."""
@@ -258,7 +258,7 @@ class Rollout:
         *,
         rows: slice = _ALL,
     ) -> None:
-        """Takes tick `t` of some rows: actions [B, ...] as learnt from, and what `env.step` gave."""
+        """Takes tick `t` of some rows: actions [B, ...] as learned from, and what `env.step` gave."""
         self._action_array[t, rows] = actions
         self._rewards[t, rows] = rewards
         self._terminated[t, rows] = terminated

@@ -23,28 +23,28 @@ class Memory(NamedTuple):
     size: int
 
 
-class Misfit(NamedTuple):
+class ShapeMismatch(NamedTuple):
     """What does not fit, and what would."""
 
     words: str  # "actor 4-32-5 stored, 4-64-64-5 here"
-    option: str  # of the algorithm, as it was when the weights were learnt; empty where no option alone makes it so
+    option: str  # of the algorithm, as it was when the weights were learned; empty where no option alone makes it so
 
 
-def difference(stored: Shapes, held: Shapes) -> Misfit | None:
+def difference(stored: Shapes, held: Shapes) -> ShapeMismatch | None:
     """The first difference between stored weights and those of a network; None where there is none."""
     differ = [name for name in {**held, **stored} if held.get(name) is None or held.get(name) != stored.get(name)]
     if not differ:
         return None
     memories = _memory(stored), _memory(held)
     if memories[0] != memories[1]:
-        return Misfit(_memory_words(*memories), _memory_option(memories[0]))
+        return ShapeMismatch(_memory_words(*memories), _memory_option(memories[0]))
     there, here = _chains(stored), _chains(held)
     for name in {**here, **there}:
         old, new = there.get(name, ()), here.get(name, ())
         if old != new:
-            return Misfit(f"{name} {_sizes(old)} stored, {_sizes(new)} here", _sizes_option(old, new))
+            return ShapeMismatch(f"{name} {_sizes(old)} stored, {_sizes(new)} here", _sizes_option(old, new))
     shapes = (_shape(side, differ[0]) for side in (stored, held))
-    return Misfit("{} {} stored, {} here".format(differ[0], *shapes), "")
+    return ShapeMismatch("{} {} stored, {} here".format(differ[0], *shapes), "")
 
 
 def _chains(shapes: Shapes) -> dict[str, tuple[int, ...]]:

@@ -1,4 +1,4 @@
-"""A target network: a copy of what is learnt that follows it slowly (Mnih et al. 2015, doi 10.1038/nature14236)."""
+"""A target network: a copy of what is learned that follows it slowly (Mnih et al. 2015, doi 10.1038/nature14236)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Target(Generic[Module]):
     """A copy of a module, which no gradient moves.
 
     Args:
-        module: what is learnt.
+        module: what is learned.
         optimizer: what moves it, and nothing else.
 
     Attributes:
@@ -33,7 +33,7 @@ class Target(Generic[Module]):
 
     @torch.no_grad()
     def update(self, tau: float) -> None:
-        """Moves to (1 - tau) * itself + tau * what is learnt; tau = 1 is a copy."""
+        """Moves to (1 - tau) * itself + tau * what is learned; tau = 1 is a copy."""
         if tau == 1.0:
             self._vector.copy_(self._followed.vector)
         else:

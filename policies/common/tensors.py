@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from arena.errors import ConfigError
-from policies.common.shape_errors import Misfit, Shape, difference
+from policies.common.shape_errors import Shape, ShapeMismatch, difference
 
 _AS_LEARNT = (
-    "they were learnt with other spaces of the environment, or other options of the network, such as "
-    "options.hidden_sizes: take those of the configuration that they were learnt with"
+    "they were learned with other spaces of the environment, or other options of the network, such as "
+    "options.hidden_sizes: take those of the configuration that they were learned with"
 )
 
 
@@ -67,17 +67,17 @@ def load_weights(module: nn.Module, weights: Mapping[str, Any]) -> None:
     """Loads weights, arrays or tensors, into a module of the same shape.
 
     Raises:
-        ConfigError: names or shapes differ: the weights were learnt with other spaces or other layer sizes.
+        ConfigError: names or shapes differ: the weights were learned with other spaces or other layer sizes.
     """
     tensors = to_tensors(weights)
     found = misfit(module, tensors)
     if found is not None:
-        remedy = f"they were learnt with {found.option}" if found.option else _AS_LEARNT
+        remedy = f"they were learned with {found.option}" if found.option else _AS_LEARNT
         raise ConfigError(f"the stored weights do not fit this network: {found.words}; {remedy}")
     module.load_state_dict(tensors)
 
 
-def misfit(module: nn.Module, weights: Mapping[str, Any]) -> Misfit | None:
+def misfit(module: nn.Module, weights: Mapping[str, Any]) -> ShapeMismatch | None:
     """In which way stored weights do not fit a module; None if they do."""
     return difference(_shapes(weights), _shapes(module.state_dict()))
 

@@ -51,7 +51,7 @@ class _Conv2d(_Unset, nn.Conv2d):
     pass
 
 
-def _initialised(layer: Layer, gain: float, generator: torch.Generator) -> Layer:
+def _initialized(layer: Layer, gain: float, generator: torch.Generator) -> Layer:
     """Orthogonal weights (Saxe et al. 2014, arXiv 1312.6120) and zero biases."""
     nn.init.orthogonal_(layer.weight, gain, generator)
     nn.init.zeros_(layer.bias)  # type: ignore[arg-type]
@@ -59,7 +59,7 @@ def _initialised(layer: Layer, gain: float, generator: torch.Generator) -> Layer
 
 
 def _linear(inputs: int, outputs: int, gain: float, generator: torch.Generator) -> nn.Linear:
-    return _initialised(_Linear(inputs, outputs), gain, generator)
+    return _initialized(_Linear(inputs, outputs), gain, generator)
 
 
 def mlp(
@@ -131,7 +131,7 @@ class Image(nn.Module):
         inputs = int(channels)
         for outputs, (kernel, stride) in zip((32, 64, 64), kernels, strict=True):
             layer = _Conv2d(inputs, outputs, kernel, stride=stride, padding=int(small))
-            layers += [_initialised(layer, _HIDDEN_GAIN, generator), nn.ReLU()]
+            layers += [_initialized(layer, _HIDDEN_GAIN, generator), nn.ReLU()]
             inputs = outputs
         self.layers = nn.Sequential(*layers, nn.Flatten())
         with torch.no_grad():

@@ -1,6 +1,6 @@
 """Box actions between fixed bounds, as algorithms with action values learn them: numbers in [-1, 1].
 
-    outputs of the actor --tanh--> actions as learnt from [N, d] in [-1, 1] --to_env--> the game's own, in its bounds
+    outputs of the actor --tanh--> actions as learned from [N, d] in [-1, 1] --to_env--> the game's own, in its bounds
 
 What is here: the way between the two ends, the Gaussian that tanh squashes into them, and noise for actors that have
 none of their own.
@@ -33,8 +33,8 @@ class UnitBox:
 
     Attributes:
         outputs: how many numbers an action has, `d`.
-        shape: of one action as learnt from, (d,).
-        dtype: of actions as learnt from.
+        shape: of one action as learned from, (d,).
+        dtype: of actions as learned from.
         mask_size: 0, as a Box has no action masks.
 
     Raises:
@@ -59,7 +59,7 @@ class UnitBox:
         return bounded
 
     def uniform(self, rows: int, generator: torch.Generator) -> Tensor:
-        """Actions [rows, d] of somebody who has learnt nothing: all equally likely."""
+        """Uniformly random actions [rows, d]."""
         return torch.empty(rows, self.outputs).uniform_(-1, 1, generator=generator)
 
 

@@ -1,4 +1,4 @@
-"""Action values that are learnt several times over: critics of the same inputs that share nothing but these.
+"""Action values that are learned several times over: critics of the same inputs that share nothing but these.
 
     observations --encoder--> features --+--> Q_1, ..., Q_k
     actions, if they are numbers --------+

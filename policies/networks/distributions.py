@@ -44,7 +44,7 @@ class Distribution(Protocol):
     def gradient(self, actions: Tensor, log_prob: Tensor, entropy: float) -> Tensor:
         """The gradient of a loss with respect to the actor's outputs, [N, outputs].
 
-        What is learnt beside the outputs adds its own gradient to its `grad`.
+        What is learned beside the outputs adds its own gradient to its `grad`.
 
         Args:
             actions: [N, ...], as `log_prob` takes them.
@@ -85,7 +85,7 @@ class Categorical:
     """One choice out of `n`; actions are indices [N], int64.
 
     Args:
-        logits: [N, n], not normalised.
+        logits: [N, n], not normalized.
     """
 
     def __init__(self, logits: Tensor) -> None:

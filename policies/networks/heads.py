@@ -1,8 +1,8 @@
 """How a space of actions meets a network: how many numbers it needs, what they mean, what the game is told.
 
-    outputs of the actor [N, outputs] --distribution--> actions as learnt from [N, *shape] --to_env--> the game's own
+    outputs of the actor [N, outputs] --distribution--> actions as learned from [N, *shape] --to_env--> the game's own
 
-Actions as learnt from are indices from 0 (Discrete, MultiDiscrete), 0. and 1. (MultiBinary), or unbounded numbers
+Actions as learned from are indices from 0 (Discrete, MultiDiscrete), 0. and 1. (MultiBinary), or unbounded numbers
 (Box): what the space adds, `start`, bounds, shape and dtype, is only for the game.
 """
 
@@ -38,8 +38,8 @@ class ActionHead(nn.Module, ABC):
 
     Attributes:
         outputs: how many numbers the actor gives.
-        shape: shape of one action as learnt from.
-        dtype: dtype of actions as learnt from.
+        shape: shape of one action as learned from.
+        dtype: dtype of actions as learned from.
         mask_size: length of an action mask; 0 where the space takes none.
     """
 
@@ -62,12 +62,12 @@ class ActionHead(nn.Module, ABC):
 
     @abstractmethod
     def from_env(self, actions: NDArray[Any]) -> Tensor:
-        """The inverse of `to_env`: a batch of the environment's actions as learnt from, [N, *shape]."""
+        """The inverse of `to_env`: a batch of the environment's actions as learned from, [N, *shape]."""
 
     def env_log_prob(self, policy: Distribution, actions: Tensor) -> Tensor:
         """Log-probability [N] with which the environment gets these actions, [N, *shape] by `from_env`.
 
-        It is not that of the actions as learnt from where `to_env` makes several of them one.
+        It is not that of the actions as learned from where `to_env` makes several of them one.
         """
         return policy.log_prob(actions)
 

@@ -102,8 +102,8 @@ class MLP(nn.Sequential):
             RuntimeError: else, from the way back.
         """
         trace = self._trace(inputs)
-        learnt = trace if rows is None else [part[:rows] for part in trace]
-        return trace[-1], self._once(partial(self._backward, learnt))
+        learned = trace if rows is None else [part[:rows] for part in trace]
+        return trace[-1], self._once(partial(self._backward, learned))
 
     def forward_with_input_grad(self, inputs: Tensor) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
         """As `forward_with_grad`, but the way back leads to the inputs alone: it returns their gradient [N, inputs]."""

@@ -9,7 +9,7 @@ Actor and critic remember by layers of their own: the errors of values are many 
 gradient, and would drown it in a layer that both learn. The two are computed side by side, as twins.
 
 For learning, a row's transitions are chopped into *sequences*: runs of at most `length` transitions of one episode.
-A sequence begins with the memory that was recorded there, which nothing is learnt about, and goes on with what the
+A sequence begins with the memory that was recorded there, which nothing is learned about, and goes on with what the
 current weights make of it; the gradient goes back through time to its beginning, and no further (Williams and Peng
 1990, doi 10.1162/neco.1990.2.4.490). Sequences are processed side by side, sorted by length, so that those which have
 ended take no part: nothing is padded, and nothing has to be masked.
@@ -165,7 +165,7 @@ def _side_by_side(lengths: NDArray[np.int64]) -> tuple[NDArray[np.int64], list[i
     return (begins + times)[going_on], going_on.sum(1).tolist()
 
 
-class Recollection:
+class RecurrentState:
     """What the rows of an actor remember, from tick to tick; of a policy without memory, nothing.
 
     Args:

@@ -4,9 +4,9 @@
 
 There is a class for each kind of actions; they answer the same questions.
 
-    PlainNumbers     a Box: tanh of the outputs, without noise
-    NoisyNumbers     a Box: a Gaussian that tanh squashes, see `policies.networks.box`
-    Choices          a Discrete space: straight-through Gumbel-softmax (Jang et al. 2017, arXiv 1611.01144)
+    TanhActions     a Box: tanh of the outputs, without noise
+    SquashedGaussianActions     a Box: a Gaussian that tanh squashes, see `policies.networks.box`
+    GumbelSoftmaxActions          a Discrete space: straight-through Gumbel-softmax (Jang et al. 2017, arXiv 1611.01144)
 
     y_i = exp((z_i + g_i) / tau) / sum_j exp((z_j + g_j) / tau),   g: standard Gumbel noise               eq. (2)
 
@@ -43,7 +43,7 @@ class Actions(Protocol):
     """One entity's actions.
 
     Attributes:
-        shape, dtype: of one action as learnt from.
+        shape, dtype: of one action as learned from.
         mask_size: length of an action mask; 0: there are none.
         outputs: numbers that the actor gives.
         inputs: numbers of an action that critics take.
@@ -60,7 +60,7 @@ class Actions(Protocol):
         ...
 
     def uniform(self, rows: int, mask: Tensor | None, generator: torch.Generator) -> Tensor:
-        """Actions [rows, *shape] of somebody who has learnt nothing."""
+        """Uniformly random actions [rows, *shape]."""
         ...
 
     def choose(self, outputs: Tensor, mask: Tensor | None, generator: torch.Generator | None) -> Tensor:
@@ -76,11 +76,11 @@ class Actions(Protocol):
         ...
 
     def wanted_entropy(self, outputs: Tensor, mask: Tensor | None) -> Tensor:
-        """The entropy [N], in nats, that soft actors aim at if nobody says another."""
+        """The entropy [N], in nats, that soft actors aim at by default."""
         ...
 
 
-class PlainNumbers:
+class TanhActions:
     """A Box with bounds, without noise; actions are [N, d] in [-1, 1]. It answers what `Actions` asks."""
 
     def __init__(self, space: Space[Any]) -> None:
@@ -108,7 +108,7 @@ class PlainNumbers:
         return outputs.new_zeros(len(outputs))
 
 
-class NoisyNumbers(PlainNumbers):
+class SquashedGaussianActions(TanhActions):
     """A Box with bounds, and a policy of means and deviations; its entropy is estimated from the sample itself."""
 
     def __init__(self, space: Space[Any]) -> None:
@@ -130,7 +130,7 @@ class NoisyNumbers(PlainNumbers):
         return normal((len(outputs), self.inputs), generator).to(outputs.device)
 
 
-class Choices:
+class GumbelSoftmaxActions:
     """A Discrete space; actions are indices [N] from 0. It answers what `Actions` asks.
 
     Args:

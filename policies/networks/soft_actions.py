@@ -58,7 +58,7 @@ class ContinuousActions:
     """A Box: a Gaussian that tanh squashes into the bounds.
 
     Attributes:
-        shape, dtype, mask_size: of actions as learnt from.
+        shape, dtype, mask_size: of actions as learned from.
         outputs: numbers that the actor gives.
         critic_inputs, critic_outputs: numbers of an action that the critics take, and values that they give.
     """
@@ -200,7 +200,7 @@ class Temperature(nn.Module):
 
 
 class SoftActorCritic(ActorAndCritics):
-    """All that is learnt; the temperature only where it is not fixed.
+    """All that is learned; the temperature only where it is not fixed.
 
     Args:
         critics, outputs, layers: as of `ActorAndCritics`.

@@ -1,4 +1,4 @@
-"""Demonstrations: what somebody has seen and done, out of the recorded samples of a run (`record: samples`)."""
+"""Demonstrations: observations and actions from the recorded samples of a run (`record: samples`)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Demonstrations(NamedTuple):
 
     observations: tuple[Tensor, ...]  # leaves [N, ...], in the dtypes that networks take
     masks: Tensor | None  # bool [N, mask_size], what was allowed; None where everything always was
-    actions: Tensor  # [N, ...] as learnt from, see `policies.networks.heads`
+    actions: Tensor  # [N, ...] as learned from, see `policies.networks.heads`
 
     @property
     def size(self) -> int:
@@ -58,7 +58,7 @@ def open_demonstrations(path: str, policy: str | None) -> Samples:
 
 
 def check_demonstrations(path: str, policy: str | None) -> None:
-    """Reads all that will be learnt from, before anybody plays.
+    """Reads all that will be learned from, before anybody plays.
 
     Raises:
         ConfigError: there is nothing, the policy has not played, or something is damaged; as `open_demonstrations`.
@@ -69,10 +69,10 @@ def check_demonstrations(path: str, policy: str | None) -> None:
 
 
 def check_spaces(samples: Samples, policy: str | None, observation_space: Space[Any], action_space: Space[Any]) -> None:
-    """Whether there is somebody to learn from.
+    """Checks that there are demonstrations to learn from.
 
     Raises:
-        ConfigError: nobody, or not all whose samples are asked for, has played with these spaces.
+        ConfigError: no entity has played with these spaces, or not all entities whose samples are asked for.
     """
     played = {
         (entity.policy, entity.observation_space == observation_space and entity.action_space == action_space)
@@ -100,7 +100,7 @@ def demonstrations(
 ) -> Demonstrations:
     """Every `shares`-th decision from the one numbered `share` on.
 
-    Turns for which nobody spoke are none, and neither is an action that the mask of its turn forbids.
+    Turns without an action of the policy are left out, and so are actions that the mask of their turn forbids.
 
     Args:
         samples: of a run.
@@ -110,7 +110,7 @@ def demonstrations(
         action_space: of actions.
 
     Raises:
-        ConfigError: a part is damaged, or nobody has acted.
+        ConfigError: a part is damaged, or there is no action.
     """
     taken: list[Demonstrations] = []
     count = 0

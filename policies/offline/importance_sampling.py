@@ -56,7 +56,7 @@ class Estimates(NamedTuple):
     weighted: Estimate
     mean_return: Estimate  # of who has played
     episodes: int  # that were used
-    left_out: int  # as the end of a leg had cut them, or nobody had spoken for the entity
+    left_out: int  # cut by the end of a leg, or the entity had no action of the policy
     effective_episodes: float  # (sum w)^2 / sum w^2: so many of the target's own would say as much
 
 
@@ -81,7 +81,7 @@ def estimate(episodes: Iterable[Episode], *, target: LogProb, behaviour: LogProb
         gamma: discount per action.
 
     Raises:
-        ConfigError: no episode is left, or the behaviour policy learnt while it played them or cannot have played
+        ConfigError: no episode is left, or the behaviour policy learned while it played them or cannot have played
             them, or a ratio of probabilities or a reward is no finite number.
     """
     weighed: list[_Weighed] = []
@@ -144,7 +144,7 @@ def _times_exp(values: NDArray[np.float64], log_weights: NDArray[np.float64]) ->
 def _check_frozen(episode: Episode) -> None:
     if episode.learning:
         raise ConfigError(
-            f"{_place(episode)}: the policy {episode.policy!r} learnt while it was recorded, so no weights are those "
+            f"{_place(episode)}: the policy {episode.policy!r} learned while it was recorded, so no weights are those "
             "that have played; record it once more with `frozen: true` and `load:`"
         )
 

@@ -1,11 +1,11 @@
 """Stable-Baselines3's save format, which its own `load` opens: made the same every time, and read without trust.
 
     data                        JSON: what the model is made of; what JSON has no form for is a pickle in it
-    policy.pth, ....pth         weights and optimisers, as torch saves them
+    policy.pth, ....pth         weights and optimizers, as torch saves them
     pytorch_variables.pth       other tensors
     _stable_baselines3_version
 
-The library's `load` unpickles what is in `data`, so it runs whatever somebody has put there. Here nothing is unpickled:
+The library's `load` unpickles what is in `data`, so it executes any code that is in there. Here nothing is unpickled:
 tensors are read by torch's loader of weights alone, and of `data` only the numbers. All members are stored as they are,
 also those inside of the `.pth` files, so that nothing can grow beyond the archive's own size.
 """
@@ -36,7 +36,7 @@ class Contents(NamedTuple):
     """What is read of an archive."""
 
     numbers: dict[str, int | float]  # of `data`
-    parameters: dict[str, Any]  # state dicts of modules and optimisers by name, tensors on the CPU
+    parameters: dict[str, Any]  # state dicts of modules and optimizers by name, tensors on the CPU
     variables: dict[str, Any]  # other tensors by name
 
 

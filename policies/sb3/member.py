@@ -1,10 +1,10 @@
 """The algorithms of Stable-Baselines3 as workers: the library's own classes, which neither know the arena nor a group.
 
     plays      the library's `learn` steps the seat's lanes and entities (`rows`), until the environment has had enough
-    averages   a hook on its optimisers: before each step the gradients become the mean over the group's workers, are
+    averages   a hook on its optimizers: before each step the gradients become the mean over the group's workers, are
                clipped, and looked at; so all workers make the same steps, each on its own batch
     tells      its callback: what the library has logged goes to the group, averaged; its state is offered
-    is saved   weights, optimisers and counters in the library's own format; a replay, or a rollout that the end of a
+    is saved   weights, optimizers and counters in the library's own format; a replay, or a rollout that the end of a
                leg has parted, as the worker's own
 
 The library clips a gradient before the hook sees it, and a mean of clipped gradients is not the clipped mean. So its
@@ -55,7 +55,7 @@ ARCHIVE = "stable_baselines3.zip"
 """The one item of a member's state: uint8 [n], the bytes of a file that the library's `load` opens."""
 
 _COUNTERS = ("_n_updates", "_n_calls", "_episode_num", "_current_progress_remaining", "exploration_rate")
-_AS_LEARNT = "load them with the policy_kwargs, the optimiser and the environment's spaces that they were learnt with"
+_AS_LEARNT = "load them with the policy_kwargs, the optimizer and the environment's spaces that they were learned with"
 _MAKING = 100  # of random streams, beside those of policies.common.rng
 
 Figures = dict[str, float]
@@ -201,7 +201,7 @@ class Member:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Goes on from a stored state, also one of another worker or another number of workers or rows.
 
-        Of the archive nothing is unpickled: weights, optimisers and counters are taken from it, all else is what the
+        Of the archive nothing is unpickled: weights, optimizers and counters are taken from it, all else is what the
         options and the seat say.
 
         Raises:
@@ -221,7 +221,7 @@ class Member:
         self.logged_updates, self.logged_at = self.model._n_updates, ticks - 1  # so the leg's first tick counts
 
     def worker_state_dict(self) -> dict[str, Any]:
-        """What this worker alone has: its replay, or the part of a rollout that it has not learnt from."""
+        """What this worker alone has: its replay, or the part of a rollout that it has not learned from."""
         if self.taken_on is not None:
             return dict(self.taken_on)
         if not self.collected and isinstance(self.model, OnPolicyAlgorithm):
@@ -269,7 +269,7 @@ class Member:
         """What `arena plan` shows of what the workers do together.
 
         Raises:
-            ConfigError: an option that the library cannot take, or not with these workers; or nothing would be learnt.
+            ConfigError: an option that the library cannot take, or not with these workers; or nothing would be learned.
         """
         given = cls.Options(**options)
         if getattr(given, "target_kl", None) is not None and workers > 1:
@@ -363,26 +363,26 @@ def _length(model: Any) -> int:
 
 
 def _check_same_kind(optimizer: Optimizer, state: Mapping[str, Any]) -> None:
-    """Refuses the state of another kind of optimiser, which would be found out at its next step.
+    """Refuses the state of another kind of optimizer, which would be found out at its next step.
 
     Raises:
         ValueError: it is one.
     """
     mine, theirs = ([{*group} for group in groups] for groups in (optimizer.param_groups, state["param_groups"]))
     if mine != theirs:
-        raise ValueError(f"{type(optimizer).__name__} has other parameters than the stored optimiser")
+        raise ValueError(f"{type(optimizer).__name__} has other parameters than the stored optimizer")
 
 
 def _rollout_sizes(options: Any, rows: int, ticks: int, workers: int) -> dict[str, int]:
     if options.n_steps > ticks:
         raise ConfigError(
-            f"a rollout of {options.n_steps} ticks does not fit into a run of {ticks}, so nothing would be learnt; set "
-            f"n_steps to {ticks} or less, or ticks to {options.n_steps} or more",
+            f"a rollout of {options.n_steps} ticks does not fit into a run of {ticks}, so nothing would be learned; "
+            f"set n_steps to {ticks} or less, or ticks to {options.n_steps} or more",
             path="options.n_steps",
         )
     if getattr(options, "normalize_advantage", False) and options.n_steps * rows == 1:
         raise ConfigError(
-            "got 1 in a seat of one row, expected 2 or more: advantages that are normalised need several; raise "
+            "got 1 in a seat of one row, expected 2 or more: advantages that are normalized need several; raise "
             "n_steps or the match's lanes, or set normalize_advantage: false",
             path="options.n_steps",
         )
@@ -400,7 +400,7 @@ def _replay_sizes(options: Any, rows: int, ticks: int, workers: int) -> dict[str
     if updates <= 0:
         raise ConfigError(
             f"each worker collects {ticks * rows} transitions in this run, learning_starts asks for more than "
-            f"{options.learning_starts} before it learns, so nothing would be learnt; lower it, or train_freq",
+            f"{options.learning_starts} before it learns, so nothing would be learned; lower it, or train_freq",
             path="options.learning_starts",
         )
     last = ticks // options.train_freq  # the updates are those after rollouts `last` - `updates` + 1 to `last`

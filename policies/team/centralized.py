@@ -1,4 +1,4 @@
-"""Centralized critics, decentralised actors: what MADDPG and MASAC have in common (Lowe et al. 2017, arXiv 1706.02275).
+"""Centralized critics, decentralized actors: what MADDPG and MASAC have in common (Lowe et al. 2017, arXiv 1706.02275).
 
     actor of entity i   what i sees                                                --> i's action; plays alone
     critics             what all entities of the team see and do, in one lane     --> Q_1, ..., Q_E; only for learning
@@ -7,7 +7,7 @@
     actors   loss = -mean over i of min Q_i(x, a with a_i of now) + alpha H_i, differentiated by a_i alone     eq. (5)
 
 x is what all see, a what all do: in both as it was replayed, but for a_i. A critic is one network with a value for each
-entity, since all of them are asked the same; each is learnt from its own rewards. H_i is the entropy of i's actor, and
+entity, since all of them are asked the same; each is learned from its own rewards. H_i is the entropy of i's actor, and
 alpha what it weighs: 0 in MADDPG. Several critics are several networks, of which the least value counts.
 
 An entity that does not act, as it is out of the game while others play, or waits for its turn, is masked: critics see
@@ -37,18 +37,18 @@ from torch import Tensor
 from policies.common.adam import Adam
 from policies.common.algorithm import Metrics
 from policies.common.normalization import ObservationNormalizer, Statistics
-from policies.common.nstep import Fragment
+from policies.common.nstep import NStepBatch
 from policies.common.off_policy import OffPolicy
 from policies.common.options import check_idle, wrong
 from policies.common.replay import Transitions
 from policies.common.target import Target
 from policies.networks.critics import Critics, frozen
-from policies.networks.reparameterized import Actions, Choices, PlainNumbers
+from policies.networks.reparameterized import Actions, GumbelSoftmaxActions, TanhActions
 from policies.networks.soft_actions import Temperature
-from policies.team.joint import JointExperience
+from policies.team.joint import JointNStepBuilder
 from policies.team.networks import Actors, ActorsAndCritics, JointEncoder
 from policies.team.seating import check_team, places_of
-from policies.team.workers import TeamExperience
+from policies.team.workers import TeamNStepBuilder
 
 if TYPE_CHECKING:
     from arena.group.group import Group
@@ -70,7 +70,7 @@ class Centralized(OffPolicy):
 
     learner = "team"
     metric_names = ("critic_loss", "q_value", "actor_loss", "entropy")
-    numbers: type[PlainNumbers]  # what actions are where they are no choices
+    numbers: type[TanhActions]  # what actions are where they are no choices
     n_critics: int
     actions: Actions
     network: ActorsAndCritics
@@ -113,7 +113,7 @@ class Centralized(OffPolicy):
             self.network,
             optimizers,
             targets,
-            experience=JointExperience(**layout) if alone else TeamExperience(group, **layout),
+            experience=JointNStepBuilder(**layout) if alone else TeamNStepBuilder(group, **layout),
             normalization=JointNormalizer(space, clip=o.clip_observations, enabled=o.normalize_observations),
             rank=group.teams.index(group.team),
             size=len(group.teams),
@@ -221,7 +221,9 @@ class Centralized(OffPolicy):
 
     @classmethod
     def _actions(cls, space: Space[Any], *, temperature: float) -> Actions:
-        return Choices(space, temperature=temperature) if isinstance(space, Discrete) else cls.numbers(space)
+        return (
+            GumbelSoftmaxActions(space, temperature=temperature) if isinstance(space, Discrete) else cls.numbers(space)
+        )
 
     @classmethod
     def check_team(cls, own: int, first: int) -> None:
@@ -240,7 +242,7 @@ class Centralized(OffPolicy):
 class JointNormalizer(ObservationNormalizer):
     """Normalizes joint observations, whose last leaf says who acts: each entity's as a single one's."""
 
-    def describe_new(self, batch: Fragment) -> list[Statistics]:
+    def describe_new(self, batch: NStepBatch) -> list[Statistics]:
         """Statistics of the entities that act in the observations that are new."""
         *seen, acts = batch.observations
         return self.describe([leaf.flatten(0, 1) for leaf in seen], acts.bool().flatten().numpy())

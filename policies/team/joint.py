@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from arena.game.spaces import flatten, leaves_of
-from policies.common.nstep import NO_SIGHT, Experience, who_acts
+from policies.common.nstep import NO_DECISION, NStepBuilder, who_acts
 from policies.common.rollout import to_leaves, to_mask
 from policies.common.tensors import storage_dtype
 from policies.networks.actor_critic import leaf_spaces
@@ -38,14 +38,14 @@ def joint_space(space: Space[Any], entities: int) -> spaces.Tuple[Any]:
     return spaces.Tuple((batch_space(space, entities), spaces.MultiBinary(entities)))
 
 
-class JointExperience(Experience):
-    """The joint transitions of a team's lanes. It is used as `Experience` is, with rows of the vector face.
+class JointNStepBuilder(NStepBuilder):
+    """The joint transitions of a team's lanes. It is used as `NStepBuilder` is, with rows of the vector face.
 
     Args:
         space: one entity's observations.
         entities: of the team, `E`; row = lane * E + entity.
-        action_shape: of one entity's action as learnt from.
-        action_dtype: of actions as learnt from.
+        action_shape: of one entity's action as learned from.
+        action_dtype: of actions as learned from.
         mask_size: length of one entity's action mask; 0: there are none.
         rows: `B`.
         n_step: joint actions whose rewards a transition sums at most.
@@ -106,8 +106,8 @@ class JointExperience(Experience):
         """The lanes in which anybody acts next; joint leaves and masks [L, ...] of all lanes."""
         self.leaves = to_leaves(self._of_one, observations)  # [B, ...], as the actors take them
         self.mask = to_mask(infos, self._mask_of_one)
-        everybody = np.ones(self.rows * self._entities, np.bool_)
-        acts = self._by_lane(np.asarray(infos.get("active", everybody), np.bool_))
+        all_rows = np.ones(self.rows * self._entities, np.bool_)
+        acts = self._by_lane(np.asarray(infos.get("active", all_rows), np.bool_))
         mask = None if self.mask is None else self.mask.view(self.rows, -1)
         return who_acts(acts.any(1)), self._joined(self.leaves, acts), mask
 
@@ -129,15 +129,15 @@ class JointExperience(Experience):
         """Completes what is under way in the lanes where an entity's episode has ended; all are [L, E]."""
         lanes: NDArray[np.bool_] = np.logical_or.reduce(ended, axis=1)
         gone = self._out | terminated  # nothing is left for them
-        rows, columns = np.nonzero((self._starts != NO_SIGHT) & lanes[:, None])
+        rows, columns = np.nonzero((self._starts != NO_DECISION) & lanes[:, None])
         over: NDArray[np.bool_] = np.logical_and.reduce(gone, axis=1)
         cut = np.unique(rows[~over[rows]])
-        following = np.full(self.rows, NO_SIGHT)
+        following = np.full(self.rows, NO_DECISION)
         if len(cut):
             following[cut] = self._keep(*self._last_joint_sights(cut, ended, gone, infos), len(cut))
         discounts = np.where(gone[rows], 0.0, self._powers[columns + 1][:, None])
         self._complete(rows, columns, discounts, np.where(over[rows], self._starts[rows, columns], following[rows]))
-        self._starts[lanes] = NO_SIGHT
+        self._starts[lanes] = NO_DECISION
         self._out |= ended
         self._out[self._out.all(1)] = False  # the next episode begins, now or later
 
@@ -171,7 +171,7 @@ class JointExperience(Experience):
 
 
 def _nothing(leaf: Space[Any], kind: torch.dtype) -> Tensor:
-    """What stands in a leaf where nobody looks: zeros, but of choices the first one, as 0 may be none of them."""
+    """The filler of a leaf for entities that do not act: zeros, or the first choice, as 0 may be no choice."""
     if isinstance(leaf, (spaces.Discrete, spaces.MultiDiscrete)):
         return torch.as_tensor(leaf.start).to(kind)
     return torch.zeros((), dtype=kind)

@@ -2,7 +2,7 @@
 
     every worker    begin, add      keeps what its rows see, do and get, tick by tick
     all, in `cut`   pool_team       lay these ticks side by side, row = lane * E + entity, as in one seat
-    the first       JointExperience makes transitions of them, and learns for its team; the others have none
+    the first       JointNStepBuilder makes transitions of them, and learns for its team; the others have none
 
 So a team learns from the same joint transitions, and from each of them once, however it is seated.
 """
@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from arena.game.spaces import empty_batch, flatten, rows_of, unflatten
-from policies.common.nstep import Fragment
+from policies.common.nstep import NStepBatch
 from policies.common.rollout import to_leaves, to_mask
-from policies.team.joint import JointExperience
+from policies.team.joint import JointNStepBuilder
 
 if TYPE_CHECKING:
     from arena.group.group import Group
@@ -29,24 +29,22 @@ Array = NDArray[Any]
 class Tick(NamedTuple):
     """What rows did on one tick, and what they saw after it."""
 
-    outcome: list[Array]  # actions [B, ...] as learnt from, rewards, terminated, truncated [B]; none: it is a reset
+    outcome: list[Array]  # actions [B, ...] as learned from, rewards, terminated, truncated [B]; none: it is a reset
     observations: list[Array]  # leaves [B, ...]
     active: Array  # bool [B], who acts next
     mask: Array | None  # [B, mask_size]
-    last: list[
-        Array
-    ]  # leaves [B, ...]: the last observations of those whose episode has ended; none where nobody's has
+    last: list[Array]  # leaves [B, ...]: the last observations of the rows whose episode has ended; empty if none has
     last_mask: Array | None  # [B, mask_size], likewise
 
 
-class TeamExperience(JointExperience):
-    """One worker's part in the experience of its team. It is used as `JointExperience` is, with the worker's own rows.
+class TeamNStepBuilder(JointNStepBuilder):
+    """One worker's part in the experience of its team. Used as a `JointNStepBuilder`, with the worker's own rows.
 
     `cut` is a collective of the whole group; all of a team call it after the same ticks of their match.
 
     Args:
         group: of the worker; `group.team` plays together, an entity each.
-        layout: the arguments of `JointExperience`, for the whole team.
+        layout: the arguments of `JointNStepBuilder`, for the whole team.
     """
 
     def __init__(self, group: Group, **layout: Any) -> None:
@@ -72,7 +70,7 @@ class TeamExperience(JointExperience):
         outcome = [np.array(column) for column in (actions, rewards, terminated, truncated)]
         self._notice(outcome, observations, infos, terminated | truncated)
 
-    def cut(self) -> Fragment:
+    def cut(self) -> NStepBatch:
         """The joint sights and complete transitions since the last cut, at the team's first worker; nothing elsewhere.
 
         Raises:
@@ -111,7 +109,7 @@ class TeamExperience(JointExperience):
     def _notice(
         self, outcome: list[Array], observations: Any, infos: Mapping[str, Any], ended: Array | None = None
     ) -> None:
-        """Keeps a tick, and shows the own rows to whoever acts in them."""
+        """Keeps a tick, and shows the worker's rows to its policy."""
         self.leaves, self.mask = to_leaves(self._of_one, observations), to_mask(infos, self._mask_of_one)
         seen = [np.array(leaf) for leaf in flatten(self._of_one, observations)]
         active = np.array(infos.get("active", np.ones(self.worker_rows)), np.bool_)

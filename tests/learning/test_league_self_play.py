@@ -1,6 +1,6 @@
 """Rock-paper-scissors, played once at a time: self-play alone goes round in circles, with past selves it is even.
 
-The strategy of a round is what the policy had learnt by its end: the probabilities of its three actions.
+The strategy of a round is what the policy had learned by its end: the probabilities of its three actions.
 """
 
 from __future__ import annotations

@@ -101,7 +101,7 @@ def test_policies_that_learn_beat_one_that_does_not_and_its_weights_stay(tmp_pat
 
 
 @pytest.mark.parametrize("algorithm", ["maddpg", "masac"])
-def test_centralised_critics_find_what_two_have_to_choose_together(algorithm: str, tmp_path: Path) -> None:
+def test_centralized_critics_find_what_two_have_to_choose_together(algorithm: str, tmp_path: Path) -> None:
     """The two-step game: who values actions one player at a time gets 7; the optimum is 8."""
     data = {
         "ticks": 2500,

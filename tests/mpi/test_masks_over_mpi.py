@@ -37,7 +37,7 @@ def weights(run: Path) -> dict[str, bytes]:
     return {name: array.tobytes() for name, array in checkpoint.load(files[-1]).state["network"].items()}
 
 
-def test_values_are_learnt_from_the_same_last_masks_over_links_of_every_kind(tmp_path: Path) -> None:
+def test_values_are_learned_from_the_same_last_masks_over_links_of_every_kind(tmp_path: Path) -> None:
     alone = arena(tmp_path, "train", write(tmp_path, learning(), "alone.yaml"), "--run-dir", "alone", "--ranks", "1")
     assert alone.code == 0, alone.err
     for transport in ("auto", "mpi"):

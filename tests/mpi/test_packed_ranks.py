@@ -45,7 +45,7 @@ def weights_hash(run: Path, policy: str) -> str:
     for name in sorted(network):
         digest.update(name.encode() + np.ascontiguousarray(network[name]).tobytes())
     first = checkpoint.load(files[0]).state["network"]
-    assert any((network[name] != first[name]).any() for name in network), "it has learnt something"
+    assert any((network[name] != first[name]).any() for name in network), "it has learned something"
     return digest.hexdigest()
 
 

@@ -137,9 +137,7 @@ def test_a_circle_in_one_process_is_told_at_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("elsewhere", ["3", "3,4"])
-def test_on_another_node_who_hangs_is_named_and_a_neighbour_there_sees_the_stack(
-    elsewhere: str, tmp_path: Path
-) -> None:
+def test_on_another_node_who_hangs_is_named_and_a_neighbor_there_sees_the_stack(elsewhere: str, tmp_path: Path) -> None:
     program, config = [sys.executable, str(TESTS / "cli_on_other_node.py")], write(tmp_path, hangs("hold_lock"))
     ended = by_hand(tmp_path, 5, "train", config, "--run-dir", "run", program=program, RANKS_ELSEWHERE=elsewhere)
     assert "environment of match 1 ('game') (rank 3) has not come back from one call for " in ended.err

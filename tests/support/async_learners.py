@@ -34,7 +34,7 @@ class NotesPPO(PPO):
         def noted_take(at_least: int) -> Any:
             parts = take(at_least)
             if parts is not None:
-                NOTES.append(("learnt", [(mark_of(part), len(part["batch"]["actions"])) for part in parts]))
+                NOTES.append(("learned", [(mark_of(part), len(part["batch"]["actions"])) for part in parts]))
             return parts
 
         samples.put, samples.get = noted_offer, noted_take

@@ -47,4 +47,4 @@ class RemembersAll(_Notes, OfManyRows):
 
 
 class RemembersPPO(_Notes, PPO):
-    """One with an optimiser, and with half a rollout of its own."""
+    """One with an optimizer, and with half a rollout of its own."""

@@ -131,13 +131,13 @@ def test_a_rollout_is_one_gradient_step_on_all_of_its_transitions() -> None:
     assert len(a2c.group.saved) == 3
 
 
-def test_advantages_are_as_they_are_unless_they_are_to_be_normalised() -> None:
+def test_advantages_are_as_they_are_unless_they_are_to_be_normalized() -> None:
     rates = {"learning_rate": 1.0, "max_grad_norm": None, "vf_coef": 0.0}
-    plain, normalised = (
-        worker(ScriptedEnv(VECTOR, CHOICE), normalize_advantage=normalised, **rates) for normalised in (False, True)
+    plain, normalized = (
+        worker(ScriptedEnv(VECTOR, CHOICE), normalize_advantage=normalized, **rates) for normalized in (False, True)
     )
     batch = random_batch(plain)._replace(advantages=torch.full((50,), 5.0) + torch.arange(50) % 2)
-    found = [learn(a2c, batch)["policy_loss"] for a2c in (plain, normalised)]
+    found = [learn(a2c, batch)["policy_loss"] for a2c in (plain, normalized)]
     with torch.no_grad():
         log_probs = worker(ScriptedEnv(VECTOR, CHOICE)).network.policy(batch.observations).log_prob(batch.actions)
     assert found[1] == pytest.approx(float(-(log_probs * (batch.advantages - 5.5) / 0.5).mean()), abs=1e-4)

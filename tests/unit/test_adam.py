@@ -47,7 +47,7 @@ def test_moves_parameters_as_torchs_adam_does_with_the_same_clipping() -> None:
 
 
 @pytest.mark.parametrize("algorithm", ["ppo", "a2c", "mappo", "hppo", "dqn", "ddpg", "td3", "sac", "maddpg", "masac"])
-def test_every_optimiser_has_the_epsilon_of_the_options(algorithm: str) -> None:
+def test_every_optimizer_has_the_epsilon_of_the_options(algorithm: str) -> None:
     env = ScriptedEnv(SEEN, SEEN if algorithm in ("ddpg", "td3") else spaces.Discrete(3), rows=4)
     env.seat_entities = ("left", "right") if algorithm.startswith("ma") else ("only",)  # type: ignore[attr-defined]
     cls = registry.algorithm(algorithm)

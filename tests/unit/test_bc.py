@@ -1,4 +1,4 @@
-"""Behaviour cloning: the loss by formula, groups against one worker, and a rule that is imitated."""
+"""Behavior cloning: the loss by formula, groups against one worker, and a rule that is imitated."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def data(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("space", ACTIONS, ids=lambda space: type(space).__name__)
-def test_what_was_recorded_is_what_is_learnt_from(space: Any, tmp_path: Path) -> None:
+def test_what_was_recorded_is_what_is_learned_from(space: Any, tmp_path: Path) -> None:
     home, head = record(tmp_path / "data", SEEN, space, drawn(space)), action_head(space)
     found = demonstrations(open_dataset(home), None, SEEN, head, space)
     (part,) = open_dataset(home).matches[0].parts()
@@ -135,7 +135,7 @@ def test_without_a_barrier_the_root_learns_and_the_others_take_up_what_they_have
     np.testing.assert_array_equal(flat_weights(first.network), flat_weights(other.network))
 
 
-def test_the_deviation_of_box_actions_is_not_learnt_and_the_mean_is_played(tmp_path: Path) -> None:
+def test_the_deviation_of_box_actions_is_not_learned_and_the_mean_is_played(tmp_path: Path) -> None:
     space = spaces.Box(-5, 5, (2,), np.float32)
     home = record(tmp_path / "data", SEEN, space, lambda seen: np.float32(seen @ RULE[:2].T))
     env = ScriptedEnv(SEEN, space, ticks=400)
@@ -235,7 +235,7 @@ def test_who_only_plays_needs_no_data(data: Path, tmp_path: Path) -> None:
         bc.run()
 
 
-def test_log_probabilities_are_those_that_are_learnt(data: Path) -> None:
+def test_log_probabilities_are_those_that_are_learned(data: Path) -> None:
     bc = trained(data)
     batch = bc.demonstrations()
     actions = bc.head.to_env(batch.actions.numpy())

@@ -77,8 +77,8 @@ def test_results_of_single_rows_and_seeds_come_together(tmp_path: Path) -> None:
     data = results.add("cartpole-ppo", 2, result(480.0, 10.0, 40.0), begun=7)
     assert json.loads((tmp_path / "learning.json").read_text()) == json.loads(json.dumps(data))
     promises = {promise["claim"]: promise for promise in data["promises"]}
-    learnt = promises["cartpole-ppo: return after 100,000 steps, 3 seeds"]
-    assert (learnt["holds"], learnt["measured"]["values"], data["begun"]) == (True, [400.0, 480.0, 500.0], 7)
+    learned = promises["cartpole-ppo: return after 100,000 steps, 3 seeds"]
+    assert (learned["holds"], learned["measured"]["values"], data["begun"]) == (True, [400.0, 480.0, 500.0], 7)
     assert promises[f"cartpole-ppo: {CPU}, arena / {SB3}, 3 seeds"]["measured"]["median"] == 0.5
     assert data["curves"]["cartpole-ppo"] == [480.0] * POINTS
     assert any("480 480" in text for text in harness.table(data))

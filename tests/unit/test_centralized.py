@@ -381,7 +381,7 @@ def test_workers_on_one_full_batch_equal_one_worker_on_the_pooled_data(
 
     (mine, my_figures, called), (yours, your_figures, _) = together(2, work)
     expected = [alone.update(batch)[0] for _ in range(3)]
-    assert called.count("average") == 3  # one exchange for all that is learnt
+    assert called.count("average") == 3  # one exchange for all that is learned
     assert np.array_equal(mine, yours)
     assert my_figures == your_figures
     np.testing.assert_allclose(mine, flat_weights(alone.network), atol=1e-6, rtol=0)
@@ -419,7 +419,7 @@ def test_check_refuses_actions_that_are_neither_choices_nor_bounded_numbers(kind
     ("option", "value", "message"),
     [
         ("gumbel_temperature", 0, "more than 0"),
-        ("learning_starts", 25, "nothing would be learnt"),
+        ("learning_starts", 25, "nothing would be learned"),
     ],
 )
 @both
@@ -457,7 +457,7 @@ def test_target_entropy_out_of_reach_is_refused(actions: Any, wanted: float) -> 
     assert caught.value.path == "options.target_entropy"
 
 
-def test_a_fixed_temperature_stays_and_has_no_optimiser() -> None:
+def test_a_fixed_temperature_stays_and_has_no_optimizer() -> None:
     learner = trained(MASAC, game(ticks=12), ent_coef=0.2)
     assert learner.alpha == 0.2
     assert set(learner.optimizers) == {"critics", "actors"}

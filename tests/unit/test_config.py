@@ -399,7 +399,7 @@ def test_any_file_content_raises_nothing_but_configuration_errors(tmp_path_facto
         (["matches", 0, "seats", 0], 3, "matches[0].seats[0]", 'got integer; in quotes it is text: "3"'),
         (["name"], 3, "name", 'expected text, got integer; in quotes it is text: "3"'),
         (["policies", "red", "algorithm"], 3, "policies.red.algorithm", "expected text, got integer"),
-        (["policies", "red", "color"], "red", "policies.red.color", 'a colour as "#1f77b4"'),
+        (["policies", "red", "color"], "red", "policies.red.color", 'a color as "#1f77b4"'),
         (
             ["policies", "red", "sync"],
             "gradient",

@@ -14,8 +14,7 @@ import yaml
 import readme
 from arena import registry
 from arena.cli.main import command_parser
-from arena.config import matches
-from arena.config import schema as config
+from arena.config import Config, matches, parse_config, schema
 from arena.group.group import Group
 
 ALL = [*readme.PAGES, "CONTRIBUTING.md", "CHANGELOG.md", "configs/examples/README.md"]
@@ -62,7 +61,7 @@ def test_every_configuration_is_valid(page: readme.Page) -> None:
     for body in page.blocks("yaml"):
         data = yaml.safe_load(body)
         if "ticks" in data:
-            assert config.parse_config(data, source="page.yaml").ticks == data["ticks"]
+            assert parse_config(data, source="page.yaml").ticks == data["ticks"]
 
 
 def test_every_command_parses_and_names_a_configuration_that_is_there() -> None:
@@ -132,7 +131,7 @@ def test_every_wrapper_and_algorithm_is_named() -> None:
 
 def test_every_key_of_the_configuration_that_needs_words_has_them() -> None:
     told = "".join(page.prose for page in readme.DOCS if page.path != "docs/configuration/keys.md")
-    structs = (config.Config, config.EnvConfig, config.PolicyConfig, config.MatchConfig, config.EvaluationConfig)
+    structs = (Config, schema.EnvConfig, schema.PolicyConfig, matches.MatchConfig, schema.EvaluationConfig)
     keys = [key for struct in structs for key in struct.__struct_encode_fields__ if key not in ("name", "env")]
     assert [key for key in keys if f"`{key}" not in told] == []
 

@@ -1,4 +1,4 @@
-"""Experience: n-step transitions by hand, and of random games in turns against a slow record of each row's life."""
+"""NStepBuilder: n-step transitions by hand, and of random games in turns against a slow record of each row's life."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from arena.records.state_codec import decode, encode
-from policies.common.nstep import Experience, Fragment
+from policies.common.nstep import NStepBatch, NStepBuilder
 
 NUMBER = spaces.Box(-1000, 1000, (1,), np.float64)
 
@@ -27,8 +27,8 @@ class Transition(NamedTuple):
     following: float  # the observation itself where nothing follows
 
 
-def experience(rows: int, *, n_step: int = 1, gamma: float = 0.5, mask_size: int = 0) -> Experience:
-    return Experience(
+def experience(rows: int, *, n_step: int = 1, gamma: float = 0.5, mask_size: int = 0) -> NStepBuilder:
+    return NStepBuilder(
         NUMBER,
         action_shape=(),
         action_dtype=torch.int64,
@@ -39,7 +39,7 @@ def experience(rows: int, *, n_step: int = 1, gamma: float = 0.5, mask_size: int
     )
 
 
-def transitions(fragment: Fragment) -> list[Transition]:
+def transitions(fragment: NStepBatch) -> list[Transition]:
     """Those of a fragment that begins with the first sight."""
     assert fragment.first == 0
     seen = fragment.observations[0].squeeze(1)
@@ -60,7 +60,7 @@ def column(*values: float) -> Any:
 
 
 def tick(
-    lived: Experience, actions: list[int], seen: Any, rewards: list[float], ends: str, infos: dict[str, Any]
+    lived: NStepBuilder, actions: list[int], seen: Any, rewards: list[float], ends: str, infos: dict[str, Any]
 ) -> None:
     """One tick; `ends` has a letter per row: t terminated, c cut, b both, - neither."""
     terminated = np.array([letter in "tb" for letter in ends])
@@ -157,7 +157,7 @@ class Life:
         self.known.append(Transition(seen, action, total, discount, seen if observation is None else observation))
 
 
-def play(seed: int, rows: int, n_step: int, ticks: int = 40) -> tuple[Experience, list[Transition]]:
+def play(seed: int, rows: int, n_step: int, ticks: int = 40) -> tuple[NStepBuilder, list[Transition]]:
     """A game in which everything happens at random; its experience, and what it should hold."""
     rng, gamma = np.random.default_rng(seed), 0.5
     lived, lives = experience(rows, n_step=n_step, gamma=gamma), [Life() for _ in range(rows)]
@@ -229,7 +229,7 @@ def test_what_was_not_cut_goes_on_in_the_next_leg() -> None:
 def test_samples_of_a_fragment_come_back_as_they_were() -> None:
     lived, _ = play(5, 3, 2)
     fragment = lived.cut()
-    back = Fragment.from_samples(decode(*encode(fragment.to_samples())))
+    back = NStepBatch.from_samples(decode(*encode(fragment.to_samples())))
     assert back.first == fragment.first
     assert back.masks is None
     assert torch.equal(back.observations[0], fragment.observations[0])

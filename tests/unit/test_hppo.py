@@ -42,7 +42,7 @@ def trained(env: ScriptedEnv, group: ThreadGroup | None = None, **options: Any) 
 
 
 def played(hppo: HPPO) -> HPPO:
-    """After one rollout, which is not learnt from yet."""
+    """After one rollout, which is not learned from yet."""
     hppo.rollout.begin(*hppo.env.reset())
     play(hppo)
     return hppo
@@ -254,7 +254,7 @@ def test_the_managers_divergence_is_the_mean_over_all_workers_decisions() -> Non
 
 
 def test_an_update_stops_where_the_manager_alone_has_moved_too_far() -> None:
-    def learnt(target_kl: float | None) -> HPPO:
+    def learned(target_kl: float | None) -> HPPO:
         hppo = worker(target_kl=target_kl, minibatch_size=999, n_epochs=6)
         batch = evaluate(played(hppo))
         with torch.no_grad():
@@ -262,9 +262,9 @@ def test_an_update_stops_where_the_manager_alone_has_moved_too_far() -> None:
         learn(hppo, batch)
         return hppo
 
-    assert learnt(None).early_stops == 0
-    assert learnt(0.01).early_stops == 1
-    assert np.array_equal(flat_weights(learnt(0.01).network.actor), flat_weights(worker().network.actor))
+    assert learned(None).early_stops == 0
+    assert learned(0.01).early_stops == 1
+    assert np.array_equal(flat_weights(learned(0.01).network.actor), flat_weights(worker().network.actor))
 
 
 def test_a_rollout_without_a_decision_that_is_over_has_no_divergence_of_the_manager() -> None:

@@ -1,4 +1,4 @@
-"""Joint experience: what lanes of several entities become, by hand, and of one entity against `Experience`."""
+"""Joint experience: what lanes of several entities become, by hand, and of one entity against `NStepBuilder`."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from gymnasium import spaces
 from gymnasium.vector.utils import batch_space
 
 from arena.records.state_codec import decode, encode
-from policies.common.nstep import Experience, Fragment
+from policies.common.nstep import NStepBatch, NStepBuilder
 from policies.common.rollout import to_leaves
-from policies.team.joint import JointExperience, joint_space
+from policies.team.joint import JointNStepBuilder, joint_space
 from policies.team.networks import JointEncoder
 
 NUMBER = spaces.Box(-1000, 1000, (1,), np.float64)
@@ -34,8 +34,8 @@ class Transition(NamedTuple):
     then_acts: list[int]
 
 
-def experience(lanes: int, entities: int, *, n_step: int = 1, mask_size: int = 0) -> JointExperience:
-    return JointExperience(
+def experience(lanes: int, entities: int, *, n_step: int = 1, mask_size: int = 0) -> JointNStepBuilder:
+    return JointNStepBuilder(
         NUMBER,
         entities=entities,
         action_shape=(),
@@ -47,7 +47,7 @@ def experience(lanes: int, entities: int, *, n_step: int = 1, mask_size: int = 0
     )
 
 
-def transitions(fragment: Fragment) -> list[Transition]:
+def transitions(fragment: NStepBatch) -> list[Transition]:
     """Those of a fragment that begins with the first sight."""
     assert fragment.first == 0
     seen, acts = fragment.observations[0].squeeze(-1), fragment.observations[1]
@@ -173,7 +173,7 @@ def test_masks_stand_side_by_side_and_last_ones_are_those_of_the_last_info() -> 
 def test_of_one_entity_it_is_plain_experience(n_step: int) -> None:
     draw = np.random.default_rng(n_step)
     given = {"action_shape": (), "action_dtype": torch.int64, "mask_size": 0, "rows": 4, "n_step": n_step, "gamma": 0.5}
-    plain, joint = Experience(NUMBER, **given), JointExperience(NUMBER, entities=1, **given)
+    plain, joint = NStepBuilder(NUMBER, **given), JointNStepBuilder(NUMBER, entities=1, **given)
     seen = draw.normal(size=(4, 1))
     for lived in (plain, joint):
         lived.begin(seen, {"active": np.ones(4, np.bool_)})
@@ -194,7 +194,7 @@ def test_of_one_entity_it_is_plain_experience(n_step: int) -> None:
 
 
 def test_all_kinds_of_observations_lie_side_by_side_and_survive_being_stored() -> None:
-    lived = JointExperience(
+    lived = JointNStepBuilder(
         *(MIXED,), entities=3, action_shape=(2,), action_dtype=torch.float32, mask_size=0, rows=6, n_step=1, gamma=0.9
     )
     batched = batch_space(MIXED, 6)
@@ -208,7 +208,7 @@ def test_all_kinds_of_observations_lie_side_by_side_and_survive_being_stored() -
     for leaf, of_rows in zip(fragment.observations, to_leaves(MIXED, first), strict=False):
         assert torch.equal(leaf[:2].flatten(0, 1).double(), of_rows.double())
     assert fragment.rewards.tolist() == [[0, 1, 2], [3, 4, 5]]
-    kept = Fragment.from_samples(stored)
+    kept = NStepBatch.from_samples(stored)
     assert all(torch.equal(a, b) for a, b in zip(kept.observations, fragment.observations, strict=True))
     assert len(joint_space(MIXED, 3).spaces) == 2
 
@@ -217,7 +217,7 @@ def test_where_nobody_looks_stands_what_the_space_has() -> None:
     space = spaces.Tuple(
         [spaces.Discrete(3, start=5), spaces.MultiDiscrete([2, 4], start=[7, -9]), spaces.Box(-1, 1, (2,), np.float32)]
     )
-    lived = JointExperience(
+    lived = JointNStepBuilder(
         *(space,), entities=2, action_shape=(), action_dtype=torch.int64, mask_size=0, rows=2, n_step=1, gamma=0.5
     )
     choices, several = np.array([6, 7]), np.array([[8, -8], [8, -6]])

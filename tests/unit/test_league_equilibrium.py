@@ -128,7 +128,7 @@ def test_neither_player_of_any_game_gains_by_turning_away(payoffs: Floats) -> No
 def test_the_value_of_a_random_game_is_that_of_the_column_players_own_program(seed: int) -> None:
     payoffs = np.random.default_rng(seed).normal(size=(12, 9)) * 10.0 ** (3 * seed - 6)
     unit = np.abs(payoffs).max()
-    # The least u with (A y)_i <= u in every row; shifted to be positive, y / u and 1 / u make it a sum to maximise.
+    # The least u with (A y)_i <= u in every row; shifted to be positive, y / u and 1 / u make it a sum to maximize.
     shifted = payoffs / unit + 2
     weights = least(-np.ones(9), rows=shifted, limits=1.0).x
     assert value(payoffs) / unit == pytest.approx(1 / weights.sum() - 2, abs=1e-6)

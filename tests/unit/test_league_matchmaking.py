@@ -262,13 +262,13 @@ def test_by_spread_the_newest_and_the_extremes_stay(strengths: list[int], keep: 
     assert not {snapshots[-1], snapshots[np.argmin(strengths)], snapshots[np.argmax(strengths)]} & set(gone)
 
 
-def test_by_spread_the_one_between_the_closest_neighbours_leaves() -> None:
+def test_by_spread_the_one_between_the_closest_neighbors_leaves() -> None:
     strengths = {"a@100": 50, "a@200": 60, "a@300": 75, "a@400": 90}  # of 100 games against the same
     results = results_of(**{f"{name}_zero": (wins, 0, 100 - wins) for name, wins in strengths.items()})
     assert leaving(SnapshotsConfig(keep=3, keep_by="spread"), list(strengths), results) == ["a@200"]
 
 
-def test_a_snapshot_that_never_played_is_taken_to_lie_between_its_neighbours_in_time() -> None:
+def test_a_snapshot_that_never_played_is_taken_to_lie_between_its_neighbors_in_time() -> None:
     results = results_of(**{"a@100_zero": (50, 0, 50), "a@300_zero": (52, 0, 48), "a@400_zero": (90, 0, 10)})
     rule = SnapshotsConfig(keep=3, keep_by="spread")
     assert leaving(rule, ["a@100", "a@200", "a@300", "a@400"], results) == ["a@200"]

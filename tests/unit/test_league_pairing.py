@@ -139,7 +139,7 @@ def test_one_pair_that_is_open_keeps_the_order_open() -> None:
     assert decided(table(**CLEAR, bc=(40, 0, 10)), "abc", elo=50)
 
 
-def test_doubts_are_those_of_neighbours_from_the_top() -> None:
+def test_doubts_are_those_of_neighbors_from_the_top() -> None:
     standings = Standings(table(**CLEAR, bc=(21, 0, 20)), "abc", elo=50)
     upper, lower = standings.doubts
     assert standings.order == ("a", "b", "c")

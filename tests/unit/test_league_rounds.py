@@ -12,7 +12,7 @@ import pytest
 
 from arena.config import parse_config, resolved_yaml
 from arena.errors import ConfigError
-from arena.league import next_round as league
+from arena.league import next_round
 from arena.league import rounds_file as records
 from arena.league.rounds import Fork, Round
 from arena.plan.build import make_plan
@@ -82,12 +82,12 @@ def at(run: Run, number: int) -> Run:
 
 def changed(monkeypatch: pytest.MonkeyPatch, **fields: Any) -> None:
     """Lets all rounds to come have these, whatever the league would say."""
-    made = league.next_round
+    made = next_round.next_round
 
-    def next_round(*given: Any) -> Round:
+    def changed_round(*given: Any) -> Round:
         return msgspec.structs.replace(made(*given), **fields)
 
-    monkeypatch.setattr(league, "next_round", next_round)
+    monkeypatch.setattr(rounds, "plan_next_round", changed_round)
 
 
 def held(path: Path) -> Any:
@@ -97,7 +97,7 @@ def held(path: Path) -> Any:
 # ------------------------------------------------------------------------------------------------- who begins with what
 
 
-def test_everybody_goes_on_with_what_it_had_learnt_and_counts_on(tmp_path: Path) -> None:
+def test_everybody_goes_on_with_what_it_had_learned_and_counts_on(tmp_path: Path) -> None:
     run = following(begun(tmp_path / "run", config(DUEL)))
     assert (run.plan.round, run.leg.start, run.plan.ticks, run.plan.horizon) == (1, TICKS, 2 * TICKS, 9 * TICKS)
     assert {name: held(path) for name, path in run.leg.restore.items()} == {
@@ -200,7 +200,7 @@ def past_selves(**more: Any) -> dict[str, Any]:
     return config({"matchmaking": meets}, policies=("one",), **more)
 
 
-def test_a_snapshot_is_what_the_policy_had_learnt_then_whatever_becomes_of_its_checkpoints(tmp_path: Path) -> None:
+def test_a_snapshot_is_what_the_policy_had_learned_then_whatever_becomes_of_its_checkpoints(tmp_path: Path) -> None:
     run = at(begun(tmp_path / "run", past_selves()), 7)
     assert checkpoint.list_checkpoints(run.folder.checkpoints_path("one"))[1].name == f"{5 * TICKS:012d}.ckpt"
     for number in range(1, 8):

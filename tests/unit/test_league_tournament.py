@@ -85,7 +85,7 @@ def test_players_far_apart_are_ordered_early_and_right(seed: int) -> None:
     assert played < 300
 
 
-def test_the_table_says_which_neighbours_are_open() -> None:
+def test_the_table_says_which_neighbors_are_open() -> None:
     results = Results()
     results.add_score(("a",), ("b",), Score(wins=20, losses=19))
     for name in "ab":
@@ -100,7 +100,7 @@ def test_the_table_says_which_neighbours_are_open() -> None:
     ("probabilities", "listed"),
     [((0.21, 0.07, 0.01, 0.04), "ABD"), ((0.4, 0.5, 0.1, 0.0), "ABC"), ((0.01, 0.31, 0.01, 0.01), "B")],
 )
-def test_the_neighbours_that_are_open_are_together_more_than_the_error(
+def test_the_neighbors_that_are_open_are_together_more_than_the_error(
     probabilities: tuple[float, ...], listed: str
 ) -> None:
     doubts = [Doubt(name, name.lower(), found, equal=False) for name, found in zip("ABCD", probabilities, strict=True)]

@@ -43,7 +43,7 @@ def trained(env: ScriptedEnv, group: ThreadGroup | None = None, **options: Any) 
 
 
 def played(mappo: MAPPO) -> MAPPO:
-    """After one rollout, which is not learnt from yet."""
+    """After one rollout, which is not learned from yet."""
     mappo.rollout.begin(*mappo.env.reset())
     play(mappo)
     return mappo

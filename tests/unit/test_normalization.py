@@ -1,4 +1,4 @@
-"""Running normalisation: statistics against numpy's, a group against one worker, and the algorithms that use it."""
+"""Running normalization: statistics against numpy's, a group against one worker, and the algorithms that use it."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def test_rows_that_did_not_act_count_nothing() -> None:
     assert [one.size for one in normalizer.describe(seen, np.zeros(40, np.bool_))] == [0, 0, 0]
 
 
-def test_normalised_numbers_go_as_far_as_the_clip_and_what_never_varied_is_0() -> None:
+def test_normalized_numbers_go_as_far_as_the_clip_and_what_never_varied_is_0() -> None:
     space = spaces.Box(-np.inf, np.inf, (2,), np.float32)
     seen = torch.stack([torch.arange(10.0), torch.full((10,), 0.1)], 1)
     for clip, outlier in ((3.0, 3.0), (None, (1000 - 4.5) / np.std(np.arange(10)))):
@@ -168,7 +168,7 @@ def test_statistics_go_through_a_checkpoint_to_the_bit() -> None:
 
 
 @pytest.mark.parametrize("stored", [True, False])
-def test_a_policy_that_has_learnt_from_other_observations_is_refused(stored: bool) -> None:
+def test_a_policy_that_has_learned_from_other_observations_is_refused(stored: bool) -> None:
     held, asked = (ObservationNormalizer(MIXED, enabled=enabled) for enabled in (stored, not stored))
     with pytest.raises(ConfigError, match=f"set normalize_observations: {str(stored).lower()}"):
         asked.load_state_dict(held.state_dict())
@@ -321,7 +321,7 @@ def test_all_workers_end_with_the_statistics_of_all_rollouts(sync: str, algorith
     assert held[0]["rewards"]["size"] == 3 * 32 * 4
 
 
-def test_values_are_learnt_on_the_scale_of_the_returns_deviation() -> None:
+def test_values_are_learned_on_the_scale_of_the_returns_deviation() -> None:
     plain, scaled = (trained(solo_group(), normalize_rewards=on) for on in (False, True))
     for worker in (plain, scaled):
         worker.env.tick = 0
@@ -332,7 +332,7 @@ def test_values_are_learnt_on_the_scale_of_the_returns_deviation() -> None:
     assert set(np.unique(rewards)) == {0.0, 1000.0}, "what is stored is what the game gave"
 
 
-def test_an_actor_sees_as_the_policy_has_learnt_to_and_learns_nothing() -> None:
+def test_an_actor_sees_as_the_policy_has_learned_to_and_learns_nothing() -> None:
     worker = trained(solo_group())
     before = encode(worker.normalization.state_dict())
     actor, env = worker.actor(greedy=True), scripted(5)

@@ -14,7 +14,7 @@ from gymnasium.vector import AutoresetMode
 from arena import registry
 from arena.errors import BudgetReached, ConfigError
 from fakes import ScriptedEnv, ThreadGroup, all_equal, flat_weights, solo_group, together
-from policies.common.nstep import Fragment
+from policies.common.nstep import NStepBatch
 from policies.common.replay import Replay, Transitions
 from policies.dqn import DQN
 
@@ -125,7 +125,7 @@ FULL = {
 }
 
 
-def full_batch(group: ThreadGroup, fragments: list[Fragment], **options: Any) -> DQN:
+def full_batch(group: ThreadGroup, fragments: list[NStepBatch], **options: Any) -> DQN:
     """A worker that meets once and makes each step on all that it has."""
     dqn = worker(
         env_of(group, ticks=12), group, **{**FULL, "learning_rate": 2e-3, "target_update_interval": 2, **options}
@@ -134,7 +134,7 @@ def full_batch(group: ThreadGroup, fragments: list[Fragment], **options: Any) ->
         dqn.group_learner.replay.sample = lambda *given, **named: everything(dqn.group_learner.replay)  # type: ignore[method-assign]
     extend = dqn.group_learner.replay.extend if dqn.group_learner.replay is not None else None
 
-    def noted(fragment: Fragment, number: int = 0) -> int:
+    def noted(fragment: NStepBatch, number: int = 0) -> int:
         fragments.append(fragment)
         return extend(fragment, number)  # type: ignore[misc]
 
@@ -147,7 +147,7 @@ def full_batch(group: ThreadGroup, fragments: list[Fragment], **options: Any) ->
 
 @pytest.mark.parametrize("n_step", [1, 3])
 def test_gradients_and_samples_on_one_full_batch_equal_one_worker_on_the_pooled_data(n_step: int) -> None:
-    fragments: list[Fragment] = []
+    fragments: list[NStepBatch] = []
 
     def work(group: ThreadGroup) -> Any:
         seen = fragments if group.sync == "samples" else []
@@ -218,9 +218,9 @@ def test_target_networks_follow_as_often_and_as_far_as_they_are_told(tau: float,
     dqn.update = noted  # type: ignore[method-assign]
     with pytest.raises(BudgetReached):
         dqn.run()
-    for index, learnt in enumerate(weights, 1):
+    for index, learned in enumerate(weights, 1):
         if index % interval == 0:
-            expected = (1 - tau) * expected + tau * learnt
+            expected = (1 - tau) * expected + tau * learned
     assert len(weights) > 10
     np.testing.assert_allclose(flat_weights(dqn.targets["network"].module), expected, atol=1e-6)
 

@@ -340,7 +340,7 @@ def test_workers_that_load_the_state_of_another_explore_on_streams_of_their_own(
     assert len({stream for _, stream in found}) == 3
 
 
-def test_a_rollout_that_the_end_of_a_leg_parts_is_kept_and_learnt_from_in_the_next(
+def test_a_rollout_that_the_end_of_a_leg_parts_is_kept_and_learned_from_in_the_next(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     parted = trained(ScriptedEnv(VECTOR, CHOICE, ticks=13, reward=random_rewards(0)))
@@ -351,16 +351,16 @@ def test_a_rollout_that_the_end_of_a_leg_parts_is_kept_and_learnt_from_in_the_ne
     fresh.env.ticks = 3  # that are left
     fresh.load_state_dict(parted.state_dict())
     fresh.load_worker_state_dict(decode(*encode(own)))
-    learnt: list[Batch] = []
+    learned: list[Batch] = []
 
     def learn_from(batch: Batch, update: Any) -> dict[str, float]:
-        learnt.append(batch)
+        learned.append(batch)
         return {}
 
     monkeypatch.setattr(fresh.group_learner, "learn_from", learn_from)
     with pytest.raises(BudgetReached):
         fresh.run()
-    (batch,) = learnt
+    (batch,) = learned
     rows = fresh.env.num_envs
     assert batch.actions[: 5 * rows].numpy().tolist() == own["actions"].ravel().tolist()
     assert batch.size == 8 * rows

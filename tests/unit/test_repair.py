@@ -206,7 +206,7 @@ def test_a_death_is_told_without_resume_where_the_command_has_none(tmp_path: Pat
     assert "--resume" not in ranks._why_not(replace(run_of(tmp_path), has_resume=False), RecoveryState())
 
 
-def test_a_run_is_not_said_to_go_on_where_what_is_learnt_cannot_be_saved_and_loaded(
+def test_a_run_is_not_said_to_go_on_where_what_is_learned_cannot_be_saved_and_loaded(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run, memory = run_of(tmp_path), RecoveryState(stop=Stop(number=signal.SIGINT))
@@ -220,7 +220,7 @@ def test_a_run_is_not_said_to_go_on_where_what_is_learnt_cannot_be_saved_and_loa
     ]
     for words in told:
         assert "--resume" not in words
-        assert "it cannot be resumed: what some algorithm has learnt cannot be saved and loaded" in words
+        assert "it cannot be resumed: what some algorithm has learned cannot be saved and loaded" in words
 
 
 class First:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from policies.networks import reparameterized
 from policies.networks.box import SquashedGaussian
-from policies.networks.reparameterized import Choices, NoisyNumbers, PlainNumbers
+from policies.networks.reparameterized import GumbelSoftmaxActions, SquashedGaussianActions, TanhActions
 
 ROWS, CHOICES = 30, 4
 BOX = spaces.Box(-2.0, 0.5, (3,), np.float32)
@@ -49,7 +49,7 @@ def test_the_gradient_of_a_choice_is_that_of_its_relaxation(
     straight_through = hard + relaxed - relaxed.detach()
     entropies = torch.distributions.Categorical(logits=allowed).entropy()
     expected = torch.autograd.grad((straight_through * by_inputs).sum() + 0.7 * entropies.sum(), logits)[0]
-    choices = Choices(spaces.Discrete(CHOICES, start=3), temperature=temperature)
+    choices = GumbelSoftmaxActions(spaces.Discrete(CHOICES, start=3), temperature=temperature)
     drawn = choices.sample(logits, mask, generator())
     (found,) = torch.autograd.grad((drawn.inputs * by_inputs).sum() + 0.7 * drawn.entropies.sum(), logits)
     torch.testing.assert_close(found, expected, atol=1e-6, rtol=1e-4)
@@ -58,7 +58,7 @@ def test_the_gradient_of_a_choice_is_that_of_its_relaxation(
 
 
 def test_choices_are_sampled_as_often_as_the_actor_says_and_never_where_forbidden() -> None:
-    choices, rows = Choices(spaces.Discrete(3), temperature=0.3), 20_000
+    choices, rows = GumbelSoftmaxActions(spaces.Discrete(3), temperature=0.3), 20_000
     logits = torch.tensor([0.5, -0.5, 2.0]).expand(rows, 3)
     frequencies = choices.sample(logits, None, generator()).inputs.mean(0)
     torch.testing.assert_close(frequencies, logits[0].softmax(-1), atol=0.015, rtol=0)
@@ -70,7 +70,7 @@ def test_choices_are_sampled_as_often_as_the_actor_says_and_never_where_forbidde
 
 
 def test_what_critics_are_told_of_a_choice_is_what_the_game_was() -> None:
-    choices = Choices(spaces.Discrete(CHOICES, start=-2), temperature=1.0)
+    choices = GumbelSoftmaxActions(spaces.Discrete(CHOICES, start=-2), temperature=1.0)
     actions = torch.arange(CHOICES)
     assert torch.equal(choices.to_critics(actions), torch.eye(CHOICES))
     assert choices.to_env(actions.numpy()).tolist() == [-2, -1, 0, 1]
@@ -83,7 +83,7 @@ def test_the_gradient_of_noisy_numbers_is_autograds(monkeypatch: pytest.MonkeyPa
     policy = SquashedGaussian(outputs)
     loss = (policy.sample(noise) * by_inputs).sum() - 0.7 * policy.log_prob(noise).sum()
     expected = torch.autograd.grad(loss, outputs)[0]
-    drawn = NoisyNumbers(BOX).sample(outputs, None, generator())
+    drawn = SquashedGaussianActions(BOX).sample(outputs, None, generator())
     (found,) = torch.autograd.grad((drawn.inputs * by_inputs).sum() + 0.7 * drawn.entropies.sum(), outputs)
     torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-4)
 
@@ -91,12 +91,12 @@ def test_the_gradient_of_noisy_numbers_is_autograds(monkeypatch: pytest.MonkeyPa
 def test_the_gradient_of_plain_numbers_is_that_of_tanh() -> None:
     outputs, by_inputs = numbers(ROWS, 3).requires_grad_(), numbers(ROWS, 3, seed=3)
     expected = torch.autograd.grad((outputs.tanh() * by_inputs).sum(), outputs)[0]
-    drawn = PlainNumbers(BOX).sample(outputs, None, generator())
+    drawn = TanhActions(BOX).sample(outputs, None, generator())
     (found,) = torch.autograd.grad((drawn.inputs * by_inputs).sum(), outputs)
     torch.testing.assert_close(found, expected)
 
 
-@pytest.mark.parametrize("kind", [PlainNumbers, NoisyNumbers])
+@pytest.mark.parametrize("kind", [TanhActions, SquashedGaussianActions])
 def test_numbers_reach_the_game_within_its_bounds(kind: Any) -> None:
     actions = kind(BOX)
     outputs = 10 * numbers(ROWS, actions.outputs)
@@ -105,7 +105,9 @@ def test_numbers_reach_the_game_within_its_bounds(kind: Any) -> None:
 
 
 def test_the_entropy_that_is_wanted_is_minus_the_numbers_or_a_part_of_that_of_uniform_choice() -> None:
-    assert NoisyNumbers(BOX).wanted_entropy(torch.zeros(2, 6), None).tolist() == [-3, -3]
+    assert SquashedGaussianActions(BOX).wanted_entropy(torch.zeros(2, 6), None).tolist() == [-3, -3]
     mask = torch.tensor([[True, True, False, False], [True] * 4, [False] * 4])
-    wanted = Choices(spaces.Discrete(CHOICES), temperature=1.0).wanted_entropy(torch.zeros(3, CHOICES), mask)
+    wanted = GumbelSoftmaxActions(spaces.Discrete(CHOICES), temperature=1.0).wanted_entropy(
+        torch.zeros(3, CHOICES), mask
+    )
     assert wanted.tolist() == pytest.approx([0.3 * np.log(2), 0.3 * np.log(4), 0])

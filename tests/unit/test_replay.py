@@ -11,7 +11,7 @@ from gymnasium import spaces
 
 from arena.records.state_codec import decode, encode
 from fakes import all_equal
-from policies.common.nstep import Experience, Fragment
+from policies.common.nstep import NStepBatch, NStepBuilder
 from policies.common.replay import Replay, Transitions
 
 NUMBER = spaces.Box(-1e6, 1e6, (1,), np.float32)
@@ -27,9 +27,9 @@ def stream(seed: int = 0) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
 
 
-def walk(ticks: int, *, first: int = 0, begin: float = 0.0, length: int = 7, mask_size: int = 0) -> Fragment:
+def walk(ticks: int, *, first: int = 0, begin: float = 0.0, length: int = 7, mask_size: int = 0) -> NStepBatch:
     """A row that sees `begin`, `begin` + 1, ... and is paid what it sees; every `length` ticks it is cut at -1."""
-    lived = Experience(
+    lived = NStepBuilder(
         NUMBER, action_shape=(), action_dtype=torch.int64, mask_size=mask_size, rows=1, n_step=1, gamma=0.5
     )
     lived._count = lived._first = first
@@ -82,7 +82,7 @@ def test_a_sight_alone_among_many_that_begin_nothing_is_found() -> None:
     memory = replay()
     fragment = walk(49)
     one = [part[:1] for part in fragment[3:]]
-    memory.extend(Fragment(0, fragment.observations, None, *one))
+    memory.extend(NStepBatch(0, fragment.observations, None, *one))
     assert memory.sample(20, stream()).observations[0].unique().tolist() == [0.0]
 
 
@@ -99,13 +99,13 @@ def test_a_full_ring_writes_over_its_oldest(workers: int, pieces: int) -> None:
     assert (memory.size, memory.added) == (29, 100)
 
 
-def _part(whole: Fragment, index: int, pieces: int) -> Fragment:
+def _part(whole: NStepBatch, index: int, pieces: int) -> NStepBatch:
     """The n-th part of a fragment, as it would have been cut off while it came."""
     sights = len(whole.observations[0])
     low, high = whole.first + sights * index // pieces, whole.first + sights * (index + 1) // pieces
     mine = (whole.followings >= low) & (whole.followings < high)
     leaves = tuple(leaf[low - whole.first : high - whole.first] for leaf in whole.observations)
-    return Fragment(low, leaves, None, *(column[mine] for column in whole[3:]))
+    return NStepBatch(low, leaves, None, *(column[mine] for column in whole[3:]))
 
 
 def test_what_began_before_the_oldest_sight_is_not_taken() -> None:

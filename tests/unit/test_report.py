@@ -458,12 +458,12 @@ def test_the_time_of_a_rank_is_that_of_its_roles(league: RunFolder, told: Any) -
         assert sum(row["seconds"].values()) == pytest.approx(row["wall"])
 
 
-def test_the_colours_of_the_configuration_are_used(league: RunFolder) -> None:
+def test_the_colors_of_the_configuration_are_used(league: RunFolder) -> None:
     colors = Colors(read_run(league.path).config)
     assert (colors["p0"], colors["p1"], colors["p1@1000"]) == ("#1f77b4", "#d62728", "#d62728")
 
 
-def test_policies_that_bring_the_same_colour_can_be_told_apart(own: RunFolder) -> None:
+def test_policies_that_bring_the_same_color_can_be_told_apart(own: RunFolder) -> None:
     own.config.write_text(own.config.read_text().replace("#d62728", "#1F77B4"))
     colors = Colors(read_run(own.path).config).policies
     assert list(colors) == ["p0", "p1", "p2"]
@@ -471,7 +471,7 @@ def test_policies_that_bring_the_same_colour_can_be_told_apart(own: RunFolder) -
     assert len({color.lower() for color in colors.values()}) == 3
 
 
-def test_checkpoints_that_are_policies_of_a_tournament_have_colours_of_their_own() -> None:
+def test_checkpoints_that_are_policies_of_a_tournament_have_colors_of_their_own() -> None:
     players = {
         name: {"algorithm": "ppo", "frozen": True, "load": "runs/old", "color": "#1f77b4"}
         for name in ("blue@0", "blue@1000", "blue@2000")
@@ -482,10 +482,10 @@ def test_checkpoints_that_are_policies_of_a_tournament_have_colours_of_their_own
     assert len({colors[name] for name in players}) == 3
 
 
-def test_where_everybody_is_frozen_nobody_has_learnt(own: RunFolder) -> None:
+def test_where_everybody_is_frozen_nobody_has_learned(own: RunFolder) -> None:
     own.config.write_text(own.config.read_text().replace("frozen: false", "frozen: true"))
     assert numbers(own)["learning"] == {"returns": {}, "won": {}}
-    assert "nobody has learnt" in page(read_run(own.path))
+    assert "none has learned" in page(read_run(own.path))
 
 
 def test_where_episodes_are_counted_their_lengths_over_ticks_tell_nothing(own: RunFolder) -> None:

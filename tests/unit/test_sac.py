@@ -188,7 +188,7 @@ def test_the_values_are_told_as_they_are_however_far_away_the_targets(actions: A
     assert away == pytest.approx(near, rel=1e-5)
 
 
-def test_a_fixed_temperature_stays_and_has_no_optimiser() -> None:
+def test_a_fixed_temperature_stays_and_has_no_optimizer() -> None:
     learner = trained(ScriptedEnv(VECTOR, NUMBERS, ticks=12, reward=random_rewards(0)), ent_coef=0.2)
     assert learner.group_learner.gradient_steps > 0
     assert learner.alpha == 0.2

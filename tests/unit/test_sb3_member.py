@@ -157,7 +157,7 @@ def test_workers_that_see_different_things_hold_equal_weights_to_the_bit(name: s
 
 
 @pytest.mark.parametrize("name", ["SAC", "TD3"])
-def test_every_optimiser_steps_on_the_mean_gradient(name: str) -> None:
+def test_every_optimizer_steps_on_the_mean_gradient(name: str) -> None:
     def work(group: ThreadGroup) -> Any:
         member = worker(name, env_for(name), group)
         for optimizer in member._optimizers():
@@ -223,7 +223,7 @@ def test_a_schedule_goes_on_in_the_next_leg() -> None:
     assert member.ticks_done == 32
 
 
-def test_a_policy_that_has_learnt_longer_than_the_run_goes_on_at_the_end_of_its_schedules() -> None:
+def test_a_policy_that_has_learned_longer_than_the_run_goes_on_at_the_end_of_its_schedules() -> None:
     stored = played(worker("PPO", env_for("PPO", ticks=32))).state_dict()
     group = solo_group()
     member = worker("PPO", env_for("PPO", ticks=16), group, ticks=16, learning_rate={"start": 1.0, "end": 0.25})
@@ -283,7 +283,7 @@ def test_the_state_is_what_the_next_leg_depends_on(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["A2C", "PPO"])
-def test_a_rollout_that_the_end_of_a_leg_parts_is_kept_and_learnt_from_in_the_next(name: str) -> None:
+def test_a_rollout_that_the_end_of_a_leg_parts_is_kept_and_learned_from_in_the_next(name: str) -> None:
     member = played(worker(name, env_for(name, ticks=13)))
     kept = {key: column.copy() for key, column in member.worker_state_dict()["buffer"]["columns"].items()}
     assert len(kept["rewards"]) == 5
@@ -297,10 +297,10 @@ def test_a_rollout_that_the_end_of_a_leg_parts_is_kept_and_learnt_from_in_the_ne
 
     fresh.model.train = watched
     played(fresh)
-    (learnt,) = seen
+    (learned,) = seen
     for key in ("observations", "actions", "rewards", "episode_starts", "values", "log_probs"):
-        assert np.array_equal(learnt[key][:5], kept[key])
-        assert len(learnt[key]) == 8
+        assert np.array_equal(learned[key][:5], kept[key])
+        assert len(learned[key]) == 8
     assert fresh.model.n_steps == 8
     assert fresh.model._n_updates == 2 * member.model._n_updates
 
@@ -351,7 +351,7 @@ def test_states_that_do_not_fit_are_refused() -> None:
         ({"network": 1}, "no state of sb3:PPO: it has network"),
         ({ARCHIVE: np.arange(9, dtype=np.uint8)}, "archive of Stable-Baselines3 cannot be read"),
         (worker("PPO", env_for("PPO"), policy_kwargs={"net_arch": [9]}).state_dict(), "do not fit this network"),
-        (worker("A2C", env_for("A2C")).state_dict(), "RMSprop|other parameters than the stored optimiser"),
+        (worker("A2C", env_for("A2C")).state_dict(), "RMSprop|other parameters than the stored optimizer"),
         (worker("SAC", env_for("SAC")).state_dict(), "the stored state has .*actor.optimizer"),
     ]:
         with pytest.raises(ConfigError, match=message):
@@ -535,7 +535,7 @@ def test_sizes_count_the_lines_of_metrics(ticks: int, train_freq: int, log_every
     ("name", "options", "message"),
     [
         ("PPO", {"n_steps": 33}, "set n_steps to 32 or less, or ticks to 33 or more"),
-        ("DQN", {"learning_starts": 128}, "nothing would be learnt"),
+        ("DQN", {"learning_starts": 128}, "nothing would be learned"),
         ("PPO", {"target_kl": 0.1, "n_steps": 8}, "with 2 workers, expected null"),
     ],
 )

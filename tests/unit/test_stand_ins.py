@@ -61,10 +61,10 @@ def refused(
 
 def kept(folder: Path, algorithm: str, space: Any = SEEN, **options: Any) -> str:
     """A checkpoint of an algorithm that learned with these options."""
-    learnt = from_spaces(
+    learned = from_spaces(
         registry.algorithm(algorithm), SpecVectorEnv(space, CHOICE), told(), ticks=9000, options=options
     )
-    state = learnt.state_dict()
+    state = learned.state_dict()
     return str(checkpoint.save(folder / "kept", state, policy="blue", algorithm=algorithm, ticks=3, update=1))
 
 
@@ -77,7 +77,7 @@ def test_a_team_that_would_learn_nothing(algorithm: str, tmp_path: Path, capsys:
     config = configuration(algorithm, {}, TEAMS, ["blue", "blue", "red", "red"], ticks=300, lanes=1)
     assert "learning_starts: " in refused(tmp_path, capsys, config)
     config["matches"].append({**config["matches"][0], "lanes": 2})  # no common number of rows
-    assert "nothing would be learnt" in refused(tmp_path, capsys, config)
+    assert "nothing would be learned" in refused(tmp_path, capsys, config)
 
 
 IDLE = [  # what the game's spaces leave without effect, or make impossible
@@ -107,7 +107,7 @@ def test_samples_of_another_library(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert "policies.blue.sync: got 'samples'" in refused(tmp_path, capsys, config)
 
 
-def test_one_transition_that_is_to_be_normalised(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_one_transition_that_is_to_be_normalized(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     config = configuration("sb3:PPO", {"n_steps": 1}, DUEL, ["blue", "red"], ticks=300, lanes=1)
     assert "policies.blue.options.n_steps: got 1 in a seat of one row" in refused(tmp_path, capsys, config)
 
@@ -140,13 +140,13 @@ LOADED = [
         "ppo",
         {"hidden_sizes": [32, 16]},
         {},
-        "actor 4-32-16-5 stored, 4-64-64-5 here; they were learnt with options.hidden_sizes: [32, 16]",
+        "actor 4-32-16-5 stored, 4-64-64-5 here; they were learned with options.hidden_sizes: [32, 16]",
     ),
     (
         "ppo",
         {"recurrent": "lstm"},
         {},
-        "a memory (lstm of 64) stored, no memory here; they were learnt with options.recurrent: lstm",
+        "a memory (lstm of 64) stored, no memory here; they were learned with options.recurrent: lstm",
     ),
     ("ppo", {}, {"recurrent": "gru"}, "no memory stored, a memory (gru of 64) here"),
     ("ppo", {"recurrent": "gru"}, {"recurrent": "lstm"}, "a memory (gru of 64) stored, a memory (lstm of 64) here"),
@@ -161,16 +161,16 @@ LOADED = [
 ]
 
 
-@pytest.mark.parametrize(("algorithm", "learnt", "given", "words"), LOADED, ids=str)
+@pytest.mark.parametrize(("algorithm", "learned", "given", "words"), LOADED, ids=str)
 def test_weights_that_do_not_fit(
     algorithm: str,
-    learnt: dict[str, Any],
+    learned: dict[str, Any],
     given: dict[str, Any],
     words: str,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    load = kept(tmp_path, algorithm, **learnt)
+    load = kept(tmp_path, algorithm, **learned)
     config = configuration(algorithm, given, DUEL, ["blue", "red"], ticks=90000, lanes=1, load=load)
     said = refused(tmp_path, capsys, config)
     assert "policies.blue.load: " in said
@@ -183,7 +183,7 @@ def test_weights_for_other_observations(tmp_path: Path, capsys: pytest.CaptureFi
     config = configuration("ppo", {}, DUEL, ["blue", "red"], ticks=9000, lanes=1, load=load)
     said = refused(tmp_path, capsys, config)
     assert "policies.blue.load: " in said
-    assert "actor 7-64-64-5 stored, 4-64-64-5 here; they were learnt with other spaces" in said
+    assert "actor 7-64-64-5 stored, 4-64-64-5 here; they were learned with other spaces" in said
 
 
 def test_weights_that_fit_are_taken_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -28,7 +28,7 @@ from policies.masac import MASAC
 from policies.networks import reparameterized
 from policies.ppo import PPO
 from policies.team.seating import places_of
-from policies.team.workers import TeamExperience
+from policies.team.workers import TeamNStepBuilder
 
 VECTOR = spaces.Box(-1, 1, (3,), np.float32)
 MIXED = spaces.Dict(a=spaces.Box(0, 255, (8, 8, 3), np.uint8), b=spaces.Discrete(4, start=-1), c=VECTOR)
@@ -177,7 +177,7 @@ def like(learner: Any, actions: list[Any]) -> Any:
 
 
 def noting(learner: Any) -> list[Any]:
-    """The actions that it takes from now on, as learnt from."""
+    """The actions that it takes from now on, as learned from."""
     taken: list[Any] = []
     to_env = learner.actions.to_env
 
@@ -262,13 +262,13 @@ def test_a_leg_that_ends_between_two_meetings_costs_no_transition(how: str) -> N
 
     def body(store: bool, places: Callable[[ThreadGroup], range]) -> Callable[[ThreadGroup], Any]:
         def lived(group: ThreadGroup) -> Any:
-            experience, env = TeamExperience(group, **layout), Uneven(places=places(group), **given)
+            experience, env = TeamNStepBuilder(group, **layout), Uneven(places=places(group), **given)
             fragments = []
             for tick in range(30):
                 if tick % 10 == 0:
                     if store:
                         kept = decode(*encode(experience.state_dict()))
-                        experience = TeamExperience(group, **layout)
+                        experience = TeamNStepBuilder(group, **layout)
                         experience.load_state_dict(kept)
                     experience.begin(*env.reset())
                 actions = np.arange(env.num_envs) + 10 * tick
@@ -289,7 +289,7 @@ def test_ticks_of_an_earlier_leg_that_one_worker_has_lost_are_forgotten_by_all()
     layout = {"space": VECTOR, "entities": 2, "action_shape": (), "action_dtype": torch.int64, "mask_size": 0}
 
     def work(group: ThreadGroup) -> Any:
-        experience = TeamExperience(group, **layout, rows=2 * L, n_step=1, gamma=0.9)
+        experience = TeamNStepBuilder(group, **layout, rows=2 * L, n_step=1, gamma=0.9)
         env = Uneven(places=one_of(group), ticks=99)
         for _ in range(1 + group.is_root):  # the root still knows an earlier leg
             experience.begin(*env.reset())

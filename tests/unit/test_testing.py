@@ -182,7 +182,7 @@ def test_something_else_is_no_batched_env() -> None:
         check_batched_env(3)  # type: ignore[arg-type]
 
 
-def test_a_picture_has_three_colours() -> None:
+def test_a_picture_has_three_colors() -> None:
     class Flat(Countdown):
         def render(self) -> Any:
             return np.zeros((4, 4), np.uint8)

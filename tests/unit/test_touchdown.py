@@ -277,7 +277,7 @@ def test_the_picture_shows_both_teams_where_they_are() -> None:
     assert min(image.shape[:2]) >= 336
     for color, (x, y) in (((31, 119, 180), (0.0, 0.5)), ((214, 39, 40), (0.5, -0.5))):
         disc = (image == color).all(axis=-1)
-        disc[(disc.sum(axis=1) > 100)] = False  # not the lines, which have the teams' colours too
+        disc[(disc.sum(axis=1) > 100)] = False  # not the lines, which have the teams' colors too
         row, column = np.argwhere(disc).mean(axis=0)
         middle, unit = (image.shape[0] - 1) / 2, (image.shape[0] - 56) / 2
         np.testing.assert_allclose([(column - middle) / unit, (middle - row) / unit], [x, y], atol=0.01)

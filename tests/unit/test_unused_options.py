@@ -97,8 +97,8 @@ def test_an_option_that_the_actions_leave_without_effect_is_refused(
 
 @pytest.mark.parametrize("name", ["ppo", "a2c", "mappo", "hppo", "dqn", "sac", "maddpg", "masac"])
 @pytest.mark.parametrize("seen", [spaces.Discrete(5), spaces.Box(0, 255, (8, 8, 3), np.uint8)], ids=str)
-def test_observations_without_numbers_cannot_be_normalised(name: str, seen: Any) -> None:
-    with pytest.raises(ConfigError, match=r"expected false: .* has no numbers that could be normalised") as caught:
+def test_observations_without_numbers_cannot_be_normalized(name: str, seen: Any) -> None:
+    with pytest.raises(ConfigError, match=r"expected false: .* has no numbers that could be normalized") as caught:
         made(name, seen, CHOICES, {"normalize_observations": True})
     assert caught.value.path == "options.normalize_observations"
     made(name, spaces.Tuple([seen, NUMBERS]), CHOICES, {"normalize_observations": True})

@@ -170,7 +170,7 @@ def test_who_does_not_come_back_from_a_call_is_named_with_the_stack_that_others_
     assert others[-1] == "one call of a game or an algorithm may take 8 s; `watchdog_s` can give it more"
 
 
-def test_processes_of_another_node_are_looked_into_by_one_of_their_neighbours() -> None:
+def test_processes_of_another_node_are_looked_into_by_one_of_their_neighbors() -> None:
     world = World(node="there")
     watching = watch_of(world)
     for address in (RED, 4, 5, 6):

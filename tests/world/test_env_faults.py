@@ -226,5 +226,5 @@ def test_actions_that_are_not_finite_are_told_with_what_they_have_led_to(tmp_pat
         play(data, tmp_path)
     assert (
         "in lane 0 on tick 3 the reward nan; expected a finite number; 'agent_0' had acted with [nan]: what its policy "
-        "has learnt is not finite"
+        "has learned is not finite"
     ) in caught.value.failure.message

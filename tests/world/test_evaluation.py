@@ -327,12 +327,12 @@ def test_whoever_cannot_take_a_seat_in_the_evaluation_is_found_before_anybody_tr
 
 
 def test_a_checkpoint_that_does_not_fit_an_evaluation_seat_is_refused(tmp_path: Path) -> None:
-    learnt = train(duel(None, ticks=20), tmp_path / "learnt")[1]
-    larger = {**PPO, "options": {**PPO["options"], "hidden_sizes": [9]}, "frozen": True, "load": str(learnt.path)}
+    learned = train(duel(None, ticks=20), tmp_path / "learned")[1]
+    larger = {**PPO, "options": {**PPO["options"], "hidden_sizes": [9]}, "frozen": True, "load": str(learned.path)}
     policies = {
         "blue": PPO,
         "red": {"algorithm": "random"},
-        "old": {**larger, "load": str(learnt.path / "checkpoints/blue")},
+        "old": {**larger, "load": str(learned.path / "checkpoints/blue")},
     }
     with pytest.raises(ConfigError, match=r"policies\.old\.load: "):
         train(duel({**EVALUATION, "seats": ["blue", "old"]}, policies=policies), tmp_path / "run")

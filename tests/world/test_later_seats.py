@@ -79,9 +79,9 @@ def test_a_policy_that_cannot_fill_a_later_seat_is_refused(
 def test_a_checkpoint_that_does_not_fit_a_later_seat_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    learnt = play(league(SWISS, one=PPO, two=STAYS, rounds=2), tmp_path).folder.path
+    learned = play(league(SWISS, one=PPO, two=STAYS, rounds=2), tmp_path).folder.path
     larger = {"algorithm": "ppo", "options": {**SMALL, "hidden_sizes": [5]}, "frozen": True}
-    data = league(MEETS, one=LEARNS, last={**larger, "load": str(learnt / "checkpoints/one")})
+    data = league(MEETS, one=LEARNS, last={**larger, "load": str(learned / "checkpoints/one")})
     for command in ("plan", "check", "train"):
         assert run(command, data) == 2
         assert "policies.last.load: " in capsys.readouterr().err

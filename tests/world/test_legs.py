@@ -37,7 +37,7 @@ def remembering(kind: str) -> dict[str, Any]:
     return {"algorithm": "ppo", "options": {**ppo()["options"], **options}}
 
 
-def normalised(n_steps: int = 32, sync: str = "gradients") -> dict[str, Any]:
+def normalized(n_steps: int = 32, sync: str = "gradients") -> dict[str, Any]:
     """PPO that scales what it sees and earns; its rollouts begin and end in the middle of episodes and legs."""
     scales = {"normalize_observations": True, "normalize_rewards": True}
     return {"algorithm": "ppo", "options": {**ppo(n_steps)["options"], **scales}, "sync": sync}
@@ -106,17 +106,17 @@ CASES: dict[str, Callable[[], dict[str, Any]]] = {
         {**DUEL, "lanes": 5, "pipeline": 2}, blue=remembering("gru"), red=remembering("lstm")
     ),
     "a2c": lambda: league({**DUEL, "lanes": 3}, blue=A2C, red=RANDOM),
-    "ppo, normalised, in a wrapped game": lambda: league(
+    "ppo, normalized, in a wrapped game": lambda: league(
         {**DUEL, "lanes": 3, "copies": 2},
         env={**TOUCHDOWN, "wrappers": [{"frame_stack": 3}, {"clip_reward": "sign"}, {"time_limit": 37}]},
-        blue=normalised(),
-        red=normalised(48, "samples"),
+        blue=normalized(),
+        red=normalized(48, "samples"),
     ),
-    "ppo, normalised, in turns": lambda: league(
+    "ppo, normalized, in turns": lambda: league(
         {**DUEL, "lanes": 3, "copies": 2},
         env={"make": "games:Alternate", "kwargs": {"moves": 7}, "wrappers": [{"frame_stack": 2}]},
-        blue=normalised(),
-        red=normalised(75),
+        blue=normalized(),
+        red=normalized(75),
     ),
     "a wrapped Gymnasium environment": lambda: league(
         {"seats": ["blue"], "lanes": 2},
@@ -124,7 +124,7 @@ CASES: dict[str, Callable[[], dict[str, Any]]] = {
             "make": "gymnasium:CartPole-v1",
             "wrappers": [{"frame_stack": 3}, "wrappers:Noisy", {"time_limit": 37}],
         },
-        blue=normalised(),
+        blue=normalized(),
     ),
     "ddpg, td3 and sac": lambda: league(
         {"seats": ["blue"], "lanes": 2},
@@ -141,7 +141,7 @@ CASES: dict[str, Callable[[], dict[str, Any]]] = {
         blue=of_numbers("dqn", n_step=3, **PRIORITIZED, **SETTLED),
         red=of_numbers("dqn", sync="samples", buffer_size=500, **{**SETTLED, "train_every": 3}),
     ),
-    "dqn and sac, normalised": lambda: league(
+    "dqn and sac, normalized": lambda: league(
         {**DUEL, "lanes": 2, "copies": 2},
         blue=of_numbers("dqn", normalize_observations=True, **SETTLED),
         red=of_numbers("sac", sync="samples", normalize_observations=True),
@@ -228,7 +228,7 @@ def test_a_run_that_was_parted_leaves_the_bytes_of_one_that_was_not(case: str, t
     assert parted.run.leg.start == 100
     assert left_by(parted.folder) == left_by(whole.folder)
     assert {name for name in left_by(whole.folder) if name.endswith("200.ckpt")}
-    assert whole.updates[-1]["ticks"] > 140, "it has learnt to the end"
+    assert whole.updates[-1]["ticks"] > 140, "it has learned to the end"
 
 
 def test_a_run_that_is_parted_at_every_boundary_leaves_the_same_bytes(tmp_path: Path) -> None:

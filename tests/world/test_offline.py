@@ -1,4 +1,4 @@
-"""From a record to what is learnt and estimated from it, with the policies' own weights."""
+"""From a record to what is learned and estimated from it, with the policies' own weights."""
 
 from __future__ import annotations
 
@@ -83,15 +83,15 @@ def countdown(blue: Any, *, ticks: int, **more: Any) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def learnt(tmp_path_factory: pytest.TempPathFactory) -> Played:
+def learned(tmp_path_factory: pytest.TempPathFactory) -> Played:
     """A run with a policy whose checkpoints others play with."""
-    return play(countdown(PPO, ticks=100), tmp_path_factory.mktemp("learnt"))
+    return play(countdown(PPO, ticks=100), tmp_path_factory.mktemp("learned"))
 
 
 @pytest.fixture(scope="module")
-def samples(learnt: Played, tmp_path_factory: pytest.TempPathFactory) -> Samples:
+def samples(learned: Played, tmp_path_factory: pytest.TempPathFactory) -> Samples:
     """What its last checkpoint has played, unchanged."""
-    frozen = {**PPO, "frozen": True, "load": str(learnt.folder.path)}
+    frozen = {**PPO, "frozen": True, "load": str(learned.folder.path)}
     played = play(countdown(frozen, ticks=1000, record="samples"), tmp_path_factory.mktemp("played"))
     return open_dataset(played.folder.path)
 
@@ -106,7 +106,7 @@ def test_who_has_played_is_estimated_at_what_was_earned(samples: Samples) -> Non
     found = estimate(samples.episodes("blue"), target=blue.log_prob, behaviour=blue.log_prob)
     returns = [episode.undiscounted for episode in samples.episodes("blue")]
     assert found.episodes == len(returns) == 1600
-    assert np.mean(returns) > 5.5, "it has learnt"
+    assert np.mean(returns) > 5.5, "it has learned"
     for value in (found.ordinary.value, found.per_decision.value, found.weighted.value):
         assert value == pytest.approx(np.mean(returns), abs=1e-12)
 
@@ -119,17 +119,17 @@ def test_another_policy_is_estimated_at_what_it_earns(samples: Samples, tmp_path
         assert abs(estimated.value - 5.0) < 4 * estimated.standard_error < 1.0
 
 
-def test_a_policy_that_learnt_while_it_was_recorded_is_no_behaviour_policy(tmp_path: Path) -> None:
+def test_a_policy_that_learned_while_it_was_recorded_is_no_behaviour_policy(tmp_path: Path) -> None:
     samples = open_dataset(play(countdown(PPO, ticks=40, record="samples"), tmp_path).folder.path)
     blue = policy(samples)
-    with pytest.raises(ConfigError, match=r"the policy 'blue' learnt while it was recorded.*`frozen: true`"):
+    with pytest.raises(ConfigError, match=r"the policy 'blue' learned while it was recorded.*`frozen: true`"):
         estimate(samples.episodes("blue"), target=blue.log_prob, behaviour=blue.log_prob)
 
 
 def test_a_policy_that_remembers_is_asked_episode_by_episode(tmp_path: Path) -> None:
     remembers = {"algorithm": "ppo", "options": {**PPO["options"], "recurrent": "gru", "hidden_size": 8}}
-    learnt = play(countdown(remembers, ticks=64), tmp_path)
-    frozen = {**remembers, "frozen": True, "load": str(learnt.folder.path)}
+    learned = play(countdown(remembers, ticks=64), tmp_path)
+    frozen = {**remembers, "frozen": True, "load": str(learned.folder.path)}
     samples = open_dataset(play(countdown(frozen, ticks=40, record="samples"), tmp_path).folder.path)
     blue = policy(samples)
     for episode in samples.episodes("blue"):
@@ -144,9 +144,9 @@ def test_a_policy_that_remembers_is_asked_episode_by_episode(tmp_path: Path) -> 
         break
 
 
-def test_a_checkpoint_is_found_by_its_tick(learnt: Played) -> None:
-    first = load_policy(learnt.folder.path, "blue", 0)
-    last = load_policy(learnt.folder.path, "blue")
+def test_a_checkpoint_is_found_by_its_tick(learned: Played) -> None:
+    first = load_policy(learned.folder.path, "blue", 0)
+    last = load_policy(learned.folder.path, "blue")
     assert (first.ticks, first.algorithm.updates, last.ticks, last.algorithm.updates) == (0, 0, 100, 6)
     seen, actions = np.full((3, 1), 4, np.float32), np.arange(3)
     assert first.log_prob(seen, actions, None) == pytest.approx(-np.log(3), abs=0.05), "close to uniform"
@@ -154,13 +154,13 @@ def test_a_checkpoint_is_found_by_its_tick(learnt: Played) -> None:
     assert last.log_prob(seen, actions, None)[2] > first.log_prob(seen, actions, None)[2]
 
 
-def test_what_is_not_there_is_named(learnt: Played) -> None:
+def test_what_is_not_there_is_named(learned: Played) -> None:
     with pytest.raises(ConfigError, match=r"no policy 'bleu' in this run; did you mean 'blue'"):
-        load_policy(learnt.folder.path, "bleu")
+        load_policy(learned.folder.path, "bleu")
     with pytest.raises(ConfigError, match="cannot be read"):
-        load_policy(learnt.folder.path, "blue", 7)
+        load_policy(learned.folder.path, "blue", 7)
     with pytest.raises(ConfigError, match=r"gone: not a run folder: config\.yaml is missing"):
-        load_policy(learnt.folder.path / "gone", "blue")
+        load_policy(learned.folder.path / "gone", "blue")
 
 
 def test_a_loaded_policy_has_no_game(samples: Samples) -> None:
@@ -168,8 +168,8 @@ def test_a_loaded_policy_has_no_game(samples: Samples) -> None:
         policy(samples).algorithm.env.reset()
 
 
-def test_one_observation_and_a_batch_get_the_same_actions(learnt: Played) -> None:
-    blue = load_policy(learnt.folder.path, "blue")
+def test_one_observation_and_a_batch_get_the_same_actions(learned: Played) -> None:
+    blue = load_policy(learned.folder.path, "blue")
     assert (blue.observation_space.shape, blue.action_space) == ((1,), Discrete(3))
     seen = np.arange(5, dtype=np.float32)[:, None]
     actions = blue.act(seen)
@@ -196,7 +196,7 @@ def test_a_policy_without_weights_acts_in_any_number_of_rows(tmp_path: Path) -> 
         constant.log_prob(seen, np.zeros(200, np.int64), None)
 
 
-def test_spaces_can_be_said_and_are_held_against_the_weights(learnt: Played) -> None:
+def test_spaces_can_be_said_and_are_held_against_the_weights(learned: Played) -> None:
     given = {"observation_space": Box(-1, 1, (4,), np.float32), "action_space": Discrete(3)}
     with pytest.raises(ConfigError):
-        load_policy(learnt.folder.path, "blue", **given)
+        load_policy(learned.folder.path, "blue", **given)

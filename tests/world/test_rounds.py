@@ -1,4 +1,4 @@
-"""What the policies of a league begin a round with: what they had learnt, what they have taken over, or nothing."""
+"""What the policies of a league begin a round with: what they had learned, what they have taken over, or nothing."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def begun(folder: RunFolder, policy: str, number: int, worker: int = 0) -> Begun
 
 
 def saved(folder: RunFolder, policy: str, number: int) -> Bits:
-    """What a policy had learnt when so many rounds had been played."""
+    """What a policy had learned when so many rounds had been played."""
     return Bits.of(checkpoint.load(checkpoint.path_of(folder.checkpoints_path(policy), number * TICKS)).state)
 
 
@@ -84,7 +84,7 @@ DUEL = {"env": "game", "policies": ["one", "two"], "lanes": 2}
 # -------------------------------------------------------------------------------------------- forks, resets and rests
 
 
-def test_a_fork_begins_with_the_weights_the_optimiser_and_the_half_rollout_of_its_source(tmp_path: Path) -> None:
+def test_a_fork_begins_with_the_weights_the_optimizer_and_the_half_rollout_of_its_source(tmp_path: Path) -> None:
     evolving = {"evolution": {"share": 0.5, "perturb": {"learning_rate": [0.5, 2.0]}}}
     folder = play(league({"round_robin": DUEL}, policies={"one": PPO, "two": PPO}, league=evolving), tmp_path / "run")
     for number, planned in list(enumerate(rounds_of(folder)))[1:]:

@@ -69,18 +69,18 @@ def test_one_worker_alone_learns_to_the_bit_what_it_learns_with_a_barrier(
     assert lines[0] == lines[1] != []
 
 
-def test_every_fragment_is_learnt_from_once_through_legs_and_a_resume(tmp_path: Path) -> None:
+def test_every_fragment_is_learned_from_once_through_legs_and_a_resume(tmp_path: Path) -> None:
     data = run_of("async_learners:NotesPPO", PPO_OPTIONS)
     first = play(data, tmp_path, given=True)
     then = play({**data, "ticks": 175}, tmp_path, resume=True)
     notes = [*first.notes, *then.notes]
     offered = {note[1]: note[2] for note in notes if note[0] == "offered"}
-    batches = [note[1] for note in notes if note[0] == "learnt"]
-    learnt = [mark for batch in batches for mark, _ in batch]
+    batches = [note[1] for note in notes if note[0] == "learned"]
+    learned = [mark for batch in batches for mark, _ in batch]
     left = [size for size, _ in own_at(then, 175).get("fragments", [])]
-    assert len(set(learnt)) == len(learnt), "none twice"
-    assert set(learnt) <= set(offered)
-    assert sum(offered[mark] for mark in learnt) + sum(left) == sum(offered.values()) == 175 // 8 * 8 * (2 + 5)
+    assert len(set(learned)) == len(learned), "none twice"
+    assert set(learned) <= set(offered)
+    assert sum(offered[mark] for mark in learned) + sum(left) == sum(offered.values()) == 175 // 8 * 8 * (2 + 5)
     usual = 8 * 2 * 2  # ticks, rows of the root, workers
     for batch in batches:
         sizes = [size for _, size in batch]

@@ -68,7 +68,7 @@ def test_a_team_of_workers_makes_the_gradient_steps_of_one_seat(sync: str, tmp_p
     assert states["apart"]["gradient_steps"] == states["together"]["gradient_steps"] > 30
 
 
-def test_what_a_team_has_learnt_in_one_seat_plays_in_several_and_the_other_way_round(tmp_path: Path) -> None:
+def test_what_a_team_has_learned_in_one_seat_plays_in_several_and_the_other_way_round(tmp_path: Path) -> None:
     options = {"learning_starts": 50, "batch_size": 32, "training_intensity": 1}
     for here, there in ([["p", "p"]], ["p", "p"]), (["p", "p"], [["p", "p"]]):
         played = play(two_step(here, ticks=40, options=options), tmp_path)

@@ -231,7 +231,7 @@ def test_the_folder_holds_what_was_played(tmp_path: Path, capsys: pytest.Capture
 
 @pytest.fixture
 def runs(tmp_path: Path) -> tuple[str, str]:
-    """Two runs, each with a blue that has learnt and the same fixed player."""
+    """Two runs, each with a blue that has learned and the same fixed player."""
     return str(play(learners(), tmp_path / "a").folder.path), str(play(learners(seed=1), tmp_path / "b").folder.path)
 
 
@@ -515,7 +515,7 @@ def test_a_folder_that_is_damaged_or_no_run_is_refused(
     tmp_path: Path, runs: tuple[str, str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "empty").mkdir()
-    assert "no config.yaml" in mistake(capsys, tmp_path, str(tmp_path / "empty"))
+    assert "not a run folder: config.yaml is missing" in mistake(capsys, tmp_path, str(tmp_path / "empty"))
     Path(runs[0], "checkpoints", "blue", "000000000020.ckpt").write_bytes(b"no zip")
     assert "000000000020.ckpt: is not a checkpoint" in mistake(capsys, tmp_path, runs[0])
     Path(runs[1], "config.yaml").write_text("ticks: [")

@@ -9,7 +9,7 @@ Here selection is as strong as can be, the limit alpha -> infinity, taken exactl
 resident, never if it loses, and with 1/m, by drift, if they draw. In a general game the limit can depend on the order
 of limits, because a chain may have several sets that it never leaves, and one takes a large alpha. Not so here: of any
 two players one gives way to the other, or each to each, so there is one such set, and one stationary distribution on
-it. A finite alpha would add a constant that nobody knows how to choose, and powers of e that over- and underflow.
+it. A finite alpha would add a constant without a natural choice, and powers of e that over- and underflow.
 """
 
 from __future__ import annotations

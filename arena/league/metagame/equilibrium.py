@@ -28,7 +28,7 @@ class Equilibrium(NamedTuple):
 def equilibrium(payoffs: ArrayLike) -> Equilibrium:
     """One equilibrium (there may be several, all of the same value), by von Neumann's linear program.
 
-    The row player's strategy x maximises v with (x A)_j >= v for every column j; the column player's is its dual.
+    The row player's strategy x maximizes v with (x A)_j >= v for every column j; the column player's is its dual.
 
     Args:
         payoffs: `[m, n]` of the row player.

@@ -1,4 +1,4 @@
-"""Nash averaging: how good each player is against the mixture of players that nobody beats.
+"""Nash averaging: how good each player is against the mixture of players that no player beats.
 
 Balduzzi, Tuyls, Perolat, Graepel 2018, "Re-evaluating Evaluation", arXiv 1806.02643. The mixture is the equilibrium of
 the symmetric meta-game with the largest entropy. A plain mean over all opponents can be moved by adding copies of one
@@ -30,7 +30,7 @@ _TINY = 1e-300  # keeps a logarithm finite
 
 
 class NashAverage(NamedTuple):
-    """The equilibrium of largest entropy, and what everybody gets against it."""
+    """The equilibrium of largest entropy, and the payoff of each player against it."""
 
     strategy: Floats  # [P] probabilities
     skill: Floats  # [P] expected payoff: that of a draw for whom the strategy plays, at most that for others
@@ -69,10 +69,10 @@ def nash_average_with_uncertainty(samples: Floats) -> NashAverageEstimate:
 
 
 def _widest(ahead: Floats) -> Floats:
-    """An equilibrium `[P]` that plays everybody whom any equilibrium plays.
+    """An equilibrium `[P]` that plays all players that any equilibrium plays.
 
-    Of weights w >= 0 that nobody beats, (A w)_i <= 0, any multiple and any sum is such as well. So all who can have a
-    weight above 0 can have one of at least 1 at once, and maximising the sum of min(1, w_i) gives it them.
+    Of weights w >= 0 that no player beats, (A w)_i <= 0, any multiple and any sum is such as well. So all who can have
+    a weight above 0 can have one of at least 1 at once, and maximising the sum of min(1, w_i) gives it them.
     """
     players = len(ahead)
     nothing, one = np.zeros_like(ahead), np.eye(players)
@@ -90,7 +90,7 @@ def _widest(ahead: Floats) -> Floats:
 def _evenest(some: Floats, *, among: Floats, beside: Floats) -> Floats:
     """The equilibrium `[S]` of largest entropy, found from one that plays all of the S players.
 
-    Whoever is played at all draws against every equilibrium, and those beside them do not win.
+    All players with a positive weight draw against every equilibrium, and those beside them do not win.
 
     Args:
         some: `[S]`, none of it 0.

@@ -3,7 +3,7 @@
 A score is 1 for a win, 1/2 for a draw, 0 for a loss. The chances of the three in a pair have a Dirichlet posterior of
 their own: nothing is assumed about how strengths relate, so that cycles (a beats b beats c beats a) remain visible.
 
-The prior is Jeffreys': half a game of each kind that can happen. Where nobody has ever drawn, draws cannot happen, and
+The prior is Jeffreys': half a game of each kind that can happen. Where no game was drawn, draws cannot happen, and
 what remains is the Beta(1/2, 1/2) of Jeffreys for wins and losses.
 """
 

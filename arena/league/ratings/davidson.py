@@ -7,11 +7,11 @@ Of two teams with strengths s and t, in nats, the one on the first side wins, dr
 (Davidson 1970, "On extending the Bradley-Terry model to accommodate ties in paired comparison experiments", in
 logarithms; with what the first side is worth, Davidson and Beaver 1977, "On extending the Bradley-Terry model to
 incorporate within-pair order effects"). Without draws nu is 0 and this is the model of Bradley and Terry. As a
-multinomial logit in (strengths, side, log nu) its log-likelihood is concave: what the optimiser finds is the maximum.
+multinomial logit in (strengths, side, log nu) its log-likelihood is concave: what the optimizer finds is the maximum.
 
-A maximum does not always exist: where somebody has never lost, or where two groups never met, some strengths can be
+A maximum does not always exist: where a player has never lost, or where two groups never met, some strengths can be
 moved without end or without effect. A weak normal prior then takes the place of the games that were not played. The
-side always has such a prior: where everybody has kept to one side, nobody knows what that is worth, and the intervals
+side always has such a prior: where every player has kept to one side, its worth cannot be estimated, and the intervals
 of the strengths say so.
 """
 
@@ -46,10 +46,10 @@ class Games(NamedTuple):
     """Results as arrays, as large as there are pairs that have met.
 
     Args:
-        design: float64 [M, P + 1], a row per pair of teams and who of them has the first side, or nobody: its product
+        design: float64 [M, P + 1], a row per pair of teams and which of them has the first side, or none: its product
             with the strengths and the side is d.
         counts: float64 [M, 3], games won, drawn and lost by the first team, which has the first side if there is one.
-        pairs: float64 [N, P + 1], a row per pair of teams, whatever their sides: nobody has the first one.
+        pairs: float64 [N, P + 1], a row per pair of teams, whatever their sides: none has the first one.
         scores: float64 [N, 3], games won, drawn and lost by the first of the two.
     """
 
@@ -204,7 +204,7 @@ def most_likely(games: Games) -> Fit:
 
 
 class _Problem:
-    """The function to minimise: minus the log-posterior of (strengths [P], side, log nu if drawn).
+    """The function to minimize: minus the log-posterior of (strengths [P], side, log nu if drawn).
 
     Half the square of the strengths' sum is added. It pins their common shift, about which games say nothing, and is
     zero at the minimum.
@@ -259,7 +259,7 @@ def has_maximum(games: Games) -> bool:
     """
     won, drawn, lost = (games.scores > 0).T
     free = games.players - 1
-    if _rank(games.pairs[won & lost]) == free:  # the usual case: nobody can be moved against anybody
+    if _rank(games.pairs[won & lost]) == free:  # the usual case: no group can be shifted against another
         return True
     return _rank(games.pairs) == free and not _is_separated(games.pairs, won, drawn, lost)
 

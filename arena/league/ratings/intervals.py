@@ -15,7 +15,7 @@ def half_of_mean(count: int, deviation: float) -> float | None:
         deviation: their standard deviation (n - 1).
 
     Returns:
-        None for one number, of which nobody knows how far it is from the next.
+        None for one number, whose spread is not known.
     """
     if count < 2:
         return None

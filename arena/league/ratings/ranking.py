@@ -6,9 +6,10 @@ that the games are to resolve; of players that are closer than that, either orde
 **When to stop.** Two neighbors are settled by one of two sequential tests, whichever is surer:
 
     order   the upper one is `elo` better, or the lower one is. The likelihoods of the two cases are those of all
-            games, with everybody else moved along as the covariance of the ratings says. Between two players alone it
+            games, with all others moved along as the covariance of the ratings says. Between two players alone it
             is Wald's test (1945).
-    equal   nearly all games between the two are drawn, or nearly all are won by the same side, whoever has it: so few
+    equal   nearly all games between the two are drawn, or nearly all are won by the same side, whichever player has it:
+    so few
             end otherwise that even who won all of these would score less than `elo` does in a game without draws.
             Whatever they differ by lies within `elo`. It is Wald's test as well, of a quarter of the share of other
             games that would do for that against the whole; where it is the side that wins, on either side.
@@ -104,12 +105,12 @@ class Standings:
     """
 
     def __init__(self, results: Results, players: Sequence[str], *, elo: float = RESOLUTION) -> None:
-        everybody = sorted({*players, *results.players})
-        games = davidson.games_of(results, everybody)
+        everyone_rated = sorted({*players, *results.players})
+        games = davidson.games_of(results, everyone_rated)
         fitted = davidson.most_likely(games)
         wanted = set(players)
-        at = [place for place in davidson.best_first(fitted.strengths) if everybody[place] in wanted]
-        self.order = tuple(everybody[place] for place in at)
+        at = [place for place in davidson.best_first(fitted.strengths) if everyone_rated[place] in wanted]
+        self.order = tuple(everyone_rated[place] for place in at)
         self._elo = elo / davidson.ELO
         self._results, self._fitted = results, fitted
         self._strengths = fitted.strengths[at]
@@ -227,7 +228,7 @@ def _ratios_of_order(games: davidson.Games, fitted: davidson.Fit, at: Sequence[i
 def _ratios_of_equality(ends: Array, elo: float) -> tuple[Array, Array]:
     """The logs [3, P - 1] of how much likelier it is that neighbors are equal, and what a game is expected to add.
 
-    For three reasons: nearly all of their games are drawn; whoever has the first side wins; whoever has it loses.
+    For three reasons: nearly all of their games are drawn; the first side wins; the first side loses.
 
     Args:
         ends: games between every two neighbors, see `_between`.
@@ -256,7 +257,7 @@ def _ratios_of_equality(ends: Array, elo: float) -> tuple[Array, Array]:
 def _between(results: Results, order: Sequence[str]) -> Array:
     """How the games between every two neighbors of an order ended, float64 [P - 1, 3, 3].
 
-    First for those in which the upper one has the first side, then the lower one, then nobody; of these how many the
+    First for those in which the upper one has the first side, then the lower one, then neither; of these how many the
     one with the first side, or else the upper one, won, drew and lost.
     """
     places = {name: place for place, name in enumerate(order)}

@@ -1,6 +1,6 @@
 """Strengths of players on the Elo scale, by maximum likelihood, with 95 % intervals.
 
-The model is Davidson's, see `davidson`. Against somebody d Elo weaker a player wins 10^(d / 400) games for each that
+The model is Davidson's, see `davidson`. Against a player d Elo weaker a player wins 10^(d / 400) games for each that
 it loses; without draws this is the usual Elo. What the first side of the game is worth is told apart from the players.
 The mean of all players is 0, and an interval is of the distance from this mean: two players are compared by
 `difference`, whose interval is narrower or wider than those two suggest.
@@ -78,7 +78,7 @@ class Ratings:
         """The rating of one player.
 
         Raises:
-            KeyError: nobody knows it.
+            KeyError: it has not played.
         """
         at = self._index[player]
         found = _interval(self.elo[at], self.covariance[at, at])
@@ -101,7 +101,7 @@ def _interval(mean: float, variance: float) -> Interval:
 
 
 def fit(results: Results, *, players: Iterable[str] = ()) -> Ratings:
-    """The most likely strengths of everybody who has played.
+    """The most likely strengths of all players that have played.
 
     Args:
         results: games of teams of any size; the strength of a team is the mean of its members'.

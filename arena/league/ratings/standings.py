@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 ENOUGH = 30
 """Finished games for each that the end of a leg has cut, from which on a rating is taken for unbiased.
 
-Games that have begun are fair, as nobody knows then how they will end. Those that count are these without the ones that
-were cut, which are long ones mostly. So where equals play, the share of points of the one who loses the long games is
-too large, by at most half of cut / finished: 347 Elo times that, 12 Elo at 30. A game that ends with its leg is not
+Games that have begun are fair, as it is not known then how they will end. Those that count are these without the ones
+that were cut, which are long ones mostly. So where equals play, the share of points of the one who loses the long games
+is too large, by at most half of cut / finished: 347 Elo times that, 12 Elo at 30. A game that ends with its leg is not
 cut, and biases nothing.
 """
 

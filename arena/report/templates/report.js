@@ -141,7 +141,7 @@
     return answer.ok && (await answer.text()) === version;
   }
   async function again() {
-    const newest = await follow().catch(() => true); // nobody serves it any more
+    const newest = await follow().catch(() => true); // the server has ended
     newest ? setTimeout(again, 2000) : location.reload();
   }
   if (version) again();

@@ -273,7 +273,7 @@ class LaneBlock:
         `last` is what the step has shown.
         """
         finished, wanted = self._account.finish(over, self._lockstep.tick), self._run.episodes
-        # Lanes that are done early play on, but what they play would favour short episodes: it does not count.
+        # Lanes that are done early play on, but what they play would favor short episodes: it does not count.
         self.finished += finished if wanted is None else [record for record in finished if record.episode < wanted]
         self._stopwatch.switch(Activity.ENVIRONMENT)
         frame = self._game.reset(over)

@@ -62,7 +62,7 @@ class StepValidator:
             for leaf in flatten(space, action):
                 if not _is_finite(leaf):
                     wild = next(row for row in leaf if not _is_finite(np.asarray(row)))
-                    return f"; {entity!r} had acted with {_shortened(wild)}: what its policy has learnt is not finite"
+                    return f"; {entity!r} had acted with {_shortened(wild)}: what its policy has learned is not finite"
         return ""
 
     def _glance(self, step: Step) -> bool:

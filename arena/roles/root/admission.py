@@ -16,7 +16,7 @@ from arena.run.run import Run
 
 
 def is_resumable(ready: Collection[Ready]) -> bool:
-    """Whether all that is learnt can be saved and loaded, so that legs may end before the run does."""
+    """Whether all that is learned can be saved and loaded, so that legs may end before the run does."""
     return all(one.resumable for one in ready)
 
 

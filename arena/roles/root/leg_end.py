@@ -29,7 +29,7 @@ class NextStep(NamedTuple):
 
 
 class IdlePolicy(NamedTuple):
-    """The checkpoint of a policy that has learnt in earlier rounds and does not play in this one."""
+    """The checkpoint of a policy that has learned in earlier rounds and does not play in this one."""
 
     boundary: int  # that it stands for
     taken_from: Path | None = None  # another policy's, of which it has become a copy, and which will be forgotten
@@ -118,7 +118,7 @@ def _saved(tick: int, plan: Plan, done: Mapping[Role, Done]) -> dict[str, int]:
 
 
 def refuse_loss(tick: int, plan: Plan, done: Mapping[Role, Done], left: Collection[tuple[int, int]]) -> None:
-    """Refuses to go on where the workers of a policy have learnt different things and have not met.
+    """Refuses to go on where the workers of a policy have learned different things and have not met.
 
     A checkpoint has the state of one of them; the others would begin the next leg with it.
 
@@ -144,7 +144,7 @@ def refuse_loss(tick: int, plan: Plan, done: Mapping[Role, Done], left: Collecti
 
 
 def resting_at(tick: int, plan: Plan, leg: Leg, folder: RunFolder) -> dict[str, IdlePolicy]:
-    """By policy the checkpoints of those who have learnt in earlier rounds and do not play in this one.
+    """By policy the checkpoints of those who have learned in earlier rounds and do not play in this one.
 
     Args:
         tick: at which the leg has ended: a copy's checkpoint is to stand for it.

@@ -57,7 +57,7 @@ class RunProgress:
         self.without_winner += self._scoreboard.winners.see(unsettled(told.episodes))
 
     def update(self, record: UpdateRecord) -> None:
-        """Records that a policy has learnt once more."""
+        """Records that a policy has learned once more."""
         self._recorder.update(record)
         self._scoreboard.update(record)
         self.updates[record.policy] = record.update

@@ -83,7 +83,7 @@ class Root:
 
     @property
     def resumable(self) -> bool:
-        """Whether all that is learnt can be saved and loaded, once everybody is ready."""
+        """Whether all that is learned can be saved and loaded, once everybody is ready."""
         return is_resumable(self._ready.values())
 
     def gather(self) -> None:
@@ -283,7 +283,7 @@ class Root:
             raise RoleFailed(Failed("root, rank 0", str(refusal), exit_code=2)) from refusal
 
     def _conclude_games(self, ledger: RunProgress) -> NextStep:
-        """Nobody has learnt; another round goes on where the longest match has ended, also when the run is resumed."""
+        """Nobody has learned; another round goes on where the longest match has ended, also when the run is resumed."""
         plan, folder = self._run.plan, self._run.folder
         leg, stopping = replace(self._leg, start=max(ledger.ticks.values())), self._memory.stop.wanted
         if plan.rounds > 1 and not stopping:

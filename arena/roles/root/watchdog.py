@@ -227,12 +227,12 @@ class Watchdog:
                 self._collected.update(peek(process))
         for rank in self._ranks.values():
             if rank not in silent:
-                self._ask(rank, StatusQuery(stacks=True, peek=self._neighbours(rank, silent)))
+                self._ask(rank, StatusQuery(stacks=True, peek=self._neighbors(rank, silent)))
         end = self._clock() + _PATIENCE
         while any(rank.asked for rank in self._ranks.values() if rank not in silent) and self._clock() < end:
             self._endpoint.sleep((0, Tag.TO_ROOT, ANYONE), end - self._clock())
 
-    def _neighbours(self, rank: _Rank, silent: Iterable[_Rank]) -> tuple[Process, ...]:
+    def _neighbors(self, rank: _Rank, silent: Iterable[_Rank]) -> tuple[Process, ...]:
         """Silent processes of a rank's node, for the first one there that can look into them."""
         own = self._process(rank)
         if own is None or self._near(rank):

@@ -200,7 +200,7 @@ class Worker:
         returned = returned and not all(seat.over for seat in self._seats)
         if returned and not self._has_left:
             self._endpoint.send(0, Tag.TO_ROOT, pack(Left(self._role, self._ticks())))
-        alone = self._learnt_alone()
+        alone = self._learned_alone()
         saved = self._leave_group()
         stateless = self._learns and not self._spec.saves
         profile = self._stopwatch.profile()
@@ -250,8 +250,8 @@ class Worker:
         """Whether the algorithm can go on in the next leg: it does not learn, or its state is kept and taken on."""
         return not self._learns or self._spec.resumable
 
-    def _learnt_alone(self) -> bytes | None:
-        """A digest of what this worker has learnt in the leg if its group has not met; the root compares them."""
+    def _learned_alone(self) -> bytes | None:
+        """A digest of what this worker has learned in the leg if its group has not met; the root compares them."""
         apart = self._group.size > 1 and not self._group.calls and not self._group.exchanges and not self._has_left
         if not (apart and self._keeps):
             return None
@@ -262,8 +262,8 @@ class Worker:
     def _leave_group(self) -> int | None:
         """Leaves; the boundary of the checkpoint that this worker has written last, None if it has written none.
 
-        Who speaks for the group when it leaves writes what has been learnt until then. The root of the group leaves as
-        the last one, and after it nobody has learnt any more. One that does not play this leg has nothing new: the
+        Who speaks for the group when it leaves writes what has been learned until then. The root of the group leaves as
+        the last one, and after it nobody has learned any more. One that does not play this leg has nothing new: the
         first that does writes in its place, also if the group has not met and so nobody has told it to speak.
         """
         first = self._first
@@ -330,7 +330,7 @@ class PolicyLog:
 
     @property
     def seconds(self) -> float:
-        """How long the policy has learnt, in earlier legs too."""
+        """How long the policy has learned, in earlier legs too."""
         return time.monotonic() - self._begun
 
     def update(self, values: Mapping[str, float]) -> None:
