@@ -27,15 +27,15 @@ class Recording(Protocol):
     def begin(self, frame: Frame, lanes: Lanes, reset: Reset) -> None:
         """Records the first observations of the lanes [L] that begin an episode, and how they were reset."""
 
-    def add(self, tick: int, actions: Sequence[Any], step: Step, *, failed: bool, idle_entities: Sequence[int]) -> None:
+    def add(self, tick: int, actions: Sequence[Any], step: Step, played: Step | None, idle: Sequence[int]) -> None:
         """Records a tick, before the next episodes begin.
 
         Args:
             tick: the tick.
             actions: per entity.
-            step: as the workers receive it.
-            failed: whether the game failed in this tick.
-            idle_entities: the entities that got the idle action.
+            step: the result as the workers receive it; the end of a leg truncates.
+            played: the result of the game; None: the game has failed.
+            idle: the entities that got the idle action.
         """
 
     def truncate(self, playing: NDArray[np.bool_]) -> None:
@@ -131,9 +131,9 @@ class _Samples:
     def begin(self, frame: Frame, lanes: Lanes, reset: Reset) -> None:
         self._writer.begin(frame, lanes)
 
-    def add(self, tick: int, actions: Sequence[Any], step: Step, *, failed: bool, idle_entities: Sequence[int]) -> None:
+    def add(self, tick: int, actions: Sequence[Any], step: Step, played: Step | None, idle: Sequence[int]) -> None:
         episodes, cut = self._tracker.episodes, self._tracker.cut_now
-        self._writer.add(tick, actions, step, idle=idle_entities, episodes=episodes, cut=cut)
+        self._writer.add(tick, actions, step, idle=idle, episodes=episodes, cut=cut)
 
 
 class _Replays:
@@ -154,8 +154,8 @@ class _Replays:
             anew=reset.new_game,
         )
 
-    def add(self, tick: int, actions: Sequence[Any], step: Step, *, failed: bool, idle_entities: Sequence[int]) -> None:
-        self._writer.add(actions, None if failed else step)
+    def add(self, tick: int, actions: Sequence[Any], step: Step, played: Step | None, idle: Sequence[int]) -> None:
+        self._writer.add(actions, played)
 
     def truncate(self, playing: NDArray[np.bool_]) -> None:
         pass  # a replay finds the ends of episodes by playing
