@@ -12,7 +12,7 @@ import pytest
 
 from arena.config import parse_config, resolved_yaml
 from arena.errors import ConfigError
-from arena.league import next_round as league
+from arena.league import next_round
 from arena.league import rounds_file as records
 from arena.league.rounds import Fork, Round
 from arena.plan.build import make_plan
@@ -82,12 +82,12 @@ def at(run: Run, number: int) -> Run:
 
 def changed(monkeypatch: pytest.MonkeyPatch, **fields: Any) -> None:
     """Lets all rounds to come have these, whatever the league would say."""
-    made = league.next_round
+    made = next_round.next_round
 
-    def next_round(*given: Any) -> Round:
+    def changed_round(*given: Any) -> Round:
         return msgspec.structs.replace(made(*given), **fields)
 
-    monkeypatch.setattr(league, "next_round", next_round)
+    monkeypatch.setattr(rounds, "plan_next_round", changed_round)
 
 
 def held(path: Path) -> Any:

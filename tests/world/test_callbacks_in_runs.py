@@ -111,7 +111,7 @@ def test_a_run_that_goes_on_says_so(tmp_path: Path) -> None:
 @pytest.mark.parametrize("where", ["start", "round", "episode", "update", "checkpoint", "end"])
 def test_one_that_fails_ends_the_run_with_its_name(where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     failures: list[Failed] = []
-    monkeypatch.setattr("arena.launch.lead.tell", failures.append)
+    monkeypatch.setattr("arena.launch.console.tell", failures.append)
     entry = {"class": "listeners:Fails", "options": {"where": where}}
     status, folder = played(duel(entry), tmp_path)
     assert status == 1

@@ -13,7 +13,6 @@ from arena.cli.main import main
 from arena.config import load_config, parse_config
 from arena.errors import ConfigError, WriteError
 from arena.launch import lead
-from arena.league import next_round as league
 from arena.league import rounds_file as records
 from arena.league.read_results import read
 from arena.records import checkpoint
@@ -22,6 +21,7 @@ from arena.records.folder import RunFolder
 from arena.records.journal import JournalReader
 from arena.records.lock import RunLock, is_held, is_left
 from arena.roles.root.root import Root
+from arena.run import rounds
 from arena.run.prepare import begin, prepare
 from arena.run.run import Run
 from arena.serving import load_policy
@@ -279,7 +279,7 @@ def test_a_round_that_was_planned_and_not_begun_makes_no_result_old(planned_only
 
 def test_nobody_else_gets_the_folder_while_a_round_is_planned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     refused: list[int] = []
-    next_round = league.next_round
+    next_round = rounds.plan_next_round
 
     def watched(*given: Any) -> Any:
         with pytest.raises(ConfigError, match="another run writes into this folder"):
@@ -287,7 +287,7 @@ def test_nobody_else_gets_the_folder_while_a_round_is_planned(tmp_path: Path, mo
         refused.append(len(given[1]))
         return next_round(*given)
 
-    monkeypatch.setattr(league, "next_round", watched)
+    monkeypatch.setattr(rounds, "plan_next_round", watched)
     folder = play(past_selves(), tmp_path / "run")
     assert refused == [1, 2]
     assert not is_held(folder.path)

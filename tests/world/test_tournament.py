@@ -515,7 +515,7 @@ def test_a_folder_that_is_damaged_or_no_run_is_refused(
     tmp_path: Path, runs: tuple[str, str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "empty").mkdir()
-    assert "no config.yaml" in mistake(capsys, tmp_path, str(tmp_path / "empty"))
+    assert "not a run folder: config.yaml is missing" in mistake(capsys, tmp_path, str(tmp_path / "empty"))
     Path(runs[0], "checkpoints", "blue", "000000000020.ckpt").write_bytes(b"no zip")
     assert "000000000020.ckpt: is not a checkpoint" in mistake(capsys, tmp_path, runs[0])
     Path(runs[1], "config.yaml").write_text("ticks: [")
