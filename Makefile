@@ -22,7 +22,7 @@ test: $(READY)
 	$(BIN)/python -m pytest --numprocesses auto
 
 test-fast: $(READY)
-	$(BIN)/python -m pytest --numprocesses auto -m "not slow and not long" tests/unit
+	$(BIN)/python -m pytest --numprocesses auto -m "not slow and not long" tests/unit tests/contract
 
 test-long: $(READY)
 	$(BIN)/python -m pytest --numprocesses auto -m long

@@ -18,7 +18,10 @@ from arena import registry
 from arena.errors import BudgetReached, ConfigError
 from arena.records.state_codec import decode, encode
 from fakes import ScriptedEnv, ThreadGroup, all_equal, flat_weights, solo_group, together
+from policies import td3
 from policies.common.algorithm import Algorithm
+from policies.common.replay import Replay, Transitions
+from policies.networks import reparameterized, soft_actions
 from recorded_samples import record
 
 VECTOR = spaces.Box(-1, 1, (3,), np.float32)
@@ -29,6 +32,11 @@ SMALL: dict[str, Any] = {
     **{"n_steps": 6, "minibatch_size": 9, "n_epochs": 2, "option_ticks": 3},
     **{"train_every": 4, "learning_starts": 20, "batch_size": 8, "training_intensity": 2.0, "n_step": 1},
     "gradient_steps": 3,
+}
+FULL: dict[str, Any] = {
+    **{"minibatch_size": 999, "n_steps": 12, "n_epochs": 3, "option_ticks": 3, "hidden_sizes": (8,)},
+    **{"train_every": 12, "learning_starts": 0, "batch_size": 200, "training_intensity": 40.0},
+    **{"learning_rate": 2e-3, "learning_rate_schedule": "constant"},
 }
 RICH: dict[str, Any] = {
     **{"learning_rate_schedule": "linear", "normalize_observations": True, "normalize_rewards": True},
@@ -189,6 +197,47 @@ def test_workers_with_unequal_rows_hold_equal_weights(learner: Learner, sync: st
         assert np.array_equal(weights, after)
         assert same == others
     assert "check_equal" in others[0]
+
+
+def test_gradients_and_samples_of_one_full_batch_give_the_same_weights(
+    learner: Learner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With `sync: samples` rank 0 steps as one worker on the samples of all; the mean gradient must be the same."""
+
+    def same_noise(shape: Any, generator: Any) -> torch.Tensor:
+        return torch.linspace(-0.8, 1.1, shape[-1]).repeat(*shape[:-1], 1)
+
+    def all_transitions(replay: Replay, *_: Any, **__: Any) -> Transitions:
+        return replay._at(torch.nonzero(replay._complete).squeeze(1), torch.ones(replay.size))
+
+    for module, name in (
+        (td3, "normal"),
+        (soft_actions, "normal"),
+        (reparameterized, "normal"),
+        (reparameterized, "gumbel"),
+    ):
+        monkeypatch.setattr(module, name, same_noise)
+    monkeypatch.setattr(Replay, "sample", all_transitions)
+
+    def work(group: ThreadGroup) -> Any:
+        algorithm = learner.make(unequal_env(learner, group, ticks=12), group, **FULL)
+        before, backward, steps = flat_weights(algorithm.network), algorithm.backward, []
+
+        def counted(batch: Any) -> Any:
+            steps.append(batch.size)
+            return backward(batch)
+
+        algorithm.backward = counted
+        run(algorithm)
+        return before, flat_weights(algorithm.network), len(steps), group.called.count("average")
+
+    by_gradients, by_samples = (together(2, work, sync=sync) for sync in ("gradients", "samples"))
+    before, expected, steps, _ = by_samples[0]
+    assert steps > 0
+    assert np.abs(expected - before).max() > 1e-3
+    for _, weights, made, exchanges in by_gradients:
+        assert made == exchanges == steps  # all networks of an algorithm in one exchange
+        np.testing.assert_allclose(weights, expected, atol=2e-6, rtol=0)
 
 
 def test_worker_without_transitions_takes_part_and_weighs_nothing(learner: Learner) -> None:

@@ -12,10 +12,10 @@ from gymnasium import spaces
 from gymnasium.vector.utils import batch_space
 
 from arena.errors import BudgetReached, ConfigError
-from fakes import ScriptedEnv, ThreadGroup, flat_weights, solo_group, together
+from fakes import ScriptedEnv, ThreadGroup, solo_group
 from learning_steps import evaluate, learn, play
 from policies.a2c import A2C
-from policies.common.rollout import Batch, from_samples, to_leaves, to_samples
+from policies.common.rollout import Batch, to_leaves
 
 VECTOR = spaces.Box(-1, 1, (3,), np.float32)
 CHOICE = spaces.Discrete(4)
@@ -142,33 +142,6 @@ def test_advantages_are_as_they_are_unless_they_are_to_be_normalized() -> None:
         log_probs = worker(ScriptedEnv(VECTOR, CHOICE)).network.policy(batch.observations).log_prob(batch.actions)
     assert found[1] == pytest.approx(float(-(log_probs * (batch.advantages - 5.5) / 0.5).mean()), abs=1e-4)
     assert found[0] > 4
-
-
-# ------------------------------------------------------------------------------------------------------------ groups
-
-
-def unequal_env(group: ThreadGroup, **more: Any) -> ScriptedEnv:
-    """Workers with 3, 5, ... rows that see different things."""
-    rank = group.rank
-    return ScriptedEnv(VECTOR, CHOICE, rows=3 + 2 * rank, seed=rank, length=7, reward=random_rewards(rank), **more)
-
-
-@pytest.mark.parametrize("sync", ["gradients", "samples"])
-def test_workers_equal_one_worker_on_the_pooled_data(sync: str) -> None:
-    options = {"learning_rate": 2e-3, "ent_coef": 0.01}
-
-    def work(group: ThreadGroup) -> tuple[Batch, Any, Any]:
-        a2c = worker(unequal_env(group), group, **options)
-        batch = seen(a2c)
-        figures = learn(a2c, batch)
-        return batch, flat_weights(a2c.network), figures
-
-    (first, mine, figures), (second, yours, same) = together(2, work, sync=sync)
-    alone = worker(ScriptedEnv(VECTOR, CHOICE), **options)
-    expected = learn(alone, from_samples([to_samples(first), to_samples(second)]))
-    assert np.array_equal(mine, yours)
-    np.testing.assert_allclose(mine, flat_weights(alone.network), atol=1e-6, rtol=0)
-    assert figures == same == pytest.approx(expected, abs=1e-5)
 
 
 # ------------------------------------------------------------------------------------------------- state, options

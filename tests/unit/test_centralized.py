@@ -13,8 +13,8 @@ from torch import Tensor
 
 from arena import registry
 from arena.errors import BudgetReached, ConfigError
-from fakes import ScriptedEnv, ThreadGroup, all_equal, flat_weights, solo_group, together
-from minibatches import assert_gradients, disturb, parts
+from fakes import ScriptedEnv, ThreadGroup, all_equal, flat_weights, solo_group
+from minibatches import assert_gradients, disturb
 from policies.common.replay import Transitions
 from policies.common.rollout import to_leaves
 from policies.maddpg import MADDPG
@@ -361,31 +361,6 @@ def test_maddpg_explores_and_is_greedy_when_told(actions: Any) -> None:
     with torch.no_grad():
         assert len({learner.explore([torch.tensor(observations)], None).numpy().tobytes() for _ in range(8)}) > 3
     assert all_equal(before, learner.state_dict())
-
-
-# ------------------------------------------------------------------------------------------------------------ groups
-
-
-@both
-@each_space
-def test_workers_on_one_full_batch_equal_one_worker_on_the_pooled_data(
-    kind: Any, actions: Any, steady_noise: None
-) -> None:
-    alone = disturbed(worker(kind, game(actions=actions)))
-    batch = made_up(alone, 50)
-
-    def work(group: ThreadGroup) -> Any:
-        learner = disturbed(worker(kind, game(actions=actions), group))
-        figures = [learner.update(parts(batch, 30, 20)[group.rank])[0] for _ in range(3)]
-        return flat_weights(learner.network), figures, group.called
-
-    (mine, my_figures, called), (yours, your_figures, _) = together(2, work)
-    expected = [alone.update(batch)[0] for _ in range(3)]
-    assert called.count("average") == 3  # one exchange for all that is learned
-    assert np.array_equal(mine, yours)
-    assert my_figures == your_figures
-    np.testing.assert_allclose(mine, flat_weights(alone.network), atol=1e-6, rtol=0)
-    assert my_figures[-1]["critic_loss"] == pytest.approx(expected[-1]["critic_loss"], abs=1e-4)
 
 
 # --------------------------------------------------------------------------------------------------- state and options

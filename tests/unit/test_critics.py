@@ -15,7 +15,6 @@ from policies.common.rollout import to_leaves
 from policies.networks.critics import Critics
 
 VECTOR = spaces.Box(-1, 1, (3,), np.float32)
-PICTURE = spaces.Dict(a=spaces.Box(0, 255, (8, 8, 3), np.uint8), b=VECTOR)
 COUNT, ROWS = 2, 20
 
 

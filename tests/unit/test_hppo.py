@@ -14,7 +14,7 @@ from arena.errors import BudgetReached, ConfigError
 from arena.records.state_codec import decode, encode
 from fakes import ScriptedEnv, ThreadGroup, all_equal, flat_weights, solo_group, together
 from learning_steps import evaluate, learn, play
-from policies.common.rollout import Batch, from_samples, to_samples
+from policies.common.rollout import Batch
 from policies.hppo import HPPO, UNDECIDED
 
 VECTOR = spaces.Box(-1, 1, (3,), np.float32)
@@ -276,23 +276,6 @@ def test_a_rollout_without_a_decision_that_is_over_has_no_divergence_of_the_mana
     (first, *_) = trained(waiting, n_steps=4, option_ticks=4).group.logged
     assert np.isnan(first["option_approx_kl"])
     assert first["option_policy_loss"] == 0
-
-
-@pytest.mark.parametrize("sync", ["gradients", "samples"])
-def test_workers_on_one_full_batch_equal_one_worker_on_the_pooled_data(sync: str) -> None:
-    options = {"minibatch_size": 999, "learning_rate": 2e-3}
-
-    def work(group: ThreadGroup) -> tuple[Batch, Any]:
-        hppo = worker(game(seed=group.rank, rows=3 + 2 * group.rank), group, **options)
-        batch = evaluate(played(hppo))
-        learn(hppo, batch)
-        return batch, flat_weights(hppo.network)
-
-    (first, mine), (second, yours) = together(2, work, sync=sync)
-    alone = worker(**options)
-    learn(alone, from_samples([to_samples(first), to_samples(second)]))
-    assert np.array_equal(mine, yours)
-    np.testing.assert_allclose(mine, flat_weights(alone.network), atol=1e-6, rtol=0)
 
 
 # -------------------------------------------------------------------------------------------------------------- state

@@ -214,9 +214,6 @@ def test_a_knockout_of_two_is_a_match_and_needs_one_round() -> None:
     assert league(entry("knockout", policies=["a", "b"]), rounds=1).roles == 3
 
 
-PPO = {"algorithm": "ppo"}
-
-
 @pytest.mark.parametrize(
     ("rules", "path", "words"),
     [
@@ -364,14 +361,9 @@ def test_window_is_refused_where_no_policy_learns() -> None:
     assert league(ROUND_ROBIN, league={"window": 2}).league is not None
 
 
-ALONE = [{"env": "game", "seats": [name]} for name in "ab"]
 DUEL = {"env": "game", "seats": ["a", "b"]}
 THREE_SIDES = {"env": "game", "seats": ["a", "b", "c"]}
-BESIDE = {"env": "game", "seats": ["c", "d"]}
-PAST_SELVES = entry("matchmaking", policies=["a", "b"], rule="past_selves")
 WITHOUT_ITSELF = entry("matchmaking", policies=["a"], against=["random"], rule={"past_selves": {"self": 0}})
-SELF_ALONE = entry("matchmaking", policies=["a", "b"], rule={"fictitious": {"self": 1}})
-SAME_TEAMS = {"env": "game", "seats": ["a", "b", "a", "b"], "sides": [[0, 1], [2, 3]]}
 PARTNERS = {**THREE_SIDES, "sides": [[0, 1], [2]]}  # a and b are never apart
 
 

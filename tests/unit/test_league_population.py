@@ -17,7 +17,6 @@ from arena.league.population import explored, forks
 from arena.league.results import Results, Score
 from simulated_leagues import entry, league
 
-RULE = EvolutionConfig(perturb={"learning_rate": PerturbConfig(factors=(0.8, 1.25))})
 RETURNS = {"a": [1.0, 3.0], "b": [0.0], "c": [5.0, 7.0], "d": [4.0]}
 
 
@@ -31,14 +30,14 @@ def returns_of(policies: str, *, best: str) -> dict[str, list[float]]:
     return {name: [9.0 if name == best else 1.0] for name in policies}
 
 
-@given(st.lists(st.floats(-10, 10), min_size=2, max_size=12), st.floats(0.01, 0.5), st.integers(0, 1000))
+@given(st.lists(st.floats(-10, 10), min_size=2, max_size=12), st.integers(1, 50), st.integers(0, 1000))
 def test_those_who_take_over_are_no_better_than_those_they_take_over_from(
-    fitness: list[float], share: float, seed: int
+    fitness: list[float], percent: int, seed: int
 ) -> None:
     scores = {f"p{place}": value for place, value in enumerate(fitness)}
-    rule = EvolutionConfig(share=share)
+    rule = EvolutionConfig(share=percent / 100)
     found = forks(rule, [list(scores)], scores, {name: {} for name in scores}, np.random.default_rng(seed))
-    assert len(found) == max(1, int(share * len(scores)))
+    assert len(found) == max(1, percent * len(scores) // 100)
     assert not found.keys() & {fork.source for fork in found.values()}
     assert all(scores[policy] <= scores[fork.source] for policy, fork in found.items())
 

@@ -10,9 +10,8 @@ import torch
 from gymnasium import spaces
 
 from arena.errors import BudgetReached, ConfigError
-from fakes import ScriptedEnv, ThreadGroup, flat_weights, solo_group, together
-from learning_steps import evaluate, learn, play
-from policies.common.rollout import Batch, from_samples, to_samples
+from fakes import ScriptedEnv, ThreadGroup, solo_group
+from learning_steps import evaluate, play
 from policies.mappo import MAPPO
 
 VECTOR = spaces.Box(-1, 1, (3,), np.float32)
@@ -130,23 +129,6 @@ def test_the_gradient_by_hand_is_autograds(space: Any) -> None:
     mappo.backward(batch)
     assert expected.abs().max() > 0.01
     torch.testing.assert_close(mappo.optimizer.gradient, expected, atol=3e-6, rtol=1e-4)
-
-
-@pytest.mark.parametrize("sync", ["gradients", "samples"])
-def test_workers_on_one_full_batch_equal_one_worker_on_the_pooled_data(sync: str) -> None:
-    options = {"minibatch_size": 999, "learning_rate": 2e-3}
-
-    def work(group: ThreadGroup) -> tuple[Batch, Any]:
-        mappo = worker(game(seed=group.rank, lanes=1 + group.rank), group, **options)
-        batch = evaluate(played(mappo))
-        learn(mappo, batch)
-        return batch, flat_weights(mappo.network)
-
-    (first, mine), (second, yours) = together(2, work, sync=sync)
-    alone = worker(**options)
-    learn(alone, from_samples([to_samples(first), to_samples(second)]))
-    assert np.array_equal(mine, yours)
-    np.testing.assert_allclose(mine, flat_weights(alone.network), atol=1e-6, rtol=0)
 
 
 def test_a_team_of_one_entity_another_size_and_a_memory_are_refused() -> None:

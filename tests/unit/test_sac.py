@@ -12,8 +12,8 @@ from torch import Tensor
 
 from arena import registry
 from arena.errors import BudgetReached, ConfigError
-from fakes import ScriptedEnv, ThreadGroup, all_equal, flat_weights, solo_group, together
-from minibatches import assert_gradients, disturb, made_up, parts
+from fakes import ScriptedEnv, ThreadGroup, all_equal, flat_weights, solo_group
+from minibatches import assert_gradients, disturb, made_up
 from policies.common.replay import Transitions
 from policies.networks import soft_actions
 from policies.networks.box import SquashedGaussian
@@ -241,32 +241,6 @@ def test_an_actor_disturbs_nothing_and_is_greedy_when_told() -> None:
     assert all(np.allclose(greedy(observations, infos), learner.actions.to_env(mean.tanh().numpy())) for _ in range(3))
     assert len({curious(observations, infos).tobytes() for _ in range(5)}) == 5
     assert all_equal(before, learner.state_dict())
-
-
-# ------------------------------------------------------------------------------------------------------------ groups
-
-
-@pytest.mark.parametrize("action_space", [NUMBERS, CHOICE], ids=["numbers", "choices"])
-def test_workers_on_one_full_batch_equal_one_worker_on_the_pooled_data(
-    action_space: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(soft_actions, "normal", steady)
-    alone = disturbed(worker(ScriptedEnv(VECTOR, action_space)))
-    batch = made_up(alone, 50)
-
-    def work(group: ThreadGroup) -> Any:
-        learner = disturbed(worker(ScriptedEnv(VECTOR, action_space), group))
-        figures = [learner.update(parts(batch, 30, 20)[group.rank])[0] for _ in range(3)]
-        return flat_weights(learner.network), figures, group.called, learner.alpha
-
-    (mine, my_figures, called, alpha), (yours, your_figures, _, _) = together(2, work)
-    expected = [alone.update(batch)[0] for _ in range(3)]
-    assert called.count("average") == 3  # one exchange for critics, actor and temperature
-    assert np.array_equal(mine, yours)
-    assert my_figures == your_figures
-    np.testing.assert_allclose(mine, flat_weights(alone.network), atol=1e-6, rtol=0)
-    assert alpha == pytest.approx(alone.alpha, abs=1e-6)
-    assert my_figures[-1] == pytest.approx(expected[-1], abs=1e-4)
 
 
 # --------------------------------------------------------------------------------------------------- state and options
