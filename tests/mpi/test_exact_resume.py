@@ -55,11 +55,11 @@ def processes_in(cwd: Path) -> list[int]:
             if os.path.realpath(entry / "cwd") == os.path.realpath(cwd):
                 found.append(int(entry.name))
         except OSError:
-            continue  # gone, or somebody else's
+            continue  # gone, or of another user
     return found
 
 
-def kill_everybody(cwd: Path) -> int:
+def kill_all(cwd: Path) -> int:
     """SIGKILL to all processes at once: none is to see another one die. How many there were."""
     victims = processes_in(cwd)
     for number in (signal.SIGSTOP, signal.SIGKILL):
@@ -85,7 +85,7 @@ def test_a_run_whose_processes_were_all_killed_twice_leaves_the_bytes_of_one_tha
         size = lines.stat().st_size
         wait_for(lambda: lines.stat().st_size > size)  # noqa: B023 - waits here: the next leg is under way
         assert process.poll() is None, "it is still playing"
-        assert kill_everybody(tmp_path) >= 8
+        assert kill_all(tmp_path) >= 8
         assert finish(process).code != 0
         assert reached <= newest_boundary(run) < 2400
     ended = arena(tmp_path, "train", config, "--run-dir", "run", "--resume")
@@ -116,7 +116,7 @@ def test_a_script_of_one_file_in_two_matches_goes_on_after_a_kill_to_the_same_cu
     (tmp_path / "halt").write_text("700")
     process = start([*ARENA, *command, "--run-dir", "run"], tmp_path)
     wait_for(lambda: newest_boundary(tmp_path / "run") >= 600, timeout=200)
-    assert kill_everybody(tmp_path) >= 3
+    assert kill_all(tmp_path) >= 3
     assert finish(process).code != 0
     (tmp_path / "halt").unlink()
     ended = arena(tmp_path, *command, "--run-dir", "run", "--resume")
@@ -150,7 +150,7 @@ def test_the_processes_of_a_run_hold_no_more_descriptors_after_hundreds_of_legs(
         wait_for(lambda legs=legs: newest_boundary(tmp_path / "run") >= 7 * legs, timeout=200)
         held.append(descriptors(tmp_path))
     assert process.poll() is None
-    kill_everybody(tmp_path)
+    kill_all(tmp_path)
     finish(process)
     assert len(held[0]) == len(held[1]) >= 8
     assert max(late - early for early, late in zip(*held, strict=True)) <= 6, (

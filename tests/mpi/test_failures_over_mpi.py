@@ -1,4 +1,4 @@
-"""Real processes that fail: exit 1 soon, one message with one traceback at most, and nobody is left."""
+"""Real processes that fail: exit 1 soon, one message with one traceback at most, no process left."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A group's averages have the same bits over every transport, wherever its members run, and whoever leaves."""
+"""A group's averages have the same bits over every transport, wherever its members run, and whichever member leaves."""
 
 from __future__ import annotations
 

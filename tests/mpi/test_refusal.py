@@ -1,4 +1,4 @@
-"""A run that can deadlock is refused before anybody plays, however it is started."""
+"""A run that can deadlock is refused before play, however it is started."""
 
 from __future__ import annotations
 

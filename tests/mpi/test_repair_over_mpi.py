@@ -55,7 +55,7 @@ def ranks_in(cwd: Path) -> dict[int, int]:
                     parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
                     found[int(entry.name)] = parent, int(held.split(RANK)[1].split(b"\0")[0])
         except OSError:
-            continue  # gone, or somebody else's
+            continue  # gone, or of another user
     return {rank: process for process, (parent, rank) in found.items() if parent not in found}
 
 
@@ -258,7 +258,7 @@ def test_an_interrupt_before_anybody_plays_leaves_no_folder(tmp_path: Path) -> N
     process.send_signal(signal.SIGINT)
     ended = finish(process)
     assert ended.code == 130
-    assert "before anybody has played" in ended.err
+    assert "before play began" in ended.err
     assert not (tmp_path / "run").exists()
 
 

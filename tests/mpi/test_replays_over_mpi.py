@@ -48,7 +48,7 @@ def process_of(rank: int, cwd: Path) -> int:
                 if RANK in held and int(held.split(RANK)[1].split(b"\0")[0]) == rank:
                     return int(entry.name)
         except OSError:
-            continue  # gone, or somebody else's
+            continue  # gone, or of another user
     raise AssertionError(f"there is no rank {rank}")
 
 

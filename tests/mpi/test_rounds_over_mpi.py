@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_exact_resume import kill_everybody, left_by, newest_boundary
+from test_exact_resume import kill_all, left_by, newest_boundary
 from test_repair_over_mpi import ranks_in
 
 from arena.records.journal import JournalReader
@@ -85,7 +85,7 @@ def test_a_league_whose_processes_were_all_killed_leaves_the_bytes_of_one_that_w
         process = start([*ARENA, "train", config, "--run-dir", "run", "--ranks", "3", *resume], tmp_path)
         wait_for(lambda reached=reached: newest_boundary(run) >= reached)
         assert process.poll() is None, "it is still playing"
-        assert kill_everybody(tmp_path) >= 4
+        assert kill_all(tmp_path) >= 4
         assert finish(process).code != 0
     ended = arena(tmp_path, "train", config, "--run-dir", "run", "--ranks", "2", "--resume")
     assert ended.code == 0, ended.err

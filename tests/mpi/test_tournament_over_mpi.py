@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from test_exact_resume import kill_everybody, newest_boundary
+from test_exact_resume import kill_all, newest_boundary
 
 from run_cli import ARENA, arena, episodes, finish, left_behind, start, wait_for, write
 
@@ -39,7 +39,7 @@ def test_a_tournament_whose_processes_were_all_killed_goes_on_as_if_they_had_not
     process = start([*ARENA, *budget, "--ranks", "3", "--run-dir", "broken"], tmp_path)
     wait_for(lambda: newest_boundary(tmp_path / "broken") > 0)
     assert process.poll() is None, "it is still playing"
-    assert kill_everybody(tmp_path) >= 4
+    assert kill_all(tmp_path) >= 4
     assert finish(process).code != 0
     ended = arena(tmp_path, *budget, "--ranks", "1", "--run-dir", "broken", "--resume")
     assert ended.code == 0, ended.err

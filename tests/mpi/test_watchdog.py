@@ -1,4 +1,4 @@
-"""Whoever hangs is named, wherever and however, and the run ends with exit 1; whoever is slow goes on."""
+"""A role that hangs is named, wherever it runs, and the run ends with exit 1; a slow role continues."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def train(folder: Path, data: dict[str, Any], *arguments: str) -> Ended:
 
 
 def assert_named(ended: Ended, *words: str) -> None:
-    """The run has ended because of somebody, which was said once."""
+    """The run has ended because of one role, which was reported once."""
     assert ended.code == 1, ended.err
     assert ended.err.count("arena: the run has ended: ") == 1, ended.err
     for expected in words:
@@ -141,7 +141,9 @@ def test_on_another_node_who_hangs_is_named_and_a_neighbor_there_sees_the_stack(
     program, config = [sys.executable, str(TESTS / "cli_on_other_node.py")], write(tmp_path, hangs("hold_lock"))
     ended = by_hand(tmp_path, 5, "train", config, "--run-dir", "run", program=program, RANKS_ELSEWHERE=elsewhere)
     assert "environment of match 1 ('game') (rank 3) has not come back from one call for " in ended.err
-    assert ("in hold_lock\n" in ended.err) == (elsewhere == "3,4"), "a process alone on its node is seen by nobody"
+    assert ("in hold_lock\n" in ended.err) == (elsewhere == "3,4"), (
+        "a process alone on its node has no neighbor that sees it"
+    )
 
 
 @pytest.mark.parametrize("ranks", ["1", "3", "5"])

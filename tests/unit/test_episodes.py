@@ -208,9 +208,9 @@ def test_the_return_of_a_seat_with_many_entities_has_the_same_bits_however_many_
     lanes, entities = 5, 19
     rewards = np.random.default_rng(1).standard_normal((lanes, entities)) * 10.0 ** np.arange(entities)
     together, apart = (account([tuple(range(entities))], lanes) for _ in range(2))
-    everybody = np.ones((lanes, entities), np.bool_)
+    all_rows = np.ones((lanes, entities), np.bool_)
     for episodes in (together, apart):
-        episodes.tick(step(rewards, everybody))
+        episodes.tick(step(rewards, all_rows))
     at_once = [record.seats[0].return_ for record in together.finish(np.ones(lanes, np.bool_), 1)]
     assert at_once == [finish_one(apart, lane, 1).seats[0].return_ for lane in range(lanes)]
     assert at_once == [float(row.mean()) for row in rewards]
@@ -228,7 +228,7 @@ def cut_tick(episodes: EpisodeTracker, last: Step) -> tuple[Step, list[EpisodeRe
     return told, episodes.finish(over, 9)
 
 
-def test_the_end_of_a_leg_truncates_everybody_who_goes_on_and_such_an_episode_has_no_outcome() -> None:
+def test_the_end_of_a_leg_truncates_all_rows_who_goes_on_and_such_an_episode_has_no_outcome() -> None:
     episodes = account(lanes=2)
     episodes.tick(step([[1, -1], [2, -2]], np.zeros((2, 2))))
     told, records = cut_tick(episodes, step([[1, -1], [0, 0]], np.zeros((2, 2))))

@@ -201,7 +201,7 @@ def test_it_says_how_the_run_has_ended(
 
 @pytest.mark.parametrize(("looks", "waits"), [([True, False, True, False], 7), ([False], 4)])
 def test_a_lock_that_is_free_for_a_moment_does_not_end_it(folder: RunFolder, looks: list[bool], waits: int) -> None:
-    """As while a run is repaired whose root has died, or taken up again; five looks later nobody will come."""
+    """As while a run is repaired whose root has died, or taken up again; after five checks the run counts as ended."""
     folder.config.write_text(folder.config.read_text().replace("ticks: 1000", "ticks: 2000"))
     waited: list[float] = []
     answers = iter(looks)
@@ -210,7 +210,7 @@ def test_a_lock_that_is_free_for_a_moment_does_not_end_it(folder: RunFolder, loo
 
 
 def test_a_run_that_is_being_taken_up_again_is_followed(folder: RunFolder, capsys: pytest.CaptureFixture[str]) -> None:
-    """Nobody has its lock yet when the watching begins."""
+    """Its lock is not held yet when the watching begins."""
     folder.config.write_text(folder.config.read_text().replace("ticks: 1000", "ticks: 2000"))
     looks, told = iter([False, False, True, True]), list[str]()
 

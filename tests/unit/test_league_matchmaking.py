@@ -1,4 +1,4 @@
-"""Whom learners meet: past selves, everybody by priority, mains and exploiters, who is least known."""
+"""Opponents of learners: past selves, all by priority, mains and exploiters, the least known."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ def test_copies_share_the_weight_of_one_and_change_nobodys_skill(seed: int) -> N
 
 def test_a_cycle_gives_no_weight_to_a_dominated_copy_of_one_of_it() -> None:
     payoffs = with_copies(ROCK_PAPER_SCISSORS, 0, 1, 2, 0)
-    payoffs[3] -= 0.1  # the copy of rock does a little worse against everybody
+    payoffs[3] -= 0.1  # the copy of rock does a little worse against all
     payoffs[:, 3] += 0.1
     payoffs[3, 3] = 0
     found = nash_average(payoffs)
@@ -107,7 +107,7 @@ def certify(payoffs: Floats) -> None:
     strategy = nash_average(payoffs).strategy
     assert strategy.min() >= 0
     assert strategy.sum() == pytest.approx(1, abs=1e-9)
-    assert (payoffs @ strategy).max() <= 1e-7  # nobody beats it
+    assert (payoffs @ strategy).max() <= 1e-7  # no player beats it
     assert entropy_gap(payoffs, strategy) <= 1e-7
     assert all(ever_played(payoffs, player) <= 1e-7 for player in np.flatnonzero(strategy == 0))
 

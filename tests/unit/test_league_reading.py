@@ -84,7 +84,9 @@ def test_games_that_were_cut_are_counted_for_those_whom_they_would_have_rated(fo
     games = [("ab", 0), ("ab", 0), ("as", 0), ("as", 1), ("sa", 1), ("aa", 1), ("ab", 2)]
     write_episodes(folder, *(episode(pair, None, round=number, cut=True) for pair, number in games))
     found = read(folder)
-    assert found.cut == {"a": 3, "s": 3}, "b has begun anew since; who meets itself, or nobody, is not rated"
+    assert found.cut == {"a": 3, "s": 3}, (
+        "b has begun anew since; a policy that meets itself, or no other, is not rated"
+    )
     assert found.aborted == len(games)
     assert read(folder, window=1).cut == {}
 

@@ -1,4 +1,4 @@
-"""Results of games: whoever writes them down, in whatever order, they are the same."""
+"""Results of games do not depend on the writer and the order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From one round of a league to the next: what everybody begins with, which files that takes, and what is forgotten."""
+"""From one round of a league to the next: what policies start with, the files of that, and what is removed."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def begun(path: Path, data: dict[str, Any], *, ranks: int | None = None) -> Run:
 
 
 def played(run: Run) -> Run:
-    """The same when its round has been played: all who learn and have played have a checkpoint, and nobody has won."""
+    """The same when its round has been played: all learners that have played have a checkpoint, and none has won."""
     tick, restore = run.plan.ticks, dict(run.leg.restore)
     for name, policy in run.plan.policies.items():
         if policy.workers and not policy.frozen:

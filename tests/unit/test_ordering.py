@@ -1,4 +1,4 @@
-"""Episodes of several matches come out in one order, whoever tells of them first; against `sorted`."""
+"""Episodes of several matches come out in one order, whichever match reports first; against `sorted`."""
 
 from __future__ import annotations
 

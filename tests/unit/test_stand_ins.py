@@ -46,7 +46,7 @@ def configuration(
 def refused(
     folder: Path, capsys: pytest.CaptureFixture[str], config: dict[str, Any], *, commands: tuple[str, ...] = ()
 ) -> str:
-    """What all commands that look before anybody plays say; it is one line, and the same."""
+    """The output of all commands that check before play: one line, and the same."""
     (folder / "match.yaml").write_text(yaml.dump(config))
     said = set()
     for command in commands or ("plan", "check"):

@@ -293,7 +293,7 @@ def test_an_interrupt_is_told_in_a_sentence(
     name = signal.Signals(status - 128).name
     for place, words in (
         ("arena.launch.lead.Root.record", "what was played is in runs/duel-evaluation"),
-        ("arena.launch.lead.Root.gather", "before anybody has played"),
+        ("arena.launch.lead.Root.gather", "before play began"),
     ):
         with monkeypatch.context() as patch, visiting(tmp_path):
             patch.setattr(place, interrupted)
@@ -302,4 +302,4 @@ def test_an_interrupt_is_told_in_a_sentence(
         assert f"ended by {name}; {words}" in error
         assert "--resume" not in error
         assert "Traceback" not in error
-    assert len(list((tmp_path / "runs").iterdir())) == 1, "one that nobody has played leaves nothing"
+    assert len(list((tmp_path / "runs").iterdir())) == 1, "a run that was not played leaves nothing"

@@ -49,7 +49,7 @@ def play(data: dict[str, Any], path: Path, *, resume: bool = False, ranks: int =
 
 
 def past_selves() -> dict[str, Any]:
-    """Two learners that meet nobody but their past selves."""
+    """Two learners that meet only their past selves."""
     rule = {"past_selves": {"self": 0.0}}
     meets = {"matchmaking": {"env": "game", "policies": ["one", "two"], "rule": rule, "lanes": 2}}
     return {"policies": {"one": LEARNER, "two": LEARNER}, "matches": [meets]}
@@ -131,7 +131,7 @@ def test_a_round_that_is_played_on_has_the_matches_that_it_began_with(tmp_path: 
     folder = play(data, tmp_path / "run")
     discard_after(folder, 2 * TICKS)
     run = prepared(data, folder.path, resume=True)
-    assert run.words == (), "who meets whom is not what it was in the first round, but nobody has changed that"
+    assert run.words == (), "pairings differ from the first round, but not by a change of the configuration"
     assert [seat.policy for match in run.plan.matches for seat in match.seats] == ["one", "one@20", "two", "two@20"]
 
 

@@ -105,7 +105,7 @@ def test_ppo_learns_the_same_weights_from_the_same_games(actions: str, recurrent
 
 
 def test_ppo_sends_one_blocks_actions_before_it_waits_for_the_other(tmp_path: Path) -> None:
-    """Whoever overlaps and whoever does not can play in one match."""
+    """Workers that overlap and workers that do not can play in one match."""
     ppo = {"algorithm": "block_workers:NotesCallsOfPPO", "options": {"n_steps": 4}}
     played = play(duel(2, lanes=4, ticks=4, blue=ppo), tmp_path)
     first_tick, steady = played.notes[:2], played.notes[2:14]

@@ -45,7 +45,7 @@ def duel(*, ticks: int = 40, blue: Any = COUNTS, red: Any = RANDOM, lanes: int =
 
 
 def broken(data: Mapping[str, Any], path: Path) -> RunFolder:
-    """Plays until somebody raises."""
+    """Plays until a role raises."""
     with pytest.raises(RoleFailed, match="brittle"):
         play(data, path, given=True)
     return RunFolder(path / "run")
@@ -236,7 +236,7 @@ OTHER_GAMES = {
 def test_another_game_is_refused_before_anything_is_touched(difference: str, tmp_path: Path) -> None:
     data, words = OTHER_GAMES[difference]
     folder = play(duel(ticks=40), tmp_path, given=True).folder
-    folder.lock.write_text("somebody who was killed")
+    folder.lock.write_text("a killed process")
     before = snapshot(folder.path)
     with pytest.raises(ConfigError) as caught:
         resume(data, tmp_path)
@@ -458,7 +458,7 @@ def test_the_last_learner_logs_and_saves_when_the_root_of_the_group_has_left(tmp
 
 
 def test_the_last_learner_goes_on_from_what_it_has_also_where_its_group_does_not_meet_in_a_leg(tmp_path: Path) -> None:
-    """But for the leg in which the root leaves: it speaks until somebody has met the others without it."""
+    """But for the leg in which the root leaves: it logs until the others have synchronized without it."""
     data = group_of(30, 0)
     data["policies"]["blue"]["options"]["every"] = 30
     folder = play(data, tmp_path).folder

@@ -183,7 +183,7 @@ def test_every_round_begins_with_a_line_that_says_who_plays_and_what_has_become_
 
 
 def past_selves(**more: Any) -> dict[str, Any]:
-    """Two learners that meet nobody but their past selves, in rounds of two legs."""
+    """Two learners that meet only their past selves, in rounds of two legs."""
     meets = {"matchmaking": {**DUEL, "rule": {"past_selves": {"self": 0.0}}}}
     policies = {"one": {"algorithm": "learners:MeetsItself"}, "two": {"algorithm": "learners:MeetsItself"}}
     return {**league(meets, policies=policies, rounds=4, **more), "checkpoint_every": TICKS // 2}

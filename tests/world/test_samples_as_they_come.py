@@ -1,4 +1,4 @@
-"""Samples without a barrier, in whole runs: nothing is lost, nothing counts twice, nobody waits, state goes on."""
+"""Samples without a barrier, in whole runs: nothing is lost, nothing counts twice, no worker waits, state continues."""
 
 from __future__ import annotations
 
@@ -163,7 +163,7 @@ def test_a_slow_worker_stops_nobody() -> None:
             on_save=lambda state: None,
         )
 
-        group.pool(None)  # everybody is there
+        group.pool(None)  # all workers are there
 
         def before(tick: int) -> None:
             """The root and the fast one take turns; the slow one waits for the end of both."""

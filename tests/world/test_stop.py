@@ -149,7 +149,7 @@ def test_a_policy_that_has_left_is_found_again(tmp_path: Path) -> None:
     assert sorted(found.left) == [(0, 1), (1, 1)]
     assert found.checkpoint(folder, "red").exists()
     again, _ = stopped(duel(red=leaves), tmp_path, resume=True)
-    assert found.checkpoint(folder, "red").exists(), "it is needed by whoever goes on from there"
+    assert found.checkpoint(folder, "red").exists(), "it is needed by a resume from there"
     assert again.stopped_at is None or again.stopped_at > found.tick
 
 

@@ -638,7 +638,7 @@ def test_a_batch_that_was_interrupted_does_not_count(
     assert f"\nnot counted: {again} of the batch that was interrupted\n" in tournament(
         capsys, tmp_path, *fewer, "--resume"
     )
-    assert left_by(tmp_path / "games") == before, "nobody has played, so there is nothing to forget"
+    assert left_by(tmp_path / "games") == before, "no game was played, so there is nothing to remove"
     assert numbers(folder)["standings"]["games"] == whole.results.games, "on the page as well"
 
 
